@@ -17,7 +17,7 @@
 
 namespace {
 
-/// All cores are the engine's while nobody else wants them. Whoever notices a death, or answers a server, is to have one at once: a worker
+/// The engine uses all cores that are otherwise idle. A process that detects a death, or answers a server, must get one at once: a worker
 /// that starts beside a computing engine of its own priority takes twice as long.
 constexpr int niceness = 10;
 
@@ -34,7 +34,7 @@ bool parse_fd(std::string_view text, int& fd) {
 }
 
 int serve(const longhaul::ServerOptions& options) {
-  // A parent that was killed runs no clean-up; the kernel must end us. It may have died before this call.
+  // A parent that was killed runs no clean-up, so the kernel must end this process. The parent may have died before this call.
   const pid_t parent = getppid();
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) return 0;
@@ -42,7 +42,7 @@ int serve(const longhaul::ServerOptions& options) {
   // Ctrl-C reaches the whole process group; the parent decides when the engine ends.
   signal(SIGINT, SIG_IGN);
   fcntl(options.fd, F_SETFD, FD_CLOEXEC);
-  // Threads inherit it. Where it may not be changed, nothing but time is lost.
+  // Threads inherit it. If it may not be changed, only time is lost.
   setpriority(PRIO_PROCESS, 0, niceness);
   longhaul::Server server(options);
   const int code = server.run();

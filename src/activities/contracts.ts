@@ -1,5 +1,5 @@
-// What the workflows and the activities say to each other. Workflows import types from here only; the one value is for activities.
-// All payloads are small (< 10 KB): digests and figures, never data.
+// The types that workflows and activities exchange. Workflows import types from here only; the one value is for activities. All payloads
+// are small (< 10 KB): digests and figures, never data.
 import type { BudgetLimit, Spent } from '../spec/budget.js';
 import type { ControlChange, ControlState } from '../spec/records/control-records.js';
 import type { PassRate } from '../spec/pass-rate.js';
@@ -16,7 +16,7 @@ export interface WorkflowIdentity {
   namespace: string;
 }
 
-/** Steps of a phase: `first..last`, both included; none where `last` is before `first`. */
+/** Steps of a phase: `first..last`, both included; empty if `last` is before `first`. */
 export interface PhaseSpan {
   name: string;
   kind: 'sft' | 'grpo';
@@ -32,15 +32,15 @@ export interface RunOutline {
   model: string;
   /** In order; the last one is GRPO. */
   phases: PhaseSpan[];
-  /** The run and step that this one goes on from; absent where it began with the base model. */
+  /** The run and step that this one goes on from; absent if it began with the base model. */
   lineage?: { run: string; step: number };
   ckpt_interval: number;
   eval_interval: number;
   /** 0: no early end. */
   target_pass_at_1: number;
-  /** For how long the same failure is tried again before a person is asked (R27). Absent where a version before this one answered: 0. */
+  /** How long the same failure is tried again before a person is asked (R27). Absent in answers of an earlier version: 0. */
   block_after_s?: number;
-  /** Where else people read of it, in words: `Slack #runs`. */
+  /** Where else people can follow the run, in words: `Slack #runs`. */
   followed_in?: string[];
 }
 
@@ -71,9 +71,9 @@ export interface OpenedRun {
   owner: number;
   position: RunPosition;
   control: ControlState;
-  /** Absent where nothing is limited. */
+  /** Absent if nothing is limited. */
   budget?: OpenedBudget;
-  /** As this start asks for; absent: one node, priority 0. */
+  /** The placement of this start; absent: one node, priority 0. */
   placement?: PlacementSpec;
 }
 
@@ -83,48 +83,48 @@ export interface StepReference {
   owner: number;
 }
 
-/** What the workflow learns of an attempt beside its answer. */
+/** What the workflow learns of an attempt beside its result. */
 export interface Observation {
-  /** Milliseconds since 1970 of the server's clock: when the attempt was asked for, plus what it took. */
+  /** Milliseconds since 1970 by the server's clock: when the attempt was scheduled, plus its duration. */
   ended_at?: number;
 }
 
-/** What held a run up and its workflow alone knows. `waited`: for a node, the orchestrator or the server. `event`: a lease. */
+/** A hold-up of a run that only its workflow knows. `waited`: for a node, the orchestrator or the server. `event`: a lease. */
 export type Interruption =
   | { what: 'node_lost' | 'node_drained'; event: string; seconds: number }
   | { what: 'waited'; seconds: number };
 
-/** Failure of `planStep` where the workflow does not know all control records; its first detail is the folded `ControlState`. */
+/** Failure of `planStep` if the workflow does not know all control records; its first detail is the folded `ControlState`. */
 export type ControlIsBehind = 'ControlIsBehind';
 
 export interface PlannedStep extends Observation {
   step: number;
-  /** `rebased`: a logged batch is applied anew; nothing is sampled. */
+  /** `rebased`: a logged batch is applied again; nothing is sampled. */
   kind: 'sft' | 'grpo' | 'rebased';
   plan: Digest;
   slots: number;
-  /** The run's figures `ft/…` up to the step before, where they are known by now. */
+  /** The run's figures `ft/…` up to the step before, if they are known by now. */
   faults?: Record<string, number>;
 }
 
 export interface CollectedRollouts extends Observation {
   graded: number;
   unknown: number;
-  /** Why most of the unknown ones are, in words; absent where none is, and where the step was committed already. */
+  /** The reason of most unknown outcomes, in words; absent if all are known, or the step was committed already. */
   unknown_reason?: string;
-  /** Null where nothing was graded; 0 in answers of an earlier version. */
+  /** Null if nothing was graded; 0 in answers of an earlier version. */
   mean_reward: number | null;
   /** Sampled tokens, and seconds of this call. */
   tokens: number;
   seconds: number;
-  /** What became of `keep`; null where nothing was asked or the step was committed already. */
+  /** The result of `keep`; null if it was not asked for, or the step was committed already. */
   kept: KeptState | null;
 }
 
-/** A state on the node's disk, or why it is not there: that fails no step (R16). */
+/** A state on the node's disk, or why it is missing, which fails no step (R16). */
 export type KeptState = { seconds: number } | { problem: string };
 
-/** `reason` of a step whose groups had nothing to learn from: not applied, and nothing is wrong. */
+/** `reason` of a step whose groups had nothing to learn from: not applied, but no fault. */
 export type NoSignal = 'no_signal';
 
 export interface CommittedStep extends Observation {
@@ -133,11 +133,11 @@ export interface CommittedStep extends Observation {
   state: Digest;
   applied: boolean;
   reason: string | null;
-  /** What it has used. */
+  /** What the step has used. */
   spent?: Omit<Spent, 'wall_seconds'>;
-  /** The few that `status` shows; the record has all of them, and of many environments. */
+  /** The few metrics that `status` shows; the record has all of them, and of many environments. */
   metrics: Record<string, number>;
-  /** Too few of its outcomes are graded: why, and how to mend it. */
+  /** Set if too few of its outcomes are graded: why, and how to fix it. */
   ungraded?: string;
 }
 
@@ -148,7 +148,7 @@ export interface EvaluatedState extends Observation {
   pass_at_1: PassRate;
   graded: number;
   unknown: number;
-  /** Why most of the unknown ones are, in words. */
+  /** The reason of most unknown outcomes, in words. */
   unknown_reason?: string;
 }
 
@@ -159,24 +159,24 @@ export interface RunWorkflow {
 }
 
 /**
- * A run asks for one node. Asked again under the same `lease`, a request changes nothing; with `holding` it tells of a lease that
- * the pool may have forgotten.
+ * A run's request for one node. Repeated under the same `lease`, it changes nothing; with `holding` it reports a lease that the pool may
+ * have forgotten.
  */
 export interface LeaseRequest extends RunWorkflow {
   /** `{run}/{a random part}/{n}` */
   lease: string;
   run: string;
   project: string;
-  /** The greater goes first. */
+  /** Higher goes first. */
   priority: number;
   /** Numerics of the run's records; null before there are any: the first node decides (R18). */
   numerics: Numerics | null;
-  /** Nodes that will not do. */
+  /** Nodes that the request excludes. */
   besides: string[];
-  /** No wait: where no node is free for it at once, the answer is `refused`. */
+  /** Do not wait: if no node is free at once, the answer is `refused`. */
   atOnce?: true;
   holding?: string;
-  /** An execution's run id, and all that it holds or has asked for: one that was reset has forgotten what came later. */
+  /** An execution's run id, and all leases that it holds or has requested: one that was reset has forgotten the later ones. */
   asker?: { execution: string; knows: string[] };
 }
 
@@ -185,11 +185,11 @@ export interface OrchestratorActivities {
   /** Checks the spec, creates or resumes the run's records, claims ownership (R20). Fails with every problem at once. */
   openRun(input: { spec: unknown; workflow: WorkflowIdentity; takeOver?: boolean }): Promise<OpenedRun>;
   /**
-   * Asks the pool for a node, or tells it of one that is held; the answer comes as a signal. `numericsOf`: run whose numerics the node is
-   * to have, where the holder is none.
+   * Asks the pool for a node, or reports a held one; the answer comes as a signal. `numericsOf`: the run whose numerics the node must have,
+   * if the holder is not a run.
    */
   requestLease(input: Omit<LeaseRequest, 'numerics'> & { numericsOf?: string }): Promise<void>;
-  /** Which of these runs are over (R30); one whose server does not answer is not. */
+  /** The runs that are over (R30); one whose server does not answer does not count as over. */
   closedRuns(input: { runs: RunWorkflow[] }): Promise<RunWorkflow[]>;
   /** Writes the next control record, or finds the one of this Update (R21). */
   recordControl(input: {
@@ -201,22 +201,22 @@ export interface OrchestratorActivities {
   planStep(input: StepReference & { control: number }): Promise<PlannedStep>;
   /** Deletes checkpoints beyond the retention and folds the episodes of committed steps (R23); waits for its grace. */
   collectGarbage(input: StepReference): Promise<CollectedGarbage>;
-  /** Writes the HTML report beside the run's records; answers where, and the figures `ft/…` that are in it. */
+  /** Writes the HTML report beside the run's records; returns its key and its figures `ft/…`. */
   writeReport(input: { run: string }): Promise<{ key: string; faults?: Record<string, number> }>;
 }
 
-/** `n`: of its record; null where there was nothing to collect. `freed`: bytes. */
+/** `n`: number of the record; null if there was nothing to collect. `freed`: bytes. */
 export interface CollectedGarbage {
   n: number | null;
   checkpoints: number;
-  /** Steps whose episodes went into one file each. */
+  /** Steps whose episodes were folded into one file each. */
   steps: number;
   freed: number;
 }
 
-/** What the workflow tells every activity of `NodeActivities` beside its input. */
+/** What the workflow passes to every activity of `NodeActivities` beside its input. */
 export interface OnNode {
-  /** Since an activity on a node has answered: the attempt's record tells it. Absent where nothing happened. */
+  /** Since the last result of an activity on a node; the attempt's record will hold them. Absent if there are none. */
   interruptions?: Interruption[];
 }
 
@@ -229,23 +229,26 @@ export interface NodeActivities {
     input: StepReference & OnNode & { plan: Digest; slots: [number, number]; keep?: boolean; spare?: number },
   ): Promise<CollectedRollouts>;
   /**
-   * Seals the batch of the plan's episodes, applies it, and commits the step. `elsewhere`: seconds in which other nodes than
-   * this one played its episodes.
+   * Seals the batch of the plan's episodes, applies it, and commits the step. `elsewhere`: seconds in which nodes other than this one
+   * played its episodes.
    */
   updatePolicy(input: StepReference & OnNode & { plan: Digest; elsewhere?: number }): Promise<CommittedStep>;
   /** Evaluates the state after `step` on a suite of held-out tasks; each (state, suite, task, sample) once ever. */
   evaluateState(input: StepReference & OnNode & { suite: 'interval' | 'final' }): Promise<EvaluatedState>;
-  /** Saves the state after `step` to the node's disk, which keeps a few; also that of step `spare`, which is being uploaded. */
+  /** Saves the state after `step` to the node's disk, which keeps a few; keeps that of step `spare`, too, which is being uploaded. */
   saveState(input: StepReference & OnNode & { spare?: number }): Promise<{ path: string }>;
 }
 
 /** On a node's queue `longhaul-node.<id>.io`. */
 export interface TransferActivities {
-  /** Uploads what was saved on this node, the manifest last. Where it is not there: `CheckpointGivenUp`, or `restore` it. */
+  /**
+   * Uploads what was saved on this node, the manifest last. If it is missing: fails with `CheckpointGivenUp`, or restores it with
+   * `restore`.
+   */
   uploadCheckpoint(input: StepReference & { restore?: boolean }): Promise<{ key: string }>;
 }
 
-/** Failure types that a retry cannot mend; each blocks or ends the run. */
+/** Failure types that a retry cannot fix; each blocks or ends the run. */
 export const fatalFailures = [
   'InvalidSpec',
   'OwnerChanged',
@@ -263,7 +266,7 @@ export const fatalFailures = [
 ] as const;
 export type FatalFailure = (typeof fatalFailures)[number];
 
-/** First detail of a failure that knows better than its kind what a person can do. */
+/** First detail of a failure that has a better remedy than the one of its type. */
 export interface FailureDetail {
   remedy: string;
 }
@@ -299,38 +302,38 @@ export interface RunStatus {
   owner: number;
   /** The node of updates and evaluations; null while the run has none. */
   node: string | null;
-  /** Others that share its rollouts. */
+  /** Other nodes that share its rollouts. */
   sharingNodes: string[];
-  /** Why it has no node yet; null where it waits for none. */
+  /** Why the run has no node yet; null while it waits for none. */
   waitsFor: string | null;
   /** Digest after `step`. */
   state: Digest | null;
   control: ControlState;
-  /** Present where the run has a budget: as of the last step boundary. */
+  /** Present if the run has a budget: as of the last step boundary. */
   budget?: BudgetLine[];
   /** Present while `blocked`: why, and the way out. */
   blocked: { reason: string; remedy: string } | null;
-  /** Present while a part of it fails again and again and is still tried: why, and what comes of it. */
+  /** Present while a part of it fails again and again and is still tried: why, and what happens next. */
   failing?: { reason: string; remedy: string };
-  /** Figures `ft/…` since the run began, as of the newest plan: what faults have cost it. One that is not there is 0. */
+  /** Figures `ft/…` since the run began, as of the newest plan: the cost of faults. A missing figure is 0. */
   faults?: Record<string, number>;
   evaluations: {
     step: number;
     suite: string;
     pass_at_1: PassRate;
     graded: number;
-    /** Absent where all outcomes are graded, and where a workflow of an earlier version answers. */
+    /** Absent if all outcomes are graded, and in answers of an earlier version. */
     unknown?: number;
     unknown_reason?: string;
   }[];
-  /** The target that an interval evaluation has reached, which ends the run; absent where none has. */
+  /** The target that an interval evaluation has reached, which ends the run; absent until then. */
   reachedTarget?: number;
   /** The last steps, newest last; at most 20. */
   recent: { step: number; kind: string; seconds: number; metrics: Record<string, number> }[];
-  /** Mean rewards of the last GRPO steps, newest last; at most 40. Absent where a workflow of an earlier version answers. */
+  /** Mean rewards of the last GRPO steps, newest last; at most 40. Absent in answers of an earlier version. */
   rewards?: number[];
   lastCheckpoint: number | null;
-  /** Sampled while this workflow collected rollouts, and the seconds that took. */
+  /** Tokens sampled while this workflow collected rollouts, and the seconds that took. */
   tokens: number;
   sampleSeconds: number;
   /** Episodes that ended meanwhile, and those of the last step that sampled; absent before there are any. */

@@ -17,7 +17,7 @@ export function createNodeActivities(deps: NodeDeps): NodeActivities & SweepNode
   return {
     commitBase: withFailures(withRunView(deps, recovering(keepingDivergence(commitBase)))),
     collectRollouts: withFailures(withRunView(deps, recovering(keepingDivergence(collectRollouts)))),
-    // Keeps the result of each of its tries by itself.
+    // It keeps the result of each of its tries without a wrapper.
     updatePolicy: withFailures(withRunView(deps, recovering(updatePolicy))),
     evaluateState: withFailures(withRunView(deps, recovering(keepingDivergence(evaluateState)))),
     evaluatePair: withFailures(evaluatePair(deps)),

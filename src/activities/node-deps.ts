@@ -1,4 +1,4 @@
-// What a node's activities are made of.
+// The dependencies of a node's activities.
 import type { EnvironmentBackend } from '../environments/environment.js';
 import type { JournalFolder } from '../episode/journal-folder.js';
 import type { EnvironmentSpec } from '../spec/run-spec.js';
@@ -9,7 +9,7 @@ import type { PolicyHolder } from '../policy/policy-holder.js';
 import type { ProcessLife } from './attempt/process-life.js';
 import type { RunDataCache } from '../data/run-data.js';
 
-/** When this process committed a step, and what the meter said then. */
+/** When this process committed a step, and the meter's reading then. */
 export interface LastCommit {
   step: number;
   at: number;
@@ -30,9 +30,9 @@ export interface NodeDeps {
   life: ProcessLife;
   /** By run; a node may serve several in turn. */
   lastCommits: NewestEntries<LastCommit>;
-  /** By run; also of a run whose step before another node committed. */
+  /** By run; includes runs whose last step another node committed. */
   checkpointStalls: NewestEntries<CheckpointStall>;
-  /** Where episodes in flight note their turns. */
+  /** Where episodes in flight write their turns. */
   journals: JournalFolder;
   /** Stable id of this node. */
   node: string;

@@ -1,4 +1,4 @@
-// What the orchestrator's activities are made of.
+// The dependencies of the orchestrator's activities.
 import type { LeaseRequest, RunWorkflow } from './contracts.js';
 import type { DatasetCache } from '../data/dataset-cache.js';
 import type { OwnerRecord } from '../spec/records/run-records.js';
@@ -18,12 +18,12 @@ export interface OrchestratorDeps {
   clusterId(): Promise<string>;
   /** Asks the recorded server whether the owner's workflow is still open (R20). */
   ownerState(owner: OwnerRecord): Promise<OwnerState>;
-  /** Tells the pool; starts it where there is none. */
+  /** Sends the request to the pool; starts the pool if it is not running. */
   requestLease(request: LeaseRequest): Promise<void>;
-  /** True where our server knows that the run's workflow is closed, or knows none. */
+  /** True if our server knows that the run's workflow is closed, or does not know the workflow. */
   isOver(run: RunWorkflow): Promise<boolean>;
   log(message: string): void;
 }
 
-/** As the process has them: in a run's view of them the store is not the opened one. */
+/** The process's own dependencies: in a run's view of them the store is not the opened one. */
 export type OpenedDeps = OrchestratorDeps & { store: OpenedStore };

@@ -1,4 +1,4 @@
-// What the workflow `evalSweep` and its activities say to each other. All payloads are small: pairs come in windows.
+// The types that the workflow `evalSweep` and its activities exchange. All payloads are small: pairs come in windows.
 import type { PassRate } from '../spec/pass-rate.js';
 import type { Digest } from '../spec/records/parts.js';
 
@@ -6,14 +6,14 @@ import type { Digest } from '../spec/records/parts.js';
 export interface PlannedSweep {
   sweep: string;
   project: string;
-  /** Run whose data and settings the suites have. */
+  /** The run that supplies the suites' data and settings. */
   suitesOf: string;
-  /** Pairs of a state and a suite, those that have a result already included. */
+  /** Pairs of a state and a suite, including those that already have a result. */
   pairs: number;
   parallel: number;
 }
 
-/** A pair as people read it. */
+/** A pair as shown to people. */
 export interface PairToDo {
   n: number;
   run: string;
@@ -24,7 +24,7 @@ export interface PairToDo {
 
 /** A pair that has no result yet. */
 export interface MissingPair extends PairToDo {
-  /** Episodes of it that were not there either. */
+  /** Its episodes that are missing. */
   missing: number;
 }
 
@@ -66,12 +66,12 @@ export interface SweepActivities {
   /** Checks the spec and chooses the checkpoints, once for each sweep. Fails with every problem at once (`InvalidSpec`). */
   planSweep(input: { spec: unknown; sweep: string }): Promise<PlannedSweep>;
   pairsToDo(input: { sweep: string; after: number; limit: number }): Promise<PairsToDo>;
-  /** Compares what there is, and writes page and rows. `failed`: pairs that could not be evaluated. */
+  /** Compares the existing results, and writes page and rows. `failed`: pairs that could not be evaluated. */
   compareSweep(input: { sweep: string; failed: FailedPair[] }): Promise<ComparedSweep>;
 }
 
 /** On a node's queue. */
 export interface SweepNodeActivities {
-  /** Each (state, suite, task, sample) is played once ever, by whoever comes first. */
+  /** Each (state, suite, task, sample) is played once ever, by the first that needs it. */
   evaluatePair(input: { sweep: string; pair: number }): Promise<EvaluatedPair>;
 }

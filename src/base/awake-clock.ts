@@ -1,5 +1,5 @@
-// Time in which this process ran. One that is stopped, or on a machine that is suspended, hears no answers: what runs out meanwhile by any
-// other clock is nobody's failure to answer in time.
+// Time in which this process ran. A stopped process, or one on a suspended machine, receives no answers: a deadline that passes meanwhile
+// by any other clock is not a failure to answer in time.
 
 const tickMs = 100;
 /** A tick that comes later than this is late because nothing ran here. */
@@ -26,20 +26,20 @@ function tick(): void {
   tickedAt = now;
 }
 
-/** Calls `late` when so much time has passed awake, and all that had come by then was read. Returns what calls it off. */
+/** Calls `late` once so much awake time has passed and all input that had arrived was read. Returns a function that cancels it. */
 export function awakeTimeout(late: () => void, ms: number): () => void {
   const until = awakeNow() + ms;
   let timer: NodeJS.Timeout | undefined;
   let reading: NodeJS.Immediate | undefined;
   const checkIn = (delayMs: number): void => {
     timer = setTimeout(check, Math.ceil(delayMs));
-    // What is waited for keeps the process alive, not its limit.
+    // The awaited work keeps the process alive, not its time limit.
     timer.unref();
   };
   const check = (): void => {
     const leftMs = until - awakeNow();
     if (leftMs > 0) checkIn(leftMs);
-    // Timers come before input: an answer may wait in its socket.
+    // Timers run before input: an answer may wait in its socket.
     else reading = setImmediate(late);
   };
   checkIn(ms);

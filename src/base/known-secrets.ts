@@ -1,5 +1,5 @@
-// What this process was told in confidence. Failures go into a workflow's history and log lines into files: neither may hold it,
-// whoever repeated it — a server that quotes a key in its refusal above all.
+// The secrets that this process was given. Failures go into a workflow's history and log lines into files: neither may hold a secret, even
+// if a server repeats it — a refusal that quotes a key above all.
 import { isSecretName, withoutSecrets } from './secrets.js';
 
 const known = new Set(secretsIn(process.env));
@@ -8,7 +8,7 @@ export function secretsIn(env: NodeJS.ProcessEnv): string[] {
   return Object.entries(env).flatMap(([name, value]) => (value && isSecretName(name) ? [value] : []));
 }
 
-/** For secrets that do not come by a variable with such a name. */
+/** For secrets that are not in a variable with such a name. */
 export function keepSecret(secret: string | undefined): void {
   if (secret !== undefined) known.add(secret);
 }

@@ -1,4 +1,4 @@
-// What a process remembers by name, for as long as it lives: the names noted last, and so never too many.
+// A process's memory by name, for as long as it lives: it keeps the newest names, and so never too many.
 
 /** More than are ever in use at once, and few enough to forget those that moved away. */
 const maxRemembered = 1_000;
@@ -10,7 +10,7 @@ export class NewestEntries<V> {
     return this.#entries.get(name);
   }
 
-  /** The name is the newest one then; where there are too many, the oldest goes. */
+  /** The name becomes the newest one; above the limit, the oldest is removed. */
   set(name: string, value: V): void {
     this.#entries.delete(name);
     this.#entries.set(name, value);
@@ -18,14 +18,14 @@ export class NewestEntries<V> {
     if (this.#entries.size > maxRemembered && oldest !== undefined) this.#entries.delete(oldest);
   }
 
-  /** Answers the value, and forgets it. */
+  /** Returns the value, and removes it. */
   take(name: string): V | undefined {
     const value = this.#entries.get(name);
     this.#entries.delete(name);
     return value;
   }
 
-  /** Null where nothing was noted. */
+  /** Null if nothing was noted. */
   newest(): { name: string; value: V } | null {
     const last = [...this.#entries].at(-1);
     return last ? { name: last[0], value: last[1] } : null;

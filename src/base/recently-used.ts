@@ -5,10 +5,10 @@ export class RecentlyUsed<T> {
 
   constructor(private readonly capacity: number) {}
 
-  /** `make` is asked where the value is not held; one that fails is not kept. */
+  /** `make` is called if the value is not held; a failed one is not kept. */
   get(key: string, make: () => Promise<T>): Promise<T> {
     const held = this.#held.get(key);
-    // The one used last stands last.
+    // The last used value is at the end.
     this.#held.delete(key);
     const value = held ?? make();
     this.#held.set(key, value);

@@ -1,13 +1,13 @@
-// One signal for several, that leaves nothing behind. Node keeps what `AbortSignal.any` makes, once somebody listens to it, for as
-// long as it may still rise, with all that its listeners hold: a worker that lives for days would keep every activity it ever ran.
+// One signal for several that can be released. Node keeps the result of `AbortSignal.any`, once it has a listener, for as long as it may
+// still abort, with all that its listeners hold: a worker that lives for days would keep every activity it ever ran.
 
 export interface JoinedSignal {
   signal: AbortSignal;
-  /** Call when nobody needs it any more: it no longer follows the others. */
+  /** Call when the signal is no longer needed: it stops following the others. */
   release(): void;
 }
 
-/** Rises with the first of `sources`, for the same reason. */
+/** Aborts with the first of `sources`, for the same reason. */
 export function joinSignals(sources: readonly AbortSignal[]): JoinedSignal {
   const joined = new AbortController();
   const followed = sources.map((source) => ({ source, rise: () => joined.abort(source.reason) }));

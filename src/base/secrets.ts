@@ -1,11 +1,11 @@
-// Text that came from outside may hold what was sent there: servers quote keys and headers in their errors. Whoever sent
-// a secret takes it out of the answer before anybody logs or records that.
+// Text from outside may repeat what was sent there: servers quote keys and headers in their errors. The sender of a secret removes it from
+// the answer before that is logged or recorded.
 
-/** Shorter ones are no secrets, and taking them out would garble what is said. */
+/** Shorter texts are not secrets, and removing them would garble the message. */
 const shortestSecret = 8;
 const removed = '[secret removed]';
 
-/** The text without the secrets, however they were written: as they are, in JSON, in a URL, or in base64. */
+/** The text without the secrets, in every form: plain, in JSON, in a URL, or in base64. */
 export function withoutSecrets(text: string, secrets: readonly (string | undefined)[]): string {
   const known = secrets.filter((secret) => secret !== undefined && secret.length >= shortestSecret);
   return known.flatMap((secret) => writings(secret as string)).reduce(without, text);
@@ -15,7 +15,7 @@ function without(text: string, writing: string): string {
   return text.includes(writing) ? text.replaceAll(writing, removed) : text;
 }
 
-/** Every way, the longest first: one may be part of another. */
+/** Every form, the longest first: one may be part of another. */
 export function writings(secret: string): string[] {
   const base64 = (encoding: 'base64' | 'base64url') =>
     Buffer.from(secret).toString(encoding).replace(/=+$/, '');
@@ -33,15 +33,15 @@ export function writings(secret: string): string[] {
 
 const inJson = (text: string): string => JSON.stringify(text).slice(1, -1);
 
-/** What is wrong with a URL that a person gave, where it may hold a secret; the URL itself is not repeated. */
+/** Where a URL from a person may hold a secret, or null; the URL itself is not repeated. */
 export function secretInUrl(text: string): 'user and password' | 'query' | null {
-  // Reads the text and not a parsed URL: what cannot be parsed must not be repeated either.
+  // Reads the text and not a parsed URL: a text that cannot be parsed must not be repeated either.
   const [, authority = '', rest = ''] = /^(?:[a-z][a-z0-9+.-]*:)?\/\/([^/?#]*)(.*)$/is.exec(text) ?? [];
   if (authority.includes('@')) return 'user and password';
   return /[?#]/.test(rest) ? 'query' : null;
 }
 
-/** Names of variables that hold secrets by custom. */
+/** Conventional names of variables that hold secrets. */
 const secretNames =
   /(^|_)(TOKEN|SECRET|SECRET_KEY|PASSWORD|PASSWD|API_KEY|ACCESS_KEY|ACCESS_KEY_ID|PRIVATE_KEY|KEY_DATA|CREDENTIALS?)$|^TEMPORAL_GRPC_META_/;
 

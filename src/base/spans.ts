@@ -1,12 +1,12 @@
-// Parts of an activity that take time, for whoever traces them. Without a tracer they cost a comparison: nothing is measured.
+// Timed parts of an activity, for tracers. Without a tracer they cost a comparison: nothing is measured.
 
 export type SpanAttributes = Record<string, string | number | boolean>;
 
 /** A part that has begun. */
 export interface OpenSpan {
-  /** What begins in `work` is a part of this one. */
+  /** Spans that begin in `work` are parts of this one. */
   during<T>(work: () => Promise<T>): Promise<T>;
-  /** Heard once; what comes later is the same end. */
+  /** Only the first call counts. */
   end(attributes?: SpanAttributes): void;
 }
 

@@ -1,4 +1,4 @@
-// What Temporal answers about a run that cannot take a command, in one sentence that names the way on.
+// Temporal's answer about a run that cannot take a command, as one sentence with the way on.
 import { WorkflowNotFoundError, WorkflowUpdateFailedError } from '@temporalio/client';
 import { nameOfRun } from '../store/objects/layout.js';
 import { inFolder } from './output.js';
@@ -7,7 +7,7 @@ import type { RunHandle, TemporalFlags } from './temporal-access.js';
 const answerWithinMs = 10_000;
 const namesShown = 10;
 
-/** The answer to a command for the handle's run, or a sentence that says why there is none. `flags`: for the commands in it. */
+/** The answer to a command for the handle's run, or a sentence that says why none came. `flags`: for the commands in it. */
 export async function explained<T>(
   handle: RunHandle,
   answer: Promise<T>,
@@ -24,7 +24,7 @@ export async function explained<T>(
   }
 }
 
-/** Why a run's workflow is not open: how it ended, or which runs there are instead. */
+/** Why a run's workflow is not open: how it ended, or which runs exist instead. */
 export async function whyNotOpen(handle: RunHandle, flags: TemporalFlags): Promise<string> {
   const name = nameOfHandle(handle);
   return handle.client.withDeadline(Date.now() + answerWithinMs, async () => {

@@ -1,5 +1,5 @@
-// What a command does that answers at its end alone: on a terminal one line that changes and is gone at the end, elsewhere a line
-// now and then. On standard error, so that the answer stays by itself.
+// Progress of a command that answers only at its end: on a terminal one line that changes and disappears at the end, elsewhere a line now
+// and then. On standard error, so that standard output holds the answer alone.
 import { timeSpan } from '../report/format.js';
 import { changesLines, clear } from './terminal.js';
 
@@ -8,7 +8,7 @@ const logMs = 30_000;
 
 type Output = Pick<NodeJS.WriteStream, 'write' | 'columns' | 'isTTY'>;
 
-/** `work` is given a function to say where it is. Work of less than a second shows nothing. */
+/** `work` receives a function that shows where it is. Work of less than a second shows nothing. */
 export async function withElapsedLine<T>(
   title: string,
   work: (at: (place: string) => void) => Promise<T>,

@@ -1,8 +1,8 @@
-// Ctrl-C ends a command that follows a run, and not the run, which its workers drive: one is easily taken for the other.
+// Ctrl-C ends a command that follows a run, and not the run, which its workers drive: this says so, because the two are easily confused.
 import { inFolder } from './output.js';
 import type { TemporalFlags } from './temporal-access.js';
 
-/** As the shell counts a process that SIGINT has ended. */
+/** The shell's exit code for a process that SIGINT has ended. */
 const interrupted = 130;
 
 /** Until `follow` is done. The run's workflow is started by then, or is about to be. */

@@ -1,10 +1,13 @@
-// After a rewind a name is also the id of its first timeline, and that is what the commands that read records take it for.
+// After a rewind a name is also the id of its first timeline, and commands that read records take it as that.
 import { timelinesNamed } from '../activities/run/fork-run.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { readRun } from '../store/runs/run-records.js';
 import { printable } from './printable.js';
 
-/** Says beside the answer that the run was rewound, and which command answers for what goes on; `command` has TIMELINE in place of the run. */
+/**
+ * Adds to the answer that the run was rewound, and which command answers for the newer timeline; `command` has TIMELINE in place of the
+ * run.
+ */
 export async function noteNewerTimeline(store: ObjectStore, run: string, command: string): Promise<void> {
   const { name } = await readRun(store, run);
   const timelines = await timelinesNamed(store, name);

@@ -1,4 +1,4 @@
-// What all commands share: how an error looks, and where the store is.
+// What all commands share: the form of errors, and the location of the store.
 import { readFileSync } from 'node:fs';
 import { access, constants } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -23,7 +23,7 @@ export function folderOption(): Option {
   return new Option('--folder <folder>', 'folder of the embedded stack').default(defaultStackFolder);
 }
 
-/** For a command in a hint: with it the hint can be typed as it is. */
+/** For a command in a hint, which can then be typed as it is. */
 export function inFolder({ folder }: { folder?: string | undefined }): string {
   if (folder === undefined || folder === defaultStackFolder) return '';
   return ` --folder ${/^[\w./~@:+-]+$/.test(folder) ? folder : `'${folder.replaceAll("'", "'\\''")}'`}`;
@@ -36,7 +36,7 @@ export function storeOption(): Option {
     .default(`dir:${defaultStore}`);
 }
 
-/** Opens a store to read it: unlike a run, a reader must not leave an empty one where a person was in the wrong folder. */
+/** Opens a store to read it: a reader, unlike a run, must not create an empty one when a person is in the wrong folder. */
 export async function openExistingStore(address: string): Promise<OpenedStore> {
   const problem = await storeFolderProblem(address);
   if (problem === 'ENOENT')
@@ -47,7 +47,7 @@ export async function openExistingStore(address: string): Promise<OpenedStore> {
   return openStore(address);
 }
 
-/** Why a directory store's folder cannot be read, as the system's code, ENOENT where there is none; null where nothing is wrong. */
+/** Why a directory store's folder cannot be read, as the system's code, ENOENT if it is missing; null if nothing is wrong. */
 export async function storeFolderProblem(address: string): Promise<string | null> {
   // As `openStore` reads an address: without a scheme it is a path.
   const folder = /^(?:dir:|(?![a-z][a-z0-9+.-]+:))(.+)$/is.exec(address)?.[1];
@@ -65,7 +65,7 @@ export function unreadableStore(address: string, code: string): string {
   return `the store at ${address} cannot be read (${code}): read it as a user who may, or get the right to its folders`;
 }
 
-/** The named store, else that of the last stack of the folder: where none is named, of the nearest one above that there is. */
+/** The named store, else that of the folder's last stack: if no folder is named, of the nearest stack folder here or above. */
 export function openStoreOf(command: Command, { store, folder }: StoreFlags): Promise<OpenedStore> {
   const named = command.getOptionValueSource('store') !== 'default';
   if (named) return openExistingStore(store);
@@ -79,14 +79,14 @@ export function storeOfFolder(folder: string): string {
     const { store } = JSON.parse(readFileSync(join(folder, 'stack.json'), 'utf8')) as { store?: unknown };
     if (typeof store === 'string') return store;
   } catch {
-    // No stack has served there, or its file is damaged: its store is where a stack puts it unless told.
+    // No stack has served there, or its file is damaged: its store is where a stack puts it by default.
   }
   return folder === defaultStackFolder ? `dir:${defaultStore}` : `dir:${join(folder, 'store')}`;
 }
 
 const namesShown = 10;
 
-/** Says which runs there are where there is not this one. */
+/** Lists the runs if this one does not exist. */
 export async function requireRun(store: ObjectStore, run: string): Promise<void> {
   if (await readRunIfAny(store, run)) return;
   const runs = await listRuns(store);
@@ -97,7 +97,7 @@ export async function requireRun(store: ObjectStore, run: string): Promise<void>
   throw new Error(`there is no run "${run}" in ${store.address}: ${known}`);
 }
 
-/** What a person gave cannot be understood: ends with 2, as a mistyped option does. */
+/** Input that cannot be understood: ends with 2, as a mistyped option does. */
 export class BadInput extends Error {
   override readonly name = 'BadInput';
 }

@@ -1,5 +1,5 @@
-// The command line: one file a command, each with `register(program)`. A command's modules load only when it is asked
-// for, because Temporal's client alone takes a third of a second.
+// The command line: one file a command, each with `register(program)`. A command's modules load only when it is used, because Temporal's
+// client alone takes a third of a second.
 import { readFileSync } from 'node:fs';
 import { Command, CommanderError } from 'commander';
 
@@ -33,7 +33,7 @@ export const modules: [verbs: string[], load: () => Promise<CommandModule>][] = 
 
 const usageExitCode = 2;
 
-/** Runs one command line (without node and script); answers the exit code: 1 the command failed, 2 it was not understood. */
+/** Runs one command line (without node and script); returns the exit code: 1 the command failed, 2 it was not understood. */
 export async function runCommandLine(args: readonly string[]): Promise<number> {
   const program = new Command('longhaul')
     .description('Durable, days-long GRPO training of tool-use agents.')
@@ -49,7 +49,7 @@ export async function runCommandLine(args: readonly string[]): Promise<number> {
   }
   try {
     if (args.length === 0) program.help({ error: true });
-    // Before `--help` behind it: help for a verb that there is not would be everybody's.
+    // Before `--help` is handled: otherwise an unknown verb would get the general help.
     if (one === undefined && /^[^-]/.test(verb) && verb !== 'help') args = [verb];
     await program.parseAsync([...args], { from: 'user' });
     return Number(process.exitCode ?? 0);

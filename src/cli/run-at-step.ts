@@ -2,7 +2,7 @@
 
 export interface NamedPlace {
   name: string;
-  /** Null where only the run is named. */
+  /** Null if only the run is named. */
   step: number | null;
 }
 

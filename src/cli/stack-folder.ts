@@ -1,4 +1,4 @@
-// Which stack folder a command means where none is named: `.longhaul` here, else in the nearest folder above that has one.
+// Which stack folder a command means if none is named: `.longhaul` here, else in the nearest folder above that has one.
 import { statSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 
@@ -20,7 +20,7 @@ function isFolder(path: string): boolean {
   return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
 }
 
-/** In a folder that many may write to, anybody could put a stack folder above us and have our commands. */
+/** In a folder that many may write to, anybody could put a stack folder above us and receive our commands. */
 function isOurs(path: string): boolean {
   try {
     const info = statSync(path);

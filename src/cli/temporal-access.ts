@@ -1,5 +1,5 @@
-// How the commands find Temporal and a run's workflow: flags, then the `temporal` CLI's own profile, then the stack in this folder or
-// in one above. A command that writes goes to no server that nobody has named.
+// How the commands find Temporal and a run's workflow: flags, then the `temporal` CLI's own profile, then the stack in this folder or in
+// one above. A command that writes uses only a server that was named.
 import { accessSync, constants } from 'node:fs';
 import { type Command, CommanderError, Option } from 'commander';
 import type { Client, WorkflowHandle } from '@temporalio/client';
@@ -19,7 +19,7 @@ import { connectClient } from '../workers/temporal/temporal-connection.js';
 import { refusalOf } from '../workers/temporal/temporal-refusal.js';
 import type { trainingRun } from '../workflows/run/training-run.js';
 
-/** Where nobody has named a server and no stack runs, hardly any is there. */
+/** If no server is named and no stack runs, there is hardly a server to wait for. */
 const unnamedServerDeadlineMs = 1_000;
 
 /** A verb that only reads may look at the default address; one that writes may not. */
@@ -28,16 +28,16 @@ export type TemporalAccess = 'reads' | 'writes';
 export interface TemporalFlags {
   temporalAddress?: string;
   namespace?: string;
-  /** Where a person has named one: a mistyped one must not lead to another server's runs. */
+  /** If a person has named a server: a mistyped name must not lead to another server's runs. */
   folder?: string;
   /** Set by `withTemporalFlags`. */
   access?: TemporalAccess;
   json?: boolean | undefined;
-  /** Nothing is started: no server is asked. */
+  /** The command starts nothing and asks no server. */
   print?: boolean;
 }
 
-/** Options that name a server, and the refusal of a verb that writes where they, the environment and the folders name none. */
+/** Options that name a server, and the refusal of a verb that writes if they, the environment and the folders name none. */
 export function withTemporalFlags(command: Command, access: TemporalAccess): Command {
   command.setOptionValue('access', access);
   if (access === 'writes') command.hook('preAction', refuseUnnamedServer);
@@ -57,12 +57,12 @@ export function withTemporalFlags(command: Command, access: TemporalAccess): Com
     );
 }
 
-/** Nobody has named the server that a command would change. */
+/** A command that would change a server was given no server. */
 export class UnnamedServer extends Error {
   override readonly name = 'UnnamedServer';
 }
 
-/** Before anything else is looked at: what else is wrong is not worth mending for the wrong server. */
+/** Checked first: other problems are not worth fixing for the wrong server. */
 async function refuseUnnamedServer(command: Command): Promise<void> {
   const flags = command.opts<TemporalFlags>();
   if (flags.print === true) return;
@@ -94,15 +94,15 @@ function stackFolderIsThere(folder: string): boolean {
 export interface TemporalPlace {
   config: TemporalConfig;
   stack: StackAddresses | null;
-  /** What has named the server, for people; null where only the default address is left to try. */
+  /** The source of the server's name, for people; null if only the default address is left to try. */
   source: string | null;
   /** The stack folder that was looked at. */
   folder: string;
-  /** Says which server is used where the environment names another one than the folder's; null where there is no doubt. */
+  /** Says which server is used if the environment names another one than the folder's; null if there is no doubt. */
   note: string | null;
 }
 
-/** Throws where a folder is named in which no stack runs, and no server beside it. */
+/** Throws if a folder is named in which no stack runs, and no server beside it. */
 export function temporalConfig(flags: TemporalFlags): TemporalPlace {
   const folder = flags.folder ?? nearestStackFolder();
   const stack = runningStack(folder);
@@ -149,7 +149,7 @@ function noStackIn(folder: string): string {
   );
 }
 
-/** Says which server is used, and closes the connection whatever `use` does. */
+/** Says which server is used, and closes the connection even if `use` throws. */
 export async function withClient<T>(flags: TemporalFlags, use: (client: Client) => Promise<T>): Promise<T> {
   const { config, stack, source, folder, note } = temporalConfig(flags);
   const writes = flags.access === 'writes';
@@ -159,11 +159,11 @@ export async function withClient<T>(flags: TemporalFlags, use: (client: Client) 
   const { client, close } = await connectClient(config, deadlineMs, { readOnly: !writes });
   try {
     if (stack) await refuseForeignServer(client, stack, folder);
-    // A reader that was given the address need not hear it again.
+    // A reader that was given the address need not see it again.
     if (writes || !flags.temporalAddress) process.stderr.write(`${placeText(config, source)}\n`);
     return await use(client);
   } catch (error) {
-    // A server may greet everybody, and ask for a key where its namespaces are used.
+    // A server may greet everybody, and ask for a key only when its namespaces are used.
     throw refusalOf(error, config) ?? error;
   } finally {
     await close();
@@ -179,7 +179,7 @@ export function sourceText(source: string | null): string {
   return source === null ? 'the default address: nobody named a server' : `from ${source}`;
 }
 
-/** Another server may listen by now where a stack's folder says that its own does. */
+/** Another server may listen by now at the address in a stack's folder. */
 export async function refuseForeignServer(
   client: Client,
   stack: StackAddresses,
@@ -205,7 +205,7 @@ export function runHandle(client: Client, run: string): RunHandle {
   return client.workflow.getHandle<typeof trainingRun>(workflowIdOf(run));
 }
 
-/** A run's name, its id (of any timeline: one workflow drives the name's newest) and its workflow id are understood. */
+/** Accepts a run's name, its id (of any timeline: one workflow drives the name's newest) and its workflow id. */
 export function workflowIdOf(run: string): string {
   return nameOfRun(run.startsWith('train/') ? run : `train/${run}`);
 }

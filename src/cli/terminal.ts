@@ -1,4 +1,4 @@
-// What a terminal can do beside showing text. Nothing here has a colour, so NO_COLOR needs no case.
+// Terminal control beyond text. Nothing here has a colour, so NO_COLOR needs no case.
 
 /** Back to the line's beginning, and the line emptied. */
 export const clear = '\r\u001b[2K';

@@ -1,5 +1,5 @@
-// What keeps a run from going on: activities that failed and are tried again, that nobody has taken, that somebody has paused,
-// or that wait themselves, for an environment or the store. Only the server knows them.
+// What keeps a run from going on: activities that failed and are retried, that no worker has taken, that were paused by hand, or that wait
+// themselves, for an environment or the store. Only the server knows them.
 import type { Client } from '@temporalio/client';
 import { defaultPayloadConverter } from '@temporalio/common';
 import type { WaitTold } from '../activities/step/open-waits.js';
@@ -9,7 +9,7 @@ import type { RunHandle } from './temporal-access.js';
 const describeDeadlineMs = 3_000;
 /** Long enough for any worker that is there to take a task. */
 const takenWithinMs = 5_000;
-/** Calls are tried again for as long without a word: that is no trouble yet. */
+/** Calls are retried silently for this long: that is no trouble yet. */
 const toldAfterMs = 3_000;
 /** temporal.api.enums.v1.PendingActivityState; `scheduled` also while the server backs off. */
 const scheduled = 1;
@@ -23,15 +23,14 @@ export interface Waiting {
   /** The next try. */
   attempt: number;
   /**
-   * Why the try before failed, what this one waits for, that no worker takes it, or that somebody has paused it
-   * (`temporal activity pause`).
+   * Why the last try failed, what this one waits for, that no worker takes it, or that it was paused by hand (`temporal activity pause`).
    */
   reason: string;
-  /** How long a try that has a worker has waited. */
+  /** How long a try with a worker has waited. */
   seconds?: number;
 }
 
-/** Empty where nothing waits, and while Temporal does not answer. */
+/** Empty if nothing waits, and while Temporal does not answer. */
 export async function waitingFor(client: Client, handle: RunHandle): Promise<Waiting[]> {
   const described = await client
     .withDeadline(Date.now() + describeDeadlineMs, () => handle.describe())
@@ -63,7 +62,7 @@ export function waitingLine({ activity, attempt, reason, seconds }: Waiting): st
   return `waits for ${activity}, try ${attempt}${time}: ${reason}`;
 }
 
-/** A line without what counts on: the same as long as the trouble is the same. */
+/** A line without counters: the same while the trouble is the same. */
 export function troubleOf(line: string): string {
   return line.replace(/, try \d+(, for [^:]*)?/, '').replace(/: \d+ episodes? waits? for /, ': ');
 }
@@ -81,7 +80,7 @@ function whatFor({ waiting, waiting_episodes, waiting_reason, waiting_until }: W
 
 type Payload = Parameters<typeof defaultPayloadConverter.fromPayload>[0];
 
-/** What an attempt has said that it waits for; null where it waits for nothing, or its words cannot be read here. */
+/** What an attempt has reported that it waits for; null if it waits for nothing, or its details cannot be read here. */
 function toldBy(payload: Payload | null | undefined): WaitTold | null {
   if (!payload) return null;
   try {

@@ -23,7 +23,7 @@ export interface Dataset {
   demonstrationsByKind: Map<string, number[]>;
 }
 
-/** As many as there may be runs at once. */
+/** As many runs as there may be at once. */
 const datasetsKept = 64;
 
 export class DatasetCache {

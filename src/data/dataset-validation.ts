@@ -1,4 +1,4 @@
-// What a run asks of its data, and its data does not hold.
+// Checks that a run's data holds all that the run asks of it.
 import type { DatasetCache } from './dataset-cache.js';
 import type { RunRecord } from '../spec/records/run-records.js';
 import { InvalidSpec } from '../spec/invalid-spec.js';
@@ -13,7 +13,7 @@ export async function refuseImpossibleData(datasets: DatasetCache, record: RunRe
   refuseData(record.spec, { tasks, kinds: [...demonstrationsByKind.keys()] });
 }
 
-/** The same of the files that a spec names, before a run has read them. Throws `InvalidSpec`. */
+/** The same check for the files that a spec names, before a run has read them. Throws `InvalidSpec`. */
 export async function refuseBadFiles(spec: RunSpec): Promise<void> {
   const { builtin, tasks: path } = spec.data;
   if (builtin !== undefined || path === undefined) return;

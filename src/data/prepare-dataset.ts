@@ -18,7 +18,7 @@ import { toolListsFor } from './tool-lists.js';
 const generatorVersion = 2;
 const generatorDeadlineMs = 10 * 60_000;
 
-/** Throws `BadDataFile`, and `InvalidSpec` where an environment that demonstrations name cannot tell its tools. */
+/** Throws `BadDataFile`, and `InvalidSpec` if an environment that demonstrations name cannot list its tools. */
 export async function prepareDataset(
   store: ObjectStore,
   { data, environments }: Pick<RunSpec, 'data' | 'environments'>,

@@ -17,10 +17,10 @@ export interface RunData extends Dataset {
   template: ChatTemplate;
 }
 
-/** More runs than one worker serves at once: with fewer, each of them would be read anew at every step. */
+/** More runs than one worker serves at once: with fewer, each of them would be read again at every step. */
 const runsKept = 64;
 
-/** What it holds never changes (R1). Runs with the same tokenizer share it. */
+/** Its contents never change (R1). Runs with the same tokenizer share it. */
 export class RunDataCache {
   readonly #runs = new RecentlyUsed<RunData>(runsKept);
   readonly #tokenizers = new RecentlyUsed<Tokenizer>(runsKept);

@@ -1,5 +1,5 @@
-// The tools that demonstrations show as on offer: asked of each environment when a run starts, and kept with its data, so
-// that a batch stays a function of records.
+// The tools that demonstrations show as on offer: requested from each environment when a run starts, and stored with its data, so that a
+// batch stays a function of records.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { awakeLimit } from '../base/awake-clock.js';
 import { appByName, appNames } from '../environments/apps/registry.js';
@@ -9,7 +9,7 @@ import { InvalidSpec, type SpecProblem } from '../spec/invalid-spec.js';
 import type { EnvironmentSpec } from '../spec/run-spec.js';
 import type { Demonstration, Task, ToolSpec } from '../spec/records/task.js';
 
-/** A server that does not answer a start in this time is down, and the start says so. */
+/** A server that does not answer in this time is down, and the start says so. */
 const answerWithinMs = 30_000;
 const minPauseMs = 100;
 const maxPauseMs = 2000;
@@ -17,9 +17,9 @@ const maxPauseMs = 2000;
 export type ToolLists = Record<string, readonly ToolSpec[]>;
 
 export interface ToolListsOptions {
-  /** Rises when the start must end; its reason is thrown. */
+  /** Aborts when the start must end; its reason is thrown. */
   signal?: AbortSignal;
-  /** How long servers that are not there yet are tried again, in milliseconds. */
+  /** How long servers that are not up yet are tried again, in milliseconds. */
   withinMs?: number;
 }
 
@@ -90,7 +90,7 @@ async function askServer(
     try {
       return await askOnce(server, task, stop);
     } catch (error) {
-      // What the deadline cut off says less than the failure before it.
+      // An error from the deadline says less than the failure before it.
       if (stop.aborted) break;
       reason = (error as Error).message;
       if (!(error instanceof EnvironmentError) || error.kind !== 'unavailable') break;
@@ -104,7 +104,7 @@ async function askServer(
   };
 }
 
-/** With a backend of its own: a breaker that earlier tries have opened would hide what is wrong now. */
+/** Uses a backend of its own: a breaker that earlier tries have opened would hide what is wrong now. */
 async function askOnce(
   server: Omit<OpenEnvOptions, 'maxSessions'>,
   task: Task,

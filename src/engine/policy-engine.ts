@@ -4,7 +4,7 @@ import type { LossPlan } from '../spec/records/loss-plan.js';
 import type { Numerics } from '../spec/records/numerics.js';
 import type { LoraSpec, ModelArchitecture, Moments } from '../spec/run-spec.js';
 
-/** What an implementation promises; what it cannot is declared, not faked. */
+/** What an implementation guarantees; missing features are declared, not faked. */
 export interface EngineCapabilities {
   stateDigest: boolean;
   exactLogprobs: boolean;
@@ -26,7 +26,7 @@ export interface HeldState {
   state: Digest;
   /** Digest of the model's weights without adapters; null after an update of all weights, because it would have to be computed. */
   weights: Digest | null;
-  /** Digest of the weights that the KL term compares with; null if there are none. */
+  /** Digest of the weights that the KL term compares with; null without a reference. */
   reference: Digest | null;
   /** `step_id` of the last update this process applied; null after a load. */
   lastStepId: Digest | null;
@@ -40,11 +40,11 @@ export interface LoadedState {
   weights: Digest;
   memory: MemoryPlan;
   architecture: ModelArchitecture;
-  /** Numbers in the model without adapters, and in what of it is trained. */
+  /** Numbers of parameters in the model without adapters, and in its trained part. */
   parameters: { model: number; trained: number };
 }
 
-/** What of a model is trained, and in which form its moments are kept: all of its weights and `fp32`, where left out. */
+/** The trained part of a model, and the format of its moments; default: all of its weights and `fp32`. */
 export interface TrainedPart {
   /** `seed`: of the adapters' first values. */
   lora?: LoraSpec & { seed: number };
@@ -62,19 +62,19 @@ export interface StoredModel extends TrainedPart {
   path: string;
 }
 
-/** Where the weights of the KL term come from; `held`: those that are held now, with LoRA the base. */
+/** Source of the KL term's weights; `held`: the held ones, with LoRA the base. */
 export type ReferenceSource = { held: true } | { path: string } | null;
 
-/** A state as a folder for others: adapters merged into the weights, or as PEFT keeps them. */
+/** A state as a folder for other programs: adapters merged into the weights, or in PEFT's form. */
 export interface ExportRequest {
   state: Digest;
-  /** Must not be there. */
+  /** A path that does not exist yet. */
   path: string;
   dtype: 'F32' | 'BF16';
   adapters: 'merged' | 'peft';
-  /** Ids that end a text, as the folder's configuration is to say. */
+  /** Ids that end a text, for the folder's configuration. */
   eos_tokens: readonly number[];
-  /** With `peft`: where the model is that the adapters lie on, for whoever opens them. */
+  /** With `peft`: the path of the model under the adapters, for programs that open them. */
   base_model?: string;
 }
 
@@ -99,7 +99,7 @@ export interface GenerateRequest {
   stop_tokens: readonly number[];
   /** Generation ends with the token that completes one of these texts; needs `setVocabulary`. */
   stop_strings?: readonly string[];
-  /** Draw from the likeliest tokens alone: those that make up this share, and at most so many. Log-probs stay those of the whole. */
+  /** Draw from the likeliest tokens alone: those that make up this share, and at most this many. Log-probs stay those of the whole. */
   top_p?: number;
   top_k?: number;
 }
@@ -131,7 +131,7 @@ export interface UpdateRequest {
   reset_moments: boolean;
   loss: LossPlan;
   temperature: number;
-  /** What `setReference` answered; another one held is `WrongReference`. */
+  /** The digest from `setReference`; another held one is `WrongReference`. */
   reference?: Digest;
 }
 
@@ -164,16 +164,15 @@ export interface SavedWeights {
 }
 
 /**
- * Every call names the state digest it needs. Errors are `EngineError` with a code:
- * `WrongState`, `WrongBase`, `WrongReference`, `BadBatch`, `BadInput` (the request), `BadFile` (what a file holds), `Io` (a disk),
- * `Internal` (the engine), `Cancelled`, `OutOfMemory`, `EngineExited`, `VersionMismatch`, `EngineMissing`; `OtherNumerics` is for those
- * who compare its numerics with a run's (R18).
+ * Every call names the state digest it needs. Errors are `EngineError` with a code: `WrongState`, `WrongBase`, `WrongReference`,
+ * `BadBatch`, `BadInput` (the request), `BadFile` (a file's contents), `Io` (a disk), `Internal` (the engine), `Cancelled`, `OutOfMemory`,
+ * `EngineExited`, `VersionMismatch`, `EngineMissing`; `OtherNumerics` is for callers that compare its numerics with a run's (R18).
  */
 export interface PolicyEngine {
   readonly capabilities: EngineCapabilities;
-  /** Starts the process where it is not running. */
+  /** Starts the process if it is not running. */
   info(): Promise<EngineInfo>;
-  /** `weights`: their digest in any case, also where it takes hashing them. */
+  /** `weights`: always return their digest, even if they have to be hashed. */
   held(wanted?: { weights: true }): Promise<HeldState | null>;
   loadRandom(model: RandomModel): Promise<LoadedState>;
   /** Loads a Hugging Face folder. */
@@ -182,12 +181,12 @@ export interface PolicyEngine {
   loadWeights(model: StoredModel): Promise<LoadedState>;
   saveWeights(weights: Digest, path: string): Promise<SavedWeights>;
   /**
-   * Loads `state.safetensors` that `saveState` wrote. `base`: weights file or folder under a LoRA state, where its weights are
-   * not held already; one with other weights is `WrongBase`.
+   * Loads `state.safetensors` that `saveState` wrote. `base`: weights file or folder under a LoRA state, if its weights are not held
+   * already; one with other weights is `WrongBase`.
    */
   loadState(state: { path: string; base?: string }): Promise<LoadedState>;
   saveState(state: Digest, path: string): Promise<SavedState>;
-  /** Answers the digest of the reference weights; null where there are none now. */
+  /** Returns the digest of the reference weights; null if there are none now. */
   setReference(from: ReferenceSource): Promise<Digest | null>;
   /** Writes a folder that transformers opens, without tokenizer files. */
   exportHf(request: ExportRequest): Promise<SavedState>;
@@ -196,7 +195,7 @@ export interface PolicyEngine {
   generate(request: GenerateRequest, signal?: AbortSignal): Promise<GenerateResult>;
   /** Log-probs of tokens[1..], conditioned on what precedes each; float32. */
   score(request: ScoreRequest): Promise<number[]>;
-  /** All or nothing: one that is cancelled on its way leaves the state as it was. */
+  /** All or nothing: a cancelled one leaves the state as it was. */
   update(
     request: UpdateRequest,
     onProgress?: (progress: UpdateProgress) => void,
@@ -233,12 +232,12 @@ export class EngineError extends Error {
   }
 }
 
-/** The engine's process has ended; whatever was asked of it is undone. */
+/** The engine's process has ended; every open call is undone. */
 export class EngineExited extends EngineError {
   constructor(
     message: string,
     readonly pid: number,
-    /** Since its end, or since it last answered where it was ended for its silence. */
+    /** Since its end, or since its last answer if it was ended for its silence. */
     readonly noticedAfterMs: number,
   ) {
     super('EngineExited', message);

@@ -8,7 +8,7 @@ export interface OpenOptions {
   episodeId: string;
   /** Try number within this playing (R26). */
   tryNumber: number;
-  /** While no other episode of this process is open on the server: a death of it then tells who caused it (R25). */
+  /** While no other episode of this process is open on the server: then a death of the server shows which episode caused it (R25). */
   alone?: boolean;
 }
 
@@ -24,7 +24,7 @@ export interface Grade {
   explanation: string;
 }
 
-/** A world on a server that keeps it while nobody is connected: what another process needs to go on in it. */
+/** A world on a server that keeps it without a connection: what another process needs to go on in it. */
 export interface SessionReference {
   url: string;
   id: string;
@@ -36,9 +36,9 @@ export interface SessionReference {
 export interface Environment {
   /** The tools on offer; known after `open`. */
   readonly tools: readonly ToolSpec[];
-  /** Absent where the world ends with this process. */
+  /** Absent if the world ends with this process. */
   readonly session?: SessionReference;
-  /** Where the session can be attached to, the newest call may come again under its turn and try: it is done once. */
+  /** If the session can be attached to, the newest call may come again under its turn and try: it is done once. */
   callTool(call: ToolCall, options: { turn: number; tryNumber: number }): Promise<ToolResult>;
   grade(options: { finalAnswer: string; tryNumber: number }): Promise<Grade>;
   /** Gives the session back for another episode, or ends it. Never throws. */
@@ -49,8 +49,8 @@ export interface EnvironmentBackend {
   /** Opens a session on this task's world. Waits for a free place while the signal is quiet. */
   open(task: Task, options: OpenOptions, signal: AbortSignal): Promise<Environment>;
   /**
-   * Goes on in a world that another process has opened and sent `calls` calls to, the last of them answered or not. Null
-   * where it is gone, is held by somebody else, or does not stand there.
+   * Goes on in a world that another process has opened and sent `calls` calls to, the last of them answered or not. Null if it is gone, is
+   * held by another client, or does not stand there.
    */
   attach?(
     task: Task,

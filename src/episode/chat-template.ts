@@ -1,4 +1,5 @@
 // A model's chat template, used token-in token-out.
+//
 // Invariant: generated ids are never tokenised again; only the text that the template puts between two turns is.
 import { Template } from '@huggingface/jinja';
 import type { Tokenizer } from './tokenizer.js';
@@ -16,8 +17,8 @@ export interface ChatTemplate {
   /** Text of a conversation as it stands, with nothing behind its last turn. */
   conversation(messages: readonly ChatMessage[], today?: string): string;
   /**
-   * Text between an assistant's turn and the next one: the rest of the turn's closing, the observation as a user
-   * message, the generation prompt. `closed`: the turn's last token was `endOfTurn`.
+   * Text between an assistant's turn and the next one: the rest of the turn's closing, the observation as a user message, the generation
+   * prompt. `closed`: the turn's last token was `endOfTurn`.
    */
   between(observation: string, closed: boolean): string;
 }
@@ -27,7 +28,7 @@ export interface SpecialTokenTexts {
   eos_token?: string;
 }
 
-// Words that no template adds by itself, so that the place where a turn's content ends can be found.
+// Words that no template adds, which mark where a turn's content ends.
 const task = 'longhaul-fixed-base-task';
 const turn = 'longhaul-fixed-base-turn';
 const observationProbe = 'longhaul-observation-probe';
@@ -84,8 +85,8 @@ export function loadChatTemplate(
 }
 
 /**
- * What a template writes around an observation, where it does nothing else with it; null where it trims or rewrites.
- * Rendering a whole conversation for each tool result would cost more than its tokens do.
+ * The text that a template writes around an observation, if it only inserts it; null if it trims or rewrites. Rendering a whole
+ * conversation for each tool result would cost more than its tokens do.
  */
 function verbatimFrame(render: (text: string) => string): { before: string; after: string } | null {
   const [before, after, ...more] = render(observationProbe).split(observationProbe);

@@ -1,5 +1,5 @@
-// How an episode's text becomes tokens. Rollouts and demonstrations both go through here, so that the warm start
-// teaches exactly the token sequences that rollouts meet.
+// Turns an episode's text into tokens. Rollouts and demonstrations both go through here, so that the warm start teaches exactly the token
+// sequences that rollouts meet.
 import type { SamplingPlan } from '../spec/records/parts.js';
 import type { ToolSpec } from '../spec/records/task.js';
 import type { ChatMessage, ChatTemplate } from './chat-template.js';

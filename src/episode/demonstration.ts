@@ -13,8 +13,8 @@ export interface TokenizedDemonstration {
 }
 
 /**
- * `tools`: what the environment offers; null for a demonstration without `env_key`, which has no system prompt.
- * Throws an Error where the messages do not alternate.
+ * `tools`: what the environment offers; null for a demonstration without `env_key`, which has no system prompt. Throws an Error if the
+ * messages do not alternate.
  */
 export async function tokenizeDemonstration(
   coder: TextCoder,
@@ -52,12 +52,12 @@ export async function tokenizeDemonstration(
       tokens.push(...(await observationTokens(coder, text, tokens.at(-1))));
     }
   }
-  // What follows the last turn is never learned from, as in an episode.
+  // Tokens after the last turn carry no loss, as in an episode.
   tokens.length = spans.at(-1)?.end ?? prompt.length;
   return { tokens, prompt_length: prompt.length, spans };
 }
 
-/** Demonstrations keep a result's text alone; an error is recognised by the member that tools answer errors with. */
+/** Demonstrations keep only a result's text; the member that tools answer errors with marks an error. */
 function observationOf(text: string, sampling: SamplingPlan): string {
   return resultObservation({ text, isError: isErrorText(text) }, sampling.max_output_chars);
 }

@@ -1,8 +1,8 @@
 // One episode: prompt, turns, grade.
-// Invariants: generated ids are kept verbatim; an infrastructure failure is never a reward; what the signal cuts off
-// leaves nothing open behind it. Nothing here depends on a clock, save how long an environment that is down is waited for.
-// What is sampled is remembered by the transcript before it, in this process and in the journal: another playing of the same
-// transcript does not sample it again.
+//
+// Invariants: generated ids are kept verbatim; an infrastructure failure is never a reward; an aborted episode leaves nothing open. Only
+// the wait for an environment that is down depends on a clock. Sampled turns are remembered by the transcript before them, in this process
+// and in the journal: another play of the same transcript does not sample them again.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { PolicyEngine, SamplingKey } from '../engine/policy-engine.js';
@@ -35,10 +35,10 @@ export interface EpisodeDeps extends TextCoder {
   backend: EnvironmentBackend;
 }
 
-/** An environment that is down. */
+/** An environment that is down, and the wait for it. */
 export interface Outage {
   reason: string;
-  /** When it is waited for no longer, milliseconds since 1970. */
+  /** When the wait for it ends, milliseconds since 1970. */
   until: number;
 }
 
@@ -46,21 +46,21 @@ export interface EpisodeRequest {
   task: Task;
   sampling: SamplingPlan;
   key: SamplingKey;
-  /** State that samples, and the step after which it stood. */
+  /** State that samples, and its step. */
   state: Digest;
   policyStep: number;
   /** Seed of the environment's world and faults; shared by a group. */
   episodeSeed: number;
   episodeId: string;
-  /** How long an environment that is down is waited for. */
+  /** How long to wait for an environment that is down. */
   maxWaitMs: number;
-  /** Called again and again while it is: waiting with a deadline is no standstill. */
+  /** Called repeatedly during the outage: waiting with a deadline is no standstill. */
   onWait?: (outage: Outage) => void;
-  /** It answers again. */
+  /** Called when it answers again. */
   onAnswer?: () => void;
-  /** Awaited before the first token is sampled; what it throws ends the episode. */
+  /** Awaited before the first token is sampled; an error that it throws ends the episode. */
   beforeSampling?: () => Promise<void>;
-  /** Without one, an attempt after this one begins at the start. */
+  /** Without one, the next attempt begins at the start. */
   journal?: TurnJournal;
 }
 
@@ -71,9 +71,9 @@ export interface EpisodePlay extends Pick<
 > {
   /** Infrastructure failures by reason, charged or not. */
   failures: Record<string, number>;
-  /** Words of the failure that made the outcome unknown; absent where it is graded. */
+  /** Message of the failure that made the outcome unknown; absent if it is graded. */
   failure?: string;
-  /** Why the grader gave this grade, for people; absent where it does not say. No token is made of it. */
+  /** The grader's explanation of its grade, for people; absent if it gives none. It never becomes tokens. */
   explanation?: string;
 }
 
@@ -97,18 +97,18 @@ class PromptTooLong extends Error {
   }
 }
 
-/** The world that was attached to has met other calls than this playing makes. */
+/** The attached world has met other calls than this play makes. */
 class OtherWorld extends Error {}
 
 const minPauseMs = 100;
 const maxPauseMs = 2000;
 
-/** What outlives a playing. */
+/** State that outlives one play of the episode. */
 interface Course {
   journal: TurnJournal;
   ledger: FailureLedger;
   sampled: Map<string, SampledTurn>;
-  /** Left by an earlier attempt, until this one has tried it. */
+  /** The world that an earlier attempt has left, until this one has tried it. */
   world: JournaledPast['world'];
   hasSampled: boolean;
 }
@@ -120,13 +120,13 @@ interface Playing {
   logprobs: number[];
   metrics: EpisodeRecord['metrics'];
   place: Place;
-  /** Sent by the attempt that opened the world, by turn. */
+  /** Calls sent by the attempt that opened the world, by turn. */
   sent: ReadonlyMap<number, JournaledCall>;
 }
 
 /**
- * Plays until the outcome is terminal. Throws the signal's reason when it aborts, `EnvironmentsUnavailable` when the
- * environment stays down, and the engine's errors as they are.
+ * Plays until the outcome is terminal. Throws the signal's reason when it aborts, `EnvironmentsUnavailable` when the environment stays
+ * down, and the engine's errors unchanged.
  */
 export async function playEpisode(
   deps: EpisodeDeps,
@@ -178,7 +178,7 @@ export async function playEpisode(
   }
 }
 
-/** One playing, from its world to its grade. Fills `playing` as it goes. */
+/** One play, from its world to its grade. Fills `playing` as it goes. */
 async function playThrough(
   deps: EpisodeDeps,
   request: EpisodeRequest,
@@ -204,7 +204,7 @@ async function playThrough(
       const stop_reason = turn.done ? 'done' : await continueOrStop(deps, request, playing, turn.observation);
       if (stop_reason === null) continue;
       playing.place = 'grade';
-      // A call whose result is noted is not repeated; after a grade that would be refused.
+      // A call with a noted result is not repeated; after a grade a call would be refused.
       await abortable(course.journal.write(), signal);
       const finalAnswer = finalAnswerOf(turn.text);
       const grading = environment.grade({ finalAnswer, tryNumber: course.ledger.tryAt('grade') });
@@ -215,7 +215,7 @@ async function playThrough(
   }
 }
 
-/** The world that an earlier attempt has left where it still stands, else a fresh one, in which its calls are made again. */
+/** The world that an earlier attempt has left if it still stands, else a fresh one, in which its calls are made again. */
 async function enterWorld(
   { backend }: EpisodeDeps,
   { task, episodeSeed: seed, episodeId }: EpisodeRequest,
@@ -233,7 +233,7 @@ async function enterWorld(
   await left?.close();
   const options = { seed, episodeId, tryNumber: ledger.tryAt('open'), alone: ledger.suspect };
   const environment = await backend.open(task, options, signal);
-  // A place on the server is taken from now on: whoever takes the episode up has to know it.
+  // A place on the server is taken from now on: a later attempt at the episode has to know it.
   journal.note({ type: 'session', session: environment.session ?? null });
   void journal.write();
   return environment;
@@ -275,13 +275,13 @@ async function takeTurn(
   }
   void course.journal.write();
   if (parsed.kind === 'none') return { text, done, observation: noCallObservation() };
-  // An attempted call counts as one: else there would be more errors than calls.
+  // An attempted call counts as one: otherwise there would be more errors than calls.
   playing.metrics.tool_calls += 1;
   markError(playing, record);
   return { text, done, observation: malformedCallObservation(parsed.problem) };
 }
 
-/** As the model is shown it; the call is made unless its result is known of this very world. */
+/** The result as shown to the model; the call is made unless its result in this same world is known. */
 async function resultOf(
   call: ToolCall,
   turn: number,
@@ -310,7 +310,7 @@ function markError(playing: Playing, record: TurnRecord): void {
   playing.metrics.tool_errors += 1;
 }
 
-/** Appends the observation and answers null, or says why there is no next turn. */
+/** Appends the observation and returns null, or says why there is no next turn. */
 async function continueOrStop(
   deps: EpisodeDeps,
   { sampling }: EpisodeRequest,
@@ -359,7 +359,7 @@ function emptyPlaying(): Playing {
   return { tokens: [], prompt_length: 0, turns: [], logprobs: [], metrics, place: 'open', sent: new Map() };
 }
 
-/** Without what followed the last sampled token. */
+/** Leaves out what followed the last sampled token. */
 function transcriptOf({ tokens, prompt_length, turns, logprobs, metrics }: Playing) {
   return {
     tokens: tokens.slice(0, turns.at(-1)?.end ?? prompt_length),
@@ -370,7 +370,10 @@ function transcriptOf({ tokens, prompt_length, turns, logprobs, metrics }: Playi
   };
 }
 
-/** How long the environment has been down, from its first failure since it last answered. While we stand still nobody waits for it. */
+/**
+ * How long the environment has been down, from its first failure since it last answered. Time in which this process was stopped does not
+ * count.
+ */
 function outageClock(backend: EnvironmentBackend, { task, maxWaitMs, onWait, onAnswer }: EpisodeRequest) {
   let downSince: number | null = null;
   let pauseMs = minPauseMs;

@@ -1,10 +1,12 @@
-// Who pays for an environment's failures (R25), and which try comes next (R26): a function of the failures in their order, so
-// that an attempt that takes an episode up knows what the one before it knew.
+// Which failures of an environment are charged to the episode (R25), and which try comes next (R26): a function of the failures in their
+// order, so that an attempt that takes an episode up knows what the one before it knew.
 import type { EnvironmentError } from '../environments/environment.js';
 import type { JournaledFailure, Place } from './turn-journal.js';
 
-/** Deaths of the server under the same call that are not charged. After them the episode is played alone: then the next
- * one is its doing (R25). */
+/**
+ * Deaths of the server under the same call that are not charged. After them the episode is played alone: then it is charged with the next
+ * one (R25).
+ */
 const unchargedDeaths = 2;
 
 export class FailureLedger {
@@ -22,7 +24,7 @@ export class FailureLedger {
     return this.#charged;
   }
 
-  /** Whether the server has died so often under a call of this episode that the next playing must be alone on it. */
+  /** Whether the server has died so often under a call of this episode that the next play must be alone on it. */
   get suspect(): boolean {
     return [...this.#deaths.values()].some((count) => count >= unchargedDeaths);
   }
@@ -31,7 +33,7 @@ export class FailureLedger {
     return this.#tries.get(place) ?? 0;
   }
 
-  /** Answers whether the failure is charged to the episode. */
+  /** Returns whether the failure is charged to the episode. */
   add(failure: JournaledFailure): boolean {
     const { place, reason } = failure;
     this.failures[reason] = (this.failures[reason] ?? 0) + 1;
@@ -43,7 +45,7 @@ export class FailureLedger {
 
   #isCharged({ kind, reason, place }: JournaledFailure): boolean {
     if (kind === 'failed') return true;
-    // Not being able to connect says nothing about this episode; a server that dies on its call may.
+    // A failure to connect says nothing about this episode; a server that dies on its call may.
     if (reason === 'connect' || reason === 'capacity') return false;
     const count = (this.#deaths.get(place) ?? 0) + 1;
     this.#deaths.set(place, count);

@@ -1,6 +1,7 @@
-// The journals of a node: a folder for each collect or evaluation, a file for each episode that is in flight.
-// Invariants: nothing here fails an episode, whatever the disk does; a file has one writer; a finished episode has no file.
-// Nothing is synced: what a process has written outlives it. After the death of a machine a file may end anywhere.
+// The journals of a node: a folder for each collect or evaluation, a file for each episode in flight.
+//
+// Invariants: no disk error fails an episode; a file has one writer; a finished episode has no file. Nothing is synced: written data
+// outlives the process, and after the death of a machine a file may end anywhere.
 import { createHash } from 'node:crypto';
 import * as fs from 'node:fs';
 import { mkdir, readdir, readFile, rm, rmdir, stat, truncate } from 'node:fs/promises';
@@ -20,11 +21,11 @@ import {
 } from './turn-journal.js';
 
 /**
- * A journal with an end: `close` leaves it for the next attempt, `remove` follows the episode's record, and `close` after it
- * does nothing. Neither rejects.
+ * A journal with an end: `close` leaves it for the next attempt, `remove` follows the episode's record, and `close` after it does nothing.
+ * Neither rejects.
  */
 export interface OpenJournal extends TurnJournal {
-  /** Whether the next attempt will find what has been written. */
+  /** Whether the next attempt will find what was written. */
   readonly isKept: boolean;
   close(): Promise<void>;
   remove(): Promise<void>;
@@ -38,7 +39,7 @@ const [open, write, close, unlink] = [
   promisify(fs.unlink),
 ];
 
-/** What a node that served a hundred runs finds after a restart; beyond it, what ended runs have left. */
+/** A node that served a hundred runs finds this many after a restart; any more are left by ended runs. */
 const foldersKept = 128;
 
 export class JournalFolder {
@@ -53,8 +54,8 @@ export class JournalFolder {
   }
 
   /**
-   * The journals of all episodes below a key that ends with a slash. Journals of earlier steps of the same run are swept:
-   * those steps are committed.
+   * The journals of all episodes below a key that ends with a slash. Journals of earlier steps of the same run are removed: those steps are
+   * committed.
    */
   async below(key: string): Promise<EpisodeJournals> {
     const name = encodeURIComponent(key);
@@ -100,7 +101,7 @@ export class EpisodeJournals {
     private readonly log: (message: string) => void,
   ) {}
 
-  /** Goes on in what an earlier attempt has left under the same header. */
+  /** Continues the file that an earlier attempt has left under the same header. */
   async open(header: JournalHeader): Promise<OpenJournal> {
     const name = `${createHash('sha256').update(header.episode).digest('hex')}.journal`;
     const path = join(this.folder, name);
@@ -171,7 +172,7 @@ class JournalFile implements OpenJournal {
     const read = bytes && readJournal(bytes, header);
     try {
       if (read) this.past = pastOf(read.entries);
-      // Behind what is torn or another plan's nothing could be read.
+      // Entries behind a torn line or another plan's could not be read.
       const length = read?.length ?? 0;
       if (bytes && length < bytes.length) await truncate(this.path, length);
     } catch (error) {
@@ -241,7 +242,7 @@ class JournalFile implements OpenJournal {
     return spare ?? open(this.path, 'a');
   }
 
-  /** Half a journal would tell the next attempt less than has been done: better none. */
+  /** Half a journal would give the next attempt less than has been done: better none. */
   async #giveUp(problem: Error): Promise<void> {
     this.#broken = true;
     this.past = nothingPast();

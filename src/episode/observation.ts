@@ -1,9 +1,9 @@
-// What the model reads after its turn.
+// The text that the model reads after its turn.
 import type { ToolResult } from '../environments/environment.js';
 
 const callFormat = '<tool_call>{"name":"tool","arguments":{"arg":"value"}}</tool_call>';
 
-/** A tool's result, cut to `maxChars` characters; the model is told when something is missing. */
+/** A tool's result, cut to `maxChars` characters; a cut text says so to the model. */
 export function resultObservation(result: ToolResult, maxChars: number): string {
   const text = truncated(result.text, maxChars);
   return result.isError ? `Error: ${text}` : toolObservation(text);

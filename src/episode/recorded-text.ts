@@ -1,4 +1,4 @@
-// Words of an environment that an episode's record keeps for people: short, and without what a terminal or a page would obey.
+// An environment's words as an episode's record keeps them for people: short, and without characters that a terminal or a page would obey.
 
 const longest = 500;
 const unprintable = /[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Cs}\p{Zl}\p{Zp}]+/gu;

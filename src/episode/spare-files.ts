@@ -1,6 +1,6 @@
-// Files that have been used, emptied and kept open for the next use. Some file systems (ext4) do not use an inode again for a minute
-// after its file was deleted, and look through all of those whenever a file is made: with hundreds of short-lived files a second,
-// every file that anybody makes there costs more than what is written to it.
+// Used files, emptied and kept open for the next use. Some file systems (ext4) do not reuse an inode for a minute after its file was
+// deleted, and scan all of those whenever a file is made: with hundreds of short-lived files a second, making any file there costs more
+// than writing it.
 import * as fs from 'node:fs';
 import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -18,15 +18,15 @@ const most = 512;
 
 export class SpareFiles {
   readonly #free: { path: string; file: number }[] = [];
-  /** With those that are on their way. */
+  /** Includes files that are being added. */
   #held = 0;
   #given = 0;
   #made: Promise<unknown> | undefined;
 
-  /** `folder`: on the same file system as the files; this object's alone. What an earlier process has left there goes. */
+  /** `folder`: on the same file system as the files, and used by this object alone. Files of an earlier process there are removed. */
   constructor(private readonly folder: string) {}
 
-  /** Moves a spare file to `path`, where none may be: empty, open for appending. Null where there is none. Never rejects. */
+  /** Moves a spare file to the free `path`: empty, open for appending. Null if no file is spare. Never rejects. */
   async take(path: string): Promise<number | null> {
     const spare = this.#free.pop();
     if (!spare) return null;
@@ -40,7 +40,7 @@ export class SpareFiles {
     }
   }
 
-  /** Takes a file that is open for appending out of the way: after it, nothing is at `path`. Never rejects. */
+  /** Takes a file that is open for appending; afterwards `path` is free. Never rejects. */
   async give(path: string, file: number): Promise<void> {
     if (this.#held >= most) return end({ path, file });
     this.#held += 1;

@@ -1,5 +1,5 @@
-// The bytes that each token of a tokenizer stands for, so that the engine can tell where a text ends within tokens. A token may be a
-// part of a character; joined bytes are always those of the decoded text.
+// The bytes of each token of a tokenizer, so that the engine can find where a text ends within tokens. A token may be a part of a
+// character; joined bytes are always those of the decoded text.
 
 /** The members of `tokenizer.json` that are read here. */
 interface TokenizerFile {
@@ -17,10 +17,7 @@ interface Coder {
   content?: string;
 }
 
-/**
- * By id, up to the highest one; an id that no token has is empty. Throws an Error on tokenizers whose tokens are no bytes by
- * themselves (WordPiece).
- */
+/** By id, up to the highest one; an unused id is empty. Throws an Error on tokenizers with tokens that are not bytes (WordPiece). */
 export function tokenBytes(tokenizerJson: string): Uint8Array[] {
   const file = JSON.parse(tokenizerJson) as TokenizerFile;
   const bytesOf = coderOf(file);
@@ -31,7 +28,7 @@ export function tokenBytes(tokenizerJson: string): Uint8Array[] {
   return bytes;
 }
 
-/** One more than the highest id of a `tokenizer.json`. Throws an Error where it has no vocabulary. */
+/** One more than the highest id of a `tokenizer.json`. Throws an Error if it has no vocabulary. */
 export function tokenCount(tokenizerJson: string): number {
   const { model, added_tokens = [] } = JSON.parse(tokenizerJson) as TokenizerFile;
   return (

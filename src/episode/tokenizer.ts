@@ -1,5 +1,5 @@
-// Any Hugging Face `tokenizer.json`, with a memo for short stretches (prompts begin alike, tool results repeat) and a worker thread
-// for long texts.
+// Any Hugging Face `tokenizer.json`, with a memo for short stretches (prompts begin alike, tool results repeat) and a worker thread for
+// long texts.
 import { createRequire } from 'node:module';
 import { Worker } from 'node:worker_threads';
 import { Tokenizer as HubTokenizer } from '@huggingface/tokenizers';
@@ -13,7 +13,7 @@ const threadTimeoutMs = 60_000;
 
 export interface Tokenizer {
   readonly vocabSize: number;
-  /** Ids of a text; special tokens in it become their ids, none are added. Long texts hold up the event loop. */
+  /** Ids of a text; special tokens in it become their ids, none are added. A long text blocks the event loop. */
   encode(text: string): readonly number[];
   /** The same ids; texts over 16 Ki characters are encoded in a worker thread. */
   encodeLong(text: string): Promise<readonly number[]>;
@@ -23,7 +23,7 @@ export interface Tokenizer {
   addedToken(text: string): number | undefined;
   /** The longest added token that the text starts with. */
   leadingAddedToken(text: string): { text: string; id: number } | null;
-  /** The bytes of each token, by id (`token-bytes.ts`); made when they are first asked for. */
+  /** The bytes of each token, by id (`token-bytes.ts`); made at the first call. */
   bytes(): readonly Uint8Array[];
 }
 
@@ -90,8 +90,8 @@ function build(json: string): HubTokenizer {
 }
 
 /**
- * Splits a text into added tokens and the stretches between them, each of which has the same ids alone as within the text. Matches
- * nothing where an added token, or being the first, changes a stretch. `tokens`: longest first.
+ * Splits a text into added tokens and the stretches between them; each stretch has the same ids alone as within the text. Matches nothing
+ * if an added token, or being the first, changes a stretch. `tokens`: longest first.
  */
 function betweenStretches(json: string, tokens: readonly string[]): RegExp {
   const { added_tokens, normalizer, pre_tokenizer } = JSON.parse(json) as {
@@ -124,7 +124,7 @@ parentPort.on('message', ({ id, text }) => {
 
 type ThreadReply = { id: number; ids: number[] } | { id: number; problem: string };
 
-/** One thread, started on first use and again after a failure; it never keeps the process alive by itself. */
+/** One thread, started on first use and again after a failure; it does not keep the process alive. */
 function encodingThread(json: string): (text: string) => Promise<number[]> {
   interface Waiting {
     resolve: (ids: number[]) => void;

@@ -6,7 +6,7 @@ export const toolParserId = 'skyrl/1';
 
 export type ParsedTurn =
   | { kind: 'call'; call: ToolCall }
-  /** A tag is there, but what it holds is no call. `problem` is written for the model. */
+  /** A tag is present, but its content is not a call. `problem` is written for the model. */
   | { kind: 'malformed'; problem: string }
   | { kind: 'none' };
 

@@ -1,7 +1,8 @@
-// What an episode notes on its node's disk, turn by turn, so that the next attempt goes on after its last finished turn.
-// An optimisation: what is torn, damaged or another plan's is sampled and called again, to the same record.
-// A file is lines of `{checksum} {JSON}`. Each checksum (CRC-32) covers all lines so far, so an entry counts only where every
-// one before it does.
+// What an episode notes on its node's disk, turn by turn, so that the next attempt goes on after its last finished turn. An optimisation:
+// torn or damaged entries, or another plan's, are sampled and called again, to the same record.
+//
+// A file is lines of `{checksum} {JSON}`. Each checksum (CRC-32) covers all lines so far, so an entry counts only if every one before it
+// does.
 import { hash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import type { SamplingKey } from '../engine/policy-engine.js';
@@ -9,7 +10,7 @@ import type { SessionReference } from '../environments/environment.js';
 import type { Digest } from '../spec/records/parts.js';
 import type { ToolCall } from '../spec/records/task.js';
 
-/** The first line. What was noted is used under the very same one only. */
+/** The first line. Entries are used only under the very same header. */
 export interface JournalHeader {
   schema: 'longhaul.journal/1';
   /** Key of the episode's record. */
@@ -27,7 +28,7 @@ export interface SampledTurn {
   logprobs: number[];
 }
 
-/** Where a playing stands; a failure is charged to, and tried again at, this place. A number is a turn. */
+/** Where a play of the episode stands; a failure is charged to this place, and tried again there. A number is a turn. */
 export type Place = 'open' | 'grade' | number;
 
 export interface JournaledFailure {
@@ -37,15 +38,15 @@ export interface JournaledFailure {
 }
 
 export type JournalEntry =
-  /** A playing begins, in a session that can be attached to or, null, in one that cannot. */
+  /** A play begins, in a session that can be attached to or, null, in one that cannot. */
   | { type: 'session'; session: SessionReference | null }
-  /** What was sampled after a transcript (`transcriptDigest`). */
+  /** The turn sampled after a transcript (`transcriptDigest`). */
   | ({ type: 'tokens'; after: string } & SampledTurn)
   /** On the disk before the call is sent. */
   | { type: 'intent'; turn: number; call: ToolCall }
-  /** As the model is shown it. */
+  /** As shown to the model. */
   | { type: 'result'; turn: number; observation: string; isError: boolean }
-  /** The playing has ended; another one follows. */
+  /** The play has ended; another one follows. */
   | ({ type: 'failure' } & JournaledFailure);
 
 export interface JournaledCall {
@@ -58,7 +59,7 @@ export interface JournaledPast {
   /** By the transcript before. */
   sampled: Map<string, SampledTurn>;
   failures: JournaledFailure[];
-  /** The world that it stood in, and the calls that were sent there, by turn. */
+  /** The world of that attempt, and the calls that were sent there, by turn. */
   world: { session: SessionReference; calls: Map<number, JournaledCall> } | null;
 }
 
@@ -67,7 +68,7 @@ export interface TurnJournal {
   readonly past: JournaledPast;
   /** In memory until the next `write`. */
   note(entry: JournalEntry): void;
-  /** Resolves when all that was noted is in the file, or will never be. Never rejects. */
+  /** Resolves when all notes are in the file, or will never be. Never rejects. */
   write(): Promise<void>;
 }
 
@@ -85,7 +86,7 @@ export function transcriptDigest(tokens: readonly number[]): string {
   return hash('sha256', Uint32Array.from(tokens), 'base64');
 }
 
-/** A line, and the checksum that the next one goes on from; 0 before the first. */
+/** A line, and the checksum that the next line continues; 0 before the first. */
 export function encodeLine(
   value: JournalHeader | JournalEntry,
   before: number,
@@ -102,7 +103,7 @@ export interface ReadJournal {
   check: number;
 }
 
-/** The entries of a file up to the first that is not whole; null where it is not of this header. Never throws. */
+/** The entries of a file up to the first damaged one; null if it has another header. Never throws. */
 export function readJournal(bytes: Uint8Array, header: JournalHeader): ReadJournal | null {
   const file = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const read: ReadJournal = { entries: [], length: 0, check: 0 };
@@ -125,7 +126,7 @@ export function readJournal(bytes: Uint8Array, header: JournalHeader): ReadJourn
   return expected === null ? read : null;
 }
 
-/** What the entries come to. */
+/** The past that the entries add up to. */
 export function pastOf(entries: readonly JournalEntry[]): JournaledPast {
   const past = nothingPast();
   for (const entry of entries) {
@@ -160,7 +161,7 @@ function hex(check: number): string {
 
 const entryTypes: readonly unknown[] = ['session', 'tokens', 'intent', 'result', 'failure'];
 
-/** Parses a line with a correct checksum: what remains to be caught is a writer's mistake. */
+/** Parses a line with a correct checksum: only a writer's mistake can make it fail. */
 function parseEntry(json: string): JournalEntry | null {
   let entry: JournalEntry;
   try {

@@ -1,5 +1,5 @@
-// Which evaluations are a run's. They are filed by state, and another run that had the same state may have played what this one
-// asks for: the run takes it over then, and has nothing to do with the others.
+// Which evaluations belong to a run. They are filed by state, and another run that had the same state may have played one that this run
+// asks for: then the run adopts it, and ignores the others.
 import type { EvaluationResult } from '../spec/records/evaluation-records.js';
 import type { ControlRecord } from '../spec/records/control-records.js';
 import type { RunRecord } from '../spec/records/run-records.js';
@@ -23,8 +23,8 @@ interface Asking {
 }
 
 /**
- * The step that a result is of: where this run played it, or the first of `steps` (after all of which the run has that state) at
- * which it asks for the suite. Null: it is not the run's. What was the run's stays so, whatever is recorded later. `beside`: all
+ * The step that a result belongs to: the one where this run played it, or the first of `steps` (after all of which the run has that state)
+ * at which it asks for the suite. Null: it is not the run's. A result once the run's stays so, independent of later records. `beside`: all
  * results of the state.
  */
 export async function stepOfResult(
@@ -38,14 +38,14 @@ export async function stepOfResult(
   if (!isRunSuite(suite_name)) return null;
   if (result.observed.run === record.run)
     return steps.includes(result.observed.step) ? result.observed.step : null;
-  // Up to there the steps are the parent's, and so is what was measured on them.
+  // Steps up to there are the parent's, and so are their evaluations.
   const own = steps.filter((step) => record.lineage === null || step > record.lineage.step);
   const asked = own.find((step) => asksFor(record.spec, control, step, suite_name, beside));
   if (asked === undefined) return null;
   return (await isSuiteOf(store, record, result)) ? asked : null;
 }
 
-/** Steps from `first` to `last` at which the run asks for an evaluation that its records foretell. */
+/** Steps from `first` to `last` at which the run asks for an evaluation, as far as its records show. */
 export function stepsAskedAt({ record, control }: Asking, first: number, last: number): number[] {
   const steps = Array.from({ length: Math.max(0, last - first + 1) }, (_, index) => first + index);
   return steps.filter((step) => runSuites.some((name) => asksFor(record.spec, control, step, name, [])));
@@ -59,8 +59,8 @@ export function bySuite(a: EvaluationResult, b: EvaluationResult): number {
 }
 
 /**
- * At an end by the budget, and by a stop that came late, only what the run itself played counts: the records of steps do not tell
- * that it ended there, and what is told of a run must not depend on when one looks.
+ * At an end by the budget, and at a late stop, only evaluations that the run itself played count: the steps' records do not show that it
+ * ended there, and the figures of a run must not depend on when they are read.
  */
 function asksFor(
   spec: RunSpec,

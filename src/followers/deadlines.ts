@@ -1,10 +1,10 @@
-// Every wait of a follower has a deadline. What did not come in time is told to stop; whether it does is its own affair.
+// Every wait of a follower has a deadline. Late work is asked to stop, but not awaited.
 
 export class TooLate extends Error {
   override name = 'TooLate';
 }
 
-/** Throws `TooLate` after `limitMs`, and what `outer` was aborted with. `work` is aborted in both cases. `what`: "W&B to open". */
+/** Throws `TooLate` after `limitMs`, and the reason of `outer` when it aborts. `work` is aborted in both cases. `what`: "W&B to open". */
 export async function within<T>(
   limitMs: number,
   what: string,
@@ -28,7 +28,7 @@ export async function within<T>(
   }
 }
 
-/** Waits; at once where `signal` is aborted, without an error. */
+/** Waits; returns at once without an error if `signal` is aborted. */
 export async function pause(ms: number, signal: AbortSignal): Promise<void> {
   if (signal.aborted) return;
   await new Promise<void>((resolve) => {

@@ -1,18 +1,18 @@
-// What a follower keeps on disk beside its tracker: why the tracker is behind, and sums that are costly to add up anew. The tracker
+// What a follower keeps on disk beside its tracker: why the tracker is behind, and sums that are costly to compute again. The tracker
 // itself is the cursor: losing this file loses no point and doubles none.
 import { join } from 'node:path';
 import { z } from 'zod';
 import { readIfWhole, replaceFile } from './json-file.js';
 import type { RunningTotals } from './step-values.js';
 
-/** What a tracker, or a channel, has not been told, and why. */
+/** What a tracker, or a channel, has not received, and why. */
 export interface DroppedNotice {
   sink: string;
   /** `points behind step 12`; in words for people. */
   what: string;
-  /** With the mend, where there is one. */
+  /** Includes the fix, if there is one. */
   reason: string;
-  /** Since when it has been so, ISO 8601. */
+  /** When it began, ISO 8601. */
   since: string;
 }
 
@@ -41,7 +41,7 @@ const notesSchema = z.object({
       figures: z.record(z.string(), z.number()),
     })
     .nullable()
-    // Those of an earlier version are added up again.
+    // Totals of an earlier version are computed again.
     .catch(null),
   notice: z.object({ sink: z.string(), what: z.string(), reason: z.string(), since: z.string() }).nullable(),
 });
@@ -49,7 +49,7 @@ const notesSchema = z.object({
 export const notesPath = (folder: string, run: string, sink: string): string =>
   join(folder, run, `${sink.replaceAll(/[^A-Za-z0-9_-]/g, '_')}.json`);
 
-/** Empty where there are none, and where a kill or a person left something else: nothing depends on them. */
+/** Empty if there are none, or if a kill or a person left something else: nothing depends on them. */
 export async function readNotes(folder: string, run: string, sink: string): Promise<FollowerNotes> {
   const none: FollowerNotes = { run, sink, step: null, totals: null, notice: null };
   const parsed = notesSchema.safeParse(await readIfWhole(notesPath(folder, run, sink)));

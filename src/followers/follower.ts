@@ -1,5 +1,5 @@
-// One loop for one run and one tracker: what the tracker has not got is read from the records and handed over, in order. It may lag,
-// die and begin again; no step waits for it, and no other tracker does. Nothing that it waits for is without a deadline.
+// One loop for one run and one tracker: it reads from the records what the tracker lacks and hands it over, in order. It may lag, die and
+// restart; no step and no other tracker waits for it. Every wait has a deadline.
 import {
   type Delivered,
   type MetricPoint,
@@ -12,11 +12,11 @@ import { type DroppedNotice, type FollowerNotes, readNotes, writeNotes } from '.
 import { MetricPoints } from './metric-points.js';
 
 export interface FollowerTimes {
-  /** Between two looks at the records where there was nothing new: from the first to the second, growing. */
+  /** Pauses between looks at the records that found nothing new: from the first to the longest, growing. */
   pollMs: [first: number, longest: number];
-  /** Between two tries of a tracker that fails: likewise. */
+  /** Pauses between tries of a tracker that fails: likewise. */
   retryMs: [first: number, longest: number];
-  /** Between two tries of one that waits for a person. */
+  /** Pause between tries of one that waits for a person. */
   refusedMs: number;
   readMs: number;
   openMs: number;
@@ -45,9 +45,9 @@ export interface FollowerOptions {
   folder: string;
   /** True once the run writes no more records. Asked before each look at them. */
   isOver: () => boolean | Promise<boolean>;
-  /** Ends the follower where it is; the next one goes on. */
+  /** Ends the follower where it is; the next one continues. */
   signal: AbortSignal;
-  /** Where the run is over to this follower alone: what is there now is handed over, and not looked for again. */
+  /** Set if the run is over for this follower alone: it hands over what exists now, and does not look again. */
   brief?: boolean;
   times?: Partial<FollowerTimes>;
   /** Called when the tracker falls behind for a new reason, and with null when it has caught up. */
@@ -63,7 +63,7 @@ export interface FollowerEnd {
   notice: DroppedNotice | null;
 }
 
-/** Throws nothing that a tracker or the store does: it is told in the notes, and tried again. */
+/** Errors of a tracker or the store are not thrown: they go into the notes, and the work is tried again. */
 export async function follow(options: FollowerOptions): Promise<FollowerEnd> {
   return new Follower(options, { ...usualTimes, ...options.times }).run();
 }
@@ -84,7 +84,7 @@ class Follower {
   private reader: MetricPoints | null = null;
   private notes: FollowerNotes;
   private delivered: Delivered | null = null;
-  /** False until evaluations were looked for that came while nobody followed. */
+  /** False until evaluations were looked for that came while the run was not followed. */
   private looked = false;
   private idleMs: number;
   private retryMs: number;
@@ -117,7 +117,7 @@ class Follower {
     const { sink, signal } = this.options;
     const { times } = this;
     try {
-      // Asked first: what the run recorded until then is read.
+      // Asked first, so that everything recorded until then is read.
       const over = await this.isOver();
       this.delivered ??= await within(times.openMs, `${sink.name} to open`, (own) => sink.open(own), signal);
       const next = await this.read(this.delivered, over);
@@ -181,7 +181,7 @@ class Follower {
     this.idleMs = Math.min(this.idleMs * 1.5, this.times.pollMs[1]);
   }
 
-  /** A tracker that has lost what it took says so at its closing: it is opened again, and given what is missing. */
+  /** A tracker that has lost delivered points says so when it closes: it is opened again, and given what is missing. */
   private async finish(delivered: Delivered): Promise<FollowerEnd> {
     const { sink, signal } = this.options;
     await within(this.times.closeMs, `${sink.name} to close`, (own) => sink.close(own), signal);
@@ -192,7 +192,7 @@ class Follower {
 
   private async failed(error: unknown): Promise<FollowerEnd | null> {
     await this.note(this.delivered, error instanceof Error ? error.message : String(error));
-    // The tracker has nothing to do with it.
+    // The failure is not the tracker's.
     if (!(error instanceof RecordsUnread)) {
       await this.closeSink();
       this.delivered = null;
@@ -205,7 +205,7 @@ class Follower {
     return null;
   }
 
-  /** Whatever it answers: `open` begins anew. */
+  /** Its result does not matter: `open` starts from the beginning. */
   private async closeSink(): Promise<void> {
     const { sink } = this.options;
     const none = new AbortController().signal;
@@ -214,7 +214,7 @@ class Follower {
     );
   }
 
-  /** `reason`: why the tracker is behind; null: it is not. A disk that refuses the note, or hangs, refuses no point. */
+  /** `reason`: why the tracker is behind; null: it is not. A disk that refuses the note, or hangs, stops no point. */
   private async note(delivered: Delivered | null, reason: string | null): Promise<void> {
     const { folder, sink, signal, onNotice } = this.options;
     const before = this.notes.notice;
@@ -241,7 +241,7 @@ class Follower {
   }
 }
 
-/** All trackers of a run, each apart: one that hangs holds up no other. */
+/** All trackers of a run, independently: one that hangs does not delay the others. */
 export function followWithAll(
   sinks: readonly PointSink[],
   options: Omit<FollowerOptions, 'sink'>,

@@ -1,10 +1,9 @@
-// Small files that nothing depends on: a follower that finds none, or a torn one, reads the records again. So they are not brought
-// to the disk at once either.
+// Small files that nothing depends on: a follower that finds none, or a torn one, reads the records again. So they are not synced either.
 import { randomUUID } from 'node:crypto';
 import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
-/** Null where there is none that can be read. */
+/** Null if the file is missing or cannot be read. */
 export async function readIfWhole(path: string): Promise<unknown> {
   try {
     return JSON.parse(await readFile(path, 'utf8')) as unknown;
@@ -13,7 +12,7 @@ export async function readIfWhole(path: string): Promise<unknown> {
   }
 }
 
-/** Replaces the file whole: whoever reads sees the old one or the new one. */
+/** Replaces the file whole: a reader sees the old one or the new one. */
 export async function replaceFile(path: string, value: unknown): Promise<void> {
   const temporary = `${path}.${randomUUID()}.tmp`;
   await mkdir(dirname(path), { recursive: true });

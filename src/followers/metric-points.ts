@@ -1,9 +1,9 @@
 // A run as a series of points, read from its records alone. A point is final once it can be read: updates never change, and of an
-// evaluation the first result that was read counts, should it be quarantined and played again.
+// evaluation the first result that was read counts, even if it is quarantined and played again later.
 //
-// Order: a step's point comes after those of all steps before it, and after the evaluations of the state before it that are there
-// by then, which is all that the run itself plays there (R15). An evaluation that comes later all the same is a point of its own,
-// found when a reader begins anew or the run is over. A fork's series begins behind the step that it left its parent after.
+// Order: a step's point comes after those of all steps before it, and after the stored evaluations of the state before it, which are all
+// that the run itself plays there (R15). A later evaluation is a point of its own, found when a reader restarts or the run is over. A
+// fork's series begins after the step at which it left its parent.
 import type { OwnerRecord, RunRecord } from '../spec/records/run-records.js';
 import type { UpdateRecord } from '../spec/records/update.js';
 import { runSuites } from '../spec/schedule.js';
@@ -34,11 +34,11 @@ import {
 } from './run-view.js';
 import { evaluationPoint, plusStep, type RunningTotals, stepPoint } from './step-values.js';
 
-/** One reader; whoever follows has its own, and nothing of it is kept but the totals, to spare adding up anew. */
+/** One reader; each follower has its own, and keeps only the totals, which are costly to compute again. */
 export class MetricPoints {
   /**
-   * Totals after the steps of the page that was read last, and before its first. Replaced and never added to: a reading that its
-   * caller gave up may still be under way beside the next one.
+   * Totals after the steps of the page that was read last, and before its first. Replaced, never added to: a reading that its caller gave
+   * up may still be under way beside the next one.
    */
   #totals: readonly RunningTotals[] = [];
   #owners: OwnerRecord[] = [];
@@ -52,18 +52,18 @@ export class MetricPoints {
     if (known) this.#totals = [known];
   }
 
-  /** Totals after the last step that was delivered, to be handed to the next reader; null where they are not known. */
+  /** Totals after the last delivered step, for the next reader; null if they are not known. */
   totalsAfter({ step }: Delivered): RunningTotals | null {
     return this.#totals.find((totals) => totals.step === step) ?? null;
   }
 
-  /** The next points, in order; none: there are no more yet. */
+  /** The next points, in order; empty if there are no more yet. */
   async next(delivered: Delivered): Promise<MetricPoint[]> {
     const view = await openView(this.store, this.run);
     const position = delivered.step ?? beginningOf(view.record);
     let held = this.#held?.steps.at(-1) === position ? this.#held : await stateAfter(view, position);
     if (!held) return [];
-    // Read before the evaluations: what is there when a step is committed is all that the run plays before it.
+    // Read before the evaluations: those stored when a step is committed are all that the run plays before it.
     const updates = await updatesBehind(view, position);
     let total = updates.length > 0 ? await this.#addedUpTo(view, position) : noTotals(view.record);
     const totals = [total];
@@ -84,7 +84,7 @@ export class MetricPoints {
     return [...points.values()];
   }
 
-  /** Evaluations that the run asked for and that were not there when their step was passed. For a reader's beginning. */
+  /** Evaluations that the run asked for and that were missing when their step was passed. For a reader's beginning. */
   async overdue(delivered: Delivered): Promise<MetricPoint[]> {
     const view = await openView(this.store, this.run);
     const first = beginningOf(view.record);
@@ -97,7 +97,7 @@ export class MetricPoints {
     return [...new Map(found.flat().map((point) => [point.id, point])).values()];
   }
 
-  /** A page of all evaluations that are not delivered, of all steps that are. For the end: it reads the whole run again. */
+  /** A page of all undelivered evaluations of all delivered steps. For the end: it reads the whole run again. */
   async missed(delivered: Delivered): Promise<MetricPoint[]> {
     const view = await openView(this.store, this.run);
     const first = beginningOf(view.record);
@@ -120,9 +120,9 @@ export class MetricPoints {
     return [...points.values()];
   }
 
-  /** Totals after `position`: as they were handed over, or added up from the run's first step. */
+  /** Totals after `position`: as handed over, or computed from the run's first step. */
   async #addedUpTo(view: RunView, position: number): Promise<RunningTotals> {
-    // Read after the updates: whoever starts later has planned none of them.
+    // Read after the updates: a later owner has planned none of them.
     this.#owners = await readSequence(this.store, ownersFolder(this.run), 'owner', this.#owners);
     let total = this.#totals.findLast((totals) => totals.step <= position) ?? noTotals(view.record);
     while (total.step < position) {
@@ -140,7 +140,7 @@ export class MetricPoints {
     before: FaultTotals,
     updates: readonly UpdateRecord[],
   ): Promise<UpdateRecord[]> {
-    // Read after the updates: whatever held the run before one of them is there.
+    // Read after the updates, so that it includes each control record before one of them.
     const control = await readControl(store, this.run);
     return projectFaults(store, { record, control, owners: this.#owners }, before, updates);
   }

@@ -1,17 +1,17 @@
-// Keeps the notices of one run in the store as its followers have them: a record where that changes, never faster than people read.
+// Keeps the notices of one run in the store as its followers have them: a record at each change, at most as fast as people read.
 import type { NoticeRecord } from '../spec/records/run-records.js';
 import { readNotices, type Trouble, troublesOf, writeNotice } from '../store/runs/notices.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 
-/** Between two records of one tracker: a trouble that comes and goes is not told each time. */
+/** Least pause between two records of one tracker: a trouble that comes and goes is not recorded each time. */
 const leastPauseMs = 60_000;
 
 export interface NoticeBookOptions {
   store: ObjectStore;
   run: string;
-  /** Who writes, for people. */
+  /** The writer's name, for people. */
   by: string;
-  /** Takes secrets out. */
+  /** Removes secrets. */
   clean: (text: string) => string;
   leastPauseMs?: number;
 }
@@ -32,7 +32,7 @@ export class NoticeBook {
     this.#held.set(sink, trouble);
   }
 
-  /** Writes what is due; all of it where it is the `last` time. What the store does not take is written the next time. */
+  /** Writes what is due; all of it the `last` time. What the store refuses is written the next time. */
   flush(last = false): Promise<void> {
     this.#turn = this.#turn.catch(() => undefined).then(() => this.#flush(last));
     return this.#turn;
@@ -49,7 +49,7 @@ export class NoticeBook {
       const writtenAt = this.#written.get(sink);
       if (!last && writtenAt !== undefined && performance.now() - writtenAt < pauseMs) continue;
       const record = await writeNotice(store, run, { sink, trouble: now, by }, this.#known);
-      // Another author's, before ours: read again the next time.
+      // Another author's record came first: read again the next time.
       this.#known = record.n === this.#known.length + 1 ? [...this.#known, record] : null;
       this.#written.set(sink, performance.now());
       if (this.#known === null) return;

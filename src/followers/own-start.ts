@@ -1,5 +1,5 @@
-// A run may be started many times, each time with another budget. What a start was given holds for the steps that it planned, whoever
-// reads them and however late.
+// A run may be started many times, each time with another budget. The settings of a start hold for the steps that it planned, for every
+// reader at any time.
 import { isDeepStrictEqual } from 'node:util';
 import type { OwnerRecord } from '../spec/records/run-records.js';
 import type { UpdateRecord } from '../spec/records/update.js';
@@ -7,8 +7,8 @@ import type { ObjectStore } from '../store/objects/object-store.js';
 import { readPlan } from '../store/runs/run-records.js';
 
 /**
- * What `given` says of the start that planned the step. `owners`: read after the update, so that it is among them. Where all starts
- * were given the same, the usual, no plan is looked at.
+ * The setting `given` of the start that planned the step. `owners`: read after the update, so that it is among them. If all starts have the
+ * same one, which is usual, no plan is read.
  */
 export async function ofOwnStart<T>(
   store: ObjectStore,

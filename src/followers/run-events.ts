@@ -1,5 +1,5 @@
-// What happens to a run, for those who are told of it: read from its records in pages behind a cursor. The same records give the same
-// events under the same ids; a page that was told by halves is read again, so whoever tells leaves out ids that it has told.
+// The events of a run for its followers, read from its records in pages behind a cursor. The same records give the same events under the
+// same ids; a half-delivered page is read again, so a follower skips ids that it has delivered.
 import type {
   AlertRaised,
   EnvironmentPassRate,
@@ -51,9 +51,9 @@ import {
   updatesBehind,
 } from './run-view.js';
 
-/** Evaluations that a cursor remembers: for the one before, and for a chart. */
+/** How many evaluations a cursor remembers: for the one before, and for a chart. */
 const maxRemembered = 200;
-/** Steps without an evaluation that they asked for: of those so many are looked at again at each look, and at the end. */
+/** How many steps without the evaluation that they asked for are checked again at each look, and at the end. */
 const newestMissing = 4;
 const mostMissing = 256;
 
@@ -68,21 +68,21 @@ export interface ToldEvaluation {
   environments: Record<string, PassRate>;
 }
 
-/** Plain data, to be kept by whoever tells: what was told, and what the next step is judged by. */
+/** Plain data, kept by the follower: what was delivered, and what the next step is judged by. */
 export interface EventCursor {
   started: boolean;
-  /** Last step told; null before the first. */
+  /** Last step delivered; null before the first. */
   step: number | null;
   control: number;
-  /** Last checkpoint told; −1 before the first. */
+  /** Last checkpoint delivered; −1 before the first. */
   checkpoint: number;
   evaluations: ToldEvaluation[];
   watch: AlertWatch;
-  /** Step behind which it was told that the run stands still. */
+  /** Step after which a standstill of the run was delivered. */
   stalled: number | null;
-  /** Number of the start whose end was told; 0: none. */
+  /** Number of the start whose end was delivered; 0: none. */
   ended: number;
-  /** Execution whose end it was: a start that is reset ends in another one. */
+  /** Execution that ended so: a start that is reset ends in another one. */
   endedRunId: string | null;
 }
 
@@ -98,9 +98,9 @@ export const newEventCursor: EventCursor = {
   endedRunId: null,
 };
 
-/** How the newest workflow of a run ended, from Temporal: no record tells it. */
+/** How the newest workflow of a run ended, from Temporal: no record shows it. */
 export interface RunEnding {
-  /** First execution's run id of the start that ended: another may drive the run by the time that this is told. */
+  /** First execution's run id of the start that ended: another may drive the run by the time that this is delivered. */
   firstRunId: string;
   /** Id of the execution that ended. */
   runId: string;
@@ -110,24 +110,24 @@ export interface RunEnding {
   reason: string | null;
 }
 
-/** What no record tells. */
+/** Facts that no record holds. */
 export interface EventContext {
   links: Link[];
   modality: string | null;
-  /** ISO 8601: when one looks. */
+  /** ISO 8601: the time of reading. */
   now: string;
   /** Null while the run goes on. */
   ending: RunEnding | null;
-  /** PNG of the evaluations of a suite so far, by their steps; null where there is none to show. */
+  /** PNG of the evaluations of a suite so far, by their steps; null if there are none to show. */
   chart: (evaluations: readonly ToldEvaluation[]) => Promise<Uint8Array | null>;
 }
 
 export interface EventPage {
-  /** In the order of their times, but `started` before all: what another run has evaluated may be older than the run. */
+  /** In the order of their times, but `started` first: an evaluation adopted from another run may be older than the run. */
   events: RunEvent[];
-  /** Behind all of them. */
+  /** The position after all of them. */
   cursor: EventCursor;
-  /** There may be more behind it at once: a page may be without events. */
+  /** More may follow at once: a page may have no events. */
   more: boolean;
 }
 
@@ -140,7 +140,7 @@ export async function readRunEvents(
   const view = await openView(store, run);
   const owners = await readSequence(store, ownersFolder(run), 'owner');
   const [first] = owners;
-  // Nobody drives it yet, so there is nobody to name.
+  // The run has no owner yet, so there is nobody to name.
   if (!first) return { events: [], cursor, more: false };
   const page: Page = { view, owners, context, events: [], cursor: { ...cursor } };
   const started = cursor.started ? [] : [startedEvent(page, first)];
@@ -151,7 +151,7 @@ export async function readRunEvents(
   await addCheckpoints(page);
   if (wholeHistory) addStandstill(page);
   const ordered = page.events.sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
-  // Only behind all else, and not while there is more to read.
+  // Only after all other events, and not while there is more to read.
   const end = wholeHistory ? endOf(page) : null;
   return {
     events: [...started, ...ordered, ...(end ? [end] : [])],
@@ -187,14 +187,14 @@ function startedEvent({ view, context }: Page, owner: OwnerRecord): RunStarted {
   };
 }
 
-/** True where no further step is committed. */
+/** True if no further step is committed. */
 async function addSteps(page: Page): Promise<boolean> {
   const { view, cursor, events } = page;
   const position = cursor.step ?? beginningOf(view.record);
   let held = await stateAfter(view, position);
   if (!held) return true;
   const updates = await updatesBehind(view, position);
-  // Whoever starts later has planned none of them.
+  // A later owner has planned none of them.
   const owners =
     updates.length > 0
       ? await readSequence(view.store, ownersFolder(view.record.run), 'owner', page.owners)
@@ -218,12 +218,12 @@ async function addSteps(page: Page): Promise<boolean> {
   return updates.length === 0;
 }
 
-/** Evaluations that the run asked for, and that were not there yet when their step was passed: the newest, and at its end all. */
+/** Evaluations that the run asked for, and that were missing when their step was passed: the newest, and at its end all. */
 async function addOverdue(page: Page): Promise<void> {
   const { view, cursor, context } = page;
   const told = new Set(cursor.evaluations.map(({ step }) => step));
   const oldest = cursor.evaluations[0]?.step;
-  // What is forgotten was told.
+  // Forgotten evaluations were delivered.
   const first = cursor.evaluations.length < maxRemembered ? beginningOf(view.record) : (oldest ?? 0) + 1;
   const missing = stepsAskedAt(view, first, cursor.step ?? beginningOf(view.record))
     .filter((step) => !told.has(step))
@@ -319,7 +319,8 @@ async function addCheckpoints({ view, cursor, events }: Page): Promise<void> {
   for (const step of steps) {
     const key = checkpointManifestKey(home, step);
     const info = await store.head(key);
-    // Written last: without it there is no checkpoint. Uploads are one at a time, so one behind it says that it was given up.
+    // The manifest is written last: without it there is no checkpoint. Uploads are one at a time, so a later one means that this one was
+    // given up.
     const manifest = info && (await readIfWhole(store, key, 'checkpoint'));
     if (!info || !manifest) continue;
     cursor.checkpoint = step;
@@ -375,7 +376,7 @@ function newestRate({ passAt1 }: ToldEvaluation): string {
   return passAt1 === null ? `– (${nothingGraded})` : passRateText(passAt1);
 }
 
-/** Which evaluation ended a run that has completed; null where its last step did. */
+/** The evaluation that ended a completed run; null if its last step did. */
 export function targetNote(spec: RunSpec, { step, evaluations }: EventCursor): string | null {
   const here = evaluations.filter((one) => one.step === step);
   const reached = here.some((one) => one.suite === 'interval' && reachesTarget(spec, one.step, one.passAt1));
@@ -390,7 +391,7 @@ export function targetNote(spec: RunSpec, { step, evaluations }: EventCursor): s
   });
 }
 
-/** In words: dollars where any start named a price. */
+/** In words: dollars if any start named a price. */
 export function spendOf({ watch }: EventCursor, owner: OwnerRecord | undefined): string {
   const { usd_per_gpu_hour: price, max_usd: most } = owner?.observed.budget ?? {};
   const { gpu_seconds, usd } = watch.spent;

@@ -1,4 +1,4 @@
-// All that follows one run, from one start of it to its end: its trackers, its Slack thread, and the notices of what they lack.
+// All followers of one run, from one start of it to its end: its trackers, its Slack thread, and the notices of what they lack.
 import { rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Link } from '../integrations/slack/run-event.js';
@@ -25,7 +25,7 @@ export interface SessionSettings {
   store: ObjectStore;
   /** The follower's own. */
   folder: string;
-  /** Null: nobody scrapes them. */
+  /** Null: no figures are served. */
   figures: RunFigures | null;
   /** Interpreter that has the package `wandb`. */
   wandbPython: string;
@@ -33,9 +33,9 @@ export interface SessionSettings {
   slackToken: () => string | undefined;
   slackTokenName: string;
   slackUrl?: string;
-  /** What is wrong with the follower itself, which concerns each run; null: nothing. */
+  /** A fault of the follower itself, which concerns each run; null: no fault. */
   trouble: () => { sink: string; trouble: Trouble | null };
-  /** Who writes notices, for people. */
+  /** The notices' author, for people. */
   by: string;
   clean: (text: string) => string;
   log: (line: string) => void;
@@ -52,17 +52,17 @@ export interface SessionOptions extends SessionSettings {
 const openWithinMs = 60_000;
 const flushWithinMs = 10_000;
 const writeNoticesEveryMs = 5_000;
-/** Where a spec has no `tracking`. */
+/** The default without `tracking` in the spec. */
 const usualTracking: TrackingSpec = { metrics_jsonl: true, tensorboard: false };
-/** Those whose files are on this machine: what they lack can be written in the moment of its end. */
+/** Sinks with files on this machine: what they lack can be written at the moment of the run's end. */
 const localSinks: readonly string[] = ['metrics.jsonl', 'tensorboard'];
 
-/** `lacking`: somebody was given up, and might be told by a later call. */
+/** `lacking`: a sink was given up, and a later call may deliver the rest. */
 export type SessionEnd = 'told' | 'lacking' | 'stopped';
 
 /**
- * Resolves when the run is over and everybody has all of it, or was given up; or when `signal` is aborted. Throws only what keeps it
- * from reading the run's records at its beginning.
+ * Resolves when the run is over and every sink has all of it, or was given up; or when `signal` aborts. Throws only what keeps it from
+ * reading the run's records at its beginning.
  */
 export async function followRun(options: SessionOptions): Promise<SessionEnd> {
   const { store, run, folder, signal } = options;
@@ -92,7 +92,7 @@ export async function followRun(options: SessionOptions): Promise<SessionEnd> {
   return isTold ? 'told' : 'lacking';
 }
 
-/** What is committed by now to the files on this machine, in the moments before the process ends. */
+/** Brings committed steps to the files on this machine, in the moments before the process ends. */
 export async function catchUp(options: SessionOptions): Promise<void> {
   const { store, run, folder, signal } = options;
   const opened = await within(openWithinMs, `the records of ${run}`, () => open(store, run), signal);
@@ -130,7 +130,7 @@ async function open(store: ObjectStore, run: string): Promise<OpenedRun> {
 const notesFolder = (folder: string): string => join(folder, 'notes');
 const trackingFolder = (folder: string): string => join(folder, 'tracking');
 
-/** Moves the files of a run of the same name aside, if it is in another store or in one that was emptied. */
+/** Moves the files of a run of the same name aside, if that run is in another store or in one that was emptied. */
 async function setOthersAside(folder: string, run: string, digest: Digest): Promise<void> {
   const file = join(notesFolder(folder), run, 'identity.json');
   const before = (await readIfWhole(file)) as { digest?: unknown } | null;
@@ -196,7 +196,7 @@ async function tell(
   options: SessionOptions,
   book: NoticeBook,
 ): Promise<boolean> {
-  // With Slack's client and what draws charts: 60 MB that runs without a channel do not need.
+  // Slack's client and the chart renderer take 60 MB, which runs without a channel do not need.
   const { tellInSlack } = await import('./slack-teller.js');
   const { store, run, folder, figures, links, signal, log, clean } = options;
   const { slackToken: token, slackTokenName: tokenName, slackUrl } = options;
@@ -229,12 +229,12 @@ async function writeNotices(book: NoticeBook, options: SessionOptions, signal: A
     const own = options.trouble();
     book.set(own.sink, own.trouble);
     await pause(writeNoticesEveryMs, signal);
-    // What the store does not take now it takes later.
+    // What the store refuses now is written later.
     await withinLimit(book.flush());
   }
 }
 
-/** A directory that hangs, as one on a network may, holds up no end of a session. Never throws. */
+/** A directory that hangs, as one on a network may, must not delay the end of a session. Never throws. */
 async function withinLimit(flush: Promise<void>): Promise<void> {
   const signal = new AbortController().signal;
   await within(flushWithinMs, 'the store to take notices', () => flush, signal).catch(() => undefined);

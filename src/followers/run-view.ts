@@ -1,5 +1,5 @@
-// What followers read of a run: its own steps, in pages, and the evaluations of their states. What its parent did before it was
-// forked is the parent's to tell.
+// What followers read of a run: its own steps, in pages, and the evaluations of their states. Its parent's steps before the fork are left
+// to the parent's followers.
 import type { EvaluatedRecord, EvaluationResult } from '../spec/records/evaluation-records.js';
 import type { ControlRecord } from '../spec/records/control-records.js';
 import type { Digest } from '../spec/records/parts.js';
@@ -16,17 +16,17 @@ import { readRun, readUpdate, readUpdateIfAny } from '../store/runs/run-records.
 import { isUnreadable } from '../store/objects/store-errors.js';
 import { bySuite, stepOfResult } from './asked-evaluations.js';
 
-/** Updates that are read at once, and so the most that is held. */
+/** Updates read at once, and so the most that is held. */
 export const PAGE_STEPS = 32;
 
-/** As of one reading: the store without what is quarantined, and what people have asked of the run by then. */
+/** As of one reading: the store without quarantined records, and the control recorded by then. */
 export interface RunView {
   store: ObjectStore;
   record: RunRecord;
   control: readonly ControlRecord[];
 }
 
-/** A state of the run and the steps after which it has it: more than one where a step was not applied. */
+/** A state of the run and the steps after which it has it: several if a step was not applied. */
 export interface HeldState {
   state: Digest;
   steps: number[];
@@ -37,18 +37,18 @@ export interface StepEvaluation {
   result: EvaluationResult;
 }
 
-/** Throws `UnreadableRecord` where there is no such run. */
+/** Throws `UnreadableRecord` if the run does not exist. */
 export async function openView(store: ObjectStore, run: string): Promise<RunView> {
   const record = await readRun(store, run);
   return { store: await openRunView(store, run), record, control: await readControl(store, run) };
 }
 
-/** After which the run's own steps begin. */
+/** The step after which the run's own steps begin. */
 export function beginningOf({ lineage }: RunRecord): number {
   return lineage?.step ?? 0;
 }
 
-/** A page of committed updates behind `position`; one look where there is none. */
+/** A page of committed updates behind `position`; one look if there are none. */
 export async function updatesBehind({ store, record }: RunView, position: number): Promise<UpdateRecord[]> {
   const next = await readUpdateIfAny(store, record.run, position + 1);
   if (!next) return [];
@@ -78,8 +78,8 @@ export function heldAfter(before: HeldState, { identity }: UpdateRecord): HeldSt
 }
 
 /**
- * A state's evaluations that are the run's and not known yet, in the order in which a run plays them; nothing is read where all
- * suites are known. One that cannot be read holds up nothing: it is quarantined some day, and then there is another.
+ * A state's new evaluations that belong to the run, in the order in which a run plays them; nothing is read if all suites are known. An
+ * unreadable one is skipped: once it is quarantined, another takes its place.
  */
 export async function evaluationsOf(
   view: RunView,
@@ -95,7 +95,7 @@ export async function evaluationsOf(
       readIfWhole(view.store, evaluationResultKey(held.state, suite), 'evaluation'),
     )
   ).filter((result) => result !== null);
-  // Whatever step it would be of now: it was told at the one that it was of then.
+  // An evaluation keeps the step that it was delivered at, even if it would count for another step now.
   const unknown = results.filter(({ suite }) => !isKnown(held.steps, suite));
   const found = await inParallel(unknown.sort(bySuite), async (result) => {
     const own = named.find(({ suite }) => suite === result.suite);
@@ -108,7 +108,7 @@ export async function evaluationsOf(
   return found.filter((one) => one !== null);
 }
 
-/** Evaluations that the run names at these steps. One that cannot be read is passed over, as a result is. */
+/** Evaluations that the run names at these steps. An unreadable name is skipped, as a result is. */
 async function namedAt({ store, record }: RunView, steps: readonly number[]): Promise<EvaluatedRecord[]> {
   try {
     return await readRunEvaluations(store, record.run, (step) => steps.includes(step));

@@ -1,5 +1,5 @@
-// One loop for one run and its Slack thread: events are read from the records behind a cursor and told one after the other. A
-// message may take a quarter of an hour; nothing else of the follower waits for it.
+// One loop for one run and its Slack thread: events are read from the records behind a cursor and delivered one after the other. A message
+// may take a quarter of an hour; no other part of the follower waits for it.
 import { join } from 'node:path';
 import { drawChart } from '../integrations/slack/chart-picture.js';
 import type { Link, RunEvent, RunStarted, RunStatusLine } from '../integrations/slack/run-event.js';
@@ -29,12 +29,12 @@ export interface SlackTellerOptions {
   record: RunRecord;
   owner: OwnerRecord;
   slack: SlackSpec;
-  /** Undefined where the environment has none. */
+  /** Undefined if the environment has none. */
   token: () => string | undefined;
   tokenName: string;
   /** Address of another workspace; absent: Slack's own. */
   apiUrl?: string;
-  /** Unique to the run among all that may write to the channel. */
+  /** Unique to the run among all writers to the channel. */
   key: string;
   /** Folder of this run alone: the cursor and the thread's record. */
   folder: string;
@@ -51,7 +51,7 @@ export interface SlackTellerOptions {
 export interface TellerTimes {
   pollMs: [first: number, longest: number];
   readMs: number;
-  /** From the run's end until one without a token is given up. */
+  /** Time from the run's end until a run without a token is given up. */
   lastTryMs: number;
 }
 
@@ -73,15 +73,15 @@ const newsOf: Partial<Record<RunEvent['kind'], SlackNews>> = {
 
 interface Kept {
   schema: 'longhaul.slack-cursor/1';
-  /** The thread's: a cursor of another run of the same name is none. */
+  /** The thread's: a cursor of another run of the same name does not count. */
   key: string;
   cursor: EventCursor;
   started: RunStarted;
 }
 
 /**
- * Resolves when the run is over and each message was told, or dropped by the thread; false where the thread could not be handed all
- * of them. Throws nothing that Slack, the store or the disk does.
+ * Resolves when the run is over and each message was delivered, or dropped by the thread; false if the thread could not be given all of
+ * them. Errors of Slack, the store or the disk are not thrown.
  */
 export async function tellInSlack(options: SlackTellerOptions): Promise<boolean> {
   return new SlackTeller(options, { ...usualTimes, ...options.times }).run();
@@ -94,7 +94,7 @@ class SlackTeller {
   private shown: RunStatusLine | null = null;
   private trouble: Trouble | null = null;
   private overSince: number | null = null;
-  /** It ended without having handed over all. */
+  /** It ended before it had handed over everything. */
   private lacking = false;
   private idleMs: number;
 
@@ -197,7 +197,7 @@ class SlackTeller {
     }));
   }
 
-  /** Only behind what was told: what comes before it would be lost with a kill. */
+  /** Only after delivery: a kill would lose what comes before it. */
   private async keep(cursor: EventCursor): Promise<void> {
     if (this.started === null) return;
     const { key } = this.options;
@@ -228,7 +228,7 @@ class SlackTeller {
     };
   }
 
-  /** What holds now, in words; begun when it was first seen. */
+  /** The current standstill, in words; its start is when it was first seen. */
   private look(): Trouble | null {
     const { token, tokenName, slack } = this.options;
     const since = this.trouble?.since ?? new Date().toISOString();
@@ -272,14 +272,14 @@ class SlackTeller {
       note: ending?.reason ?? completed ?? (blocked && `${blocked.reason}: ${blocked.remedy}`),
       resumeWith: phase === 'paused' ? `longhaul resume ${record.name}` : null,
     };
-    // An edit that would change the time alone is none.
+    // An edit of the time alone is not sent.
     if (JSON.stringify(line) !== JSON.stringify(this.shown)) line.at = new Date().toISOString();
     this.shown = line;
     return line;
   }
 }
 
-/** Once for each reason at each step: the thread knows what it has been told. */
+/** Once for each reason at each step: the thread knows what it has delivered. */
 function standstillOf({ blocked, phase }: RunStanding, step: number | null): RunEvent[] {
   if (blocked === null || (phase !== 'blocked' && phase !== 'failing')) return [];
   const { reason, remedy } = blocked;

@@ -1,4 +1,4 @@
-// A record's figures as a point: an update's under the names that it has them by, an evaluation's under SkyRL's.
+// A record's figures as a point: an update's under their own names, an evaluation's under SkyRL's.
 import { evaluationPointId, type MetricPoint, stepPointId } from '../integrations/tracking/metric-point.js';
 import type { EvaluationResult } from '../spec/records/evaluation-records.js';
 import type { UpdateRecord } from '../spec/records/update.js';
@@ -13,7 +13,7 @@ export interface RunningTotals extends FaultTotals {
   usd: number;
 }
 
-/** `update`: as of `projectFaults`. `usdPerGpuHour`: of the start that planned the step; 0 where it named no price. */
+/** `update`: from `projectFaults`. `usdPerGpuHour`: from the start that planned the step; 0 if it named no price. */
 export function plusStep(before: RunningTotals, update: UpdateRecord, usdPerGpuHour: number): RunningTotals {
   const { tokens, gpu_seconds } = spentBy(update);
   return {
@@ -24,7 +24,7 @@ export function plusStep(before: RunningTotals, update: UpdateRecord, usdPerGpuH
   };
 }
 
-/** `update`: as of `projectFaults`; `totals`: with this step. */
+/** `update`: from `projectFaults`; `totals`: including this step. */
 export function stepPoint(update: UpdateRecord, totals: RunningTotals): MetricPoint {
   const { identity, observed } = update;
   const { step, applied } = identity;
@@ -53,8 +53,8 @@ function unknownShare(outcomes: readonly (number | null)[][]): Record<string, nu
 }
 
 /**
- * The suite that a run plays every so often has SkyRL's names (`eval/{env}/…`, `eval/all/…`), another one its own name between, so
- * that a larger suite's pass rate is no jump in the smaller one's curve.
+ * The interval suite has SkyRL's names (`eval/{env}/…`, `eval/all/…`), another suite its own name in between, so that a larger suite's pass
+ * rate makes no jump in the smaller one's curve.
  */
 export function evaluationPoint(step: number, result: EvaluationResult): MetricPoint {
   const { suite, suite_name, observed } = result;

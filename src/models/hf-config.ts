@@ -1,7 +1,7 @@
-// What of a Hugging Face `config.json` must be known before an engine has the folder: whether the model is one of ours, and what its
-// tokenizer and episodes have to fit. The engine reads the rest, and says what is wrong with it.
+// The parts of a Hugging Face `config.json` that are needed before an engine has the folder: whether the model is supported, and what its
+// tokenizer and episodes have to fit. The engine reads the rest, and reports what is wrong with it.
 
-/** A model that this engine cannot take, or a file of it that is damaged; says what, where, and what would do. */
+/** A model that this engine does not support, or a damaged file of it; says what, where, and what would work. */
 export class BadModelFolder extends Error {
   override readonly name = 'BadModelFolder';
 }

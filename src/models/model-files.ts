@@ -10,10 +10,10 @@ const indexFile = 'model.safetensors.index.json';
 const singleFile = 'model.safetensors';
 export const configFile = 'config.json';
 
-/** Names of the safetensors files, sorted. Throws `BadModelFolder` where one is missing. */
+/** Names of the safetensors files, sorted. Throws `BadModelFolder` if one is missing. */
 export async function weightFiles(folder: string): Promise<string[]> {
   const names = new Set(await readdir(folder));
-  // The engine, like transformers, reads the single file where both are there: what it does not read identifies no model.
+  // If both exist, the engine reads the single file, like transformers: a file that it does not read identifies no model.
   if (names.has(singleFile)) return [singleFile];
   if (!names.has(indexFile))
     throw new BadModelFolder(`${folder} has neither ${singleFile} nor ${indexFile}${insteadOf(names)}`);
@@ -49,7 +49,7 @@ function insteadOf(names: ReadonlySet<string>): string {
   return '';
 }
 
-/** sha256 over `config.json` and all weight files by content: two folders with it hold the same model. */
+/** sha256 over `config.json` and all weight files by content: two folders with the same digest hold the same model. */
 export async function modelFilesDigest(folder: string, signal?: AbortSignal): Promise<Digest> {
   const files = [];
   for (const path of [configFile, ...(await weightFiles(folder))]) {
@@ -66,7 +66,7 @@ export async function readJson(path: string): Promise<Record<string, unknown>> {
   return value;
 }
 
-/** Null where there is no such file. */
+/** Null if the file does not exist. */
 export async function readJsonIfAny(path: string): Promise<Record<string, unknown> | null> {
   const text = await readTextIfAny(path);
   if (text === null) return null;
@@ -80,7 +80,7 @@ export async function readJsonIfAny(path: string): Promise<Record<string, unknow
   return value;
 }
 
-/** Null where there is no such file. */
+/** Null if the file does not exist. */
 export async function readTextIfAny(path: string): Promise<string | null> {
   return readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return null;

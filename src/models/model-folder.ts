@@ -1,4 +1,4 @@
-// A Hugging Face folder as it lies on a disk: what of it is not weights. The engine reads those itself.
+// A Hugging Face folder on a disk, except its weights, which the engine reads.
 import { join, resolve } from 'node:path';
 import type { SpecialTokenTexts } from '../episode/chat-template.js';
 import { tokenCount } from '../episode/token-bytes.js';
@@ -11,14 +11,14 @@ export interface ModelFolder {
   outline: ModelOutline;
   /** Ids that end a text, by `generation_config.json`, else by `config.json`. */
   eosTokens: number[];
-  /** Text of `tokenizer.json`; null where there is none. */
+  /** Text of `tokenizer.json`; null if it does not exist. */
   tokenizer: string | null;
-  /** Jinja text, from `chat_template.jinja`, else from `tokenizer_config.json`; null where neither has one. */
+  /** Jinja text, from `chat_template.jinja`, else from `tokenizer_config.json`; null if neither has one. */
   chatTemplate: string | null;
   texts: SpecialTokenTexts;
 }
 
-/** What `tokenizer_config.json` says beside the special tokens of templates; empty where it does not say it, or is not there. */
+/** Settings of `tokenizer_config.json` beside the special tokens of templates; only those that it has. */
 export interface TokenizerSettings {
   pad_token?: string;
   model_max_length?: number;
@@ -60,7 +60,7 @@ export async function readModelFolder(folder: string): Promise<ModelFolder> {
   };
 }
 
-/** Throws `BadModelFolder` where the tokenizer has an id that the model's head has no row for. `file`: the tokenizer's. */
+/** Throws `BadModelFolder` if the tokenizer has an id that the model's head has no row for. `file`: the tokenizer's. */
 export function refuseLargerVocabulary(
   tokenizer: string,
   { vocab_size }: Pick<ModelOutline, 'vocab_size'>,
@@ -85,8 +85,8 @@ function countTokens(tokenizer: string, file: string): number {
 }
 
 /**
- * A template that says its special tokens itself: what renders it later has neither the folder nor its `tokenizer_config.json`.
- * Templates that name none of them stay as they are, to the byte.
+ * A template that contains its special tokens: later renderers have neither the folder nor its `tokenizer_config.json`. Templates that name
+ * none of them stay as they are, to the byte.
  */
 export function selfContained(template: string, texts: SpecialTokenTexts): string {
   const set = (['bos_token', 'eos_token'] as const)
@@ -95,7 +95,7 @@ export function selfContained(template: string, texts: SpecialTokenTexts): strin
   return `${set.join('')}${template}`;
 }
 
-/** A text, or one of several named ones: the one called `default`. */
+/** A text, or, among several named ones, the one called `default`. */
 function templateOf(value: unknown): string | null {
   if (typeof value === 'string') return value;
   if (!Array.isArray(value)) return null;

@@ -1,4 +1,4 @@
-// What the attempt of an activity lends to work that takes long: when to stop, and whom to tell that it goes on.
+// What the attempt of an activity lends to work that takes long: a signal to stop, and callbacks that report progress.
 import type { Recovery } from '../spec/records/attempt-records.js';
 
 export interface AttemptScope {
@@ -6,17 +6,17 @@ export interface AttemptScope {
   activity: string;
   /** `{workflow run id}.{attempt}`: unique among all tries of this activity by all executions. */
   attempt: string;
-  /** The same for all tries of one execution of the activity, another one when the workflow asks for it again. */
+  /** The same for all tries of one execution of the activity; another one when the workflow schedules it again. */
   execution: string;
   /** Rises when this attempt must stop; its reason is what to throw. */
   signal: AbortSignal;
-  /** Tells the heartbeat that work goes on; details are a hint for people. */
+  /** Reports to the heartbeat that work goes on; details are a hint for people. */
   progress(details?: unknown): void;
   /** A record was written: the failures before it were no standstill (R27). */
   recorded(): void;
-  /** The engine process that works for it. */
+  /** The engine process that works for the attempt. */
   uses(incarnation: string): void;
-  /** The engine was made to hold a state. */
+  /** Called when the engine was made to hold a state. */
   restored(restored: Restored): void;
 }
 
@@ -27,7 +27,7 @@ export type Attended = Pick<AttemptScope, 'signal' | 'progress'> &
 /** What making an engine hold a state took. */
 export type Restored = Required<Pick<Recovery, 'restore' | 'replay'>>;
 
-/** Seconds, to whole milliseconds, and never negative: clocks of one process only go on. */
+/** Seconds, rounded to milliseconds, never negative: clocks of one process only go on. */
 export function rounded(seconds: number): number {
   return Math.max(0, Math.round(seconds * 1000) / 1000);
 }

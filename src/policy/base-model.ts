@@ -1,5 +1,5 @@
-// The model that a run begins with: weights drawn anew from its seed, or those of a Hugging Face folder. A folder is needed once: the
-// node that has it puts its weights into the store, where all others, and every later restore, take them from.
+// The model that a run begins with: weights drawn from its seed, or those of a Hugging Face folder. A folder is needed once: the node that
+// has it puts its weights into the store, where all others, and every later restore, take them from.
 import { mkdir, readdir, rm, stat, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { LoadedState, PolicyEngine, TrainedPart } from '../engine/policy-engine.js';
@@ -33,7 +33,7 @@ export interface BaseModelOptions {
 /** Weights files that stay on the node's disk: each is as big as a model. */
 const weightsKept = 2;
 
-/** `run.json`'s `base_model`: of what makes state 0. `files`: the folder's digest, null for weights that are drawn. */
+/** `run.json`'s `base_model`: what state 0 is made of. `files`: the folder's digest, null for weights drawn from the seed. */
 export function baseModelDigest(
   { seed, model }: Pick<RunSpec, 'seed' | 'model'>,
   files: Digest | null,
@@ -71,7 +71,7 @@ export class BaseModel {
     return this.#loadFolder(path as string, record, trained, attempt);
   }
 
-  /** Puts the weights of a folder into the store, where they are not there yet. The engine holds them. */
+  /** Puts the weights of a folder into the store unless they are there. The engine holds them. */
   async keep({ spec }: RunRecord, { weights }: LoadedState, attempt: Attended): Promise<void> {
     if (!spec.model.architecture) await this.keepWeights(weights, attempt);
   }
@@ -81,7 +81,7 @@ export class BaseModel {
     await this.#loadStored(weights, trainedPart(record), attempt);
   }
 
-  /** Puts weights into the store, where they are not there yet. The engine holds them. */
+  /** Puts weights into the store unless they are there. The engine holds them. */
   async keepWeights(weights: Digest, attempt: Attended): Promise<void> {
     const { store, engine } = this.options;
     if (await weightsExist(store, weights)) return;
@@ -96,8 +96,8 @@ export class BaseModel {
   }
 
   /**
-   * What `loadState` needs beside a state file of the run: with LoRA the weights under it, which are not in the file. Those that
-   * the engine holds already serve; where it does not, they are drawn anew, or taken from the store.
+   * What `loadState` needs beside a state file of the run: with LoRA the base weights, which are not in the file. If the engine does not
+   * hold them already, they are drawn from the seed again, or taken from the store.
    */
   async under(record: RunRecord, attempt: Attended): Promise<{ base?: string }> {
     const { engine, store } = this.options;
@@ -111,7 +111,7 @@ export class BaseModel {
     return {};
   }
 
-  /** Whether a weights file on this disk is damaged; then it is removed, and the next one who needs it fetches it anew. */
+  /** Whether a weights file on this disk is damaged; a damaged file is removed, and fetched again when next needed. */
   async forgetIfDamaged(record: RunRecord, path: string): Promise<boolean> {
     const found = await weightsFileDigest(path).catch((error: Error) => {
       if (error.name === 'BadTensorFile') return null;
@@ -145,7 +145,7 @@ export class BaseModel {
     });
   }
 
-  /** A file on this disk that was damaged is fetched once more. */
+  /** A damaged file on this disk is fetched once more. */
   async #loadStored(weights: Digest, trained: TrainedPart, attempt: Attended): Promise<LoadedState> {
     const { engine, log } = this.options;
     for (const isLast of [false, true]) {
@@ -168,7 +168,7 @@ export class BaseModel {
   async #file(weights: Digest, { signal, progress }: Attended): Promise<string> {
     const path = this.#path(weights);
     if (await fileExists(path)) {
-      // Its age says which files are in use.
+      // The file's age says which files are in use.
       await utimes(path, new Date(), new Date());
       return path;
     }
@@ -190,7 +190,7 @@ export class BaseModel {
     return join(this.options.folder, 'weights', `${weights}.safetensors`);
   }
 
-  /** For one more file. */
+  /** Makes room for one more file. */
   async #makeRoom(): Promise<void> {
     const folder = join(this.options.folder, 'weights');
     await mkdir(folder, { recursive: true });

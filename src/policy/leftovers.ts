@@ -1,13 +1,13 @@
-// What killed writers leave behind: files and folders under temporary names that nobody will rename, each as big as a whole state.
+// What killed writers leave behind: files and folders under temporary names that are never renamed, each as big as a whole state.
 import { readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 
-/** No writer is silent for this long: transfers are given up far earlier. */
+/** No writer is silent for this long: a transfer gives up far earlier. */
 const silentMs = 15 * 60_000;
 
 /**
- * Removes files and folders that an engine (`*.tmp-PID`) or a transfer (`*.part`) began in `folder` and can no longer end. Called before a
- * state is written there, because after a few of them there may be no space for it. `prefix`: of the names that are looked at.
+ * Removes files and folders that an engine (`*.tmp-PID`) or a transfer (`*.part`) began in `folder` and can no longer finish. Called before
+ * a state is written there, because a few leftovers may fill the disk. `prefix`: only names that begin with it are looked at.
  */
 export async function removeLeftovers(folder: string, prefix = ''): Promise<void> {
   const names = await readdir(folder).catch(() => []);
@@ -23,7 +23,7 @@ export async function removeLeftovers(folder: string, prefix = ''): Promise<void
   );
 }
 
-/** A number that the system has given to another process counts as alive: then the file's age decides. */
+/** A process id that the system has reused counts as alive: then the file's age decides. */
 function isAlive(pid: number): boolean {
   try {
     return process.kill(pid, 0);

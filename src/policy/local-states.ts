@@ -1,4 +1,4 @@
-// The states on a node's disk: a folder for each run, a file for each state, whose name says what it is.
+// The states on a node's disk: a folder for each run, a file for each state, named for what it holds.
 import { mkdir, readdir, rm, rmdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { removeLeftovers } from './leftovers.js';
@@ -16,7 +16,7 @@ export const statesKept = 2;
 export class LocalStates {
   constructor(private readonly folder: string) {}
 
-  /** The digest is part of the path: a folder may outlive its store, and another store's step is another state. */
+  /** The digest is part of the path: a folder may outlive its store, and the same step of another store is another state. */
   path(run: string, { step, state }: LocalState): string {
     const name = `${String(step).padStart(6, '0')}.${state}.safetensors`;
     if (!parseName(name)) throw new TypeError(`${name.slice(0, 120)} is no name of a state's file`);
@@ -29,7 +29,7 @@ export class LocalStates {
     return names.flatMap((name) => parseName(name) ?? []).sort((a, b) => b.step - a.step);
   }
 
-  /** Makes the folder where it is missing, and room in it. Called before a state is written there. */
+  /** Makes the folder if it is missing, and room in it. Called before a state is written there. */
   async prepare(run: string): Promise<void> {
     const folder = this.#folderOf(run);
     await mkdir(folder, { recursive: true });
@@ -37,7 +37,7 @@ export class LocalStates {
   }
 
   /**
-   * Keeps `saved`, as many older ones that `keep` states of a run are on the disk, and that of step `spare`; the rest is another
+   * Keeps `saved`, older states of the run up to `keep` in all, and that of step `spare`; removes the rest: a newer state is another
    * store's.
    */
   async prune(run: string, saved: LocalState, keep: number, spare?: number): Promise<void> {
@@ -49,7 +49,7 @@ export class LocalStates {
     await Promise.all(others.map((state) => rm(this.path(run, state), { force: true })));
   }
 
-  /** Keeps the states of the `keep` runs that were saved here last: what an ended run has left is in its store, or computed. */
+  /** Keeps the states of the `keep` runs that were saved here last: the states of an ended run are in its store, or can be computed. */
   async pruneRuns(keep: number): Promise<void> {
     const runs = await readdir(this.folder).catch(() => []);
     if (runs.length <= keep) return;
@@ -63,7 +63,7 @@ export class LocalStates {
     await Promise.all(older.map(({ run }) => rm(join(this.folder, run), { recursive: true, force: true })));
   }
 
-  /** Keeps the `keep` files that were used last, of whatever runs. */
+  /** Keeps the `keep` files that were used last, across all runs. */
   async pruneAll(keep: number): Promise<void> {
     const runs = await readdir(this.folder).catch(() => []);
     const files = await Promise.all(
@@ -81,7 +81,7 @@ export class LocalStates {
       .sort((a, b) => b.at - a.at)
       .slice(keep);
     await Promise.all(older.map(({ path }) => rm(path, { force: true })));
-    // Those of runs that have no file any more.
+    // Removes the folders of runs that have no file any more.
     await Promise.all(runs.map((run) => rmdir(join(this.folder, run)).catch(() => undefined)));
   }
 

@@ -1,5 +1,5 @@
-// Logged updates as the engine takes them: their records read back, their batches on the node's disk. A replay has the next one read
-// while the engine computes, so that it takes what its updates take and nothing more.
+// Logged updates as the engine takes them: records read back, batches on the node's disk. A replay reads the next one while the engine
+// computes, so it takes as long as its updates and no longer.
 import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Digest } from '../spec/records/parts.js';
@@ -16,13 +16,13 @@ import { fetchBatchFile } from '../store/runs/stored-batch.js';
 export interface LoggedUpdate {
   step: number;
   identity: UpdateRecord['identity'];
-  /** Null where the step applied nothing. */
+  /** Null if the step applied nothing. */
   input: { plan: PlanRecord; batchPath: string } | null;
 }
 
 /**
- * Those of `from`…`to`, in order, each read while the caller works on the one before. A batch's file is removed when the next update
- * is asked for, and when the caller stops. Throws `UnreadableRecord` where a record or a batch is gone or changed.
+ * The updates `from`…`to` in order, each read while the caller works on the one before. A batch's file is removed when the next update is
+ * requested, and when the caller stops. Throws `UnreadableRecord` if a record or a batch is gone or changed.
  */
 export async function* loggedUpdates(
   store: ObjectStore,
@@ -35,7 +35,7 @@ export async function* loggedUpdates(
     for (let step = from; coming !== null; step++) {
       const logged: LoggedUpdate = await coming;
       coming = step < to ? readLogged(store, folder, run, step + 1) : null;
-      // Told when its turn comes: the update before it does not depend on it.
+      // A failed read is reported when its turn comes: the update before it does not depend on it.
       coming?.catch(() => undefined);
       try {
         yield logged;
@@ -48,7 +48,7 @@ export async function* loggedUpdates(
   }
 }
 
-/** Path of the step's batch in a folder of its own below `folder`; whoever asked for it removes it. */
+/** Path of the step's batch in a folder of its own below `folder`; the caller removes it. */
 export async function fetchBatch(
   store: ObjectStore,
   folder: string,
@@ -80,7 +80,7 @@ async function readLogged(
 ): Promise<LoggedUpdate> {
   const { identity } = await readUpdate(store, run, step);
   if (identity.applied !== true) return { step, identity, input: null };
-  // Anew for each: somebody may put a record aside meanwhile.
+  // A new view for each step: a person may put a record aside meanwhile.
   const view = await openRunView(store, run);
   const [{ record: plan }, batchPath] = await Promise.all([
     readPlan(view, run, step, identity.plan),

@@ -1,5 +1,5 @@
-// What a run takes up of its model's files beside the weights: the texts of tokenizer and chat template, which go into the store, and the
-// digest of a folder's model. Afterwards the run depends on none of them.
+// What a run stores of its model's files beside the weights: the texts of tokenizer and chat template, and the digest of a folder's model.
+// Afterwards the run depends on none of these files.
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { baseModelDigest } from './base-model.js';
@@ -23,7 +23,7 @@ export interface ModelAssets {
   template: string;
 }
 
-/** Throws `InvalidSpec` where a file is missing, damaged, or does not fit the others. */
+/** Throws `InvalidSpec` if a file is missing, damaged, or does not fit the others. */
 export async function takeUpModel(spec: RunSpec, signal?: AbortSignal): Promise<ModelAssets> {
   const { model } = spec;
   const folder = await named('model.path', async () =>
@@ -41,7 +41,7 @@ export async function takeUpModel(spec: RunSpec, signal?: AbortSignal): Promise<
   return { baseModel: baseModelDigest(spec, files), tokenizer, template };
 }
 
-/** The text that a run takes up as its chat template. Throws where it cannot be read now. */
+/** The text that a run stores as its chat template. Throws if it cannot be read now. */
 export async function templateText(model: ModelSpec): Promise<string> {
   return readTemplate(model, model.path === undefined ? null : await readModelFolder(model.path));
 }

@@ -1,5 +1,5 @@
-// A state as a folder that others open: the engine writes config and weights, what a tokenizer needs is added here. The folder is there
-// whole or not at all.
+// A state as a folder that other programs open: the engine writes config and weights, this module adds what a tokenizer needs. The folder
+// is written whole or not at all.
 import { mkdir, open, rename, rm, rmdir, stat, writeFile } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import type { ExportRequest, PolicyEngine } from '../engine/policy-engine.js';
@@ -13,7 +13,7 @@ import { removeLeftovers } from './leftovers.js';
 const usualPadding = '<|endoftext|>';
 
 export interface ModelToExport extends Omit<ExportRequest, 'path' | 'eos_tokens'> {
-  /** Must not be there. */
+  /** A path that does not exist yet. */
   to: string;
   /** Texts of `tokenizer.json` and of the chat template. */
   tokenizer: string;
@@ -29,7 +29,7 @@ export interface ExportedModel {
   files: { path: string; size: number }[];
 }
 
-/** Throws where the folder is there already or cannot be made: a state takes minutes to restore, and the engine's own error is the system's. */
+/** Throws if the folder exists or cannot be made: a state takes minutes to restore, and the engine's own error is the system's. */
 export async function requireNewFolder(to: string): Promise<void> {
   const path = resolve(to);
   if (await exists(path))
@@ -47,7 +47,7 @@ export async function requireNewFolder(to: string): Promise<void> {
   }
 }
 
-/** The engine holds the state. Throws where the folder is there already. */
+/** The engine holds the state. Throws if the folder exists. */
 export async function exportModel(
   engine: Pick<PolicyEngine, 'exportHf'>,
   model: ModelToExport,
@@ -62,7 +62,7 @@ export async function exportModel(
   try {
     const exported = await engine.exportHf({
       ...{ state, path: unfinished, dtype, adapters },
-      // Generation stops where a turn of this chat template ends.
+      // Generation stops at the token that ends a turn of this chat template.
       eos_tokens: [endOfTurn],
       ...(base_model === undefined ? {} : { base_model }),
     });
@@ -77,7 +77,7 @@ export async function exportModel(
   }
 }
 
-/** Answers the names of what it has written. */
+/** Returns the names of the files written. */
 async function addTokenizer(folder: string, model: ModelToExport, endOfTurn: string): Promise<string[]> {
   const settings = await tokenizerSettings(folder, model);
   const files: Record<string, string> = {
@@ -94,7 +94,7 @@ async function addTokenizer(folder: string, model: ModelToExport, endOfTurn: str
   return Object.keys(files);
 }
 
-/** The model's own, where the folder that it came from is still there; else what its tokenizer and its config say. */
+/** The model's own generation config if its folder is still there; else one from its tokenizer and its config. */
 async function tokenizerSettings(folder: string, model: ModelToExport): Promise<TokenizerSettings> {
   const { base_model: origin } = model;
   const own = origin === undefined ? {} : await readTokenizerSettings(origin).catch(() => ({}));

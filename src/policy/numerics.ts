@@ -1,4 +1,4 @@
-// What a node says whose engine computes other bits than a run's records (R18).
+// What a node reports when its engine computes other bits than a run's records (R18).
 import { EngineError } from '../engine/policy-engine.js';
 import { nameOfNumerics } from '../spec/records/numerics.js';
 import type { Numerics } from '../spec/records/numerics.js';

@@ -1,4 +1,4 @@
-// ensurePolicy (R14, R15): the engine holds exactly the state that a caller names, whatever died before.
+// ensurePolicy (R14, R15): the engine holds exactly the state that a caller names, after any crash.
 import { join } from 'node:path';
 import type { LoadedState, PolicyEngine, UpdateResult } from '../engine/policy-engine.js';
 import { LocalStates } from './local-states.js';
@@ -106,7 +106,7 @@ export class PolicyHolder {
     return { state: identity.state, numerics: (await rebasedTo(store, run)) ?? identity.numerics };
   }
 
-  /** Also what an engine holds already may be another run's, which began with other numerics (R18). */
+  /** A state that the engine already holds may be another run's, which began with other numerics (R18). */
   async #refuseOtherNumerics(run: string, recorded: Numerics, attempt: Attended): Promise<void> {
     const { numerics, incarnation } = await this.engine.info();
     attempt.uses?.(incarnation);
@@ -119,9 +119,9 @@ export class PolicyHolder {
     return this.options.lock.exclusive(async () => {
       await this.#restorer.forgetReference();
       const held = await this.#restorer.base.hold(record, attempt);
-      // Whoever finds state 0 on record finds its weights too.
+      // A process that finds state 0 on record must find its weights too.
       await this.#restorer.base.keep(record, held, attempt);
-      // Later it would have to be loaded for this alone.
+      // Later the state would have to be loaded for this alone.
       if (record.spec.trainer.use_kl_loss && lastWarmStep(record.spec) === 0)
         await this.engine.setReference({ held: true });
       return held;

@@ -1,5 +1,5 @@
-// The digest of a state, or of a model's weights, as it lies in a file (docs/engine-protocol.md, "The state"), computed without the
-// engine that wrote it.
+// The digest of a state, or of a model's weights, in a file (docs/engine-protocol.md, "The state"), computed without the engine that wrote
+// it.
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { createBLAKE3 } from 'hash-wasm';
@@ -21,12 +21,12 @@ interface TensorBytes {
   name: string;
 }
 
-/** Throws `BadTensorFile` where the bytes are no state. */
+/** Throws `BadTensorFile` if the bytes are no state. */
 export function stateDigest(bytes: TensorBytes, signal?: AbortSignal): Promise<Digest> {
   return treeDigest(bytes, 'longhaul.state/2', stateIdentity, signal);
 }
 
-/** Throws `BadTensorFile` where the file is no state. */
+/** Throws `BadTensorFile` if the file is no state. */
 export async function stateFileDigest(path: string, signal?: AbortSignal): Promise<Digest> {
   return stateDigest(await bytesOfFile(path), signal);
 }
@@ -86,7 +86,7 @@ async function treeDigest(
     }
     return root.digest('hex');
   } catch (error) {
-    // Metadata that is no JSON, or holds what JSON cannot.
+    // The metadata is not JSON, or holds values that JSON cannot.
     if (error instanceof SyntaxError || error instanceof TypeError)
       throw new BadTensorFile(`${name} is no file of Longhaul's engine: ${error.message}`, { cause: error });
     throw error;

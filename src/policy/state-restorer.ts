@@ -1,5 +1,5 @@
-// How a state is made again (R15): weights are a function of the records, the newest state that agrees with them, held or saved, plus
-// the logged batches after it.
+// How a state is restored (R15): weights are a function of the records. The newest held or saved state that agrees with them is the start;
+// the logged batches after it are applied.
 import { rm, stat, utimes } from 'node:fs/promises';
 import type { PolicyEngine, UpdateProgress, UpdateResult } from '../engine/policy-engine.js';
 import { EngineError } from '../engine/policy-engine.js';
@@ -30,11 +30,11 @@ import { weightsExist } from '../store/files/weights.js';
 export interface StateRestorerOptions {
   store: ObjectStore;
   engine: PolicyEngine;
-  /** What was saved here. */
+  /** States saved here. */
   states: LocalStates;
-  /** What was fetched from the store: a sweep goes through all of a run's states, and a retry finds the last few again. */
+  /** States fetched from the store: a sweep goes through all of a run's states, and a retry finds the last few again. */
   fetched: LocalStates;
-  /** Where fetched batches are put. */
+  /** Folder for fetched batches. */
   folder: string;
   log: (message: string) => void;
 }
@@ -55,7 +55,7 @@ type LoadedState = Omit<Restored['restore'], 'seconds'>;
 /** Where a state's file is: `fetched` is the copy of one in the store that the node still has. */
 type Source = 'disk' | 'fetched' | 'store';
 
-/** How a state is come by before it is changed: as the engine holds it, or computed anew after a divergence, once each (R19). */
+/** How a state is obtained before it is changed: as the engine holds it, or computed again after a divergence, once each (R19). */
 export const provenances = ['held', 'on a fresh engine', 'from an older checkpoint'] as const;
 export type Provenance = (typeof provenances)[number];
 
@@ -115,7 +115,7 @@ export class StateRestorer {
     await this.#restore(run, step, wanted, attempt, newestCheckpoint, true);
   }
 
-  /** `knowing`: also the weights that KL terms are taken against. */
+  /** `knowing`: also the reference weights of the KL terms. */
   async #restore(
     run: string,
     step: number,
@@ -127,7 +127,7 @@ export class StateRestorer {
     let newest = newestCheckpoint;
     for (const next of [...provenances.slice(1), null]) {
       const begunAt = performance.now();
-      // First: it may take another state than the one that is wanted.
+      // This comes first: it may load another state than the wanted one.
       if (knowing) await this.#knowReference(run, step, attempt);
       const held = await this.#heldStep(run, newest);
       const loaded: LoadedState =
@@ -147,7 +147,7 @@ export class StateRestorer {
       } catch (error) {
         if (!(error instanceof Diverged) || next === null) throw error;
         this.options.log(`${error.message}; trying once more ${next}`);
-        // It holds nothing then: the next try begins with a checkpoint.
+        // The engine holds nothing then: the next try begins with a checkpoint.
         await this.options.engine.restart();
         if (next === 'from an older checkpoint') newest = Math.max(start - 1, 0);
       }
@@ -155,8 +155,8 @@ export class StateRestorer {
   }
 
   /**
-   * The step ≤ `newest` whose state the engine holds, where no checkpoint is newer; null where there is none. A node that
-   * helps with the rollouts of each step is one update behind: a load would take longer than that.
+   * The step ≤ `newest` whose state the engine holds; null if it holds none, or a checkpoint is newer. A node that helps with the rollouts
+   * of each step is one update behind: a load would take longer than that update.
    */
   async #heldStep(run: string, newest: number): Promise<number | null> {
     const held = await this.options.engine.held();
@@ -234,7 +234,7 @@ export class StateRestorer {
           signal.throwIfAborted();
           // A store, a disk or an engine in trouble says nothing about the checkpoint: that is for a later try.
           if (!isDamage(error)) throw error;
-          // Nor does a damaged file of the weights under it; the later try fetches those anew.
+          // Nor does a damaged file of the base weights; the next try fetches it again.
           if (under.base !== undefined && (await this.base.forgetIfDamaged(record, under.base))) throw error;
           log(
             `the checkpoint of step ${candidate} on ${source} is not usable (${error.message}): using an older one`,
@@ -247,15 +247,15 @@ export class StateRestorer {
     return { step: 0, from: 'base', bytes: 0 };
   }
 
-  /** True where the engine knows the weights that KL terms behind `step` are taken against, and none where there are no such terms. */
+  /** True if the engine holds the reference weights of the KL terms behind `step`, and holds none if the step has no such terms. */
   async knowsReference(run: string, step: number): Promise<boolean> {
     const wanted = await this.#reference(run, step);
     return (await this.#heldReference()) === (wanted?.weights ?? null);
   }
 
   /**
-   * Makes the engine know them, or none, which may take another state into it: of a run with LoRA every state lies beside those
-   * weights, of another only the one that GRPO began with has them.
+   * Makes the engine hold the reference weights, or none. This may load another state: with LoRA the reference weights lie under every
+   * state, without LoRA only under the one that GRPO began with.
    */
   async #knowReference(run: string, step: number, attempt: Attended): Promise<void> {
     const { engine, log } = this.options;
@@ -277,14 +277,14 @@ export class StateRestorer {
     log(`the KL term of ${run} is taken against the weights after step ${wanted.step}, ${weights}`);
   }
 
-  /** What another run has left takes memory that the next load may need. */
+  /** A reference that another run has left takes memory that the next load may need. */
   async forgetReference(): Promise<void> {
     if ((await this.#heldReference()) !== null) await this.options.engine.setReference(null);
   }
 
   /**
-   * Weights behind a warm start are put into the store by who first needs them: computed again from the records, which everybody
-   * could do, they would take as long as the warm start where its checkpoint is gone.
+   * The first node that needs the weights behind a warm start puts them into the store: everybody could compute them from the records, but
+   * without a checkpoint that takes as long as the warm start.
    */
   async #holdReference(run: string, { step, weights }: Reference, attempt: Attended): Promise<void> {
     const { store, engine } = this.options;
@@ -298,12 +298,12 @@ export class StateRestorer {
       if (await this.#holdStored(weights, record, attempt)) return;
       await this.#restore(run, step, state, attempt, step, false);
     }
-    // Others are not to find what is not as recorded; the caller says so.
+    // Others must not find weights that differ from the record; the caller reports the difference.
     if ((await engine.held({ weights: true }))?.weights === weights)
       await this.base.keepWeights(weights, attempt);
   }
 
-  /** False where the store has none that can be used: they can be computed. */
+  /** False if the store has no usable ones: they can be computed. */
   async #holdStored(weights: Digest, record: RunRecord, attempt: Attended): Promise<boolean> {
     const { store, log } = this.options;
     if (!(await weightsExist(store, weights))) return false;
@@ -322,8 +322,8 @@ export class StateRestorer {
   }
 
   /**
-   * Null where neither the run nor one that it goes on from has a KL term, since logged updates of all of them may be applied again,
-   * and in the warm start before that.
+   * Null in the warm start, and if neither the run nor an ancestor has a KL term; ancestors count because their logged updates may be
+   * applied again.
    */
   async #reference(run: string, step: number): Promise<Reference | null> {
     const { store } = this.options;
@@ -352,7 +352,7 @@ export class StateRestorer {
     }
   }
 
-  /** Steps ≤ `step` of which there is a checkpoint, newest first, and where it may be. */
+  /** Steps ≤ `step` that have a checkpoint, newest first, and where it may be. */
   async #checkpoints(run: string, step: number): Promise<{ step: number; sources: Source[] }[]> {
     const { store, states, fetched } = this.options;
     const stepsIn = async (folder: LocalStates): Promise<Set<number>> =>
@@ -372,7 +372,7 @@ export class StateRestorer {
       }));
   }
 
-  /** Where to begin so that the newest checkpoint ≤ `step` is not used. */
+  /** Where to begin so as not to use the newest checkpoint ≤ `step`. */
   async olderThanNewest(run: string, step: number): Promise<number> {
     const [newest] = await this.#checkpoints(run, step);
     return Math.max((newest?.step ?? 0) - 1, 0);

@@ -1,4 +1,4 @@
-// What is wrong with a run, for a person who has no channel that reports it: as lines of a terminal and as the report's table.
+// Alerts of a run, for people without a channel that reports them: as lines of a terminal and as the report's table.
 import { alertWords, type AlertWriter } from '../rl/alert-words.js';
 import { alertsOf, type AlertStanding } from '../rl/alerts.js';
 import type { RunRecord } from '../spec/records/run-records.js';
@@ -8,7 +8,7 @@ import { escapeHtml, table } from './html.js';
 
 const asIs = (text: string): string => text;
 const writer: AlertWriter = { name: asIs, reason: asIs, percent, whole, timeSpan };
-/** A terminal shows those that hold, and so many of the others. */
+/** A terminal shows those that hold, and this many of the others. */
 const pastShown = 3;
 const stepsNamed = 3;
 
@@ -37,7 +37,7 @@ export function alertLines(alerts: readonly AlertStanding[]): string[] {
   return lines;
 }
 
-/** Null where nothing was wrong. */
+/** Null without alerts. */
 export function alertTable(alerts: readonly AlertStanding[]): string | null {
   if (alerts.length === 0) return null;
   return table(alerts, [

@@ -1,8 +1,8 @@
-// What a browser may do with the page: run and draw what is named here by its hash, and nothing else, whatever a text in it may be.
+// What a browser may do with the page: run and draw only what is listed here by its hash, for any text in it.
 import { createHash } from 'node:crypto';
 
 /**
- * `strict-dynamic`: the page's one script may load the files of transcripts beside it, which no hash can name where a page is opened from a
+ * `strict-dynamic`: the page's one script may load the files of transcripts beside it, which no hash can name for a page opened from a
  * folder; with trusted types it can load no others.
  */
 export function contentPolicy(parts: { style: string; script: string | null }): string {

@@ -11,14 +11,14 @@ export interface EnvironmentRow {
   graded: number;
   /** Null: the baseline has no graded episode here. */
   before: number | null;
-  /** Null: every outcome is unknown. */
+  /** Null: all outcomes are unknown. */
   after: number | null;
   delta: number | null;
   /** One standard error of `after`. */
   error: number | null;
   unknown: number;
   mean_turns: number;
-  /** Share of tool calls that were answered by an error. */
+  /** Share of tool calls that returned an error. */
   tool_error_rate: number | null;
   status: EnvironmentStatus;
 }
@@ -36,9 +36,9 @@ interface CountedRate {
   graded: number;
 }
 
-/** A change counts from this many standard errors of the difference on: chance alone reaches them once in twenty times. */
+/** A change counts from this many standard errors of the difference: chance alone reaches them once in twenty times. */
 const significant = 2;
-/** Where too few episodes were played to count a change of this size, that none counts says nothing. */
+/** With too few episodes to detect a change of this size, "no change" says nothing. */
 const noticeable = 0.1;
 /** In words, for readers of the table. */
 export const statusRule =
@@ -47,7 +47,7 @@ export const statusRule =
 const allButPerfect = 0.95;
 const allButNothing = 0.1;
 
-/** One row an environment, and a last one for all of them where there are several. */
+/** One row an environment, and a last one for all of them if there are several. */
 export function environmentRows(before: EvaluationFigure, after: EvaluationFigure): EnvironmentRow[] {
   const rows = Object.entries(after.result.environments).map(([env_key, final]) => {
     const base = before.result.environments[env_key];
@@ -93,7 +93,7 @@ function allOf(before: EvaluationFigure, after: EvaluationFigure, rows: Environm
   };
 }
 
-/** The weakest first: they say where to look. */
+/** The weakest first: they need attention. */
 export function templateRows(before: EvaluationFigure, after: EvaluationFigure): TemplateRow[] {
   const rate = (of: EvaluationFigure, template: string): CountedRate | null => {
     const counted = of.result.templates[template];
@@ -121,7 +121,7 @@ export function statusOf(before: CountedRate | null, after: CountedRate | null):
   return after.share < allButNothing ? 'failing' : 'flat';
 }
 
-/** Standard error of the difference, from the pooled rate: chance alone would give that, and it is not 0 where all or none passed. */
+/** Standard error of the difference, from the pooled rate: the one expected by chance alone; it is not 0 if all or none passed. */
 function errorOfDifference(before: CountedRate, after: CountedRate): number {
   const graded = before.graded + after.graded;
   const pooled = (before.share * before.graded + after.share * after.graded) / graded;

@@ -1,4 +1,4 @@
-// How figures are written, in the report and on the command line alike.
+// The format of figures, in the report and on the command line alike.
 export const percent = (share: number): string => `${(share * 100).toFixed(1)} %`;
 
 /** A change in percentage points, with its sign. */

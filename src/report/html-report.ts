@@ -47,7 +47,7 @@ export interface ReportInput {
   sweeps: SweepsOfRun;
   /** Absent: the newest state has a result, or is not evaluated. */
   unfinished?: UnfinishedEvaluation | null;
-  /** Absent: everybody has all of it. */
+  /** Absent: all trackers and channels have all of it. */
   untold?: readonly UntoldSink[];
 }
 
@@ -131,7 +131,7 @@ function header(history: RunHistory, restarts: readonly Restart[]): string {
   );
 }
 
-/** The states are not the parent's from there on, although the batches are (R18). */
+/** From there on the states are not the parent's, although the batches are (R18). */
 function rebaseInWords({ to, numerics }: RebaseSpec): string {
   return `rebased to numerics ${nameOfNumerics(numerics)}: up to step ${to} its parent's batches were applied anew`;
 }
@@ -196,7 +196,7 @@ function learningCurve(history: RunHistory): string {
       style: 'interval',
       draw: 'dots',
       points: others.flatMap(pointsOf),
-      // The untrained policy's evaluation has the whole warm start between it and the next one, and the baseline too.
+      // The whole warm start lies between the untrained policy's evaluation and the next one, and the baseline.
       joinedFrom: baselineOf(history)?.step ?? 0,
     },
     {
@@ -218,7 +218,7 @@ function learningCurve(history: RunHistory): string {
     '<div class="chart-wide">' +
     lineChart({ ...chart, size: { width: 900, height: 320 }, legend: true }) +
     '</div><div class="chart-narrow">' +
-    // The same for a phone: scaled down, the other one's figures are too small to be read.
+    // The same for a phone: the other one's figures would be too small to read when scaled down.
     lineChart({ ...chart, size: { width: 390, height: 280 }, legend: false }) +
     `</div><p class="quiet">${bandsInWords(history)} ` +
     'The curriculum prefers tasks that are neither solved nor hopeless, so the reward of training ' +
@@ -250,7 +250,7 @@ function tasksInWords(figures: readonly EvaluationFigure[]): string {
   return `${counts.map(whole).join(' or ')} tasks`;
 }
 
-/** Runs of steps of one kind; supervised phases carry no name in their records, so they count as warm start. None where all is GRPO. */
+/** Runs of steps of one kind; supervised phases have no name in their records, so they count as warm start. Empty if all is GRPO. */
 function phaseBands({ record, updates }: RunHistory): ChartBand[] {
   const firstGrpo = updates.find((update) => update.identity.kind === 'grpo')?.identity.step;
   const last = updates.at(-1)?.identity.step ?? 0;

@@ -1,4 +1,4 @@
-// What all parts of the report are written with. Whatever comes from a record goes through `escapeHtml`.
+// Writes the HTML of all parts of the report. All text from a record goes through `escapeHtml`.
 export function escapeHtml(text: string): string {
   return text
     .replaceAll('&', '&amp;')
@@ -16,7 +16,7 @@ export interface Column<Row> {
   figure?: boolean;
 }
 
-/** On a narrow page a row of more columns is a block of lines, each with its column's title: cut off, the last ones would not be seen. */
+/** On a narrow page a row of more columns becomes a block of lines, each with its column's title: cut-off columns would not be seen. */
 const columnsThatFit = 3;
 /** The titles in each cell make the page longer: a table of more rows is scrolled sideways. */
 const rowsStacked = 60;

@@ -1,4 +1,4 @@
-// What trackers and channels have not been told of the run, as its follower has filed it.
+// What trackers and channels have not received of the run, from the notices of its follower.
 import type { Trouble } from '../store/runs/notices.js';
 import { escapeHtml, table } from './html.js';
 
@@ -7,7 +7,7 @@ export interface UntoldSink {
   trouble: Trouble;
 }
 
-/** Null where everybody has all of it. */
+/** Null if all trackers and channels have all of it. */
 export function untoldTable(untold: readonly UntoldSink[]): string | null {
   if (untold.length === 0) return null;
   return table(untold, [

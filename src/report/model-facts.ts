@@ -1,4 +1,4 @@
-// What was trained and by which objective, in words: the first questions that a reader has about somebody else's run.
+// What was trained and by which objective, in words: a reader's first questions about an unknown run.
 import type { BaseRecord } from '../spec/records/update.js';
 import type { RunRecord } from '../spec/records/run-records.js';
 import { clipsRatio } from '../spec/loss.js';
@@ -8,7 +8,7 @@ import { withLaterSettings } from '../spec/spec-input.js';
 import { lastWarmStep } from '../spec/warm-start.js';
 import { whole } from './format.js';
 
-/** For the page's first lines; null where all weights are trained, as is usual. */
+/** For the page's first lines; null if all weights are trained, as is usual. */
 export function loraInWords({ spec: { model } }: RunRecord): string | null {
   return model.lora ? `LoRA of rank ${model.lora.rank}` : null;
 }
@@ -26,7 +26,7 @@ export function modelFacts(record: RunRecord, base: BaseRecord | null): [string,
     ],
     ['trains', model.lora ? adapters(model.lora, parameters?.trained) : `all weights${size}`],
     ['optimizer', optimizer(spec.trainer, model.moments)],
-    // A spec of another version may name one that this one does not know.
+    // A spec of another version may name one that is unknown to this one.
     ...((policyLossTypes as readonly string[]).includes(spec.trainer.policy_loss_type)
       ? [['objective', objective(spec.trainer, lastWarmStep(spec))] satisfies [string, string]]
       : []),

@@ -1,5 +1,5 @@
-// One pass over a run's episodes, for the report: counts how they went and puts their transcripts into files. What is held at a time is
-// the records of a few steps, one open chunk of transcripts and a row of numbers for each.
+// One pass over a run's episodes, for the report: counts how they went and puts their transcripts into files. It holds the records of a few
+// steps at a time, one open chunk of transcripts and a row of numbers for each.
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { EpisodeRecord } from '../spec/records/episode.js';
 import { readEvaluationEpisodes } from '../store/evaluations/evaluation-episodes.js';
@@ -31,7 +31,7 @@ export interface EpisodeReading {
   decode: (tokens: number[]) => string;
   /** Name of the folder of transcripts beside the page. */
   folder: string;
-  /** Takes the file `{name}.js` of that folder. The same name has the same content, always. */
+  /** Receives the file `{name}.js` of that folder. The same name always has the same content. */
   keep: (name: string, text: string) => Promise<void>;
   /** Characters of transcripts in the page itself. */
   embeddedChars?: number;
@@ -43,14 +43,14 @@ export interface ReadEpisodes {
   shown: ShownTranscripts;
 }
 
-/** The newest evaluation's come first, so that a page that goes alone still has them. */
+/** The newest evaluation's come first, so that a page without its folder still has them. */
 const charsInPage = 1_000_000;
-/** Episodes whose records are held at once, as far as a single source has no more. */
+/** Episodes held at once, unless a single source has more. */
 const heldEpisodes = 256;
-/** The event loop serves others: it is left alone for no longer than this. */
+/** The event loop serves others: it is not blocked for longer than this. */
 const stretchMs = 20;
 
-/** Throws `StoreUnavailable`; records that cannot be read are left out, and said. */
+/** Throws `StoreUnavailable`; unreadable records are left out, and reported. */
 export async function readReportEpisodes(
   store: ObjectStore,
   history: RunHistory,
@@ -85,7 +85,7 @@ export async function readReportEpisodes(
         unreadable.push(`${placeText(source)}: ${episodes ?? 'nothing was read'}`);
         continue;
       }
-      // A committed step's episodes stay as they are: chunks of steps alone are the same in the next report.
+      // A committed step's episodes never change: chunks of steps alone are the same in the next report.
       if (before?.kind === 'evaluation' && source.kind === 'training') await chunks.finish();
       before = source;
       written.open(source);

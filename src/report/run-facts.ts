@@ -1,4 +1,4 @@
-// What a run is made of: model, data, numerics, who drove it, and the spec as it was started.
+// The facts of a run: model, data, numerics, its owners, and the spec with which it was started.
 import { escapeHtml } from './html.js';
 import { modelFacts } from './model-facts.js';
 import type { RunHistory } from './history/run-history.js';
@@ -23,7 +23,7 @@ export function runFacts(history: RunHistory): string {
   return `<table class="facts">${body}</table><details><summary>spec</summary><pre>${spec}</pre></details>`;
 }
 
-/** A workflow claims its run again whenever it continues as new: that is no other driver, and no restart of a process. */
+/** A workflow claims its run again whenever it continues as new: that is the same owner, and no restart of a process. */
 function ownersText({ owners }: RunHistory): string {
   const drivers = new Map<string, number>();
   for (const owner of owners) {

@@ -1,5 +1,5 @@
-// How far a run has come, as its records tell it. They do not tell a run that is under way from one that was cancelled, is
-// blocked or lost its server: all of these are unfinished.
+// How far a run has come, according to its records. They do not distinguish a run that is under way from one that was cancelled, is blocked
+// or lost its server: all of these are unfinished.
 import { foldControl } from '../store/runs/control-records.js';
 import { budgetIsSpent } from './budget.js';
 import type { RunHistory } from './history/run-history.js';
@@ -7,7 +7,7 @@ import { endingText, type TargetEnding } from '../spec/pass-rate.js';
 import { plannedSteps, reachesTarget } from '../spec/schedule.js';
 
 export type RunPosition =
-  /** `ending`: null where it ended with its last step. */
+  /** `ending`: null if it ended with its last step. */
   | { kind: 'completed'; step: number; ending: TargetEnding | null }
   | { kind: 'stopped'; step: number }
   | { kind: 'paused' | 'unfinished'; step: number; atMost: number };

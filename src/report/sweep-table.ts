@@ -1,7 +1,7 @@
-// What sweeps have said of a run's states: a line for each sweep and suite, with the way to its whole comparison.
+// Sweeps' results for a run's states: a line for each sweep and suite, with a link to its whole comparison.
 import { escapeHtml, table } from './html.js';
 
-/** One sweep on one suite: the newest of the run's states that it evaluated, against what it compares with. All in words. */
+/** One sweep on one suite: the newest of the run's states that it evaluated, against its reference. All in words. */
 export interface SweepLine {
   sweep: string;
   suite: string;
@@ -22,13 +22,13 @@ export interface SweepsOfRun {
   lines: SweepLine[];
   /** Sweeps that cannot be read, in words. */
   unreadable: string[];
-  /** From the report's page to the store's root, `../../../`; null where the page is not in the store. */
+  /** From the report's page to the store's root, `../../../`; null if the page is not in the store. */
   toRoot: string | null;
 }
 
 const marks = { regressed: '▼ ', suspected: '? ', none: '' };
 
-/** Null where no sweep has looked at the run. */
+/** Null if no sweep has evaluated the run. */
 export function sweepTable({ lines, unreadable, toRoot }: SweepsOfRun): string | null {
   if (lines.length === 0 && unreadable.length === 0) return null;
   const body = table(lines, [

@@ -29,8 +29,8 @@ export function stepAdvantages(
 }
 
 /**
- * Of one group's samples. grpo: (R − mean) / (std + eps), or without the division; rloo: R − mean of the others; maxrl:
- * (R − mean) / (mean + eps). A group with fewer than two graded samples, or whose rewards are all the same, has no signal.
+ * Advantages within one group. grpo: (R − mean) / (std + eps), or without the division; rloo: R − mean of the others; maxrl: (R − mean) /
+ * (mean + eps). A group with fewer than two graded samples, or with all rewards equal, has no signal.
  */
 export function groupAdvantages(
   rewards: readonly (number | null)[],
@@ -59,8 +59,8 @@ function scaleOf(graded: readonly number[], mean: number, settings: GroupRelativ
 }
 
 /**
- * reinforce++: the return of every sampled token is its sample's reward, whitened over all of the step's sampled tokens (variance
- * by n − 1). So a long sample weighs more in the mean, as it does in the loss. A step whose rewards are all the same has no signal.
+ * reinforce++: the return of every sampled token is its sample's reward, whitened over all of the step's sampled tokens (variance by n −
+ * 1). So a long sample weighs more in the mean, as it does in the loss. A step with all rewards equal has no signal.
  */
 function whitenedReturns(groups: readonly (readonly GradedSample[])[]): (number | null)[][] {
   const graded = groups

@@ -1,7 +1,7 @@
-// What an alert says to a person, wherever it is shown.
+// The words of an alert, the same wherever it is shown.
 import type { Alert } from './alerts.js';
 
-/** How a place writes what comes from outside, and figures: a channel has markup that a terminal has not. */
+/** How a medium writes text from outside, and figures: a channel has markup that a terminal has not. */
 export interface AlertWriter {
   /** An environment, a node, a limit. */
   name: (text: string) => string;
@@ -75,5 +75,5 @@ export function alertWords(
 }
 
 const amount = (value: number): string => value.toLocaleString('en', { maximumFractionDigits: 2 });
-/** Also of what is nearly 0. */
+/** Also for values near 0. */
 const figure = (value: number): string => value.toLocaleString('en', { maximumSignificantDigits: 3 });

@@ -1,5 +1,5 @@
-// What is wrong with a run, step by step, as its records show it. Each alert is raised when it begins to hold and not again before it
-// has ceased to. This is a function of the steps in their order: Slack, `status`, a run's end and the report all show the same alerts.
+// Alerts of a run, step by step, from its records. Each alert is raised when it begins to hold, and again only after it has ceased. This is
+// a function of the steps in their order: Slack, `status`, a run's end and the report all show the same alerts.
 import { type BudgetLimit, limitsOf, type Spent } from '../spec/budget.js';
 import type { ControlRecord } from '../spec/records/control-records.js';
 import type { OwnerRecord } from '../spec/records/run-records.js';
@@ -10,34 +10,34 @@ import { spentBy } from './spending.js';
 
 const toolErrorThreshold = 0.5;
 const unknownThreshold = 0.2;
-/** An alert about a rate ceases to hold below this share of its threshold: one that wavers is told once. */
+/** An alert about a rate ceases to hold below this share of its threshold: one that wavers is raised once. */
 const ceasesBelow = 0.8;
-/** GRPO steps in a row whose groups all had one outcome. One alone is chance. */
+/** GRPO steps in a row in which every group had one outcome only. A single such step is chance. */
 const noSignalSteps = 3;
 /** GRPO steps that a mean of rewards or entropies is taken over: one step alone may be unlucky. */
 const meanOfSteps = 5;
-/** A reward has collapsed below this share of the best mean; a run that never got further than the floor has nothing to lose. */
+/** A reward has collapsed below this share of the best mean; a run that never passed the floor has nothing to lose. */
 const collapsedShare = 0.25;
 const rewardFloor = 0.1;
-/** Entropy is gone below this share of the highest mean, in nats a token also below the floor: a policy may be sure and right. */
+/** Entropy has collapsed below this share of the highest mean and below the floor, in nats a token: a policy may be sure and right. */
 const goneShare = 0.05;
 const entropyFloor = 0.02;
-/** A reward or an entropy has recovered at so many times its threshold. */
+/** A reward or an entropy has recovered at this multiple of its threshold. */
 const recoveredTimes = 2;
-/** A gradient norm is out of line at so many times the median of the GRPO steps before it, and above the floor. */
+/** A gradient norm is out of line at this multiple of the median of the GRPO steps before it, if above the floor. */
 const gradNormTimes = 10;
 const gradNormFloor = 1;
 const gradNormAfterSteps = 5;
-/** Share of a limit from which on it is near, as `status` has it. */
+/** Share of a limit from which it is near, the same as in `status`. */
 const budgetShare = 0.8;
-/** Steps whose time says what is usual. */
+/** Number of recent steps that define the usual step time. */
 const usualSteps = 20;
-/** A run stands still when it has taken so many times its usual step, and at least so long. */
+/** A run stands still after this multiple of its usual step time, and at least this long. */
 const stalledTimes = 10;
 const stalledAtLeastS = 600;
 const stalledAfterSteps = 3;
 
-/** What is wrong. Rates, thresholds and rewards are shares, 0..1; `spent` and `limit` are in what `resource` names. */
+/** What is wrong. Rates, thresholds and rewards are shares, 0..1; `spent` and `limit` are in the unit of `resource`. */
 export type Alert =
   | { about: 'tool_error_rate'; environment: string; rate: number; threshold: number }
   | { about: 'no_learning_signal'; steps: number; signalRatio: number }
@@ -51,21 +51,21 @@ export type Alert =
   | { about: 'stalled'; seconds: number; usualSeconds: number };
 
 export interface RaisedAlert {
-  /** The same for the same thing: `tool_error_rate.crm`. */
+  /** Equal for equal subjects: `tool_error_rate.crm`. */
   name: string;
   step: number;
-  /** ISO 8601, of the record that shows it. */
+  /** ISO 8601, from the record that shows it. */
   at: string;
   alert: Alert;
 }
 
 /** Spending of the run's own steps. */
 export interface SpentInSteps extends Pick<Spent, 'tokens' | 'gpu_seconds'> {
-  /** Each step at the price that its start was given; 0 where that was none. */
+  /** Each step at the price given at its start; 0 if no price was given. */
   usd: number;
 }
 
-/** What the steps so far have left: all that the next one is judged by. Plain data, to be kept with a cursor. */
+/** What the steps so far have left to judge the next one by. Plain data, stored with a cursor. */
 export interface AlertWatch {
   /** Alerts that hold, by name. */
   holding: string[];
@@ -73,7 +73,7 @@ export interface AlertWatch {
   noSignal: number;
   spent: SpentInSteps;
   nodesLost: number;
-  /** Who committed the last step. */
+  /** Worker that committed the last step. */
   worker: string | null;
   /** ISO 8601; null before the first step. */
   committedAt: string | null;
@@ -85,7 +85,7 @@ export interface AlertWatch {
   gradNorms: number[];
 }
 
-/** A figure of GRPO steps: its last values, and the highest mean that they ever had. */
+/** A figure of GRPO steps: its last values, and the highest mean so far. */
 export interface WatchedMean {
   last: number[];
   highest: number | null;
@@ -111,7 +111,7 @@ export interface AlertSettings {
   budget: BudgetSpec | undefined;
 }
 
-/** The alerts that a step raises, and what is to be known for the next. `known`: an earlier version may have watched for less. */
+/** The alerts that a step raises, and the watch for the next step. `known`: an earlier version may have watched less. */
 export function watchStep(
   known: Partial<AlertWatch>,
   update: UpdateRecord,
@@ -127,7 +127,7 @@ export function watchStep(
     alerts.push({ name, step, at, alert });
   };
   const steps = meanOfSteps;
-  /** `ceased` is apart from not holding: between the two nothing changes. */
+  /** `ceased` differs from not holding: between the two nothing changes. */
   const keep = (name: string, alert: Alert, holds: boolean, ceased = !holds): void => {
     if (holds && !holding.has(name)) raise(name, alert);
     if (holds) holding.add(name);
@@ -189,13 +189,13 @@ export function watchStep(
 export interface AlertStanding extends RaisedAlert {
   /** Steps at which it was raised; `step` and `alert` are the last one's. */
   steps: number[];
-  /** It has not ceased by the last step that was looked at. */
+  /** It has not ceased by the last step examined. */
   holds: boolean;
 }
 
 /**
- * The alerts of a run by its own updates in their order: those that hold first, then the newest. Nothing about budgets: whoever shows
- * these shows the budget by itself.
+ * The alerts of a run by its own updates in their order: those that hold first, then the newest. Budget alerts are left out: these views
+ * show the budget separately.
  */
 export function alertsOf(
   updates: readonly UpdateRecord[],
@@ -221,7 +221,7 @@ export function alertsOf(
   return { alerts, watch };
 }
 
-/** A run that was paused, or had ended, stands still since it was told to go on at the earliest. */
+/** A run that was paused, or had ended, stands still since its resumption at the earliest. */
 export function restAside(
   watch: AlertWatch,
   control: readonly ControlRecord[],
@@ -236,7 +236,9 @@ export function restAside(
   return { ...watch, committedAt };
 }
 
-/** Null while it does not stand still, or nobody can tell yet. One for each step behind which it does. `now`: ISO 8601. */
+/**
+ * Null while the run does not stand still, or it is too early to say. One alert for each step after which it stands still. `now`: ISO 8601.
+ */
 export function stalledSince(watch: AlertWatch, step: number, now: string): RaisedAlert | null {
   const { committedAt, stepSeconds } = watch;
   if (committedAt === null || stepSeconds.length < stalledAfterSteps) return null;
@@ -274,19 +276,19 @@ function plusStep(before: AlertWatch, update: UpdateRecord, usdPerGpuHour: numbe
   };
 }
 
-/** Null where the step has none, and where it is supervised: that has figures of its own. */
+/** Null if the step lacks the figure, or is supervised: that has figures of its own. */
 function grpoFigure(update: UpdateRecord, name: string): number | null {
   return update.identity.kind === 'grpo' ? (metricsOf(update)[name] ?? null) : null;
 }
 
-/** Steps in a row. One in which too little was graded for a signal neither counts nor ends them. */
+/** Steps in a row. A step with too few grades for a signal neither counts nor ends them. */
 function withoutSignal(before: number, update: UpdateRecord): number {
   const signal = grpoFigure(update, 'reward/signal_ratio');
   if (signal === null) return before;
   return signal === 0 ? before + 1 : 0;
 }
 
-/** Null where nothing was computed: a step without a signal has no gradient. */
+/** Null if nothing was computed: a step without a signal has no gradient. */
 function gradNormOf(update: UpdateRecord): number | null {
   return update.identity.applied === true ? grpoFigure(update, 'policy/grad_norm') : null;
 }
@@ -294,7 +296,7 @@ function gradNormOf(update: UpdateRecord): number | null {
 function plusValue(before: WatchedMean, value: number | null): WatchedMean {
   if (value === null) return before;
   const last = [...before.last, value].slice(-meanOfSteps);
-  // Also of the first few: a run may be wrecked by its second step.
+  // The first few steps count too: a run may be wrecked by its second step.
   return { last, highest: Math.max(before.highest ?? -Infinity, mean(last)) };
 }
 
@@ -306,7 +308,7 @@ interface Fall {
   low: number;
 }
 
-/** What could have fallen: a figure of enough steps, which was once high enough. */
+/** Figures that can fall: those with enough steps that were once high enough. */
 function fallsOf({ reward, entropy }: AlertWatch): Fall[] {
   const falls: Fall[] = [];
   if (reward.highest !== null && reward.highest >= rewardFloor && reward.last.length >= meanOfSteps)
@@ -341,7 +343,7 @@ function nodeOf(worker: string | null): string {
   return worker?.split('@')[0] ?? 'a node';
 }
 
-/** As the run itself counts: all hours at the price of its present start. That is what it ends by. */
+/** Counted as the run itself does, which ends by it: all hours at the price of its present start. */
 function usedOf(
   budget: BudgetSpec | undefined,
   spent: Spent,

@@ -1,4 +1,4 @@
-// Which tasks a step draws: templates in proportion to what there is to learn, tasks of a template each once an epoch.
+// Which tasks a step draws: templates in proportion to what can be learned from them, tasks of a template each once an epoch.
 import type { CurriculumState } from '../spec/records/plan.js';
 import { hash32, hashText, permuted, uniform } from './random.js';
 
@@ -30,8 +30,8 @@ export function advancePassRates(
 }
 
 /**
- * Draws `count` tasks for a step. A template's weight is p(1−p) + floor; with floor 0 every task is as likely as any other.
- * No task comes twice in a step while its template has another. A pure function of its arguments. Answers the tasks and the cursors after them.
+ * Draws `count` tasks for a step. A template's weight is p(1−p) + floor; with floor 0 every task is as likely as any other. No task comes
+ * twice in a step while its template has another. A pure function of its arguments. Returns the tasks and the cursors after them.
  */
 export function drawTasks(input: {
   /** Number of training tasks by template. */
@@ -61,7 +61,7 @@ export function drawTasks(input: {
       const cursor = cursors[template] ?? 0;
       cursors[template] = cursor + 1;
       const index = taskAt(template, cursor, size, seed);
-      // A new epoch may begin with what this step has just drawn.
+      // A new epoch may begin with a task that this step has just drawn.
       if (used.has(index) && used.size < size) continue;
       used.add(index);
       return { template, index };
@@ -87,8 +87,8 @@ function pickWeighted(weights: readonly number[], at: number): number {
 }
 
 /**
- * Places in a phase's list of `size` demonstrations, for `count` mini-batches from update `firstUpdate` on: one pass
- * after another over the list, each in a fresh order.
+ * Places in a phase's list of `size` demonstrations, for `count` mini-batches from update `firstUpdate` on: one pass after another over the
+ * list, each in a fresh order.
  */
 export function drawDemonstrations(input: {
   size: number;

@@ -1,5 +1,5 @@
-// Whether enough outcomes are graded to stand on. Where a server cannot grade, a run would train on nothing and report figures of
-// nothing: it is blocked, and a person is told which environment it is, what it says, and how to mend it (R25).
+// Whether enough outcomes are graded. If a server cannot grade, a run would train on nothing and report empty figures: the run is blocked,
+// and a person is shown the environment, its message, and how to fix it (R25).
 import { mostFrequentReason, reasonText } from './unknown-outcomes.js';
 import type { EpisodeRecord } from '../spec/records/episode.js';
 import type { RunRecord } from '../spec/records/run-records.js';
@@ -27,7 +27,7 @@ export function tooFewGraded(graded: number, unknown: number, share: number): bo
   return graded + unknown > 0 && (graded === 0 || unknown / (graded + unknown) > share);
 }
 
-/** What is wrong and how to mend it, in words; null where enough outcomes are graded. */
+/** What is wrong and how to fix it, in words; null if enough outcomes are graded. */
 export function lackOfGrades(
   episodes: readonly Pick<EpisodeRecord, 'env_key' | 'outcome' | 'observed'>[],
   share: number,

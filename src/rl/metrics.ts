@@ -11,7 +11,7 @@ export interface RewardGroup {
   values: readonly (number | null)[];
 }
 
-/** Null: nothing was graded that the figure would be over. */
+/** Null: no graded sample for the figure. */
 export interface RewardFigures {
   /** Share of passes among graded samples. */
   pass_at_1: PassRate;
@@ -19,9 +19,9 @@ export interface RewardFigures {
   pass_at_n: number | null;
   /** Mean over prompts with ≥ 2 graded samples of the population variance. */
   variance_per_prompt: number | null;
-  /** Share of those prompts whose variance is above 0: the ones that GRPO learns from. */
+  /** Share of those prompts with a variance above 0: the ones that GRPO learns from. */
   signal_ratio: number | null;
-  /** Mean of the rewards above 0; 0 when there is none among those that were graded. */
+  /** Mean of the rewards above 0; 0 if no graded reward is. */
   mean_positive_reward: number | null;
 }
 
@@ -40,7 +40,7 @@ export function rewardFigures(groups: readonly RewardGroup[]): RewardFigures {
   };
 }
 
-/** `reward/{env}/…` for each environment, and the averages over all prompts; without what nothing was graded for. */
+/** `reward/{env}/…` for each environment, and the averages over all prompts; omits figures without a graded sample. */
 export function rewardMetrics(groups: readonly RewardGroup[]): Record<string, number> {
   const metrics: Record<string, number> = {};
   const add = (name: string, value: number | null): void => {
@@ -65,8 +65,8 @@ export function rewardMetrics(groups: readonly RewardGroup[]): Record<string, nu
 }
 
 /**
- * A batch's figures of rewards, as batch files of version 2 have them: without pass@1, and with 0 where nothing was graded. They are
- * part of its bytes, which must come out the same for ever; what a step shows is `stepMetrics`.
+ * A batch's reward figures, as batch files of version 2 have them: without pass@1, and with 0 if nothing was graded. They are part of the
+ * file's bytes, which must stay the same for ever; `stepMetrics` gives what a step shows.
  */
 export function batchRewardMetrics(groups: readonly RewardGroup[]): Record<string, number> {
   const metrics = rewardMetrics(groups);
@@ -83,7 +83,7 @@ export function batchRewardMetrics(groups: readonly RewardGroup[]): Record<strin
   return Object.fromEntries(names.map((name) => [name, metrics[name] ?? 0]));
 }
 
-/** What a step's record says of its episodes: the batch's figures, with those of rewards over graded outcomes alone. */
+/** A step's episode figures as its record has them: the batch's figures, with those of rewards over graded outcomes alone. */
 export function stepMetrics(
   batch: Readonly<Record<string, number>>,
   groups: readonly RewardGroup[],
@@ -100,7 +100,7 @@ export function stepMetrics(
   return { ...Object.fromEntries(others), ...rewardMetrics(groups) };
 }
 
-/** A rebased step has sampled nothing, and a budget counts what was. */
+/** A rebased step has sampled nothing, and a budget counts sampled tokens. */
 export function episodeFigures(
   plan: PlanRecord,
   { metrics, outcomes }: BatchIdentity,
@@ -131,7 +131,7 @@ export function policyMetrics(metrics: Record<string, number>): Record<string, n
   );
 }
 
-/** Metrics of a step as people see them. Earlier versions stored zeros for a step in which nothing was graded; these are left out. */
+/** Metrics of a step as shown to people. Earlier versions stored zeros for a step in which nothing was graded; these are left out. */
 export function metricsOf({
   identity,
   observed,
@@ -153,7 +153,7 @@ const tokensOfUnrewarded = 'generate/avg_tokens_zero_rewards';
 
 type EpisodeFigures = Pick<EpisodeRecord, 'env_key' | 'metrics' | 'logprobs' | 'outcome'>;
 
-/** `environment/…`, `environment/{env}/…` and `generate/…` of a batch: 0 where there is nothing to count. Tokens are sampled ones. */
+/** `environment/…`, `environment/{env}/…` and `generate/…` of a batch; 0 if there is nothing to count. Tokens are sampled ones. */
 export function episodeMetrics(episodes: readonly EpisodeFigures[]): Record<string, number> {
   const metrics: Record<string, number> = {};
   const add = (prefix: string, part: readonly EpisodeFigures[]): void => {
@@ -192,8 +192,8 @@ export function episodeMetrics(episodes: readonly EpisodeFigures[]): Record<stri
 }
 
 /**
- * Share of attempted tool calls that failed; null where there was none. Episodes of version 1 counted a malformed call among the errors
- * and not among the calls: what they give beyond all is all.
+ * Share of attempted tool calls that failed; null if there was no call. Episodes of version 1 counted a malformed call among the errors and
+ * not among the calls: if they have more errors than calls, the share is 1.
  */
 export function errorShare(errors: number, calls: number): number | null {
   const attempted = Math.max(calls, errors);

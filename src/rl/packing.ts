@@ -1,6 +1,6 @@
-// Packs a step's samples into the forest that the engine trains on (docs/engine-protocol.md, "The batch file"): the prefix tree of
-// each mini-batch's samples. What samples begin with alike (system and tool text, a group's prompt, the first turns of transcripts)
-// is there once, and so computed once. A pure function: the forest follows from the samples and their order.
+// Packs a step's samples into the forest that the engine trains on (docs/engine-protocol.md, "The batch file"): the prefix tree of each
+// mini-batch's samples. A common beginning (system and tool text, a group's prompt, the first turns of transcripts) is stored once, and so
+// computed once. A pure function: the forest follows from the samples and their order.
 import type { BatchArrays } from '../spec/records/batch.js';
 
 /** With one log-prob for each target. */
@@ -9,15 +9,15 @@ export type PackedForest = BatchArrays & Required<Pick<BatchArrays, 'target_old_
 export interface SampleToPack {
   /** The whole sequence, prompt first. */
   tokens: readonly number[];
-  /** Tokens that carry loss, by index into `tokens`, ascending, from 1: nothing predicts the first token. */
+  /** Tokens that carry loss, by index into `tokens`, ascending, from 1: the first token is not predicted. */
   targets: readonly { index: number; advantage: number; oldLogprob: number }[];
 }
 
 const nodeColumns = 3;
 
 /**
- * Samples of each mini-batch in (slot, sample) order; those without targets take no place. Nodes stand depth-first, branches in the
- * order in which the samples come to them; targets stand sample after sample. Throws a TypeError on a target that nothing predicts.
+ * Samples of each mini-batch in (slot, sample) order; those without targets take no place. Nodes stand depth-first, branches in the order
+ * in which samples reach them; targets stand sample after sample. Throws a TypeError on a target that is not predicted.
  */
 export function packForest(miniBatches: readonly (readonly SampleToPack[])[]): PackedForest {
   const trees = miniBatches.map((samples) => {
@@ -50,11 +50,11 @@ export function packForest(miniBatches: readonly (readonly SampleToPack[])[]): P
 
 /** Tokens that follow each other without a branch. */
 interface TreeNode {
-  /** A sample that goes through the node: the node's tokens are `source[start..end)`, at these positions of every such sample. */
+  /** A sample through the node: the node's tokens are `source[start..end)`, at these positions of every such sample. */
   source: readonly number[];
   start: number;
   end: number;
-  /** By first token, in the order in which the samples come to them. */
+  /** By first token, in the order in which samples reach them. */
   children: Branches;
   parent: TreeNode | null;
   index: number;
@@ -68,7 +68,7 @@ function prefixTree(samples: readonly SampleToPack[]): Branches {
   return roots;
 }
 
-/** How many of its tokens are read: the last target is only predicted, and so is nothing behind it. */
+/** Number of input tokens: the last target is only predicted, and no token after it is read. */
 function inputsOf({ tokens, targets }: SampleToPack): number {
   let last = 0;
   for (const { index } of targets) {
@@ -96,7 +96,7 @@ function insert(roots: Branches, tokens: readonly number[], length: number): voi
     if (at === length) return;
     if (at < node.end) split(node, at);
     else if (node.children.size === 0) {
-      // Its samples have ended: it goes on as this one does.
+      // The node's samples have ended: it continues as this one does.
       node.source = tokens;
       node.end = length;
       return;
@@ -129,7 +129,7 @@ function depthFirst(roots: Branches): TreeNode[] {
   return order;
 }
 
-/** Answers the number of the target behind them. */
+/** Returns the number of the target after the added ones. */
 function addTargets(
   forest: PackedForest,
   roots: Branches,

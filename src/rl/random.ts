@@ -36,7 +36,7 @@ export function hashText(text: string): number {
   return hash32(text);
 }
 
-/** The integers 0..n−1 in an order that the parts decide. */
+/** The integers 0..n−1 in an order that `parts` determines. */
 function permutation(n: number, ...parts: readonly (number | string)[]): number[] {
   const order = Array.from({ length: n }, (_, index) => index);
   const base = hash32(...parts);
@@ -47,7 +47,7 @@ function permutation(n: number, ...parts: readonly (number | string)[]): number[
   return order;
 }
 
-/** Place `index` of the permutation of `size` that the seed names. */
+/** Place `index` of the permutation of `size` that the seed determines. */
 export function permuted(index: number, size: number, seed: number): number {
   const key = `${size}/${seed}`;
   let order = permutations.get(key);
@@ -59,6 +59,6 @@ export function permuted(index: number, size: number, seed: number): number {
   return order[index] as number;
 }
 
-// Planning asks for one place at a time; the lists of a run's templates and epochs are few.
+// Planning reads one place at a time; the lists of a run's templates and epochs are few.
 const maxPermutations = 256;
 const permutations = new Map<string, readonly number[]>();

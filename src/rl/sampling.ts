@@ -12,7 +12,7 @@ export function samplingOf(generator: GeneratorSpec): SamplingPlan {
   };
 }
 
-/** Sampling of evaluations: the whole distribution at temperature 1, whatever training draws from. */
+/** Sampling of evaluations: the whole distribution at temperature 1, independent of the training settings. */
 export function evaluationSampling(generator: GeneratorSpec): SamplingPlan {
   return { ...common(generator), temperature: 1 };
 }

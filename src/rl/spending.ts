@@ -1,10 +1,10 @@
-// What a run has used, counted from its steps' records: no restart forgets it.
+// What a run has used, counted from its steps' records, so that restarts lose nothing.
 import type { Spent } from '../spec/budget.js';
 import type { UpdateRecord } from '../spec/records/update.js';
 
 /**
- * Of one step. A node's time is that with an engine verb or an environment call in flight, evaluations included; a step whose
- * worker was restarted tells that of its update alone. Of nodes that only play episodes it is that of their calls.
+ * What one step used. A node's time is that with an engine verb or an environment call in flight, evaluations included; if the worker was
+ * restarted, only that of the update. For nodes that only play episodes it is the time of their calls.
  */
 export function spentBy({ identity, observed }: UpdateRecord): Omit<Spent, 'wall_seconds'> {
   const { metrics, timings_ms } = observed;
@@ -15,7 +15,7 @@ export function spentBy({ identity, observed }: UpdateRecord): Omit<Spent, 'wall
   };
 }
 
-/** Spending of the run's own steps, without those that a fork has from its parent. */
+/** Spending of the run's own steps, without the steps that a fork has from its parent. */
 export function spentInAll(run: string, updates: readonly UpdateRecord[]): Omit<Spent, 'wall_seconds'> {
   const own = updates.filter(({ identity }) => identity.run === run).map(spentBy);
   return {

@@ -1,18 +1,18 @@
-// Why outcomes are unknown, in a few words for people: a broken environment shows itself by the reason that comes most often.
+// Why outcomes are unknown, in a few words for people: the most frequent reason shows which environment is broken.
 import type { EpisodeRecord } from '../spec/records/episode.js';
 
-/** What most episodes of an environment have failed by. */
+/** The reason by which most episodes of an environment failed. */
 export interface UnknownReason {
   env_key: string;
   /** As in the outcome: `open`, `call`, `grade`, … */
   reason: string;
-  /** The server's own words, where the record has them. */
+  /** The server's own words, if the record has them. */
   failure: string | null;
   /** Episodes with this environment and reason. */
   episodes: number;
 }
 
-/** Null where every outcome is known. Of equally frequent reasons, and of their words, the one that comes first. */
+/** Null if every outcome is known. Among equally frequent reasons, and among their messages, the first one. */
 export function mostFrequentReason(
   episodes: readonly Pick<EpisodeRecord, 'env_key' | 'outcome' | 'observed'>[],
 ): UnknownReason | null {

@@ -1,4 +1,4 @@
-// A budget as limits, each of one thing that is counted from the records.
+// A budget as limits, each on one quantity that is counted from the records.
 import type { BudgetSpec } from './run-spec.js';
 
 /** Since the run's first start; of a fork, since it left its parent. */
@@ -11,7 +11,7 @@ export interface Spent {
 export interface BudgetLimit {
   name: 'max_tokens' | 'max_wall_s' | 'max_gpu_hours' | 'max_usd';
   limit: number;
-  /** What counts against it, and how much one of it is in the limit's unit. */
+  /** What counts against it, and its size in the limit's unit. */
   counts: keyof Spent;
   each: number;
 }

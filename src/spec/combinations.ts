@@ -1,4 +1,4 @@
-// Values that are fine each for itself and impossible together.
+// Checks combinations of values that are valid alone and impossible together.
 import type { SpecProblem } from './invalid-spec.js';
 import type { ModelArchitecture, RunSpec } from './run-spec.js';
 
@@ -169,7 +169,7 @@ function warmStartProblems({ warm_start, data }: RunSpec): SpecProblem[] {
 
 function lengthProblems({ generator, model }: RunSpec): SpecProblem[] {
   const { max_input_length, max_generate_length, max_sequence_length } = generator;
-  // What a model folder takes is known to who reads it.
+  // The reader of a model folder knows what it takes.
   const longest = model.architecture?.max_position_embeddings ?? Infinity;
   const problems: SpecProblem[] = [];
   for (const [key, tokens] of Object.entries({ max_input_length, max_generate_length })) {
@@ -190,7 +190,7 @@ function lengthProblems({ generator, model }: RunSpec): SpecProblem[] {
   return problems;
 }
 
-/** The engine's log-probs are those of the whole distribution (R13): ratios of tokens that a truncated one drew are not what they seem. */
+/** The engine's log-probs are those of the whole distribution (R13): ratios are wrong for tokens drawn from a truncated one. */
 function samplingProblems({ generator }: RunSpec): SpecProblem[] {
   if (generator.truncated_sampling === true) return [];
   return (['top_p', 'top_k'] as const)
@@ -221,7 +221,7 @@ function trainerProblems({ trainer }: RunSpec): SpecProblem[] {
   return problems;
 }
 
-/** The engine keeps weights to compare with, and adapters of a warm start are not in those. */
+/** The engine keeps weights to compare with, and adapters of a warm start are not part of them. */
 function referenceProblems({ trainer, model, warm_start }: RunSpec): SpecProblem[] {
   if (!trainer.use_kl_loss || !model.lora || warm_start.length === 0) return [];
   return [

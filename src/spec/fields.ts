@@ -1,4 +1,4 @@
-// Kinds of values that the files of people have in common: run specs and sweeps.
+// Kinds of values that run specs and sweeps have in common.
 import { z } from 'zod';
 
 export const name = z.string().regex(/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$/, {

@@ -1,10 +1,10 @@
-// Everything that is wrong with a run spec, at once.
+// All problems of a run spec, reported at once.
 
 export interface SpecProblem {
   /** `trainer.lr`, `warm_start[0].updates`; empty for the spec as a whole. */
   path: string;
   problem: string;
-  /** How to mend it; may be empty where the problem says it. */
+  /** How to fix it; may be empty if the problem says it. */
   mend: string;
 }
 

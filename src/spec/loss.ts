@@ -1,5 +1,5 @@
-// From the objective of a run spec, in SkyRL's names, to what a plan fixes: the engine's loss (docs/engine-protocol.md) and the
-// advantages. Every setting that bears on a step is spelt out, none that does not: a plan means the same whatever defaults become.
+// From the objective of a run spec, in SkyRL's names, to the values in a plan: the engine's loss (docs/engine-protocol.md) and the
+// advantages. Every setting that affects a step is written out, and no other: a plan keeps its meaning when defaults change.
 import { settingsOfKind, type LossPlan } from './records/loss-plan.js';
 import type { AdvantagePlan } from './records/plan.js';
 import type { AdvantageEstimator, GeneratorSpec, TrainerSpec } from './run-spec.js';
@@ -60,7 +60,7 @@ export function advantagesOf(trainer: TrainerSpec): AdvantagePlan {
   }
 }
 
-/** Log-probs of other weights are needed for it. */
+/** It needs the log-probs of other weights. */
 export function wantsReference(loss: LossPlan): boolean {
   return loss.kl_weight !== undefined && loss.kl_weight !== 0;
 }

@@ -1,4 +1,4 @@
-// Which checkpoints of a run stay where its spec does not say so.
+// Which checkpoints of a run stay by default.
 import type { RetentionSpec, RunSpec } from './run-spec.js';
 
 /** The newest two, that of each tenth evaluation, and the best one: some for a fork, and few enough for any disk. */

@@ -1,12 +1,12 @@
-// The run spec as every other part sees it: checked, with all defaults filled in. Types only; `spec-input.ts` makes one of what is given.
-// Names follow SkyRL where it has one.
+// The run spec as every other part sees it: checked, with all defaults filled in. Types only; `spec-input.ts` makes one from the input.
+// Names follow SkyRL's if it has one.
 import type { Numerics } from './records/numerics.js';
 
 /** Where the policy comes from. */
 export interface ModelSpec {
   /** Name in checkpoint keys: `checkpoints/{project}/{name}/…`. */
   name: string;
-  /** `random`: weights drawn by Philox from the run's seed and `architecture` (Hugging Face `config.json` keys), where no `path` is given. */
+  /** `random`: weights drawn by Philox from the run's seed and `architecture` (Hugging Face `config.json` keys), if no `path` is given. */
   init: 'random';
   /** Shape of a model with random weights; absent if `path` has one. */
   architecture?: ModelArchitecture;
@@ -18,9 +18,9 @@ export interface ModelSpec {
   lora?: LoraSpec;
   /** How the optimizer keeps its moments. */
   moments: Moments;
-  /** Path of a Hugging Face `tokenizer.json`, relative to the spec file; `{path}/tokenizer.json` where a spec leaves it out. */
+  /** Path of a Hugging Face `tokenizer.json`, relative to the spec file; default `{path}/tokenizer.json`. */
   tokenizer: string;
-  /** Path of a Jinja chat template, relative to the spec file; `{path}/chat_template.jinja` where a spec leaves it out. */
+  /** Path of a Jinja chat template, relative to the spec file; default `{path}/chat_template.jinja`. */
   chat_template: string;
 }
 
@@ -119,18 +119,18 @@ export interface GeneratorSpec {
   max_sequence_length: number;
   tools_format: 'json' | 'signatures';
   system_prompt: 'skyrl' | 'short';
-  /** Characters of a tool result that reach the model; the rest is cut, and the model is told. */
+  /** Characters of a tool result that reach the model; the rest is cut, with a note to the model. */
   max_output_chars: number;
   /** Charged failures of one episode before its outcome is `unknown`. */
   max_episode_failures: number;
   /** Largest share of unknown outcomes, 0..1, of an evaluation and of two steps in a row; above it the run is blocked. */
   max_unknown_share: number;
-  /** A turn ends with the token that completes one of these texts, and not only where the chat template ends it. */
+  /** A turn also ends with the token that completes one of these texts, not only where the chat template ends it. */
   stop?: string[];
-  /** Training episodes are drawn from the likeliest tokens alone; only with `truncated_sampling`. */
+  /** Draw training episodes from the likeliest tokens alone; only with `truncated_sampling`. */
   top_p?: number;
   top_k?: number;
-  /** Accepts that the episodes are then of another distribution than the log-probs that training takes the ratio of. */
+  /** Accepts that the episodes come from another distribution than the log-probs that training takes the ratio of. */
   truncated_sampling?: boolean;
   /** Seconds to wait for an environment that is down before the run is `blocked`. */
   max_wait_s: number;
@@ -183,20 +183,23 @@ export interface TrainerSpec {
   eval_interval: number;
   /** End the run at the first interval evaluation whose pass@1 reaches this; 0 disables. */
   target_pass_at_1: number;
-  /** Seconds for which the same failure must have lasted before the run is `blocked`; 0: at once, but for another node; absent: `usualBlockAfterSeconds`. */
+  /**
+   * Seconds that the same failure must last before the run is `blocked`; 0: at once, after a try on another node; absent:
+   * `usualBlockAfterSeconds`.
+   */
   block_after_s?: number;
 }
 
-/** Which checkpoints a collection leaves, beside the newest and those that another run refers to. */
+/** Which checkpoints a collection keeps, beside the newest and those that another run refers to. */
 export interface RetentionSpec {
   keep_last: number;
-  /** Steps; one checkpoint of each such stretch stays. 0: none for this reason. */
+  /** Steps; one checkpoint in each stretch of this length stays. 0: none for this reason. */
   keep_every: number;
   /** Steps with the best evaluations. 0: none for this reason. */
   keep_best: number;
 }
 
-/** Where a run begins that is no first one: after a committed step of another run, or of a timeline of its own name (R22). */
+/** Where a fork begins: after a committed step of another run, or of a timeline of its own name (R22). */
 export interface ForkSpec {
   /** Run id. */
   run: string;
@@ -204,13 +207,13 @@ export interface ForkSpec {
   rebase?: RebaseSpec;
 }
 
-/** The parent's logged batches after the fork's step, up to `to`, are applied anew with these numerics, which stay the run's (R18). */
+/** The parent's logged batches after the fork's step, up to `to`, are applied again with these numerics, which stay the run's (R18). */
 export interface RebaseSpec {
   to: number;
   numerics: Numerics;
 }
 
-/** What a run may use; it ends at the step boundary after it has. Absent ones are not limited. */
+/** Limits of what a run may use; it ends at the step boundary after one is spent. Absent ones do not limit. */
 export interface BudgetSpec {
   /** Sampled in training. */
   max_tokens?: number;
@@ -224,13 +227,13 @@ export interface BudgetSpec {
 
 /** Where a run works. Never truth: no record of a step depends on it. */
 export interface PlacementSpec {
-  /** Runs of a higher one get a free node first. */
+  /** Runs with a higher value get a free node first. */
   priority: number;
-  /** That may share the rollouts of one step. */
+  /** Number of nodes that may share the rollouts of one step. */
   nodes: number;
 }
 
-/** Whom the follower gives a run's figures. Never truth: they are read from the records. */
+/** The trackers that receive a run's figures. Never truth: the figures are read from the records. */
 export interface TrackingSpec {
   metrics_jsonl: boolean;
   tensorboard: boolean;
@@ -250,11 +253,11 @@ export interface WandbSpec {
 
 export type SlackNews = 'checkpoints' | 'evaluations' | 'alerts' | 'pauses' | 'end';
 
-/** Where the follower tells what happens to a run. */
+/** Where the follower posts the events of a run. */
 export interface SlackSpec {
   /** `#name`, `name` or an id. */
   channel: string;
-  /** Absent: all. That it began is always told, for the thread hangs on it. */
+  /** Absent: all. The run's start is always posted, because the thread hangs on it. */
   events?: SlackNews[];
 }
 
@@ -262,7 +265,7 @@ export interface RunSpec {
   name: string;
   project: string;
   seed: number;
-  /** Absent: the base model, or wherever the name's newest timeline is. */
+  /** Absent: the base model, or the position of the name's newest timeline. */
   fork?: ForkSpec;
   model: ModelSpec;
   data: DataSpec;
@@ -274,10 +277,10 @@ export interface RunSpec {
   retention?: RetentionSpec;
   /** Absent: no limit. */
   budget?: BudgetSpec;
-  /** Absent: one node, of no special urgency. */
+  /** Absent: one node, priority 0. */
   placement?: PlacementSpec;
-  /** Absent: `metrics.jsonl` alone. */
+  /** Absent: only `metrics.jsonl`. */
   tracking?: TrackingSpec;
-  /** Absent: nothing is told in Slack. */
+  /** Absent: nothing is posted in Slack. */
   slack?: SlackSpec;
 }

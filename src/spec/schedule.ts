@@ -1,11 +1,11 @@
-// What a run's spec asks for, step by step, for those who read its records.
+// What a run's spec asks for, step by step, for readers of its records.
 import type { ControlRecord } from './records/control-records.js';
 import type { PassRate } from './pass-rate.js';
 import type { RunSpec } from './run-spec.js';
 import { suiteAfter } from './suite-due.js';
 import { lastWarmStep } from './warm-start.js';
 
-/** Names of the suites that runs play themselves, in this order where a step has both. */
+/** Names of the suites that runs play themselves, in this order if a step has both. */
 export const runSuites = ['interval', 'final'] as const;
 export type RunSuite = (typeof runSuites)[number];
 
@@ -13,7 +13,7 @@ export function isRunSuite(name: string): name is RunSuite {
   return (runSuites as readonly string[]).includes(name);
 }
 
-/** The last step of the warm start (0: there is none), and of the run if nothing ends it earlier. */
+/** The last step of the warm start (0 without one), and of the run if nothing ends it earlier. */
 export function plannedSteps({ warm_start, trainer }: RunSpec): { warmStart: number; total: number } {
   const warmStart = lastWarmStep({ warm_start });
   return { warmStart, total: warmStart + trainer.max_training_steps };
@@ -24,7 +24,7 @@ export function suiteDue(spec: RunSpec, step: number): RunSuite | null {
   return suiteAfter(step, { ...plannedSteps(spec), evalInterval: spec.trainer.eval_interval });
 }
 
-/** With each `eval_interval` that was ever asked for: the records of steps do not tell when an evaluation was decided on. */
+/** The spec with each `eval_interval` that was ever set: the steps' records do not show when an evaluation was decided on. */
 export function specsInForce(spec: RunSpec, control: readonly ControlRecord[]): RunSpec[] {
   const set = control.flatMap(({ change }) =>
     change.kind === 'setHyperparameters' && change.eval_interval !== undefined ? [change.eval_interval] : [],
@@ -37,7 +37,7 @@ export function stopsAsked(control: readonly ControlRecord[]): number[] {
   return control.flatMap(({ change }) => (change.kind === 'stopAfter' ? [change.step] : []));
 }
 
-/** True where an interval evaluation after `step` ends the run. */
+/** True if an interval evaluation after `step` ends the run. */
 export function reachesTarget(spec: RunSpec, step: number, pass_at_1: PassRate): boolean {
   if (pass_at_1 === null) return false;
   const { target_pass_at_1 } = spec.trainer;

@@ -1,4 +1,4 @@
-// Tables in Markdown of what a schema says, for docs/run-spec.md and docs/records.md.
+// Markdown tables of a schema, for docs/run-spec.md and docs/records.md.
 
 /** What the tables need of a JSON Schema node. */
 export interface Node {
@@ -29,7 +29,7 @@ export function table(head: string[], rows: string[][]): string {
   return `${line(head)}|${head.map(() => '---|').join('')}\n${rows.map(line).join('')}`;
 }
 
-/** What a value may be, in words. */
+/** The accepted values, in words. */
 export function valueText(node: Node): string {
   if (node.$ref !== undefined) return nameOf(node.$ref);
   const options = node.oneOf ?? node.anyOf;
@@ -81,7 +81,7 @@ function tupleText(items: string[]): string {
     : `\`[${items.join(', ')}]\``;
 }
 
-/** True where a member says what it means, so that each has a row of its own. */
+/** True if a member has a description, so that each has a row of its own. */
 export function isDescribed({ properties = {} }: Node): boolean {
   return Object.values(properties).some(
     (member) => member.description !== undefined || nested(member) !== undefined,
@@ -106,7 +106,7 @@ export function nameOf(ref: string): string {
 /** `≥1`, or an interval: `(0,1]`. */
 function bounds(node: Node): string {
   const { exclusiveMinimum, exclusiveMaximum, multipleOf } = node;
-  // The bounds of what a JSON number holds exactly say nothing to a reader.
+  // Bounds of exactly representable numbers mean nothing to a reader.
   const minimum = isSaid(node.minimum) ? node.minimum : undefined;
   const maximum = isSaid(node.maximum) ? node.maximum : undefined;
   const low = exclusiveMinimum ?? minimum;

@@ -1,5 +1,5 @@
-// What a run spec may say: every key with its bounds, default and meaning; of its model in `model-schema.ts`. `run-spec.ts` has the
-// types of the result, `docs/run-spec.md` is written from here.
+// The schema of a run spec: every key with its bounds, default and meaning; the model is in `model-schema.ts`. `run-spec.ts` has the types
+// of the result, `docs/run-spec.md` is generated from here.
 import { z } from 'zod';
 import { count, countOrZero, name, positive, runId, seed, text } from './fields.js';
 import { advantageEstimators } from './loss.js';
@@ -47,7 +47,7 @@ const environment = z.strictObject({
     .describe('OpenEnv server; absent: the embedded stack’s own'),
   grading_token_env: z
     .string()
-    // Not a `regex`, whose problem would repeat what may be the token.
+    // Not a `regex`: its problem would repeat a text that may be the token.
     .refine((variable) => /^[A-Z_][A-Z0-9_]{0,63}$/.test(variable), {
       error:
         'must be the name of an environment variable, in capitals, such as TRACKER_TOKEN, and never the token itself: ' +
@@ -111,7 +111,7 @@ const generator = z.strictObject({
       'accepts `top_p`, `top_k`: log-probs stay those of the whole distribution, which biases the gradient; evaluations draw from the whole',
     ),
   max_wait_s: positive.default(3_600).describe('how long an environment may be down before the run blocks'),
-  // Below the standstill after which an attempt's heartbeat ends (`workers/attempt/activity-guard.ts`): it may be all that happens.
+  // Below the standstill that stops an attempt's heartbeat (`workers/attempt/activity-guard.ts`): this wait may be all that happens.
   call_timeout_s: positive.max(900).default(60).describe('how long an environment call may take'),
 });
 
@@ -242,7 +242,7 @@ const placement = z.strictObject({
 /** A name that W&B's web pages accept as a part of their addresses. */
 const wandbName = z
   .string()
-  // Not a `regex`, whose problem would repeat what may be a key.
+  // Not a `regex`: its problem would repeat a text that may be a key.
   .refine((value) => /^[^/\\#?%:\s]{1,64}$/.test(value) && !/^[0-9a-f]{40}$/.test(value), {
     error:
       'must be a name of 1 to 64 characters without spaces and / \\ # ? % :, and never a key, which is given by WANDB_API_KEY',
@@ -270,7 +270,7 @@ const slackNews = ['checkpoints', 'evaluations', 'alerts', 'pauses', 'end'] as c
 const slack = z.strictObject({
   channel: z
     .string()
-    // Not a `regex`, whose problem would repeat what may be the token.
+    // Not a `regex`: its problem would repeat a text that may be the token.
     .refine((channel) => /^#?[^\s#@,:/<>"'&|]{1,80}$/u.test(channel) && !/^xox[a-z]-/i.test(channel), {
       error:
         'must be a channel’s name or id, such as "#training" or C0123456789, in which the bot is; a token is given by ' +

@@ -1,6 +1,6 @@
-// What people write who come from SkyRL, and what there is here instead: each mend says which of its names are taken.
+// SkyRL's names, and what to write here instead: each remedy says which names are accepted.
 
-/** Values of keys that have others here, by the last part of the key's path. */
+/** Values of keys that have other values here, by the last part of the key's path. */
 const values: Record<string, Record<string, string>> = {
   advantage_estimator: {
     gae: 'it needs a critic, and none is trained here: grpo, rloo, reinforce++ and maxrl need none',
@@ -30,7 +30,7 @@ const values: Record<string, Record<string, string>> = {
   },
 };
 
-/** Keys that there are not, wherever they stand. */
+/** Keys that do not exist here, at any place. */
 const keys: Record<string, string> = {
   algorithm: 'its keys stand in trainer itself: trainer.policy_loss_type, trainer.eps_clip_low, …',
   use_kl_in_reward: 'a KL term belongs to the loss here: use_kl_loss, kl_loss_coef',
@@ -59,7 +59,7 @@ const keys: Record<string, string> = {
   tracker_commit_each_step: 'every step is a point of its own, as soon as it is committed',
 };
 
-/** How to mend it; null for a value that SkyRL has not, or that is the same here. */
+/** How to fix it; null for a value that SkyRL does not have, or that is the same here. */
 export function mendOfValue(path: readonly PropertyKey[], value: unknown): string | null {
   const known = values[String(path.at(-1))] ?? {};
   return typeof value === 'string' && Object.hasOwn(known, value) ? (known[value] as string) : null;

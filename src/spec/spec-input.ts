@@ -1,4 +1,4 @@
-// What somebody gives as a run spec, as a file or as a value, made into the one that every other part sees.
+// Turns a run spec from a person, as a file or as a value, into the one that every other part sees.
 import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { parse as parseYaml } from 'yaml';
@@ -52,15 +52,15 @@ function unreadable({ code, message }: NodeJS.ErrnoException): [problem: string,
 }
 
 /**
- * A stored spec as this version would have written it: settings that came later have their defaults, which mean what there was
- * before them. One that this version would refuse stays as it is.
+ * A stored spec as this version would have written it: newer settings have their defaults, which mean the behaviour before them. A spec
+ * that this version would refuse stays as it is.
  */
 export function withLaterSettings(stored: RunSpec): RunSpec {
   const result = runSpecSchema.safeParse(stored);
   return result.success ? completed(result.data) : stored;
 }
 
-/** With what no default says: a model folder's own files, and adapters in the order in which they stand in files. */
+/** Fills in what no default can say: a model folder's own files, and adapters in the order in which they stand in files. */
 function completed({ model, ...rest }: z.output<typeof runSpecSchema>): RunSpec {
   const { lora } = model;
   return {

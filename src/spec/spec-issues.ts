@@ -1,4 +1,4 @@
-// From zod's issues to problems that say what is wrong, where, and how to mend it.
+// Turns zod's issues into problems that say what is wrong, where, and how to fix it.
 import { z } from 'zod';
 import type { SpecProblem } from './invalid-spec.js';
 import { nearestName } from '../base/nearest-name.js';
@@ -17,7 +17,7 @@ export function issueProblems(issues: readonly Issue[], schema: z.ZodType, input
 
 /** `prompt must be a text, not 5`; `there is no key "promt"; did you mean prompt?` */
 export function inOneLine({ path, problem, mend }: SpecProblem): string {
-  // What "there is" needs no subject; everything else says something about the field.
+  // "there is" needs no subject; every other message says something about the field.
   const said = problem.startsWith('there is') ? problem : `${path === '' ? 'it' : path} ${problem}`;
   return `${said}${mend === '' ? '' : `; ${mend}`}`;
 }
@@ -51,7 +51,7 @@ function unknownKey(
   return { path: pathText(path), problem, mend: `keys here: ${known.join(', ')}` };
 }
 
-/** Keys that people give secrets by elsewhere. */
+/** Keys that other tools use for secrets. */
 const secretKey = /token|secret|passw|api_?key|access_?key|credential/i;
 
 function problemOf(issue: Issue, schema: z.ZodType, input: unknown): SpecProblem {

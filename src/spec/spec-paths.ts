@@ -1,14 +1,14 @@
-// The files that a run spec names: which ones a model folder brings, and where relative paths start.
+// The files that a run spec names: which ones a model folder supplies, and where relative paths start.
 import { existsSync } from 'node:fs';
 import { dirname, isAbsolute, join, resolve } from 'node:path';
 import type { SpecProblem } from './invalid-spec.js';
 import type { ModelSpec, RunSpec } from './run-spec.js';
 
-/** Files of a model folder that are used where a spec names no others. */
+/** Files of a model folder that are used if a spec names no others. */
 const ownFiles = { tokenizer: 'tokenizer.json', chat_template: 'chat_template.jinja' } as const;
 type OwnFile = keyof typeof ownFiles;
 
-/** A model folder brings its own tokenizer and chat template. Empty where nothing names one: `combinationProblems` says so. */
+/** A model folder supplies its own tokenizer and chat template. Empty if nothing names one: `combinationProblems` reports that. */
 export function withModelFiles<Model extends Pick<ModelSpec, 'path'> & Partial<Pick<ModelSpec, OwnFile>>>(
   model: Model,
 ): Model & Pick<ModelSpec, OwnFile> {
@@ -53,7 +53,7 @@ export function withAbsolutePaths(spec: RunSpec, file: string | undefined, probl
           'relative paths start at the folder of the spec file; random weights in such a folder are made by ' +
             '`longhaul engine new SPEC --to DIR`',
         );
-  /** What a folder must hold is for who reads it to say: a chat template may be in its `tokenizer_config.json`. */
+  /** The reader of a folder says what it must hold: a chat template may be in its `tokenizer_config.json`. */
   const modelFile = (key: OwnFile): string => {
     const own = path !== undefined && spec.model[key] === join(path, ownFiles[key]);
     return own ? join(folder ?? path, ownFiles[key]) : absolute(`model.${key}`, spec.model[key]);

@@ -1,4 +1,4 @@
-// docs/run-spec.md, written from the schema so that neither can say something else.
+// docs/run-spec.md, generated from the schema so that the two agree.
 import { z } from 'zod';
 import { type Node, valueText } from './schema-tables.js';
 import { runSpecSchema } from './schema.js';

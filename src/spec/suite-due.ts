@@ -1,8 +1,8 @@
-// After which steps a run plays a suite. Workflows import this file as it is, and those who read a run's records expect the same of it.
+// After which steps a run plays a suite. Workflows import this file as it is, and readers of a run's records expect the same.
 
 /** What the rule needs to know of a run. */
 export interface SuiteSteps {
-  /** Last step of the warm start; 0: there is none. */
+  /** Last step of the warm start; 0 without one. */
   warmStart: number;
   /** Last step, if nothing ends the run earlier. */
   total: number;
@@ -11,7 +11,7 @@ export interface SuiteSteps {
 }
 
 /**
- * The suite that the run plays on the state after `step` on its way; the evaluation at its end is not asked here. `final` where GRPO
+ * The suite that the run plays on the state after `step` on its way; the evaluation at its end is not decided here. `final` where GRPO
  * begins, because the report compares it with the end; `interval` before the first supervised step and every `evalInterval` GRPO steps.
  */
 export function suiteAfter(

@@ -1,5 +1,5 @@
-// A sweep as every other part sees it: checked, with all defaults filled in; `sweep-input.ts` makes one of what is given. It is JSON,
-// and the same JSON is the input of the workflow `evalSweep`.
+// A sweep as every other part sees it: checked, with all defaults filled in; `sweep-input.ts` makes one from the input. It is JSON, and the
+// same JSON is the input of the workflow `evalSweep`.
 
 /** Which checkpoints of a run: at most one of `steps`, `range`, `latest`, `best`, `every`; none of them takes all. */
 export interface CheckpointsSpec {
@@ -7,13 +7,13 @@ export interface CheckpointsSpec {
   run: string;
   steps?: number[];
   range?: StepRange;
-  /** That many newest ones. */
+  /** This many newest ones. */
   latest?: number;
-  /** That many with the best evaluations. */
+  /** This many with the best evaluations. */
   best?: number;
-  /** The newest one, and every so-manieth before it. */
+  /** The newest one, and every n-th before it. */
   every?: number;
-  /** Keeps only those on which a suite of the sweep has no result yet. */
+  /** Keeps only those without a result on some suite of the sweep. */
   not_yet_evaluated: boolean;
 }
 
@@ -25,24 +25,24 @@ export interface StepRange {
   every?: number;
 }
 
-/** `interval` and `final` are a run's own suites, and say nothing else. */
+/** `interval` and `final` are a run's own suites, and take no other settings. */
 export interface SuiteSpec {
   name: string;
   split: 'train' | 'held_out';
   environments?: string[];
   difficulty?: number[];
-  /** The first so many that the filters leave, in the data's order. */
+  /** The first ones that the filters leave, in the data's order. */
   max_tasks?: number;
   samples: number;
   temperature: number;
-  /** Absent: the seed of the run that the suites are of. */
+  /** Absent: the seed of the run that supplies the suites. */
   seed?: number;
 }
 
 export interface BaselineSpec {
   run: string;
   step: number;
-  /** Share of pass@1: a state that is surely worse by more raises the alarm. */
+  /** Share of pass@1: a state that is significantly worse by more raises the alarm. */
   regression: number;
 }
 
@@ -63,14 +63,14 @@ export interface SweepScheduleSpec {
   time_zone: string;
   jitter?: string;
   overlap: OverlapPolicy;
-  /** Firings that an outage kept from their time are made up for if they are at most so late. */
+  /** Firings that an outage delayed are made up for if they are at most this late. */
   catch_up: string;
 }
 
 export interface SweepSpec {
   name: string;
   project: string;
-  /** Run whose data, seed and settings the suites have. Absent: the baseline's, else the first of `checkpoints`. */
+  /** Run that supplies the suites' data, seed and settings. Absent: the baseline's, else the first of `checkpoints`. */
   data_of?: string;
   checkpoints: CheckpointsSpec[];
   suites: SuiteSpec[];
@@ -78,11 +78,11 @@ export interface SweepSpec {
   /** Evaluations (a state on a suite) under way at once. */
   parallel: number;
   schedule?: SweepScheduleSpec;
-  /** Plays all of it again, whatever is there. */
+  /** Plays all of it again, even if results exist. */
   again?: true;
 }
 
-/** True where `run` stands for several runs. */
+/** True if `run` is a pattern for several runs. */
 export function isPattern(run: string): boolean {
   return run.includes('*');
 }
@@ -92,7 +92,7 @@ export function suitesAreNamedBy({ data_of, baseline }: SweepSpec): string {
   return data_of !== undefined ? 'data_of' : baseline ? 'baseline.run' : 'checkpoints[0].run';
 }
 
-/** The run whose data, seed and settings the suites have. */
+/** The run that supplies the suites' data, seed and settings. */
 export function suitesAreOf({ data_of, baseline, checkpoints }: SweepSpec): string {
   const run = data_of ?? baseline?.run ?? checkpoints[0]?.run;
   if (run === undefined) throw new TypeError('a sweep without checkpoints has passed its check');

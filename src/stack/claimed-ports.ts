@@ -1,12 +1,12 @@
-// Ports that a stack keeps for its lifetime. A port is free until its server listens, which is seconds after it was chosen, and again
-// while a server is restarted: so a claim on disk, which a dead process loses, keeps other stacks from choosing it.
+// Ports that a stack keeps for its lifetime. A port is free until its server listens, which is seconds after the port was chosen, and again
+// while a server is restarted: so a claim on disk, which ends with its process, keeps other stacks from choosing it.
 import { lstatSync, mkdirSync } from 'node:fs';
 import { tmpdir, userInfo } from 'node:os';
 import { join } from 'node:path';
 import { type FolderLock, lockFile } from '../workers/process/folder-lock.js';
 import { freePort, isPortFree } from './free-port.js';
 
-/** Ports after the preferred one that are tried before any free one is taken. */
+/** Number of ports after the preferred one to try before any free one. */
 const neighbours = 50;
 
 export class ClaimedPorts {
@@ -15,7 +15,7 @@ export class ClaimedPorts {
 
   constructor(private readonly log: (message: string) => void) {
     mkdirSync(this.folder, { recursive: true, mode: 0o700 });
-    // Whoever guessed the name made it first, and would have us write where he likes.
+    // Another user who guessed the name may have made the folder first, to redirect our writes.
     const info = lstatSync(this.folder);
     if (!info.isDirectory() || info.uid !== userInfo().uid || (info.mode & 0o077) !== 0) {
       throw new Error(
@@ -32,7 +32,7 @@ export class ClaimedPorts {
     );
   }
 
-  /** `preferred` or, where it is taken, the next free one. */
+  /** `preferred` or, if it is taken, the next free one. */
   async near(what: string, preferred: number): Promise<number> {
     const last = Math.min(preferred + neighbours, 65_535);
     for (let port = preferred; port <= last; port++) {
@@ -54,7 +54,7 @@ export class ClaimedPorts {
     for (const claim of this.claims.splice(0)) claim.release();
   }
 
-  /** False where somebody listens there, or another stack is about to. */
+  /** False if a server listens there, or another stack has claimed it. */
   private async claim(port: number): Promise<boolean> {
     const claim = lockFile(join(this.folder, String(port)), `port ${port}`);
     if ('holder' in claim) return false;

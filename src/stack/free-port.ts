@@ -5,12 +5,12 @@ import { createServer } from 'node:net';
 
 /** Below it are the well-known services. */
 const lowest = 10_240;
-/** Random ports that are tried before the system is asked for one. */
+/** Number of random ports to try before the system chooses one. */
 const tries = 100;
 
 /**
- * A port that nobody listens on now. Where possible, none of those that the system gives to connections that go out: one of them could
- * take it in the seconds until its server listens, and again whenever that is restarted.
+ * A free port. Where possible, not one that the system gives to outgoing connections: one of them could take it in the seconds until its
+ * server listens, and again at each restart.
  */
 export async function freePort(): Promise<number> {
   const end = firstForConnections();
@@ -27,7 +27,7 @@ export async function isPortFree(port: number): Promise<boolean> {
   return (await listenOnce(port)) !== null;
 }
 
-/** 0 where the system does not say. */
+/** 0 if the system does not say. */
 function firstForConnections(): number {
   try {
     return Number(/^\d+/.exec(readFileSync('/proc/sys/net/ipv4/ip_local_port_range', 'utf8'))?.[0] ?? 0);

@@ -1,5 +1,5 @@
-// Children of a supervisor, on disk with pid and start time: a supervisor that was killed leaves them running, and the next
-// one, holding the folder's lock, ends exactly those, and what else carries the folder's mark (R29).
+// Children of a supervisor, on disk with pid and start time: a supervisor that was killed leaves them running, and the next one, holding
+// the folder's lock, ends exactly those, and all processes with the folder's mark (R29).
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -11,7 +11,7 @@ export interface RegisteredProcess extends ProcessIdentity {
 
 export interface ProcessRegistryOptions {
   log(message: string): void;
-  /** Between two tries to write the list down, where the disk does not take it. */
+  /** Pause between tries to write the list, while the disk refuses it. */
   retryMs?: number;
 }
 
@@ -43,7 +43,7 @@ export class ProcessRegistry {
   }
 
   /**
-   * Ends what an earlier supervisor left: SIGTERM, then SIGKILL after `graceMs`. Only under the folder's lock. `marked`: what was found
+   * Ends what an earlier supervisor left: SIGTERM, then SIGKILL after `graceMs`. Only under the folder's lock. `marked`: processes found
    * without the list.
    */
   async endLeftovers(
@@ -62,8 +62,8 @@ export class ProcessRegistry {
   }
 
   /**
-   * A full disk must not end the supervisor, whose processes wait for room by themselves. Where it is killed meanwhile, what it
-   * leaves still holds the locks of its folders, and the next supervisor is told the pid.
+   * A full disk must not end the supervisor: its processes wait for room on their own. If it is killed meanwhile, the processes that it
+   * leaves still hold the locks of their folders, and the next supervisor reads their pids there.
    */
   private write(): void {
     const waited = this.unwritten !== null;

@@ -25,7 +25,7 @@ export function stackIdentity(id: string, folder: string): StackIdentity {
   return { id, place: `${hostname()}:${folder}` };
 }
 
-/** The stack that has named the server its own; null where none has. Throws while the server does not answer. */
+/** The stack that has named the server as its own; null if none has. Throws while the server does not answer. */
 export async function stackOfServer(server: Server): Promise<StackIdentity | null> {
   const { namespaceInfo } = await server.withDeadline(Date.now() + answerWithinMs, () =>
     server.workflowService.describeNamespace({ namespace }),
@@ -34,7 +34,7 @@ export async function stackOfServer(server: Server): Promise<StackIdentity | nul
   return id === undefined ? null : { id, place: place ?? 'an unknown place' };
 }
 
-/** Names the server the stack's own. Only for a server that the stack has started: one whose database was lost forgets the name. */
+/** Names the server as the stack's own. Only for a server that the stack has started: a server with a lost database forgets the name. */
 export async function nameServer(server: Server, { id, place }: StackIdentity): Promise<void> {
   const named = await stackOfServer(server);
   if (named?.id === id && named.place === place) return;

@@ -1,5 +1,5 @@
-// Processes that a killed supervisor has left, found without its list, which may be lost: each carries its stack's mark in its
-// environment. Read from /proc of Linux; elsewhere the list is all there is.
+// Processes that a killed supervisor has left, found without its list, which may be lost: each carries its stack's mark in its environment.
+// Read from /proc of Linux; elsewhere only the list is known.
 import { readdirSync, readFileSync, realpathSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { identityOf } from '../workers/process/process-identity.js';
@@ -12,7 +12,7 @@ export function stackMark(name: string, folder: string): Record<string, string> 
   return { [mark]: `${name}:${realpathSync(folder)}` };
 }
 
-/** Only under the folder's lock: then no living supervisor has them. */
+/** Only under the folder's lock: then no living supervisor owns them. */
 export function markedProcesses(folder: string): RegisteredProcess[] {
   const place = realpathSync(folder);
   return processIds().flatMap((pid) => {
@@ -24,7 +24,7 @@ export function markedProcesses(folder: string): RegisteredProcess[] {
   });
 }
 
-/** Throws where a Temporal server that is not one of the stack's own has the database: a second one would destroy it. */
+/** Throws if a Temporal server that is not one of the stack's own has the database: a second one would destroy it. */
 export function refuseSecondServer(databaseFile: string): void {
   const database = statSync(databaseFile, { throwIfNoEntry: false });
   if (!database) return;
@@ -45,7 +45,7 @@ function hasOpen(pid: number, { dev, ino }: { dev: number; ino: number }): boole
       return open?.dev === dev && open.ino === ino;
     });
   } catch {
-    // It has ended meanwhile, or is another user's, who cannot have our database.
+    // It has ended meanwhile, or belongs to another user, who cannot have our database.
     return false;
   }
 }

@@ -30,7 +30,7 @@ import { openConnection } from '../workers/temporal/temporal-connection.js';
 
 export interface StackOptions {
   folder: string;
-  /** Null or absent: the ports of the last start, else 7233 and 8233; where those are taken the next free ones. */
+  /** Null or absent: the ports of the last start, else 7233 and 8233; if those are taken, the next free ones. */
   temporalPort?: number | null;
   uiPort?: number | null;
   /** `dir:…` or `s3://…`; by default a directory in the folder. */
@@ -40,7 +40,7 @@ export interface StackOptions {
   nodes?: number;
   /** Runs that each of them may serve at once; by default one. */
   places?: number;
-  /** `HOST:PORT` where the follower serves the runs' figures; by default that of the environment, or none. */
+  /** `HOST:PORT` where the follower serves the runs' figures; default: the environment's, or none. */
   metricsAddress?: string;
   log(message: string): void;
   /** Called when a process cannot be kept alive. */
@@ -79,7 +79,7 @@ const activityTasks = 2;
 const databaseName = 'temporal.db';
 /** A stack of one node may get another one. */
 const fewestNodes = 2;
-/** The machine stays: what is not in the store by then is on its disk. */
+/** The machine stays: data that is not in the store by then is on its disk. */
 const nodeGraceSeconds = '8';
 const neededDiskBytes = 512 * 1024 * 1024;
 const script = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
@@ -176,7 +176,7 @@ async function startProcesses(
   const nodes = options.nodes ?? 1;
   const orchestratorFolder = join(folder, 'orchestrator');
   const followerFolder = join(folder, 'follower');
-  // One address is one process's: the follower's, whose figures are the runs'.
+  // Only one process can serve an address: the follower, which has the runs' figures.
   const noMetrics = { LONGHAUL_METRICS_ADDRESS: '' };
 
   await Promise.all([
@@ -203,7 +203,7 @@ async function startProcesses(
           '--max-sessions',
           String(placesForNode * Math.max(fewestNodes, nodes)),
         ]),
-        // By the environment, so that a server that is started again knows the same token.
+        // Given by the environment, so that a restarted server knows the same token.
         env: {
           ...environmentOf('environments'),
           LONGHAUL_GRADING_TOKEN: readFileSync(tokenFile, 'utf8').trim(),
@@ -213,7 +213,7 @@ async function startProcesses(
       },
       5_000,
     ),
-    // The workers wait for the Temporal server by themselves.
+    // The workers wait for the Temporal server on their own.
     launch(
       {
         name: 'orchestrator',
@@ -252,7 +252,7 @@ async function startProcesses(
       ),
     ),
   ]);
-  // Nobody waits for it, and a stack goes on without it.
+  // Not awaited: a stack goes on without it.
   const follower = new SupervisedProcess(
     {
       name: 'follower',
@@ -300,7 +300,7 @@ async function temporalServes(connection: Connection, identity: StackIdentity): 
   return true;
 }
 
-/** True when this very process polls the queue: pollers of a dead one stay listed for minutes, so the pid in the identity counts. */
+/** True if this very process polls the queue: pollers of a dead one stay listed for minutes, so the pid in the identity counts. */
 async function polls(connection: Connection, queue: string, pid: number): Promise<boolean> {
   const { pollers } = await connection.withDeadline(Date.now() + 2_000, () =>
     connection.workflowService.describeTaskQueue({
@@ -312,7 +312,7 @@ async function polls(connection: Connection, queue: string, pid: number): Promis
   return (pollers ?? []).some((poller) => poller.identity?.endsWith(` ${pid}`));
 }
 
-/** Pid of the follower that has looked for runs in this folder; null where none has. */
+/** Pid of the follower that has looked for runs in this folder; null if none has. */
 function servesFrom(folder: string): number | null {
   try {
     return (JSON.parse(readFileSync(join(folder, servingFile), 'utf8')) as { pid: number }).pid;
@@ -331,7 +331,7 @@ function refuseFile(path: string): void {
   try {
     isFile = !statSync(path).isDirectory();
   } catch {
-    // Not there yet, or not to be looked at: making it says why.
+    // It does not exist yet, or cannot be read: creating it reports why.
     return;
   }
   if (isFile)

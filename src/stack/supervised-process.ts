@@ -9,7 +9,7 @@ export interface ProcessPlan {
   name: string;
   command: string;
   args: readonly string[];
-  /** All of it: nothing of the supervisor's own is inherited. */
+  /** The complete environment: nothing is inherited from the supervisor. */
   env: NodeJS.ProcessEnv;
   logFile: string;
   /** True when it serves. Called again and again until the deadline. */
@@ -17,14 +17,14 @@ export interface ProcessPlan {
   startDeadlineMs: number;
   /** SIGTERM to SIGKILL. */
   stopGraceMs: number;
-  /** Between a death and the next start: doubled from the first one to the longest. */
+  /** Pause between a death and the next start: doubled from the first to the longest. */
   restartPauseMs?: { first: number; longest: number };
 }
 
 export interface ProcessEvents {
   registry: ProcessRegistry;
   log(message: string): void;
-  /** The process dies at each start: nothing more is tried. */
+  /** Called when the process dies at each start: it is not started again. */
   gaveUp(error: Error): void;
 }
 
@@ -50,12 +50,12 @@ export class SupervisedProcess {
     return this.plan.name;
   }
 
-  /** Null while none runs: the id of one that has ended may be another process's by now. */
+  /** Null while none runs: the pid of an ended process may be reused by now. */
   get pid(): number | null {
     return this.child && !hasEnded(this.child) ? (this.child.pid ?? null) : null;
   }
 
-  /** Resolves when the process serves; rejects with the end of its log when it does not. */
+  /** Resolves when the process serves; rejects with the end of its log if it does not. */
   async start(): Promise<void> {
     await this.untilServing(this.spawn());
   }
@@ -74,7 +74,7 @@ export class SupervisedProcess {
     }
     if (this.stopping) return;
     const why = this.whyNot(child);
-    // One that never serves is ended, so that the next start is a clean one; its exit event leads there.
+    // A process that never serves is ended, so that the next start is a clean one; its exit event starts that.
     if (!hasEnded(child)) child.kill('SIGKILL');
     throw new Error(why);
   }
@@ -93,7 +93,7 @@ export class SupervisedProcess {
   private spawn(): ChildProcess {
     const log = openSync(this.plan.logFile, 'a');
     const startedAt = Date.now();
-    // A session of its own: Ctrl-C in the terminal reaches the supervisor alone, which stops the others in order.
+    // A session of its own: Ctrl-C in the terminal reaches only the supervisor, which stops the others in order.
     const child = spawn(this.plan.command, this.plan.args, {
       detached: true,
       stdio: ['ignore', log, log],
@@ -118,7 +118,7 @@ export class SupervisedProcess {
 
   private async restart(how: string, livedMs: number, waits: boolean): Promise<void> {
     this.failedStarts = livedMs > wellAfterMs ? 1 : this.failedStarts + 1;
-    // What others have to give is waited for as long as it takes.
+    // A process that waits for something external is restarted without limit.
     if (waits) this.failedStarts = Math.min(this.failedStarts, maxFailedStarts);
     if (this.failedStarts > maxFailedStarts) {
       this.events.gaveUp(
@@ -135,7 +135,7 @@ export class SupervisedProcess {
     try {
       child = this.spawn();
     } catch (error) {
-      // No exit event leads to the next start; what is missing (room for a log, a free descriptor) is no fault of the process.
+      // No exit event leads to the next start; the missing resource (room for a log, a free descriptor) is no fault of the process.
       if (!this.waiting) this.events.log(`${this.name} cannot be started yet: ${(error as Error).message}`);
       this.waiting = true;
       void this.restart(how, 0, true);

@@ -1,4 +1,4 @@
-// From an address to a store, and the proof that the store is fit for records (R31).
+// Opens a store by its address, and proves that it is fit for records (R31).
 import { randomBytes } from 'node:crypto';
 import { openDirectoryStore } from './objects/directory-store.js';
 import { type OpenedStore, withFoldedEvaluations } from './evaluations/folded-evaluations.js';
@@ -7,25 +7,25 @@ import { parseS3Address } from './objects/s3-address.js';
 import { StoreUnfit } from './objects/store-errors.js';
 
 const RACERS = 8;
-/** A put that has not touched its temporary bytes for so long belongs to a writer that is dead. */
+/** A put that has not touched its temporary bytes for this long belongs to a dead writer. */
 const ABANDONED_MS = { directory: 60 * 60 * 1000, s3: 24 * 60 * 60 * 1000 };
 
 /**
- * `dir:/path`, a plain path, or `s3://bucket/prefix?endpoint=http://host:port&region=us-east-1`. Credentials come from
- * the environment or the SDK's own files, never from the address. Sweeps what killed writers left long ago.
+ * `dir:/path`, a plain path, or `s3://bucket/prefix?endpoint=http://host:port&region=us-east-1`. Credentials come from the environment or
+ * the SDK's own files, never from the address. Removes what killed writers left long ago.
  */
 export async function openStore(address: string): Promise<OpenedStore> {
   if (address.startsWith('s3://')) {
     const { openS3Store } = await import('./objects/s3-store.js');
     const store = withFoldedEvaluations(openS3Store(parseS3Address(address)));
-    // Sweeping is housekeeping: a bucket whose policy does not let us list uploads is a store all the same.
+    // Sweeping is housekeeping: a bucket with a policy that forbids listing uploads is still a store.
     void store.sweep(ABANDONED_MS.s3).catch(() => undefined);
     return store;
   }
   const scheme = /^([a-z][a-z0-9+.-]+):/i.exec(address)?.[1];
   if (scheme !== undefined && scheme !== 'dir') {
     throw new StoreUnfit(
-      // Only its scheme: people put passwords into the addresses of other stores.
+      // Only the scheme: people put passwords into the addresses of other stores.
       `the store address has the unknown scheme "${scheme}:"; use dir:/path or s3://bucket/prefix`,
     );
   }
@@ -37,8 +37,8 @@ export async function openStore(address: string): Promise<OpenedStore> {
 }
 
 /**
- * Shows that creates are exclusive and that what was created can be read at once, or throws `StoreUnfit` with what to
- * do. Leaves nothing behind.
+ * Shows that creates are exclusive and that created objects can be read at once, or throws `StoreUnfit` with a remedy. Leaves nothing
+ * behind.
  */
 export async function probeStore(store: ObjectStore): Promise<void> {
   const key = `probe/${randomBytes(12).toString('hex')}`;

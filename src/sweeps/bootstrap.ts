@@ -1,10 +1,11 @@
-// Intervals for the mean difference of two states on the same tasks, from tasks drawn anew: tasks are what a suite has few of, and their
+// Intervals for the mean difference of two states on the same tasks, from resampled tasks: tasks are what a suite has few of, and their
 // samples are no independent cases.
 //
-// The plain percentile interval is too short for few tasks, and is a point where no task differs. Two things mend it, chosen by simulation
+// The plain percentile interval is too short for few tasks, and is a point if no task differs. Two changes fix this, chosen by simulation
 // (20 to 200 tasks, pass rates of 0.05 to 0.95, 1 to 8 samples; `test/sweeps/coverage.test.ts` prints what it covers):
 // - Two made-up tasks, one better and one worse by `unseenChange`, stand for the change that so few tasks have not shown.
 // - The percentiles are those of Student's t in place of the normal law's (Hesterberg 2015), as the spread is estimated too.
+//
 // BCa and studentised intervals cover less where few tasks differ.
 import { hash32 } from '../rl/random.js';
 import { atOnce, type Sliced } from './slices.js';
@@ -20,14 +21,14 @@ export interface Interval {
   high: number;
 }
 
-/** By how much the made-up tasks differ, where one task's rate comes from `samples` samples. */
+/** By how much the made-up tasks differ, if one task's rate comes from `samples` samples. */
 export function unseenChange(samples: number): number {
   return 0.5 / Math.sqrt(Math.max(1, samples));
 }
 
 /**
- * 95 % interval for the mean of `differences`, one a task, each from −1 to 1. The key decides the draws: the same comparison has the same
- * interval wherever and whenever it is computed.
+ * 95 % interval for the mean of `differences`, one a task, each from −1 to 1. The key decides the draws: the same comparison always has the
+ * same interval.
  */
 export function pairedInterval(
   differences: readonly number[],
@@ -37,7 +38,7 @@ export function pairedInterval(
   return atOnce(drawingInterval(differences, unseen, key));
 }
 
-/** As `pairedInterval`, in slices: thousands of tasks take longer than an event loop may stand still. */
+/** `pairedInterval` in slices: thousands of tasks take longer than an event loop may be blocked. */
 export function* drawingInterval(
   differences: readonly number[],
   unseen: number,

@@ -1,10 +1,10 @@
-// Which states a sweep evaluates: from its entries and what is in the store to a list without doubles by state.
+// Which states a sweep evaluates: from its entries and the store's contents to a list without doubles by state.
 //
-// What somebody asked for by its number and what the store no longer has is a mistake in the sweep, and refused: the nearest steps
-// are named. What is damaged is left out, named and counted, and no other is taken in its place: one bad file, or one run of another
-// version among those that a pattern means, must not keep a night's sweep from the other states, and an older state under the heading "latest" would mislead. Only a damaged baseline is refused:
-// every figure is compared with it. A state whose results are all there needs no checkpoint any more. Files are looked at by size here;
-// their bytes are compared where a node fetches them.
+// A step that was asked for by number and is not in the store is a mistake in the sweep, and refused with the nearest steps. A damaged
+// checkpoint is left out, named and counted, and not replaced: one bad file, or one run of another version among those that a pattern
+// matches, must not stop a night's sweep of the other states, and an older state under the heading "latest" would mislead. Only a damaged
+// baseline is refused: every figure is compared with it. A state with all its results needs no checkpoint any more. Files are checked by
+// size here; a node compares their bytes when it fetches them.
 import type { EvaluationResult } from '../spec/records/evaluation-records.js';
 import { InvalidSpec, type SpecProblem } from '../spec/invalid-spec.js';
 import { nearestName } from '../base/nearest-name.js';
@@ -32,12 +32,12 @@ import { isPattern, type CheckpointsSpec, type SweepSpec } from '../spec/sweep-s
 export interface Selection {
   /** By run in the order of the sweep's entries, then by step. The baseline is among them. */
   checkpoints: SelectedCheckpoint[];
-  /** State of the baseline; null where the sweep names none. */
+  /** State of the baseline; null if the sweep names none. */
   baseline: Digest | null;
   skipped: SkippedCheckpoint[];
 }
 
-/** What the sweep's suites are: their digests, and the run whose data and settings they have. */
+/** The sweep's suites: their digests, and the run that supplies their data and settings. */
 export interface SuitesInQuestion {
   digests: readonly Digest[];
   reference: RunRecord;
@@ -74,7 +74,7 @@ class Selector {
   readonly #skipped: SkippedCheckpoint[] = [];
   readonly #runs = new Map<string, SweptRun | null>();
   readonly #states = new Map<string, Digest | null>();
-  /** Which evaluations there are is for a state's run to say (R24). */
+  /** The state's run decides which evaluations exist (R24). */
   readonly #views: (run: string) => Promise<ObjectStore>;
 
   constructor(
@@ -106,7 +106,7 @@ class Selector {
     };
   }
 
-  /** Run ids that an entry means; those of a pattern that cannot be read or compared are skipped by name. */
+  /** Run ids that an entry selects; those of a pattern that cannot be read or compared are skipped by name. */
   async #runsOf({ run }: CheckpointsSpec, path: string): Promise<string[]> {
     if (!isPattern(run)) return (await this.#run(run, `${path}.run`)) === null ? [] : [run];
     const names = (await listRuns(this.store)).filter((name) => matches(name, run));
@@ -131,7 +131,7 @@ class Selector {
     return record?.spec.project === this.spec.project ? this.#lookAt(record) : null;
   }
 
-  /** Null: there is no such run, or it cannot be compared, and the problem is noted. */
+  /** Null: the run does not exist, or cannot be compared, and the problem is noted. */
   async #run(run: string, path: string): Promise<SweptRun | null> {
     const known = this.#runs.get(run);
     if (known !== undefined) return known;
@@ -152,7 +152,7 @@ class Selector {
     return swept;
   }
 
-  /** Why its states cannot be compared, where that is so. */
+  /** Why its states cannot be compared, if so. */
   async #lookAt(record: RunRecord): Promise<SweptRun | string> {
     const { reference } = this.suites;
     const other = otherThan(record, reference);
@@ -225,8 +225,8 @@ class Selector {
   }
 
   /**
-   * Those of `steps` that have an evaluation, best first. Shares of different tasks say nothing of each other, so only the suite counts
-   * that most of them were evaluated on. Of equals the newer one is first: it has learned longer.
+   * Those of `steps` that have an evaluation, best first. Shares of different tasks cannot be compared, so only the suite on which most of
+   * them were evaluated counts. Among equals the newer one is first: it has learned longer.
    */
   async #bestFirst(run: string, steps: readonly number[]): Promise<number[]> {
     const results = await inParallel(steps, async (step) => {
@@ -246,7 +246,7 @@ class Selector {
       .map(({ step }) => step);
   }
 
-  /** One that cannot be read is left out, which is noted. */
+  /** An unreadable one is left out, which is noted. */
   async #resultsOf(place: Place, state: Digest): Promise<EvaluationResult[]> {
     const view = await this.#views(place.run);
     const names = await view.listFolder(evaluationsOfState(state));
@@ -261,7 +261,7 @@ class Selector {
     return results.filter((result) => result !== null);
   }
 
-  /** A step that somebody named, or why it cannot be. Null: its state cannot be read, which is noted. */
+  /** A step that was asked for, or why it is refused. Null: its state cannot be read, which is noted. */
   async #named(
     { record, steps, last }: SweptRun,
     step: number,
@@ -313,7 +313,7 @@ class Selector {
     return state;
   }
 
-  /** How much a place is what the sweep asked for, as numbers of which the first that differs decides; the lower one names the state. */
+  /** How closely a place matches the sweep's request, as numbers of which the first difference decides; the lower one names the state. */
   #claimOf({ path, own, run }: Candidate): number[] {
     const entry = /^checkpoints\[(\d+)\]/.exec(path)?.[1];
     const named = entry === undefined ? run : (this.spec.checkpoints[Number(entry)]?.run ?? run);
@@ -366,7 +366,7 @@ function matches(name: string, pattern: string): boolean {
   return new RegExp(`^${parts.join('.*')}$`).test(name);
 }
 
-/** Why states of a run cannot be played on suites of `reference`, as it goes on after its name; null where they can. */
+/** Why states of a run cannot be played on suites of `reference`, as a continuation of its name; null if they can. */
 function otherThan(run: RunRecord, reference: RunRecord): string | null {
   const [own, suites] = [run.spec.model.name, reference.spec.model.name];
   if (own !== suites)
@@ -413,7 +413,7 @@ function nearestSteps(steps: readonly number[], step: number): string {
 
 type Claimant = Candidate & { claim: number[] };
 
-/** Where one state has several places, the one with the strongest claim names it, and the first of equals. */
+/** If one state has several places, the one with the strongest claim names it, and the first among equals. */
 function withoutDoubles(candidates: readonly Claimant[]): SelectedCheckpoint[] {
   const byState = new Map<Digest, Claimant[]>();
   for (const one of candidates) byState.set(one.state, [...(byState.get(one.state) ?? []), one]);

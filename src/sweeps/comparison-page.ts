@@ -33,10 +33,10 @@ import {
 import { intervalBar, intervalBarStyle, reachOf } from './interval-bar.js';
 import type { TaskChange } from './task-changes.js';
 
-/** The page runs nothing and asks for nothing; a browser holds it to that, whatever a text in it may be. */
+/** The page runs nothing and requests nothing; a browser enforces that, for any text in it. */
 const contentPolicy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 const claimsShown = 40;
-/** How many changes are shown that chance explains as well. */
+/** How many changes within noise are shown. */
 const othersShown = 8;
 
 export function renderComparison(sweep: SweepComparison): string {
@@ -124,10 +124,10 @@ function suiteBody(suite: SuiteComparison): string {
   ].join('\n');
 }
 
-/** Lines that one chart can hold apart: by colour, dashes and the order of the legend. */
+/** Lines that one chart can distinguish: by colour, dashes and the order of the legend. */
 const linesTogether = 8;
 
-/** All runs in one chart, and each by itself on the same axes. */
+/** All runs in one chart, and each alone on the same axes. */
 function curves(suite: SuiteComparison): string {
   const runs = [...new Set(suite.states.map(({ run }) => run))];
   const drawn = runs.filter((run) => suite.states.filter((one) => one.run === run).length > 1);
@@ -200,7 +200,7 @@ function referenceLine(suite: SuiteComparison, xRange: readonly number[]): Chart
   return [{ name, style: 'reference', draw: 'line', points: xRange.map((x) => ({ x, y: base })) }];
 }
 
-/** One that is scaled down to a phone has figures too small to be read. */
+/** A figure scaled down to a phone would be too small to read. */
 function atBothWidths(chart: Omit<ChartOptions, 'size' | 'legend'>): string {
   return (
     `<div class="chart-wide">${lineChart({ ...chart, size: { width: 900, height: 260 }, legend: true })}</div>` +
@@ -255,10 +255,10 @@ function stateTable(suite: SuiteComparison): string {
   return `${first}${details(`all ${whole(suite.states.length)} states`, all)}`;
 }
 
-/** More rows are folded: nobody reads them one after the other. */
+/** More rows are folded: people do not read that many. */
 const rowsUnfolded = 40;
 
-/** The reference, what has regressed, and the newest of each run; in the order of the sweep. */
+/** The reference, regressed states, and the newest of each run; in the order of the sweep. */
 function foremost(suite: SuiteComparison): StateComparison[] {
   const newest = newestStates(suite);
   const regressed = ({ versus }: StateComparison): boolean =>
@@ -267,7 +267,7 @@ function foremost(suite: SuiteComparison): StateComparison[] {
   return chosen.slice(0, rowsUnfolded);
 }
 
-/** What a state can do at all, where pass@1 says what it does mostly. */
+/** What a state can do at all, while pass@1 says what it usually does. */
 function largestKTable(suite: SuiteComparison): string {
   const k = largestK(suite);
   const rows = suite.states.filter(({ versus }) => versus !== null);
@@ -412,7 +412,7 @@ function verdict(difference: Difference | null): string {
   return `<span class="status ${difference.verdict}">${sign}${difference.verdict}</span>`;
 }
 
-/** The worst of its scopes, where it is a reason to look. */
+/** The worst of its scopes, if it needs attention. */
 function alarm({ versus }: StateComparison): string {
   const level = (['regressed', 'suspected'] as const).find((one) =>
     versus?.alarms.some((found) => found.level === one),

@@ -1,4 +1,4 @@
-// A sweep's comparison as plain text. Everything is said in words and signs; nothing by colour.
+// A sweep's comparison as plain text. Words and signs carry everything; colour carries nothing.
 import { whole } from '../report/format.js';
 import { placeText } from './checkpoint-selection.js';
 import {
@@ -87,7 +87,7 @@ function stateTable(suite: SuiteComparison): string[] {
   return aligned([head, ...rows], k === null ? [1, 4, 5, 6] : [1, 2, 5, 6, 7]);
 }
 
-/** What a state can do at all, where pass@1 says what it does mostly. */
+/** What a state can do at all, while pass@1 says what it usually does. */
 function largestKLines(suite: SuiteComparison, states: readonly StateComparison[]): string[] {
   const k = largestK(suite);
   if (k === null || states.length === 0) return [];
@@ -168,7 +168,7 @@ function aligned(rows: readonly (readonly string[])[], figures: readonly number[
   );
 }
 
-/** Names of tasks come from data: none of them may speak to the terminal. */
+/** Names of tasks come from data: they must not control the terminal. */
 function printable(text: string): string {
   return text.replaceAll(/[\p{Cc}\p{Bidi_Control}]/gu, (one) => (one === '\n' ? one : '�'));
 }

@@ -1,6 +1,6 @@
-// States of a sweep on one suite, side by side and against a baseline. A state's pass@1 is the mean over tasks of the share of their
-// graded samples that passed; where every sample is graded that is the share of all episodes. Differences are paired: over the tasks that
-// have a graded sample on both sides. Unknown outcomes are counted apart, and never scored.
+// States of a sweep on one suite, side by side and against a baseline. A state's pass@1 is the mean over tasks of the share of their graded
+// samples that passed; if every sample is graded that is the share of all episodes. Differences are paired: over the tasks that have a
+// graded sample on both sides. Unknown outcomes are counted apart, and never scored.
 import { errorShare } from '../rl/metrics.js';
 import type { Digest } from '../spec/records/parts.js';
 import type { Place, SkippedCheckpoint, SweepSuiteEntry } from '../spec/records/sweep-record.js';
@@ -28,13 +28,13 @@ export interface Figures {
   missing: number;
   /** Null: no episode is graded. */
   pass_at_1: number | null;
-  /** Over the tasks with at least k graded samples; null where there is none. */
+  /** Over the tasks with at least k graded samples; null without one. */
   pass_at_k: { k: number; value: number | null; tasks: number }[];
   /** Mean over played episodes. */
   mean_turns: number;
   mean_tool_calls: number;
   tool_errors: number;
-  /** Share of tool calls that were answered by an error; null: no call. */
+  /** Share of tool calls that returned an error; null: no call. */
   tool_error_rate: number | null;
 }
 
@@ -57,13 +57,13 @@ export interface Versus {
   /** Difference of pass@k with all samples, over the tasks that have all of them graded; null if a task has one. */
   largest_k: Difference | null;
   tasks: TaskChange[];
-  /** By environment, and first for all of them; empty where the sweep names no baseline. */
+  /** By environment, and first for all of them; empty if the sweep names no baseline. */
   alarms: { scope: string; level: AlarmLevel }[];
 }
 
 export interface StateComparison extends Place {
   state: Digest;
-  /** As of `PlayedState`. */
+  /** As in `PlayedState`. */
   also?: readonly Place[];
   all: Figures;
   environments: Record<string, Figures>;
@@ -77,7 +77,7 @@ export interface SuiteComparison {
   tasks: number;
   samples: number;
   temperature: number;
-  /** What the others are compared with: the sweep's baseline, else its first state; null where nothing was played. */
+  /** The reference of the others: the sweep's baseline, else its first state; null if nothing was played. */
   reference: (Place & { state: Digest; named: boolean }) | null;
   /** The sweep names a baseline of which nothing was played here: no alarm can be raised. */
   lacks_baseline: boolean;
@@ -97,12 +97,12 @@ export interface SweepComparison {
 /** Scope of figures over all environments. */
 export const allEnvironments = 'all';
 
-/** A change counts from so many tasks on: with fewer an interval covers what it likes. */
+/** A change counts from this many tasks: with fewer an interval is unreliable. */
 export const fewestTasks = 10;
-/** Where an interval is wider than this to each side, that it holds 0 says nothing. */
+/** If an interval is wider than this to each side, containing 0 says nothing. */
 export const noticeable = 0.1;
 
-/** Milliseconds of work, where a task has some samples. */
+/** Milliseconds of work, with a few samples a task. */
 const tasksBetweenYields = 1_000;
 
 /** In words, for readers of the tables. */
@@ -110,7 +110,7 @@ export const verdictRule =
   'improving or declining: the 95 % interval of the difference leaves out 0; unclear: it holds 0, and is wider than ' +
   `± ${noticeable * 100} points or has fewer than ${fewestTasks} tasks; flat: it holds 0 and is narrower`;
 
-/** State that the others are compared with, and the share of pass@1 that it may be better by. */
+/** State of the reference, and the share of pass@1 by which it may be better. */
 export interface Baseline {
   state: Digest;
   regression: number;
@@ -130,7 +130,7 @@ export function compareStates(
   return suite;
 }
 
-/** `reference`: the baseline, else the first state that was played; null: there is none. */
+/** `reference`: the baseline, else the first state that was played; null without one. */
 export function emptyComparison(
   { label, record, digest }: SweepSuiteEntry,
   reference: PlayedState | null,
@@ -280,7 +280,10 @@ function verdictOf({ low, high }: Interval, tasks: number): Verdict {
   return (high - low) / 2 > noticeable ? 'unclear' : 'flat';
 }
 
-/** `regressed`: surely worse by more than `regression`; `clear`: surely not; `suspected`: as far as one can see, but that may be chance. */
+/**
+ * `regressed`: significantly worse by more than `regression`; `clear`: significantly not; `suspected`: the estimate is worse, but that may
+ * be chance.
+ */
 export function levelOf(difference: Difference | null, regression: number): AlarmLevel {
   if (difference === null || difference.tasks < fewestTasks) return 'unclear';
   const { low, high, estimate } = difference;
@@ -289,7 +292,7 @@ export function levelOf(difference: Difference | null, regression: number): Alar
   return estimate < -regression ? 'suspected' : 'unclear';
 }
 
-/** States that are surely worse than the baseline by more than the sweep allows, with where. */
+/** States that are significantly worse than the baseline by more than the sweep allows, with the scope. */
 export function regressions({ states }: SuiteComparison): { place: Place; scopes: string[] }[] {
   return states.flatMap(({ run, step, versus: against }) => {
     const scopes = (against?.alarms ?? [])

@@ -1,11 +1,11 @@
-// Cron expressions of five fields, as croner reads them: checked before a server sees them, so that a sweep file's problems are shown at
-// once. A day must match both day fields where both are restricted, as Temporal has it and other crons have not.
+// Cron expressions of five fields, as croner reads them: checked before a server sees them, so that a sweep file's problems are reported at
+// once. A day must match both day fields if both are restricted, as in Temporal and unlike other crons.
 import { Cron, CronPattern } from 'croner';
 
 const shape =
   'five fields: minute, hour, day of month, month, day of week, such as "0 3 * * *" for each day at 3:00';
 
-/** What is wrong with an expression, as it goes on after its path; null where nothing is. `timeZone` is known to be one. */
+/** What is wrong with an expression, as a continuation of its path; null if nothing is. `timeZone` is a valid one. */
 export function cronProblem(expression: string, timeZone: string): string | null {
   const shown = JSON.stringify(expression.slice(0, 80));
   let next: Date | null;

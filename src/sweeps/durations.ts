@@ -1,9 +1,9 @@
-// Times as people write them in a sweep: `90s`, `10m`, `1d 12h`.
+// Durations in a sweep's text form: `90s`, `10m`, `1d 12h`.
 
 const seconds = { s: 1, m: 60, h: 3_600, d: 86_400 } as const;
 type Unit = keyof typeof seconds;
 
-/** Whole seconds, or null where the text is no such time. */
+/** Whole seconds, or null if the text is not a duration. */
 export function secondsIn(text: string): number | null {
   if (!/^\s*(\d{1,9}\s*[smhd]\s*)+$/.test(text)) return null;
   let total = 0;

@@ -1,4 +1,4 @@
-// When a schedule fires, in one form: as a sweep file asks for it, and as a server shows it, which writes crons as ranges.
+// When a schedule fires, in one form for both sources: a sweep file, and a server, which writes crons as ranges.
 import type { ScheduleDescription } from '@temporalio/client';
 import type { SweepScheduleSpec } from '../spec/sweep-spec.js';
 import { cronValues } from './cron-fields.js';
@@ -9,10 +9,10 @@ interface FiringTimes {
   calendars: number[][][];
   /** Milliseconds: length and offset. */
   intervals: [every: number, offset: number][];
-  /** Time zone of the calendars; empty if there is none. */
+  /** Time zone of the calendars; may be empty. */
   time_zone: string;
   jitterMs: number;
-  /** Whether there is what no sweep file asks for: years, times left out, a first or a last time. */
+  /** Whether it has parts that no sweep file asks for: years, times left out, a first or a last time. */
   bounded: boolean;
 }
 

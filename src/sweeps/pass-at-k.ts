@@ -6,13 +6,13 @@ export function passAtK(n: number, c: number, k: number): number {
   if (!(k >= 1 && k <= n && c >= 0 && c <= n)) {
     throw new RangeError(`pass@${k} of ${c} passes among ${n} samples: k must be 1 to n, and passes 0 to n`);
   }
-  // As a product, which no factorial makes overflow.
+  // As a product, which does not overflow as factorials would.
   let none = 1;
   for (let i = n - c + 1; i <= n; i++) none *= Math.max(0, 1 - k / i);
   return 1 - none;
 }
 
-/** The k that n samples a task are told by: 1, 2, 4, … and n itself. */
+/** The values of k to report for n samples a task: 1, 2, 4, … and n itself. */
 export function ksOf(samples: number): number[] {
   const ks: number[] = [];
   for (let k = 1; k < samples; k *= 2) ks.push(k);

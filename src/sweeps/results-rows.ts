@@ -34,7 +34,7 @@ export function resultRow(
     figures,
     tasks: played.tasks.filter(({ env_key }) => env_key === name),
   }));
-  // Last: an environment of this name must not pass for all of them.
+  // Last: an environment of this name must not replace it.
   scopes.push({ name: allEnvironments, figures: all, tasks: [...played.tasks] });
   for (const { name, figures, tasks } of scopes) {
     const add = (key: string, value: number | null): void => {

@@ -1,9 +1,9 @@
-// What a sweep evaluates is chosen once: whoever starts it again under its id must mean the same.
+// What a sweep evaluates is chosen once: a restart under its id must mean the same.
 import { InvalidSpec } from '../spec/invalid-spec.js';
 import type { SweepSpec } from '../spec/sweep-spec.js';
 import { differences } from '../store/records/canonical.js';
 
-/** Throws `InvalidSpec` with the difference. When it starts, and on how many nodes, may change. */
+/** Throws `InvalidSpec` with the difference. Only its firing times and its number of nodes may change. */
 export function refuseOtherSweep(sweep: string, stored: SweepSpec, given: SweepSpec): void {
   const found = differences(comparable(stored), comparable(given));
   if (found.length === 0) return;

@@ -1,7 +1,6 @@
-// From a sweep to its Temporal Schedule. The schedule's id follows from the sweep's name, and the digest of all that it was made of
-// stands in the memo of the workflows it starts: a schedule's own memo cannot be updated. Applying a file twice finds the same digest and
-// the same times, and changes nothing; what was changed by hand is taken back, but a pause, and whatever else is the schedule's
-// state, outlives an update.
+// From a sweep to its Temporal Schedule. The schedule's id follows from the sweep's name, and the digest of its inputs is in the memo of
+// the workflows it starts: a schedule's own memo cannot be updated. Applying a file twice finds the same digest and the same times, and
+// changes nothing; changes by hand are reverted, but a pause, like all other state of the schedule, survives an update.
 import type {
   Backfill,
   ScheduleDescription,
@@ -23,7 +22,7 @@ export interface SweepTarget {
 
 export type ScheduleChange =
   | { kind: 'create'; options: ScheduleOptions }
-  /** For `ScheduleHandle.update`, which asks again where somebody else was first. */
+  /** For `ScheduleHandle.update`, which calls this again if another update came first. */
   | { kind: 'update'; update: (previous: ScheduleDescription) => ScheduleUpdateOptions }
   /** The file has no schedule any more. */
   | { kind: 'delete' }
@@ -36,13 +35,13 @@ export function scheduleIdOf({ project, name }: Pick<SweepSpec, 'project' | 'nam
   return `sweep/${project}/${name}`;
 }
 
-/** Project and name of a schedule's id; null for one that is no sweep's. */
+/** Project and name of a schedule's id; null if it is not a sweep's. */
 export function sweepOfScheduleId(id: string): Pick<SweepSpec, 'project' | 'name'> | null {
   const match = /^sweep\/([^/]+)\/([^/]+)$/.exec(id);
   return match ? { project: match[1] as string, name: match[2] as string } : null;
 }
 
-/** What applying `spec` does to the schedule that there is (null: none). */
+/** The effect of applying `spec` to the existing schedule (null: none). */
 export function scheduleChange(
   spec: SweepSpec,
   existing: ScheduleDescription | null,
@@ -56,7 +55,7 @@ export function scheduleChange(
   return { kind: 'update', update: (previous) => updateOf(options, previous) };
 }
 
-/** Digest of what a schedule was made of; null where nobody of ours has made it as it is. */
+/** Digest of the schedule's inputs; null if Longhaul has not made it in its present form. */
 export function appliedDigest({ action }: ScheduleDescription): Digest | null {
   const digest = action.memo?.[digestMemo];
   return typeof digest === 'string' ? digest : null;
@@ -110,7 +109,7 @@ export function scheduleOptions(
   };
 }
 
-/** For `ScheduleHandle.backfill`: the firings between two times, one after the other, whatever the schedule says of overlaps. */
+/** For `ScheduleHandle.backfill`: the firings between two times, one after the other, whatever the schedule's overlap policy. */
 export function backfillOf(start: Date, end: Date): Backfill {
   if (!(start.getTime() < end.getTime())) {
     throw new RangeError(

@@ -1,10 +1,10 @@
-// Computations of seconds in slices, so that whoever shares the event loop with them is served in between.
+// Runs computations of seconds in slices, so that other users of the event loop are served in between.
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
-/** Yields where it may be interrupted; what it comes to does not depend on where it is. */
+/** Yields where it may be interrupted; its result does not depend on where. */
 export type Sliced<T> = Generator<void, T, void>;
 
-/** Between two yields there is less than that again. */
+/** Length of a slice; the work between two yields adds less than as much again. */
 const sliceMs = 20;
 
 export function atOnce<T>(work: Sliced<T>): T {

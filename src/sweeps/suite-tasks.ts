@@ -1,6 +1,5 @@
-// From what a sweep asks for to the record that names what is measured. Evaluations are filed by the digest of that record and played
-// once ever, so whoever asks for the same must get the same record: runs and sweeps, whatever they call it. A sweep's own name for a
-// suite is for its tables alone.
+// From a sweep's request to the record of what is measured. Evaluations are filed by the digest of that record and played once ever, so
+// equal requests must give equal records: for runs and sweeps, under any name. A sweep's own name for a suite is for its tables alone.
 import { evaluationSampling } from '../rl/sampling.js';
 import type { EnvironmentIdentities, SuiteRecord } from '../spec/records/evaluation-records.js';
 import { InvalidSpec, type SpecProblem } from '../spec/invalid-spec.js';
@@ -14,7 +13,7 @@ import { recordDigest } from '../store/records/canonical.js';
 import { isRunSuite, runSuites, type RunSuite } from '../spec/schedule.js';
 import type { SuiteSpec, SweepSpec } from '../spec/sweep-spec.js';
 
-/** The run that suites are of, and the tasks of its dataset, in the data's order. */
+/** The run that supplies the suites, and the tasks of its dataset, in the data's order. */
 export interface SuiteSource {
   record: RunRecord;
   tasks: readonly Task[];
@@ -24,13 +23,13 @@ export interface SuiteSource {
   identities: EnvironmentIdentities;
 }
 
-/** Name of all suites that are no run's own: what they are called changes nothing that is measured. */
+/** Name of all suites that are not a run's own: the sweep's names change nothing that is measured. */
 const sweepSuite = 'sweep';
 
 /** Episodes of a state on one suite: a node has all of them open at once, and holds their transcripts. */
 export const mostEpisodes = 20_000;
 
-/** The suites of a sweep, in its order. Throws `InvalidSpec` where one has no task or too many episodes, or two of them are the same. */
+/** The suites of a sweep, in its order. Throws `InvalidSpec` if one has no task or too many episodes, or two of them are the same. */
 export function suitesOf(spec: SweepSpec, source: SuiteSource): SweepSuiteEntry[] {
   const problems: SpecProblem[] = [];
   const suites: SweepSuiteEntry[] = [];
@@ -67,7 +66,7 @@ export function runSuiteOf(name: RunSuite, source: SuiteSource): SuiteRecord {
   return suiteRecord(name, { name, split: 'held_out', max_tasks, samples: 1, temperature: 1 }, source);
 }
 
-/** One that asks for what the run's own suites ask for is that suite. */
+/** A suite with the settings of a run's own suite is that suite. */
 function suiteOf(suite: SuiteSpec, source: SuiteSource): SuiteRecord {
   const record = suiteRecord(sweepSuite, suite, source);
   for (const name of runSuites) {
@@ -80,7 +79,7 @@ function suiteOf(suite: SuiteSpec, source: SuiteSource): SuiteRecord {
 function suiteRecord(name: string, suite: SuiteSpec, source: SuiteSource): SuiteRecord {
   const { record, tasks, numerics, identities } = source;
   const seed = suite.seed ?? record.seed;
-  // A task's seed goes by its place in its part of the data, so that a filter leaves it as it is.
+  // A task's seed depends on its place in its part of the data, so that a filter does not change it.
   const part = tasks.filter(({ split }) => split === suite.split).map((task, index) => ({ task, index }));
   const chosen = part.filter(({ task }) => passes(suite, task)).slice(0, suite.max_tasks);
   const envKeys = [...new Set(chosen.map(({ task }) => task.env_key))].sort();
@@ -116,7 +115,7 @@ function passes({ environments, difficulty }: SuiteSpec, task: Task): boolean {
   );
 }
 
-/** A run's own suites are its own affair. */
+/** A run decides its own suites. */
 function largeSuite({ name, tasks, samples_per_task }: SuiteRecord, path: string): SpecProblem | null {
   const episodes = tasks.length * samples_per_task;
   if (name !== sweepSuite || episodes <= mostEpisodes) return null;
@@ -127,7 +126,7 @@ function largeSuite({ name, tasks, samples_per_task }: SuiteRecord, path: string
   };
 }
 
-/** Names the filter that leaves nothing, and what there is. */
+/** Names the filter that leaves nothing, and the existing values. */
 function emptySuite(suite: SuiteSpec, { record, tasks }: SuiteSource, path: string): SpecProblem {
   const { split, environments, difficulty } = suite;
   const data = `${record.dataset.name} ${record.dataset.version}`;

@@ -1,4 +1,4 @@
-// What somebody gives as a sweep, as a file or as a value, made into the one that every other part sees.
+// Turns a sweep from a person, as a file or as a value, into the one that every other part sees.
 import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { parse as parseYaml } from 'yaml';
@@ -18,7 +18,7 @@ import {
   type SweepSpec,
 } from '../spec/sweep-spec.js';
 
-/** Checks a sweep and fills in all defaults; what it answers passes again, unchanged. Throws `InvalidSpec` with every problem at once. */
+/** Checks a sweep and fills in all defaults; its result passes again, unchanged. Throws `InvalidSpec` with every problem at once. */
 export function parseSweepSpec(input: unknown, context: { file?: string } = {}): SweepSpec {
   const where = context.file ?? 'the sweep';
   const result = sweepSpecSchema.safeParse(input);
@@ -91,7 +91,7 @@ function selectionProblems(entry: CheckpointsSpec, path: string): SpecProblem[] 
   return problems;
 }
 
-/** What a run has settled for its own suites; a sweep that asks for something else means another suite. */
+/** Settings that a run has fixed for its own suites; a sweep with other ones means another suite. */
 function suiteProblems(suite: SuiteSpec, path: string): SpecProblem[] {
   const problems: SpecProblem[] = [];
   if (isRunSuite(suite.name)) {
@@ -116,7 +116,7 @@ function suiteProblems(suite: SuiteSpec, path: string): SpecProblem[] {
   return problems;
 }
 
-/** Names that differ in case alone are one on some disks, and to every reader. */
+/** Names that differ only in case are the same on some disks, and to readers. */
 function overlappingNames(suites: readonly SuiteSpec[]): SpecProblem[] {
   return suites.flatMap(({ name }, index) => {
     const first = suites.findIndex((other) => other.name.toLowerCase() === name.toLowerCase());
@@ -179,7 +179,7 @@ function scheduleProblems(schedule: SweepScheduleSpec): SpecProblem[] {
 
 function isTimeZone(name: string): boolean {
   try {
-    // An offset such as +02:00 is one to Intl, and none to the server.
+    // An offset such as +02:00 is a time zone to Intl, but not to the server.
     return /^[A-Za-z]/.test(name) && new Intl.DateTimeFormat('en', { timeZone: name }) !== null;
   } catch {
     return false;

@@ -1,4 +1,4 @@
-// What a comparison needs of episodes: a few numbers each, so that transcripts need not be held.
+// The figures of episodes that a comparison needs: a few numbers each, so that transcripts need not be held.
 import type { SuiteRecord } from '../spec/records/evaluation-records.js';
 import type { EpisodeRecord } from '../spec/records/episode.js';
 import { isPass } from '../rl/pass.js';
@@ -47,7 +47,7 @@ export function playedSamples({ samples }: TaskTally): PlayedSample[] {
   return samples.filter((sample) => sample !== null);
 }
 
-/** Unknown outcomes are counted by nobody here. */
+/** Unknown outcomes are not counted here. */
 export function countedOf(task: TaskTally): Counted {
   const rewards = playedSamples(task).flatMap(({ reward }) => reward ?? []);
   return { passed: rewards.filter(isPass).length, graded: rewards.length };

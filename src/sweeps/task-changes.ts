@@ -1,7 +1,7 @@
-// What became better or worse, task by task, without taking chance for a change: Fisher's exact test for each task, and of all tasks
-// so many are claimed that at most one claim in twenty is expected to be false (Benjamini and Hochberg 1995). Tasks of which no outcome
-// could be claimed, given how many of both states' samples passed together, do not count among the tests: the exact test is one for
-// given sums, so that leaving them out by their sums favours nobody.
+// What became better or worse, task by task, without taking chance for a change: Fisher's exact test for each task, and as many tasks are
+// claimed as keep the expected share of false claims at one in twenty (Benjamini and Hochberg 1995). Tasks for which no outcome could be
+// claimed, given how many of both states' samples passed together, do not count among the tests: the exact test is one for given sums, so
+// leaving tasks out by their sums introduces no bias.
 import { atOnce, type Sliced } from './slices.js';
 
 /** Passes among graded samples. */
@@ -15,7 +15,7 @@ export interface TaskChange {
   env_key: string;
   before: Counted;
   after: Counted;
-  /** Chance of a difference at least so large between two states that solve the task equally often. */
+  /** Chance of a difference at least this large between two states that solve the task equally often. */
   chance: number;
   verdict: 'better' | 'worse' | 'within noise';
 }
@@ -31,7 +31,7 @@ const falseClaims = 0.05;
 /** A millisecond or two of exact tests. */
 const testsBetweenYields = 200;
 
-/** Tasks whose pass rate is another one: claims first, then the larger change. Pairs without a graded sample on both sides say nothing. */
+/** Tasks with different pass rates: claims first, then the larger change. Pairs without a graded sample on both sides are skipped. */
 export function taskChanges(pairs: readonly TaskPair[]): TaskChange[] {
   return atOnce(testingTasks(pairs));
 }
@@ -68,14 +68,14 @@ export function changeOf({ before, after }: TaskPair): number {
   return after.passed / after.graded - before.passed / before.graded;
 }
 
-/** The largest chance that is claimed as no chance; −1: none is. */
+/** The largest p-value that is claimed; −1: none is. */
 function claimedBelow(chances: readonly number[]): number {
   const sorted = [...chances].sort((a, b) => a - b);
   const last = sorted.findLastIndex((chance, index) => chance <= (falseClaims * (index + 1)) / sorted.length);
   return last < 0 ? -1 : (sorted[last] as number);
 }
 
-/** Whether the samples that passed, dealt out between both states as unevenly as can be, would be a claim. */
+/** Whether the passed samples, divided between both states as unevenly as possible, would be a claim. */
 function canBeClaimed({ before, after }: TaskPair): boolean {
   const passed = before.passed + after.passed;
   const uneven = [Math.max(0, passed - after.graded), Math.min(passed, before.graded)].map((first) =>

@@ -17,7 +17,9 @@ await exitWith('follower', async () => {
   }
 });
 
-/** Whatever it has to do can wait for those whose work it tells of. Linux knows a priority of each thread, and some have begun. */
+/**
+ * The follower's work can wait for the processes that it reports on. Linux has a priority for each thread, and some have started already.
+ */
 function yieldToOthers(): void {
   const threads = existsSync('/proc/self/task') ? readdirSync('/proc/self/task').map(Number) : [0];
   for (const thread of threads) setPriority(thread, constants.priority.PRIORITY_BELOW_NORMAL);

@@ -28,7 +28,7 @@ import { installRuntime, type WorkerLog } from './process/worker-log.js';
 await exitWith('node', async () => {
   const config = readWorkerConfig(process.argv.slice(2));
   const log = installRuntime('node', config.metricsAddress);
-  // Before anything else: with a store that cannot hold records there is nothing to wait for.
+  // First of all: with a store that cannot hold records there is nothing to wait for.
   const store = await openStore(config.store);
   await probeStore(store);
   const tracing = await openTracing('node', config.node, log);
@@ -76,7 +76,7 @@ async function createParts(
     log,
   };
   let numerics: Numerics | undefined;
-  // Starts the engine beside the registration; a run that comes first starts it itself.
+  // Starts the engine beside the registration; an early run starts it itself.
   engine.info().then(
     (info) => {
       numerics = info.numerics;

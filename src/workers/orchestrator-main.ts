@@ -9,7 +9,7 @@ await exitWith('orchestrator', async () => {
   const config = readWorkerConfig(process.argv.slice(2));
   const lock = lockFolder(config.folder, `orchestrator worker of ${config.temporal.address}`);
   try {
-    // Whoever served the folder before is dead: known from now on, and not only when all else is loaded, which takes a second.
+    // The process that served the folder before is dead: noted now, and not a second later when everything is loaded.
     const kept = keepLife(join(config.folder, 'life.json'), 'orchestrator', 'orchestrator_restart');
     const { runOrchestrator } = await import('./orchestrator/orchestrator-process.js');
     await runOrchestrator(config, kept);

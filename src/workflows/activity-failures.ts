@@ -1,8 +1,8 @@
-// What a failed activity tells its workflow, beyond that it failed.
+// What a workflow learns from a failed activity, beyond that it failed.
 import { ActivityFailure, ApplicationFailure, TimeoutFailure } from '@temporalio/workflow';
 import type { ControlIsBehind, ControlState, FatalFailure, Standstill } from '../activities/contracts.js';
 
-/** What stands still, where the activity has failed in the same way again and again (R27); null for any other failure. */
+/** The standstill, if the activity has failed in the same way again and again (R27); null for any other failure. */
 export function standstillIn(error: unknown): (Standstill & { reason: string }) | null {
   if (!(error instanceof ActivityFailure) || !(error.cause instanceof ApplicationFailure)) return null;
   const { type, details, message } = error.cause;
@@ -11,24 +11,24 @@ export function standstillIn(error: unknown): (Standstill & { reason: string }) 
   return { recorded: standstill?.recorded === true, reason: message };
 }
 
-/** True where work has failed on its node again and again: it may be the node. */
+/** True if work has failed on its node again and again: the node may be the cause. */
 export function standsStill(error: unknown): boolean {
   return standstillIn(error) !== null;
 }
 
-/** True when the node computed otherwise than a record says: it may be the node that is wrong (R19). */
+/** True if the node computed otherwise than a record says: the node may be wrong (R19). */
 export function hasDiverged(error: unknown): boolean {
   if (!(error instanceof ActivityFailure) || !(error.cause instanceof ApplicationFailure)) return false;
   return error.cause.type === ('Diverged' satisfies FatalFailure);
 }
 
-/** True when nobody took a task from the node's queue: the node is gone. */
+/** True when no worker took a task from the node's queue: the node is gone. */
 export function nodeIsGone(error: unknown): boolean {
   if (!(error instanceof ActivityFailure) || !(error.cause instanceof TimeoutFailure)) return false;
   return error.cause.timeoutType === 'SCHEDULE_TO_START';
 }
 
-/** What `planStep` tells a workflow that was reset to before it was asked for something; null for any other failure. */
+/** The control that a workflow reset to an earlier point has lost, as `planStep` reports it; null for any other failure. */
 export function forgottenControl(error: unknown): ControlState | null {
   if (!(error instanceof ActivityFailure) || !(error.cause instanceof ApplicationFailure)) return null;
   const { type, details } = error.cause;

@@ -1,5 +1,5 @@
-// What the workflows rely on in an activity's answer. Anybody may give one in its place (`temporal activity complete`), and a
-// workflow that trips over an answer stands still: it cannot even be asked where it is.
+// What the workflows rely on in an activity's result. A person may complete an activity by hand (`temporal activity complete`), and a
+// workflow that throws on a malformed result stands still: it cannot even answer a query.
 import { ActivityFailure, ApplicationFailure, RetryState } from '@temporalio/common';
 import type { NodeActivities, OrchestratorActivities, TransferActivities } from '../activities/contracts.js';
 import type { Interruptions } from './interruptions.js';
@@ -20,7 +20,7 @@ const required: { [A in keyof Activities]?: Partial<Record<Members<A>, Kind>> } 
   evaluateState: { state: 'string', suite_name: 'string', pass_at_1: 'number or null', graded: 'number' },
 };
 
-/** The activities themselves, told what interrupted their run; an answer that none of them gives fails as an activity does. */
+/** The activities, which also receive what interrupted their run; a result of the wrong shape fails as an activity does. */
 export function withCheckedAnswers<T extends object>(activities: T, id: string, run?: Interruptions): T {
   return new Proxy(activities, {
     get: (target, name) => {

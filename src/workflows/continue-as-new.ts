@@ -1,13 +1,13 @@
-// How a workflow begins anew, and when a new build of the orchestrator asks for it. Within one execution the code stays the same
-// where workers are versioned: the server pins it to the build that began it.
+// How a workflow continues as new, and when a new build of the orchestrator asks for it. Within one execution the code stays the same if
+// workers are versioned: the server pins it to the build that began it.
 import { makeContinueAsNewFunc, type Workflow, workflowInfo } from '@temporalio/workflow';
 
-/** True when workers of another build are current: at the next new beginning the workflow goes to them. */
+/** True when workers of another build are current: the workflow moves to them when it next continues as new. */
 export function newBuildWaits(): boolean {
   return workflowInfo().targetWorkerDeploymentVersionChanged;
 }
 
-/** As `continueAsNew`, on the build that is current then; without it a pinned workflow would stay on its own for ever. */
+/** `continueAsNew` on the build that is current then; without it a pinned workflow would stay on its own build for ever. */
 export function beginAnew<F extends Workflow>(...args: Parameters<F>): Promise<never> {
   const versioned = workflowInfo().currentDeploymentVersion?.deploymentName;
   return makeContinueAsNewFunc<F>(versioned ? { initialVersioningBehavior: 'AUTO_UPGRADE' } : {})(...args);

@@ -8,7 +8,7 @@ interface Range {
 }
 
 const steps: Range = { low: 1, high: 1_000_000, whole: true };
-/** The spec's `model.architecture.max_position_embeddings`, where it is left out. */
+/** Default of the spec's `model.architecture.max_position_embeddings`. */
 const defaultPositions = 32_768;
 /** Limit if the model is a folder: the workflow does not know the real one; the engine does. */
 const mostPositions = 1_048_576;
@@ -63,7 +63,7 @@ export function problemWith(values: unknown, spec: unknown): string | null {
   return null;
 }
 
-/** `lr set to 0.0001`, a line for each value that somebody has set. */
+/** `lr set to 0.0001`, a line for each changed value. */
 export function settingNotes(control: ControlState): string[] {
   return hyperparameterNames.flatMap((name) => {
     const value = control[name] ?? null;
@@ -76,7 +76,7 @@ function within({ low, high, whole }: Range, value: unknown): boolean {
   return value >= low && value <= high && (!whole || Number.isInteger(value));
 }
 
-/** Why a value would change nothing in a run of this spec, or null: it is said where it is set, and not found out later. */
+/** Why a value would change nothing in a run of this spec, or null: said at once, when it is set. */
 function whyIdle(name: string, spec: unknown): string | null {
   const trainer = ((spec ?? {}) as { trainer?: Record<string, unknown> }).trainer ?? {};
   const given = trainer['policy_loss_type'];

@@ -1,4 +1,4 @@
-// What one may say to a workflow and ask of it. Clients import these definitions; names are what `temporal` takes.
+// The messages and queries of the workflows. Clients import these definitions; `temporal` takes the names.
 import { defineQuery, defineSignal, defineUpdate } from '@temporalio/workflow';
 import type { ControlState, LeaseRequest, RunStatus } from '../activities/contracts.js';
 import type { Hyperparameters } from '../spec/records/control-records.js';
@@ -20,7 +20,7 @@ export interface StopAfter {
 
 /** Between two reports of a node. */
 export const nodeReportIntervalMs = 5_000;
-/** A node that has been silent for so long is lost: one report is missed, or late, and two intervals after a death it is known. */
+/** A node that has been silent for this long is lost: one report may be missed or late, and a death is known after two intervals. */
 export const nodeLostAfterMs = 1.8 * nodeReportIntervalMs;
 
 /** Sent by a node worker when it starts to serve, and then every `nodeReportIntervalMs`. */
@@ -29,15 +29,15 @@ export interface NodeReport {
   /** Random id of the worker process. */
   instance: string;
   host: string;
-  /** Absent until the engine has told it. */
+  /** Absent until the engine has reported them. */
   numerics?: Numerics;
   gpu: { name: string; memory_bytes: number } | null;
   memory_bytes: number;
-  /** Leases that it may hold at once. */
+  /** Leases that the node may hold at once. */
   places: number;
 }
 
-/** What one says of itself is nothing that concerns a newer one of the same id. */
+/** A report of one instance says nothing about a newer instance with the same id. */
 export interface NodeInstance {
   id: string;
   instance: string;
@@ -49,8 +49,8 @@ export interface GrantedLease {
 }
 
 /**
- * `released`: the pool ended it for another reason: its node offers other numerics now, or an execution of the run asked for something
- * that knew nothing of it.
+ * `released`: the pool ended the lease for another reason: the node offers other numerics now, or an execution of the run that did not know
+ * of the lease asked for another.
  */
 export interface RevokedLease extends GrantedLease {
   reason: 'lost' | 'draining' | 'released';
@@ -107,5 +107,5 @@ export function transferQueue(node: string): string {
 }
 
 export const defaultPoolId = 'nodes/default';
-/** Whoever speaks to the pool first starts it. */
+/** The first message to the pool starts it. */
 export const poolSummary = 'knows the nodes, and says which run works where';

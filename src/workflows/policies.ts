@@ -1,15 +1,15 @@
-// How long an activity may take, when it is tried again, and which failures no retry can mend.
+// How long an activity may take, when it is tried again, and which failures no retry can fix.
 import type { ActivityOptions } from '@temporalio/workflow';
 import type { FatalFailure, NoSignal } from '../activities/contracts.js';
 
-/** Failures that end the workflow: somebody has to start another one, so waiting for `resume` makes no sense. */
+/** Failures that end the workflow: a person has to start another one, so waiting for `resume` makes no sense. */
 export const endingFailures: readonly string[] = [
   'InvalidSpec',
   'RunOwned',
   'OwnerChanged',
 ] satisfies FatalFailure[];
 
-/** What a person does about each failure before the run can go on; the command that goes on is added to it. */
+/** What a person does about each failure before the run can go on; the command to go on with is added to it. */
 export const remedies: Record<FatalFailure, string> = {
   InvalidSpec: 'Correct the spec and start the run again',
   RunOwned: 'Stop the workflow that owns the run, or start this one with --take-over',
@@ -39,8 +39,8 @@ const recordGuardedRetry = {
 } as const;
 
 /**
- * Workers beat every two seconds by a timer of their own. An activity that was handed to a worker in the moment of its death
- * is known to nobody but the server, and waits this long. Too short for a machine that stalls costs no more than another try.
+ * Workers send a heartbeat every two seconds by a timer of their own. An activity that was handed to a worker in the moment of its death is
+ * known only to the server, and waits this long. Too short for a machine that stalls costs no more than another try.
  */
 const heartbeatTimeout = '10 seconds';
 
@@ -76,12 +76,12 @@ export const farewellReportPolicy = {
   scheduleToCloseTimeout: '10 minutes',
 } satisfies ActivityOptions;
 
-/** A node's queues are its own: where nobody takes the work in this time the node is gone, and the run looks for another. */
+/** A node's queues are its own: a node that takes no task in this time is gone, and the run looks for another. */
 const nodeIsGoneAfter = '2 minutes';
 
 /**
- * A pause or a cancelled run waits until its node has let go: the activity's name is taken until then. Of a node that is lost
- * nobody waits for an answer (`NodePlacement`).
+ * A pause or a cancelled run waits until its node has let go: the activity's name is taken until then. The workflow does not wait for a
+ * lost node (`NodePlacement`).
  */
 const cancellationType = 'WAIT_CANCELLATION_COMPLETED';
 
@@ -103,20 +103,20 @@ export const checkpointPolicy = {
   retry: { ...recordGuardedRetry, maximumAttempts: 12 },
 } satisfies ActivityOptions;
 
-/** After the last step there is no next one: a full store is waited for, and what fails otherwise ends as in any activity (R27). */
+/** After the last step there is no next checkpoint: a full store is waited for, and other failures end as in any activity (R27). */
 export const lastCheckpointPolicy = {
   ...checkpointPolicy,
   retry: recordGuardedRetry,
 } satisfies ActivityOptions;
 
-/** While a run waits for a node. The pool speaks by itself; asking again is for the case that the pool was lost. */
+/** While a run waits for a node. The pool sends its answer unasked; asking again is for the case that the pool was lost. */
 export const placing = {
   firstAskAgainMs: 60_000,
   backoff: 2,
   longestAskAgainMs: 3_600_000,
-  /** Without any living node, before a person is asked. */
+  /** How long no node may be alive before a person is asked. */
   deadlineMs: 3_600_000,
-  /** That a paused or blocked run keeps its nodes. */
+  /** How long a paused or blocked run keeps its nodes. */
   idleRunHoldsMs: 60_000,
 } as const;
 
@@ -126,7 +126,7 @@ export const noSignal: NoSignal = 'no_signal';
 /** Steps in a row that applied nothing before a person is asked (R27). */
 export const maxUnappliedSteps = 3;
 
-/** Between two rounds of tries of what keeps failing: doubled each time (R27). */
+/** Pauses between rounds of tries of what keeps failing: doubled each time (R27). */
 export const standstillPause = { firstMs: 2_000, longestMs: 120_000 };
 
 /** GRPO steps in a row with too few grades before a person is asked. */
@@ -136,8 +136,8 @@ export const maxUngradedSteps = 2;
 export const maxUploadLag = 3;
 
 /**
- * Work worth keeping on the node's disk: at least so many seconds of steps, and so many times what the part of a save takes that
- * the next rollouts do not hide.
+ * Work worth saving to the node's disk: at least so many seconds of steps, and so many times the part of a save that the next rollouts do
+ * not hide.
  */
 export const localSave = { afterSeconds: 10, timesItsCost: 20 } as const;
 
@@ -152,14 +152,14 @@ export const collectionPolicy = {
   retry: { ...recordGuardedRetry, maximumAttempts: 5 },
 } satisfies ActivityOptions;
 
-/** A last collection must not hold a run's end: `longhaul gc` does what is left. */
+/** A last collection must not hold up a run's end: `longhaul gc` does the rest. */
 export const lastCollectionPolicy = {
   ...collectionPolicy,
   scheduleToCloseTimeout: '5 minutes',
 } satisfies ActivityOptions;
 
 /**
- * Of a sweep. A lease is given back between two evaluations after `turnMs`, and asked for again behind whoever waits. What keeps failing
- * in the same way is tried again until nothing has succeeded for `patienceMs` (R27).
+ * Limits of a sweep. Between two evaluations, once a lease is older than `turnMs`, it is released and requested again behind all that wait.
+ * What keeps failing in the same way is tried again until nothing has succeeded for `patienceMs` (R27).
  */
 export const sweeping = { windowPairs: 40, turnMs: 10 * 60_000, patienceMs: 10 * 60_000 };

@@ -16,12 +16,12 @@ export function stepId(step: number, name: string): string {
   return `step-${String(step).padStart(6, '0')}/${name}`;
 }
 
-/** A node as work is given to it. */
+/** A node, as activities are scheduled on it. */
 export interface Place {
   node: string;
   /** Project of the run: projects take turns when work waits in the node's queue. */
   project: string;
-  /** The run's; absent where work on the node is no run's. */
+  /** The run's priority; absent if the work is no run's. */
   interruptions?: Interruptions;
   /** Above 0 while an earlier try of the same work was left behind on a lost node: its activity's id is taken until it ends. */
   tries: number;
@@ -50,7 +50,7 @@ function onTransfers(place: Place, id: string, summary: string, policy: Activity
   });
 }
 
-/** Attempt records lie under it: it has only what a key may have. */
+/** Attempt records lie under this id: it may hold only what a key may hold. */
 function idAt({ tries }: Place, id: string): string {
   return tries === 0 ? id : `${id}.${tries}`;
 }

@@ -1,5 +1,5 @@
-// Tells when a run's steps began and that they ended, for a worker that traces. It is bundled for such a worker alone, and sends nothing to the
-// server: histories are the same with it and without, and so is the order in which a workflow's promises settle.
+// Reports when a run's steps began and that they ended, for a worker that traces. Only such a worker bundles it, and it sends nothing to
+// the server: histories are the same with it and without, and so is the order in which a workflow's promises settle.
 import { proxySinks, type Sinks, type WorkflowInterceptorsFactory } from '@temporalio/workflow';
 
 export interface EndedStep {

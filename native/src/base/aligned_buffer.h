@@ -11,9 +11,9 @@
 
 namespace longhaul {
 
-/// Where a buffer's memory comes from. `mapped`: large ones are zeroed huge pages, given by the kernel to whichever threads touch
-/// them first, where a fill by one thread would take longer than reading the same bytes from disk. For what lives long: a buffer
-/// that comes and goes would be zeroed each time.
+/// Where a buffer's memory comes from. `mapped`: large ones are zeroed huge pages, which the kernel gives to the threads that touch them
+/// first; a fill by one thread would take longer than reading the same bytes from disk. For long-lived buffers: one that comes and goes
+/// would be zeroed each time.
 enum class BufferMemory { heap, mapped };
 
 class AlignedBuffer {
@@ -23,8 +23,8 @@ class AlignedBuffer {
   explicit AlignedBuffer(size_t size) { resize(size); }
   AlignedBuffer(const AlignedBuffer& other) : memory_(other.memory_) { copy(other); }
   AlignedBuffer(AlignedBuffer&& other) noexcept { swap(other); }
-  /// Keeps its memory where that is large enough, else takes new memory of the same kind as before. An empty buffer that never had
-  /// any takes over the kind as well.
+  /// Keeps its memory if that is large enough, else takes new memory of the same kind as before. An empty buffer without any takes over the
+  /// kind as well.
   AlignedBuffer& operator=(const AlignedBuffer& other) {
     if (this == &other) return *this;
     if (capacity_ == 0) memory_ = other.memory_;
@@ -37,13 +37,13 @@ class AlignedBuffer {
   }
   ~AlignedBuffer() { release(); }
 
-  /// New contents, all zero. Where memory is not there (std::bad_alloc) the buffer is empty.
+  /// New contents, all zero. Without enough memory (std::bad_alloc) the buffer is empty.
   void resize(size_t size) {
     const bool fresh = reserve(size);
     size_ = size;
     if (size > 0 && !(fresh && is_mapped(capacity_))) std::memset(data_, 0, size * sizeof(float));
   }
-  /// At least `size` floats whose contents are unspecified but finite at first; never shrinks. For scratch space.
+  /// At least `size` floats, with unspecified but at first finite contents; never shrinks. For scratch space.
   float* scratch(size_t size) {
     if (size > size_) resize(size > exact_from ? size : size + size / 4);
     return data_;
@@ -65,9 +65,9 @@ class AlignedBuffer {
  private:
   static constexpr std::align_val_t alignment{64};
 
-  /// Below it a page of its own, and the zeroing of all of it, cost more than they save.
+  /// Below this size a page of its own, and zeroing all of it, cost more than they save.
   static constexpr size_t mapped_from = (size_t{4} << 20) / sizeof(float);
-  /// Above it scratch space is planned for to the byte (train/memory_plan.h); below, room to grow saves allocations.
+  /// Above this size scratch space is planned to the byte (train/memory_plan.h); below, room to grow saves allocations.
   static constexpr size_t exact_from = (size_t{64} << 20) / sizeof(float);
 
   bool is_mapped(size_t capacity) const { return memory_ == BufferMemory::mapped && capacity >= mapped_from; }
@@ -78,8 +78,8 @@ class AlignedBuffer {
     if (size_ > 0) std::memcpy(data_, other.data_, size_ * sizeof(float));
   }
 
-  /// True where it gives fresh memory: then contents are lost, and unspecified, or zero where that is mapped. The old memory goes
-  /// first: two large buffers at once may be more than there is.
+  /// True if it allocates: then the contents are lost, and unspecified, or zero if the memory is mapped. The old memory is freed first: two
+  /// large buffers at once may be more than there is.
   bool reserve(size_t size) {
     if (size <= capacity_) return false;
     release();

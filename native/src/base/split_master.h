@@ -30,7 +30,7 @@ constexpr float joined_weight(SplitWeight split) {
   return std::bit_cast<float>((uint32_t(split.high) << 16) + uint32_t(int32_t(split.low)));
 }
 
-/// The bf16 weight that is computed with.
+/// The bf16 weight for computing.
 constexpr float bf16_weight(uint16_t high) { return std::bit_cast<float>(uint32_t(high) << 16); }
 
 /// The same for arrays of equal sizes.

@@ -164,8 +164,8 @@ void paged_attention(const PagedAttention& args) {
   }
 }
 
-// A node is worked on in slices of queries whose scores fit the caches; products with values go over chunks of them, each with
-// the keys that its last query sees.
+// A node is processed in slices of queries with scores that fit the caches; products with values go over chunks of them, each with the keys
+// that its last query sees.
 constexpr int query_chunk = 16, most_slice_rows = 96, score_budget = 128 * 1024;
 
 inline int slice_queries(int group, int keys) {

@@ -1,5 +1,5 @@
-// Products that fetch what is wanted after them. Decoding reads each sequence's keys and values once, as fast as memory gives them,
-// while its products wait for nothing but their own multiply-adds: side by side both take the time of one.
+// Products that fetch the data of the next work. Decoding reads each sequence's keys and values once, as fast as memory allows, while its
+// products wait only for their own multiply-adds: side by side both take the time of one.
 #pragma once
 
 #include "cpu/gemm_kernels.h"
@@ -19,7 +19,7 @@ class Fetching {
     step_ = int(all < steps * narrow_columns ? (all + steps - 1) / steps : narrow_columns);
   }
 
-  /// What a tile of so many steps is to fetch; `ahead` stays as it is where there is nothing more.
+  /// Sets what a tile of so many steps fetches; `ahead` stays as it is when nothing is left.
   void next(int depth, Ahead& ahead) {
     if (chunk_ == wanted_.count) return;
     const size_t left = wanted_.size - at_, piece = size_t(step_) * depth;

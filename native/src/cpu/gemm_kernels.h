@@ -1,8 +1,8 @@
-// fp32 matrix products. Every element of C is one chain of fused multiply-adds over k = 0..K−1, whatever the tile, the
-// number of rows, or the instruction set; blocking over k continues the chain from C.
+// fp32 matrix products. Every element of C is one chain of fused multiply-adds over k = 0..K−1, independent of the tile, the number of
+// rows, and the instruction set; blocking over k continues the chain from C.
 //
-// A block of A's rows stays in the second-level cache while the panels of B pass by it one after another; the kernel reads a
-// panel line by line (and asks for lines ahead of time) and keeps a tile of C in registers.
+// A block of A's rows stays in the second-level cache while the panels of B pass by it one after another; the kernel reads a panel line by
+// line (and asks for lines ahead of time) and keeps a tile of C in registers.
 #pragma once
 
 #include "cpu/scratch.h"
@@ -26,12 +26,12 @@ constexpr int narrow_rows = 4, narrow_vectors = 1, wide_rows = 4, wide_vectors =
 constexpr int packed_rows = narrow_rows;
 constexpr bool has_wide_tiles = wide_vectors * lanes > panel_columns;
 constexpr int line_floats = 64 / int(sizeof(float));
-/// Most rows of C, and most of the chain, that are worked on at once: 192 · 384 floats of A are 288 KiB.
+/// Most rows of C, and most of the chain, processed at once: 192 · 384 floats of A are 288 KiB.
 constexpr int row_block = 192, depth_block = 384;
-/// The same for Aᵀ, whose C is a gradient that comes from memory: the longer the chain, the fewer its journeys. Fewer rows, so that
-/// the next ones can be fetched while these are worked on.
+/// The same for Aᵀ, where C is a gradient in memory: the longer the chain, the fewer its journeys. Fewer rows, so that the next ones can be
+/// fetched while these are worked on.
 constexpr int transposed_row_block = 96, transposed_depth_block = 512;
-/// Up to so many panels Aᵀ is read as it lies: packing it would take as long as it saves. (Not where its rows would share a cache set.)
+/// Up to this many panels Aᵀ is read in place: packing it would take as long as it saves. (Not if its rows would share a cache set.)
 constexpr int most_direct_panels = 4;
 /// How far ahead lines of B and of packed A are asked for: 32 steps are about 380 cycles of a full AVX-512 tile.
 constexpr int prefetch_depth = 32, packed_prefetch_depth = 16;
@@ -46,7 +46,7 @@ inline int even_part(int whole, int most) {
   return ((whole + parts - 1) / parts + 15) / 16 * 16;
 }
 
-/// Where A[i,k] lies: a + i·stride + k, or a + k·stride + i.
+/// Place of A[i,k]: a + i·stride + k, or a + k·stride + i.
 enum class Order { by_row, by_depth };
 
 /// What is fetched while a tile computes: some lines at each step of the chain, `step` floats on from the last.
@@ -131,7 +131,7 @@ inline void tile_of(int rows, const float* a, size_t stride, Columns b, Ahead ah
     for (int j = 0; j < columns; j += line_floats) __builtin_prefetch(c + i * ldc + j, 1);
 }
 
-/// Rows of A as they lie, cut into tiles of nearly equal height: a short one would wait for its own chains.
+/// Rows of A in place, cut into tiles of nearly equal height: a short one would wait for its own chains.
 template <Order order_of>
 struct Rows {
   static constexpr Order order = order_of;
@@ -195,7 +195,7 @@ class NextPanels {
   NextPanels() = default;
   NextPanels(const float* first, const float* second) : panels_{first, second} {}
 
-  /// `otherwise` where there is nothing (more).
+  /// `otherwise` if nothing is left.
   Ahead take(int depth, Ahead otherwise) {
     if (taken_ == halves || !panels_[0]) return otherwise;
     const int half = taken_++;
@@ -226,8 +226,8 @@ template <class A>
   });
 }
 
-// Calls product(c, ldc, accumulate) for a panel of which `columns` exist: the last one of a matrix whose width is no multiple of 32
-// must not write past it.
+// Calls product(c, ldc, accumulate) for a panel with `columns` valid columns: the last panel of a matrix must not write past its width,
+// which may not be a multiple of 32.
 template <class Product>
 inline void into_columns(float* c, size_t ldc, int rows, int columns, bool accumulate, Product&& product) {
   if (columns >= panel_columns) {

@@ -69,7 +69,7 @@ int32_t draw_row(const float* logits, int n, float inverse_temperature, float un
       if (double(before) > wanted) return i + j;
     }
   }
-  // Rounding left the last partial sum below the target: the likeliest token of the block, so never an improbable one.
+  // Rounding left the last partial sum below the target: takes the likeliest token of the block, so never an improbable one.
   int best = b * draw_block;
   for (int i = best + 1; i < end; ++i)
     if (logits[i] > logits[best]) best = i;

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int moment_block = 256;
 constexpr float first_levels = 127.0f, second_levels = 255.0f;
-// A block whose moments are all smaller has none: 127 / max would overflow.
+// A block of smaller moments is stored as zero: 127 / max would overflow.
 constexpr float least_first_scale = 0x1p-100f;
 
 void adamw(const AdamStep& step, float* weights, float* first, float* second, const float* gradients, size_t n) {

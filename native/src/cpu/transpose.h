@@ -1,4 +1,4 @@
-// Rows that lie anywhere, as the columns of a panel: what weights and keys are before a product reads them.
+// Scattered rows, as the columns of a panel: the form of weights and keys before a product reads them.
 #pragma once
 
 #include "cpu/vec16.h"

@@ -1,6 +1,6 @@
-// Sixteen fp32 lanes: one AVX-512 register, two AVX2 registers, or an array. Every operation gives the same bits on all
-// three, and so does whatever is written in them. Included by one file for each instruction set; hence no std headers
-// with inline code, whose copies the linker could mix.
+// Sixteen fp32 lanes: one AVX-512 register, two AVX2 registers, or an array. Every operation gives the same bits on all three, and so does
+// all code written in them. Included by one file for each instruction set; hence no std headers with inline code: the linker could mix its
+// copies.
 #pragma once
 
 #include <cstddef>

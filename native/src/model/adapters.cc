@@ -189,7 +189,7 @@ void Adapters::initialize(uint64_t seed) {
     const double bound = 1 / std::sqrt(double(places[t].shape[1]));
     PhiloxBlock bits{};
     for (size_t i = 0; i < places[t].size; ++i) {
-      // The last word of the counter tells them from the weights of a model of the same seed.
+      // The last word of the counter separates them from the weights of a model of the same seed.
       if (i % 4 == 0)
         bits = philox4x32_10({uint32_t(i / 4), uint32_t(i / 4 >> 32), uint32_t(t), 1},
                              philox_key(seed, PhiloxDomain::initial_weights));

@@ -32,8 +32,8 @@ int adapter_width(const Linear& linear);
 void apply(const ops::Table& op, const Linear& linear, const float* x, size_t ldx, float* y, size_t ldy, int rows,
            bool accumulate, float* down_out);
 
-/// `apply` in parts, for whoever shares the product with W among threads by columns: `adapt_down` fills `down_out`, then
-/// y (+)= x·Wᵀ is the caller's, then `finish` adds bias and adapters to y.
+/// `apply` in parts, for callers that share the product with W among threads by columns: `adapt_down` fills `down_out`, then the caller
+/// adds y (+)= x·Wᵀ, then `finish` adds bias and adapters to y.
 void adapt_down(const ops::Table& op, const Linear& linear, const float* x, size_t ldx, int rows, float* down_out);
 void finish(const ops::Table& op, const Linear& linear, const float* down_out, float* y, size_t ldy, int rows);
 

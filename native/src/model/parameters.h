@@ -40,7 +40,7 @@ struct ParameterLayout {
   ParameterRange embedding;
   std::vector<LayerParameters> layers;
   ParameterRange final_norm;
-  /// Equal to `embedding` where the word embeddings are tied.
+  /// Equal to `embedding` if the word embeddings are tied.
   ParameterRange head;
   size_t total = 0;
 
@@ -60,7 +60,7 @@ struct TensorPlace {
   bool residual_output = false;
 };
 
-/// The model's Hugging Face tensors, sorted by name; `lm_head.weight` only where untied.
+/// The model's Hugging Face tensors, sorted by name; `lm_head.weight` only if untied.
 std::vector<TensorPlace> tensor_places(const Architecture& architecture, const ParameterLayout& layout);
 
 }  // namespace longhaul

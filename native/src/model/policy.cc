@@ -15,7 +15,7 @@ T needed(T pointer) {
   return pointer;
 }
 
-/// For a policy that shares weights: every way to write to them asks first whether it does.
+/// For a policy that shares weights: every way to write to them checks this first.
 std::shared_ptr<Weights> shared(std::shared_ptr<const Weights> weights) {
   return std::const_pointer_cast<Weights>(needed(std::move(weights)));
 }

@@ -1,4 +1,4 @@
-// The policy: weights, what of them is trained (all, or adapters beside them), AdamW's moments and the number of optimizer steps.
+// The policy: weights, its trained part (all of them, or adapters beside them), AdamW's moments and the number of optimizer steps.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,17 @@
 
 namespace longhaul {
 
-/// What the optimizer works on in one piece: a range of the trained array.
+/// A piece that the optimizer works on: a range of the trained array.
 struct TrainedRange {
   size_t offset, size;
   bool decayed;
 };
 
-/// A value type: copies share frozen weights and copy what is trained. Assignment keeps the memory. Weights that somebody else
-/// holds (`shared_weights`: a reference) are never written: whoever asks to write gets a copy.
+/// A value type: copies share frozen weights and copy the trained part. Assignment keeps the memory. Weights with another holder
+/// (`shared_weights`: a reference) are never written: a caller that asks to write gets a copy.
 class Policy {
  public:
-  /// Full fine-tuning from these weights (copied, or taken over where nobody else holds them); `changed` has been called on them.
+  /// Full fine-tuning from these weights (copied, or taken over if they have no other holder); `changed` has been called on them.
   explicit Policy(std::shared_ptr<Weights> weights, MomentFormat moments = MomentFormat::fp32);
   /// LoRA beside frozen weights, on which `changed` has been called; adapters are initialised from `seed`. Ready for use.
   Policy(std::shared_ptr<const Weights> base, const LoraSettings& lora, uint64_t seed,
@@ -38,13 +38,13 @@ class Policy {
   const ParameterLayout& layout() const { return weights_->layout(); }
   const Weights& weights() const { return *weights_; }
   std::shared_ptr<const Weights> shared_weights() const { return weights_; }
-  /// Throws std::logic_error where they are frozen.
+  /// Throws std::logic_error if they are frozen.
   Weights& own_weights();
   /// Null without LoRA.
   const Adapters* adapters() const { return adapters_ ? &*adapters_ : nullptr; }
   Adapters* adapters() { return adapters_ ? &*adapters_ : nullptr; }
 
-  /// The flat array that the optimizer steps: the weights', or the adapters'; empty where nothing is trained.
+  /// The flat array that the optimizer steps: the weights', or the adapters'; empty if nothing is trained.
   std::span<float> trained();
   std::span<const float> trained() const;
   /// Its ranges in storage order. Adapters decay as matrices do.
@@ -56,7 +56,7 @@ class Policy {
   const Moments& moments() const { return moments_; }
   int64_t optimizer_steps = 0;
 
-  /// Must follow every change of what is trained.
+  /// Must follow every change of the trained part.
   void changed(ThreadPool* pool = nullptr);
 
  private:

@@ -10,7 +10,7 @@ namespace longhaul {
 // transformers' _compute_yarn_parameters with its default, truncate = true.
 std::pair<double, double> yarn_range(const Architecture& architecture) {
   const YarnScaling& yarn = *architecture.yarn;
-  // The (fractional) pair whose wave turns `rotations` times over the original context.
+  // The (fractional) pair with a wave that turns `rotations` times over the original context.
   const auto pair_that_turns = [&](double rotations) {
     return architecture.head_dim * exact::log(yarn.original_max_position_embeddings / (rotations * 6.283185307179586477)) /
            (2 * exact::log(architecture.rope_theta));

@@ -11,7 +11,7 @@
 
 namespace longhaul {
 
-/// What YaRN multiplies cos and sin by where a configuration does not say: transformers' get_mscale.
+/// YaRN's factor for cos and sin if a configuration does not say: transformers' get_mscale.
 inline double yarn_magnitude(double factor, double scale = 1) { return factor > 1 ? 0.1 * scale * exact::log(factor) + 1 : 1; }
 
 /// The pairs [low, high] between which YaRN goes over from the model's own frequencies to those divided by `factor`: where a pair

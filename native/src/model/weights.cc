@@ -12,7 +12,7 @@ namespace longhaul {
 
 namespace {
 
-/// Runs fn(i) for i in [0, n), on the pool where there is one.
+/// Runs fn(i) for i in [0, n), on the pool if there is one.
 template <class Fn>
 void for_each_index(ThreadPool* pool, size_t n, Fn&& fn) {
   if (pool) {
@@ -53,12 +53,12 @@ struct PackTask {
 using PackKernel = void (*)(const float*, size_t, ops::Panels&, int, int);
 
 void add_tasks(std::vector<PackTask>& tasks, const float* from, size_t ld, int depth, int columns, ops::Panels& to) {
-  // Sized once: the columns past the end of the last panel are zero from then on, and nobody writes them.
+  // Sized once: the columns past the end of the last panel are zero from then on, and are never written.
   const int panels = ops::panel_count(columns);
   if (to.depth != depth || to.columns != columns || to.values.size() == 0) {
     to.depth = depth;
     to.columns = columns;
-    // Zeroed by whichever threads pack them, where a fill by this one would take longer than the packing.
+    // Zeroed by the threads that pack them: a fill by this one would take longer than the packing.
     if (to.values.size() == 0) to.values = AlignedBuffer(BufferMemory::mapped);
     to.values.resize(size_t(panels) * depth * ops::panel_columns);
   }

@@ -51,7 +51,7 @@ class Weights {
   /// Must follow every change of the values: rebuilds the panels that a forward pass reads (rows of W, for y = x·Wᵀ).
   void changed(ThreadPool* pool = nullptr);
   const WeightPanels& forward_panels() const { return forward_; }
-  /// Columns of W, for dx = dy·W: whoever trains keeps them, since weights that are only sampled from need none.
+  /// Columns of W, for dx = dy·W: only training needs them, so the trainer keeps them.
   void pack_backward(WeightPanels& out, ThreadPool* pool = nullptr) const;
 
  private:

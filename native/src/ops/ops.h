@@ -57,7 +57,7 @@ struct ChainAttention {
   size_t ld_keys_values;
   const int32_t* chain_rows;  // [chain_length], in order of position: rows of keys and values
   int chain_length;
-  // The node's rows whose output is wanted, in order: their place in the chain, their row in `qkv` and in `out`.
+  // The node's rows with wanted output, in order: their place in the chain, their row in `qkv` and in `out`.
   const int32_t* query_places;
   const int32_t* query_rows;
   const int32_t* query_outputs;
@@ -97,11 +97,11 @@ struct Table {
 
   // C[M,N] (+)= A[M,K] · B[K,N]
   void (*matmul)(const float* a, size_t lda, const Panels& b, float* c, size_t ldc, int m, bool accumulate);
-  // The same for the columns of panels [first, last) alone, so that threads can share few rows by columns: each reads a part of B.
-  // `c` is where column 0 is or would be.
+  // The same for the columns of panels [first, last) alone, so that threads can share few rows by columns: each reads a part of B. `c`
+  // points to the place of column 0.
   void (*matmul_panels)(const float* a, size_t lda, const Panels& b, int first, int last, float* c, size_t ldc, int m,
                         bool accumulate);
-  // The same, and meanwhile fetches what is wanted next into the caches (where M is at least two tiles).
+  // The same, and meanwhile fetches the data of the next work into the caches (if M is at least two tiles).
   void (*matmul_fetching)(const float* a, size_t lda, const Panels& b, int first, int last, float* c, size_t ldc, int m,
                           bool accumulate, const FetchList& wanted);
   // C[M,N] += A[K,M]ᵀ · B[K,N]
@@ -122,9 +122,8 @@ struct Table {
   void (*column_sums)(const float* dy, size_t ld, int rows, int columns, float* out);
   // x [rows, ldx] (columns of them) *= factor
   void (*scale_rows)(float* x, size_t ldx, float factor, int rows, int columns);
-  // x [rows, ldx] in place: RMSNorm of each of `heads` heads (none where `weight` is null), then rotary embedding at the row's
-  // position. head_dim is a multiple of 16.
-  // saved [rows, heads, head_dim] (input) and inverse_rms [rows, heads] may be null.
+  // x [rows, ldx] in place: RMSNorm of each of `heads` heads (skipped if `weight` is null), then rotary embedding at the row's position.
+  // head_dim is a multiple of 16. saved [rows, heads, head_dim] (input) and inverse_rms [rows, heads] may be null.
   void (*head_norm_rope)(float* x, size_t ldx, const float* weight, float eps, const int32_t* positions, const float* cos,
                          const float* sin, float* saved, size_t ld_saved, float* inverse_rms, size_t ld_inverse, int rows,
                          int heads, int head_dim);
@@ -147,9 +146,9 @@ struct Table {
   void (*chain_attention)(const ChainAttention& args);
   void (*chain_attention_backward)(const ChainAttentionBackward& args);
 
-  // Not finite where a logit is not.
+  // Not finite if a logit is not.
   RowNormalizer (*normalize_row)(const float* logits, int n, float inverse_temperature);
-  // The first token at which the CDF exceeds `uniform`, in token order; −1 where the logits are not finite.
+  // The first token at which the CDF exceeds `uniform`, in token order; −1 if the logits are not finite.
   int32_t (*draw_row)(const float* logits, int n, float inverse_temperature, float uniform, RowNormalizer* normalizer);
   // In place: logits → scale · (softmax − onehot(token))
   void (*softmax_gradient)(float* logits, int n, RowNormalizer normalizer, float inverse_temperature, int token,
@@ -178,7 +177,7 @@ enum class InstructionSet { scalar, avx2, avx512 };
 bool supported(InstructionSet set);
 /// The widest that this machine supports.
 InstructionSet best_instruction_set();
-/// Throws std::invalid_argument where this machine does not support it. Call it while no operation runs.
+/// Throws std::invalid_argument if this machine does not support it. Call it while no operation runs.
 void set_instruction_set(InstructionSet set);
 InstructionSet instruction_set();
 const char* name(InstructionSet set);

@@ -1,4 +1,4 @@
-// Ways in which a test lets the process end, or stand still (docs/engine-protocol.md, `fault`).
+// Ways for a test to end the process, or to make it stand still (docs/engine-protocol.md, `fault`).
 // defines: raise_fault
 #pragma once
 
@@ -6,8 +6,8 @@
 
 namespace longhaul {
 
-// `abort`, `segfault`, `hang` (all threads stop, until somebody continues them) or `stall` (this thread waits for ever).
-// Throws RequestError on another kind.
+// `abort`, `segfault`, `hang` (all threads stop until they are continued) or `stall` (this thread waits for ever). Throws RequestError on
+// another kind.
 void raise_fault(const std::string& kind);
 
 }  // namespace longhaul

@@ -70,7 +70,7 @@ struct Results {
   std::string trained;
 };
 
-// One step on the second half of what was sampled, whose log-probs are those of sampling.
+// One step on the second half of the sampled tokens, with the log-probs of sampling.
 std::string train(const Policy& policy, const std::vector<std::int32_t>& tokens, const std::vector<float>& logprobs,
                   ThreadPool& pool) {
   const std::vector<std::int32_t> nodes{-1, static_cast<std::int32_t>(tokens.size()), 0};

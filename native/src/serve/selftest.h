@@ -5,7 +5,7 @@
 
 namespace longhaul {
 
-// Prints one line a check; answers the exit code.
+// Prints one line a check; returns the exit code.
 int run_selftest();
 
 }  // namespace longhaul

@@ -11,7 +11,7 @@ Server::Server(const ServerOptions& options)
     : channel_(
           options.fd, [this](Frame frame) { receive(std::move(frame)); },
           [](const std::string& error) {
-            // _exit: the engine's thread may be deep in an update, and nobody is left to hear of it.
+            // _exit: the engine's thread may be deep in an update, and its result has no reader any more.
             if (error.empty()) _exit(0);
             log_line("error", "broken stream: " + error);
             _exit(3);

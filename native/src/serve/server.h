@@ -1,6 +1,6 @@
-// Who does what in which order. The reader's thread takes requests in and answers `stats` and `cancel` itself, so both work
-// while an update runs; one thread, the engine's, does everything else in order of arrival.
-// Invariant: what the state must not change under has ended before the state changes (R15).
+// The order of work on threads. The reader's thread takes requests in and answers `stats` and `cancel` itself, so both work while an update
+// runs; one thread, the engine's, does everything else in order of arrival. Invariant: work that depends on the state has ended before the
+// state changes (R15).
 // defines: Server, ServerOptions
 #pragma once
 
@@ -28,7 +28,7 @@ class Server {
  public:
   explicit Server(const ServerOptions& options);
 
-  // Serves until `shutdown`; answers the process's exit code. An end of file or a broken frame ends the process at once.
+  // Serves until `shutdown`; returns the process's exit code. An end of file or a broken frame ends the process at once.
   int run();
 
  private:

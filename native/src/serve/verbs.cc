@@ -181,7 +181,7 @@ void Verbs::load_hf_folder(const Request& request) { load_model(request, &Loader
 void Verbs::load_weights_file(const Request& request) { load_model(request, &Loader::weights_file); }
 void Verbs::load_state_file(const Request& request) { load_model(request, &Loader::state_file); }
 
-// The old state is held until the new one is whole.
+// The old state is held until the new one is complete.
 void Verbs::load_model(const Request& request, LoadKind kind) {
   const auto began = std::chrono::steady_clock::now();
   updates_.forget();
@@ -230,7 +230,7 @@ void Verbs::set_reference(const Request& request) {
   if (from == "none") {
     reference_ = {};
   } else if (from == "held") {
-    // A state never changes, so its weights are shared. An update of all weights goes on in other memory, for which there must be room.
+    // A state never changes, so its weights are shared. An update of all weights continues in other memory, for which there must be room.
     const auto held = with_weights_digest(require_model(request));
     const bool frozen = held->policy->adapters() != nullptr;
     if (!frozen && reference_.weights != held->policy->shared_weights()) memory_.plan_reference(*held->policy);
@@ -294,7 +294,7 @@ void Verbs::set_vocabulary(const Request& request) {
 
 void Verbs::tell_held(const Request& request) {
   auto held = held_.get();
-  // Behind an update of all weights it would have to be computed, by who asks after every step for the state alone.
+  // Only on request: after an update of all weights they must be hashed, and most callers need only the state.
   if (held && request.has("weights") && request.flag("weights")) held = with_weights_digest(std::move(held));
   const bool known = held && !held->weights_digest.empty();
   Json fields;

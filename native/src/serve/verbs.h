@@ -1,6 +1,6 @@
-// What each verb does (docs/engine-protocol.md, "Verbs"), on the engine's thread. Whatever goes wrong in one becomes its reply.
-// Invariants: an update with the last applied `step_id` answers as before and changes nothing (R12); the state changes by one
-// exchange of a pointer, with everything that may fail behind it.
+// What each verb does (docs/engine-protocol.md, "Verbs"), on the engine's thread. Any error in a verb becomes its reply. Invariants: an
+// update with the last applied `step_id` answers as before and changes nothing (R12); the state changes by one exchange of a pointer, after
+// everything that may fail.
 // defines: Verbs, VerbOptions
 #pragma once
 
@@ -33,15 +33,15 @@ class Verbs {
  public:
   Verbs(VerbOptions options, Replies& replies, StateHolder& held, WorkClock& clock);
 
-  // Whether the request must wait for generations and saves that run (R15).
+  // Whether the request must wait for running generations and saves (R15).
   bool must_wait(const Request& request) const;
   void handle(const Request& request);
 
-  // Generations have something to compute.
+  // True if generations have something to compute.
   bool ready() const { return generations_.ready(); }
-  // One token more for each generation that runs.
+  // One more token for each running generation.
   void step() { generations_.step(*held_.get()->policy, *pool_); }
-  // Answers generations that were cancelled.
+  // Answers cancelled generations.
   void drop_cancelled() { generations_.drop_cancelled(); }
 
   // After `shutdown` was answered.
@@ -83,13 +83,13 @@ class Verbs {
   void load_model(const Request& request, LoadKind kind);
   Loader loader_for(const Request& request);
   void exchange(std::shared_ptr<const HeldState> next) noexcept;
-  // That the work at hand got on; here a test lets memory run out.
+  // Reports progress of the work at hand; here a test lets memory run out.
   void advance();
-  // The state that is held. Throws RequestError where there is none.
+  // The held state. Throws RequestError if no state is held.
   std::shared_ptr<const HeldState> require_model(const Request& request) const;
-  // The state that the request names, which must be the one that is held.
+  // The state that the request names, which must be the held one.
   std::shared_ptr<const HeldState> require_state(const Request& request) const;
-  // The state that is held, with the digest of its weights.
+  // The held state, with the digest of its weights.
   std::shared_ptr<const HeldState> with_weights_digest(std::shared_ptr<const HeldState> held);
 
   VerbOptions options_;
@@ -105,7 +105,7 @@ class Verbs {
   bool greeted_ = false;
   bool shutting_down_ = false;
   bool aborts_after_update_ = false;
-  // How often the work may still get on before memory runs out; below 0: for ever.
+  // How often the work may still progress before memory runs out; below 0: for ever.
   std::atomic<int> advances_left_{-1};
   std::atomic<std::uint64_t> updates_done_{0};
 };

@@ -1,4 +1,4 @@
-// Reads a batch file (docs/engine-protocol.md, "The batch file") and holds it to its digest and to what the request says about it.
+// Reads a batch file (docs/engine-protocol.md, "The batch file") and checks it against its digest and the request.
 // defines: BatchFile, read_batch
 #pragma once
 
@@ -19,8 +19,8 @@ struct BatchFile {
   Batch view() const;
 };
 
-// `state` is the digest the batch must name as its previous state. The forest itself is validated by `validate`.
-// Throws BatchError that names the file and says what is wrong, and std::system_error where it cannot be read.
+// `state` is the digest the batch must name as its previous state. `validate` checks the forest itself. Throws BatchError that names the
+// file and says what is wrong, and std::system_error if it cannot be read.
 BatchFile read_batch(const std::string& path, const std::string& sha256, const std::string& state, int mini_batches);
 
 }  // namespace longhaul

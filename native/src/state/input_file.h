@@ -19,7 +19,7 @@ class InputFile {
   InputFile& operator=(const InputFile&) = delete;
 
   std::uint64_t size() const { return size_; }
-  // Bytes [offset, offset + size). Throws std::system_error where the file ends before.
+  // Bytes [offset, offset + size). Throws std::system_error if the file ends before.
   void read(void* to, std::size_t size, std::uint64_t offset) const;
   // Advice: these bytes are read soon.
   void will_need(std::uint64_t offset, std::uint64_t size) const;

@@ -14,7 +14,7 @@ struct WrittenFile {
   std::string path;
 };
 
-// Made anew, or emptied. All functions throw std::system_error that names the file.
+// Created, or emptied. All functions throw std::system_error that names the file.
 class OutputFile {
  public:
   explicit OutputFile(const std::string& path);

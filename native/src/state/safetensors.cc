@@ -220,7 +220,7 @@ void put_safetensors(OutputFile& file, const std::map<std::string, std::string>&
 
 WrittenFile write_safetensors(const std::string& path, const std::map<std::string, std::string>& metadata,
                               std::span<const OutgoingTensor> tensors, const Progress& progress) {
-  // The process id keeps two writers apart, and tells the node worker which leftovers nobody will rename any more.
+  // The process id keeps two writers apart, and shows the node worker which leftovers have no writer any more.
   const std::string temporary = path + ".tmp-" + std::to_string(::getpid());
   WrittenFile written;
   try {

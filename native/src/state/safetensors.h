@@ -59,7 +59,7 @@ struct SafetensorsFile {
 // that names tensors, not the file, and std::system_error.
 SafetensorsHeader read_safetensors_header(const InputFile& file);
 
-// As above, of a file whose first bytes are given: at least the header's, at most `file_size`.
+// As above, from the first bytes of a file: at least the header's, at most `file_size`.
 SafetensorsHeader parse_safetensors_header(std::span<const std::uint8_t> beginning, std::uint64_t file_size);
 
 // As above, for a file in memory.

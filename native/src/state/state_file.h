@@ -16,8 +16,8 @@
 
 namespace longhaul {
 
-// Canonical bytes: equal states give equal files. `base`: the digest of the weights under the adapters, needed where there are
-// any. Throws std::system_error.
+// Canonical bytes: equal states give equal files. `base`: the digest of the weights under the adapters, needed if there are any. Throws
+// std::system_error.
 WrittenFile save_state(const Policy& policy, const std::string& path, std::string_view base = {},
                        const Progress& progress = {});
 

@@ -12,7 +12,7 @@
 namespace longhaul {
 namespace {
 
-// So far before a leaf's turn the kernel is told to fetch it.
+// The kernel is asked to fetch a leaf this far before its turn.
 constexpr std::uint64_t read_ahead_bytes = std::uint64_t{16} << 20;
 
 float value_at(std::span<const std::byte> bytes, std::size_t index) {

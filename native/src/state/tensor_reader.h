@@ -25,7 +25,7 @@ void check_tensors(const SafetensorsHeader& header, std::span<const TensorBytes<
 std::optional<std::size_t> first_not_finite(std::span<const std::byte> bytes);
 
 // Fills the tensors, which are those of `check_tensors`, and gives the leaves of their digest: one pass on all threads. Throws
-// SafetensorsError where a value is not finite, and std::system_error.
+// SafetensorsError if a value is not finite, and std::system_error.
 std::vector<Blake3Digest> read_and_hash(const InputFile& file, const SafetensorsHeader& header,
                                         std::span<const TensorBytes<std::byte>> tensors, ThreadPool& pool,
                                         const Progress& progress);

@@ -9,7 +9,7 @@ namespace longhaul {
 struct BackwardLinear {
   const ops::Panels* panels = nullptr;  // columns of W: [outputs, inputs]
   ParameterRange weight;
-  /// Where adapters are trained, W is frozen. Null also where this layer has none.
+  /// W is frozen while adapters are trained. `adapter` is also null if this layer has none.
   bool frozen = false;
   const FusedAdapter* adapter = nullptr;
   const FusedAdapterPanels* adapter_panels = nullptr;
@@ -46,7 +46,7 @@ struct BackwardPanels {
 /// Views, valid until weights or panels change.
 BackwardLinears backward_linears(const Policy& policy, const BackwardPanels& panels, int layer);
 
-/// dx [rows, ld_dx] = dy·W + d_down·A, where dx is not null; d_down [rows, adapter_width] = scale·dy·B, where there is an adapter.
+/// dx [rows, ld_dx] = dy·W + d_down·A, if dx is not null; d_down [rows, adapter_width] = scale·dy·B, if there is an adapter.
 void apply_backward(const ops::Table& op, const BackwardLinear& linear, const float* dy, size_t ld_dy, float* dx, size_t ld_dx,
                     int rows, float* d_down);
 

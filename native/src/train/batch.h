@@ -31,9 +31,9 @@ struct Batch {
   /// Which sample (sequence) a target belongs to: counts up by 0 or 1 from 0, within the whole batch.
   std::span<const int32_t> target_samples;
   std::span<const float> target_advantages;
-  /// What ratios are taken against; empty where they are the log-probs of the policy that the update begins with, which it computes.
+  /// The old log-probs for ratios; empty if they are those of the policy that the update begins with, which it computes.
   std::span<const float> target_old_logprobs;
-  /// Log-probs at sampling, for truncated importance sampling; empty where they are the old ones. One of the two is there.
+  /// Log-probs at sampling, for truncated importance sampling; empty if they equal the old ones. One of the two is present.
   std::span<const float> target_rollout_logprobs;
 
   int node_count() const { return int(nodes.size() / node_columns); }

@@ -11,13 +11,13 @@ namespace longhaul {
 
 namespace {
 
-/// A target's loss before its weights, and what of it is differentiated: ∂loss/∂logprob.
+/// A target's loss before its weights, and the derivative of its differentiated part: ∂loss/∂logprob.
 struct Term {
   double loss = 0, derivative = 0;
   bool clipped = false;
 };
 
-/// −min(r·A, clip(r)·A) of a ratio r whose derivative with respect to the log-prob is r.
+/// −min(r·A, clip(r)·A) of a ratio r with derivative r with respect to the log-prob.
 Term clipped_surrogate(const LossSettings& settings, double ratio, double advantage) {
   const double low = 1 - settings.eps_clip_low, high = 1 + settings.eps_clip_high;
   const bool clipped = (advantage > 0 && ratio > high) || (advantage < 0 && ratio < low);

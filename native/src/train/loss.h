@@ -28,7 +28,7 @@ const char* name(KlEstimator estimator);
 /// Whether it clips the ratio at 1 − eps_clip_low and 1 + eps_clip_high.
 bool clips_ratio(LossKind kind);
 
-/// Whoever makes them sets all that bears on the kind: nothing has a value of its own here, and a term whose weight is 0 is not there.
+/// The caller sets all that the kind needs: there are no defaults here, and a term with weight 0 is absent.
 struct LossSettings {
   LossKind kind = LossKind::cross_entropy;
   LossReduction reduction = LossReduction::token_mean;
@@ -69,7 +69,7 @@ struct LossInputs {
 struct LossReport {
   /// The reduced loss, KL and entropy terms included.
   double loss = 0;
-  double clipped = 0;         // targets whose gradient the clip cut
+  double clipped = 0;         // targets with a gradient cut by the clip
   double ratio = 0;           // Σ exp(lp − old)
   double max_difference = 0;  // max |lp − old| (0 for cross-entropy)
   double kl = 0;              // Σ of the estimator

@@ -69,7 +69,7 @@ void step_fp32(const Step& step, const ops::Table& op, ThreadPool& pool) {
   });
 }
 
-/// A block of 256 values may reach over the border of two matrices, so decay is told for every 16 values (all widths are multiples).
+/// A block of 256 values may reach over the border of two matrices, so decay is given for every 16 values (all widths are multiples).
 constexpr size_t decay_unit = 16;
 
 /// For each 16 values of [first, last), whether they decay.

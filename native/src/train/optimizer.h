@@ -20,7 +20,7 @@ struct OptimizerSettings {
 double gradient_norm(const Policy& policy, std::span<const float> gradients, ThreadPool& pool);
 
 /// Clips by the norm, steps moments and parameters (decoupled weight decay, Loshchilov & Hutter 2019), counts the step, and calls
-/// next.changed. The step goes from `from` to `next`: a policy of the same kind, whose values and moments are of no account, or `from`
+/// next.changed. The step goes from `from` to `next`: a policy of the same kind, whose values and moments are overwritten, or `from`
 /// itself. `reset_moments`: as if it were the first step.
 void optimizer_step(Policy& next, const Policy& from, bool reset_moments, std::span<const float> gradients, double norm,
                     double learning_rate, const OptimizerSettings& settings, ThreadPool& pool);

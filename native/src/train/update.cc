@@ -13,7 +13,7 @@ namespace longhaul {
 
 namespace {
 
-/// Ends an update whose cancellation was asked for.
+/// Ends a cancelled update.
 struct CancelledUpdate {};
 
 void check(const UpdateSettings& settings) {
@@ -136,7 +136,7 @@ struct Trainer::State {
     held_rows = std::max(held_rows, rows);
   }
 
-  /// Where a step from `policy` can end; its values are of no account.
+  /// A policy that can receive the result of a step from `policy`; its values are overwritten.
   std::unique_ptr<Policy> place_for_next(const Policy& policy) {
     if (spare && fits(*spare, policy)) return std::move(spare);
     spare.reset();

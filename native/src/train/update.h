@@ -1,5 +1,5 @@
-// One step's update: every mini-batch's gradient, clipped, through AdamW. Computed beside the policy it starts from, so that
-// whatever goes wrong on the way changes nothing; who takes the result over applies all of it.
+// One step's update: every mini-batch's gradient, clipped, through AdamW. Computed beside the policy it starts from, so that an error on
+// the way changes nothing; a caller that takes the result over applies all of it.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,7 @@ struct UpdateSettings {
   double temperature = 1;
   LossSettings loss;
   ForestPassSettings passes;
-  /// Weights whose log-probs the KL term is taken against; needed where loss.wants_reference().
+  /// Reference weights of the KL term; needed if loss.wants_reference().
   std::shared_ptr<const Weights> reference;
   /// Checked between layers; where it becomes true, the update is given up.
   const std::atomic<bool>* cancelled = nullptr;
@@ -39,9 +39,9 @@ struct UpdateSettings {
 
 struct UpdateReport {
   bool applied = false;
-  /// The policy behind the update; null where not applied.
+  /// The policy after the update; null if it was not applied.
   std::unique_ptr<Policy> next;
-  /// Where not applied: `non_finite` or `cancelled`.
+  /// If not applied: `non_finite` or `cancelled`.
   std::string reason;
   /// loss, grad_norm, clip_ratio, mean_ratio: means over the mini-batches; max_logprob_difference: max |lp − the batch's log-prob| of
   /// the first mini-batch (0 for cross-entropy); targets, rows: sums. entropy (of what the policy
@@ -58,7 +58,7 @@ class Trainer {
 
   /// The batch is valid. Throws std::invalid_argument on bad settings.
   UpdateReport update(const Policy& policy, const Batch& batch, const UpdateSettings& settings);
-  /// Takes a policy that nobody needs any more, for its memory.
+  /// Takes a policy that is no longer needed, for its memory.
   void recycle(std::unique_ptr<Policy> spent);
 
  private:

@@ -48,7 +48,7 @@ struct OutgoingArray {
 // `body` is all that follows the length. On failure: nothing, and `error` says what is wrong.
 std::optional<Frame> decode_frame(std::vector<std::uint8_t> body, std::string& error);
 
-// The whole frame with its length. Throws std::length_error where it would pass max_frame_bytes.
+// The whole frame with its length. Throws std::length_error if it would exceed max_frame_bytes.
 std::vector<std::uint8_t> encode_frame(std::uint32_t id, Json header, std::span<const OutgoingArray> arrays = {});
 
 }  // namespace longhaul

@@ -49,7 +49,7 @@ class Json {
   const Object* object() const { return std::get_if<Object>(&value_); }
   bool is_null() const { return std::holds_alternative<std::nullptr_t>(value_); }
 
-  // The member of that name; null where this is no object or has no such member.
+  // The member of that name; null if this is not an object or has no such member.
   const Json* find(std::string_view name) const;
   // Sets or replaces a member; anything that is no object becomes one.
   void set(std::string name, Json value);

@@ -1,5 +1,5 @@
-// Attention against a plain loop in double precision, at every head width; the same bits on every instruction set, over a cache as over
-// a chain, and whatever else is computed in the call.
+// Attention against a plain loop in double precision, at every head width; the same bits on every instruction set, over a cache as over a
+// chain, and for any other work in the call.
 #include <cmath>
 
 #include "support/every_set.h"

@@ -1,5 +1,5 @@
-// Log-probs of sampling, prefill, scoring and training are equal bit for bit, for every kind of model, whatever the batch, the
-// chunks, the cache blocks, the threads and how they share the work, the instruction set and the sharing of prefixes.
+// Log-probs of sampling, prefill, scoring and training are equal bit for bit, for every kind of model, batch, chunking, cache blocks,
+// number of threads and division of work, instruction set and sharing of prefixes.
 #include <algorithm>
 
 #include "support/check.h"
@@ -190,7 +190,7 @@ void feeds_whose_logits_nobody_wants_can_be_gone_on_with() {
         tables.push_back({13 - 2 * s, 12 - 2 * s});
       }
       KvCache cache(policy.architecture(), 14);
-      // First all but the last two tokens, of every second feed with logits; then one more token of all; then nobody wants any.
+      // First all but the last two tokens, of every second feed with logits; then one more token of all; then without any logits.
       std::vector<float> logits(7 * vocab);
       std::vector<Feed> feeds;
       for (int s = 0; s < 7; ++s)

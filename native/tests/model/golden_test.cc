@@ -1,6 +1,5 @@
-// Log-probs and weights of two tiny runs, committed as bits: a compiler, machine or change of code that moves one bit of the
-// numerics shows here. A change on purpose raises the engine's numerics version and writes the file anew:
-// `golden_test --write`.
+// Log-probs and weights of two tiny runs, committed as bits: a compiler, machine or change of code that moves one bit of the numerics shows
+// here. A change on purpose raises the engine's numerics version and writes the file again: `golden_test --write`.
 #include <cinttypes>
 #include <fstream>
 

@@ -221,7 +221,7 @@ void weights_that_others_hold_are_never_written() {
   const float value = other->values()[0];
   spare = policy;
   check_equal(other->values()[0], value, "reference after assignment");
-  // Weights are taken over where nobody else holds them, else copied.
+  // Weights are taken over if they have no other holder, else copied.
   std::shared_ptr<Weights> own = tiny_weights();
   const Weights* place = own.get();
   check(&Policy(own).weights() != place, "copied");

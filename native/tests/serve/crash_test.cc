@@ -95,7 +95,7 @@ void a_broken_stream_ends_it_with_a_reason() {
   CHECK(exited_with(whole.end(), 0));
 }
 
-// At the end of file nobody is left to hear of an update.
+// At the end of file an update has no reader any more.
 void an_end_of_file_ends_it_in_the_middle_of_the_work() {
   ForkedEngine engine(with_faults());
   engine.start();
@@ -141,7 +141,7 @@ void memory_that_runs_out_in_a_load_leaves_what_is_held() {
   CHECK(engine.call(load).state() == state);
 }
 
-// The whole program, started by a process that is killed: its end of the socket stays open here, so no end of file tells.
+// The whole program, started by a process that is killed: its end of the socket stays open here, so there is no end of file.
 void it_dies_with_its_parent() {
   CHECK(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
   int ends[2], told[2];

@@ -104,7 +104,7 @@ void a_frame_is_whole_or_one_error() {
 
 std::string bytes_of(std::uint32_t number) { return {reinterpret_cast<const char*>(&number), sizeof number}; }
 
-// A frame whose lengths are right, whatever its header says.
+// A frame with correct lengths and any header.
 std::string framed(std::uint32_t id, const std::string& header, const std::string& payload) {
   const std::string body = bytes_of(id) + bytes_of(static_cast<std::uint32_t>(header.size())) + header + payload;
   return bytes_of(static_cast<std::uint32_t>(body.size())) + body;

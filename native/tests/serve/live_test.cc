@@ -175,7 +175,7 @@ void a_cancellation_ends_it_with_the_pass_at_hand() {
   }
 }
 
-// Replies that nobody reads: more than 64 MiB of them. `beside_another`: while one generation is running.
+// Replies that are not read: more than 64 MiB of them. `beside_another`: while one generation is running.
 void who_does_not_read_stops_admission(bool beside_another) {
   ForkedEngine engine;
   const std::string state = start(engine, 8 << 20, beside_another ? endless : 128);

@@ -98,7 +98,7 @@ void a_folder_holds_the_same_model() {
   CHECK(with_path(engine, "load_hf", path_of("nowhere")).error().starts_with("BadFile: no folder"));
 }
 
-// Who asked wrongly, what a file holds, and what a disk does are told apart: only of a damaged file may others be rid.
+// A wrong request, a damaged file and a failing disk have different errors: only a damaged file may be deleted.
 void errors_say_whose_they_are() {
   ForkedEngine engine;
   const std::string state = engine.start();

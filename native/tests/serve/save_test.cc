@@ -26,7 +26,7 @@ void an_update_behind_a_slow_save_waits_for_it() {
   const std::string plain = (folder / "plain").string(), slow = (folder / "slow").string();
   CHECK(engine.call(save_request(state, plain)).ok());
 
-  // The temporary file is a pipe: the save stops where the pipe is full, until somebody reads.
+  // The temporary file is a pipe: the save stops when the pipe is full, until it is read.
   const std::string pipe = slow + ".tmp-" + std::to_string(engine.pid());
   CHECK(mkfifo(pipe.c_str(), 0600) == 0);
   const WrittenBatch batch =

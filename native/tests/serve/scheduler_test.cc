@@ -1,4 +1,4 @@
-// Whose the cache's blocks are: a generation that is called off gives all of its own back, and what is evicted is never found again.
+// Ownership of the cache's blocks: a cancelled generation returns all of its own, and an evicted block is never found again.
 #include "serve/generation/scheduler.h"
 
 #include "support/checks.h"
@@ -64,7 +64,7 @@ void those_that_are_cancelled_give_their_blocks_back() {
   }
 }
 
-// A block that is evicted before those below it leaves them behind, under whatever comes in its place.
+// A block that is evicted before those below it leaves them behind, under the block that takes its place.
 void what_lay_below_an_evicted_block_is_found_no_more() {
   ThreadPool pool(1);
   const Policy policy = policy_of(96);
@@ -90,7 +90,7 @@ void what_lay_below_an_evicted_block_is_found_no_more() {
   if (after.size() != 1 || alone.size() != 1) return;
   CHECK(after[0].generation.tokens == alone[0].generation.tokens && after[0].generation.logprobs == alone[0].generation.logprobs);
 
-  // The other prompt again, whose blocks have gone meanwhile.
+  // The other prompt again, after its blocks were evicted.
   GenerationCounters of_third;
   Scheduler third(policy.architecture(), 0, of_third);
   const auto again = run_alone(scheduler, policy, pool, generation_of(behind(a), 20));

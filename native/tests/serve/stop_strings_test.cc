@@ -1,4 +1,4 @@
-// Stop strings: found at the token in which they end, wherever the borders of tokens lie, and nowhere else.
+// Stop strings: found at the token in which they end, for any borders between tokens, and nowhere else.
 #include "serve/generation/stop_strings.h"
 
 #include <stdexcept>

@@ -1,6 +1,5 @@
-// Everything at once: generations, saves, scores, cancellations and questions beside each other, an update between them.
-// Each request is answered exactly once, and nobody sees half of the update. Built with -fsanitize=thread, this is where
-// the engine's threads meet.
+// Everything at once: generations, saves, scores, cancellations and questions side by side, an update between them. Each request is
+// answered exactly once, and no request sees half of the update. Built with -fsanitize=thread, this is where the engine's threads meet.
 #include <map>
 #include <set>
 

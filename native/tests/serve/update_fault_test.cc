@@ -1,5 +1,5 @@
-// An update is all or nothing whatever allocation fails in it: the engine goes on with the state it had, or with the next
-// one; weights never lie under another state's digest (R12).
+// An update is all or nothing for any failed allocation in it: the engine goes on with the state it had, or with the next one; weights
+// never lie under another state's digest (R12).
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -62,7 +62,7 @@ std::unique_ptr<ForkedEngine> start_engine() {
   return std::make_unique<ForkedEngine>(EngineOptions{.prepare = [] { watched = true; }});
 }
 
-// sha256 of the state file: what is in memory, whatever digest the engine believes in.
+// sha256 of the state file: what is in memory, whatever digest the engine reports.
 std::string saved_sha256(ForkedEngine& engine, const std::string& state) {
   const Answer answer = engine.call(save_request(state, (folder / "state.safetensors").string()));
   if (!answer.ok()) return answer.error();

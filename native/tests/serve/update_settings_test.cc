@@ -1,5 +1,5 @@
-// What an `update` names reaches the loss and the optimizer: the state behind it is, bit for bit, that of an update whose settings
-// are written down here by hand. The policy is not the one that sampled, so every clip, gate and weight bites.
+// The settings of an `update` reach the loss and the optimizer: the state after it is, bit for bit, that of an update with settings written
+// down here by hand. The policy is not the one that sampled, so every clip, gate and weight bites.
 #include <map>
 #include <set>
 

@@ -44,7 +44,7 @@ Parts good() {
   return parts;
 }
 
-// Answers the file's sha256.
+// Returns the file's sha256.
 std::string write(const TemporaryFolder& folder, const Parts& parts) {
   const std::string path = folder / "batch.safetensors";
   write_safetensors(path, {{"longhaul", parts.identity}}, parts.tensors);

@@ -1,4 +1,4 @@
-// The digests of states and weights are what docs/engine-protocol.md says, whatever the threads, and cover all that a state has.
+// The digests of states and weights are as docs/engine-protocol.md defines them, for any number of threads, and cover all that a state has.
 #include "state/digest/digest.h"
 
 #include "support/checks.h"

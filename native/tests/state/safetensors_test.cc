@@ -110,7 +110,7 @@ void writes_what_it_reads() {
   CHECK_THROWS(std::system_error, read_file(folder.path()), "no regular file");
   CHECK_THROWS(std::system_error, MappedFile(folder / "none"), "cannot open");
 
-  // Whoever is told of the progress may end the work.
+  // The progress callback may end the work.
   std::uint64_t told = 0;
   write_safetensors(path, {}, tensors, [&](std::uint64_t done, std::uint64_t total) {
     CHECK(done > told && total == 27);

@@ -29,7 +29,7 @@
 namespace longhaul::test {
 
 struct Answer {
-  // False where no reply came.
+  // False if no reply came.
   bool alive = false;
   std::uint32_t id = 0;
   Json header;
@@ -38,7 +38,7 @@ struct Answer {
   std::vector<float> logprobs;
 
   bool ok() const { return alive && *header.find("ok")->boolean(); }
-  // A member of the header that is a string; empty where it is not there.
+  // A string member of the header; empty if it is missing.
   std::string text(const char* name) const {
     const Json* value = alive ? header.find(name) : nullptr;
     return value == nullptr || value->string() == nullptr ? "" : *value->string();
@@ -114,8 +114,7 @@ class ForkedEngine {
   // Nothing more comes; replies can still be received.
   void hang_up() { shutdown(socket_, SHUT_WR); }
 
-  // The next reply, whatever its id; progress of the same request comes with it. Nothing where it ended or is silent for
-  // `patience_ms`.
+  // The next reply, of any id; progress of the same request comes with it. Nothing if the engine ended or is silent for `patience_ms`.
   Answer receive(int patience_ms = 30'000) {
     patience_ms_ = patience_ms;
     Answer answer;
@@ -159,7 +158,7 @@ class ForkedEngine {
     return call(std::move(hello));
   }
 
-  // Greets it and draws the tiny model; `extra` are further fields of `load`. Answers the state.
+  // Greets it and draws the tiny model; `extra` are further fields of `load`. Returns the state.
   std::string start(int threads = 1, const Json::Object& extra = {}) {
     greet(threads);
     return call(load_request(extra)).state();

@@ -98,7 +98,7 @@ inline LoraSettings lora_settings(int rank = 5, double alpha = 8) {
                         LoraTarget::up_proj, LoraTarget::down_proj}};
 }
 
-/// Adapters whose B is not zero, or they would do nothing.
+/// Adapters with a non-zero B; otherwise they would do nothing.
 inline Policy tiny_lora_policy(uint64_t seed = 7, const Architecture& architecture = tiny_architecture(),
                                const LoraSettings& settings = lora_settings(), MomentFormat moments = MomentFormat::fp32) {
   Policy policy(tiny_weights(seed, architecture), settings, seed + 1, moments);

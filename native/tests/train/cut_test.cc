@@ -32,7 +32,7 @@ std::vector<std::pair<std::string, Policy>> long_policies() {
 }
 
 /// Four pieces and a bit: nodes that straddle cuts, a node longer than a piece, a node that begins on a cut, a first piece without targets,
-/// a second tree whose nodes lie among those of the first, rows that several targets read.
+/// a second tree with nodes among those of the first, rows that several targets read.
 Objective cut_objective(int vocab) {
   Objective objective;
   const auto targets_of = [&](int node, int every, int shift) {
@@ -112,7 +112,7 @@ void sharing_changes_no_logprob_and_hardly_a_gradient() {
   }
 }
 
-/// Where no two targets read one row, the order in which they are given is of no account.
+/// If no two targets read one row, the order in which they are given does not matter.
 void gradients_do_not_depend_on_the_order_of_targets() {
   ThreadPool pool(2);
   const Policy policy = tiny_policy(1, long_architecture());

@@ -78,7 +78,7 @@ void adapters_on_some_layers_match_finite_differences() {
   }
 }
 
-/// Losses whose value is what is differentiated (cispo's weights are not).
+/// Losses with a gradient that is the derivative of their value (not so for cispo, whose weights are constants).
 void losses_match_finite_differences() {
   ThreadPool pool(2);
   std::vector<std::pair<std::string, LossSettings>> cases;

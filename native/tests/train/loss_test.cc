@@ -20,7 +20,7 @@ struct Problem {
   std::vector<float> logprobs, old, advantages, rollout, reference, entropies;
   std::vector<int32_t> samples;
 
-  /// A sample of one target for each call, unless told otherwise.
+  /// A sample of one target for each call, by default.
   void add(double logprob, double before, double advantage, bool same_sample = false) {
     logprobs.push_back(float(logprob));
     old.push_back(float(before));

@@ -60,7 +60,8 @@ double status_bytes(const std::string& key) {
   throw Failure("/proc/self/status has no " + key);
 }
 
-/// Most bytes that `work` had in memory at once, beyond those before it; in a process of its own, whose memory nothing else has raised.
+/// Most bytes that `work` had in memory at once, beyond those before it; in a process of its own, with memory that no other work has
+/// raised.
 double peak_bytes(const std::function<void()>& work) {
   int ends[2];
   check(::pipe(ends) == 0, "pipe");

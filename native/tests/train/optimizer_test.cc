@@ -74,7 +74,7 @@ void adamw_matches_double_precision() {
       const double was = weights[i];
       weights[i] *= 1 - 1e-2 * (decayed[i] ? 0.1 : 0.0);
       weights[i] -= 1e-2 * (first[i] / (1 - std::pow(0.9, t))) / (std::sqrt(second[i] / (1 - std::pow(0.98, t))) + 1e-8);
-      // Where the gradient is nothing but rounding, so is its direction.
+      // If the gradient is nothing but rounding, so is its direction.
       if (std::abs(gradient) < 1e-6) {
         weights[i] = moved[i];
         continue;

@@ -1,23 +1,23 @@
-// What an attempt has under way, what its death would cost, and what had broken before it worked: kept in memory, told to the
-// server with each heartbeat, and written to the attempt's records where there is anything to tell (ft/*).
+// What an attempt has under way, what its death would cost, and what had failed before it worked: kept in memory, sent to the server with
+// each heartbeat, and written to the attempt's records if it is worth a record (ft/*).
 import { Context } from '@temporalio/activity';
 import { type Restored, rounded } from '../../policy/attended.js';
 import type { LostWork, Recovery, RecoveryCause } from '../../spec/records/attempt-records.js';
 
-/** A part of an attempt's work that can be lost by itself: an episode, an update. */
+/** A part of an attempt's work that can be lost alone: an episode, an update. */
 export interface WorkUnit {
   sampled(tokens: number): void;
-  /** All so far can be used again, whoever comes next. */
+  /** All work so far can be reused by any later attempt. */
   kept(): void;
-  /** It waits for an environment or the store, until it samples or ends. */
+  /** The unit waits for an environment or the store, until it samples or ends. */
   waits(): void;
   end(): void;
 }
 
-/** A failure that nobody has worked after yet. `failedAt`: of `performance.now()`, negative where another process failed. */
+/** A failure with no work after it yet. `failedAt`: by `performance.now()`, negative if another process failed. */
 export type Failure = Omit<Recovery, 'down_seconds' | 'restore' | 'replay'> & { failedAt: number };
 
-/** What the next attempt is told. */
+/** What the next attempt receives. */
 export interface AttemptSnapshot {
   /** This machine's clock, milliseconds since 1970. */
   at: number;
@@ -27,7 +27,7 @@ export interface AttemptSnapshot {
   waited_seconds: number;
 }
 
-/** What a failed attempt left in this process's memory. `failure`: null where a person ended it. */
+/** What a failed attempt left in this process's memory. `failure`: null if a person ended it. */
 export interface EndedAttempt extends Pick<AttemptSnapshot, 'recoveries' | 'waited_seconds'> {
   failure: Failure | null;
 }
@@ -50,12 +50,12 @@ export class AttemptAccount {
   #workedAt: number | null = null;
   #waitingSince: number | null = null;
   #waitedMs = 0;
-  /** The engine process that worked for it last; null where none has. */
+  /** The engine process that last worked for the attempt; null before there is one. */
   engine: string | null = null;
 
   /**
-   * Call once, before the work: what ended the attempt before, what that one had not recorded, and whom to ask why a state
-   * had to be restored where no failure was seen.
+   * Call once, before the work: what ended the attempt before, what that one had not recorded, and a function that explains why a state had
+   * to be restored without a known failure.
    */
   begins(
     { failure, recoveries, waited_seconds }: EndedAttempt,
@@ -67,7 +67,7 @@ export class AttemptAccount {
     this.#explain = explain;
   }
 
-  /** Work goes on: what had broken is mended. */
+  /** Work goes on: the failure is over. */
   begin(what: Unit['what']): WorkUnit {
     this.#workedAt ??= performance.now();
     const unit: Unit = { what, since: performance.now(), tokens: 0, waiting: false };
@@ -94,7 +94,7 @@ export class AttemptAccount {
     };
   }
 
-  /** What was under way broke within the attempt, and is begun again. `event` names what happened. */
+  /** The work under way failed within the attempt, and begins again. `event` names what happened. */
   fails(cause: RecoveryCause, event: string): void {
     this.#carried = this.#explained;
     this.#restored = [];
@@ -103,7 +103,7 @@ export class AttemptAccount {
     this.#workedAt = null;
   }
 
-  /** What was under way has left its record. */
+  /** The work under way has left its record. */
   finished(): void {
     this.#units.clear();
     this.#clock();
@@ -117,7 +117,7 @@ export class AttemptAccount {
     this.#restored.push(restored);
   }
 
-  /** What nobody could use again if the attempt ended now. */
+  /** What could not be reused if the attempt ended now. */
   get lost(): LostWork {
     const now = performance.now();
     const units = [...this.#units];
@@ -129,14 +129,14 @@ export class AttemptAccount {
     };
   }
 
-  /** True where something had broken, a state was restored, or something was waited for that long, and no record tells it yet. */
+  /** True if a failure, a restore or a wait of that length is in no record yet. */
   hasNews(shortestWaitSeconds: number): boolean {
     return (
       this.#explained.length > 0 || this.#unexplained !== null || this.unrecordedWait >= shortestWaitSeconds
     );
   }
 
-  /** What no record tells yet. */
+  /** Recoveries that are in no record yet. */
   async recoveries(): Promise<Recovery[]> {
     const restored = this.#unexplained;
     if (!restored || !this.#explain) return this.#explained;
@@ -148,7 +148,7 @@ export class AttemptAccount {
     return rounded((this.#waitedMs + waiting) / 1000);
   }
 
-  /** A record tells it now. */
+  /** A record holds them now. */
   recorded(): void {
     this.#carried = [];
     this.#failure = null;
@@ -174,7 +174,7 @@ export class AttemptAccount {
     return [...this.#carried, { ...failure, down_seconds, ...this.#restoredInAll }];
   }
 
-  /** A node that shares a run's steps follows each of its updates from the state that it holds: nothing has broken there. */
+  /** A node that shares a run's steps follows each of its updates from the state that it holds: that is no failure. */
   get #unexplained(): Restored | null {
     const restored = this.#failure ? null : this.#restoredInAll;
     return restored?.restore.from === 'held' ? null : restored;
@@ -185,7 +185,7 @@ export class AttemptAccount {
     return first ? more.reduce(together, first) : null;
   }
 
-  /** The clock of waiting runs while all that is under way waits. */
+  /** The clock of waiting runs while every unit waits. */
   #clock(): void {
     const units = [...this.#units];
     const waits = units.length > 0 && units.every(({ waiting }) => waiting);

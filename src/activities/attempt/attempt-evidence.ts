@@ -16,11 +16,11 @@ import { Diverged } from '../../store/objects/store-errors.js';
 const shortestWait = 0.1;
 
 export interface EvidenceWriter {
-  /** Before the first token of these episodes is sampled. */
+  /** Call before the first token of these episodes is sampled. */
   starts(keys: string[]): Promise<void>;
-  /** It was sampled to its end, and its record is another's: what proves that an episode was sampled twice (R9). */
+  /** The episode was sampled to its end, but another's record is stored: proof that it was sampled twice (R9). */
   discarded(key: string): Promise<void>;
-  /** What had broken before this attempt, where no record tells it yet. */
+  /** Records what had failed before this attempt, if no record holds it yet. */
   recovered(): Promise<void>;
   /** A computation that disagrees with the stored record: both results are kept (R19). */
   diverged(verb: string, input: Digest, error: Diverged): Promise<void>;
@@ -66,7 +66,7 @@ export function attemptEvidence(
   };
 }
 
-/** Keeps both results of a divergence that ends the activity, wherever below it arose (R19). */
+/** Keeps both results of a divergence that ends the activity, at whatever depth it arose (R19). */
 export function keepingDivergence<I extends { run: string; step?: number }, O>(
   activity: (deps: NodeDeps, input: I) => Promise<O>,
 ): (deps: NodeDeps, input: I) => Promise<O> {
@@ -77,7 +77,7 @@ export function keepingDivergence<I extends { run: string; step?: number }, O>(
       if (!(error instanceof Diverged) || !error.evidence) throw error;
       const scope = currentScope();
       const evidence = attemptEvidence(deps.store, input.run, input.step ?? 0, scope, deps.life);
-      // What diverged matters more than a store that does not take its evidence.
+      // The divergence matters more than a store that does not take its evidence.
       await evidence
         .diverged(nameWithoutStep(scope), recordDigest(input), error)
         .catch((problem: Error) => deps.log(`the evidence of a divergence is not kept: ${problem.message}`));

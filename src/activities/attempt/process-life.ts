@@ -5,14 +5,14 @@ import { NewestEntries } from '../../base/newest-entries.js';
 export interface Predecessor {
   /** As `ProcessLife.identity`. */
   identity: string;
-  /** When it was last alive, and when this process was started in its place: of this machine's clock, milliseconds since 1970. */
+  /** When it was last alive, and when this process was started in its place: by this machine's clock, milliseconds since 1970. */
   aliveAt: number;
   noticedAt: number;
-  /** It was told to end, and did. */
+  /** It was asked to end, and did. */
   left: boolean;
 }
 
-/** Where a process runs: a worker's name, which it keeps when it is started again, its machine, and its number there. */
+/** Where a process runs: a worker's name, which it keeps over restarts, its machine, and its process id there. */
 export interface ProcessPlace {
   name: string;
   host: string;
@@ -23,17 +23,17 @@ export class ProcessLife {
   readonly #ended = new NewestEntries<EndedAttempt>();
   readonly #executions = new NewestEntries<true>();
   readonly #runs = new NewestEntries<true>();
-  /** The engine process that a run has used here last. */
+  /** The engine process that each run used here last. */
   readonly engines = new NewestEntries<string>();
 
   constructor(
     readonly process: ProcessPlace,
     readonly predecessor: Predecessor | null = null,
-    /** What it is called when its predecessor was killed. */
+    /** The cause to report when its predecessor was killed. */
     readonly restart: 'worker_restart' | 'orchestrator_restart' = 'worker_restart',
   ) {}
 
-  /** The worker on its machine, whichever process that is: `{name}@{host}` */
+  /** The worker on its machine, independent of the process: `{name}@{host}` */
   get node(): string {
     return `${this.process.name}@${this.process.host}`;
   }
@@ -43,12 +43,12 @@ export class ProcessLife {
     return `${this.node} pid ${this.process.pid}`;
   }
 
-  /** Answers whether the execution of an activity was known to this process. */
+  /** Returns whether this process knew the execution of an activity. */
   noteExecution(execution: string): boolean {
     return wasKnown(this.#executions, execution);
   }
 
-  /** Answers whether the run was known to this process. */
+  /** Returns whether this process knew the run. */
   noteRun(run: string): boolean {
     return wasKnown(this.#runs, run);
   }
@@ -57,7 +57,7 @@ export class ProcessLife {
     this.#ended.set(activity, attempt);
   }
 
-  /** What its last attempt here has left; it is told once. */
+  /** What the activity's last attempt here has left; returned once. */
   takeEnded(activity: string): EndedAttempt | null {
     return this.#ended.take(activity) ?? null;
   }

@@ -1,5 +1,5 @@
-// Why an attempt had to begin: from what this process knows of the one before, from what that one had told the server, and from
-// who committed the step before. Evidence for the figures ft/*; the work is the same whatever is found here.
+// Why an attempt had to begin: from this process's memory of the one before, from that one's heartbeat, and from the author of the step
+// before. Evidence for the figures ft/*; the work does not depend on it.
 import { Context } from '@temporalio/activity';
 import { isGrpcServiceError, ServiceError } from '@temporalio/client';
 import { ApplicationFailure, CancelledFailure } from '@temporalio/common';
@@ -36,15 +36,15 @@ export interface RecoveryDeps {
   log(message: string): void;
 }
 
-/** Server instants: when the attempt was asked for, plus what it took by this process's clock. */
+/** In server time: when the attempt was scheduled, plus its duration by this process's clock. */
 function observation(begunAt: number): Observation {
   const { currentAttemptScheduledTimestampMs } = Context.current().info;
   return { ended_at: Math.round(currentAttemptScheduledTimestampMs + performance.now() - begunAt) };
 }
 
 /**
- * Keeps account of an activity's failures: its next attempt, in this process or another, records what had broken, what was
- * lost, and what it took to work again.
+ * Keeps account of an activity's failures: its next attempt, in this process or another, records what had failed, what was lost, and what
+ * it took to work again.
  */
 export function recovering<
   D extends RecoveryDeps,
@@ -61,7 +61,7 @@ export function recovering<
     account.begins(before, (restored) => explained(deps, input, scope, step, restored, account.engine));
     try {
       const answer = await activity(deps, input);
-      // What was finished matters more than a store that does not take its evidence.
+      // The finished work matters more than a store that does not take its evidence.
       await attemptEvidence(deps.store, input.run, step, scope, life)
         .recovered()
         .catch((problem: Error) => deps.log(`what had broken is not recorded: ${problem.message}`));
@@ -76,7 +76,7 @@ export function recovering<
   };
 }
 
-/** With what the workflow tells. Each try of an activity is told the same: an event counts once, and a wait at the first try. */
+/** Adds the workflow's interruptions. Each try of an activity receives the same ones: an event counts once, and a wait at the first try. */
 function interrupted(ended: EndedAttempt, { interruptions = [] }: OnNode): EndedAttempt {
   const recoveries = [...ended.recoveries];
   let { waited_seconds } = ended;
@@ -95,13 +95,13 @@ function nameOf(run: string, { activity }: AttemptScope): string {
   return `${run}/${activity}`;
 }
 
-/** Also of a process that is gone: what its heartbeat said last is at most two seconds old. */
+/** Covers a process that is gone, too: its last heartbeat is at most two seconds old. */
 function whatEnded(life: ProcessLife, run: string, scope: AttemptScope, begunAt: number): EndedAttempt {
   const { info } = Context.current();
   const name = nameOf(run, scope);
   const seen = life.noteExecution(scope.execution);
   const ended = life.takeEnded(name);
-  // A first try after a failure for good: what was waited for in between was a person.
+  // A first try after a final failure: the wait in between was for a person.
   if (ended) {
     const failure = ended.failure && {
       ...ended.failure,
@@ -119,7 +119,7 @@ function whatEnded(life: ProcessLife, run: string, scope: AttemptScope, begunAt:
   const told = snapshotIn(info.heartbeatDetails);
   const carried = { recoveries: told?.recoveries ?? [], waited_seconds: told?.waited_seconds ?? 0 };
   if (seen || !predecessor || info.scheduledTimestampMs > predecessor.noticedAt + clockTolerance) {
-    // The server gave the attempt up, and nothing here has failed: its answer was lost, or it never came.
+    // The server gave the attempt up, and nothing here has failed: the attempt's result was lost, or the attempt never arrived.
     const lost = seen ? nothingLost : (told?.lost ?? nothingLost);
     const event = `${scope.execution}.${info.attempt - 1}`;
     return {
@@ -136,7 +136,7 @@ function restartOf(
   told: AttemptSnapshot | null,
 ): Failure {
   const lost = told?.lost ?? nothingLost;
-  // What was under way had gone on until the process died.
+  // The work under way had gone on until the process died.
   const late = told && lost.seconds > 0 ? Math.max(0, aliveAt - told.at) / 1000 : 0;
   return {
     cause: left ? 'node_drained' : cause,
@@ -170,7 +170,7 @@ function failureOf(
   };
 }
 
-/** Null where somebody wanted it to end. */
+/** Null if it was ended on purpose. */
 function causeOf(error: unknown): RecoveryCause | null {
   if (!(error instanceof Error)) return 'error';
   if (error instanceof CancelledFailure) {
@@ -187,7 +187,7 @@ function causeOf(error: unknown): RecoveryCause | null {
   return mendsItself(error) ? 'store' : 'error';
 }
 
-/** A state that had to be made where no failure was seen: something had ended while nothing of the run was under way. */
+/** A state had to be restored without a known failure: some process had ended while no work of the run was under way. */
 async function explained(
   deps: RecoveryDeps,
   { run, interruptions = [] }: { run: string } & OnNode,
@@ -211,7 +211,7 @@ async function explained(
   if (used !== undefined) return recovery('engine_shared', scope.execution);
   const { predecessor } = life;
   const stateStep = isAtState(scope.activity) ? step : step - 1;
-  // That it left in order, or was taken for lost before this process had its place, its workflow has told.
+  // The workflow has already reported a predecessor that left in order, or that was declared lost before this process replaced it.
   const told = predecessor?.left === true || interruptions.some(({ what }) => what === 'node_lost');
   if (predecessor && !told && (await wasServedBy(store, run, stateStep, life.node))) {
     const detection_seconds = rounded((predecessor.noticedAt - predecessor.aliveAt) / 1000);
@@ -220,7 +220,7 @@ async function explained(
   return recovery('placed', life.identity);
 }
 
-/** True where the workflow that drives the run now had this step committed by a process of the node. */
+/** True if the workflow that now drives the run had this step committed by a process of the node. */
 async function wasServedBy(store: ObjectStore, run: string, step: number, node: string): Promise<boolean> {
   if (step < 1) return false;
   const update = await readUpdateIfAny(store, run, step);

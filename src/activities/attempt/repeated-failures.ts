@@ -1,6 +1,7 @@
-// Attempts have no limit, but five that fail in the same way, in the sight of a living worker, are no waiting (R27): the workflow is
-// asked, which tries again for a while, on another node too.
-// Counts live in this process: a worker that dies counts nothing, and one that takes over begins anew.
+// Attempts have no limit, but five that fail in the same way, seen by a living worker, will not pass by waiting (R27): the activity fails,
+// and the workflow tries again for a while, on another node too.
+//
+// Counts live in this process: a worker that dies counts nothing, and its successor counts from 0.
 import { isGrpcServiceError, ServiceError } from '@temporalio/client';
 import { EngineError } from '../../engine/policy-engine.js';
 import { EnvironmentError } from '../../environments/environment.js';
@@ -34,7 +35,7 @@ export class RepeatedFailures {
 
   readonly #recorded = new Set<string>();
 
-  /** Counts a failure of `execution`; answers how often it has failed in this way. 0 where waiting may mend it. */
+  /** Counts a failure of `execution`; returns how often it has failed in this way. 0 if waiting may fix it. */
   count(execution: string, error: Error): number {
     if (mendsItself(error)) return 0;
     const counts = this.#counts.get(execution) ?? new Map<string, number>();
@@ -46,18 +47,18 @@ export class RepeatedFailures {
     return count;
   }
 
-  /** It has left something that lasts: what failed before counts no more. */
+  /** The execution has recorded progress: earlier failures no longer count. */
   recorded(execution: string): void {
     this.#counts.delete(execution);
     this.#recorded.add(execution);
   }
 
-  /** True where it got on at all before it failed. */
+  /** True if it made any progress before it failed. */
   hasRecorded(execution: string): boolean {
     return this.#recorded.has(execution);
   }
 
-  /** It has ended. */
+  /** The execution has ended. */
   forget(execution: string): void {
     this.#counts.delete(execution);
     this.#recorded.delete(execution);
@@ -65,14 +66,14 @@ export class RepeatedFailures {
 }
 
 function wayOf(error: Error): string {
-  // The message of a dead engine names its process and tells its last log lines: no two are equal.
+  // The message of a dead engine holds its process id and its last log lines: no two are equal.
   const exited = error instanceof EngineError && error.code === 'EngineExited';
   return sha256Hex(`${error.name}\n${exited ? error.code : error.message}`);
 }
 
 /**
- * Losses of the store, of Temporal, of an environment or of a connection end by themselves, however long they last. A full
- * store is among them: somebody makes room.
+ * Losses of the store, of Temporal, of an environment or of a connection pass without help, however long they last. A full store is among
+ * them: a person makes room.
  */
 export function mendsItself(error: Error): boolean {
   if (['StoreUnavailable', 'StoreFull'].includes(error.name)) return true;

@@ -1,13 +1,13 @@
-// An activity sees the store as its run does: what was set aside is passed over, its replacement stands for it (R24). What is
-// kept longer than an attempt (a run's data) is made of records that cannot be set aside (`checkQuarantinable`).
+// An activity sees the store as its run does: a record set aside is passed over, and its replacement stands for it (R24). What is kept
+// longer than an attempt (a run's data) is made of records that cannot be set aside (`checkQuarantinable`).
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { openRunView, remedyFor } from '../../store/runs/quarantine.js';
 import { UnreadableRecord } from '../../store/objects/store-errors.js';
 
-/** The store is a view now, and no more than that. */
+/** The store is only a view here. */
 type InView<Deps> = Omit<Deps, 'store'> & { store: ObjectStore };
 
-/** The view is made anew for each attempt, so that a record set aside meanwhile is passed over by the next one. */
+/** Each attempt gets a new view, so that it passes over a record that was set aside meanwhile. */
 export function withRunView<Deps extends { store: ObjectStore }, I extends { run: string }, O>(
   deps: Deps,
   activity: (deps: InView<Deps>, input: I) => Promise<O>,
@@ -22,19 +22,19 @@ async function inView<Deps extends { store: ObjectStore }, I extends { run: stri
 ): Promise<O> {
   const store = await openRunView(deps.store, input.run);
   if (store === deps.store) return activity(deps, input);
-  // Everything but the store is the same object's, also what an activity writes there.
+  // All other members are the original object's, including what an activity writes there.
   const viewed = new Proxy(deps, {
     get: (target, name) => (name === 'store' ? store : (Reflect.get(target, name) as unknown)),
   });
   return activity(viewed, input);
 }
 
-/** A record that cannot be read says what can be done about it, before the run is blocked by it. */
+/** Adds to an unreadable record what can be done about it, before the run is blocked by it. */
 async function sayingRemedies<O>(store: ObjectStore, run: string, act: () => Promise<O>): Promise<O> {
   try {
     return await act();
   } catch (error) {
-    // A store that cannot be asked now leaves the general words.
+    // If the store cannot answer now, the general words stay.
     if (error instanceof UnreadableRecord)
       error.remedy = await remedyFor(store, error.key, run).catch(() => null);
     throw error;

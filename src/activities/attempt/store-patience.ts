@@ -1,4 +1,4 @@
-// A store that does not answer, or has no space, is waited out where the work of others would be lost with ours.
+// Waits for a store that does not answer or is full, where failing would lose others' work with ours.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { mendsItself } from './repeated-failures.js';
 
@@ -8,15 +8,15 @@ const maxPauseMs = 10_000;
 const defaultLimitMs = 10 * 60_000;
 
 export interface Patience {
-  /** Ends the wait with its reason. */
+  /** Rejects the wait with its reason. */
   signal: AbortSignal;
   /** Called before each pause: waiting with a deadline is no standstill. */
   onWait: () => void;
-  /** From the first failure on. */
+  /** Counted from the first failure. */
   limitMs?: number;
 }
 
-/** Tries again after a loss that ends by itself or a full store; its error is thrown when it has lasted for `limitMs`. */
+/** Tries again while the store is full or unavailable; throws its error once that has lasted for `limitMs`. */
 export async function waitOutStore<T>(
   use: () => Promise<T>,
   { signal, onWait, limitMs = defaultLimitMs }: Patience,

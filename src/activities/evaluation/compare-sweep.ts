@@ -1,5 +1,5 @@
-// compareSweep: tables, page and rows of what a sweep has evaluated. All of them are functions of the records, so that a sweep that was
-// killed and started again writes the same bytes.
+// compareSweep: tables, page and rows of what a sweep has evaluated. All of them are functions of the records, so a sweep that was killed
+// and started again writes the same bytes.
 import { sha256Hex } from '../../base/sha256.js';
 import { comparisonKey, sweepResultsKey } from '../../store/objects/layout.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
@@ -22,7 +22,7 @@ import { inSlices } from '../../sweeps/slices.js';
 import type { Attended } from '../../policy/attended.js';
 import type { Place, SweepRecord, SweepSuiteEntry } from '../../spec/records/sweep-record.js';
 
-/** What fits into a workflow's answer. */
+/** The size that fits into a workflow's answer. */
 const longestTable = 4_000;
 const more = '… more of it is on the page\n';
 
@@ -53,14 +53,14 @@ export async function compareSweep(
   return { report, results, alarms, gaps, table: beginning(comparisonText(comparison)) };
 }
 
-/** Whole lines of it. */
+/** The whole lines that fit. */
 function beginning(text: string): string {
   if (text.length <= longestTable) return text;
   const cut = text.lastIndexOf('\n', longestTable - more.length);
   return text.slice(0, cut + 1) + more;
 }
 
-/** `failed`: pairs that could not be evaluated; what was played of them counts. Seconds of work, in slices. */
+/** `failed`: pairs that could not be evaluated; their played episodes count. Takes seconds of work, in slices. */
 export async function comparisonOf(
   store: ObjectStore,
   record: SweepRecord,
@@ -81,7 +81,7 @@ export async function comparisonOf(
   ];
   return { name: record.sweep, project: record.spec.project, suites, skipped, rows };
 
-  /** Two states are held at a time, the reference and another; episodes are read many at a time, so one state after the other. */
+  /** Two states are held at a time, the reference and another; each reads many episodes at once, so states go one after the other. */
   async function comparedSuite(index: number): Promise<SuiteComparison> {
     const { checkpoints, baseline, spec } = record;
     const entry = record.suites[index] as SweepSuiteEntry;
@@ -114,7 +114,7 @@ export async function comparisonOf(
   }
 }
 
-/** As the run of the state sees it, `view`; null where nothing of it was played. */
+/** Read through `view`, the view of the state's run; null if no episode was played. */
 async function playedState(
   store: ObjectStore,
   view: ObjectStore,

@@ -1,5 +1,5 @@
-// Which environment an evaluation was played on. Results of two servers are never compared as one: what tells them apart is in the
-// suite's record, and so in its digest. The identity is asked each time a suite is made: a server may be another one by then.
+// Which environment an evaluation was played on. Results of two servers are never compared as one: the identity is in the suite's record,
+// and so in its digest. It is asked for each time a suite is made: the server may have changed by then.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { NodeDeps } from '../node-deps.js';
 import type { RunData } from '../../data/run-data.js';
@@ -17,14 +17,14 @@ import { canonicalBytes } from '../../store/records/canonical.js';
 import { sha256Hex } from '../../base/sha256.js';
 
 export interface Asking {
-  /** Where they are now. */
+  /** Where the environments are now. */
   environments: readonly EnvironmentSpec[];
   tasks: readonly Task[];
   /** Seconds of a call, and of the wait for a server that is down. */
   callTimeoutS: number;
   maxWaitS: number;
   signal: AbortSignal;
-  /** Called again and again while one is waited for. */
+  /** Called repeatedly while one is waited for. */
   onWait: (envKey: string, reason: string) => void;
 }
 
@@ -33,7 +33,7 @@ const maxPauseMs = 2000;
 /** Tasks that a server may be asked about. */
 const tasksAsked = 3;
 
-/** Asks the environments `names` who they are. Throws `EnvironmentsUnavailable` if one does not answer in time. */
+/** Asks the environments `names` for their identities. Throws `EnvironmentsUnavailable` if one does not answer in time. */
 export async function askIdentities(
   names: readonly string[],
   asking: Asking,
@@ -48,7 +48,7 @@ export async function askIdentities(
 }
 
 /**
- * sha256 of the canonical JSON. The address of the server, `url`, counts where what it says does not tell it from another one: a server
+ * sha256 of the canonical JSON. The server's address, `url`, counts if its answer does not distinguish it from another server: a server
  * that has given no reward yet may never give one.
  */
 export function identityOf(facts: ServerFacts, url: string | undefined): Digest {
@@ -63,7 +63,7 @@ async function factsOf(name: string, asking: Asking): Promise<ServerFacts> {
   if (environment?.url === undefined) return builtInFacts(name);
   const { url, grading_token_env } = environment;
   const own = asking.tasks.filter(({ env_key }) => env_key === name);
-  // Suites are of held-out tasks.
+  // Suites hold held-out tasks only.
   const tasks = [
     ...own.filter(({ split }) => split === 'held_out'),
     ...own.filter(({ split }) => split === 'train'),
@@ -97,7 +97,7 @@ function builtInFacts(name: string): ServerFacts {
   return { contract: 'openenv/tools', tools, name: 'longhaul', version: appsVersion, reward_rule: 'grade' };
 }
 
-/** As a node asks before it plays a suite; from then on it plays with the tools that the server has now. */
+/** The identities as a node asks before it plays a suite; from then on it plays with the server's current tools. */
 export async function identitiesOnNode(
   deps: Pick<NodeDeps, 'backendFor'>,
   { record, tasks }: RunData,

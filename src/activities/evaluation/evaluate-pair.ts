@@ -1,4 +1,4 @@
-// evaluatePair: a state on a suite of a sweep. What a run or another sweep has played of it is adopted.
+// evaluatePair: a state on a suite of a sweep. Episodes that a run or another sweep has played are adopted.
 import { pairOf, readSweep, type SweepPair } from '../../store/evaluations/sweeps.js';
 import { keepingDivergence } from '../attempt/attempt-evidence.js';
 import type { NodeDeps } from '../node-deps.js';
@@ -16,7 +16,7 @@ import { readEvaluationEpisodes } from '../../store/evaluations/evaluation-episo
 import { environmentsOf } from '../../sweeps/suite-tasks.js';
 import type { EvaluatedPair, SweepNodeActivities } from '../sweep-contracts.js';
 
-/** `suitesOf`: run whose data the suite has. */
+/** `suitesOf`: the run that supplies the suite's data. */
 type PlacedPair = SweepPair & { suitesOf: string };
 
 export function evaluatePair(deps: NodeDeps): SweepNodeActivities['evaluatePair'] {
@@ -47,14 +47,14 @@ async function evaluatePlaced(deps: NodeDeps, pair: PlacedPair): Promise<Evaluat
   return { state, pass_at_1, graded, unknown, seconds };
 }
 
-/** The suite says which environments it measures; what is played on others is another suite's. */
+/** The suite names the environments that it measures; episodes played on others belong to another suite. */
 async function refuseOtherEnvironments(
   deps: NodeDeps,
   of: RunData,
   environments: readonly EnvironmentSpec[],
   suite: SuiteRecord,
 ): Promise<void> {
-  // Planned by a version before the second, which named none.
+  // Planned by the first version, which named no environments.
   if (suite.environments === undefined) return;
   const now = await identitiesOnNode(deps, of, environments, environmentsOf(suite));
   const changed = Object.keys(now).filter((name) => now[name] !== suite.environments?.[name]);
@@ -68,7 +68,7 @@ async function refuseOtherEnvironments(
   ]);
 }
 
-/** The state's run, with the tasks and environments of the run that the suites are of. */
+/** The state's run, with the tasks and environments of the run that supplies the suites. */
 async function dataOf(deps: NodeDeps, { run, suitesOf }: PlacedPair): Promise<RunData> {
   const own = await deps.runs.get(run);
   if (run === suitesOf) return own;

@@ -1,4 +1,4 @@
-// planSweep and pairsToDo: what a sweep evaluates, chosen once, and what of it has no result yet.
+// planSweep and pairsToDo: what a sweep evaluates, chosen once, and which pairs have no result yet.
 import type { DatasetCache } from '../../data/dataset-cache.js';
 import { InvalidSpec } from '../../spec/invalid-spec.js';
 import { nearestName } from '../../base/nearest-name.js';
@@ -43,7 +43,7 @@ export interface SweepDeps {
   datasets: DatasetCache;
 }
 
-/** Throws `InvalidSpec` with every problem at once. A sweep that was planned before keeps its choice, and is refused with another spec. */
+/** Throws `InvalidSpec` with every problem at once. A sweep that was planned before keeps its choice, and refuses another spec. */
 export async function planSweep(
   deps: SweepDeps,
   { spec: input, sweep }: { spec: unknown; sweep: string },
@@ -106,14 +106,14 @@ async function chosen(
   };
 }
 
-/** Where all is asked for again, suites are this sweep's alone: nothing that is there is one of them. */
+/** With `again`, the suites are this sweep's alone: no stored result belongs to one of them. */
 function asked({ again }: SweepSpec, sweep: string, entry: SweepSuiteEntry): SweepSuiteEntry {
   if (again !== true) return entry;
   const record = { ...entry.record, again: sweep };
   return { ...entry, record, digest: recordDigest(record) };
 }
 
-/** A sweep that is planned does not wait for a server as long as a run does: its next firing asks again. */
+/** Planning a sweep does not wait for a server as long as a run does: its next firing asks again. */
 const longestWaitS = 120;
 
 async function asking(
@@ -131,7 +131,7 @@ async function asking(
   };
 }
 
-/** Throws `InvalidSpec` where a person has started it under an id that is another project's, or no sweep's. */
+/** Throws `InvalidSpec` if a person has started it under an id that is another project's, or no sweep's. */
 function checkId({ name, project }: SweepSpec, sweep: string): void {
   const [of, own, ...more] = sweep.split('/');
   if (of === project && own !== undefined && more.length === 0 && isSweepId(sweep)) return;
@@ -149,7 +149,7 @@ function isSweepId(sweep: string): boolean {
   }
 }
 
-/** At most `limit` pairs behind `after`, and how far was looked: pairs with a result are many where a sweep is started again. */
+/** At most `limit` pairs behind `after`, and the last one looked at: a restarted sweep has many pairs with a result. */
 export async function pairsToDo(
   { store }: Pick<SweepDeps, 'store'>,
   { sweep, after, limit }: { sweep: string; after: number; limit: number },
@@ -168,7 +168,7 @@ export async function pairsToDo(
   return found;
 }
 
-/** Null where it has a result, and the run of the pair its files. */
+/** Null if the pair has a result, and the pair's run its files. */
 async function missingOf(view: ObjectStore, pair: SweepPair): Promise<MissingPair | null> {
   const { n, run, step, state, suite } = pair;
   const done = await newestResult(view, state, suite.record, suite.digest);

@@ -1,6 +1,5 @@
-// The episodes of a state on a suite as a few numbers each. Reading thousands of transcripts takes longer than all else of a
-// comparison, so the numbers are kept once the evaluation is whole. They are a function of the episodes: where they are missing or
-// cannot be read they are made again.
+// The episodes of a state on a suite as a few numbers each. Reading thousands of transcripts takes longer than the rest of a comparison, so
+// the numbers are stored once the evaluation is whole. They are a function of the episodes: missing or unreadable ones are computed again.
 import { requireEpisode } from '../step/episode-record.js';
 import type { TalliedSample, TallyRecord } from '../../spec/records/sweep-record.js';
 import { inParallel } from '../../base/in-parallel.js';
@@ -12,8 +11,8 @@ import type { SweepPair } from '../../store/evaluations/sweeps.js';
 import { addEpisode, emptyTally, type PlayedSample, type TaskTally } from '../../sweeps/tallies.js';
 
 /**
- * What is played of a pair. `isKept`: its result is there, so that nothing is added any more, and all runs see the same episodes.
- * Throws `UnreadableRecord` on an episode that cannot be read, or is another's (R8).
+ * The played episodes of a pair. `isKept`: its result is stored, so no episode is added any more, and all runs see the same ones. Throws
+ * `UnreadableRecord` on an episode that cannot be read, or is another's (R8).
  */
 export async function readTally(store: ObjectStore, pair: SweepPair, isKept: boolean): Promise<TaskTally[]> {
   const known = isKept ? await readKept(store, pair) : null;
@@ -22,7 +21,7 @@ export async function readTally(store: ObjectStore, pair: SweepPair, isKept: boo
   const source = { plan: pair.suite.digest, state: pair.state };
   const folder = evaluationEpisodesFolder(pair.state, pair.suite.digest);
   const names = (await store.listFolder(folder)).filter((name) => !name.endsWith('/'));
-  // One after another would be slow, and all at once too much to hold.
+  // One at a time would be slow, and all at once too much to hold.
   await inParallel(names, async (name) => {
     addEpisode(tally, await requireEpisode(store, `${folder}${name}`, source));
   });
@@ -61,7 +60,7 @@ function fits({ samples }: TallyRecord, tally: readonly TaskTally[]): boolean {
   );
 }
 
-/** Damaged or of another version: the episodes say the same. */
+/** The file is damaged or of another version: the episodes say the same. */
 function ignoreUnread(error: unknown): null {
   const unread = [UnreadableRecord, OlderSchema, NewerSchema];
   if (unread.some((kind) => error instanceof kind)) return null;

@@ -1,4 +1,4 @@
-// A state on a suite, for runs and sweeps alike. Each (state, suite, task, sample) is played once ever, by whoever comes first; its
+// A state on a suite, for runs and sweeps alike. Each (state, suite, task, sample) is played once ever, by the first that needs it; its
 // random numbers come from the suite alone (R13).
 import type { EvaluationResult, SuiteRecord } from '../../spec/records/evaluation-records.js';
 import { InvalidSpec } from '../../spec/invalid-spec.js';
@@ -33,32 +33,32 @@ import type { RunData } from '../../data/run-data.js';
 import { currentScope } from '../attempt/scope.js';
 import { projectTrajectories } from './trajectories.js';
 
-/** A state by the run and step that load it, and what it is measured on. */
+/** A state, as the run and step that load it, and what it is measured on. */
 export interface SuiteOfState {
   run: string;
   step: number;
   state: Digest;
   /** The suite of the first round. */
   suite: SuiteRecord;
-  /** Run whose tasks they are. */
+  /** The run that supplies the tasks. */
   suiteOf: string;
-  /** Where they are played. */
+  /** The environments that play them. */
   environments: readonly EnvironmentSpec[];
-  /** The run's own evaluation: what another has left unknown is played again. */
+  /** The run's own evaluation: outcomes that another left unknown are played again. */
   isOwn: boolean;
 }
 
 export interface EvaluatedSuite {
   result: EvaluationResult;
-  /** The round that the result is of. */
+  /** The round that the result belongs to. */
   suite: SuiteRecord;
-  /** Null where the result was there. */
+  /** Null if the result was stored already. */
   episodes: EpisodeRecord[] | null;
 }
 
 /**
- * What is there is adopted: a whole result, or of one with unknown outcomes the graded episodes alone. `load` is asked for the run's
- * data where something is missing. Throws `InvalidSpec` where no prompt fits, and `NothingGraded` where too few outcomes are graded.
+ * Adopts what is stored: a whole result, or the graded episodes of one with unknown outcomes. `load` supplies the run's data if something
+ * is missing. Throws `InvalidSpec` if no prompt fits, and `NothingGraded` if too few outcomes are graded.
  */
 export async function evaluateSuite(
   deps: NodeDeps,
@@ -86,8 +86,8 @@ function isAdopted(
 }
 
 /**
- * True where all was played, and ended in `NothingGraded`: a new execution asks for another round. A retry of the execution that played
- * in it does not: the server has only missed its answer, which is given again.
+ * True if all was played, and ended in `NothingGraded`: a new execution starts another round. A retry of the execution that played it does
+ * not: only its result was lost, and is returned again.
  */
 async function isSpent(
   store: ObjectStore,
@@ -95,7 +95,7 @@ async function isSpent(
   { suite, digest }: SuiteRound,
   data: RunData,
 ): Promise<boolean> {
-  // A version that knew no rounds has planned it.
+  // The suite was planned by a version without rounds.
   if (suite.schema === 'longhaul.suite/1') return false;
   const names = new Set(await store.listFolder(evaluationEpisodesFolder(what.state, digest)));
   const keys = seatsOf(what, digest, data).map(({ key }) => key);
@@ -150,7 +150,7 @@ async function playRound(
   return { result: stored.record, suite, episodes };
 }
 
-/** Graded episodes of the round before are this one's too, under its suite. */
+/** Graded episodes of the round before become this one's too, under its suite. */
 async function takeGraded(
   store: ObjectStore,
   { state }: SuiteOfState,
@@ -179,7 +179,7 @@ function seatsOf({ state, suite, suiteOf }: SuiteOfState, digest: Digest, data: 
   });
 }
 
-/** One long task among many is an unknown outcome; where no task can be played, training could only go on in vain. */
+/** One long task among many is an unknown outcome; if no task can be played, training would go on in vain. */
 function refuseWhereNoPromptFits(episodes: readonly EpisodeRecord[], { sampling }: SuiteRecord): void {
   const isTooLong = ({ outcome }: EpisodeRecord): boolean =>
     outcome.status === 'unknown' && outcome.reason === promptTooLong;

@@ -14,7 +14,7 @@ import { auditChain, type ChainAudit } from '../../store/audit/chain-audit.js';
 import { readControl } from '../../store/runs/control-records.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 
-/** Throws `UnreadableRecord` when there is no such run; whatever else is wrong is a violation of the answer. */
+/** Throws `UnreadableRecord` if the run does not exist; every other problem is a violation in the report. */
 export async function auditRun(
   store: ObjectStore,
   run: string,
@@ -29,7 +29,7 @@ export async function auditRun(
   });
 }
 
-/** What a run's record says twice, and what follows from its parts. A model of files is held by the digest of its weights instead. */
+/** What a run's record says twice, and what follows from its parts. The digest of its weights checks a model made from files instead. */
 function runProblems({ seed, spec, base_model }: RunRecord, parent: RunRecord | null): string[] {
   const made = parent?.base_model ?? (spec.model.architecture ? baseModelDigest(spec, null) : base_model);
   return [

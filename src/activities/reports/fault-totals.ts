@@ -1,11 +1,11 @@
-// What faults have cost a run, for the Temporal UI and `status`: told with each plan, as of the step before it.
+// What faults have cost a run, for the Temporal UI and `status`: sent with each plan, as of the step before it.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { StepReference } from '../contracts.js';
 import type { OrchestratorDeps } from '../orchestrator-deps.js';
 import { NewestEntries } from '../../base/newest-entries.js';
 import { type FaultFigures, type FaultTotals, readFaults } from '../../store/runs/fault-figures.js';
 
-/** A long run's take longer in a process that has just begun: a later plan tells them. */
+/** A long run's count takes longer in a new process: a later plan carries it. */
 const withinMs = 500;
 
 export function tellingFaults<I extends StepReference, O extends object>(
@@ -25,7 +25,7 @@ export function tellingFaults<I extends StepReference, O extends object>(
     return totals.figures;
   };
   return async (deps, input) => {
-    // The step is planned all the same.
+    // A failed count does not stop the step from being planned.
     const counted = count(deps, input).catch(() => null);
     const answer = await activity(deps, input);
     const faults = await Promise.race([counted, delay(withinMs, null, { ref: false })]);

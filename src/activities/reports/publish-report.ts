@@ -13,10 +13,10 @@ import { readTroubles } from '../../store/runs/notices.js';
 import { reportKey, reportTranscriptsKey } from '../../store/objects/layout.js';
 import { readUnfinishedEvaluation } from '../../store/evaluations/unfinished-evaluations.js';
 
-/** Episodes that a report reads unless it is told otherwise: some ten seconds, and half a megabyte of the page. */
+/** Default limit of episodes that a report reads: some ten seconds, and half a megabyte of the page. */
 export const reportEpisodes = 10_000;
 
-/** `toRoot`: from the page to the root of the store that it is in; null where it is in none. */
+/** `toRoot`: from the page to the root of its store; null if it is in no store. */
 interface ReportPlace extends Omit<EpisodeReading, 'decode'> {
   toRoot: string | null;
 }
@@ -42,7 +42,7 @@ export async function renderRunReport(
     episodes,
     unfinished: await readUnfinishedEvaluation(deps.store, run),
     sweeps: await sweepsOfRun(deps.store, history.record, toRoot),
-    // A report is made without it, too.
+    // A report is made without these, too.
     untold: await readTroubles(deps.store, run).catch(() => []),
   });
   return { html, faults: faults.figures, step: history.updates.at(-1)?.identity.step ?? 0 };
@@ -62,7 +62,7 @@ export async function publishReport(
     },
   });
   const bytes = Buffer.from(html);
-  // Last: where there is a page, its transcripts are there too.
+  // Last: a stored page has its transcripts beside it.
   const key = reportKey(input.run, step, sha256Hex(bytes));
   await store.create(key, bytes);
   return { key, faults };

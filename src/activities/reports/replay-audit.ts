@@ -1,5 +1,5 @@
-// Recomputes logged updates on a fresh engine and compares each state with its record: weights are a function of the
-// records (R13), and this is how anybody can see it.
+// Recomputes logged updates on a fresh engine and compares each state with its record: weights are a function of the records (R13), and
+// anybody can check it with this.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -27,10 +27,10 @@ export interface ReplayedStep {
 
 export interface ReplayAudit extends ReplayRange {
   run: string;
-  /** In order; the last one is the first that differs, because what follows it has no state to start from. */
+  /** In order; the last one is the first that differs, because later ones have no state to start from. */
   steps: ReplayedStep[];
   equal: boolean;
-  /** To come to the state before `from`: the newest checkpoint or the base model, and the updates after it. */
+  /** Time to reach the state before `from`: the newest checkpoint or the base model, and the updates after it. */
   restoreSeconds: number;
   /** Time of the updates alone. */
   seconds: number;
@@ -51,7 +51,7 @@ export function parseReplayRange(text: string): ReplayRange {
   throw new BadReplayRange(`"${text}" is no range of steps: write A..B with 1 ≤ A ≤ B, for example 3..5`);
 }
 
-/** The engine must be fresh: one that holds a state already would be asked to prove itself by itself. */
+/** The engine must be fresh: one that already holds a state would only confirm itself. */
 export async function replayUpdates(
   { store, engine, log }: { store: ObjectStore; engine: PolicyEngine; log: (message: string) => void },
   run: string,

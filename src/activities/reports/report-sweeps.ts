@@ -1,4 +1,4 @@
-// The sweeps that looked at a run's states, for its report: of each the newest state of the run against what the sweep compares with.
+// The sweeps that evaluated a run's states, for its report: for each, the run's newest state against the sweep's reference.
 import type { SweepLine, SweepsOfRun } from '../../report/sweep-table.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
 import type { SelectedCheckpoint, SweepRecord } from '../../spec/records/sweep-record.js';
@@ -13,7 +13,7 @@ import { alarmWords, changesText, differenceText, shareText } from '../../sweeps
 import type { StateComparison, SuiteComparison } from '../../sweeps/comparison.js';
 import { comparisonOf } from '../evaluation/compare-sweep.js';
 
-/** The newest ones: a nightly sweep looks at a run of weeks many times. */
+/** The newest ones: a nightly sweep evaluates a run of weeks many times. */
 const sweepsShown = 5;
 
 /** Throws `StoreUnavailable`; sweeps that cannot be read are named. */
@@ -41,7 +41,7 @@ export async function sweepsOfRun(
     .filter((record) => record !== null)
     .flatMap((record) => {
       const newest = newestOf(record, run);
-      // A nightly sweep has its baseline each night: where that alone is of the run, nothing is said of it.
+      // A nightly sweep has its baseline each night: if only that is the run's, the sweep is left out.
       return newest && newest.state !== record.baseline ? [{ record, newest }] : [];
     })
     .sort((a, b) => (a.record.observed.at < b.record.observed.at ? 1 : -1))

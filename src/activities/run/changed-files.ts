@@ -1,4 +1,4 @@
-// A later start of a run names files that the run has taken up already: they may be gone, but not others.
+// A later start of a run names files that the run has stored already: they may be gone, but not changed.
 import { readFile } from 'node:fs/promises';
 import { templateText } from '../../policy/model-assets.js';
 import { lines } from '../../data/prepare-dataset.js';
@@ -13,18 +13,18 @@ import type { ObjectStore } from '../../store/objects/object-store.js';
 import { requireRecord } from '../../store/records/records.js';
 
 interface NamedFile {
-  /** In the spec. */
+  /** Key in the spec. */
   path: string;
   /** Undefined: the spec names none, which is the same as an empty one. */
   file: string | undefined;
   taken: Digest | undefined;
-  /** The text itself, where that is not the whole file. */
+  /** Reads the text, if that is not the whole file. */
   read?: () => Promise<string>;
-  /** What of the file's text is taken up. */
+  /** The part of the file's text that the run stores. */
   content: (text: string, file: string) => string;
 }
 
-/** Throws `InvalidSpec` naming each file that can be read and holds something else than what the run took up from it. */
+/** Throws `InvalidSpec` naming each file that can be read and differs from what the run stored of it. */
 export async function refuseChangedFiles(
   store: ObjectStore,
   record: RunRecord,
@@ -72,7 +72,7 @@ export async function refuseChangedFiles(
   if (problems.length > 0) throw new InvalidSpec(problems);
 }
 
-/** What the file holds, as a digest. Null where it is not there to be compared: the run has all of it in its store. */
+/** Digest of the file's content. Null if the file cannot be read: the run has all of it in its store. */
 async function digestOf({ file, read, content }: NamedFile): Promise<string | null> {
   if (file === undefined) return sha256Hex('');
   const text = await (read?.() ?? readFile(file, 'utf8')).catch(() => null);

@@ -1,5 +1,5 @@
-// Forks and rewinds (R22): a run that begins after a committed step of another one. Nothing is copied: steps up to there, their
-// checkpoints and batches are read under the parent (R5). A rewind is a fork into the next timeline of its parent's name.
+// Forks and rewinds (R22): a run that begins after a committed step of another one. Nothing is copied: steps up to there, their checkpoints
+// and batches are read under the parent (R5). A rewind is a fork into the next timeline of its parent's name.
 import { refuseChangedFiles } from './changed-files.js';
 import { refuseImpossibleData } from '../../data/dataset-validation.js';
 import type { OrchestratorDeps } from '../orchestrator-deps.js';
@@ -22,7 +22,7 @@ import {
   timelineOf,
 } from '../../store/runs/run-records.js';
 
-/** Committed steps that are named in place of one that is not. */
+/** How many committed steps to name near one that is not committed. */
 const nearestShown = 3;
 
 interface PlannedFork {
@@ -30,14 +30,14 @@ interface PlannedFork {
   /** Its number among the timelines of its name. */
   n: number;
   parent: RunRecord;
-  /** A rewind: the timeline that it takes the place of. */
+  /** The timeline that a rewind replaces; null for other forks. */
   replaces: string | null;
 }
 
 /**
- * Run id for a spec that forks: the name's newest timeline where one of its timelines is this fork already, else the fork, made
- * now. A rewind first `claims` the timeline whose place it takes, so that nobody drives that any more. Killed at any moment, the
- * same call finishes it. Throws `InvalidSpec`, or what `claim` throws.
+ * Run id for a spec that forks: the name's newest timeline if one of its timelines is this fork already, else a new fork. A rewind first
+ * `claims` the timeline that it replaces, so that no workflow drives that any more. Killed at any moment, the same call finishes it. Throws
+ * `InvalidSpec`, or what `claim` throws.
  */
 export async function openFork(
   deps: OrchestratorDeps,
@@ -78,7 +78,7 @@ export async function openFork(
   return run;
 }
 
-/** Newest timeline of the name where one of them is this fork; null where the fork is still to be made. */
+/** Newest timeline of the name if one of them is this fork; null if the fork is still to be made. */
 async function madeAlready(store: ObjectStore, name: string, fork: ForkSpec): Promise<string | null> {
   const timelines = await timelinesNamed(store, name);
   for (const run of timelines) {
@@ -123,7 +123,7 @@ export async function timelinesNamed(store: ObjectStore, name: string): Promise<
   return (await readSequence(store, namesFolder(name), 'name')).map(({ run }) => run);
 }
 
-/** Under the run whose timeline holds the step, before anything depends on it: a collection asks there (R23). */
+/** Writes the reference under the run whose timeline holds the step, before anything depends on it: a collection looks there (R23). */
 async function refer(store: ObjectStore, user: string, fork: ForkSpec): Promise<void> {
   const run = await timelineOf(store, fork.run, fork.step);
   const reference: RefRecord = {
@@ -182,7 +182,7 @@ function rebaseProblems({ run, step, rebase }: ForkSpec, last: number): SpecProb
   ];
 }
 
-/** A fork's steps up to its parent's are the parent's: what those were made from cannot be other in the fork. */
+/** A fork's steps up to its parent's are the parent's: the fork cannot change what those were made from. */
 function changeProblems(parent: RunRecord, spec: RunSpec, step: number): SpecProblem[] {
   return differences(fixed(withLaterSettings(parent.spec), step), fixed(spec, step)).map((line) => ({
     path: line.slice(0, line.indexOf(' ')),
@@ -191,7 +191,7 @@ function changeProblems(parent: RunRecord, spec: RunSpec, step: number): SpecPro
   }));
 }
 
-/** A run whose steps have all been taken by where it begins has nothing to do. */
+/** A run that begins after its last step has nothing to do. */
 function endProblems(spec: RunSpec, { run, step, rebase }: ForkSpec): SpecProblem[] {
   const phases = phasesOf(spec);
   const last = phases.at(-1)?.last ?? 0;
@@ -205,7 +205,7 @@ function endProblems(spec: RunSpec, { run, step, rebase }: ForkSpec): SpecProble
   return [{ path: 'trainer.max_training_steps', problem, mend }];
 }
 
-/** File paths may differ: what they hold is compared by digest. */
+/** File paths may differ: the digests of their contents are compared. */
 function fixed({ seed, model, data, warm_start }: RunSpec, step: number): object {
   const { tokenizer: _tokenizer, chat_template: _template, path: _path, ...rest } = model;
   return {

@@ -1,4 +1,4 @@
-// The spec of a fork that changes nothing: its parent's, with what was set live by the step where it begins.
+// The spec of a fork that changes nothing: its parent's, with the settings that were live at the step where it begins.
 import { settingsUnder } from './live-settings.js';
 import type { ControlState } from '../../spec/records/control-records.js';
 import type { ForkSpec, RunSpec } from '../../spec/run-spec.js';
@@ -14,7 +14,7 @@ export async function forkSpec(store: ObjectStore, name: string, fork: ForkSpec)
   return { ...spec, ...settingsUnder(spec, await controlAt(store, goesOnAfter)), name, fork };
 }
 
-/** What the step's plan has folded in; nothing where the step is an ancestor's, whose settings the run's own spec has taken over. */
+/** The control that the step's plan has folded; none for a step of an ancestor, because the run's own spec holds its settings. */
 async function controlAt(store: ObjectStore, { run, step }: ForkSpec): Promise<ControlState> {
   const own = step > 0 && (await timelineOf(store, run, step)) === run;
   const update = own ? await readUpdateIfAny(store, run, step) : null;

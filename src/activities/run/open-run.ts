@@ -57,7 +57,7 @@ export async function openRun(
   const step = await lastCommittedStep(deps.store, run);
   const state = step < 0 ? null : await readState(deps.store, run, step);
   const owners = owner === 1 ? [] : await readSequence(deps.store, ownersFolder(run), 'owner');
-  // A process before this one had nothing of a run that begins here.
+  // A run that begins here had no work in an earlier process.
   if (owners.at(-2)?.firstExecutionRunId !== input.workflow.firstExecutionRunId) deps.life.noteRun(run);
   const lastCheckpoint = (await listCheckpoints(deps.store, record)).at(-1) ?? null;
   const followers = followedIn(run, spec);
@@ -125,9 +125,9 @@ function refuseOtherSpec(stored: RunRecord, spec: RunSpec): void {
 }
 
 /**
- * Paths may differ from machine to machine: what they name is held by digest (`refuseChangedFiles`). A server may move,
- * a budget may be raised, and others may be told of the run: the newest owner's record has all of it. Placement is never truth.
- * Settings that came after the stored spec was written have their defaults in it.
+ * Paths may differ between machines: the digests of the files' contents count (`refuseChangedFiles`). A server may move, a budget may be
+ * raised, and followers may change: the newest owner's record holds them. Placement is never truth. Settings newer than the stored spec
+ * have their defaults in it.
  */
 export function refuseDifference(run: string, stored: RunSpec, spec: RunSpec): void {
   const found = differences(comparable(withLaterSettings(stored)), comparable(spec));
@@ -161,7 +161,7 @@ function comparable(spec: RunSpec): unknown {
   const { tokenizer: _tokenizer, chat_template: _template, path: _path, ...model } = spec.model;
   const { tasks: _tasks, demonstrations: _demonstrations, ...data } = spec.data;
   const environments = spec.environments.map(({ url: _url, ...environment }) => environment);
-  // Where a run began is in its lineage: what is started later goes on with it, whether its spec says so or not.
+  // A run's lineage records where it began: later starts go on with it, with or without a fork in their spec.
   const {
     fork: _fork,
     budget: _budget,
@@ -194,7 +194,7 @@ function outlineOf(record: RunRecord): RunOutline {
   };
 }
 
-/** Who follows this start. A follower knows addresses by itself: a W&B server may be a team's own. */
+/** The trackers and channels that follow this start. Addresses are left to the follower: a W&B server may be a team's own. */
 function followedIn(run: string, { project, tracking, slack }: RunSpec): string[] {
   const wandb = tracking?.wandb;
   const place = wandb && [wandb.entity, wandb.project ?? project, run].filter(Boolean).join('/');

@@ -1,4 +1,4 @@
-// requestLease: asks the pool for a node with the run's numerics (R18). closedRuns: who holds a node no longer (R30).
+// requestLease: asks the pool for a node with the run's numerics (R18). closedRuns: which runs hold their nodes no longer (R30).
 import type { LeaseRequest, RunWorkflow } from '../contracts.js';
 import type { OrchestratorDeps } from '../orchestrator-deps.js';
 import type { Numerics } from '../../spec/records/numerics.js';

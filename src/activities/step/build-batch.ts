@@ -1,4 +1,4 @@
-// A step's batch as a function of its plan and of what that names (R10). sealBatch writes it, the audit compares with it.
+// A step's batch as a function of its plan and of the records that the plan names (R10). sealBatch writes it, the audit compares with it.
 import type { RunData } from '../../data/run-data.js';
 import { tokenizeDemonstration } from '../../episode/demonstration.js';
 import { stepAdvantages } from '../../rl/advantages.js';
@@ -17,7 +17,7 @@ import { sha256Hex } from '../../base/sha256.js';
 export interface BatchSources {
   /** By slot and sample of a GRPO plan; empty for a supervised one. */
   episodes: readonly (readonly EpisodeRecord[])[];
-  /** Asked for by supervised plans only. */
+  /** Called for supervised plans only. */
   data: () => Promise<RunData>;
 }
 
@@ -46,8 +46,8 @@ export async function buildBatch(
 }
 
 /**
- * For truncated importance sampling the recorded log-probs are those of whoever sampled; what ratios are taken against is the policy
- * that the update begins with, under the numerics that apply it, and only the engine knows that one's.
+ * For truncated importance sampling the recorded log-probs are the sampling node's. Ratios are taken against the policy that the update
+ * begins with, under the numerics that apply it, which only the engine knows.
  */
 function withSampled({ target_old_logprobs, ...forest }: PackedForest): BatchArrays {
   return { ...forest, target_rollout_logprobs: target_old_logprobs };

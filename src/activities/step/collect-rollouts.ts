@@ -1,4 +1,4 @@
-// collectRollouts: every (slot, sample) of the plan gets its terminal record; what has one is never sampled again (R9).
+// collectRollouts: every (slot, sample) of the plan gets its terminal record; one with a record is never sampled again (R9).
 import type { CollectedRollouts, KeptState, StepReference } from '../contracts.js';
 import { attemptEvidence } from '../attempt/attempt-evidence.js';
 import type { NodeDeps } from '../node-deps.js';
@@ -51,7 +51,7 @@ export async function collectRollouts(
     attemptEvidence(store, run, step, scope, deps.life),
   );
   const [filledAt, keptAt] = [endOf(filling), endOf(keeping)];
-  // A save that is left behind would meet the one of the next try.
+  // A save left running would collide with the one of the next try.
   await Promise.allSettled([filledAt, keptAt]);
   const [records, kept] = await Promise.all([filling, keeping]);
   if (keeping) deps.checkpointStalls.set(run, { step, ms: Math.max(0, (await keptAt) - (await filledAt)) });
@@ -70,7 +70,7 @@ async function endOf(work: Promise<unknown> | null): Promise<number> {
   return performance.now();
 }
 
-/** Where it fails, the next checkpoint is taken from the state that is held then. */
+/** If it fails, the next checkpoint is taken from the state held then. */
 async function keepState(deps: NodeDeps, input: StepReference & { spare?: number }): Promise<KeptState> {
   const started = performance.now();
   try {

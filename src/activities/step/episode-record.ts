@@ -1,11 +1,11 @@
-// The record of one episode: read back as what it must be, or watched for while the episode is played.
+// The record of one episode: read and checked, or watched for while the episode is played.
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { requireRecord } from '../../store/records/records.js';
 import { UnreadableRecord } from '../../store/objects/store-errors.js';
 import { type Patience, waitOutStore } from '../attempt/store-patience.js';
 
-/** Throws `UnreadableRecord` where it is missing, or was played for another plan or at another state (R8). */
+/** Throws `UnreadableRecord` if it is missing, or was played for another plan or at another state (R8). */
 export async function requireEpisode(
   store: ObjectStore,
   key: string,
@@ -17,7 +17,7 @@ export async function requireEpisode(
     throw new UnreadableRecord(
       key,
       `it was played for ${member} ${episode[member]}, not for ${source[member]}` +
-        // That of an evaluation is set aside for a run, which is not known here.
+        // An evaluation's record is set aside for a run, which is not known here.
         (key.startsWith('runs/') ? `; set it aside with: longhaul quarantine ${key}` : ''),
     );
   }
@@ -30,9 +30,9 @@ export class FinishedElsewhere extends Error {}
 /** A process that stood still for longer looks again before it samples. */
 export const freshMs = 2000;
 
-/** Knows until when an episode had no record, so that one that another worker finishes meanwhile is sampled no further (R9). */
+/** Knows until when an episode had no record, so that sampling stops when another worker has finished it (R9). */
 export class Unfinished {
-  /** By the wall clock: it goes on while the machine itself stands still. */
+  /** By the wall clock: it goes on while the machine itself is suspended. */
   #at: number | null = null;
 
   constructor(
@@ -41,7 +41,7 @@ export class Unfinished {
     private readonly patience: Patience,
   ) {}
 
-  /** Returns where that was so no longer than `ms` ago; looks again until it is. Throws `FinishedElsewhere`. */
+  /** Returns if that was at most `ms` ago; looks again until it is. Throws `FinishedElsewhere`. */
   async within(ms: number): Promise<void> {
     for (let isFresh = this.#isWithin(ms); !isFresh; isFresh = this.#isWithin(freshMs)) {
       this.patience.signal.throwIfAborted();

@@ -1,15 +1,15 @@
-// What the episodes of an attempt wait for: it goes with the heartbeat, so that people see a run that stands still and why.
+// What the episodes of an attempt wait for: sent with the heartbeat, so that people see that a run stands still and why.
 
-/** For people. Times are of the worker's clock, milliseconds since 1970. */
+/** For people. Times are by the worker's clock, milliseconds since 1970. */
 export interface WaitTold {
   /** An environment's key, or `store`. */
   waiting: string;
   waiting_since: number;
   /** How many episodes wait for it. */
   waiting_episodes: number;
-  /** What it said last. */
+  /** Its last message. */
   waiting_reason?: string;
-  /** When the run is blocked where it does not answer until then. */
+  /** When the run is blocked if it does not answer before. */
   waiting_until?: number;
 }
 
@@ -23,19 +23,19 @@ export interface Wait {
 export class OpenWaits {
   readonly #open = new Map<string, Wait & { since: number }>();
 
-  /** May be called again and again while it lasts. */
+  /** May be called repeatedly while the wait lasts. */
   goesOn(who: string, wait: Wait): void {
     const before = this.#open.get(who);
     const since = before?.for === wait.for ? before.since : Date.now();
     this.#open.set(who, { ...wait, since });
   }
 
-  /** False where it waited for nothing. */
+  /** False if nothing was waited for. */
   ends(who: string): boolean {
     return this.#open.delete(who);
   }
 
-  /** The longest, which is the one that ends the attempt first; empty where nothing waits. */
+  /** The longest wait, which ends the attempt first; empty if there is no wait. */
   get told(): WaitTold | Record<string, never> {
     const open = [...this.#open.values()].sort((a, b) => a.since - b.since);
     const [longest] = open;

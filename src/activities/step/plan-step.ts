@@ -30,7 +30,7 @@ export async function planStep(
   await checkOwner(store, run, input.owner);
   const records = await readControl(store, run);
   const control = foldControl(records);
-  // What is set aside is for readers of the store; the workflow does nothing about it.
+  // Records set aside concern readers of the store; the workflow does nothing about them.
   const unknown = records.slice(input.control).some(({ change }) => change.kind !== 'quarantine');
   if (unknown) throw controlIsBehind(run, input.control, control);
   const existing = await readRecord(store, planKey(run, step), 'plan');
@@ -46,7 +46,7 @@ export async function planStep(
   return answer(record);
 }
 
-/** A workflow that was reset may have forgotten what it was told (R21): it learns it first, and may have to rest. */
+/** A workflow that was reset may have forgotten control that it had received (R21): it receives it first, and may have to rest. */
 function controlIsBehind(run: string, known: number, control: ControlState): ApplicationFailure {
   return ApplicationFailure.create({
     message: `${run} has control record ${control.n}, and its workflow knows of ${known} only`,
@@ -57,8 +57,8 @@ function controlIsBehind(run: string, known: number, control: ControlState): App
 }
 
 /**
- * The plan of a step from the records before it: what `planStep` writes, and what the audit compares a stored plan with. `stored`: that
- * plan, for the version that it has; what it stands on is compared by the audit itself.
+ * The plan of a step from the records before it: `planStep` writes it, and the audit compares a stored plan with it. `stored`: that plan,
+ * for its version; the audit itself compares the records that it stands on.
  */
 export async function makePlan(
   { store, runs }: Pick<OrchestratorDeps, 'store' | 'runs'>,
@@ -88,7 +88,7 @@ export async function makePlan(
   });
 }
 
-/** What the next step's curriculum is made of: one changed bit in it would draw other tasks. Throws `UnreadableRecord`. */
+/** The input of the next step's curriculum: one changed bit in it would draw other tasks. Throws `UnreadableRecord`. */
 async function stepBefore(
   store: ObjectStore,
   run: string,
@@ -99,7 +99,7 @@ async function stepBefore(
   const { record: plan } = await readPlan(store, run, step, identity.plan);
   if (!checked) return { plan, identity };
   await checkRoots(store, plan);
-  // Later versions of the record carry a sum of themselves.
+  // Later versions of the record carry their own checksum.
   if (schema === 'longhaul.update/1') await checkOutcomes(store, identity);
   return { plan, identity };
 }
@@ -115,7 +115,10 @@ async function checkOutcomes(store: ObjectStore, identity: UpdateRecord['identit
     throw new UnreadableRecord(updateKey(run, step), 'its outcomes are not those of its batch');
 }
 
-/** Once it is committed its update names its digest; until then a changed plan would steer the step. Throws `UnreadableRecord`. */
+/**
+ * Once the step is committed, its update names the plan's digest; until then a changed plan would steer the step. Throws
+ * `UnreadableRecord`.
+ */
 async function checkMade(
   deps: OrchestratorDeps,
   existing: PlanRecord,

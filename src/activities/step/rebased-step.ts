@@ -1,5 +1,5 @@
-// A step that applies a logged batch anew, with other numerics (R18): its plan and its batch are those of the step that sampled
-// it, told of another state. Nothing is sampled, and nothing but the arithmetic differs.
+// A step that applies a logged batch again, with other numerics (R18): plan and batch are those of the step that sampled it, with another
+// state in their identities. Nothing is sampled, and only the arithmetic differs.
 import type { BatchIdentity } from '../../spec/records/update.js';
 import type { PlanRecord } from '../../spec/records/plan.js';
 import { decodeBatchFile, encodeBatchFile } from '../../store/files/batch-file.js';
@@ -10,14 +10,16 @@ import { readPlan, readUpdate, timelineOf } from '../../store/runs/run-records.j
 import { UnreadableRecord } from '../../store/objects/store-errors.js';
 import { readBatch } from '../../store/runs/stored-batch.js';
 
-/** The plan of `parent`'s step, naming itself as what is rebased; `run`, state, numerics, control and owner are still the parent's. */
+/** The plan of `parent`'s step, with itself as the rebased one; `run`, state, numerics, control and owner are still the parent's. */
 export async function rebasedPlan(store: ObjectStore, parent: string, step: number): Promise<PlanRecord> {
   const { identity } = await readUpdate(store, parent, step);
   const { record, digest } = await readPlan(store, parent, step, identity.plan);
   return { ...record, rebased: { run: await timelineOf(store, parent, step), plan: digest } };
 }
 
-/** The batch that `plan.rebased` names, told of `plan`. Throws `UnreadableRecord` where it is missing, broken or another plan's. */
+/**
+ * The batch that `plan.rebased` names, with `plan` in its identity. Throws `UnreadableRecord` if it is missing, broken or another plan's.
+ */
 export async function rebasedBatch(
   store: ObjectStore,
   plan: PlanRecord,

@@ -1,4 +1,4 @@
-// Has the episodes of a plan or a suite: what has a record is adopted, the rest is announced and played (R9).
+// Gets the episodes of a plan or a suite: stored ones are adopted, the rest is announced and played (R9).
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
@@ -18,11 +18,11 @@ export interface RolloutOrder extends EpisodeTerms {
   /** Folder of the seats' keys. */
   folder: string;
   seats: Seat[];
-  /** Where they are played; absent: where the run has its environments now. */
+  /** The environments that play them; absent: where the run has its environments now. */
   environments?: readonly EnvironmentSpec[];
 }
 
-/** Every seat's record as stored: what is there is adopted, the rest is played at the state after `order.policyStep`. */
+/** Every seat's record as stored: existing ones are adopted, the rest is played at the state after `order.policyStep`. */
 export async function fillSeats(
   deps: NodeDeps,
   order: RolloutOrder,
@@ -35,12 +35,12 @@ export async function fillSeats(
   await stoppingPoint('episodes-missed');
   const { data, policyStep } = order;
   const fill = async (): Promise<EpisodeRecord[]> => {
-    // The engine may have been waited for; meanwhile another worker may have finished what was missing (R9).
+    // Waiting for the engine takes time: meanwhile another worker may have finished what was missing (R9).
     const begun = await announced(store, order, evidence);
     const others = order.seats.filter((seat) => !begun.includes(seat));
     if (begun.length === 0) return readAll(store, order, others);
     const environments = order.environments ?? (await environmentsNow(deps.store, data.record));
-    // Another run on this engine may have told it another tokenizer's.
+    // Another run may have set another tokenizer's vocabulary in this engine.
     if (order.sampling.stop) await deps.holder.engine.setVocabulary(data.tokenizer.bytes());
     const journals = await deps.journals.below(order.folder);
     const play = (): Promise<EpisodeRecord[]> =>
@@ -51,7 +51,10 @@ export async function fillSeats(
   return deps.holder.withState(data.record.run, policyStep, fill, scope);
 }
 
-/** Seats to play, by now in an attempt record. A worker that is held up amid that announces what another finishes meanwhile: no harm (R9). */
+/**
+ * Seats to play, now announced in an attempt record. A worker that is held up here may announce what another finishes meanwhile: no harm
+ * (R9).
+ */
 async function announced(store: ObjectStore, order: RolloutOrder, evidence: EvidenceWriter): Promise<Seat[]> {
   const { missing } = await look(store, order);
   await evidence.starts(missing.map(({ key }) => key));

@@ -14,16 +14,16 @@ import { checkpointFolder } from '../../store/objects/layout.js';
 import { checkOwner } from '../../store/runs/owners.js';
 import { readRun, readState, readUpdate } from '../../store/runs/run-records.js';
 
-/** Runs whose states stay there: more than a node serves at once, and not all that it ever has. */
+/** Runs whose states stay on the disk: more than a node serves at once, and not all that it ever has. */
 const runsKept = 32;
 
-/** Whether the file was missing; it is there now. */
+/** `written`: whether the file was missing; it exists now. */
 export interface SavedState {
   path: string;
   written: boolean;
 }
 
-/** The next step's update waits for it, and so far for nothing else. */
+/** Only the next step's update waits for it. */
 export async function saveState(
   deps: NodeDeps,
   input: StepReference & { spare?: number },
@@ -34,7 +34,7 @@ export async function saveState(
   return { path };
 }
 
-/** Puts the state on the node's disk, and removes those that are too many there. */
+/** Puts the state on the node's disk, and removes surplus states there. */
 export async function saveAmongFew(
   deps: NodeDeps,
   input: StepReference & { spare?: number },
@@ -51,7 +51,7 @@ export async function saveAmongFew(
   return saved;
 }
 
-/** Removes nothing: of the states there one may be under way to the store. */
+/** Removes nothing: one of the states there may be in upload. */
 export async function putOnDisk(
   { holder }: NodeDeps,
   run: string,
@@ -67,8 +67,8 @@ export async function putOnDisk(
 }
 
 /**
- * Uploads what was saved here. Where it is not there any more, or is damaged, the engine does not go back to an old state for it
- * (`CheckpointGivenUp`): that would cost the steps under way more than a checkpoint is worth. Only with `restore` it does.
+ * Uploads what was saved here. If it is missing or damaged, the engine does not go back to an old state for it (`CheckpointGivenUp`): that
+ * would cost the steps under way more than a checkpoint is worth. Only with `restore` it does.
  */
 export async function uploadCheckpoint(
   deps: NodeDeps,
@@ -105,7 +105,7 @@ export async function uploadCheckpoint(
   return { key };
 }
 
-/** Null where the file is the state; one that is not is removed. */
+/** Null if the file holds the state; any other file is removed. */
 async function problemOf(path: string, state: Digest, signal: AbortSignal): Promise<string | null> {
   if (!(await fileExists(path))) return `${path} is not there`;
   const found = await stateFileDigest(path, signal).catch((error: Error) => {

@@ -1,4 +1,4 @@
-// Seals a step (R10): the batch is a function of the plan and of what the store holds, read back from there.
+// Seals a step (R10): the batch is a function of the plan and of the stored episodes, read back from the store.
 import { buildBatch } from './build-batch.js';
 import type { StepReference } from '../contracts.js';
 import type { NodeDeps } from '../node-deps.js';
@@ -24,13 +24,13 @@ import { Diverged } from '../../store/objects/store-errors.js';
 export interface SealedBatch {
   batch: Digest;
   identity: BatchIdentity;
-  /** True where another attempt sealed it. */
+  /** True if another attempt sealed it. */
   adopted: boolean;
 }
 
 /**
- * Builds the step's batch and writes it. Throws `UnreadableRecord` where an episode is missing or another plan's, or where the
- * stored batch is broken, and `Diverged` where that one is another.
+ * Builds the step's batch and writes it. Throws `UnreadableRecord` if an episode is missing or another plan's, or the stored batch is
+ * broken, and `Diverged` if the stored batch differs.
  */
 export async function sealBatch(
   deps: Pick<NodeDeps, 'store' | 'runs'>,
@@ -55,7 +55,7 @@ export async function sealBatch(
   return { batch: sha256, identity, adopted };
 }
 
-/** Says where the two differ. Throws `UnreadableRecord` where the stored one is broken. */
+/** Says where the two differ. Throws `UnreadableRecord` if the stored one is broken. */
 function otherBatch(stored: Uint8Array, computed: Uint8Array, key: string): Diverged {
   return new Diverged(
     `${key} is not the batch of its plan and episodes: ${batchDifference(stored, computed, key)}. ` +
@@ -64,7 +64,7 @@ function otherBatch(stored: Uint8Array, computed: Uint8Array, key: string): Dive
   );
 }
 
-/** By slot and sample. Throws `UnreadableRecord` where one is missing or another plan's: the batch waits for every outcome. */
+/** By slot and sample. Throws `UnreadableRecord` if one is missing or another plan's: the batch waits for every outcome. */
 async function readEpisodes(store: ObjectStore, plan: GrpoPlan): Promise<EpisodeRecord[][]> {
   const { run, step, slots, samples_per_slot, previous_state: state } = plan;
   const view = withFoldedSteps(store);

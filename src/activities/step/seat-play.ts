@@ -36,7 +36,7 @@ export interface EpisodeTerms {
   /** Plan's or suite's digest. */
   plan: Digest;
   state: Digest;
-  /** Step whose policy samples. */
+  /** The step of the policy that samples. */
   policyStep: number;
   sampling: SamplingPlan;
   random: { seed: number; domain: 'train' | 'eval'; step: number };
@@ -44,7 +44,7 @@ export interface EpisodeTerms {
 
 export interface PlayOrder extends EpisodeTerms {
   seats: readonly Seat[];
-  /** Has folded episodes at their keys. */
+  /** A view that reads folded episodes at their keys. */
   store: ObjectStore;
   environments: readonly EnvironmentSpec[];
   journals: EpisodeJournals;
@@ -110,7 +110,7 @@ export async function playSeats(
   }
 }
 
-/** Tells what a seat waits for. */
+/** Reports what a seat waits for. */
 interface SeatWaiting {
   goesOn: (wait: Wait) => void;
   ends: () => void;
@@ -130,7 +130,7 @@ async function playSeat(
     waiting.goesOn(wait);
   };
   const goesOn = waiting.ends;
-  // One slow answer of the store must not end the episodes that are in flight beside this one.
+  // One slow answer of the store must not end the other episodes in flight.
   const patience = { signal, onWait: () => waits({ for: 'store' }) };
   const record = await playUnlessFinished(deps, order, seat, scope, { work, waits, goesOn, patience }).catch(
     (error: unknown) => {
@@ -144,7 +144,7 @@ async function playSeat(
   return stored;
 }
 
-/** The seat's record: this one, or that of whichever worker was first. `record`: null where another has finished the episode. */
+/** The seat's record: this one, or that of the worker that was first. `record`: null if another worker has finished the episode. */
 async function recordOnce(
   order: PlayOrder,
   { key }: Seat,
@@ -159,12 +159,12 @@ async function recordOnce(
 interface Playing {
   work: WorkUnit;
   waits: (wait: Wait) => void;
-  /** What it waited for is there. */
+  /** The awaited server or store answers again. */
   goesOn: () => void;
   patience: Patience;
 }
 
-/** Throws `FinishedElsewhere` where a record has come up since the seats were looked at. */
+/** Throws `FinishedElsewhere` if a record has appeared since the seats were looked at. */
 async function playUnlessFinished(
   deps: NodeDeps,
   order: PlayOrder,
@@ -207,7 +207,7 @@ async function playUnlessFinished(
       maxWaitMs: spec.generator.max_wait_s * 1000,
       onWait: (outage) => waits({ for: seat.task.env_key, ...outage }),
       onAnswer: goesOn,
-      // A place on the server may have been waited for; meanwhile another worker may have finished the episode (R9).
+      // Waiting for a place on the server takes time: meanwhile another worker may have finished the episode (R9).
       beforeSampling: async () => {
         await unfinished.within(0);
         await stoppingPoint('episode-begun', `${seat.slot}.${seat.sample}`);
@@ -242,7 +242,7 @@ async function playUnlessFinished(
   };
 }
 
-/** What people are shown of it: of a server's words, which may hold anything. */
+/** The words shown of a failure; a server's own words may hold anything. */
 function wordsOf({
   failure,
   explanation,
@@ -254,7 +254,7 @@ function wordsOf({
   };
 }
 
-/** What is in the file does not go with the attempt. */
+/** Turns in the journal are not lost with the attempt. */
 function keeping(journal: OpenJournal, work: WorkUnit): TurnJournal {
   return {
     past: journal.past,

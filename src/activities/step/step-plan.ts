@@ -1,5 +1,5 @@
-// The plan of a step as a function of what the store holds before it (R7): the spec, the control that is folded, the data, and the plan
-// and outcomes of the step before. planStep writes it, the audit makes it again and compares.
+// The plan of a step as a function of the records before it (R7): the spec, the folded control, the data, and the plan and outcomes of the
+// step before. planStep writes it; the audit makes it again and compares.
 import { settingsUnder } from '../run/live-settings.js';
 import { phaseAt } from '../run/phases.js';
 import type { RunData } from '../../data/run-data.js';
@@ -22,7 +22,7 @@ import type { LossPlan } from '../../spec/records/loss-plan.js';
 import type { UpdateRecord } from '../../spec/records/update.js';
 import type { RunSpec, SftPhaseSpec } from '../../spec/run-spec.js';
 
-/** What a plan has of its place in the chain. */
+/** The part of a plan that says its place in the chain. */
 export type OwnPart = Pick<
   PlanRecord,
   | 'schema'
@@ -41,13 +41,13 @@ export interface PlanSources {
   own: OwnPart;
   /** The run's record and its data. */
   data: Pick<RunData, 'record' | 'trainTasks' | 'taskByKey' | 'demonstrationsByKind'>;
-  /** All that the plan folds. */
+  /** The control that the plan folds. */
   control: ControlState;
   /** Null before the first step. */
   before: StepBefore | null;
-  /** The plan that is rebased, naming itself as what is; null for a step that is planned from data. */
+  /** The rebased plan; null for a step that is planned from data. */
   rebases: PlanRecord | null;
-  /** Weights that a KL term is taken against; asked for by plans that have one. */
+  /** Reference weights of the KL term; called for plans that have one. */
   reference: () => Promise<Digest>;
 }
 
@@ -88,7 +88,7 @@ export async function planOf(sources: PlanSources): Promise<PlanRecord> {
   };
 }
 
-/** A rebased run has come to weights of its own, with other numerics, where its GRPO began. */
+/** A rebased run has reached weights of its own, with other numerics, where its GRPO began. */
 async function referencePart(
   { reference }: PlanSources,
   loss: LossPlan,
@@ -170,13 +170,13 @@ function optimizerOf({
   return { adam_eps, weight_decay, max_grad_norm };
 }
 
-/** The moments of the phase before are cleared by the phase's first update that is applied, which need not be its first step. */
+/** The first applied update of a phase clears the moments of the phase before; it need not be the phase's first step. */
 function resetIsDue(before: StepBefore | null, index: number): boolean {
   if (index === 0 || before === null) return true;
   return before.plan.optimizer.reset_moments && before.identity.applied !== true;
 }
 
-/** What a step's outcomes did to its plan's curriculum; empty before the first GRPO step. */
+/** The curriculum after a step's outcomes; empty before the first GRPO step. */
 function curriculumAfter(before: StepBefore | null): CurriculumState {
   if (before?.plan.kind !== 'grpo') return { pass_rates: {}, cursors: {} };
   const { plan, identity } = before;

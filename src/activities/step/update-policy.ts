@@ -1,5 +1,5 @@
-// updatePolicy (R10–R12): plan and episodes → batch → state n. The record is first; the engine's memory is second;
-// recomputing is last.
+// updatePolicy (R10–R12): plan and episodes → batch → state n. It looks at the record first, then at the engine's memory, and recomputes
+// last.
 import { currentAccount } from '../attempt/attempt-account.js';
 import type { CommittedStep, NoSignal, StepReference } from '../contracts.js';
 import { attemptEvidence, type EvidenceWriter } from '../attempt/attempt-evidence.js';
@@ -26,10 +26,10 @@ import { readPlan, readUpdateIfAny } from '../../store/runs/run-records.js';
 import { spentBy } from '../../rl/spending.js';
 import { Diverged } from '../../store/objects/store-errors.js';
 
-/** No group had two graded members that differ: there is nothing to learn from, and nothing is wrong. */
+/** No group had two graded members that differ: there is nothing to learn from, and no fault. */
 const noSignal: NoSignal = 'no_signal';
 
-/** `elsewhere`: seconds in which other nodes than this one played the step's episodes. */
+/** `elsewhere`: seconds in which nodes other than this one played the step's episodes. */
 type UpdateInput = StepReference & { plan: Digest; elsewhere?: number };
 
 /** A step whose batch is in the store. */
@@ -37,7 +37,7 @@ interface SealedStep extends SealedBatch {
   input: UpdateInput;
   plan: PlanRecord;
   stepId: Digest;
-  /** Of `performance.now()`. */
+  /** By `performance.now()`. */
   sealedAt: number;
 }
 
@@ -55,7 +55,7 @@ export async function updatePolicy(deps: NodeDeps, input: UpdateInput): Promise<
     if (error instanceof Diverged) await evidence.diverged('seal', input.plan, error);
     throw error;
   });
-  // Whoever sealed it may have gone on, and the engine's state is not changed for a step that is committed.
+  // The attempt that sealed it may have gone on, and the engine's state is not changed for a committed step.
   const commitMeanwhile = sealed.adopted ? await readUpdateIfAny(store, run, step) : null;
   if (commitMeanwhile) return answer(deps, run, commitMeanwhile);
   const stepId = stepIdOf(plan.previous_state, sealed.batch, input.plan);
@@ -68,8 +68,8 @@ export async function updatePolicy(deps: NodeDeps, input: UpdateInput): Promise<
 }
 
 /**
- * Where another author's record says otherwise, the step is computed once more on a fresh engine, and once more from an older
- * checkpoint, before a person must look; each result is kept beside the record (R19).
+ * If another author's record differs, the step is computed once more on a fresh engine, and once more from an older checkpoint, before a
+ * person must look; each result is kept beside the record (R19).
  */
 async function recordOnceAgreed(
   deps: NodeDeps,
@@ -84,7 +84,7 @@ async function recordOnceAgreed(
       const computed = await compute(deps, sealed, provenance);
       const computedMs = performance.now() - sealed.sealedAt;
       await stoppingPoint('update-computed');
-      // Whoever finds the step committed finds what had broken on the way to it.
+      // A reader that finds the step committed also finds the failures on the way to it.
       await evidence.recovered();
       const update = await recordOf(deps, sealed, computed, computedMs);
       return (await recordFunction(deps.store, updateKey(run, step), 'update', update)).record;
@@ -103,7 +103,7 @@ async function recordOnceAgreed(
   );
 }
 
-/** State n from state n − 1, which it is where there is nothing to learn. `weights`: of the model, in the step that names them. */
+/** State n from state n − 1; the same state if there is nothing to learn. `weights`: the model's, in the step that records them. */
 async function compute(
   { holder, runs }: NodeDeps,
   { input: { run, step }, plan, batch, identity, stepId }: SealedStep,
@@ -122,7 +122,7 @@ async function compute(
   const namesWeights = step === lastWarmStep(spec) && spec.model.lora === undefined;
   const advance = async (): Promise<UpdateResult & { weights?: Digest }> => {
     const result = learns ? await apply() : unchanged;
-    // Before anybody else changes what is held.
+    // Before another caller changes what the engine holds.
     const weights = namesWeights ? (await holder.engine.held({ weights: true }))?.weights : null;
     return weights ? { ...result, weights } : result;
   };
@@ -149,7 +149,7 @@ async function recordOf(
       previous_state: plan.previous_state,
       state,
       step_id: stepId,
-      // The holder refuses an engine with others; without a loss nothing was computed.
+      // The holder refuses an engine with other numerics; without a loss nothing was computed.
       numerics: plan.numerics,
       applied,
       outcomes: identity.outcomes,
@@ -169,7 +169,7 @@ async function recordOf(
   };
 }
 
-/** What each of them is: docs/records.md, `longhaul.update`. */
+/** docs/records.md, `longhaul.update`, describes each of them. */
 function timingsOf(
   { lastCommits, checkpointStalls, meter }: NodeDeps,
   { run, step, elsewhere }: UpdateInput,
@@ -188,7 +188,7 @@ function timingsOf(
   return Object.fromEntries(Object.entries(timings).map(([name, ms]) => [name, Math.round(ms * 10) / 10]));
 }
 
-/** Shown of a step. With its environments a step has hundreds of metrics, and the history would carry them all. */
+/** The metrics shown of a step. With its environments a step has hundreds, and the history would carry them all. */
 const shownMetrics = [
   'reward/avg_raw_reward',
   'policy/final_loss',
@@ -214,7 +214,7 @@ async function answer(deps: NodeDeps, run: string, record: UpdateRecord): Promis
   };
 }
 
-/** Episodes are read back only where too few of them are graded. A rebased step has none of its own. */
+/** Episodes are read back only if too few of them are graded. A rebased step has no episodes of its own. */
 async function lackOfGradesIn(
   { store, runs }: NodeDeps,
   run: string,

@@ -1,5 +1,5 @@
-// What a node that leaves can do for the next one: the state after the last step that it committed, which it alone may have, goes to
-// the store, so that nobody has to compute it again (R17).
+// A node that leaves uploads the state after the last step that it committed, which it alone may have, so that no other node has to compute
+// it again (R17).
 import type { NodeDeps } from '../node-deps.js';
 import { fileExists } from '../../policy/local-states.js';
 import { putOnDisk } from './save-state.js';
@@ -12,8 +12,8 @@ export interface CommittedState {
 }
 
 /**
- * The committed state that is in the store now, by this call or before it; null where the engine holds another one by now and none
- * was saved. Rejects when `signal` rises: what was uploaded by then is no checkpoint, because its manifest comes last.
+ * The committed state that is in the store now, by this call or before it; null if the engine holds another state and none was saved.
+ * Rejects when `signal` aborts: what was uploaded by then is no checkpoint, because its manifest comes last.
  */
 export async function keepLastCommit(deps: NodeDeps, signal: AbortSignal): Promise<CommittedState | null> {
   const { store, holder } = deps;

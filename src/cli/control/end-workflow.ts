@@ -8,7 +8,7 @@ const answerWithinMs = 10_000;
 const pollMs = 250;
 const openStatuses: readonly string[] = ['RUNNING', 'PAUSED', 'CONTINUED_AS_NEW'];
 
-/** Cancels the name's workflow, and returns when it has ended; false where none was open. */
+/** Cancels the name's workflow, and returns when it has ended; false if none was open. */
 export async function endWorkflow(
   client: Client,
   name: string,
@@ -25,7 +25,7 @@ export async function endWorkflow(
       throw error;
     });
     if (!described || !openStatuses.includes(described.status.name)) return cancelled !== null;
-    // One that has continued as new since then has not heard of it.
+    // An execution that has continued as new since then has not received the cancellation.
     if (cancelled !== described.runId) {
       process.stderr.write(`cancelling the workflow of ${name}: it writes its report and ends\n`);
       await within(() => handle.cancel());

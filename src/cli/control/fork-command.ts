@@ -128,8 +128,8 @@ function parseNumerics(text: string): RebaseSpec['numerics'] {
 }
 
 /**
- * From the newest stored checkpoint of the timeline on; `from` are the run's numerics. Where the newest timeline is this rebase,
- * its workflow is all that may be missing, and `from` is null.
+ * From the newest stored checkpoint of the timeline on; `from`: the run's numerics. If the newest timeline is this rebase already, only its
+ * workflow may be missing, and `from` is null.
  */
 async function rebased(
   store: ObjectStore,
@@ -188,7 +188,7 @@ async function newestTimeline(store: ObjectStore, name: string): Promise<string>
   return newest ?? name;
 }
 
-/** Where the newest timeline is this rewind and stands where it began, it was made before, and its workflow is all that is missing. */
+/** If the newest timeline is this rewind and has not moved since, it was made before, and only its workflow is missing. */
 async function rewound(
   store: ObjectStore,
   fork: ForkSpec,

@@ -1,17 +1,17 @@
-// Whether a rebase is the way out: it ends the run's workflow, so a run that could go on, or could not after it, keeps its own.
+// Whether a rebase is the way out: it ends the run's workflow, so a run that can go on, or could not after it, keeps its own.
 import { nameOfNumerics, sameNumerics } from '../../spec/records/numerics.js';
 import type { Numerics } from '../../spec/records/numerics.js';
 import type { PoolView } from '../../workflows/messages.js';
 import { inFolder } from '../output.js';
 import type { TemporalFlags } from '../temporal-access.js';
 
-/** Throws where the run has the wanted numerics already. */
+/** Throws if the run has the wanted numerics already. */
 export function refuseEqualNumerics(run: string, has: Numerics, wanted: Numerics): void {
   if (!sameNumerics(has, wanted)) return;
   throw new Error(`${run} has numerics ${nameOfNumerics(has)} already: there is nothing to rebase`);
 }
 
-/** Throws where a node still has the run's own numerics, or none has the wanted ones. `flags`: for the commands in it. */
+/** Throws if a node still has the run's own numerics, or none has the wanted ones. `flags`: for the commands in it. */
 export function refuseNeedlessRebase(
   run: string,
   { nodes }: Pick<PoolView, 'nodes'>,

@@ -134,7 +134,7 @@ async function answerAll<T>(
         throw isInput ? new BadInput(`${where}: ${error.message}`, { cause: error }) : error;
       }
     });
-    // The first failure ends the command, and with it the engine: the others are not waited for.
+    // The first failure ends the command and the engine: the other requests are not awaited.
     for (const one of answers) one.catch(() => undefined);
     for (const one of answers) console.log(JSON.stringify(await one));
   });
@@ -169,7 +169,7 @@ async function generate(model: OpenModel, request: GenerateInput): Promise<objec
     Array.from({ length: request.n }, async (_, sample) => {
       const { finish, ...sampled } = await engine.generate({
         ...{ state: loaded.state, tokens, temperature, max_new_tokens },
-        // Nothing of the other requests: one that is given alone samples the same.
+        // Independent of the other requests: a request given alone samples the same.
         key: { seed, domain: 'eval', step: 0, slot: 0, sample },
         stop_tokens: request.ignore_eos ? [] : folder.eosTokens,
         ...(stop === undefined ? {} : { stop_strings: stop }),

@@ -1,5 +1,5 @@
-// What `longhaul engine score` and `generate` are asked: one JSON object, a list of them, or one a line. Whatever is wrong is one error
-// that names the place and the field.
+// The input of `longhaul engine score` and `generate`: one JSON object, a list of them, or one a line. Every fault is one error that names
+// the place and the field.
 import { z } from 'zod';
 import { inOneLine, issueProblems } from '../../spec/spec-issues.js';
 import { BadInput } from '../output.js';

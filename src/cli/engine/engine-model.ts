@@ -22,7 +22,7 @@ export interface OpenModel {
   /** Both throw a `BadInput` that says what the folder lacks. */
   tokenizer(): Tokenizer;
   template(): ChatTemplate;
-  /** Tells the engine the bytes of each token, for stop texts; once. */
+  /** Sends the engine the bytes of each token, for stop texts; once. */
   tellVocabulary(): Promise<void>;
 }
 
@@ -75,7 +75,7 @@ function textCoders({
   };
 }
 
-/** Ids of what a request asks about; `generate`: messages end where the next turn of the assistant begins. */
+/** Ids of a request's text; `generate`: messages end where the next turn of the assistant begins. */
 export async function tokensOf(
   model: OpenModel,
   input: PromptInput,
@@ -88,7 +88,7 @@ export async function tokensOf(
   return model.tokenizer().encodeLong(generate ? template.prompt(messages) : template.conversation(messages));
 }
 
-/** Text of ids; null where the folder has no tokenizer. */
+/** Text of ids; null if the folder has no tokenizer. */
 export function textOf(model: OpenModel, tokens: readonly number[]): string | null {
   return model.folder.tokenizer === null ? null : model.tokenizer().decode(tokens);
 }

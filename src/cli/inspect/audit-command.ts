@@ -62,7 +62,7 @@ export function register(program: Command): void {
     );
 }
 
-/** Where the run goes on from, and who goes on from it. Null where damage hides it: the audit names that. */
+/** The run that this one goes on from, and the runs that go on from it. Null if damage hides it: the audit names that. */
 interface Family {
   lineage: ForkSpec | null;
   needed: { step: number; by: string }[] | null;

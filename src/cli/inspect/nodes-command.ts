@@ -26,7 +26,7 @@ export function register(program: Command): void {
     );
 }
 
-/** An empty one where no node has ever reported. */
+/** Empty if no node has ever reported. */
 export async function poolView(client: Client): Promise<PoolView> {
   try {
     return await client.withDeadline(Date.now() + queryDeadlineMs, () =>
@@ -59,7 +59,7 @@ export function describePool(
     ...[gibibytes(node.memory_bytes), node.host, String(node.places), heldBy(node.id)],
   ]);
   const head = ['NODE', 'STATE', 'HEARD', 'NUMERICS', 'GPU', 'MEMORY', 'HOST', 'PLACES', 'HELD BY'];
-  // A lease may be of a node that a pool which began anew has not heard yet.
+  // A restarted pool may hold a lease of a node that has not reported yet.
   const unheard = leases.filter(({ node }) => nodes.every(({ id }) => id !== node));
   const waiting = queue.map(
     ({ run, project, priority, since, why }) =>
@@ -70,7 +70,7 @@ export function describePool(
     ...unheard.map(({ run, node }) => `${run} holds ${node}, which has not reported yet`),
     ...(waiting.length > 0 ? ['', 'Waiting, the first in line first:', ...waiting] : []),
   ];
-  // Whoever may signal the pool chooses these names.
+  // Any client that can signal the pool chooses these names.
   return lines.map(printable).join('\n');
 }
 

@@ -1,4 +1,4 @@
-// Any object of the store as a person wants to read it (`longhaul show KEY`).
+// Any object of the store as readable text (`longhaul show KEY`).
 import type { CheckpointManifest } from '../../spec/records/manifests.js';
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import { decodeBatchFile } from '../../store/files/batch-file.js';
@@ -15,7 +15,10 @@ import { UnreadableRecord } from '../../store/objects/store-errors.js';
 const TEXT_LIMIT = 200_000;
 const LONG_LIST = 12;
 
-/** Readable text of the object at `key`. Throws `UnreadableRecord`, `OlderSchema` or `NewerSchema`, and for a key that is not there an error that says what lies near it. */
+/**
+ * Readable text of the object at `key`. Throws `UnreadableRecord`, `OlderSchema` or `NewerSchema`, and for a missing key an error that
+ * lists nearby keys.
+ */
 export async function showRecord(store: ObjectStore, key: string): Promise<string> {
   const plain = key.replace(/\.r[1-9][0-9]*$/, '');
   if (plain.endsWith('.safetensors') && !plain.endsWith('/batch.safetensors')) return showTensors(store, key);
@@ -47,7 +50,7 @@ async function showFolder(store: ObjectStore, folder: string): Promise<string> {
   return `${folder}\n${names.map((name) => `  ${name}\n`).join('')}`;
 }
 
-/** An episode of a folded step, or the list of all of them at the key of their folder; null where none was folded there. */
+/** An episode of a folded step, or the list of all of them at the key of their folder; null if none was folded there. */
 async function showFolded(store: ObjectStore, key: string): Promise<string | null> {
   const place = parseEpisodeKey(key);
   const folded = place && (await readFolded(store, place));

@@ -27,17 +27,17 @@ interface RunsFlags extends TemporalFlags {
 }
 
 interface RunLine {
-  /** Id of the timeline, as `audit`, `report` and `fork` take it; the name where no store tells which one it is. */
+  /** Id of the timeline, as `audit`, `report` and `fork` take it; the name if no store identifies the timeline. */
   run: string;
   /**
-   * Of its workflow; `not running here` where this server knows none, `in the store` where none was asked, `rewound` where its name has a newer timeline, `start failed`
-   * (or `start terminated`, …) where the newest workflow of its name has ended before the run was its own.
+   * The workflow's status; `not running here` if this server does not know it, `in the store` if no server was asked, `rewound` if its name
+   * has a newer timeline, `start failed` (or `start terminated`, …) if the newest workflow of its name ended before it opened the run.
    */
   status: string;
   phase: string;
   step: number | null;
   passAt1: number | null;
-  /** Where it goes on from; null where it began with the base model, and where no store can tell. */
+  /** Where it goes on from; null if it began with the base model, or no store can answer. */
   from: { run: string; step: number } | null;
   started: string;
 }
@@ -52,7 +52,7 @@ export function register(program: Command): void {
       withOutput(async (flags: RunsFlags, command: Command) => {
         const store = await storeOfCommand(command, flags);
         const driven = await drivenLines(flags, store);
-        // Temporal knows nothing of the others, and so whether a query means them.
+        // Temporal does not know the others, and so cannot say whether a query matches them.
         const others = store && flags.query === undefined ? await storedLines(store, driven) : [];
         const lines = [...(driven ?? []), ...others]
           .sort((a, b) => (a.started < b.started ? 1 : -1))
@@ -62,10 +62,10 @@ export function register(program: Command): void {
     );
 }
 
-/** Null where no server can be asked, which is said: what the store holds is known without one. */
+/** Null if no server can be asked, which is reported: the store's contents are known without one. */
 async function drivenLines(flags: RunsFlags, store: ObjectStore | null): Promise<RunLine[] | null> {
   const fromStore = store !== null && flags.query === undefined;
-  // The default address is nobody's: beside a store's runs its own would be taken for them.
+  // The default address may be anybody's server: beside a store's runs its own would be mistaken for them.
   if (fromStore && temporalConfig(flags).source === null) {
     process.stderr.write('no stack runs here and no Temporal server is named: only what the store knows\n');
     return null;
@@ -83,7 +83,7 @@ async function drivenLines(flags: RunsFlags, store: ObjectStore | null): Promise
   }
 }
 
-/** Newest first; a long run is a chain of executions: of each chain the newest, with the start of the first that is known. */
+/** Newest first. A long run is a chain of executions: each chain gives its newest one, with the start of the first that is known. */
 async function executionsOf(client: Client): Promise<WorkflowExecutionInfo[]> {
   const found: WorkflowExecutionInfo[] = [];
   for await (const execution of client.workflow.list({ query: 'WorkflowType = "trainingRun"' }))
@@ -91,7 +91,7 @@ async function executionsOf(client: Client): Promise<WorkflowExecutionInfo[]> {
   return newestOfChains(found);
 }
 
-/** Throws where the server cannot read the query. */
+/** Throws if the server cannot parse the query. */
 async function matching(
   client: Client,
   executions: readonly WorkflowExecutionInfo[],
@@ -126,7 +126,7 @@ export function newestOfChains<E extends Pick<WorkflowExecutionInfo, 'workflowId
   return newest.sort((a, b) => b.startTime.getTime() - a.startTime.getTime());
 }
 
-/** One line a timeline that an execution has driven: of the newest one that did. */
+/** One line for each timeline that an execution has driven, from the newest one that did. */
 async function timelineLines(
   client: Client,
   store: ObjectStore,
@@ -150,7 +150,7 @@ async function timelineLines(
   for (const line of lines) {
     const later = newest.get(line.run);
     if (!later) newest.set(line.run, line);
-    // A refused start left the run as it was: only the status is of that start, and not even that where nothing was left to do.
+    // A refused start left the run as it was: only the status is that start's, and not even that if nothing was left to do.
     else if (later.status.startsWith(startOf))
       newest.set(line.run, line.status === 'completed' ? line : { ...line, status: later.status });
   }
@@ -159,7 +159,7 @@ async function timelineLines(
 
 const startOf = 'start ';
 
-/** The line of a workflow that ended before it had a timeline of its own: it was for the newest one. */
+/** The line of a workflow that ended before it had claimed a timeline: it was meant for the newest one. */
 function failedStart(execution: WorkflowExecutionInfo, { newest, origins }: Timelines): RunLine {
   const line = lineOf(execution);
   return {
@@ -178,7 +178,7 @@ interface Timelines {
   origins: Map<string, RunLine['from']>;
 }
 
-/** Null where the store has none of the name, or they cannot be read. */
+/** Null if the store has no timeline of the name, or they cannot be read. */
 async function timelinesOfName(store: ObjectStore, name: string): Promise<Timelines | null> {
   try {
     const runs = await timelinesNamed(store, name);
@@ -201,13 +201,13 @@ async function timelinesOfName(store: ObjectStore, name: string): Promise<Timeli
   }
 }
 
-/** An open one that has claimed nothing yet is about to drive the newest; null for a closed one that never did. */
+/** An open workflow without a claim yet is about to drive the newest timeline; null for a closed one that never claimed one. */
 async function timelineDrivenBy(
   client: Client,
   { workflowId, runId, status }: WorkflowExecutionInfo,
   { newest, drivers }: Timelines,
 ): Promise<string | null> {
-  // A list does not tell the first execution of a chain.
+  // A list does not show the first execution of a chain.
   const first = async (): Promise<string> => {
     const described = await client.withDeadline(Date.now() + describeDeadlineMs, () =>
       client.workflow.getHandle(workflowId, runId).describe(),
@@ -218,7 +218,7 @@ async function timelineDrivenBy(
   return run ?? (status.name === 'RUNNING' ? newest : null);
 }
 
-/** Timelines that no workflow has driven which Temporal still knows. `driven`: null where it was not asked. */
+/** Timelines without a workflow that Temporal still knows. `driven`: null if Temporal was not asked. */
 async function storedLines(store: ObjectStore, driven: readonly RunLine[] | null): Promise<RunLine[]> {
   const known = new Set(driven?.map(({ run }) => run));
   const unseen = driven === null ? 'in the store' : 'not running here';

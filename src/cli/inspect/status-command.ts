@@ -135,12 +135,12 @@ function hasEnded({ phase }: RunStatus): boolean {
   return phase === 'completed' || phase === 'stopped';
 }
 
-/** A reason may hold what an environment server said. */
+/** A reason may quote an environment server. */
 function alertLine(line: string): string {
   return `  ${printable(line)}`;
 }
 
-/** What a tracker or a channel has not been told; nothing where the store cannot be asked, for a status is known without it. */
+/** What a tracker or a channel has not received; empty if the store cannot be read, because a status is known without it. */
 async function untoldOf(command: Command, flags: StatusFlags, run: string): Promise<Untold[]> {
   const read = async (): Promise<Untold[]> => {
     const store = await storeOfCommand(command, flags);
@@ -151,13 +151,13 @@ async function untoldOf(command: Command, flags: StatusFlags, run: string): Prom
   return Promise.race([read().catch(() => []), late]);
 }
 
-/** `slack lacks messages behind step 12 since 08:11 UTC: …`, with the mend where there is one. */
+/** `slack lacks messages behind step 12 since 08:11 UTC: …`, with the fix if there is one. */
 function untoldLine({ sink, what, reason, since }: Untold): string {
   const at = since.slice(0, 16).replace('T', ' ');
   return `  ${sink} lacks ${what} since ${at} UTC: ${printable(reason)}`;
 }
 
-/** `waiting`: null once the run has ended, where no node and no limit concerns it any more. */
+/** `waiting`: null once the run has ended, when no node and no limit concerns it any more. */
 function figures(status: RunStatus, flags: TemporalFlags, waiting: readonly Waiting[] | null): string[] {
   const nodes = [status.node ?? 'none', ...status.sharingNodes].join(', ');
   const lines = [
@@ -188,7 +188,7 @@ function figures(status: RunStatus, flags: TemporalFlags, waiting: readonly Wait
   return lines;
 }
 
-/** How many outcomes of the last rollouts, or else of the last evaluation, are unknown, and the most frequent reason. */
+/** The number of unknown outcomes of the last rollouts, or else of the last evaluation, and the most frequent reason. */
 function unknownNote({ outcomes, evaluations }: RunStatus): string | null {
   const evaluation = evaluations.at(-1);
   const {

@@ -1,4 +1,4 @@
-// Probes of what a run needs. Each answers in seconds, and a failed one says the mend.
+// Probes of what a run needs. Each answers in seconds, and a failed one names the fix.
 import { statfs } from 'node:fs/promises';
 import type { Client } from '@temporalio/client';
 import { createNativeEngine } from '../../engine/native/native-engine.js';
@@ -13,7 +13,7 @@ import { orchestratorQueue } from '../../workflows/messages.js';
 export interface CheckResult {
   check: string;
   ok: boolean;
-  /** What was found, or what is wrong and how to mend it. */
+  /** What was found, or what is wrong and how to fix it. */
   detail: string;
 }
 
@@ -31,7 +31,7 @@ export async function check(name: string, probe: () => Promise<string>): Promise
   }
 }
 
-/** Throws `TemporalUnreachable`, or says which namespace is missing. `also`: what else the server has to be. */
+/** Throws `TemporalUnreachable`, or says which namespace is missing. `also`: a further condition on the server. */
 export async function probeTemporal(
   config: TemporalConfig,
   also: (client: Client) => Promise<void> = () => Promise.resolve(),
@@ -58,7 +58,7 @@ export async function probeTemporal(
   }
 }
 
-/** A run waits for ever in a queue that nobody polls. `start`: the command that starts workers. */
+/** A run waits for ever in a queue without a poller. `start`: the command that starts workers. */
 export async function probeWorkers(config: TemporalConfig, start: string): Promise<string> {
   const { client, close } = await connectClient(config, answerWithinMs);
   try {
@@ -77,7 +77,9 @@ export async function probeWorkers(config: TemporalConfig, start: string): Promi
   }
 }
 
-/** Creates must be exclusive and seen at once (R31); a directory also needs room. One that is not there stays so: its name may be mistyped. */
+/**
+ * Creates must be exclusive and visible at once (R31); a directory also needs room. A missing one is not created: its name may be mistyped.
+ */
 export async function checkStore(address: string): Promise<string> {
   const problem = await storeFolderProblem(address);
   if (problem === 'ENOENT')

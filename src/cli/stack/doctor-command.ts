@@ -79,7 +79,7 @@ async function diagnose(flags: DoctorFlags, storeIsDefault: boolean): Promise<Ch
     check('node', () => Promise.resolve(`${process.versions.node} on ${process.platform}-${process.arch}`)),
     check('engine', probeEngine),
     check('store', async () =>
-      // A person in the wrong folder must not get an empty store there.
+      // A person in the wrong folder must not create an empty store there.
       storeIsDefault && stack === null && (await storeFolderProblem(store)) === 'ENOENT'
         ? `none in this folder yet; the first \`${start}\` or quickstart makes ${flags.folder === undefined ? defaultStore : store}`
         : checkStore(store),
@@ -99,7 +99,7 @@ async function diagnose(flags: DoctorFlags, storeIsDefault: boolean): Promise<Ch
   return [...results, ...slack];
 }
 
-/** Where there is a token, or a channel that one is needed for. */
+/** Only if a token is set, or a channel that needs one. */
 async function slackChecks({ slackChannel, spec }: DoctorFlags): Promise<CheckResult[]> {
   const token = process.env.SLACK_BOT_TOKEN;
   const stated = spec === undefined ? null : await readSpecFile(spec).catch(() => null);
@@ -116,7 +116,7 @@ async function slackChecks({ slackChannel, spec }: DoctorFlags): Promise<CheckRe
   });
 }
 
-/** A folder without a stack is one of the things that may be wrong: the others are probed all the same. */
+/** A folder without a stack is one possible problem: the others are probed all the same. */
 function placeOf(flags: DoctorFlags): TemporalPlace | Error {
   try {
     return temporalConfig(flags);

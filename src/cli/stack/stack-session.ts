@@ -1,4 +1,4 @@
-// The embedded stack as long as a command lasts: signals and a stack that cannot be kept alive end it, in order.
+// The embedded stack for the duration of a command: signals and a stack that cannot be kept alive end it, in order.
 import { findEngineBinary } from '../../workers/process/engine-binary.js';
 import { type Stack, startStack } from '../../stack/stack.js';
 
@@ -25,7 +25,7 @@ export class StackStopped extends Error {
 
 const stopSignals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
-/** Starts the stack, runs `use`, stops the stack whatever happens. The signal's reason is a `StackStopped`. */
+/** Starts the stack, runs `use`, and always stops the stack. The signal's reason is a `StackStopped`. */
 export async function withStack<T>(
   flags: StackFlags,
   log: (message: string) => void,

@@ -83,7 +83,7 @@ export function register(program: Command): void {
     );
 }
 
-/** What the spec asks for, and in its place what the flags do. */
+/** The spec's retention, with the flags' values in its place. */
 function retentionOf(spec: RunSpec, { keepLast, keepEvery, keepBest }: Partial<GcOptions>): RetentionSpec {
   const { keep_last, keep_every, keep_best } = retentionInForce(spec);
   return {
@@ -141,7 +141,7 @@ export function stepsText(steps: readonly number[]): string {
     const range = ranges.at(-1);
     const [first = step, second = step] = range ?? [];
     if (range && (range.length === 1 || step - (range.at(-1) ?? step) === second - first)) range.push(step);
-    // Two far apart are no row yet: the second may begin one.
+    // Two steps are not a row yet: the second may begin one.
     else if (range?.length === 2 && second - first > 1 && step - second === 1)
       ranges.push([range.pop() ?? second, step]);
     else ranges.push([step]);

@@ -14,9 +14,9 @@ export interface Quarantined {
   key: string;
   /** Number of the control record. */
   control: number;
-  /** False where an earlier record has set the key aside already. */
+  /** False if an earlier record has set the key aside already. */
   written: boolean;
-  /** Keys of what is made from it: they went with it. */
+  /** Keys of records made from it, which were set aside with it. */
   also: string[];
 }
 
@@ -40,7 +40,7 @@ export function register(program: Command): void {
     );
 }
 
-/** Throws `BadKey` for what cannot be set aside or is not there, `UnreadableRecord` where there is no such run. */
+/** Throws `BadKey` for a key that cannot be set aside or does not exist, `UnreadableRecord` if the run does not exist. */
 export async function quarantine(store: ObjectStore, key: string, named?: string): Promise<Quarantined> {
   const { folder } = checkQuarantinable(key);
   const run = named ?? /^runs\/([^/]+)\//.exec(key)?.[1];

@@ -32,19 +32,19 @@ export interface NamedFlags extends TemporalFlags, JsonFlag {
   project: string;
 }
 
-/** One JSON object in place of the text, where that was asked for. */
+/** One JSON object in place of the text, if that was asked for. */
 export function say({ json }: JsonFlag, value: object, text: string): void {
   console.log(json ? JSON.stringify(value) : text);
 }
 
-/** What applying a file has come to. */
+/** The result of applying a file. */
 export interface AppliedSchedule {
   sweep: string;
   project: string;
-  /** `none`: the file says none, and there was none. */
+  /** `none`: the file asks for none, and none existed. */
   schedule: 'created' | 'updated' | 'unchanged' | 'deleted' | 'none';
   paused: boolean;
-  /** The next firings, ISO 8601; none where it is paused. */
+  /** The next firings, ISO 8601; none if it is paused. */
   next: string[];
 }
 
@@ -72,7 +72,7 @@ export async function apply(client: Client, spec: SweepSpec): Promise<AppliedSch
   return { ...without, schedule, paused: state.paused, next: state.paused ? [] : next };
 }
 
-/** `file`: where the sweep stands, for the command that starts it by hand. */
+/** `file`: the sweep's file, for the command that starts it by hand. */
 export function appliedText(applied: AppliedSchedule, file = 'FILE'): string {
   const { sweep, schedule, paused, next } = applied;
   if (schedule === 'deleted') return `${sweep} has no schedule any more`;
@@ -84,7 +84,7 @@ export function appliedText(applied: AppliedSchedule, file = 'FILE'): string {
   return [`${sweep}: schedule ${schedule}`, ...then].join('\n  ');
 }
 
-/** For a command in a hint: with it the hint can be typed as it is. */
+/** For a command in a hint, which can then be typed as it is. */
 export function inProject({ project }: { project: string }): string {
   return project === defaultProject ? '' : ` --project ${project}`;
 }
@@ -145,7 +145,7 @@ function printableTable(rows: string[][]): string {
   return textTable(rows).split('\n').map(printable).join('\n');
 }
 
-/** `act` on the schedule of a name; answers what to say. */
+/** Runs `act` on the schedule of a name; returns the text to print. */
 export function onSchedule<Flags extends object>(
   act: (
     handle: ReturnType<Client['schedule']['getHandle']>,

@@ -1,4 +1,4 @@
-// `longhaul sweeps`: sweeps as Temporal Schedules, and by hand. Applying a file makes the schedule what the file says.
+// `longhaul sweeps`: sweeps as Temporal Schedules, and by hand. Applying a file makes the schedule match the file.
 import { setTimeout as delay } from 'node:timers/promises';
 import {
   type Client,
@@ -169,7 +169,7 @@ interface RunFlags {
 }
 
 export async function runNow(client: Client, spec: SweepSpec, { id, detach, json }: RunFlags): Promise<void> {
-  // As a schedule's firings are named, so that two of them never meet.
+  // Named like a schedule's firings, so that two of them never collide.
   const name = id ?? `${spec.name}-${new Date().toISOString().replace(/\.\d+Z$/, 'Z')}`;
   const workflowId = `eval/${spec.project}/${name}`;
   const handle = await client.workflow
@@ -197,7 +197,7 @@ export async function runNow(client: Client, spec: SweepSpec, { id, detach, json
   say({ json }, result, `${result.table.trimEnd()}\n\n${printable(resultText(result))}`);
 }
 
-/** Tells on standard error how far it is. Throws why it has failed. */
+/** Reports progress on standard error. Throws the sweep's failure. */
 async function followed(handle: SweepHandle, name: string): Promise<SweepResult> {
   let over = false;
   const said = tellOf(handle, () => over);

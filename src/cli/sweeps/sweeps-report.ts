@@ -1,4 +1,4 @@
-// `longhaul sweeps report NAME`: the comparison of a sweep as an HTML file, where a browser finds it whatever the store is.
+// `longhaul sweeps report NAME`: the comparison of a sweep as an HTML file that a browser can open, from any store.
 import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import type { Command } from 'commander';
@@ -41,7 +41,7 @@ async function newestComparison(
   project: string,
   name: string,
 ): Promise<{ sweep: string; key: string }> {
-  // As the start's workflow is called: keys have no colons.
+  // The name of the start's workflow: keys have no colons.
   checkSweepId(`${project}/${name.replaceAll(':', '.')}`);
   const { found, known } = await sweepsNamed(store, project, name.replaceAll(':', '.'));
   for (const sweep of found) {

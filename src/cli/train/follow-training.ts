@@ -1,4 +1,4 @@
-// Starts a run's workflow, or finds it running, and follows it to its end: what `train`, `fork` and `rewind` have in common.
+// Starts a run's workflow, or finds it running, and follows it to its end: shared by `train`, `fork` and `rewind`.
 import { setTimeout as delay } from 'node:timers/promises';
 import { type Client } from '@temporalio/client';
 import { alertLines } from '../../report/alerts.js';
@@ -18,7 +18,7 @@ import { endedError, endedRun, whyFollowedEnded } from './run-end.js';
 import { startTraining } from './start-training.js';
 import { type RunHandle, type TemporalFlags, temporalConfig } from '../temporal-access.js';
 
-/** A spec that its run refuses is refused within a second or two; a start must not wait for a worker that is not there. */
+/** A refused spec is reported within a second or two; a start must not wait for a worker that is not running. */
 const beginsWithinMs = 10_000;
 const queryDeadlineMs = 3_000;
 const pollMs = 250;
@@ -32,11 +32,11 @@ export interface FollowFlags extends TemporalFlags {
 export interface FollowedStart {
   begun: string;
   options?: TrainingOptions;
-  /** Opens the run's store where this machine has it: for the alerts at its end. */
+  /** Opens the run's store if this machine has it: for the alerts at its end. */
   store: () => Promise<ObjectStore | null>;
 }
 
-/** `begun` says what a new workflow is doing. Throws how a workflow ended that did not complete, also where it was to be left alone. */
+/** `begun` says what a new workflow is doing. Throws the end of a workflow that did not complete, even if it was not to be followed. */
 export async function trainAndFollow(
   client: Client,
   spec: RunSpec,
@@ -84,7 +84,7 @@ function endOf(result: TrainingResult): string {
   return `${result.ended} at step ${result.step}${last ? `, held-out pass@1 ${countedPassRate(last)}` : ''}`;
 }
 
-/** `late`: nothing is known in time. Throws where its workflow ended before the run was its own. */
+/** `late`: no answer came in time. Throws if its workflow ended before it claimed the run. */
 export async function howItBegins(
   client: Client,
   handle: RunHandle,

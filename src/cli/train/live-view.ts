@@ -23,11 +23,11 @@ export interface FollowOptions {
   /** Absent: nothing is shown. */
   output?: NodeJS.WriteStream;
   signal?: AbortSignal;
-  /** Folder of the embedded stack if a person named it: it goes into the commands that are shown. */
+  /** Folder of the embedded stack if a person named it: for the commands that are shown. */
   folder?: string | undefined;
 }
 
-/** Shows the run until its workflow ends; answers its result, or throws what ended it. */
+/** Shows the run until its workflow ends; returns its result, or throws what ended it. */
 export async function followRun(
   client: Client,
   handle: RunHandle,
@@ -58,16 +58,18 @@ async function queryStatus(client: Client, handle: RunHandle): Promise<RunStatus
   }
 }
 
-/** `step 34/120 grpo · reward 0.41 · pass@1 61.0 % · 8421 tokens/s · at most 2 min`; `ended`: how its workflow has, where it has not completed. */
+/**
+ * `step 34/120 grpo · reward 0.41 · pass@1 61.0 % · 8421 tokens/s · at most 2 min`; `ended`: how its workflow has ended without completing.
+ */
 export function progressLine(status: RunStatus, ended: string | null = null, folder?: string): string {
   const where = inFolder({ folder });
   const { step, totalSteps, trainingPhase } = status;
   const last = status.recent.at(-1);
   const parts: string[] = [];
-  // Before the base model is there, the phase is that of no step.
+  // Before the base model exists, the phase belongs to no step.
   if (totalSteps > 0)
     parts.push(step < 0 ? `step 0/${totalSteps}` : `step ${step}/${totalSteps} ${trainingPhase}`.trim());
-  // A workflow that has begun anew knows its last steps before it has opened the run.
+  // A workflow that has continued as new knows its last steps before it has opened the run.
   else if (last) parts.push(`step ${last.step}`);
   const figure = last ? headline(last) : null;
   if (figure) parts.push(figure);
@@ -82,7 +84,7 @@ export function progressLine(status: RunStatus, ended: string | null = null, fol
   else if (status.phase === 'paused') parts.push(`paused; longhaul resume ${status.run}${where}`);
   else if (status.phase === 'placing') parts.push(`waits for a node: ${status.waitsFor ?? ''}`);
   else if (isWaiting(status)) parts.push(status.phase);
-  // Supervised steps have another pace and are few: they say nothing about the rest. A run may reach its target earlier.
+  // Supervised steps have another pace and are few: they do not predict the rest. A run may reach its target earlier.
   else if (last?.kind === 'grpo') parts.push(`at most ${timeSpan(remainingSeconds(status))}`);
   else if (trainingPhase === 'grpo') parts.push(status.phase);
   else parts.push('warm start');
@@ -138,7 +140,7 @@ export class ChangingLine implements View {
     const trouble = held
       ? `${blocked ? 'blocked' : 'keeps failing'}: ${held.reason} · ${held.remedy}${inFolder({ folder: this.folder })}`
       : waiting;
-    // The try and the time count on; it is the same trouble as long as it has the same reason.
+    // The count of tries and the time go on; it is the same trouble while it has the same reason.
     const kind = held?.reason ?? (waiting === null ? null : troubleOf(waiting));
     if (trouble !== null && kind !== this.#trouble) this.#keep(trouble);
     this.#trouble = kind;
@@ -207,8 +209,8 @@ function isWaiting(status: RunStatus): boolean {
 }
 
 /**
- * Asks again and again instead of waiting in one long call: Temporal may restart meanwhile, and a call that is left behind
- * when its connection closes would end this process.
+ * Polls instead of waiting in one long call: Temporal may restart meanwhile, and a call that is left behind when its connection closes
+ * would end this process.
  */
 async function resultWhenClosed(
   client: Client,

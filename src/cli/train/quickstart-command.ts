@@ -33,7 +33,7 @@ export interface QuickstartResult {
   run: string;
   seconds: number;
   heldOutPassAt1: { before: number | null; after: number | null };
-  /** The pass rate at which an interval evaluation ended it; null where something else did. */
+  /** The pass rate at which an interval evaluation ended it; null for any other end. */
   reachedTarget: number | null;
   digest: string | null;
   report: string | null;
@@ -100,7 +100,7 @@ function startOf({ folder }: Pick<QuickstartFlags, 'folder'>, seed: number): str
   return `npm run quickstart -- --seed ${seed} --folder ${folder}`;
 }
 
-/** The result of a run whose workflow has completed, or null. */
+/** The result of a run with a completed workflow, or null. */
 async function alreadyDone(
   client: Awaited<ReturnType<typeof connectClient>>['client'],
   run: string,
@@ -157,7 +157,7 @@ function report(
   process.stdout.write(`${JSON.stringify(summary)}\n`);
 }
 
-/** Pass rates of the final suite, before GRPO and at the end. A result of an earlier version has 0 where nothing was graded. */
+/** Pass rates of the final suite, before GRPO and at the end. A result of an earlier version has 0 if nothing was graded. */
 export function heldOut({ evaluations }: Pick<TrainingResult, 'evaluations'>): {
   before: PassRate;
   after: PassRate;

@@ -1,4 +1,4 @@
-// The alerts of a run for `status` and for a run's end, whether a channel is told of them or not.
+// The alerts of a run for `status` and for a run's end, also without a channel.
 import type { RunStatus } from '../../activities/contracts.js';
 import { within } from '../../followers/deadlines.js';
 import { alertsOf, type AlertStanding, restAside, stalledSince } from '../../rl/alerts.js';
@@ -13,12 +13,12 @@ import { lastCommittedStep, readRun, readUpdates } from '../../store/runs/run-re
 import { printable } from '../printable.js';
 
 const storeWithinMs = 10_000;
-/** Updates that are read before the time begins again: a long run takes longer, a store that hangs does not. */
+/** Updates to read before the time limit starts again: a long run may take longer, a store that hangs may not. */
 const pageSteps = 256;
 
 /**
- * Nothing, and a line on standard error, if the store stops answering for `withinMs`: a status is known without it. `status`: null for a run
- * that has ended.
+ * Empty, with a line on standard error, if the store stops answering for `withinMs`: a status is known without alerts. `status`: null for
+ * an ended run.
  */
 export async function alertsWithin(
   open: () => Promise<ObjectStore | null>,

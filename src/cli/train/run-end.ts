@@ -1,5 +1,5 @@
-// How a run's newest workflow has ended where that was no completion, and what is known of the run then: a workflow that ended
-// before it had claimed the run knows nothing of it, and the one before it does.
+// How a run's newest workflow has ended without completing, and what is known of the run then: a workflow that ended before it had claimed
+// the run knows nothing of it, but the one before it does.
 import { WorkflowFailedError } from '@temporalio/client';
 import type { RunStatus } from '../../activities/contracts.js';
 import { statusQuery } from '../../workflows/messages.js';
@@ -10,22 +10,22 @@ import { whyItEnded } from './start-training.js';
 import type { RunHandle, TemporalFlags } from '../temporal-access.js';
 
 const answerWithinMs = 10_000;
-/** Failed starts in a row behind which nobody looks for earlier figures. */
+/** Failed starts in a row after which earlier figures are not looked for. */
 const maxEarlier = 8;
 
 export interface RunEnd {
   how: 'failed' | 'terminated' | 'cancelled' | 'timed out';
-  /** Null where the word says all: somebody ended it without a reason. */
+  /** Null if the word says all: the run was ended without a reason. */
   cause: string | null;
   /** By the server's clock. */
   at: string;
-  /** False where it ended before the run was its own: what the run had is as it was. */
+  /** False if it ended before it claimed the run: the run is as it was. */
   claimed: boolean;
 }
 
 export interface EndedRun {
   end: RunEnd;
-  /** As the last workflow that had claimed the run left it; null where none has, and where no worker answers. */
+  /** As the last workflow with a claim left it; null if there is no such workflow, or no worker answers. */
   status: RunStatus | null;
 }
 
@@ -36,7 +36,7 @@ const ways: Partial<Record<string, RunEnd['how']>> = {
   TIMED_OUT: 'timed out',
 };
 
-/** Null while the run's workflow is open, and where it has completed. Throws `WorkflowNotFoundError` where there is none. */
+/** Null while the run's workflow is open, and if it has completed. Throws `WorkflowNotFoundError` if it does not exist. */
 export async function endedRun(handle: RunHandle): Promise<EndedRun | null> {
   const { status, runId, closeTime } = await within(handle, () => handle.describe());
   const how = ways[status.name];
@@ -45,7 +45,7 @@ export async function endedRun(handle: RunHandle): Promise<EndedRun | null> {
     causeOf(handle, runId, how),
     lastStatus(handle, runId).catch(() => null),
   ]);
-  // One that no worker answers for may have.
+  // A workflow without an answering worker may have claimed it.
   const claimed = own === null || own.owner > 0;
   const end = { how, cause, at: closeTime?.toISOString() ?? '', claimed };
   return { end, status: claimed ? own : await earlierStatus(handle, runId) };
@@ -68,7 +68,7 @@ function howAndWhy({ how, cause, at }: RunEnd): string {
   return `${was}${how}${when}${cause === null ? '' : `: ${cause}`}`;
 }
 
-/** How to go on; a failure's cause says what has to be mended first. `known`: the run has records. */
+/** How to go on; a failure's cause says what has to be fixed first. `known`: the run has records. */
 export function wayOn(run: string, { how, claimed }: RunEnd, known: boolean, flags: TemporalFlags): string {
   if (claimed) return `${how === 'failed' ? 'mend that, then go' : 'go'} on with: ${goOn(run, flags)}`;
   return known
@@ -76,7 +76,7 @@ export function wayOn(run: string, { how, claimed }: RunEnd, known: boolean, fla
     : `nothing has begun; start it${how === 'failed' ? ', mended,' : ''} with: longhaul train SPEC${inFolder(flags)}`;
 }
 
-/** For one that followed the run: the error that its workflow's end left, with the way on. Other errors as they are. */
+/** For a command that followed the run: the error of its workflow's end, with the way on. Other errors as they are. */
 export async function whyFollowedEnded(
   handle: RunHandle,
   run: string,
@@ -96,12 +96,12 @@ async function causeOf(handle: RunHandle, runId: string, how: RunEnd['how']): Pr
   } catch (error) {
     if (!(error instanceof WorkflowFailedError)) throw error;
     const why = whyItEnded(error);
-    // The SDK's own words where nobody gave a reason.
+    // Null for the SDK's own words, which mean that no reason was given.
     return how === 'failed' || !why.startsWith('Workflow execution ') ? why : null;
   }
 }
 
-/** Status of the newest workflow before this one that had claimed the run. */
+/** Status of the newest earlier workflow that had claimed the run. */
 async function earlierStatus(handle: RunHandle, newest: string): Promise<RunStatus | null> {
   const earlier: { runId: string; startTime: Date }[] = [];
   const query = `WorkflowId = ${JSON.stringify(handle.workflowId)}`;

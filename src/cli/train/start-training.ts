@@ -1,6 +1,5 @@
-// Starts a run's workflow as `temporal workflow start --type trainingRun --task-queue longhaul -w train/NAME` does, but for one
-// number: its workflow tasks time out after 5 s, where the server's default, and so that command's without `--task-timeout 5s`,
-// is 10 s.
+// Starts a run's workflow as `temporal workflow start --type trainingRun --task-queue longhaul -w train/NAME` does, except for one number:
+// its workflow tasks time out after 5 s, where the default of the server, and so of that command without `--task-timeout 5s`, is 10 s.
 import { type Client, WorkflowExecutionAlreadyStartedError } from '@temporalio/client';
 import { refuseDifference } from '../../activities/run/open-run.js';
 import type { RunSpec } from '../../spec/run-spec.js';
@@ -13,11 +12,11 @@ import { inputOfWorkflow } from './workflow-input.js';
 
 export interface StartedRun {
   handle: RunHandle;
-  /** False where its workflow was running already. */
+  /** False if its workflow was running already. */
   started: boolean;
 }
 
-/** Throws `InvalidSpec` with the difference where the run is under way with another spec. */
+/** Throws `InvalidSpec` with the difference if the run is under way with another spec. */
 export async function startTraining(
   client: Client,
   spec: RunSpec,
@@ -31,7 +30,7 @@ export async function startTraining(
       workflowIdReusePolicy: 'ALLOW_DUPLICATE',
       workflowIdConflictPolicy: 'FAIL',
       ...shownAs(spec),
-      // Its tasks take milliseconds; one that a killed orchestrator took is given to the next one after this.
+      // Its tasks take milliseconds; the task of a killed orchestrator goes to the next one after this time.
       workflowTaskTimeout: '5 seconds',
     });
     return { handle: runHandle(client, spec.name), started: true };
@@ -43,7 +42,7 @@ export async function startTraining(
   }
 }
 
-/** What the Temporal UI shows also where no worker answers: it is in the history, so it is short. */
+/** Shown by the Temporal UI even without a worker: it is in the history, so it is short. */
 function shownAs({ name, project, model, trainer }: RunSpec) {
   return {
     staticSummary: `trains ${model.name} · ${project} · ${trainer.max_training_steps} steps of GRPO`,
@@ -54,18 +53,18 @@ function shownAs({ name, project, model, trainer }: RunSpec) {
   };
 }
 
-/** The spec that the running workflow was started with; null where its input cannot be read here. */
+/** The spec that the running workflow was started with; null if its input cannot be read here. */
 async function runningSpec(client: Client, name: string): Promise<RunSpec | null> {
   const input = await inputOfWorkflow(client, workflowIdOf(name));
   try {
     return input === null ? null : parseRunSpec(input);
   } catch {
-    // A spec that the workflow is about to refuse itself.
+    // The workflow is about to refuse this spec itself.
     return null;
   }
 }
 
-/** The sentence that a failed or cancelled workflow leaves: causes are nested, the innermost one is for people. */
+/** The sentence of a failed or cancelled workflow: causes are nested, the innermost one is for people. */
 export function whyItEnded(error: unknown): string {
   let inner: unknown = error;
   while (inner instanceof Error && inner.cause instanceof Error) inner = inner.cause;

@@ -1,4 +1,4 @@
-// The spec that a run goes on with, from its records alone: a fork or a rewind has no spec file, and a file may be lost.
+// The spec with which a run continues, from its records alone: a fork or a rewind has no spec file, and a file may be lost.
 import type { Command } from 'commander';
 import { timelinesNamed } from '../../activities/run/fork-run.js';
 import type { OwnerRecord } from '../../spec/records/run-records.js';
@@ -11,7 +11,7 @@ import { readRun } from '../../store/runs/run-records.js';
 import { requireRun, storeOption } from '../output.js';
 
 export interface StoredSpec {
-  /** The newest timeline of its name: it is what a start of the name goes on with. */
+  /** The newest timeline of its name: a start of the name continues it. */
   run: string;
   spec: RunSpec;
 }
@@ -44,7 +44,7 @@ function asLastStarted(spec: RunSpec, { observed }: OwnerRecord): RunSpec {
   };
 }
 
-/** For commands that take a spec: a file, or `--run RUN` in its place. Neither and both are not understood. */
+/** For commands that take a spec: a file, or `--run RUN` in its place. Neither and both are refused. */
 export function takingSpecOrRun(command: Command): Command {
   return command
     .argument('[spec]', 'run spec, YAML or JSON')

@@ -1,10 +1,10 @@
-// What a workflow that is under way was started with.
+// The input with which a running workflow was started.
 import type { Client } from '@temporalio/client';
 import { defaultPayloadConverter } from '@temporalio/common';
 
 const answerWithinMs = 10_000;
 
-/** Its first argument; null where it cannot be read here, as with a codec of its owner. Throws where there is no such workflow. */
+/** Its first argument; null if it cannot be read here, as with a codec of its owner. Throws if the workflow does not exist. */
 export async function inputOfWorkflow(client: Client, workflowId: string): Promise<unknown> {
   const { history } = await client.withDeadline(Date.now() + answerWithinMs, () =>
     client.workflowService.getWorkflowExecutionHistory({

@@ -1,5 +1,6 @@
 // One engine process, from its start to its death: frames over descriptor 3, logs from standard error.
-// Invariant: whatever ends the process, every open call is rejected, and none is left waiting.
+//
+// Invariant: however the process ends, every open call is rejected, and none is left waiting.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import type { Duplex } from 'node:stream';
@@ -15,7 +16,7 @@ export interface EngineProcessOptions {
   log?: (line: string) => void;
   /** A `stats` that is not answered for this long, while a call is open, ends the process. */
   livenessMs?: number;
-  /** So does an engine that answers, but whose work has not got on for this long. */
+  /** An engine that answers is killed, too, if its work has made no progress for this long. */
   stallMs?: number;
 }
 
@@ -36,11 +37,14 @@ interface OpenCall {
   onProgress: CallOptions['onProgress'];
 }
 
-/** All that an engine may need of its parent's environment: it reads no secret, and so has none to lose; its stack's supervisor ends it by its node. */
+/**
+ * All that an engine may need of its parent's environment: it reads no secret, and so can leak none; its stack's supervisor ends it by its
+ * node.
+ */
 const passedOn =
   /^(PATH|HOME|LANG|LC_.*|TZ|TMPDIR|XDG_.*|NODE_.*|LD_.*|DYLD_.*|(A|L|T|UB)SAN_OPTIONS|CUDA_.*|NVIDIA_.*|LONGHAUL_(?!STACK$).*)$/;
 const keptLogLines = 20;
-/** After the exit, for what is still in the socket. */
+/** After the exit, time for data still in the socket. */
 const drainMs = 500;
 
 export class EngineProcess {
@@ -67,7 +71,7 @@ export class EngineProcess {
     });
     this.#socket = this.#child.stdio[3] as Duplex;
     this.#socket.on('data', (chunk: Buffer) => this.#receive(chunk));
-    // The process's end is what counts; a reset connection is only its shadow.
+    // The process's end is reported; a reset connection is only its effect.
     this.#socket.on('error', () => {});
     createInterface({ input: this.#child.stderr! }).on('line', (line) => {
       this.#logTail.push(line);
@@ -81,7 +85,7 @@ export class EngineProcess {
       };
       this.#child.once('error', (error: NodeJS.ErrnoException) => end(startError(options.binary, error)));
       this.#child.once('exit', (code, signal) => {
-        // What it said last counts where its silence was its end.
+        // An engine that was killed for its silence keeps the time of its last answer.
         if (this.#killReason === null) this.#heardAt = performance.now();
         setTimeout(() => end(this.#exitError(code, signal)), drainMs).unref();
       });
@@ -211,7 +215,7 @@ export class EngineProcess {
         if (Number(stats['busy_ms']) > stallMs)
           this.kill(`its work has not got on for ${Math.round(stallMs / 1000)} s`);
       } catch {
-        // The process ended; its open calls were told.
+        // The process ended; its open calls were rejected.
       } finally {
         answered();
         probing = false;

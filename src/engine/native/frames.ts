@@ -16,12 +16,12 @@ const maxFrameBytes = 256 * 1024 * 1024;
 
 const prefixBytes = 12;
 
-/** Thrown on bytes that are no frame: the stream cannot be read any further. */
+/** Thrown on bytes that are not a frame: the stream cannot be read any further. */
 export class FrameError extends Error {
   override name = 'FrameError';
 }
 
-/** The bytes of one frame. Throws FrameError where they would pass `maxFrameBytes`. */
+/** The bytes of one frame. Throws FrameError if they would exceed `maxFrameBytes`. */
 export function encodeFrame(id: number, header: object, arrays: readonly FrameArray[] = []): Buffer {
   const described =
     arrays.length === 0
@@ -46,7 +46,7 @@ export function encodeFrame(id: number, header: object, arrays: readonly FrameAr
   return bytes;
 }
 
-/** Puts frames together from chunks of any size. */
+/** Assembles frames from chunks of any size. */
 export class FrameDecoder {
   #chunks: Uint8Array[] = [];
   #held = 0;

@@ -1,5 +1,5 @@
-// PolicyEngine over a child process. Starts the process at the first call and again at the first call after a death;
-// a new process holds no state, so what needs one answers `WrongState` until somebody loads it (ensurePolicy, R14).
+// PolicyEngine over a child process. Starts the process at the first call and again at the first call after a death; a new process holds no
+// state, so a call that needs one answers `WrongState` until a state is loaded (ensurePolicy, R14).
 import { awakeTimeout } from '../../base/awake-clock.js';
 import type { Digest } from '../../spec/records/parts.js';
 import {
@@ -27,26 +27,26 @@ import { type FrameArray, isObject } from './frames.js';
 export interface NativeEngineOptions {
   /** Path of `longhaul-engine`. */
   binary: string;
-  /** All cores that the process may use, where absent. */
+  /** Default: all cores that the process may use. */
   threads?: number;
-  /** The widest that the machine has, where absent. */
+  /** Default: the widest that the machine has. */
   instructionSet?: 'avx512' | 'avx2' | 'scalar';
-  /** Bound of the KV cache; 256 MiB where absent. */
+  /** Bound of the KV cache; default 256 MiB. */
   kvCacheBytes?: number;
   log?: (line: string) => void;
   /** Lets tests make the engine die at chosen points. */
   testFaults?: boolean;
-  /** An engine that answers nothing for this long while a call is open is killed; 30 s where absent. */
+  /** An engine that answers nothing for this long while a call is open is killed; default 30 s. */
   livenessMs?: number;
-  /** So is one that answers, but whose work has not got on for this long; 10 min where absent. */
+  /** So is one that answers but has made no progress for this long; default 10 min. */
   stallMs?: number;
 }
 
-/** A PolicyEngine whose process can be seen: by supervisors, and by tests that kill it. */
+/** A PolicyEngine with a visible process: for supervisors, and for tests that kill it. */
 export interface NativeEngine extends PolicyEngine {
   /** Process id of the running engine; null when none runs. */
   pid(): number | null;
-  /** For tests, with `testFaults`: dies now, after the next update, or in the middle of this reply; or stops, all or its work alone. */
+  /** For tests, with `testFaults`: dies now, after the next update, or in the middle of this reply; or stops, whole or only its work. */
   injectFault(kind: 'abort' | 'abort_after_update' | 'half_frame' | 'hang' | 'stall'): Promise<void>;
 }
 

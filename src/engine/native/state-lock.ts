@@ -1,5 +1,5 @@
-// The readers–writer lock on the engine's state (R15): those who need one state share it, whoever changes it is alone.
-// Fair to writers: a reader that comes after a waiting writer waits for it. Not reentrant.
+// The readers–writer lock on the engine's state (R15): users of one state share it, a caller that changes it is alone. Fair to writers: a
+// reader that comes after a waiting writer waits for it. Not reentrant.
 
 interface Waiter {
   exclusive: boolean;
@@ -33,7 +33,7 @@ export class StateLock {
     }
   }
 
-  /** Rejects with the signal's reason where it aborts before the lock is held. */
+  /** Rejects with the signal's reason if it aborts before the lock is held. */
   #enter(exclusive: boolean, signal: AbortSignal | undefined): Promise<void> {
     return new Promise((resolve, reject) => {
       if (signal?.aborted) return reject(signal.reason);

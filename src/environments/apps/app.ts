@@ -1,4 +1,4 @@
-// What a built-in app is: tables, tools and task templates. The engine room (world, grading, tasks) knows no app by name.
+// What a built-in app is: tables, tools and task templates. The shared code (world, grading, tasks) knows no app by name.
 import type { ToolCall, ToolSpec } from '../../spec/records/task.js';
 import type { Connection } from './connection.js';
 import type { Draw } from './random.js';
@@ -19,11 +19,11 @@ export type ToolArguments = Readonly<Record<string, string | number | undefined>
 export interface ToolHandler {
   /** Read-only tools need no transaction. */
   writes: boolean;
-  /** Arguments are checked before. Throws `ToolError` for what the model did wrong. */
+  /** Arguments are checked before. Throws `ToolError` for the model's mistakes. */
   run(context: ToolContext, args: ToolArguments): object;
 }
 
-/** What the model did wrong, in words for the model. */
+/** The model's mistake, in words for the model. */
 export class ToolError extends Error {
   constructor(
     readonly status: 403 | 404 | 409 | 422,
@@ -77,6 +77,6 @@ export interface App {
   variables: Readonly<Record<'CURRENT_DATE' | 'LOGGED_IN_USER' | 'LOGGED_IN_NAME', string>>;
   /** A plausible value for each argument name that any tool takes. */
   samples: Readonly<Record<string, (draw: Draw) => string | number>>;
-  /** Arguments that drills copy besides `id`: no two whose values look alike. */
+  /** Arguments that drills copy besides `id`: their values do not look alike. */
   drilled: readonly string[];
 }

@@ -1,7 +1,7 @@
 // Faults injected on purpose (R26): pure functions, so that a replay meets the same ones.
 import { hash32 } from './random.js';
 
-/** `error`: the server answers that it could not; `drop`: the connection ends without an answer. */
+/** `error`: the server answers with a failure; `drop`: the connection ends without an answer. */
 export type InfrastructureFault = 'error' | 'drop';
 
 /** Tool error that the model sees instead of this turn's result, or null. The tool is not run. */

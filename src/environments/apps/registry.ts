@@ -5,7 +5,7 @@ import { tracker } from './tracker/tracker.js';
 
 const apps: readonly App[] = [tracker, booking];
 
-/** Raised by whoever changes what a tool does, or how a task is graded: evaluations of before are then not taken for those of after. */
+/** Raise it with each change of what a tool does, or of how a task is graded: evaluations before and after are then kept apart. */
 export const appsVersion = '1';
 
 export const appNames: readonly string[] = apps.map(({ name }) => name);

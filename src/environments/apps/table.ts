@@ -1,4 +1,4 @@
-// What a world is made of: the tables of an app, and the rows in them.
+// The parts of a world: the tables of an app, and their rows.
 
 export type Cell = string | number | null;
 export type Row = readonly Cell[];
@@ -11,7 +11,7 @@ export interface Table {
   key: number;
   /** Rows that are the same in every world; no tool writes to such a table. */
   reference?: readonly Row[];
-  /** A side table: kept like the others, but grading does not look at it. */
+  /** A side table: kept like the others, but ignored by grading. */
   ignored?: true;
 }
 

@@ -51,7 +51,7 @@ export function scenarioOf(key: string): { address: TaskAddress; scenario: Scena
   return entry;
 }
 
-/** Entity combination that must stay within one split; the number itself where the template has too few of them. */
+/** Entity combination that must stay within one split; the number itself if the template has too few of them. */
 export function splitIdentity(key: string): string {
   const { address, scenario } = scenarioOf(key);
   const entities = scenario.entities.length > 0 ? scenario.entities : [address.number];

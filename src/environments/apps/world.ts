@@ -45,7 +45,7 @@ export class World {
     };
   }
 
-  /** Carries out one tool call. What the model did wrong is a result with `isError`, never an exception. */
+  /** Carries out one tool call. A mistake of the model is a result with `isError`, never an exception. */
   call(call: ToolCall): ToolResult {
     this.open();
     const spec = this.app.tools.find((candidate) => candidate.name === call.name);
@@ -79,7 +79,7 @@ export class World {
     return this.open().dump();
   }
 
-  /** Gives the database back. A closed world can be closed again, and nothing else. */
+  /** Releases the database. A closed world can only be closed again. */
   close(): void {
     const connection = this.connection;
     if (!connection) return;

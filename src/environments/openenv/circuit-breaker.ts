@@ -1,6 +1,6 @@
-// One breaker per server (R25): while it is open, calls fail at once and one poll for all asks whether the server is back.
-// closed → (losses in a row) → open → (a health poll answers) → half-open → (a call answers) → closed, or open again.
-// How long an outage is waited for is the episodes' affair: they know their run's `max_wait_s`.
+// One breaker per server (R25): while it is open, calls fail at once and one poll for all asks whether the server is back. closed → (losses
+// in a row) → open → (a health poll answers) → half-open → (a call answers) → closed, or open again. The episodes decide how long to wait
+// for an outage: they know their run's `max_wait_s`.
 export interface CircuitBreakerOptions {
   /** One health poll; false or a rejection means the server is down. */
   probe: (signal: AbortSignal) => Promise<boolean>;
@@ -35,7 +35,7 @@ export function createCircuitBreaker(options: CircuitBreakerOptions): CircuitBre
 
   function schedule(): void {
     timer = setTimeout(() => void poll(), backoffMs);
-    // A breaker that polls must not keep a process alive that has nothing else to do.
+    // A breaker that polls must not keep an idle process alive.
     timer.unref();
     backoffMs = Math.min(maxBackoffMs, backoffMs * 2);
   }
@@ -46,7 +46,7 @@ export function createCircuitBreaker(options: CircuitBreakerOptions): CircuitBre
     },
     succeeded() {
       losses = 0;
-      // Replies that were on their way when the server went down do not close it; a health poll comes first.
+      // Replies that were under way when the server went down do not close it; a health poll comes first.
       if (state === 'open') return;
       backoffMs = minBackoffMs;
       state = 'closed';

@@ -1,6 +1,6 @@
-// Episodes on an OpenEnv server over plain `/ws`, the common denominator of all its generations.
-// Sockets are pooled: a closed episode's socket serves the next one by `reset`. A lost socket ends its episode, save where the
-// server keeps the session for another one (`openenv-socket.ts`), in this process or the next (`attach`).
+// Episodes on an OpenEnv server over plain `/ws`, the common denominator of all its generations. Sockets are pooled: a closed episode's
+// socket serves the next one by `reset`. A lost socket ends its episode, unless the server keeps the session for another one
+// (`openenv-socket.ts`), in this process or the next (`attach`).
 import { setMaxListeners } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
 import { withoutSecrets } from '../../base/secrets.js';
@@ -26,7 +26,7 @@ export interface OpenEnvOptions {
   url: string;
   /** Token of the built-in server. Without it the reward of the last observation is the grade. */
   gradingToken?: string;
-  /** Sessions at once; no more than the server allows. A semaphore where several backends share the server. */
+  /** Sessions at once; no more than the server allows. A semaphore if several backends share the server. */
   maxSessions: number | Semaphore;
   /** For each reply; above the server's own limit for a tool (30 s in the Python package). */
   callTimeoutMs?: number;
@@ -51,7 +51,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
   let closed = false;
   let gradesFrames = gradingToken !== undefined;
 
-  /** Sends a frame; what goes wrong becomes an `EnvironmentError` of this phase. */
+  /** Sends a frame; an error becomes an `EnvironmentError` of this phase. */
   async function request(
     socket: OpenEnvSocket,
     frame: Record<string, unknown>,
@@ -104,7 +104,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     return { type: 'reset', data };
   }
 
-  /** A socket whose session stands at the start of the task, in the world that its server knows by the name. */
+  /** A socket with a session at the start of the task, in the world that its server knows by the name. */
   async function start(
     frame: Record<string, unknown>,
     signal: AbortSignal,
@@ -136,7 +136,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
   async function connect(signal: AbortSignal, session?: string): Promise<OpenEnvSocket> {
     try {
       const socket = await OpenEnvSocket.connect(url, Math.min(callTimeoutMs, 10_000), signal, session);
-      // Transcripts, outcomes and failures are made of what the server says, and it knows the token.
+      // Transcripts, outcomes and failures are made from the server's messages, and it knows the token.
       if (gradingToken !== undefined) socket.censor = (text) => withoutSecrets(text, [gradingToken]);
       return socket;
     } catch (error) {
@@ -153,7 +153,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     throw new EnvironmentError('failed', 'open', `${url} lists no tools${why}`);
   }
 
-  /** Tools of an env_key, asked once. Whoever `asked` resets again: some servers count the question as a step. */
+  /** Tools of an env_key, asked once. After `asked` the caller resets again: some servers count the question as a step. */
   async function toolsOf(
     envKey: string,
     socket: OpenEnvSocket,
@@ -200,7 +200,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     }
   }
 
-  /** Whatever stands in the way, a world that is opened anew will do: only the signal ends it with an error. */
+  /** If anything fails, a new world will do: only the signal ends this with an error. */
   async function attach(
     task: Task,
     session: SessionReference,
@@ -212,7 +212,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     const release = await places.acquire(signal);
     let socket: OpenEnvSocket | undefined;
     try {
-      // Not in place of another socket: whoever has one lives.
+      // Does not take over from another socket: its holder is alive.
       socket = await connect(signal, session.id);
       const { data } = await untilAborted(socket, signal, request(socket, { type: 'state' }, 'open'));
       if (data.reset_key === session.world) {
@@ -242,7 +242,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     release: () => void,
     reward?: unknown,
   ): Environment {
-    /** About that reward, where the server says why. */
+    /** Its explanation of that reward, if the server gives one. */
     let said = '';
     let inFlight = false;
     let over = false;

@@ -1,7 +1,7 @@
-// The stream of one session of an OpenEnv server. The protocol has no request ids: replies come in order, so one frame is in
-// flight at a time, and a reply that does not come in time leaves the stream unaligned: the socket is dropped, never reused.
-// Where the server keeps the session of a lost socket, the stream goes on over another one: the frame in flight is sent
-// again under its idempotency key. Otherwise a lost socket ends the stream, because the next one would have another world.
+// The stream of one session of an OpenEnv server. The protocol has no request ids: replies come in order, so one frame is in flight at a
+// time, and a reply that does not come in time leaves the stream unaligned: the socket is dropped, never reused. If the server keeps the
+// session of a lost socket, the stream goes on over another one: the frame in flight is sent again under its idempotency key. Otherwise a
+// lost socket ends the stream, because the next one would have another world.
 import { randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { RawData, WebSocket } from 'ws';
@@ -38,12 +38,12 @@ interface Request {
 const abnormalClosure = 1006;
 /** Below the time for which the server keeps the session of a lost socket. */
 const resumeLimitMs = 10_000;
-/** A frame under which socket after socket is lost may itself be the cause. */
+/** A frame that loses socket after socket may itself be the cause. */
 const maxResumptions = 3;
 const dropAfterMs = 2000;
 
 export class OpenEnvSocket {
-  /** Takes out of a frame what the server must not repeat. */
+  /** Removes from a frame what the server must not repeat. */
   censor = (text: string): string => text;
   private readonly waiting: Request[] = [];
   private inFlight: Request | undefined;
@@ -52,9 +52,9 @@ export class OpenEnvSocket {
   private requests = 0;
   /** Since the last frame that came. */
   private resumptions = 0;
-  /** `waiting`: the socket is lost, and another one is tried. `unconfirmed`: another one is there, and has said nothing yet. */
+  /** `waiting`: the socket is lost, and another one is tried. `unconfirmed`: another one is connected, and has not answered yet. */
   private resumption: { state: 'waiting' | 'unconfirmed'; loss: Error } | undefined;
-  /** Calls the time-out of the frame in flight off. */
+  /** Cancels the time-out of the frame in flight. */
   private answered = (): void => undefined;
   private end: Error | undefined;
   private ours = false;
@@ -93,7 +93,7 @@ export class OpenEnvSocket {
     }
   }
 
-  /** True when the end was our doing, and says nothing about the server. */
+  /** True if we caused the end, which says nothing about the server. */
   get endedByUs(): boolean {
     return this.ours;
   }
@@ -114,8 +114,8 @@ export class OpenEnvSocket {
   }
 
   /**
-   * Sends a frame and resolves with its reply. Rejects with `ErrorFrame`, or with `EnvironmentError` `socket_lost` or
-   * `timeout` when the stream is over. `key`: under which the server does it once, where it keeps sessions.
+   * Sends a frame and resolves with its reply. Rejects with `ErrorFrame`, or with `EnvironmentError` `socket_lost` or `timeout` when the
+   * stream is over. `key`: a server that keeps sessions does the request once under it.
    */
   request(frame: Record<string, unknown>, timeoutMs: number, key = this.newKey()): Promise<ReplyFrame> {
     if (this.end) return Promise.reject(this.end);
@@ -158,7 +158,7 @@ export class OpenEnvSocket {
     this.drop();
   }
 
-  /** Drops the socket alone: a session that the server keeps stays for whoever it belongs to. */
+  /** Drops only the socket: a session that the server keeps stays for its owner. */
   leave(): void {
     this.ours ||= this.end === undefined;
     this.fail(this.lost('was dropped by us'));
@@ -205,7 +205,7 @@ export class OpenEnvSocket {
         const leftMs = Math.max(1, giveUpAt - awakeNow());
         return await openWebSocket(this.url, query, (socket) => this.goOn(socket, loss), leftMs);
       } catch (error) {
-        // Sessions live in the server's process: where nobody listens any more, they are gone.
+        // Sessions live in the server's process: if the address refuses connections, they are gone.
         if (isRefused(error) || awakeNow() + pauseMs > giveUpAt) return this.fail(loss);
       }
       await delay(pauseMs);
@@ -243,7 +243,7 @@ export class OpenEnvSocket {
       return;
     }
     if (this.resumption && reply.type === 'error' && reply.data.code === 'SESSION_ERROR') {
-      // The server has another process, or gave the place away: the episode is lost with the socket before.
+      // The server has another process, or gave the place away: the episode is lost with the previous socket.
       this.fail(this.resumption.loss);
       this.socket.close();
       return;
@@ -252,7 +252,7 @@ export class OpenEnvSocket {
     this.resumptions = 0;
     const request = this.inFlight;
     if (!request) {
-      // Capacity is refused in an unasked first frame; whatever comes unasked, the stream is not aligned after it.
+      // A server refuses for lack of capacity in an unasked first frame; after any unasked frame the stream is no longer aligned.
       this.fail(
         reply.type === 'error' ? errorFrame(reply) : this.lost(`sent an unasked ${reply.type} frame`),
       );
@@ -289,7 +289,7 @@ export class OpenEnvSocket {
   }
 }
 
-/** Where the built-in server looks for it. */
+/** The frame with its idempotency key in the place where the built-in server reads it. */
 function withKey(frame: Record<string, unknown>, key: string): Record<string, unknown> {
   // It has no data, and changes nothing.
   if (frame.type === 'state') return frame;

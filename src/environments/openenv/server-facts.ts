@@ -1,4 +1,4 @@
-// What a server says of itself: what tells it from another one that plays the same tasks. Asked in a session of its own, which ends
+// A server's facts about itself, which distinguish it from another one that plays the same tasks. Read in a session of its own, which ends
 // with the answer.
 import type { Task, ToolSpec } from '../../spec/records/task.js';
 import { awakeLimit } from '../../base/awake-clock.js';
@@ -11,24 +11,24 @@ export interface ServerFacts {
   contract: 'openenv/tools';
   /** By name; null: it opens none of the tasks, or lists no tools. */
   tools: readonly ToolSpec[] | null;
-  /** As `/metadata` has them; null where it does not say. */
+  /** From `/metadata`; null if it does not say. */
   name: string | null;
   version: string | null;
   /**
-   * `grade`: it answers a frame that asks for the grade. Else the reward of the last observation is the grade: `reward`, where the first
-   * one has a reward already, and `later_reward` where it has none. Null: it opens none of the tasks.
+   * `grade`: the server answers a frame that asks for the grade. Otherwise the reward of the last observation is the grade: `reward` if the
+   * first observation has one already, `later_reward` if not. Null: it opens none of the tasks.
    */
   reward_rule: 'grade' | 'reward' | 'later_reward' | null;
 }
 
 export interface FactsOptions {
   url: string;
-  /** Whether episodes are graded by a frame with a token: then the server is asked whether it knows that frame. */
+  /** Whether episodes are graded by a frame with a token: then the server is probed for that frame. */
   gradesByToken: boolean;
   timeoutMs: number;
 }
 
-/** Tasks that are tried: one that the server does not know says nothing about the others. */
+/** Number of tasks to try: a task that the server does not know says nothing about the others. */
 const maxTasks = 3;
 
 /** `tasks`: of one environment. Throws an `EnvironmentError` of the kind `unavailable` while the server does not answer. */
@@ -106,7 +106,7 @@ async function askInSession(
   }
 }
 
-/** Without the token, which not every process has: whatever it answers but that it does not know the frame, it knows it. */
+/** Asks without the token, which not every process has: any answer except that the frame is unknown means that the server knows it. */
 async function knowsGradeFrame(
   ask: (frame: Record<string, unknown>) => Promise<ReplyFrame | ErrorFrame>,
 ): Promise<boolean> {

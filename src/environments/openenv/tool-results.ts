@@ -1,4 +1,4 @@
-// What servers of all generations say about tools and results, made one: key casing differs with their libraries.
+// Normalises what servers of all generations say about tools and results: key casing differs with their libraries.
 import type { JsonSchemaObject, ToolSpec } from '../../spec/records/task.js';
 import type { ToolResult } from '../environment.js';
 
@@ -24,7 +24,7 @@ export function readTools(tools: unknown): ToolSpec[] {
 export type ToolAnswer =
   { kind: 'result'; result: ToolResult } | { kind: 'failed'; reason: string; message: string };
 
-/** An observation of `call_tool`. The error's class is guessed by servers from its words: only what is no tool's doing counts. */
+/** An observation of `call_tool`. Servers guess the error's class from its words: only errors that are not a tool's count. */
 export function readToolAnswer(observation: Json): ToolAnswer {
   const { error, result } = observation;
   if (isObject(error)) {
@@ -37,7 +37,7 @@ export function readToolAnswer(observation: Json): ToolAnswer {
     return { kind: 'result', result: { text: modelText(error), isError: true } };
   }
   if (!('result' in observation)) {
-    // Not an MCP-style server: all it says is the observation, without what is not for the model.
+    // Not an MCP-style server: its result is the observation, without what is not for the model.
     const { metadata: _, ...shown } = observation;
     return { kind: 'result', result: { text: compact(shown), isError: false } };
   }

@@ -52,7 +52,7 @@ export function openWebSocket<T>(
   });
 }
 
-/** True when nobody listens at the address. */
+/** True if no server listens at the address. */
 export function isRefused(error: unknown): boolean {
   return (error as NodeJS.ErrnoException).code === 'ECONNREFUSED';
 }

@@ -1,8 +1,8 @@
-// What a session has done under idempotency keys: a request that its client repeats, because the reply was lost, is answered
-// from here. Only the newest outcome is kept: a session takes one request at a time, so no older one can be in doubt.
-// Invariant: no key is carried out twice in an episode. An older one is refused, not done again.
+// The results of a session's requests by idempotency key: a request that its client repeats, because the reply was lost, is answered from
+// here. Only the newest result is kept: a session takes one request at a time, so no older one can be in doubt. Invariant: no key is
+// carried out twice in an episode. An older one is refused, not done again.
 
-/** Far more than an episode has of requests; beyond it the oldest keys are forgotten. */
+/** Far more requests than an episode has; beyond it the oldest keys are forgotten. */
 const maxKeys = 10_000;
 
 export class RepeatedKeyError extends Error {
@@ -15,7 +15,7 @@ export class RepeatedKeyError extends Error {
 export type KeyedRequest = 'reset' | 'call' | 'grade';
 
 export interface AnsweredRequests {
-  /** Runs it, or gives what it gave (threw) under this key before. Throws `RepeatedKeyError`. */
+  /** Runs it, or returns (throws) the earlier result of this key. Throws `RepeatedKeyError`. */
   once<T>(request: KeyedRequest, key: string | undefined, run: () => T): T;
 }
 
@@ -30,7 +30,7 @@ export function createAnsweredRequests(): AnsweredRequests {
   let newest: Answer | undefined;
 
   function remember(answer: Answer): void {
-    // What was done to the episode before has gone with it.
+    // Results of the previous episode are gone with it.
     if (answer.request === 'reset') keys.clear();
     newest = answer;
     keys.add(answer.key);

@@ -19,7 +19,7 @@ export interface ServedApp {
 
 /** One episode's state. All methods are synchronous: a world is memory, and one process answers thousands a second. */
 export interface ServedWorld {
-  /** Throws only for defects; what the model did wrong is an `isError` result. */
+  /** Throws only for defects; a mistake of the model is an `isError` result. */
   call(name: string, args: Record<string, unknown>): ToolResult;
   grade(finalAnswer: string): { value: number; explanation: string };
   close(): void;

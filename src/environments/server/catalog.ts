@@ -16,10 +16,10 @@ export interface TaskChoice {
 
 export interface Catalog {
   apps: readonly ServedApp[];
-  /** What a session without a task lists: the tools of all apps. */
+  /** Tools that a session without a task lists: those of all apps. */
   tools: readonly ToolSpec[];
   app(name: string): ServedApp | undefined;
-  /** Throws with what was wrong and what there is. */
+  /** Throws with what was wrong and what exists. */
   select(choice: TaskChoice): SelectedTask;
 }
 

@@ -1,5 +1,5 @@
-// The built-in environment server: OpenEnv 0.10 over HTTP and WebSocket, one process, many sessions.
-// It has no log-in; it listens on loopback unless told, and refuses browsers' cross-origin requests.
+// The built-in environment server: OpenEnv 0.10 over HTTP and WebSocket, one process, many sessions. It has no log-in; it listens on
+// loopback by default, and refuses browsers' cross-origin requests.
 import { randomUUID } from 'node:crypto';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
@@ -19,10 +19,10 @@ export interface EnvironmentServerOptions {
   port: number;
   apps: readonly ServedApp[];
   faults: FaultSource;
-  /** Whoever has it may grade, and set fault rates. Never shown. */
+  /** Its bearer may grade, and set fault rates. Never shown. */
   gradingToken: string;
   maxSessions?: number;
-  /** A session that nobody uses for so long ends. */
+  /** A session unused for this long ends. */
   sessionTimeoutMs?: number;
   /** How long a resumable session waits for its client after its socket was lost. */
   resumeTimeoutMs?: number;
@@ -111,7 +111,7 @@ export async function createEnvironmentServer(options: EnvironmentServerOptions)
   });
   const alive = new WeakMap<WebSocket, boolean>();
   const wantedBy = new WeakMap<IncomingMessage, WantedSession>();
-  // The client learns in the handshake itself whether, and by which id, it may come back.
+  // The handshake itself says whether, and by which id, the client may come back.
   webSockets.on('headers', (headers, request) => {
     const wanted = wantedBy.get(request);
     if (wanted?.kind === 'resumable') headers.push(`X-Session-Id: ${wanted.id}`);

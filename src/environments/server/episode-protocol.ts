@@ -1,4 +1,4 @@
-// What reset, step, state and grade do to a session, whatever channel they came by.
+// What reset, step, state and grade do to a session, over any channel.
 import { createHash, randomUUID, timingSafeEqual } from 'node:crypto';
 import type { FaultSource, InfrastructureFault } from './app-session.js';
 import { gradeTurn, resetTurn } from './app-session.js';
@@ -7,7 +7,7 @@ import { textResult, toolErrorType, toolList, type Observation } from './frames.
 import { endEpisode, type Episode, type Session } from './sessions.js';
 import type { GradeArguments, ResetArguments, StepAction } from './validation.js';
 
-/** A fault that takes the place of the answer. */
+/** A fault in place of the answer. */
 export class InjectedFault extends Error {
   constructor(readonly fault: InfrastructureFault) {
     super('the environment failed (injected fault)');
@@ -23,12 +23,12 @@ export class ForbiddenError extends Error {
 }
 
 export interface ToolCallOutcome {
-  /** Either the text or the error is there. */
+  /** Either the text or the error is present. */
   text?: string;
   error?: string;
 }
 
-/** What comes again under an idempotency key of its session is not done again, but gives what it gave. */
+/** A request repeated under an idempotency key of its session is not done again, but gets its earlier result. */
 export interface EpisodeProtocol {
   reset(session: Session, args: ResetArguments): Observation;
   step(session: Session, action: StepAction): Observation;
@@ -94,7 +94,7 @@ export function createEpisodeProtocol(options: ProtocolOptions): EpisodeProtocol
     session.episode = episode;
     const { task_key, env_key, prompt, difficulty, env_variables } = selected.task;
     return {
-      // The prompt stands in the observation: clients of older generations never see metadata.
+      // The prompt is in the observation: clients of older generations never see metadata.
       fields: { prompt, task_key, env_key, difficulty, env_variables },
       metadata: { task_key, env_key },
       reward: null,
@@ -160,13 +160,13 @@ export function createEpisodeProtocol(options: ProtocolOptions): EpisodeProtocol
     call,
     grade: (session, args) => session.answered.once('grade', args.idempotencyKey, () => grade(session, args)),
     checkToken,
-    // Neither the task's solution nor its rows: only what the agent was told anyway.
+    // Neither the task's solution nor its rows: only what the agent has been given.
     state: ({ episode }) => ({
       episode_id: episode?.episodeId ?? null,
       step_count: episode?.turns ?? 0,
       task_key: episode?.selected.task.task_key ?? null,
       env_key: episode?.selected.app.name ?? null,
-      // Whoever attaches learns which of the worlds that the session has held this is.
+      // Shows an attaching client which of the session's worlds this is.
       ...(episode?.resetKey === undefined ? {} : { reset_key: episode.resetKey }),
     }),
   };

@@ -1,4 +1,4 @@
-// The frames of OpenEnv 0.10, as text, and what stands in them.
+// The frames of OpenEnv 0.10, as text, and their contents.
 import type { ToolSpec } from '../../spec/records/task.js';
 
 export type ErrorCode =
@@ -21,7 +21,7 @@ export interface ValidationProblem {
   input: unknown;
 }
 
-/** An observation; `metadata` stands in it always, and beside it when it says anything. */
+/** An observation; it always contains `metadata`, which also stands beside it if not empty. */
 export interface Observation {
   fields: Record<string, unknown>;
   metadata: Record<string, unknown>;
@@ -68,7 +68,7 @@ export function mcpToolList(tools: readonly ToolSpec[]): Record<string, unknown>
   }));
 }
 
-/** The same guess from the message that the package makes; nobody should branch on it. */
+/** The same guess from the message that the package makes; no code should branch on it. */
 export function toolErrorType(message: string): ToolErrorType {
   const text = message.toLowerCase();
   if (text.includes('not found') || text.includes('unknown tool')) return 'tool_not_found';

@@ -60,7 +60,7 @@ function gradingToken(file: string | undefined): string {
   const given = process.env.LONGHAUL_GRADING_TOKEN;
   const token = given ? given : randomBytes(24).toString('base64url');
   if (file !== undefined) {
-    // Made anew: the mode of a file that is there already would stay as it is.
+    // Removed first: an existing file would keep its mode.
     rmSync(file, { force: true });
     writeFileSync(file, `${token}\n`, { mode: 0o600, flag: 'wx' });
   } else if (!given) {

@@ -1,6 +1,7 @@
 // Sessions: one environment each, held by at most one socket at a time.
-// Invariant: every way out (socket gone, close, timeout, shutdown) gives the place back exactly once, and a session that nobody
-// holds is on its way out: its time is bounded, on a clock that nobody sets (`performance.now`, in ms).
+//
+// Invariant: every way out (socket gone, close, timeout, shutdown) releases the place exactly once, and a session without a holder is on
+// its way out: its time is bounded, on a clock that cannot be set (`performance.now`, in ms).
 import { randomUUID } from 'node:crypto';
 import { createAnsweredRequests, type AnsweredRequests } from './answered-requests.js';
 import type { ServedWorld } from './app-session.js';
@@ -12,9 +13,9 @@ import type { SelectedTask } from './catalog.js';
  */
 export type SessionKind = 'socket' | 'resumable' | 'http';
 
-/** The socket of a session, and what it is told. */
+/** The socket of a session, and its notifications. */
 export interface SessionHolder {
-  /** The session ended, because nobody used it. */
+  /** The session ended because it was unused. */
   expired(): void;
   /** Another socket has the session now. */
   replaced(): void;
@@ -24,7 +25,7 @@ export interface Session {
   readonly id: string;
   readonly kind: SessionKind;
   holder: SessionHolder | undefined;
-  /** Asked to close while a socket holds it: ends when that goes. */
+  /** Asked to close while a socket holds it: ends when that socket goes. */
   closing: boolean;
   ended: boolean;
   lastUsed: number;
@@ -34,7 +35,7 @@ export interface Session {
 
 export interface Episode {
   episodeId: string;
-  /** Idempotency key of the reset that opened it, where it had one. */
+  /** Idempotency key of the reset that opened it, if any. */
   resetKey: string | undefined;
   seed: number;
   selected: SelectedTask;
@@ -63,7 +64,7 @@ export interface SessionCounts {
   sessions: number;
   /** With a socket. */
   attached: number;
-  /** Past their time and still there: never any, as long as clean-up works. */
+  /** Past their time and not yet ended: always 0 while clean-up works. */
   leaked: number;
 }
 
@@ -73,12 +74,12 @@ export interface SessionTable {
   /** Throws `CapacityError` when all places are taken by clients that live. */
   create(kind: SessionKind, holder?: SessionHolder, id?: string): Session;
   get(id: string): Session | undefined;
-  /** Binds the one socket that a session may have, in place of another one if told; throws with the reason why not. */
+  /** Binds the one socket that a session may have; with `takeOver`, in place of another one. Throws with the reason if it may not. */
   attach(id: string, holder: SessionHolder, takeOver: boolean): Session;
   /** The socket has gone. `closed`: one of both sides said so; else it was lost. */
   detach(session: Session, holder: SessionHolder, closed: boolean): void;
   end(session: Session): void;
-  /** Ends sessions that nobody has used for their time. One that outlives sockets has a client while a socket holds it. */
+  /** Ends sessions that were unused for their time. A session that outlives sockets is in use while a socket holds it. */
   expire(now: number): void;
   endAll(): void;
 }
@@ -115,7 +116,7 @@ export function createSessionTable(options: SessionTableOptions): SessionTable {
     return (kind === 'socket' || !holder) && now - lastUsed >= timeoutMs(kind);
   }
 
-  /** Whoever is there goes before a client that may come back; the one that has been away longest is the likeliest dead. */
+  /** A present client goes before one that may come back; the one that has been away longest is the likeliest dead. */
   function makeRoom(): void {
     let longestAway: Session | undefined;
     for (const session of sessions.values()) {
@@ -188,7 +189,7 @@ export function createSessionTable(options: SessionTableOptions): SessionTable {
   };
 }
 
-/** Gives the world back; the session can be reset again. */
+/** Releases the world; the session can be reset again. */
 export function endEpisode(session: Session): void {
   const episode = session.episode;
   session.episode = undefined;

@@ -43,8 +43,8 @@ export function serveFrames(context: SocketContext, socket: WebSocket, wanted: W
   const { session, holder } = opened;
   let silent = false;
   socket.on('message', (data, isBinary) => {
-    // After a `hang` nothing is answered any more, as by a server that is stuck.
-    // Nor what a socket still had to say when another one took its session.
+    // After a `hang` no request is answered any more, as by a stuck server. Nor are the remaining requests of a socket after another one
+    // took its session.
     if (silent || session.holder !== holder) return;
     context.onRequest();
     session.lastUsed = performance.now();
@@ -63,7 +63,7 @@ export function serveFrames(context: SocketContext, socket: WebSocket, wanted: W
       const reply = replyToError(context, error);
       if (reply.kind === 'hang') silent = true;
       else if (reply.kind === 'drop') {
-        // It stands for a death of the server, which no session outlives.
+        // It stands for a death of the server, which no session survives.
         context.sessions.end(session);
         socket.terminate();
       } else socket.send(reply.text);
@@ -182,7 +182,7 @@ function endWithError(socket: WebSocket, session: Session, message: string): voi
   closeSocket(socket, session);
 }
 
-/** Also when the client is gone before it has heard of it. */
+/** Also if the client is gone before it has received the answer. */
 function closeSocket(socket: WebSocket, session: Session): void {
   if (session.kind === 'resumable') session.closing = true;
   socket.close(1000);

@@ -1,4 +1,4 @@
-// Request bodies and frames, checked as strictly as the package checks them, with its names for what is wrong: a key too many is an error.
+// Checks request bodies and frames as strictly as the package does, with its names for the problems: an extra key is an error.
 import { z } from 'zod';
 import type { ValidationProblem } from './frames.js';
 
@@ -34,7 +34,7 @@ const int = z.int('int_type');
 const rate = z.number('float_type').min(0, 'float_type').max(1, 'float_type');
 const dictionary = z.custom<JsonObject>(isObject, missingOr('dict_type'));
 
-/** Null says as little as absence. */
+/** Null means the same as absence. */
 function maybe<T extends z.ZodType>(schema: T) {
   return schema.nullish().transform((value) => value ?? undefined);
 }
@@ -47,7 +47,7 @@ const frames = {
   required: z.strictObject({ type: z.unknown(), data: dictionary }).transform(({ data }) => data),
 };
 
-/** A frame's own keys: `type` and, where it has one, `data`. */
+/** A frame's own keys: `type` and, if it has one, `data`. */
 export function checkFrame(frame: JsonObject, data: keyof typeof frames): Checked<JsonObject> {
   return check<JsonObject>(frames[data], frame, []);
 }
@@ -87,7 +87,7 @@ export function checkReset(data: JsonObject, at: (string | number)[] = []): Chec
 const listTools = z
   .strictObject({ type: z.literal('list_tools'), metadata: dictionary.nullish() })
   .transform(({ type }) => ({ type }));
-/** `type` may be left out of a call, as with servers whose action class is CallToolAction. */
+/** `type` is optional in a call, as with servers that use the action class CallToolAction. */
 const callTool = z
   .strictObject({
     type: z.literal('call_tool', 'literal_error').nullish(),

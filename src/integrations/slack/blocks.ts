@@ -1,5 +1,5 @@
-// The blocks that messages are built of, within Slack's limits: one that breaks them loses the whole message (`invalid_blocks`).
-// Texts come in as markup that is whole in itself (`mrkdwn.ts`), so too long a list loses lines and never half of one.
+// The blocks of messages, within Slack's limits: a block that breaks them loses the whole message (`invalid_blocks`). Texts come in as
+// complete markup (`mrkdwn.ts`), so too long a list loses whole lines.
 
 export const MOST_BLOCKS = 50;
 export const MOST_FIELDS = 10;
@@ -17,7 +17,7 @@ interface PlainText {
   emoji: true;
 }
 
-/** `verbatim`: Slack makes no links and mentions of its own out of what is in it. */
+/** `verbatim`: Slack adds no links and mentions of its own. */
 interface Mrkdwn {
   type: 'mrkdwn';
   text: string;
@@ -32,7 +32,7 @@ export type MessageBlock =
   | { type: 'image'; slack_file: { id: string }; alt_text: string; title: PlainText };
 
 export interface Message {
-  /** What notifications and screen readers tell; the blocks say the same and more. */
+  /** Text for notifications and screen readers; the blocks say the same and more. */
   text: string;
   blocks: MessageBlock[];
 }
@@ -52,13 +52,13 @@ export function header(text: string): MessageBlock {
   return { type: 'header', text: plainText(text) };
 }
 
-/** As many of `lines` as one section holds; the last one tells how many are left out. None: no block. */
+/** As many of `lines` as one section holds; the last one gives the number of lines left out. None: no block. */
 export function section(lines: readonly (string | null)[]): MessageBlock[] {
   const text = fitting(lines, SECTION_CHARACTERS);
   return text === '' ? [] : [{ type: 'section', text: mrkdwn(text) }];
 }
 
-/** Label over value, side by side; without those whose value is null. As many blocks as it takes. */
+/** Label over value, side by side; omits null values. As many blocks as it takes. */
 export function fields(named: readonly (readonly [label: string, value: string | null])[]): MessageBlock[] {
   const known = named.flatMap(([label, value]) => {
     const text = `*${label}*\n${value}`;
@@ -77,7 +77,7 @@ export function context(parts: readonly (string | null)[]): MessageBlock[] {
   return kept.length === 0 ? [] : [{ type: 'context', elements: [mrkdwn(kept.join(BETWEEN))] }];
 }
 
-/** The message with a picture that Slack has under the id `file`. */
+/** The message with a picture that Slack stores under the id `file`. */
 export function withPicture(message: Message, picture: Picture, file: string): Message {
   const image: MessageBlock = {
     type: 'image',

@@ -1,4 +1,4 @@
-// Pass rates by step as a picture, for where no page can be shown: an SVG, and the PNG that is drawn of it.
+// Pass rates by step as a picture, for media that show no page: an SVG, and a PNG rendered from it.
 import { createRequire } from 'node:module';
 import { renderAsync, type ResvgRenderOptions } from '@resvg/resvg-js';
 
@@ -11,7 +11,7 @@ export interface PassRateLine {
 
 export interface ChartPicture {
   title: string;
-  /** The first one is drawn as the most important; beyond `mostLines` they are left out and counted. */
+  /** The first one is drawn as the most important; those beyond `mostLines` are left out and counted. */
   lines: PassRateLine[];
 }
 
@@ -28,7 +28,7 @@ const mostDots = 40;
 const ink = '#1d1c1d';
 const quiet = '#55565a';
 const grid = '#e2e2e5';
-/** Each at least 4.5 : 1 on white, and told apart by those who see fewer colours; dashes and marks tell them apart without any. */
+/** Each at least 4.5 : 1 on white, and distinct for people who see fewer colours; dashes and marks distinguish them without any colour. */
 const styles = [
   { colour: '#1d1c1d', dash: '' },
   { colour: '#0063b1', dash: '' },
@@ -39,7 +39,7 @@ const styles = [
   { colour: '#5b4ab5', dash: '2 5' },
   { colour: '#8a1c2b', dash: '14 5' },
 ];
-/** Comes with the packages: a machine may have no font, and to look through those that it has takes half a second a picture. */
+/** Comes with the packages: a machine may have no font, and searching its fonts takes half a second a picture. */
 const { resolve } = createRequire(import.meta.url);
 const font: NonNullable<ResvgRenderOptions['font']> = {
   loadSystemFonts: false,
@@ -48,14 +48,14 @@ const font: NonNullable<ResvgRenderOptions['font']> = {
 };
 const families = 'DejaVu Sans, sans-serif';
 
-/** PNG, 800 × 400; null where there is no point to show. */
+/** PNG, 800 × 400; null if there is no point to show. */
 export async function drawChart(chart: ChartPicture): Promise<Uint8Array | null> {
   const svg = chartSvg(chart);
   if (svg === null) return null;
   return (await renderAsync(svg, { font, background: '#ffffff', logLevel: 'off' })).asPng();
 }
 
-/** Null where there is no point to show. */
+/** Null if there is no point to show. */
 export function chartSvg({ title, lines }: ChartPicture): string | null {
   const known = lines
     .map(({ name, points }) => ({
@@ -96,7 +96,7 @@ export function chartSvg({ title, lines }: ChartPicture): string | null {
       'step',
       `font-size="13" fill="${quiet}" text-anchor="middle"`,
     ),
-    // The most important one last: it lies above the others.
+    // The most important one is last: it lies above the others.
     ...drawn.toReversed().map((line) => drawLine(line, x, y)),
     ...drawn.map((line, index) => legendRow(line, index)),
     known.length > shown.length
@@ -167,7 +167,7 @@ function topOf(most: number): number {
   return [0.1, 0.2, 0.4].find((top) => most <= top) ?? 1;
 }
 
-/** At most seven round steps between `first` and `last`; the ones at the ends where they are alone. */
+/** At most seven round steps from `first` to `last`; `first` alone if they are equal. */
 function stepTicks(first: number, last: number): number[] {
   if (first === last) return [first];
   const rough = Math.max(1, (last - first) / 6);

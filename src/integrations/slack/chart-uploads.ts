@@ -1,5 +1,5 @@
-// Brings the chart of an evaluation to Slack before the message that shows it. An upload that no message names is seen by nobody,
-// so one that is lost or repeated does no harm. A message is worth more than its picture: after a second failure it goes without.
+// Uploads the chart of an evaluation to Slack before the message that shows it. An upload that no message names is invisible, so a lost or
+// repeated one does no harm. A message is worth more than its picture: after a second failure it goes without.
 import type { Picture } from './blocks.js';
 import { isMissingScope, type SlackApi } from './slack-api.js';
 import { SlackCallFailed } from './slack-failure.js';
@@ -21,7 +21,7 @@ export class ChartUploads {
     this.#onMissingScope = onMissingScope;
   }
 
-  /** The file's id, or what to say where there is none. Throws `SlackCallFailed` for what is worth another try. */
+  /** The file's id, or what to say if there is none. Throws `SlackCallFailed` if another try may succeed. */
   async uploaded(event: string, { png, altText }: Picture): Promise<{ file: string } | { missing: string }> {
     if (this.#kept?.event === event) return this.#kept;
     if (!this.#allowed) return { missing: noScope };
@@ -36,14 +36,14 @@ export class ChartUploads {
         return { missing: noScope };
       }
       const { kind, reason } = error.failure;
-      // A workspace may take messages and no files. What keeps all else out too, the message itself meets next.
+      // A workspace may accept messages and no files. If everything is refused, the message itself meets that next.
       const isFinal = kind === 'refused' || kind === 'lasting';
       if (!isFinal && ++this.#failures < tries) throw error;
       return { missing: `Chart left out: ${reason}.` };
     }
   }
 
-  /** Once the event is told, or given up. */
+  /** Once the event is delivered, or given up. */
   forget(): void {
     this.#kept = null;
     this.#failures = 0;

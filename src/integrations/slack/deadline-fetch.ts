@@ -1,8 +1,8 @@
-// `fetch` for Slack's client: with one deadline for the answer and its body, which the client's own time-out does not promise, and
-// with an end to it when the process is told to stop.
+// `fetch` for Slack's client: one deadline for the answer and its body, which the client's own time-out does not guarantee, and an abort
+// when the process must stop.
 import type { FetchFunction } from '@slack/web-api';
 
-/** More than any page of messages; a server that sends without end is cut off by the deadline, and by this. */
+/** More than any page of messages; an endless answer is cut off by the deadline, and by this. */
 const LARGEST_ANSWER_BYTES = 32 * 1024 * 1024;
 
 /** Rejects with a `TimeoutError` after `deadlineMs`, and with the reason of `stop`. */
@@ -20,7 +20,7 @@ export function deadlineFetch(deadlineMs: number, stop: AbortSignal): FetchFunct
     try {
       const response = await fetch(url, { ...request, signal: ending.signal });
       const body = await bodyOf(response);
-      // Those that have no body may not be given one.
+      // A response with such a status may not be given a body.
       const empty = [204, 205, 304].includes(response.status);
       const { status, statusText, headers } = response;
       return new Response(empty ? null : body, { status, statusText, headers });

@@ -1,4 +1,4 @@
-// What is said of each event in the thread of its run.
+// The text of each event in the thread of its run.
 import { alertWords, type AlertWriter } from '../../rl/alert-words.js';
 import {
   ALT_TEXT_CHARACTERS,
@@ -40,12 +40,12 @@ import type {
   RunStarted,
 } from './run-event.js';
 
-/** What happens once a run has begun: its beginning is the message that these are replies to. */
+/** Events after a run's beginning: that is the message that these reply to. */
 export type LaterEvent = Exclude<RunEvent, RunStarted>;
 
 export interface EventMessage extends Message {
   picture: Picture | null;
-  /** Shown in the channel too, and not in the thread alone. */
+  /** Shown in the channel too, not only in the thread. */
   broadcast: boolean;
 }
 

@@ -1,5 +1,5 @@
-// Text as Slack takes it. Whatever comes from outside — names, reasons, commands — goes through `plain`, `code` or `link`: there
-// it loses what Slack would read as markup, and is cut before it is escaped, so that no entity is ever torn.
+// Text in Slack's format. All text from outside — names, reasons, commands — goes through `plain`, `code` or `link`, which remove Slack's
+// markup and cut the text before it is escaped, so that no entity is torn.
 import type { Link } from './run-event.js';
 
 /** Characters of a name, of a value in a field, of a reason or a command. */
@@ -22,7 +22,7 @@ export function code(text: string, limit = NAME_CHARACTERS): string {
   return `\`${plain(text.replaceAll('`', "'"), limit - 2)}\``;
 }
 
-/** Null where it is none that a person should be sent to, or would tell a secret. */
+/** Null if it is not a URL for people, or would reveal a secret. */
 export function link({ label, url }: Link): string | null {
   if (!URL.canParse(url)) return null;
   const { protocol, username, password, href } = new URL(url);
@@ -32,7 +32,7 @@ export function link({ label, url }: Link): string | null {
   return `<${target}|${plain(label.replaceAll('|', '/'), NAME_CHARACTERS)}>`;
 }
 
-/** A moment in the reader's own time zone; null for what is no date, or of before there was Slack. */
+/** A moment in the reader's own time zone; null if it is not a date, or before Slack existed. */
 export function moment(iso: string): string | null {
   const at = new Date(iso);
   if (!(at.getTime() >= 0)) return null;
@@ -75,7 +75,7 @@ function escape(text: string): string {
   return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
 }
 
-/** Without control characters, without what would turn the direction of the text after it, and without halves of characters. */
+/** Without control characters, characters that change the direction of later text, and halves of characters. */
 function oneLine(text: string): string {
   return text
     .replace(/[\p{Cc}\u2028\u2029\s]+/gu, ' ')

@@ -1,5 +1,5 @@
-// What happens to a run, as plain data, for whoever tells people of it. Made from the records alone: the same records give the
-// same events with the same ids, whoever reads them and however often, so that each is told once.
+// The events of a run as plain data, for notifications. Made from the records alone: the same records give the same events with the same
+// ids, for any reader at any time, so that each is delivered once.
 import type { Alert } from '../../rl/alerts.js';
 
 import type { PassRate } from '../../spec/pass-rate.js';
@@ -12,7 +12,7 @@ export type RunEventId = string;
 
 interface Happening {
   id: RunEventId;
-  /** ISO 8601, of the record that tells of it. */
+  /** ISO 8601, from the record of the event. */
   at: string;
 }
 
@@ -21,7 +21,7 @@ export interface Link {
   url: string;
 }
 
-/** The thread of a run begins with it; what is unknown is null and not shown. */
+/** The thread of a run begins with it; unknown values are null and not shown. */
 export interface RunStarted extends Happening {
   kind: 'started';
   run: string;
@@ -33,9 +33,9 @@ export interface RunStarted extends Happening {
   model: string | null;
   /** `tool_use`, `browser_use`. */
   modality: string | null;
-  /** Steps that are planned. */
+  /** Planned steps. */
   steps: number | null;
-  /** Temporal UI, W&B, report; `http:` and `https:` only, others are not shown. */
+  /** Temporal UI, W&B, report; only `http:` and `https:`, others are not shown. */
   links: Link[];
   /** Who started it. */
   who: string | null;
@@ -65,18 +65,18 @@ export interface EvaluationDone extends Happening {
   step: number;
   suite: string;
   passAt1: PassRate;
-  /** The evaluation before it of the same suite; null for the first. */
+  /** The previous evaluation of the same suite; null for the first. */
   before: { step: number; passAt1: PassRate } | null;
   graded: number;
   unknown: number;
   environments: EnvironmentPassRate[];
-  /** PNG of the pass rates so far (`chart-picture.ts`); null where there is none to show. */
+  /** PNG of the pass rates so far (`chart-picture.ts`); null if there are none to show. */
   chart: Uint8Array | null;
 }
 
 export interface AlertRaised extends Happening {
   kind: 'alert';
-  /** Null where it is of no single step. */
+  /** Null if it concerns no single step. */
   step: number | null;
   alert: Alert;
 }
@@ -84,10 +84,10 @@ export interface AlertRaised extends Happening {
 export interface RunPaused extends Happening {
   kind: 'paused';
   step: number | null;
-  /** What the person or the rule that paused it said. */
+  /** Reason given by the person or the rule that paused it. */
   reason: string | null;
   who: string | null;
-  /** Command that goes on. */
+  /** Command that resumes the run. */
   resumeWith: string;
 }
 
@@ -99,7 +99,7 @@ export interface RunResumed extends Happening {
 
 /** Comes from the workflow; no record says it. */
 export interface RunStandsStill extends Happening {
-  /** `blocked`: until a person resumes it; `failing`: it tries again by itself. */
+  /** `blocked`: until a person resumes it; `failing`: it tries again without help. */
   kind: 'blocked' | 'failing';
   step: number | null;
   reason: string;
@@ -117,7 +117,7 @@ export interface RunEnded extends Happening {
   spend: string | null;
   /** Why it failed or was cancelled, or which evaluation ended it. */
   reason: string | null;
-  /** Command that goes on; null where nothing is left to do. */
+  /** Command that resumes the run; null if nothing is left to do. */
   resumeWith: string | null;
   links: Link[];
 }
@@ -132,7 +132,7 @@ export type RunEvent =
   | RunStandsStill
   | RunEnded;
 
-/** What the one message that is kept current shows of a run: how it stands now. */
+/** The run's current standing, for the one message that is kept current. */
 export interface RunStatusLine {
   /** ISO 8601. */
   at: string;
@@ -149,6 +149,6 @@ export interface RunStatusLine {
   spend: string | null;
   /** What a person should know: why it waits, what is wrong. */
   note: string | null;
-  /** Command that goes on where the run does not by itself; null while it does. */
+  /** Command that resumes the run; null if it goes on without one. */
   resumeWith: string | null;
 }

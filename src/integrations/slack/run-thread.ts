@@ -1,7 +1,6 @@
-// One thread a run: its first message shows how the run stands and is kept current by edits; what happens is told in replies,
-// each exactly once. A process may be killed at any moment, and an answer may be lost: before a message is sent that may be there
-// already, the thread is read back and what carries the event's mark is taken for delivered. Nothing here is waited for by a run.
-// One process at a time may hold a run's thread.
+// One thread a run: edits keep its first message current with the run's standing, and replies report events, each exactly once. A process
+// may be killed at any moment, and an answer may be lost: before a message is sent that may exist already, the thread is read back, and a
+// message with the event's mark counts as delivered. No run waits for this module. One process at a time may hold a run's thread.
 import { createHash } from 'node:crypto';
 import { type Message, withNote, withPicture } from './blocks.js';
 import { ChartUploads } from './chart-uploads.js';
@@ -28,9 +27,9 @@ export interface RunThreadOptions {
   /** Unique to this run among all that may ever write to the channel, such as a digest of the store's address and `run.json`. */
   key: string;
   state: ThreadState;
-  /** Ends every wait; what is under way rejects with its reason. */
+  /** Aborts every wait; work under way rejects with its reason. */
   stop: AbortSignal;
-  /** Takes one clear line, once for each trouble: what is wrong, and the mend. `standing`: `trouble` says it, too, while it lasts. */
+  /** Takes one clear line, once for each trouble: what is wrong, and the fix. `standing`: `trouble` returns it, too, while it lasts. */
   tell: (line: string, standing: boolean) => void;
   timing?: Partial<ThreadTiming>;
 }
@@ -38,9 +37,9 @@ export interface RunThreadOptions {
 export interface ThreadTiming extends Patience {
   /** Slack takes about one message a second in a channel. */
   postEveryMs: number;
-  /** Between edits of the first message. */
+  /** Pause between edits of the first message. */
   editEveryMs: number;
-  /** For a post whose answer was lost to arrive, before the thread is read for it. */
+  /** Time for a post with a lost answer to arrive, before the thread is read for it. */
   settleMs: number;
   /** Slack takes a while until messages may name an uploaded picture. */
   pictureWaitMs: number;
@@ -59,9 +58,9 @@ const defaultTiming: ThreadTiming = {
   pictureWaitMs: 20_000,
 };
 
-/** Clocks of Slack and of those who write records differ. */
+/** The clocks of Slack and of records' writers differ. */
 const clockSkewMs = 3_600_000;
-/** Somebody who deletes the first message again and again does not want one. */
+/** A person who deletes the first message again and again does not want one. */
 const mostRoots = 3;
 
 export class RunThread {
@@ -71,10 +70,10 @@ export class RunThread {
   readonly #charts: ChartUploads;
   readonly #trouble: Trouble;
   readonly #rootId: string;
-  /** Kept whole in memory, and after each change in `state`. */
+  /** Kept whole in memory, and saved in `state` after each change. */
   #memory: ThreadMemory | null = null;
   #saved = true;
-  /** When something was last sent, by this process or the one before it, of which it is not known whether it is there. */
+  /** When something was last sent with an unknown result, by this process or the one before it. */
   #doubtSince: number | null = performance.now();
   #greeted = false;
   #rootsLost = 0;
@@ -97,20 +96,20 @@ export class RunThread {
     this.#rootId = markId(options.started.id);
   }
 
-  /** Why nothing gets through at present, and the mend where a person can do something; null while all is well. */
+  /** Why no message gets through at present, and the fix if a person can help; null while all is well. */
   get trouble(): string | null {
     return this.#trouble.last?.message ?? null;
   }
 
-  /** What was given up, for the run's status; empty before the first call. */
+  /** Events that were given up, for the run's status; empty before the first call. */
   get dropped(): readonly (Dropped & { id: string })[] {
     return [...(this.#memory?.dropped ?? [])].map(([id, one]) => ({ id, ...one }));
   }
 
   /**
-   * Returns once the event is in the thread, or was given up; at once for one that was settled before. Events must be handed over
-   * in their order, each after the one before has returned. Rejects where `state` fails, or with the reason of `stop`; the same
-   * event may then be handed over again, here or in another process.
+   * Returns once the event is in the thread, or was given up; at once for one that was settled before. Hand events over in their order,
+   * each after the one before has returned. Rejects if `state` fails, or with the reason of `stop`; the same event may then be handed over
+   * again, here or in another process.
    */
   deliver(event: RunEvent): Promise<Delivery> {
     return this.#turn(async (memory) => {
@@ -130,7 +129,7 @@ export class RunThread {
   }
 
   /**
-   * Shows how the run stands. `due`: at most once in `editEveryMs` and in one try, or not at all where Slack is in trouble, for a
+   * Shows the run's standing. `due`: at most once in `editEveryMs` and with one try, or not at all while Slack is in trouble, because a
    * newer status follows. `now`: as patient as `deliver`, for the last status of a run.
    */
   showStatus(status: RunStatusLine, when: 'due' | 'now' = 'due'): Promise<void> {
@@ -184,7 +183,7 @@ export class RunThread {
     this.#shown = digest;
   }
 
-  /** After this, what is not in memory is not in Slack. */
+  /** Afterwards an event that is missing from memory is missing from Slack, too. */
   async #reconcile(memory: ThreadMemory): Promise<void> {
     const { started, stop } = this.#options;
     if (this.#doubtSince === null) return;
@@ -220,7 +219,7 @@ export class RunThread {
     this.#saved = false;
   }
 
-  /** The thread's place; its first message is posted where there is none. */
+  /** The thread's place; posts its first message if there is none. */
   async #root(memory: ThreadMemory): Promise<{ id: string; root: string }> {
     const channel = (memory.channel ??= await this.#api.channelId());
     if (memory.root === null) {
@@ -273,7 +272,7 @@ export class RunThread {
     return this.#api.post(...message);
   }
 
-  /** Draws from a failed attempt what the next one must know. */
+  /** Takes from a failed attempt what the next one must know. */
   async #noting(attempt: () => Promise<void>): Promise<void> {
     try {
       await attempt();
@@ -288,7 +287,7 @@ export class RunThread {
     }
   }
 
-  /** Somebody deleted it: a new one takes its place, and what was told stays told. Throws where that has been done often enough. */
+  /** The first message was deleted: a new one takes its place, and delivered events stay delivered. Throws after too many deletions. */
   #loseRoot({ method, failure }: SlackCallFailed): void {
     if (this.#memory === null) return;
     if (++this.#rootsLost > mostRoots)
@@ -342,7 +341,7 @@ export class RunThread {
     this.#saved = true;
   }
 
-  /** One after the other: a status that is shown between an event's tries would disturb what is known of the thread. */
+  /** One after the other: a status shown between an event's tries would disturb what is known of the thread. */
   #turn<T>(work: (memory: ThreadMemory) => Promise<T>): Promise<T> {
     const turn = this.#turns.then(async () => work(await this.#opened()));
     this.#turns = turn.catch(() => undefined);

@@ -1,5 +1,5 @@
-// The calls of Slack that a thread needs, through Slack's own client. Each is tried once and ends within its deadline: when to
-// try again is the thread's to decide, for only it knows whether a message may be there already.
+// The calls of Slack that a thread needs, through Slack's own client. Each is tried once and ends within its deadline: the thread decides
+// when to try again, because only it knows whether a message may exist already.
 import { LogLevel, WebClient, type Logger } from '@slack/web-api';
 import { withoutSecrets } from '../../base/secrets.js';
 import type { MessageBlock } from './blocks.js';
@@ -8,23 +8,23 @@ import { pause } from './pause.js';
 import { failureOf, type Names, SlackCallFailed, type SlackFailure } from './slack-failure.js';
 
 export interface SlackAccess {
-  /** Asked for anew after Slack refused the last one: a token may be rotated while a run goes on. */
+  /** Read again after Slack refused the last one: a token may be rotated while a run goes on. */
   token: () => string | Promise<string>;
-  /** Where the token is from, for people to mend it. */
+  /** Where the token is from, for people who fix it. */
   tokenName: string;
   /** `#name`, `name` or an id such as `C0123456789`. */
   channel: string;
   /** Another workspace's address (GovSlack), or a test's. */
   apiUrl?: string;
   callTimeoutMs?: number;
-  /** For limits of the rate, in all, while something is read page by page. */
+  /** Total time to wait for rate limits while something is read page by page. */
   pagingPatienceMs?: number;
 }
 
-/** Identifies a message among all of a channel, to those who ask for metadata; nobody else sees it. */
+/** Identifies a message among all of a channel, for readers of metadata; it is invisible to people. */
 export interface Mark {
   run: string;
-  /** Tells runs of one name in different stores apart. */
+  /** Distinguishes runs of one name in different stores. */
   key: string;
   id: string;
 }
@@ -78,7 +78,7 @@ export class SlackApi {
     };
   }
 
-  /** Id of the channel; names are looked up among those that the bot is in. */
+  /** Id of the channel; names are looked up among the bot's channels. */
   async channelId(): Promise<string> {
     const { channel } = this.#access;
     if (channelId.test(channel)) return channel;
@@ -92,7 +92,7 @@ export class SlackApi {
     }
   }
 
-  /** Answers the `ts` of the message, which is its name. */
+  /** Returns the `ts` of the message, which is its name. */
   async post(
     channel: string,
     message: Outgoing,
@@ -113,7 +113,7 @@ export class SlackApi {
     );
   }
 
-  /** Messages of the thread later than `after`, oldest first, that have a mark of ours. */
+  /** Messages of the thread later than `after`, oldest first, with a mark of ours. */
   replies(channel: string, root: string, after: string | null): AsyncGenerator<MarkedMessage> {
     return this.#messages('conversations.replies', (client, cursor) =>
       client.conversations.replies({
@@ -127,7 +127,7 @@ export class SlackApi {
     );
   }
 
-  /** Messages of the channel that stand in no thread and are later than `oldest`, newest first, that have a mark of ours. */
+  /** Messages of the channel outside any thread and later than `oldest`, newest first, with a mark of ours. */
   history(channel: string, oldest: Date): AsyncGenerator<MarkedMessage> {
     return this.#messages('conversations.history', (client, cursor) =>
       client.conversations.history({
@@ -140,14 +140,14 @@ export class SlackApi {
     );
   }
 
-  /** Whether messages of the channel can be read, as they must be to tell which are there. */
+  /** Whether messages of the channel can be read, which shows which ones exist. */
   async readsHistory(channel: string): Promise<void> {
     await this.#call('conversations.history', (client) =>
       client.conversations.history({ channel, limit: 1 }),
     );
   }
 
-  /** Answers the file's id. It is shown to nobody until a message names it. */
+  /** Returns the file's id. The file is invisible until a message names it. */
   async upload(png: Uint8Array, name: string, altText: string): Promise<string> {
     const answer = await this.#call('files.uploadV2', (client) =>
       client.filesUploadV2({ file: Buffer.from(png), filename: name, title: name, alt_text: altText }),
@@ -195,7 +195,7 @@ export class SlackApi {
     }
   }
 
-  /** Waits out limits of the rate: who begins with the first page again never comes to the last of many. */
+  /** Waits out rate limits: restarting from the first page would never reach the last of many. */
   async #patiently<Answer>(patience: { leftMs: number }, call: () => Promise<Answer>): Promise<Answer> {
     for (;;) {
       try {
@@ -234,10 +234,10 @@ export class SlackApi {
     try {
       given = (await token()).trim();
     } catch {
-      // What it threw may hold what it read.
+      // The error may hold what the function read.
       given = '';
     }
-    // A header cannot hold anything else, and what refuses it would quote it.
+    // A header cannot hold other characters, and the error would quote them.
     if (/^[\x21-\x7e]+$/.test(given)) return given;
     throw new SlackCallFailed('auth.test', {
       kind: 'lasting',
@@ -252,7 +252,7 @@ export class SlackApi {
     const deadlineMs = this.#access.callTimeoutMs ?? callTimeoutMs;
     return new WebClient(token, {
       ...(this.#access.apiUrl === undefined ? {} : { slackApiUrl: this.#access.apiUrl }),
-      // The client would repeat a post whose answer was lost, and so post twice; and sleep through what Slack asks to wait.
+      // The client would repeat a post with a lost answer, and so post twice; and it would sleep for as long as Slack asks.
       retryConfig: { retries: 0 },
       rejectRateLimitedCalls: true,
       fetch: deadlineFetch(deadlineMs, this.#stop),
@@ -289,7 +289,7 @@ function marked({ ts, metadata }: NonNullable<MessagePage['messages']>[number]):
   return [{ ts, mark: { run, key, id } }];
 }
 
-/** What a successful answer must have; without it, what was done is not known. */
+/** The fields of a successful answer; without them the result is unknown. */
 function required(method: string, value: string | undefined): string {
   if (value !== undefined && value !== '') return value;
   throw new SlackCallFailed(method, { kind: 'passing', reason: 'an answer that is not Slack’s' });
@@ -303,7 +303,7 @@ export function isMissingScope(error: unknown): boolean {
   );
 }
 
-/** The client's own lines say nothing that the failures do not, and might quote what was sent. */
+/** The client's own log lines add nothing to the failures, and might quote what was sent. */
 const silence: Logger = {
   debug: () => undefined,
   info: () => undefined,

@@ -1,5 +1,5 @@
-// What an answer of Slack, or none, means for a message, and what a person can do about it. Only Slack's own error codes and
-// Node's are repeated: a message of an error may quote what was sent.
+// What an answer of Slack, or none, means for a message, and what a person can do about it. Only Slack's own error codes and Node's are
+// repeated: the message of an error may quote what was sent.
 import {
   WebAPIHTTPError,
   WebAPIPlatformError,
@@ -8,15 +8,15 @@ import {
 } from '@slack/web-api';
 
 export type SlackFailure =
-  /** Nothing was done; the next call is taken after the pause. */
+  /** Nothing was done; the next call is accepted after the pause. */
   | { kind: 'limited'; pauseMs: number; reason: string }
-  /** Nothing was done, and nothing will be until a person does what `mend` says. */
+  /** Nothing was done, and nothing will be until a person follows `mend`. */
   | { kind: 'lasting'; code: string; reason: string; mend: string }
-  /** Nothing was done: there is no such message, or no longer. */
+  /** Nothing was done: the message does not exist, or no longer. */
   | { kind: 'gone'; reason: string }
-  /** This call will never be taken; another may be. */
+  /** This call will never be accepted; another may be. */
   | { kind: 'refused'; code: string; reason: string }
-  /** Whether it was done cannot be told; a later try may pass. */
+  /** It may or may not have been done; a later try may succeed. */
   | { kind: 'passing'; reason: string };
 
 export class SlackCallFailed extends Error {
@@ -29,18 +29,18 @@ export class SlackCallFailed extends Error {
   }
 }
 
-/** How the channel, the token and the bot are called in what is said of them. */
+/** Names of the channel, the token and the bot for messages about them. */
 export interface Names {
   /** As a person configured it. */
   channel: string;
   /** Where the token is from, such as `SLACK_BOT_TOKEN`; never the token. */
   token: string;
-  /** Null where it was never learnt. */
+  /** Null if it was never learnt. */
   bot: string | null;
 }
 
 const shortestPauseMs = 1_000;
-/** Slack names no pause where it limits with an error in place of status 429. */
+/** The pause if Slack limits with an error in place of status 429, and so names none. */
 const unnamedPauseMs = 30_000;
 
 const tokenErrors = new Set([
@@ -66,7 +66,7 @@ const refusedPlace = new Set([
   'method_not_supported_for_channel_type',
 ]);
 const goneMessages = new Set(['message_not_found', 'thread_not_found']);
-/** Slack says of the first two that some of the call may have been done. */
+/** Slack documents that the first two may come after a part of the call was done. */
 const passingErrors = new Set([
   'internal_error',
   'fatal_error',
@@ -91,7 +91,7 @@ function limited(pauseMs: number): SlackFailure {
 
 function platformFailure({ data }: WebAPIPlatformError, names: Names): SlackFailure {
   const code: unknown = data.error;
-  // The client puts a body that is no JSON, such as a proxy's page, where the code would be.
+  // For a body that is not JSON, such as a proxy's page, the client puts it in place of the code.
   if (typeof code !== 'string' || !/^[a-z0-9_]{1,80}$/.test(code))
     return { kind: 'passing', reason: 'an answer that is not Slack’s; is there a proxy between?' };
   if (code === 'ratelimited' || code === 'rate_limited')

@@ -1,17 +1,17 @@
-// What `longhaul doctor` says of Slack: the token, what it may do, and the channel. Nothing is posted.
+// The checks of `longhaul doctor` for Slack: the token, its rights, and the channel. Nothing is posted.
 import { SlackApi, type SlackAccess } from './slack-api.js';
 import { SlackCallFailed } from './slack-failure.js';
 
 export interface SlackCheck {
   check: string;
   ok: boolean;
-  /** What was found, or what is wrong and the mend; one line. */
+  /** What was found, or what is wrong and the fix; one line. */
   detail: string;
 }
 
 const probeTimeoutMs = 5_000;
 
-/** Later checks are left out where an earlier one shows that they would fail, and that of the channel where it is null. */
+/** Later checks are left out if an earlier one shows that they would fail, and the channel's if it is null. */
 export async function probeSlack(
   given: Omit<SlackAccess, 'channel'> & { channel: string | null },
 ): Promise<SlackCheck[]> {
@@ -21,7 +21,7 @@ export async function probeSlack(
   const api = new SlackApi({ callTimeoutMs: probeTimeoutMs, pagingPatienceMs: 0, ...access }, stop);
   const results: SlackCheck[] = [];
 
-  /** Null where it failed. */
+  /** Null if it failed. */
   async function check<T>(
     name: string,
     probe: () => Promise<T>,

@@ -1,4 +1,4 @@
-// The first message of a run's thread: what it is, and how it stands now. It is edited as the run goes on.
+// The first message of a run's thread: what the run is, and how it stands now. It is edited as the run goes on.
 import {
   context,
   fields,
@@ -32,7 +32,7 @@ const icons: Record<RunStatusLine['mood'], string> = {
   cancelled: ':no_entry_sign:',
 };
 
-/** What could not be told in the thread. */
+/** Events that could not be posted in the thread. */
 export interface Untold {
   count: number;
   /** Reason of the last one. */

@@ -1,5 +1,5 @@
-// What is kept of a run's thread between processes. Slack itself holds it too, in the metadata of its messages: a record that is
-// lost, damaged or behind is made good from there, so nothing is told twice.
+// What is kept of a run's thread between processes. Slack itself holds it too, in the metadata of its messages: a record that is lost,
+// damaged or behind is restored from there, so no event is posted twice.
 import { createHash } from 'node:crypto';
 import type { RunEventId } from './run-event.js';
 
@@ -23,9 +23,9 @@ export interface ThreadRecord {
   dropped: Record<string, Dropped>;
 }
 
-/** Where a thread's record is kept; `save` must replace it whole or leave the old one. */
+/** Storage of a thread's record; `save` must replace it whole or leave the old one. */
 export interface ThreadState {
-  /** Null where there is none, or none that can be read. */
+  /** Null if it is missing or cannot be read. */
   load(): Promise<unknown>;
   save(record: ThreadRecord): Promise<void>;
 }
@@ -38,7 +38,7 @@ export interface ThreadMemory {
   dropped: Map<string, Dropped>;
 }
 
-/** In another channel the thread begins anew, without what was told already. */
+/** In another channel the thread starts again, without the events delivered already. */
 export function remembered(stored: unknown, configured: string): ThreadMemory {
   const record = isRecord(stored) ? stored : null;
   const same = record?.configured === configured;
@@ -60,7 +60,7 @@ export function recordOf({ delivered, dropped, ...place }: ThreadMemory): Thread
   };
 }
 
-/** The event's name in metadata and records: itself where any system keeps it as it is. */
+/** The event's name in metadata and records: unchanged if every system keeps it as it is. */
 export function markId(id: RunEventId): string {
   return /^[A-Za-z0-9._-]{1,150}$/.test(id) ? id : createHash('sha256').update(id).digest('hex');
 }

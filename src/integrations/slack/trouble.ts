@@ -1,6 +1,5 @@
-// How long a thread tries, and when it tries again. While nothing gets through, the bound runs from the beginning of the trouble
-// and not from each message: once it is over, each message that has piled up gets one more try, at the next pause's end, and no
-// wait of its own.
+// How long a thread tries, and when it tries again. While nothing gets through, the limit counts from the beginning of the trouble and not
+// from each message: once it is over, each queued message gets one more try, at the end of the next pause, and no wait of its own.
 import { pause } from './pause.js';
 import { SlackCallFailed } from './slack-failure.js';
 
@@ -9,7 +8,7 @@ export interface Patience {
   /** Pauses between tries double from the first to the longest. */
   firstPauseMs: number;
   longestPauseMs: number;
-  /** Between tries of what only a person can mend. */
+  /** Pause between tries of what only a person can fix. */
   restMs: number;
 }
 
@@ -55,8 +54,8 @@ export class Trouble {
   }
 
   /**
-   * Tries until it succeeds, and answers null; or until the bound, or a refusal that no later try can change, and answers that
-   * failure. What is no failure of Slack is thrown.
+   * Tries until it succeeds, and returns null; or until the limit, or a refusal that no later try can change, and returns that failure.
+   * Errors that are not Slack's are thrown.
    */
   async outlasted(attempt: () => Promise<void>): Promise<SlackCallFailed | null> {
     const begun = performance.now();
@@ -81,7 +80,7 @@ export class Trouble {
     return (this.#since ?? begun) + this.#patience.giveUpAfterMs - performance.now();
   }
 
-  /** What Slack asks for may be hours. */
+  /** Slack may ask for a pause of hours. */
   #longestWait(begun: number): number {
     const { longestPauseMs, restMs } = this.#patience;
     return Math.max(this.#leftMs(begun), longestPauseMs * (1 + jitter), restMs);

@@ -1,12 +1,12 @@
-// A file that only grows, by whole entries. A kill in the middle of a write leaves a torn last entry: it is cut off at the next
-// opening, and what it held is written again.
+// A file that only grows, by whole entries. A kill in the middle of a write leaves a torn last entry: it is cut off at the next opening,
+// and its contents are written again.
 import { constants } from 'node:fs';
 import { mkdir, open, type FileHandle } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
 const CHUNK_BYTES = 1 << 20;
 
-/** Looks at the whole entries that `bytes` begins with, and answers how many bytes those are. */
+/** Reads the whole entries at the beginning of `bytes`, and returns their size in bytes. */
 export type TakeEntries = (bytes: Buffer) => number;
 
 export class AppendFile {
@@ -16,7 +16,7 @@ export class AppendFile {
     private sizeBytes: number,
   ) {}
 
-  /** Reads what is there in pieces through `take`, and cuts off what it leaves at the end. Makes the file and its folder. */
+  /** Passes the file in pieces to `take`, and cuts off what it leaves at the end. Creates the file and its folder. */
   static async open(path: string, take: TakeEntries): Promise<AppendFile> {
     await mkdir(dirname(path), { recursive: true });
     const handle = await open(path, constants.O_RDWR | constants.O_CREAT | constants.O_APPEND, 0o644);

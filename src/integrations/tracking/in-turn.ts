@@ -1,8 +1,8 @@
-// One piece of work at a time. What its caller gave up may still be under way: nothing else touches the same file until it has ended.
+// One piece of work at a time. Work that its caller gave up may still be under way: no other work touches the same file until it has ended.
 
 export type InTurn = <T>(signal: AbortSignal, work: () => Promise<T>) => Promise<T>;
 
-/** Work whose caller gave up while it waited for its turn is not begun. */
+/** Work is not begun if its caller gave up while it waited for its turn. */
 export function createInTurn(): InTurn {
   let last: Promise<unknown> = Promise.resolve();
   return (signal, work) => {

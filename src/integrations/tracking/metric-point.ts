@@ -1,6 +1,6 @@
-// What a tracker gets of a run: points, each whole and once. They are projections of records, so that any of them can be made again.
+// What a tracker gets of a run: points, each whole and once. They are projections of records, so any of them can be made again.
 
-/** A committed step's figures, or an evaluation's. The same records give the same point, whoever reads them and whenever. */
+/** A committed step's figures, or an evaluation's. The same records give the same point, for any reader at any time. */
 export interface MetricPoint {
   /** Unique within a run: `step.12`, `eval.12.interval.0a1b2c3d`. */
   id: string;
@@ -14,7 +14,7 @@ export interface MetricPoint {
 
 export const stepPointId = (step: number): string => `step.${step}`;
 
-/** A suite's name alone does not tell two suites apart: settings may have changed between a run and its fork. */
+/** A suite's name alone does not identify it: settings may have changed between a run and its fork. */
 export const evaluationPointId = (step: number, suiteName: string, suite: string): string =>
   `eval.${step}.${suiteName}.${suite.slice(0, 8)}`;
 
@@ -24,11 +24,11 @@ export function stepOfId(id: string): number | null {
   return step === undefined ? null : Number(step);
 }
 
-/** Which points a tracker holds. Steps come to it in order and without a gap; evaluations when they are done. */
+/** Which points a tracker holds. Steps arrive in order and without a gap; evaluations when they are done. */
 export class Delivered {
   readonly #evaluations: Set<string>;
 
-  /** `step`: the last one; null where there is none yet. */
+  /** `step`: the last one; null before the first. */
   constructor(
     public step: number | null = null,
     evaluations: Iterable<string> = [],
@@ -57,24 +57,24 @@ export class Delivered {
 }
 
 /**
- * One tracker of one run. What it holds decides what it is given next, so that neither a kill between a write and a note of it nor a
- * lost note doubles a point. Whoever calls sees to it that a run has one writer for each tracker.
+ * One tracker of one run. Its contents decide what it is given next, so that neither a kill between a write and its note nor a lost note
+ * doubles a point. The caller ensures that a run has one writer for each tracker.
  */
 export interface PointSink {
   /** In notices and metrics: `metrics.jsonl`, `tensorboard`, `wandb`. */
   readonly name: string;
 
-  /** Asks the tracker what it holds. Before the first write, and again after one that failed. */
+  /** Asks the tracker which points it holds. Before the first write, and again after a failed one. */
   open(signal: AbortSignal): Promise<Delivered>;
 
-  /** Resolves when the tracker has them for good. After a failure any number of them, the first ones, may have arrived. */
+  /** Resolves when the tracker has stored them. After a failure any number of them, the first ones, may have arrived. */
   write(points: readonly MetricPoint[], signal: AbortSignal): Promise<void>;
 
   /** Ends what `open` began; `open` may follow. */
   close(signal: AbortSignal): Promise<void>;
 }
 
-/** The tracker will go on refusing until a person mends it: told once, tried again seldom. */
+/** The tracker will refuse until a person fixes it: reported once, tried again seldom. */
 export class SinkRefused extends Error {
   override name = 'SinkRefused';
 }

@@ -47,13 +47,13 @@ function lineOf({ id, step, at, values }: MetricPoint): string {
   return JSON.stringify({ id, step, at, values: sorted });
 }
 
-/** Throws `SinkRefused`: a line that was ended and is no point is not ours to cut off. */
+/** Throws `SinkRefused`: a complete line that is not a point is not ours to cut off. */
 function idIn(text: string, path: string, line: number): string {
   try {
     const { id } = JSON.parse(text) as { id?: unknown };
     if (typeof id === 'string') return id;
   } catch {
-    // Told below, as any other line that is no point.
+    // Refused below, as any other line that is not a point.
   }
   throw new SinkRefused(
     `line ${line} of ${path} is no point of a run: move the file away, and it is written anew from the records`,

@@ -1,5 +1,5 @@
-// Serves a registry to Prometheus: `GET /metrics`, on loopback unless another address is named. Nobody else is let in by it, and it
-// says nothing that is secret; whoever opens it to a network decides who may read a run's figures.
+// Serves a registry to Prometheus: `GET /metrics`, on loopback unless another address is named. It has no log-in, and serves no secrets; a
+// person who opens it to a network decides who may read a run's figures.
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Registry } from 'prom-client';
@@ -10,7 +10,7 @@ export interface MetricsAddress {
   host: string;
   /** 0: any free one. */
   port: number;
-  /** What a user names the address by, for the error: `--metrics-address`. */
+  /** The user's name for the address, for the error: `--metrics-address`. */
   flag: string;
 }
 
@@ -30,7 +30,7 @@ export function parseMetricsAddress(text: string, flag: string): MetricsAddress 
   return { host: host === '' ? '127.0.0.1' : host, port, flag };
 }
 
-/** Throws one error that says what to change where the address cannot be had. */
+/** Throws one error that says what to change if the address cannot be bound. */
 export async function serveMetrics(registry: Registry, address: MetricsAddress): Promise<MetricsServer> {
   const { host, port } = address;
   const server = createServer((request, response) => {
@@ -43,7 +43,7 @@ export async function serveMetrics(registry: Registry, address: MetricsAddress):
     server.listen(port, host, resolve);
   });
   const { port: taken } = server.address() as AddressInfo;
-  // It must hold up no process that has nothing else to do.
+  // It must not keep an idle process alive.
   server.unref();
   server.on('error', () => undefined);
   return {

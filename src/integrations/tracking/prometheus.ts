@@ -1,4 +1,4 @@
-// Longhaul's own figures for Prometheus, by run: how it stands now. Temporal's SDK serves its own metrics, at an address of its own.
+// Longhaul's own figures for Prometheus, by run: its current standing. Temporal's SDK serves its own metrics, at an address of its own.
 import { Gauge, Registry } from 'prom-client';
 import { Delivered, type MetricPoint, type PointSink, stepOfId } from './metric-point.js';
 
@@ -29,7 +29,7 @@ export const prometheusMetrics = {
 
 export type PrometheusMetric = keyof typeof prometheusMetrics;
 
-/** Figures without an environment are of all of them, under the label `all`. */
+/** Figures without an environment cover all of them, under the label `all`. */
 const byEnvironment: readonly [name: RegExp, metric: PrometheusMetric][] = [
   [/^reward\/(.+)\/pass_at_n$|^reward\/avg_pass_at_n$/, 'longhaul_reward_pass_at_n'],
   [/^reward\/(.+)\/signal_ratio$|^reward\/signal_ratio$/, 'longhaul_learning_signal_ratio'],
@@ -83,7 +83,7 @@ export class RunFigures {
     this.set('longhaul_follower_failing', { run, sink }, failing ? 1 : 0);
   }
 
-  /** A scrape shows it no more. */
+  /** A scrape no longer shows it. */
   forget(run: string): void {
     for (const remove of this.shown.get(run)?.values() ?? []) remove();
     this.shown.delete(run);
@@ -125,7 +125,7 @@ export class RunFigures {
     }
   }
 
-  /** What was played in this step and not graded must not be shown with the figures of an earlier one. */
+  /** A step with ungraded episodes must not be shown with the figures of an earlier one. */
   private removeUngraded(run: string, values: MetricPoint['values']): void {
     if (values['environment/total_episodes'] === undefined) return;
     if (values['reward/avg_raw_reward'] === undefined) this.remove('longhaul_reward_mean', { run });
@@ -162,7 +162,7 @@ function keyOf(metric: PrometheusMetric, labels: Record<string, string>): string
   return `${metric} ${JSON.stringify(labels)}`;
 }
 
-/** A run's points into `figures`. It holds nothing from an earlier process, and so is given all of them once more. */
+/** A run's points into `figures`. It holds nothing from an earlier process, and so receives all of them again. */
 export function createPrometheusSink(figures: RunFigures, run: string): PointSink {
   const delivered = new Delivered();
   return {

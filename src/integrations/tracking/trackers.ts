@@ -1,5 +1,5 @@
-// The trackers of one run, and where each keeps what is its own: `{folder}/{run}/metrics.jsonl`, `{folder}/tensorboard/{run}/`,
-// `{folder}/wandb/{run}/`. A run id is a name that is checked, so it is a folder's name too.
+// The trackers of one run, and where each keeps its files: `{folder}/{run}/metrics.jsonl`, `{folder}/tensorboard/{run}/`,
+// `{folder}/wandb/{run}/`. A run id is a checked name, so it is a valid folder name.
 import { join } from 'node:path';
 import type { PointSink } from './metric-point.js';
 import { createMetricsJsonl } from './metrics-jsonl.js';

@@ -1,4 +1,4 @@
-// Where the value of a dot can be read: beside it, off the lines.
+// Places the value of a dot where it can be read: beside it, off the lines.
 export interface Place {
   x: number;
   y: number;
@@ -19,17 +19,17 @@ export interface Box {
 
 export interface DrawnLine {
   points: readonly Place[];
-  /** How much it hurts to write over it, per unit of length. */
+  /** The cost of writing over it, per unit of length. */
   weight: number;
 }
 
 const textHeight = 10;
 const characterWidth = 7.5;
-/** Around the text, so that it does not touch what it does not cover. */
+/** Margin around the text, so that it does not touch its neighbours. */
 const air = 3;
-/** A label far from its dot reads as another's: this much covered line weighs as much as one unit of distance. */
+/** A label far from its dot seems to be another's: this much covered line weighs as much as one unit of distance. */
 const farness = 0.3;
-/** Lines are looked at every so many units. */
+/** Distance between the sampled points of a line. */
 const stride = 2;
 
 /** The position around `dot` within `plot` that covers least of `lines`; the first in order of preference wins a tie. */

@@ -1,4 +1,4 @@
-// Line charts as inline SVG: they read on a light and a dark page, at any width, and on paper.
+// Line charts as inline SVG: readable on a light and a dark page, at any width, and on paper.
 import { clearest, type Label, type Place } from './chart-label.js';
 import { escapeHtml } from '../html.js';
 
@@ -7,9 +7,9 @@ export interface ChartSeries {
   /** CSS class that carries the colour: `raw`, `smooth`, `interval`, `final`. */
   style: string;
   points: { x: number; y: number }[];
-  /** `line`: no dots; `dots`: a line with dots that tell their value; `labels`: dots with their value, and no line. */
+  /** `line`: no dots; `dots`: a line with dots that show their value; `labels`: dots with their value, and no line. */
   draw: 'line' | 'dots' | 'labels';
-  /** Points left of it have no line to the next: it would tell of what nobody measured. */
+  /** Points left of it have no line to the next: the line would show values that were never measured. */
   joinedFrom?: number;
 }
 
@@ -20,10 +20,10 @@ export interface ChartBand {
 }
 
 export interface ChartOptions {
-  /** Says in words what is seen, for those who do not see it. */
+  /** Text alternative of the chart. */
   description: string;
   size: { width: number; height: number };
-  /** Absent: what the points and the bands need. Charts that are compared have one. */
+  /** Absent: as the points and the bands need. Charts for comparison share one. */
   xRange?: [number, number];
   yRange: [number, number];
   yFormat: (value: number) => string;
@@ -153,7 +153,7 @@ export function ticks(low: number, high: number, count: number): number[] {
   return values;
 }
 
-/** Mean over a window of `width` points around each one; at both ends over what there is of it. */
+/** Mean over a window of `width` points around each one; at both ends over the available part. */
 export function smoothed(points: { x: number; y: number }[], width: number): { x: number; y: number }[] {
   const half = Math.floor(width / 2);
   return points.map(({ x }, index) => {
@@ -162,7 +162,7 @@ export function smoothed(points: { x: number; y: number }[], width: number): { x
   });
 }
 
-/** An odd window of about a twentieth of the points; 1 where there are too few to smooth. */
+/** An odd window of about a twentieth of the points; 1 if there are too few to smooth. */
 export function smoothingWidth(count: number): number {
   return count < 10 ? 1 : 2 * Math.min(25, Math.max(2, Math.round(count / 40))) + 1;
 }

@@ -1,4 +1,4 @@
-// How episodes went over training, a point a step that was read.
+// How episodes went over training, one point for each step that was read.
 import { lineChart, smoothed, smoothingWidth } from './chart.js';
 import { escapeHtml } from '../html.js';
 import { cutOff, premature, turnsInAll, type TrajectoryCounts } from '../transcripts/trajectory-analysis.js';
@@ -12,7 +12,7 @@ export interface TrajectoryPoint {
   cutOff: number;
 }
 
-/** `counts`: of one step, and of an episode at least. */
+/** `counts`: of one step, with at least one episode. */
 export function trajectoryPoint(step: number, counts: TrajectoryCounts): TrajectoryPoint {
   const { episodes } = counts;
   return {
@@ -37,7 +37,7 @@ const trends: {
   { title: 'Episodes cut off by a limit', of: 'cutOff', format: shareText },
 ];
 
-/** Empty where there is nothing to draw; what never happened has no chart. */
+/** Empty if there is nothing to draw; events that never happened have no chart. */
 export function trajectoryTrends(points: readonly TrajectoryPoint[]): string {
   if (points.length < 2) return '';
   const charts = trends.flatMap(({ title, of, format }) => {

@@ -1,4 +1,4 @@
-// Small charts of what a researcher looks at when a curve is not what he hoped for.
+// Small charts for a researcher whose curve is not as expected.
 import { metricsOf } from '../../rl/metrics.js';
 import type { UpdateRecord } from '../../spec/records/update.js';
 import { lineChart, smoothed, smoothingWidth } from './chart.js';
@@ -7,10 +7,10 @@ import { escapeHtml } from '../html.js';
 interface Trend {
   title: string;
   kind: 'grpo' | 'sft';
-  /** `before`: the step before, where the report has it. */
+  /** `before`: the step before, if the report has it. */
   value: (update: UpdateRecord, before: UpdateRecord | undefined) => number | undefined;
   format: (value: number) => string;
-  /** Left out where all values are 0: with one update a step no ratio can be clipped. */
+  /** Left out if all values are 0: with one update a step no ratio can be clipped. */
   optional?: true;
 }
 
@@ -76,7 +76,7 @@ const trend: Trend[] = [
   },
 ];
 
-/** Seconds of the step in which a person, or nobody, held the run: they say nothing about how long a step takes. */
+/** Seconds of the step in which a person held the run, or no workflow drove it: they do not count as the step's duration. */
 function heldUp(update: UpdateRecord, before: UpdateRecord | undefined): number {
   const total = ({ observed }: UpdateRecord): number =>
     ['paused', 'blocked', 'unowned']

@@ -1,4 +1,4 @@
-// What people changed while a run was under way, and from which step on it held.
+// What people changed while a run was under way, and the first step of each change.
 import type { ControlChange } from '../../spec/records/control-records.js';
 import { inParallel } from '../../base/in-parallel.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
@@ -9,7 +9,7 @@ export interface AcceptedChange {
   n: number;
   at: string;
   what: string;
-  /** First step whose plan came after it, and covers it where it is about steps to come (R21); null while none does. */
+  /** First step whose plan includes the change, and to which it applies if it is about steps to come (R21); null while no step does. */
   step: number | null;
 }
 

@@ -1,4 +1,4 @@
-// Which episodes a report reads: all of them where they are few, else its newest evaluations and training steps spread evenly.
+// Which episodes a report reads: all of them if they are few, else its newest evaluations and training steps spread evenly.
 import type { EvaluationFigure } from './evaluations.js';
 import { tasksOf } from './evaluations.js';
 import { newestEvaluation, type RunHistory } from './run-history.js';
@@ -12,7 +12,7 @@ export type EpisodeSource =
       figure: EvaluationFigure;
       isNewest: boolean;
     }
-  /** `run`: whose timeline holds the step. */
+  /** `run`: the one with the step in its timeline. */
   | { kind: 'training'; name: 'train'; run: string; step: number; episodes: number };
 
 export interface EpisodeSelection {
@@ -26,7 +26,7 @@ export interface EpisodeSelection {
 
 type History = Pick<RunHistory, 'updates' | 'evaluations'>;
 
-/** `limit`: episodes in all. Evaluations get up to half of them, or what training leaves over; the newest is always among them. */
+/** `limit`: episodes in all. Evaluations get up to half of them, or what training leaves; the newest is always included. */
 export function selectEpisodes(history: History, limit: number): EpisodeSelection {
   const training = history.updates.flatMap(({ identity: { run, step, outcomes } }): EpisodeSource[] => {
     const episodes = outcomes.reduce((sum, group) => sum + group.length, 0);
@@ -65,7 +65,7 @@ function evaluationSources({ evaluations }: History): EpisodeSource[] {
   });
 }
 
-/** As many as fit, as evenly as can be, the last one always. */
+/** As many as fit, as evenly as possible, always with the last one. */
 function spread(sources: readonly EpisodeSource[], limit: number): EpisodeSource[] {
   if (countOf(sources) <= limit) return [...sources];
   for (

@@ -1,5 +1,5 @@
-// The evaluations of a run. They are filed by state, so beside the run's own there may be those of other runs that had the
-// same state: the run takes them over where it asks for the same suite, and has nothing to do with the others.
+// The evaluations of a run. They are filed by state, so beside the run's own there may be those of other runs that had the same state: the
+// run adopts them if it asks for the same suite, and ignores the others.
 import type { EvaluationResult } from '../../spec/records/evaluation-records.js';
 import type { ControlRecord } from '../../spec/records/control-records.js';
 import type { Digest } from '../../spec/records/parts.js';
@@ -29,7 +29,7 @@ interface EvaluatedRun {
   owners: readonly OwnerRecord[];
 }
 
-/** A state and the steps it is the state after: more than one where a step was not applied. */
+/** A state and the steps after which the run has it: several if a step was not applied. */
 interface HeldState {
   state: Digest;
   steps: number[];
@@ -83,7 +83,7 @@ export async function readEvaluations(store: ObjectStore, run: EvaluatedRun): Pr
   );
 }
 
-/** Those that the run and its ancestors name: of a step, the one whose own timeline names it. */
+/** Those that the run and its ancestors name: for each step, the one that its own timeline names. */
 async function readNamed(store: ObjectStore, run: string): Promise<EvaluationFigure[]> {
   const figures = new Map<string, EvaluationFigure>();
   for await (const { run: timeline, upTo } of timelinesOf(store, run)) {
@@ -101,7 +101,7 @@ async function readNamed(store: ObjectStore, run: string): Promise<EvaluationFig
   return [...figures.values()];
 }
 
-/** Results of versions that named none: whose they are follows from their suite. */
+/** Results of versions that named no runs: their suite shows which run they belong to. */
 async function unnamedOf(store: ObjectStore, found: readonly Found[]): Promise<Found[]> {
   const unnamed = await inParallel(found, ({ result }) => isUnnamed(store, result));
   return found.filter((_, index) => unnamed[index]);
@@ -128,7 +128,7 @@ async function readResults(store: ObjectStore, held: readonly HeldState[]): Prom
   return found.filter((one) => one !== null);
 }
 
-/** Where the run ends, or was ended once: there it plays `final`. A stop that came late held at the step of that moment. */
+/** Where the run ends, or ended once: there it plays `final`. A late stop held at the step of that moment. */
 function endOf(run: EvaluatedRun, intervals: readonly EvaluationFigure[]): (step: number) => boolean {
   const { spec } = run.record;
   const { updates, control } = run;

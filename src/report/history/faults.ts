@@ -1,4 +1,4 @@
-// What a run has outlived and what that has cost: figures ft/* as `status` has them, and a table by cause.
+// What faults a run has survived and what they cost: figures ft/* as in `status`, and a table by cause.
 import {
   isFault,
   asOf,

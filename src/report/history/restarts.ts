@@ -1,4 +1,4 @@
-// Which processes a run has outlived, read from what they left in its records.
+// Which restarts of processes a run has survived, from its records.
 import type { AttemptRecord } from '../../spec/records/attempt-records.js';
 import type { OwnerRecord } from '../../spec/records/run-records.js';
 import { readAttemptsIn } from '../../store/runs/step-attempts.js';
@@ -11,9 +11,9 @@ export type RestartedProcess = 'engine' | 'node worker' | 'orchestrator' | 'work
 
 export interface Restart {
   process: RestartedProcess;
-  /** First step that the new one is seen at; null where no step tells (owners). */
+  /** First step with the new one; null if no step shows it (owners). */
   step: number | null;
-  /** What the new one is called. */
+  /** Name of the new one. */
   successor: string;
 }
 
@@ -28,7 +28,7 @@ export async function readAttempts(
   { record, updates }: RunHistory,
 ): Promise<StepAttempt[]> {
   const first = record.lineage?.step ?? 0;
-  // What a fork did at the state that it left from is its own.
+  // A fork's work at the state that it left from is its own.
   const places = [0, ...updates.map(({ identity }) => identity.step)].map(async (step) => ({
     step,
     runs: [...new Set([await timelineOf(store, record.run, step), ...(step === first ? [record.run] : [])])],
@@ -43,8 +43,8 @@ export async function readAttempts(
 }
 
 /**
- * Every change of a process' name from one record of the run to the next; its parent's are the parent's. A process that died between
- * two records counts once.
+ * Every change of a process' name from one record of the run to the next; its parent's are the parent's. A process that died between two
+ * records counts once.
  */
 export function restartsOf(history: RunHistory, attempts: readonly StepAttempt[]): Restart[] {
   const { run, lineage } = history.record;
@@ -55,7 +55,7 @@ export function restartsOf(history: RunHistory, attempts: readonly StepAttempt[]
   const own = attempts.filter(({ step }) => step >= (lineage?.step ?? 0));
   for (const { step, record } of own) {
     const { node, pid } = record.observed;
-    // The orchestrator's are told by the owners; several nodes may work on one step.
+    // The owners show the orchestrator's restarts; several nodes may work on one step.
     if (record.activity.endsWith('/plan')) continue;
     workers.set(node, [...(workers.get(node) ?? []), { step, name: `${node} pid ${pid}` }]);
   }

@@ -1,4 +1,4 @@
-// What a run did, gathered from its records alone.
+// The history of a run, from its records alone.
 import { readEvaluations, type EvaluationFigure } from './evaluations.js';
 import type { ControlRecord } from '../../spec/records/control-records.js';
 import type { OwnerRecord, RunRecord } from '../../spec/records/run-records.js';
@@ -37,7 +37,7 @@ export async function readHistory(store: ObjectStore, run: string): Promise<RunH
 export interface Comparison {
   before: EvaluationFigure;
   after: EvaluationFigure;
-  /** False where the newest evaluation is of a smaller suite: its tasks are the first ones of the larger. */
+  /** False if the newest evaluation is of a smaller suite: its tasks are the first ones of the larger. */
   sameTasks: boolean;
 }
 
@@ -47,13 +47,13 @@ export function baselineOf({ record, updates, evaluations }: RunHistory): Evalua
   return evaluations.find((one) => one.step === begin - 1 && one.result.suite_name === 'final') ?? null;
 }
 
-/** The baseline, and the newest state that was evaluated after it: on the same suite where that was played there. */
+/** The baseline, and the newest state that was evaluated after it: on the same suite if that was played there. */
 export function beforeAndAfter(history: RunHistory): Comparison | null {
   const before = baselineOf(history);
   const firstGrpo = firstGrpoStep(history.updates);
   if (!before || firstGrpo === null) return null;
   const later = history.evaluations.filter((figure) => figure.step >= firstGrpo);
-  // A run that was stopped and goes on has an older state on the same suite, which is not how far it has come.
+  // A run that was stopped and goes on has an older state on the same suite, which is not its present position.
   const newest = newestEvaluation(later);
   const after =
     later.find((one) => one.step === newest?.step && one.result.suite === before.result.suite) ?? newest;

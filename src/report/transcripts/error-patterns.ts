@@ -1,6 +1,6 @@
-// What tools answer when they refuse: messages without the values in them, counted in bounded memory.
+// Tools' error messages without the values in them, counted in bounded memory.
 
-/** Distinct patterns that one counter keeps; what comes after them is counted together. */
+/** Distinct patterns that one counter keeps; later ones are counted together. */
 const patternsKept = 500;
 const longest = 140;
 /** Characters of a message that are read; patterns do not differ further on. */
@@ -15,10 +15,10 @@ export interface ErrorPattern {
   example: string;
 }
 
-/** Patterns by tool and message, in the order in which they were met. */
+/** Patterns by tool and message, in the order of their first occurrence. */
 export interface ErrorPatterns {
   kept: Map<string, ErrorPattern>;
-  /** Errors whose pattern came when there were too many. */
+  /** Errors with a pattern beyond the limit. */
   others: number;
 }
 
@@ -26,7 +26,7 @@ export function noErrors(): ErrorPatterns {
   return { kept: new Map(), others: 0 };
 }
 
-/** `message`: as `normalisedError` gives it. */
+/** `message`: from `normalisedError`. */
 export function addError(
   patterns: ErrorPatterns,
   { tool, message, example, count = 1 }: Omit<ErrorPattern, 'count'> & { count?: number },

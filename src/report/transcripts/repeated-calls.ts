@@ -1,11 +1,11 @@
-// Calls that tell the model nothing new: the same tool with the same arguments, twice in a row or three times in an episode.
+// Calls that give the model nothing new: the same tool with the same arguments, twice in a row or three times in an episode.
 
-/** From so many on, an episode's equal calls count as repeated though others lie between them: two looks at a thing may be right. */
+/** From this number on, an episode's equal calls count as repeated even with others between them: two looks at a thing may be right. */
 const often = 3;
 
 /**
- * Calls of one episode that repeat an earlier one. `calls`: a text for each turn, equal for equal calls; null where there was none,
- * which does not come between.
+ * Calls of one episode that repeat an earlier one. `calls`: a text for each turn, equal for equal calls; null for a turn without a call,
+ * which is ignored.
  */
 export function repeatedCalls(calls: readonly (string | null)[]): number {
   const made = calls.filter((call) => call !== null);

@@ -1,5 +1,5 @@
-// How episodes went, counted as they stream by: by environment, over training and in the newest evaluation. Memory depends on
-// how many environments, reasons and patterns there are, and not on how many episodes.
+// How episodes went, counted as they stream by: by environment, over training and in the newest evaluation. Memory depends on the number of
+// environments, reasons and patterns, and not on the number of episodes.
 import type { StopReason } from '../../spec/records/episode.js';
 import { addError, noErrors, normalisedError, ranked, type ErrorPatterns } from './error-patterns.js';
 import { repeatedCalls } from './repeated-calls.js';
@@ -7,29 +7,29 @@ import type { Trajectory } from './trajectory.js';
 
 export interface TrajectoryCounts {
   episodes: number;
-  /** How many episodes have so many turns. */
+  /** Number of episodes by number of turns. */
   turns: Map<number, number>;
   /** Valid tool calls. */
   calls: number;
-  /** Turns that were answered by an error: refused calls, and tags that hold none. */
+  /** Turns that got an error: refused calls, and malformed ones. */
   errors: number;
-  /** The part of them that holds no valid call. */
+  /** Those among them without a valid call. */
   malformed: number;
   /** Calls that repeat another, and episodes with such a call. */
   repeatedCalls: number;
   repeating: number;
-  /** Said to be done without success: without any call, and after calls that were all refused. */
+  /** Episodes ended as done without success: without any call, and after calls that were all refused. */
   doneWithoutCall: number;
   doneAfterErrors: number;
   endedBy: Record<StopReason, number>;
   /** Unknown outcomes by reason. */
   unknown: Map<string, number>;
-  /** Groups with two graded samples or more, and of these the ones whose rewards differ: GRPO learns from them alone. */
+  /** Groups with two graded samples or more, and those with differing rewards among them: GRPO learns from these alone. */
   groups: { compared: number; varied: number };
   patterns: ErrorPatterns;
 }
 
-/** Reasons that are kept apart: they are words of ours and of environments, which may say anything. */
+/** Number of reasons that are counted separately: environments choose some of them, and may say anything. */
 const reasonsKept = 100;
 const otherReasons = 'other reasons';
 
@@ -47,7 +47,7 @@ export function noTrajectories(): TrajectoryCounts {
   };
 }
 
-/** Answers the trajectory's marks. */
+/** Returns the trajectory's marks. */
 export function addTrajectory(counts: TrajectoryCounts, trajectory: Trajectory): number {
   const { turns, stop_reason, reason, id } = trajectory;
   const calls = turns.filter(({ call }) => call !== null);
@@ -108,7 +108,7 @@ export function plusTrajectories(a: TrajectoryCounts, b: TrajectoryCounts): Traj
 }
 
 /**
- * Null: it is not, or nobody can know. An episode whose only calls were refused has changed nothing; of others only the grade tells, and
+ * Null: not premature, or unknown. An episode in which every call was refused has changed nothing; otherwise only the grade shows it, and
  * one that passed was not premature.
  */
 function prematureDone({
@@ -136,7 +136,7 @@ export function turnsInAll({ turns }: TrajectoryCounts): number {
   return [...turns].reduce((sum, [length, count]) => sum + length * count, 0);
 }
 
-/** The least number of turns that `share` of the episodes do not exceed; 0 where there is none. */
+/** The least number of turns that `share` of the episodes do not exceed; 0 without episodes. */
 export function turnsAt({ turns, episodes }: TrajectoryCounts, share: number): number {
   let seen = 0;
   for (const [length, count] of [...turns].sort(([a], [b]) => a - b)) {

@@ -1,5 +1,5 @@
-// How episodes went, in words and figures: over training and in the newest evaluation, by environment. Figures lead to the transcripts
-// that they count.
+// How episodes went, in words and figures: over training and in the newest evaluation, by environment. Figures link to the transcripts that
+// they count.
 import { percent, whole } from '../format.js';
 import { ranked, type ErrorPattern } from './error-patterns.js';
 import { escapeHtml, table } from '../html.js';
@@ -18,7 +18,7 @@ export interface TrajectoryAnalysis {
   /** By environment. */
   training: Map<string, TrajectoryCounts>;
   newest: Map<string, TrajectoryCounts>;
-  /** In words: `the final evaluation after step 120`; null where there is none. */
+  /** In words: `the final evaluation after step 120`; null without an evaluation. */
   newestName: string | null;
 }
 
@@ -146,7 +146,7 @@ function patternTable(analysis: TrajectoryAnalysis, rows: readonly Row[]): strin
       const key = JSON.stringify([environment, pattern.tool, pattern.message]);
       const row = found.get(key) ?? { ...pattern, environment, newest: 0, training: 0 };
       row[where] += pattern.count;
-      // What the newest policy does is what can be mended.
+      // The newest policy's errors are the ones that can be fixed.
       if (where === 'newest') row.example = pattern.example;
       found.set(key, row);
     }

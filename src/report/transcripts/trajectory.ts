@@ -1,13 +1,13 @@
-// What an episode's model did, turn by turn: what the analysis counts.
+// What an episode's model did, turn by turn: the input of the analysis.
 import type { EpisodeRecord, StopReason } from '../../spec/records/episode.js';
 import { reasonOf, segmentsOf, verdictOf, type Transcript, type Verdict } from './transcripts.js';
 
 export interface TrajectoryTurn {
-  /** Tool and arguments in one text, equal for equal calls whatever the order of their arguments; null: no valid call. */
+  /** Tool and arguments in one text, equal for equal calls in any order of their arguments; null: no valid call. */
   call: string | null;
   tool: string | null;
   isError: boolean;
-  /** What the model was told; null where it is no error, and of an episode's last turn, whose answer no record holds. */
+  /** The error that the model read; null if there was none, and for an episode's last turn, because no record holds its answer. */
   error: string | null;
 }
 

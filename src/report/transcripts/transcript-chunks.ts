@@ -1,5 +1,5 @@
-// Transcripts beside the page, in files of some hundred kilobytes that it loads when somebody opens one. A page that is opened from a
-// folder may not fetch its neighbours, but it may run them: so each is a script that hands over one string. Nothing in it is code.
+// Transcripts beside the page, in files of some hundred kilobytes that it loads on demand. A page opened from a folder may not fetch its
+// neighbours, but it may run them: so each is a script that hands over one string. Nothing in it is code.
 import { sha256Hex } from '../../base/sha256.js';
 import { readableResult, segmentsOf, type Message, type Segment, type Transcript } from './transcripts.js';
 
@@ -19,9 +19,9 @@ export interface FinishedChunk {
   content: string;
 }
 
-/** Characters from which on a chunk is finished: some milliseconds to load. */
+/** Size in characters at which a chunk is finished: it loads in some milliseconds. */
 const chunkChars = 256 * 1024;
-/** One call may have sampled without end, and one tool answered so: what is longer is cut, and says so. */
+/** A call may have sampled without end, and a tool answered so: a longer text is cut, and says so. */
 const textChars = 64 * 1024;
 
 /** Collects transcripts; `onChunk` is awaited with each chunk that is full. */
@@ -33,7 +33,7 @@ export class ChunkWriter {
 
   constructor(private readonly onChunk: (chunk: FinishedChunk) => Promise<void>) {}
 
-  /** Where it will be found: in the how manieth chunk, and where in it. */
+  /** Where it will be found: the number of the chunk, and the place in it. */
   async add(transcript: Transcript): Promise<{ chunk: number; at: number }> {
     if (this.#chars >= chunkChars) await this.finish();
     const place = { chunk: this.#finished, at: this.#open.transcripts.length };
@@ -77,7 +77,7 @@ export class ChunkWriter {
   }
 }
 
-/** The file of a chunk. Whatever the transcripts say, it is one call with two string literals. */
+/** The file of a chunk. For any transcripts, it is one call with two string literals. */
 export function chunkScript({ name, content }: FinishedChunk): string {
   return `longhaulChunk(${JSON.stringify(name)}, ${inMarkup(JSON.stringify(content))});\n`;
 }

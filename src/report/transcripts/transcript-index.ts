@@ -1,11 +1,11 @@
-// What the page knows of each transcript before it loads any: enough to filter and to list them. Rows are numbers, so that 10,000 of
-// them take some hundred kilobytes.
+// What the page knows of each transcript before it loads any: enough to filter and to list them. Rows are numbers, so 10,000 of them take
+// some hundred kilobytes.
 import type { EpisodeSource } from '../history/episode-selection.js';
 import type { FinishedChunk } from './transcript-chunks.js';
 import type { Transcript, Verdict } from './transcripts.js';
 
 export const verdicts: readonly Verdict[] = ['fail', 'unknown', 'pass'];
-/** As they are said to readers, in the order of `stopReasons`. */
+/** Their labels for readers, in the order of `stopReasons`. */
 export const stopReasons = ['done', 'max_turns', 'length', 'unknown'] as const;
 
 /** [place, slot, sample, task, verdict, stop reason, turns, marks, chunk, place in the chunk] */
@@ -34,7 +34,7 @@ export class IndexWriter {
     this.index = { folder, places: [], environments: [], tasks: [], chunks: [], rows: [] };
   }
 
-  /** What follows is of this source. */
+  /** Later rows belong to this source. */
   open(source: EpisodeSource): void {
     const isNewest = source.kind === 'evaluation' && source.isNewest;
     this.index.places.push([source.name, source.step, isNewest ? 1 : 0]);

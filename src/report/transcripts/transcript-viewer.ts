@@ -1,4 +1,4 @@
-// The part of the page in which transcripts are looked for and read. It is empty until the page's script fills it.
+// The part of the page for finding and reading transcripts. It is empty until the page's script fills it.
 import { escapeHtml } from '../html.js';
 import { whole } from '../format.js';
 import type { EpisodeSelection } from '../history/episode-selection.js';
@@ -8,9 +8,9 @@ import type { TranscriptIndex } from './transcript-index.js';
 export interface ShownTranscripts {
   index: TranscriptIndex;
   selection: EpisodeSelection;
-  /** Chunks that are in the page itself, so that a page that went alone still shows them. */
+  /** Chunks in the page itself, so that a page without its folder still shows them. */
   embedded: FinishedChunk[];
-  /** Sources whose records cannot be read, in words. */
+  /** Sources that cannot be read, in words. */
   unreadable: string[];
 }
 

@@ -64,7 +64,7 @@ export function reasonOf(reason: string, { observed: { failure } }: EpisodeRecor
   return failure === undefined ? reason : `${reason}: ${failure}`;
 }
 
-/** With the grader's words where the record has them: `reward 0: issues ISS-7Q2K: assignee is "isaac", should be "marco"`. */
+/** With the grader's words if the record has them: `reward 0: issues ISS-7Q2K: assignee is "isaac", should be "marco"`. */
 function gradeOf(value: number, { observed: { explanation } }: EpisodeRecord): string {
   return explanation === undefined ? `reward ${value}` : `reward ${value}: ${explanation}`;
 }
@@ -74,7 +74,7 @@ export function verdictOf({ outcome }: EpisodeRecord): Verdict {
   return outcome.value > 0 ? 'pass' : 'fail';
 }
 
-/** Splits text where the template (ChatML, which Qwen models speak) opens a message. `otherwise`: role of what has no mark. */
+/** Splits text where the template (ChatML, which Qwen models use) opens a message. `otherwise`: role of unmarked text. */
 function messagesOf(text: string, otherwise: Role): Message[] {
   const messages: Message[] = [];
   const marked = /<\|im_start\|>([a-z]+)\n([\s\S]*?)(?=<\|im_start\|>|$)/g;
@@ -172,7 +172,7 @@ export function readableResult(text: string): string {
   }
 }
 
-/** Lists of objects one a line, which is how people read rows. */
+/** Lists of objects one a line, for people. */
 function indented(value: unknown): string {
   const rows = (list: unknown[], indent: string): string =>
     `[\n${list.map((one) => `${indent}  ${JSON.stringify(one)}`).join(',\n')}\n${indent}]`;

@@ -1,17 +1,17 @@
-// What attempts leave behind as evidence (R9): what they began, what had broken before them, and what that cost.
+// Evidence from attempts (R9): what they began, what had failed before them, and what that cost.
 import { z } from 'zod';
 import { amount, count, digest, positive, text, time } from './parts.js';
 
 const seconds = amount;
 
-/** Where a state came from. `base`: made from the seed; `held`: the engine had an older one. */
+/** Source of a state. `base`: made from the seed; `held`: the engine had an older one. */
 export type RestoreSource = z.infer<typeof restoreSource>;
 const restoreSource = z.enum(['disk', 'store', 'base', 'held']);
 
 export type RecoveryCause = Recovery['cause'];
-/** Work of an attempt that nobody can use again. */
+/** Work of an attempt that cannot be reused. */
 export type LostWork = Recovery['lost'];
-/** One failure and what it took to work again. Durations are of one machine's clock. */
+/** One failure and what it took to work again. Durations are by one machine's clock. */
 export type Recovery = z.infer<typeof recovery>;
 const recovery = z.strictObject({
   cause: z.enum([
@@ -53,7 +53,7 @@ const recovery = z.strictObject({
 });
 
 export type AttemptObserved = AttemptRecord['observed'];
-/** Evidence for checkers, never truth (R9): keys whose episodes this attempt is about to start. */
+/** Evidence for checkers, never truth (R9): keys of the episodes that this attempt is about to start. */
 export type AttemptRecord = z.infer<typeof attempt>;
 export const attempt = z.strictObject({
   schema: z.enum(['longhaul.attempt/1', 'longhaul.attempt/2']),

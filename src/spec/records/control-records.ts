@@ -1,8 +1,8 @@
-// What people ask of a run that is under way, and what it comes to (R21).
+// Control records: what people ask of a running run, and the folded result (R21).
 import { z } from 'zod';
 import { amount, count, positive, text, time } from './parts.js';
 
-/** What may change while a run is under way; the names are the spec's. Absent ones stay as they are. */
+/** Settings that may change while a run is under way; the names are the spec's. Absent ones stay as they are. */
 export type Hyperparameters = Omit<z.infer<typeof hyperparameters>, 'kind'>;
 const hyperparameters = z.strictObject({
   kind: z.literal('setHyperparameters'),
@@ -51,7 +51,7 @@ export const control = z.strictObject({
   observed: z.strictObject({ at: time }),
 });
 
-/** All control records folded in order (R21). Of the hyperparameters it holds those that were set. */
+/** All control records folded in order (R21), with the hyperparameters that were set. */
 export interface ControlState extends Omit<Hyperparameters, 'lr' | 'temperature'> {
   /** Highest record folded in; 0 when none. */
   n: number;

@@ -1,4 +1,4 @@
-// The records of evaluations, which runs and sweeps share: what is measured, and what came of it.
+// The records of evaluations, which runs and sweeps share: what is measured, and the results.
 import { z } from 'zod';
 import type { PassRate } from '../pass-rate.js';
 import {
@@ -16,7 +16,7 @@ import {
   time,
 } from './parts.js';
 
-/** By `env_key`: the digest of what tells an environment from another one that plays the same tasks. */
+/** By `env_key`: digest of the facts that distinguish an environment from another one that plays the same tasks. */
 export type EnvironmentIdentities = NonNullable<SuiteRecord['environments']>;
 
 /** What an evaluation measures; its digest names `evals/{state}/{suite}/`. */
@@ -42,7 +42,7 @@ export const suite = z
   })
   .superRefine(since(2, { always: ['environments'], may: ['round', 'again'] }));
 
-/** `runs/{run}/evaluations/{step}.{suite name}.json`: the evaluation that a run stands on, whoever has played it. */
+/** `runs/{run}/evaluations/{step}.{suite name}.json`: the evaluation that a run uses, played by this run or another. */
 export type EvaluatedRecord = z.infer<typeof evaluated>;
 export const evaluated = z.strictObject({
   schema: z.literal('longhaul.evaluated/1'),
@@ -94,7 +94,7 @@ const evaluation2 = z
   })
   .refine(hasRateIfGraded, ungradedRate);
 
-/** Version 1 wrote 0 where no outcome was graded. */
+/** Version 1 wrote 0 if no outcome was graded. */
 const evaluation1 = z
   .strictObject({
     schema: z.literal('longhaul.evaluation/1'),
@@ -107,7 +107,7 @@ const evaluation1 = z
   })
   .transform(withoutUngradedRate);
 
-/** One of version 1 has 0 where nothing was graded, and is read as null. */
+/** Version 1 has 0 if nothing was graded; it is read as null. */
 export type EvaluationResult = z.infer<typeof evaluation>;
 export const evaluation = z.discriminatedUnion('schema', [evaluation2, evaluation1]);
 

@@ -18,7 +18,7 @@ export const lossReductions = [
 ] as const satisfies readonly LossReduction[];
 export const klEstimators = ['k1', 'k2', 'k3'] as const satisfies readonly KlEstimator[];
 
-/** The engine's loss, as its protocol takes it: `loss.ts` makes it of a spec. Keys that do not bear on it are absent. */
+/** The engine's loss, as its protocol takes it: `loss.ts` makes it from a spec. Keys that do not affect it are absent. */
 export type LossPlan = z.infer<typeof lossSettings>;
 const lossSettings = z.strictObject({
   kind: z.enum([...policyLossTypes, 'cross_entropy']),
@@ -43,7 +43,7 @@ export const loss = lossSettings.superRefine((settings, context) => {
 
 const clip = ['eps_clip_low', 'eps_clip_high'] as const;
 
-/** What the engine must be told of each kind, beside its reduction. */
+/** The settings that the engine needs for each kind, beside its reduction. */
 export const settingsOfKind: Record<LossPlan['kind'], readonly (keyof LossPlan)[]> = {
   regular: clip,
   dual_clip: [...clip, 'clip_ratio_c'],
@@ -54,7 +54,7 @@ export const settingsOfKind: Record<LossPlan['kind'], readonly (keyof LossPlan)[
   cross_entropy: [],
 };
 
-/** What a loss lacks of what bears on it. */
+/** The settings that a loss of this kind lacks. */
 function missingIn(loss: LossPlan): (keyof LossPlan)[] {
   const needed = [
     ...settingsOfKind[loss.kind],

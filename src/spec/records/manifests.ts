@@ -1,4 +1,4 @@
-// Manifests of files, each written after them (R31): without it there are none.
+// Manifests of files, each written after them (R31): files without a manifest do not count.
 import { z } from 'zod';
 import { count, counts, digest, file, numerics, text } from './parts.js';
 
@@ -25,7 +25,7 @@ export const checkpoint = z.strictObject({
   files: z.array(file).min(1).describe('`state.safetensors`'),
 });
 
-/** `weights/{weights}/manifest.json`: a model's weights that a run was brought as a folder. */
+/** `weights/{weights}/manifest.json`: the weights of a model supplied as a folder. */
 export type WeightsManifest = z.infer<typeof weights>;
 export const weights = z.strictObject({
   schema: z.literal('longhaul.weights/1'),

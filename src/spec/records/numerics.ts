@@ -1,4 +1,4 @@
-// Whose bits a run's are: equal numerics give equal states, so a run goes on with those that it began with (R18). Workflows
+// The numerics that decide a run's bits: equal numerics give equal states, so a run goes on with those that it began with (R18). Workflows
 // import this file as it is.
 import type { z } from 'zod';
 import type { numerics } from './parts.js';

@@ -91,7 +91,7 @@ export const outcomes = z.array(z.array(z.number().nullable())).meta({
   description: 'per slot, per sample: graded value, or null for unknown; empty for `sft`',
 });
 
-/** Refuses members before the version of a record that has them first, and from it on the lack of those in `always`. Paths have dots. */
+/** Refuses members older than the version that introduced them, and from that version on requires those in `always`. Paths have dots. */
 export function since(version: number, { always = [], may = [] }: { always?: string[]; may?: string[] }) {
   const needed = always.map((path) => path.split('.'));
   const known = [...needed, ...may.map((path) => path.split('.'))];

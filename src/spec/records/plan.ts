@@ -1,4 +1,4 @@
-// What a step may depend on, fixed before its first token is sampled (R7).
+// All that a step may depend on, fixed before its first token is sampled (R7).
 import { z } from 'zod';
 import { loss } from './loss-plan.js';
 import {

@@ -1,5 +1,5 @@
-// Every kind of record, with its schema and the versions of it that this code reads. A member that is not known is refused: a record
-// means what it says, whole.
+// Every kind of record, with its schema and the versions that this code reads. An unknown member is refused: a record is read whole or not
+// at all.
 import type { z } from 'zod';
 import { attempt } from './attempt-records.js';
 import { control } from './control-records.js';
@@ -68,7 +68,7 @@ export const schemaVersions: Record<RecordKind, number> = {
   tally: 1,
 };
 
-/** The oldest version of a kind that this code reads, where that is not the newest one. */
+/** The oldest version of a kind that this code reads, if that is not the newest one. */
 export const oldestVersions: Partial<Record<RecordKind, number>> = {
   attempt: 1,
   gc: 1,
@@ -85,7 +85,7 @@ export const oldestVersions: Partial<Record<RecordKind, number>> = {
 };
 
 /**
- * Kinds that carry the sha256 of themselves, and since which version: what a run is steered by, so that the first reader of a changed
- * bit refuses it, whatever has been made of the record before.
+ * Kinds that carry their own sha256, and since which version: the records that steer a run, so that the first reader of a changed bit
+ * refuses it, whatever was made of the record before.
  */
 export const summedSince: Partial<Record<RecordKind, number>> = { run: 2, owner: 2, control: 2, update: 2 };

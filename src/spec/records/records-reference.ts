@@ -1,5 +1,5 @@
-// The tables of docs/records.md: the one behind `<!-- generated: KIND -->` is written from that kind's schema, the rest of the
-// page by hand.
+// The tables of docs/records.md: the one behind `<!-- generated: KIND -->` is generated from that kind's schema, the rest of the page is
+// written by hand.
 import { z } from 'zod';
 import { nested, valueText, type Node } from '../schema-tables.js';
 import { recordSchemas, schemaVersions, type RecordKind } from './record-kinds.js';
@@ -7,7 +7,9 @@ import { recordSchemas, schemaVersions, type RecordKind } from './record-kinds.j
 const block = /(<!-- generated: (.+) -->\n\n)(?:.+\n)*/g;
 const commonParts = 'common parts';
 
-/** The page with its tables as the schemas are. Throws where a kind of record has no block, a block no kind, or the page names no newest version. */
+/**
+ * The page with the schemas' current tables. Throws if a kind of record has no block, a block no kind, or the page names no newest version.
+ */
 export function withRecordTables(page: string): string {
   const tables = recordTables(page);
   const written = page.replace(block, (_, mark: string, name: string) => {

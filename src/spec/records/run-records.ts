@@ -1,4 +1,4 @@
-// The records of a run as a whole: how it was started, who drives it, and what others need of it.
+// The records of a run as a whole: its start, its owners, and what others need of it.
 import { z } from 'zod';
 import type { RunSpec } from '../run-spec.js';
 import { amount, count, digest, numerics, positive, text, time } from './parts.js';
@@ -10,7 +10,7 @@ export const run = z.strictObject({
   schema: z.enum(['longhaul.run/1', 'longhaul.run/2']),
   run: text,
   name: text,
-  // Checked in full by the spec's own schema where a run starts; a stored spec may be older than the newest setting.
+  // The spec's own schema checks it in full when a run starts; a stored spec may be older than the newest setting.
   spec: z
     .custom<RunSpec>(isRunSpec, 'is no run spec with name, project, seed, model, generator and trainer')
     .describe('with all defaults (`docs/run-spec.md`), without `fork`'),
@@ -91,7 +91,7 @@ export const name = z.strictObject({
   run: text.describe('of the name’s n-th timeline'),
 });
 
-/** What a tracker or a channel has not been told of a run; never truth. */
+/** What a tracker or a channel has not received of a run; never truth. */
 export type NoticeRecord = z.infer<typeof notice>;
 export const notice = z.strictObject({
   schema: z.literal('longhaul.notice/1'),
@@ -108,7 +108,7 @@ export const notice = z.strictObject({
   observed: z.strictObject({ at: time, by: text }),
 });
 
-/** `refs/{user}.json`: what another still needs of this run, so that no collection takes it away (R22, R23). */
+/** `refs/{user}.json`: what another run still needs of this one, so that no collection deletes it (R22, R23). */
 export type RefRecord = z.infer<typeof ref>;
 export const ref = z.strictObject({
   schema: z.literal('longhaul.ref/1'),

@@ -1,4 +1,4 @@
-// The records of sweeps: what is to be evaluated on what, and what a comparison needs of an evaluation's episodes.
+// The records of sweeps: what is evaluated on what, and the figures of an evaluation's episodes that a comparison needs.
 import { z } from 'zod';
 import type { SweepSpec } from '../sweep-spec.js';
 import { suite } from './evaluation-records.js';
@@ -30,12 +30,12 @@ const suiteEntry = z.strictObject({
   record: suite.meta({ id: 'suite', description: 'of that digest' }),
 });
 
-/** `sweeps/{sweep}/sweep.json`: a choice, so that whoever starts the sweep again finds it, whatever has been trained meanwhile. */
+/** `sweeps/{sweep}/sweep.json`: a choice, so that a restart of the sweep finds it, regardless of later training. */
 export type SweepRecord = z.infer<typeof sweep>;
 export const sweep = z.strictObject({
   schema: z.enum(['longhaul.sweep/1', 'longhaul.sweep/2']),
   sweep: text.describe('`{project}/{name}`: the workflow’s id without `eval/`, `:` as `.`'),
-  // Checked in full by the spec's own schema where a sweep is planned.
+  // The spec's own schema checks it in full when a sweep is planned.
   spec: z
     .custom<SweepSpec>(isSweepSpec, 'is no sweep with name, project, checkpoints and suites')
     .describe('with all defaults ([sweeps.md](sweeps.md))'),

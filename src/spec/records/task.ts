@@ -1,14 +1,14 @@
-// What an episode is about, and what a demonstration shows. Types only.
+// Tasks and demonstrations. Types only.
 
 /** A prompt with an environment and a verifier. One line of `tasks.jsonl`. */
 export interface Task {
   task_key: string;
   prompt: string;
   env_key: string;
-  /** Runtime facts for the prompt: CURRENT_DATE (the only date the model is told), LOGGED_IN_USER, LOGGED_IN_NAME, … */
+  /** Runtime facts for the prompt: CURRENT_DATE (the only date in it), LOGGED_IN_USER, LOGGED_IN_NAME, … */
   env_variables: Record<string, string>;
   difficulty: number;
-  /** Kind of task that the curriculum keeps a pass rate for; `env_key` where the data has none. */
+  /** Kind of task that the curriculum keeps a pass rate for; `env_key` if the data has none. */
   template: string;
   split: 'train' | 'held_out';
 }

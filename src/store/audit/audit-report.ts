@@ -1,4 +1,4 @@
-// What an audit has found so far. A record that cannot be read is a violation like any other: the audit goes on.
+// The findings of an audit so far. An unreadable record is a violation like any other: the audit goes on.
 import type { Digest } from '../../spec/records/parts.js';
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import type { ObjectStore } from '../objects/object-store.js';
@@ -43,22 +43,22 @@ export interface ChainAudit {
   unknown: number;
   evaluations: number;
   checkpoints: number;
-  /** What collections took, of the run itself: states after `checkpoints` are computed from older ones; none was lost. */
+  /** What collections took of the run itself: states after `checkpoints` are computed from older ones; none was lost. */
   collected: Collected;
   finalState: Digest | null;
   violations: Violation[];
-  /** What no record proves, in words: a forgery there would not be seen. */
+  /** What no record proves, in words: a forgery there would not be found. */
   notClaimed: string[];
 }
 
 interface Collected {
   /** Records of collections. */
   records: number;
-  /** Steps whose checkpoints were named by one, and are gone. */
+  /** Steps with checkpoints that a record names, and that are gone. */
   checkpoints: number[];
-  /** Steps of which a late uploader has left a manifest without data, which the next collection takes. */
+  /** Steps with a manifest without data, left by a late uploader; the next collection takes it. */
   manifests: number[];
-  /** Steps whose episodes are in one file. */
+  /** Steps with all episodes in one file. */
   folded: number;
 }
 
@@ -75,7 +75,7 @@ export class AuditReport implements ChainAudit {
   readonly violations: Violation[] = [];
   readonly notClaimed: string[] = [];
 
-  /** Private: it is no part of the answer. */
+  /** Private: not part of the report. */
   readonly #onProgress: ((place: string) => void) | undefined;
 
   constructor(
@@ -85,7 +85,7 @@ export class AuditReport implements ChainAudit {
     this.#onProgress = onProgress;
   }
 
-  /** Says where the audit is, for who waits for it. */
+  /** Reports where the audit is. */
   at(place: string): void {
     this.#onProgress?.(place);
   }
@@ -100,7 +100,7 @@ export class AuditReport implements ChainAudit {
     else if (outcome.value === 0) this.zeros += 1;
   }
 
-  /** Null where it is missing, and where it cannot be read, which is a violation. */
+  /** Null if it is missing, or cannot be read, which is a violation. */
   async read<Kind extends RecordKind>(
     store: ObjectStore,
     key: string,
@@ -114,7 +114,7 @@ export class AuditReport implements ChainAudit {
   }
 }
 
-/** Null, and a violation, where `read` fails because of what is in the store. */
+/** Null, and a violation, if `read` fails because of what is in the store. */
 export async function readable<T>(
   report: AuditReport,
   key: string,

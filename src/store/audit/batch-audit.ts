@@ -1,4 +1,4 @@
-// Checks a step's batch: against its update, its plan and its inputs, and against what sealing gives again.
+// Checks a step's batch: against its update, its plan and its inputs, and against a batch sealed again.
 import { sha256Hex } from '../../base/sha256.js';
 import type { AdvantagePlan, PlanRecord } from '../../spec/records/plan.js';
 import type { Digest } from '../../spec/records/parts.js';
@@ -12,7 +12,7 @@ import { readable } from './audit-report.js';
 import type { Chain } from './chain.js';
 import { demonstrationDigests } from './demonstration-digests.js';
 
-/** Reports what is wrong with the batch of a committed step (R10, R25). `episodes`: by slot and sample; null where they cannot be read. */
+/** Reports what is wrong with the batch of a committed step (R10, R25). `episodes`: by slot and sample; null if they cannot be read. */
 export async function checkBatch(
   chain: Chain,
   timeline: string,
@@ -85,8 +85,8 @@ const digestsOf = (episodes: EpisodeRecord[][]): Digest[] =>
   episodes.flat().map((episode) => recordDigest(episode));
 
 /**
- * Sampled tokens that carry a loss: of graded samples, where the graded ones of their group differ; of reinforce++, which knows no
- * groups, where those of the step do.
+ * Sampled tokens that carry a loss: of graded samples, if the graded ones of their group differ; for reinforce++, which has no groups, if
+ * those of the step differ.
  */
 function targetsOf(groups: EpisodeRecord[][], { estimator }: AdvantagePlan): number {
   let targets = 0;

@@ -1,6 +1,6 @@
-// Checks a run's chain from its records alone: every link by digest, every batch against what sealing gives again, every outcome
-// against its episode, no step twice or skipped, no finished episode started again (R9). Written from docs/records.md;
-// `longhaul audit` and chaos runs use it.
+// Checks a run's chain from its records alone: every link by digest, every batch against one sealed again, every outcome against its
+// episode, no step twice or skipped, no finished episode started again (R9). Written from docs/records.md; `longhaul audit` and chaos runs
+// use it.
 import type { EvaluationResult } from '../../spec/records/evaluation-records.js';
 import { wantsReference } from '../../spec/loss.js';
 import type { BaseRecord, UpdateRecord } from '../../spec/records/update.js';
@@ -37,19 +37,19 @@ import { verifyWeights } from '../files/weights.js';
 
 export type { ChainAudit, Violation } from './audit-report.js';
 
-/** What the records were made by, and the store does not know. */
+/** Functions that the store lacks: they make and check the records. */
 export interface Makers {
-  /** What is wrong with a run's record in itself. */
+  /** What is wrong within a run's record. */
   runProblems: (record: RunRecord, parent: RunRecord | null) => string[];
   /** Digest of a state, from the bytes of its file. */
   stateDigest: StateDigest;
   makers: (view: ObjectStore) => StepMakers;
   isPass: IsPass;
-  /** Hears where the audit is, in words. */
+  /** Receives where the audit is, in words. */
   onProgress?: (place: string) => void;
 }
 
-/** Throws `UnreadableRecord` when there is no such run; whatever else is wrong is a violation of the answer. */
+/** Throws `UnreadableRecord` if the run does not exist; every other problem is a violation in the report. */
 export async function auditChain(
   plainStore: ObjectStore,
   run: string,
@@ -66,7 +66,7 @@ export async function auditChain(
     store,
     record,
     report,
-    // After the steps: a run that goes on records an owner and control before it plans with them.
+    // Read after the steps: a running run records an owner and control before it plans with them.
     sequences: await auditSequences(store, record, report),
     state: null,
     weights: null,
@@ -112,8 +112,8 @@ export async function auditChain(
 }
 
 /**
- * The last state is uploaded before it is evaluated as such (R17). Where GRPO begins there is such an evaluation too, of a state
- * that a supervised step has left.
+ * The last state is uploaded before its final evaluation (R17). The start of GRPO has such an evaluation too, of a state that a supervised
+ * step has left.
  */
 function isLastOf(
   { suite_name, observed }: EvaluationResult,
@@ -192,7 +192,7 @@ async function checkStep(chain: Chain, step: number): Promise<void> {
   ]);
   if (!update) {
     report.add('R5', key, `step ${step} was skipped: a later one is committed`);
-    // What follows is measured against what follows: one gap is one violation.
+    // Later steps are compared with each other: one gap is one violation.
     chain.state = null;
     return;
   }
@@ -284,7 +284,7 @@ function checkPlan(
   [chain.control, chain.owner] = [plan.control, plan.owner];
 }
 
-/** What no audit claims, for any store: docs/records.md, "What an audit claims". */
+/** What no audit claims, in any store: docs/records.md, "What an audit claims". */
 const neverClaimed = [
   'trajectories/, reports/ and comparisons: they are projections, which can be made again from the records',
   'tallies/, notices/, and what is in observed: figures and times are taken from there, and no digest covers them',
@@ -292,10 +292,10 @@ const neverClaimed = [
   'who a record’s author is: anyone who can write to the store can sign a whole chain again, from its first plan on',
 ];
 
-/** Records that a plan was made under, and its reference, which is compared with the chain. */
+/** The records under which a plan was made, and its reference: these are compared with the chain. */
 const comparedElsewhere = /^(run_digest|control_digest|owner_digest|reference) /;
 
-/** A plan is a function of the records that it was made under, and those are the same now (R7). */
+/** A plan is a function of the records under which it was made, and those are unchanged (R7). */
 async function checkPlanned(
   { store, report, make, changedRoots }: Chain,
   key: string,
@@ -320,7 +320,7 @@ async function checkPlanned(
     );
 }
 
-/** What a rebased plan names is there, and committed (R18). */
+/** The step that a rebased plan names exists, and is committed (R18). */
 async function checkRebased(
   { store, report }: Chain,
   key: string,

@@ -7,9 +7,9 @@ import type { ObjectStore } from '../objects/object-store.js';
 import type { AuditReport } from './audit-report.js';
 import type { Sequences } from './sequence-audit.js';
 
-/** The functions that made a step, for a view of the store. */
+/** The functions that make a step, for a view of the store. */
 export interface StepMakers {
-  /** The plan at a stored one's place, from the records before it. */
+  /** The plan in place of a stored one, from the records before it. */
   plan: (stored: PlanRecord) => Promise<PlanRecord>;
   /** The bytes of a step's batch, from its plan and its episodes (by slot and sample; none for a supervised plan). */
   batch: (plan: PlanRecord, episodes: EpisodeRecord[][]) => Promise<Uint8Array>;
@@ -22,7 +22,7 @@ export interface Chain {
   report: AuditReport;
   sequences: Sequences;
   state: Digest | null;
-  /** Those that GRPO begins with, as far as the chain has come; null where no record names any. */
+  /** Weights that GRPO begins with, once the chain has reached them; null if no record names any. */
   weights: Digest | null;
   /** Kind of the newest step. */
   kind: PlanRecord['kind'] | null;
@@ -33,8 +33,8 @@ export interface Chain {
   /** States of the chain by step. */
   states: (Digest | null)[];
   make: StepMakers;
-  /** One digest for each line of `demonstrations.jsonl`; null where the run's data cannot be read. */
+  /** One digest for each line of `demonstrations.jsonl`; null if the run's data cannot be read. */
   demonstrations: readonly Digest[] | null;
-  /** Records that are not those that plans were made under: each is named once. */
+  /** Changed records under which plans were made: each is reported once. */
   changedRoots: Set<string>;
 }

@@ -1,5 +1,5 @@
-// Checks a run's checkpoints against its chain: every byte by sha256, every state against the update that left it (R31), and that
-// the last state of a run that ended is among them (R17).
+// Checks a run's checkpoints against its chain: every byte by sha256, every state against the update that made it (R31), and that the last
+// state of an ended run is among them (R17).
 import type { Digest } from '../../spec/records/parts.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
 import type { AuditReport } from './audit-report.js';
@@ -21,9 +21,8 @@ export type StateDigest = (file: {
 }) => Promise<Digest>;
 
 /**
- * `states[step]` is the chain's state after `step`; null where it is not known, none for a step the audit did not find.
- * `collections`: what collections have named, null where that is not known. `ended`: the step after which the run ended, null
- * where it goes on.
+ * `states[step]` is the chain's state after `step`; null if it is not known, absent for a step the audit did not find. `collections`: what
+ * collections have named, null if that is not known. `ended`: the step after which the run ended, null if it goes on.
  */
 export async function auditCheckpoints(
   store: ObjectStore,
@@ -50,7 +49,7 @@ export async function auditCheckpoints(
     const key = checkpointManifestKey(home, step);
     const state = states[step];
     if (state === undefined) {
-      // A run that goes on commits a step before it saves it: what is committed by now is newer than this audit.
+      // A running run commits a step before it saves it: a step committed by now is newer than this audit.
       if (await store.head(updateKey(home.run, step))) continue;
       report.add('R31', key, `it is of step ${step}, which is not committed`);
     }
@@ -72,7 +71,7 @@ export async function auditCheckpoints(
       }
     } catch (error) {
       if (!(error instanceof Error) || !storedErrors.includes(error.name)) throw error;
-      // A collection that goes on deletes the manifest first.
+      // A running collection deletes the manifest first.
       if (!(await store.head(key)) && (await named(home.run, step))) {
         report.checkpoints -= 1;
         report.collected.checkpoints.push(step);

@@ -1,4 +1,4 @@
-// Digests of a run's demonstrations: what a supervised batch was sealed from.
+// Digests of a run's demonstrations, from which supervised batches are sealed.
 import type { Digest } from '../../spec/records/parts.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
 import type { AuditReport } from './audit-report.js';
@@ -7,7 +7,7 @@ import { sha256Hex } from '../../base/sha256.js';
 import { datasetFileKey, datasetManifestKey } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 
-/** One for each line of `demonstrations.jsonl`; none where the data is missing or is not what the run names. */
+/** One for each line of `demonstrations.jsonl`; none if the data is missing or is not what the run names. */
 export async function demonstrationDigests(
   store: ObjectStore,
   { dataset }: RunRecord,

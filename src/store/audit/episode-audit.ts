@@ -1,5 +1,5 @@
-// Checks the episodes of a run's steps, folded or not (R8, R9, R23): one for each seat of the plan, of that plan and state, with
-// the outcome that the update names, and none made again once its step was folded.
+// Checks the episodes of a run's steps, folded or not (R8, R9, R23): one for each seat of the plan, of that plan and state, with the
+// outcome that the update names, and none made again once its step was folded.
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import type { GrpoPlan } from '../../spec/records/plan.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
@@ -12,7 +12,7 @@ import { episodeKey, episodesFolder, foldedEpisodesKey, planKey, updateKey } fro
 import type { ObjectStore } from '../objects/object-store.js';
 import { namedByCollections, type Sequences } from './sequence-audit.js';
 
-/** What the audit of a chain knows by then. */
+/** What the audit of a chain knows at this point. */
 interface Chain {
   store: ObjectStore;
   record: RunRecord;
@@ -20,7 +20,7 @@ interface Chain {
   sequences: Sequences;
 }
 
-/** Episodes by slot and sample; null where one is missing. */
+/** Episodes by slot and sample; null if one is missing. */
 export async function checkEpisodes(
   chain: Chain,
   timeline: string,
@@ -68,7 +68,7 @@ export async function checkEpisodes(
   return episodes.every((episode) => episode !== null) ? groups : null;
 }
 
-/** Episodes in the order of `keys`, null where one is missing: from the file where they were folded, else one by one. */
+/** Episodes in the order of `keys`, null if one is missing: from the file if they were folded, else one by one. */
 async function auditedEpisodes(
   { store, report, record, sequences }: Chain,
   timeline: string,
@@ -76,7 +76,7 @@ async function auditedEpisodes(
   keys: readonly string[],
 ): Promise<{ folded: FoldedEpisodes | null; episodes: (EpisodeRecord | null)[] }> {
   const key = foldedEpisodesKey(timeline, step);
-  /** Asked again: one may have begun since the sequences were read. */
+  /** Read again: a collection may have begun since the sequences were read. */
   const namesFold = async (): Promise<boolean> =>
     sequences.collections === null ||
     sequences.collections.episodes.has(step) ||
@@ -85,7 +85,7 @@ async function auditedEpisodes(
     readable(report, key, () => readFolded(store, { run: timeline, step }));
   let folded = await readFile();
   const singles = folded ? [] : await inParallel(keys, (single) => report.read(store, single, 'episode'));
-  // A collection that goes on may have folded them between the two looks.
+  // A running collection may have folded them between the two looks.
   if (!folded && singles.includes(null)) folded = await readFile();
   if (!folded) return { folded, episodes: singles };
   report.collected.folded += 1;
@@ -95,7 +95,7 @@ async function auditedEpisodes(
 }
 
 /**
- * What lies beside the file of folded episodes was meant to be deleted, or was written by a worker that stood still while it was
+ * A single record beside the file of folded episodes was meant to be deleted, or was written by a worker that stood still while it was
  * folded: then only its clocks differ.
  */
 async function checkLeftOver({ store, report }: Chain, key: string, folded: FoldedEpisodes): Promise<void> {

@@ -1,5 +1,5 @@
-// Checks the evaluations of a run's states: each result is recomputed from its episodes, which stand for its suite's tasks and were
-// announced before they were sampled (R9).
+// Checks the evaluations of a run's states: each result is recomputed from its episodes, which match its suite's tasks and were announced
+// before they were sampled (R9).
 import type { EvaluationResult, SuiteRecord } from '../../spec/records/evaluation-records.js';
 import { type PassRate, passRateOf } from '../../spec/pass-rate.js';
 import type { Digest } from '../../spec/records/parts.js';
@@ -23,10 +23,10 @@ import { unannounced } from './start-audit.js';
 /** Whether a reward is a pass. */
 export type IsPass = (reward: number) => boolean;
 
-/** Turns and calls may be added in another order than they were. */
+/** Turns and calls may be added in a different order. */
 const tolerance = 1e-9;
 
-/** `starts`: those that the run's attempts have announced. Answers the results. */
+/** `starts`: those that the run's attempts have announced. Returns the results. */
 export async function auditEvaluations(
   store: ObjectStore,
   states: readonly (Digest | null)[],
@@ -55,7 +55,7 @@ interface EvaluationsAudit {
   report: AuditReport;
 }
 
-/** The result, where there is one with its suite. */
+/** The result, if it is stored with its suite. */
 async function auditEvaluation(
   audit: EvaluationsAudit,
   state: Digest,
@@ -64,10 +64,10 @@ async function auditEvaluation(
   const { store, isPass, report } = audit;
   const suiteKey = evaluationSuiteKey(state, suiteDigest);
   const resultKey = evaluationResultKey(state, suiteDigest);
-  // A run that goes on writes the result last: with it, all that it was made of was there.
+  // A running run writes the result last, after all that it was made of.
   const result = await report.read(store, resultKey, 'evaluation');
   const suite = await report.read(store, suiteKey, 'suite');
-  // One that is under way, or was begun by a run that ended, is checked as far as it goes.
+  // An unfinished evaluation is checked as far as it goes.
   if (!suite) {
     if (result) report.add('R13', suiteKey, 'there is a result, but not what was measured');
     return null;
@@ -130,7 +130,7 @@ async function checkEpisodes(
   return episodes.filter((episode) => episode !== null);
 }
 
-/** Keys of graded episodes that a later round has from the one before, where they were announced. */
+/** Keys of graded episodes that a later round has taken from the one before, if they were announced. */
 async function takenOver(
   store: ObjectStore,
   state: Digest,

@@ -16,11 +16,11 @@ import { readSequence } from '../records/records.js';
 export interface Sequences {
   owners: number;
   control: number;
-  /** Null where their records cannot be read. */
+  /** Null if their records cannot be read. */
   collections: NamedByCollections | null;
 }
 
-/** Steps whose checkpoints, and whose episodes, the records of collections name. */
+/** Steps whose checkpoints or episodes are named by the records of collections. */
 interface NamedByCollections {
   checkpoints: ReadonlySet<number>;
   episodes: ReadonlySet<number>;
@@ -54,7 +54,7 @@ export async function auditSequences(
     report.add('R2', runKey(run), `no record of ${namesFolder(name)} names this run`);
   }
   report.collected.records = collections?.length ?? 0;
-  // Where a sequence cannot be read, nothing is said about who refers to it.
+  // If a sequence cannot be read, its references are not judged.
   return {
     owners: owners?.length ?? Infinity,
     control: control?.length ?? Infinity,
@@ -62,7 +62,7 @@ export async function auditSequences(
   };
 }
 
-/** What was asked, or who claimed, behind the newest plan: later plans would carry it, and there is none. */
+/** Control and claims after the newest plan, which no later plan confirms. */
 export function unproven(
   run: string,
   { owners, control }: Sequences,

@@ -1,5 +1,5 @@
-// Checks the starts that attempts announced (R9): every episode with a record was announced before it was there, and none was sampled
-// again. An announcement that came later proves nothing: its worker may have looked once more and sampled nothing, or died there.
+// Checks the starts that attempts announced (R9): every stored episode was announced before, and none was sampled again. A later
+// announcement proves nothing: its worker may have looked once more and sampled nothing, or died there.
 import { AuditReport, readable } from './audit-report.js';
 import { readFolded } from '../runs/folded-episodes.js';
 import { inParallel } from '../../base/in-parallel.js';
@@ -22,16 +22,16 @@ interface Announcement {
   /** Key of the attempt's record. */
   key: string;
   modified: Date;
-  /** By the clock of its worker. */
+  /** By its worker's clock. */
   at: Date;
   starts: readonly string[];
   discarded: readonly string[];
 }
 
-/** Checks the episodes of a step and of its evaluations. Answers all starts that its attempts announced. */
+/** Checks the episodes of a step and of its evaluations. Returns all starts that its attempts announced. */
 export async function checkStarts({ store, report }: Chain, run: string, step: number): Promise<string[]> {
   const own = episodesFolder(run, step);
-  // Before the attempts: what has a record by now was announced before.
+  // Read before the attempts: an episode stored by now was announced earlier.
   const recordedAt = await timesIn(store, own);
   const folded = await readable(report, foldedEpisodesKey(run, step), () => readFolded(store, { run, step }));
   for (const [key, episode] of folded ?? []) recordedAt.set(key, episode.recordedAt);
@@ -42,7 +42,7 @@ export async function checkStarts({ store, report }: Chain, run: string, step: n
   for (const folder of elsewhere)
     for (const [key, modified] of (await readable(report, folder, () => timesIn(store, folder))) ?? [])
       recordedAt.set(key, modified);
-  /** A file of folded episodes keeps their times, also in a copy of the store that has made all others new. */
+  /** A file of folded episodes keeps their times, even in a copy of the store that has changed all others. */
   const isLate = (key: string, { modified, at }: Announcement): boolean => {
     const recorded = recordedAt.get(key);
     return recorded !== undefined && modified > recorded && (!folded?.has(key) || at > recorded);
@@ -65,7 +65,7 @@ export async function checkStarts({ store, report }: Chain, run: string, step: n
   return [...starts];
 }
 
-/** An attempt numbers its records from 1 on; the last ones may be missing, where its process died. */
+/** An attempt numbers its records from 1 on; the last ones may be missing if its process died. */
 function checkGaps(announcements: readonly Announcement[], report: AuditReport): void {
   const keys = new Set(announcements.map(({ key }) => key));
   for (const folder of new Set(announcements.map(({ key }) => folderOf(key)))) {
@@ -83,8 +83,8 @@ function checkGaps(announcements: readonly Announcement[], report: AuditReport):
 }
 
 /**
- * Of the episodes of one evaluation, by their times in the store: those that no run has announced by then. Whoever had the state may
- * have begun it, after any step; `likely`: steps of each run that are looked at before the others.
+ * Episodes of one evaluation, by their times in the store, that no run has announced by then. Any run that had the state may have begun it,
+ * after any step; `likely`: steps of each run to examine first.
  */
 export async function unannounced(
   store: ObjectStore,
@@ -94,7 +94,7 @@ export async function unannounced(
   if (episodes.size === 0) return [];
   const left = new Map(episodes);
   const look = async (run: string, step: number): Promise<void> => {
-    // What is wrong with another run's attempts is for the audit of that run.
+    // Problems of another run's attempts are left to the audit of that run.
     for (const { modified, starts } of await announcementsOf(store, run, step, new AuditReport(run)))
       for (const start of starts) if (modified <= (left.get(start) ?? new Date(0))) left.delete(start);
   };
@@ -127,9 +127,9 @@ async function announcementsOf(
 }
 
 /**
- * Times in the store by key. All are from listings: a bucket may list milliseconds and answer a question for one object in whole
- * seconds, and a start would seem later than the record that it led to. Where all are in seconds, a start counts as late only in a
- * later second than the record's.
+ * Times in the store by key, all from listings: a bucket may list milliseconds and answer a request for one object in whole seconds, and a
+ * start would seem later than the record that it led to. If all are in seconds, a start counts as late only in a later second than the
+ * record's.
  */
 async function timesIn(store: ObjectStore, folder: string): Promise<Map<string, Date>> {
   const times = new Map<string, Date>();

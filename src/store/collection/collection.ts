@@ -1,6 +1,6 @@
-// Garbage collection (R23): what is about to be deleted is recorded, then others have time to object, then their references are
-// read again, and only then is anything deleted. A collection that is killed at any moment has lost nothing, and the next
-// one finishes: it looks at what there is, not at what the other one meant to do.
+// Garbage collection (R23): it records what it will delete, gives others time to object, reads their references again, and only then
+// deletes. A collection killed at any moment has lost nothing, and the next one finishes it: it looks at what exists, not at what the other
+// one meant to do.
 import type { RetentionSpec } from '../../spec/run-spec.js';
 import { unreadable } from '../runs/checkpoint-damage.js';
 import { checkpointHome, listCheckpoints } from '../runs/checkpoints.js';
@@ -38,35 +38,35 @@ import { foldBatch } from '../runs/stored-batch.js';
 export interface CollectionOptions {
   /** Null keeps every checkpoint. */
   retention: RetentionSpec | null;
-  /** Look no more at steps that a collection before the last one has named: a run that collects as it goes looks at its newest steps alone. */
+  /** Skip steps that a collection before the last one has named: a run that collects as it goes looks at its newest steps alone. */
   onlyNewSteps?: boolean;
 }
 
 export interface CollectionPlan {
-  /** Steps of the checkpoints that go. */
+  /** Steps of the checkpoints to delete. */
   checkpoints: number[];
-  /** Committed steps whose episodes go into one file. */
+  /** Committed steps to fold: their episodes go into one file. */
   episodes: number[];
-  /** Committed steps whose batches are compressed. */
+  /** Committed steps to compress the batches of. */
   batches: number[];
-  /** Whole evaluations whose episodes go into one file, and a step whose state they are of. */
+  /** Whole evaluations to fold, each with a step of its state. */
   evaluations: EvaluationOfStep[];
-  /** Steps of which something is left as it is, and why. */
+  /** Steps that are left as they are, and why. */
   left: { step: number; problem: string }[];
   /** Why each other checkpoint stays, by step. */
   kept: Map<number, string[]>;
 }
 
 export interface Collected extends Omit<CollectionPlan, 'kept'> {
-  /** Number of the record; null where there was nothing to collect. */
+  /** Number of the record; null if there was nothing to collect. */
   n: number | null;
-  /** Checkpoints of the record that somebody needed by the time the grace was over. */
+  /** Checkpoints of the record that were needed again by the end of the grace. */
   spared: number[];
-  /** Bytes of what was deleted, less those of what was written. */
+  /** Bytes deleted, less bytes written. */
   freed: number;
 }
 
-/** Names what a collection would delete, and deletes nothing. Throws `UnreadableRecord` where it cannot tell what is needed. */
+/** Names what a collection would delete, and deletes nothing. Throws `UnreadableRecord` if it cannot determine what is needed. */
 export async function planCollection(
   store: OpenedStore,
   run: string,
@@ -104,7 +104,7 @@ export async function planCollection(
   };
 }
 
-/** Records what `planCollection` names, waits `graceMs`, looks again at what others need, and deletes the rest. */
+/** Records what `planCollection` names, waits `graceMs`, checks again what others need, and deletes the rest. */
 export async function collect(
   store: OpenedStore,
   run: string,
@@ -112,7 +112,7 @@ export async function collect(
     graceMs: number;
     by: string;
     wait: (ms: number) => Promise<void>;
-    /** The record is written; what follows may be killed. */
+    /** Called when the record is written; what follows may be killed. */
     onRecorded?: (n: number, plan: CollectionPlan) => void;
   },
 ): Promise<Collected> {
@@ -142,7 +142,7 @@ export async function collect(
   }));
   collected.n = n;
   options.onRecorded?.(n, plan);
-  // Folding takes nothing from anybody: readers find the file that is written first.
+  // Folding removes nothing that readers need: they find the file, which is written first.
   if (checkpoints.length > 0) await options.wait(options.graceMs);
   const { kept } = await checkpointsOf(store, run, options.retention, await findEvaluations(store, run));
   for (const step of plan.checkpoints) {
@@ -174,7 +174,7 @@ export async function collect(
   return collected;
 }
 
-/** Why something was left as it is, or null. A record that cannot be read is such a reason. */
+/** Why something was left as it is, or null. An unreadable record is such a reason. */
 async function problemOf(collected: Collected, fold: () => Promise<Folded>): Promise<string | null> {
   try {
     const { freed, problem } = await fold();
@@ -186,8 +186,8 @@ async function problemOf(collected: Collected, fold: () => Promise<Folded>): Pro
 }
 
 /**
- * Steps and evaluations that collections have named, but those of the last one, which may have been killed in the middle. What an
- * earlier one was killed over, the next one has named again.
+ * Steps and evaluations that collections have named, except those of the last one, which may have been killed in the middle. The leftovers
+ * of an earlier one were named again by the next.
  */
 async function foldedBefore(
   store: ObjectStore,
@@ -207,7 +207,7 @@ async function foldedBefore(
   return done;
 }
 
-/** Those under the run itself, and why some of them stay; an ancestor's are for a collection of that one. */
+/** Checkpoints under the run itself, and why some of them stay; an ancestor's are left to a collection of that one. */
 async function checkpointsOf(
   store: ObjectStore,
   run: string,
@@ -222,7 +222,7 @@ async function checkpointsOf(
   return { first, stored, kept: keptCheckpoints(stored, { retention, needed, evaluated }) };
 }
 
-/** A collection that was killed may have left files of checkpoints whose manifests it had deleted. */
+/** Checkpoints that a killed collection left without a manifest. */
 async function halfDeletedCheckpoints(
   store: ObjectStore,
   run: string,
@@ -241,7 +241,7 @@ async function halfDeletedCheckpoints(
   return candidates.filter((_, index) => left[index]);
 }
 
-/** The manifest first: without it there is no checkpoint, so nobody meets half of one. Answers the bytes it had. */
+/** The manifest first: without it there is no checkpoint, so no reader meets half of one. Returns its size in bytes. */
 async function deleteCheckpoint(store: ObjectStore, run: string, step: number): Promise<number> {
   const home = checkpointHome(await readRun(store, run));
   await store.delete(checkpointManifestKey(home, step));

@@ -1,4 +1,4 @@
-// Episodes of a committed step, or of a whole evaluation, put into one file (R23): what the records say, whole, and nothing else.
+// Puts the episodes of a committed step, or of a whole evaluation, into one file (R23): the records' whole content, and nothing else.
 import { recordDigest } from '../records/canonical.js';
 import {
   encodeFolded,
@@ -35,7 +35,7 @@ export function foldEvaluation(
   return fold(raw, { state, suite }, (singles) => problemOfEvaluation(raw, state, suite, singles));
 }
 
-/** One file first, read back from the store; then no single record goes that it does not hold. */
+/** Writes one file and reads it back from the store; then deletes only single records that it holds. */
 async function fold(
   store: ObjectStore,
   place: EpisodesPlace,
@@ -73,7 +73,7 @@ async function readSingles(store: ObjectStore, folder: string): Promise<Map<stri
   return new Map(episodes);
 }
 
-/** Evidence of what went wrong is not tidied away: only what the step's records say, whole, becomes one file. */
+/** Evidence of a fault is not tidied away: only a step whose episodes all match its records becomes one file. */
 async function problemOfStep(
   view: ObjectStore,
   run: string,
@@ -96,7 +96,7 @@ async function problemOfStep(
   return null;
 }
 
-/** Where a run has put a record of it aside, other runs still see that one: such an evaluation stays as it is. */
+/** If a run has put a record of it aside, other runs still see that one: such an evaluation stays as it is. */
 async function problemOfEvaluation(
   raw: ObjectStore,
   state: string,

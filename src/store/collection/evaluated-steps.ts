@@ -20,24 +20,24 @@ export interface EvaluationOfStep {
 }
 
 export interface FoundEvaluation extends EvaluationOfStep {
-  /** Null if it is under way, was set aside, or cannot be read. */
+  /** Null if it is unfinished, was set aside, or cannot be read. */
   result: EvaluationResult | null;
   /** Why its result or its suite cannot be read, or null. */
   problem: string | null;
-  /** The run asks for it at its intervals, as far as can be told: only those say how good a step is. */
+  /** The run asks for it at its intervals, as far as is known: only those rank a step. */
   ranks: boolean;
 }
 
 export interface RankedSteps {
   /** Best first. */
   best: number[];
-  /** Steps with an evaluation that cannot be ranked: nobody knows how good they are. */
+  /** Steps with an evaluation that cannot be ranked. */
   unranked: number[];
 }
 
 /**
- * Evaluations of the run's states, whichever run played them, at the steps that were to be evaluated and at the last one. States are
- * shared, so one result that is damaged, or that a newer version wrote, concerns many runs: it is passed over, and named in `problem`.
+ * Evaluations of the run's states, by any run, at the steps that were to be evaluated and at the last one. States are shared, so one result
+ * that is damaged, or written by a newer version, concerns many runs: it is passed over, and named in `problem`.
  */
 export async function findEvaluations(store: ObjectStore, run: string): Promise<FoundEvaluation[]> {
   const view = await openRunView(store, run);
@@ -65,7 +65,7 @@ async function readEvaluation(
   const read = readRecord(view, evaluationResultKey(one.state, one.suite), 'evaluation');
   const [result, ranks] = [
     await read.catch(unreadable),
-    // Even if its result cannot be read, its suite may say that the run does not ask for it.
+    // Even if its result cannot be read, its suite may show that the run does not ask for it.
     await isOfIntervals(view, record, one).catch(unreadable),
   ];
   const problem = [result, ranks].find((answer) => typeof answer === 'string') ?? null;
@@ -87,9 +87,9 @@ async function isOfIntervals(
 }
 
 /**
- * Shares of different tasks cannot be compared, so only the suite counts that most states were evaluated on. Of equals the newer step is
- * first: it has learned longer. An evaluation without a result counts for its suite and has no rank: it may be the best of all, and what
- * is deleted because a record cannot be read today is missing when the record has been put back.
+ * Shares of different tasks cannot be compared, so only the suite on which most states were evaluated counts. Among equals the newer step
+ * is first: it has learned longer. An evaluation without a result counts for its suite and has no rank: it may be the best of all, and a
+ * checkpoint deleted because a record cannot be read today is missing when the record has been put back.
  */
 export function rankSteps(evaluations: readonly FoundEvaluation[]): RankedSteps {
   const bySuite = new Map<string, FoundEvaluation[]>();
@@ -102,14 +102,14 @@ export function rankSteps(evaluations: readonly FoundEvaluation[]): RankedSteps 
   const unranked = ranked.filter(({ result }) => !result);
   return {
     best: best.map(({ step }) => step),
-    // Steps that share a state need one checkpoint: the newest is the nearest to what follows.
+    // Steps that share a state need one checkpoint: the newest is the nearest to later steps.
     unranked: [...new Map(unranked.map(({ state, step }) => [state, step])).values()],
   };
 }
 
 /**
  * Each evaluation once: steps that change nothing share a state, and so its evaluations. `whole`: has a result without unknown outcomes,
- * which may be played again. `unread`: its episodes stay in single files, because nothing says that it is whole.
+ * which may be played again. `unread`: its episodes stay in single files, because no record shows that it is whole.
  */
 export function sortEvaluations(evaluations: readonly FoundEvaluation[]): {
   whole: EvaluationOfStep[];

@@ -1,5 +1,5 @@
-// What sweeps that are under way need of a run: its checkpoints of states that they have still to evaluate (R23). A sweep's record is its
-// reference: it is written before anything is evaluated, and what of it is done is seen from the results.
+// What open sweeps need of a run: checkpoints of states that they have still to evaluate (R23). A sweep's record is its reference: it is
+// written before anything is evaluated, and the results show what is done.
 import { inParallel } from '../../base/in-parallel.js';
 import { sweepFolder, sweepsOfProject, sweepsRoot } from '../objects/layout.js';
 import { newestResult } from '../evaluations/evaluation-rounds.js';
@@ -8,10 +8,10 @@ import { openRunView } from '../runs/quarantine.js';
 import { timelineOf } from '../runs/run-records.js';
 import { readSweep } from '../evaluations/sweeps.js';
 
-/** One that was cancelled and not started again holds nothing for ever. */
+/** A sweep that was cancelled and not started again must not hold checkpoints for ever. */
 const openDays = 30;
 
-/** Steps of `run`, and the sweep that has no result of the state after them yet. Throws `UnreadableRecord` on a sweep that cannot be read. */
+/** Steps of `run`, and the sweep that has no result of the state after them yet. Throws `UnreadableRecord` on an unreadable sweep. */
 export async function openSweepNeeds(
   store: ObjectStore,
   run: string,
@@ -21,7 +21,7 @@ export async function openSweepNeeds(
   return needs.flat();
 }
 
-/** Those that have not come to their comparison. */
+/** Sweeps without a comparison. */
 async function openSweeps(store: ObjectStore): Promise<string[]> {
   const projects = folders(await store.listFolder(sweepsRoot));
   const sweeps = await inParallel(projects, async (project) =>

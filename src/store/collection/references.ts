@@ -1,4 +1,4 @@
-// What others need of a run (R22, R23): their references, every run that continues it, referred to or not, and sweeps under way.
+// What others need of a run (R22, R23): their references, every run that continues it, referenced or not, and open sweeps.
 import { inParallel } from '../../base/in-parallel.js';
 import { refKey, refsFolder } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
@@ -8,13 +8,13 @@ import { listRuns, readRunIfAny, timelinesOf } from '../runs/run-records.js';
 import type { RefRecord } from '../../spec/records/run-records.js';
 import { UnreadableRecord } from '../objects/store-errors.js';
 
-/** The state after `step` of the run in question, and who needs it. */
+/** The state after `step` of the run in question, and its user. */
 interface Need {
   step: number;
   by: string;
 }
 
-/** In the order of their users. Throws `UnreadableRecord` on one that cannot be read: it may be of any step. */
+/** In the order of their users. Throws `UnreadableRecord` on an unreadable one: it may name any step. */
 export async function readReferences(store: ObjectStore, run: string): Promise<RefRecord[]> {
   const users = (await store.listFolder(refsFolder(run))).flatMap(
     (name) => /^(.+)\.json$/.exec(name)?.[1] ?? [],

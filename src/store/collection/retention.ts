@@ -1,19 +1,19 @@
-// Which checkpoints stay, and why: a function of steps alone, so that a dry run and the run after it say the same.
+// Which checkpoints stay, and why: a function of steps alone, so that a dry run and the run after it agree.
 import type { RetentionSpec } from '../../spec/run-spec.js';
 import type { RankedSteps } from './evaluated-steps.js';
 
 export interface Wanted {
   /** Null keeps every checkpoint. */
   retention: RetentionSpec | null;
-  /** Steps whose state another run, a sweep or an audit needs, and who that is. */
+  /** Steps with a state that another run, a sweep or an audit needs, and by what. */
   needed: readonly { step: number; by: string }[];
-  /** Evaluated steps, best first, and those whose evaluation has no rank. */
+  /** Evaluated steps, best first, and those with an evaluation without a rank. */
   evaluated: RankedSteps;
 }
 
 const unrankedReason = 'its evaluation has no result that can be read';
 
-/** Why each checkpoint stays, by step; those of `checkpoints` (ascending) that are not among them may go. */
+/** Why each checkpoint stays, by step; the others of `checkpoints` (ascending) may go. */
 export function keptCheckpoints(
   checkpoints: readonly number[],
   { retention, needed, evaluated }: Wanted,
@@ -22,7 +22,7 @@ export function keptCheckpoints(
   const keep = (step: number | undefined, why: string): void => {
     if (step !== undefined) kept.set(step, [...(kept.get(step) ?? []), why]);
   };
-  /** From where the state after `step` is computed. */
+  /** The checkpoint from which the state after `step` is computed. */
   const covering = (step: number): number | undefined => checkpoints.findLast((one) => one <= step);
 
   keep(checkpoints.at(-1), 'newest');
@@ -36,12 +36,12 @@ export function keptCheckpoints(
   for (const step of checkpoints.slice(-keep_last, -1)) keep(step, 'keep_last');
   for (const step of firstOfEach(checkpoints, keep_every)) keep(step, 'keep_every');
   for (const step of evaluated.best.slice(0, keep_best)) keep(covering(step), 'keep_best');
-  // Beside the best and not among them: no step loses its place to one whose rank nobody knows.
+  // In addition to the best: no step loses its place to one without a known rank.
   if (keep_best > 0) for (const step of evaluated.unranked) keep(covering(step), unrankedReason);
   return kept;
 }
 
-/** Checkpoints lie where they were due and the upload came through, so not at multiples only. */
+/** Checkpoints lie where they were due and the upload succeeded, so not at multiples only. */
 function firstOfEach(checkpoints: readonly number[], stretch: number): number[] {
   if (stretch === 0) return [];
   const first = new Map<number, number>();

@@ -1,8 +1,8 @@
-// The comparisons that sweeps have come to, by the names that people know them by.
+// The comparisons of finished sweeps, by the names that people use.
 import { sweepFolder, sweepsOfProject } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 
-/** Key of the page; null where there is none. A sweep that was started again has several: the last to be written knows most. */
+/** Key of the page; null if no comparison is stored. A sweep that was started again has several: the last one written knows most. */
 export async function comparisonPage(store: ObjectStore, sweep: string): Promise<string | null> {
   let newest: { key: string; modified: Date } | null = null;
   for await (const { key, modified } of store.list(`${sweepFolder(sweep)}comparison.`))
@@ -11,8 +11,8 @@ export async function comparisonPage(store: ObjectStore, sweep: string): Promise
 }
 
 /**
- * `found`: the sweep of exactly this name, else the firings of the schedule of this name, the newest first; as `{project}/{name}`.
- * `known`: the names of all of the project's, the newest firings first.
+ * `found`: the sweep of exactly this name, else the firings of the schedule of this name, newest first; as `{project}/{name}`. `known`: all
+ * names of the project, newest firings first.
  */
 export async function sweepsNamed(
   store: ObjectStore,
@@ -27,7 +27,7 @@ export async function sweepsNamed(
   return { found: own.map((one) => `${project}/${one}`), known };
 }
 
-/** The name of the sweep whose firing this is, by the time behind it; null where it is none. */
+/** The schedule's name of a sweep whose name ends in a firing time; null for any other. */
 function firingOf(name: string): string | null {
   return /^(.+)-\d{4}-\d\d-\d\dT\d\d\.\d\d\.\d\dZ$/.exec(name)?.[1] ?? null;
 }

@@ -1,5 +1,5 @@
-// The rounds of an evaluation. An outcome that stayed unknown is played again when somebody asks for it: in a round of its own, whose
-// suite names its number, so that it has a folder of its own and the round before stays as it was.
+// The rounds of an evaluation. An outcome that stayed unknown is played again on request, in a new round: its suite holds the round's
+// number, so it has a folder of its own and the round before stays as it was.
 import type { SuiteRecord } from '../../spec/records/evaluation-records.js';
 import type { Digest } from '../../spec/records/parts.js';
 import { recordDigest } from '../records/canonical.js';
@@ -12,20 +12,20 @@ export interface SuiteRound {
   digest: Digest;
 }
 
-/** `suite`: of the first round; `digest`: as it is filed. */
+/** `suite`: of the first round; `digest`: the one it is filed under. */
 export function roundOf(suite: SuiteRecord, n: number, digest = recordDigest(suite)): SuiteRound {
   if (n === 1) return { n, suite, digest };
   const record = { ...suite, round: n };
   return { n, suite: record, digest: recordDigest(record) };
 }
 
-/** The round before the one that this suite is of; null for a first one. */
+/** The round before this suite's; null for a first one. */
 export function roundBefore(suite: SuiteRecord): SuiteRound | null {
   const { round, ...first } = suite;
   return round === undefined ? null : roundOf(first, round - 1);
 }
 
-/** The newest round that was begun, or the first. */
+/** The newest round with a suite in the store, or the first. */
 export async function newestRound(
   store: ObjectStore,
   state: Digest,
@@ -33,7 +33,7 @@ export async function newestRound(
   digest?: Digest,
 ): Promise<SuiteRound> {
   let newest = roundOf(suite, 1, digest);
-  // No version before the second had rounds.
+  // Suites of the first version have no rounds.
   while (suite.schema !== 'longhaul.suite/1') {
     const next = roundOf(suite, newest.n + 1);
     if ((await store.head(evaluationSuiteKey(state, next.digest))) === null) break;

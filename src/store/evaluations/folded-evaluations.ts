@@ -1,12 +1,12 @@
-// The store as all its readers see it: the episodes of an evaluation are at their keys, also where a collection has put them into one
-// file (R23). Evaluations are read in many places, begun by any run and never committed as a step is: done here, no reader can forget it.
+// The store as all its readers see it: the episodes of an evaluation are at their keys, even after a collection has put them into one file
+// (R23). Evaluations are read in many places, begun by any run and never committed as a step is: done here, no reader can forget it.
 import { parseEvaluationKey } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { withFoldedEpisodes } from '../runs/episodes.js';
 
-/** What folds takes only this one: in a view that is laid over it, folded episodes still seem to lie there. */
+/** Code that folds takes only this type: in a view laid over it, folded episodes still seem to lie at their keys. */
 export interface OpenedStore extends ObjectStore {
-  /** What is really there. */
+  /** The store without the view. */
   readonly unfolded: ObjectStore;
 }
 

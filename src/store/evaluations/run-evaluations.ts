@@ -1,12 +1,12 @@
-// Which evaluations are a run's: played by itself or adopted from another that had the same state. Results are filed by state, and
-// each run names those that it stands on.
+// Which evaluations belong to a run: its own, or adopted from another run that had the same state. Results are filed by state, and each run
+// names those that it uses.
 import type { EvaluatedRecord, EvaluationResult } from '../../spec/records/evaluation-records.js';
 import { inParallel } from '../../base/in-parallel.js';
 import { evaluationResultKey, evaluationSuiteKey, runEvaluationsFolder } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { readRecord, requireRecord } from '../records/records.js';
 
-/** In the order of steps; those of the run's own timeline alone. */
+/** In the order of steps; only those of the run's own timeline. */
 export async function readRunEvaluations(
   store: ObjectStore,
   run: string,
@@ -20,13 +20,13 @@ export async function readRunEvaluations(
   return inParallel(names, (name) => requireRecord(store, `${folder}${name}`, 'evaluated'));
 }
 
-/** True for an evaluation of a version before the second: then no record says which runs stand on it. */
+/** True for an evaluation of the first version: no record names the runs that use it. */
 export async function isUnnamed(store: ObjectStore, { state, suite }: EvaluationResult): Promise<boolean> {
   const record = await readRecord(store, evaluationSuiteKey(state, suite), 'suite');
   return record === null || record.schema === 'longhaul.suite/1';
 }
 
-/** Null where it was set aside and is not played again yet. */
+/** Null if it was set aside and is not played again yet. */
 export function readEvaluated(
   store: ObjectStore,
   { state, suite }: EvaluatedRecord,

@@ -1,5 +1,5 @@
-// Whether an evaluation measures what a run would measure itself. Evaluations are filed by state, so that of a state that several runs
-// have had, whichever of them came first has played it.
+// Whether an evaluation measures what a run would measure itself. Evaluations are filed by state, so a state that several runs have had was
+// played by the first of them.
 import { isDeepStrictEqual } from 'node:util';
 import type { EvaluationResult, SuiteRecord } from '../../spec/records/evaluation-records.js';
 import { sameNumerics } from '../../spec/records/numerics.js';
@@ -9,7 +9,7 @@ import type { ObjectStore } from '../objects/object-store.js';
 import { readRecord, requireRecord } from '../records/records.js';
 import { readNumerics } from '../runs/run-records.js';
 
-/** True where `result` is of as many tasks of the run's data, with its seed, settings and numerics. */
+/** True if `result` has as many tasks of the run's data, with its seed, settings and numerics. */
 export async function isSuiteOf(
   store: ObjectStore,
   record: RunRecord,

@@ -1,5 +1,5 @@
-// A sweep's record and its pairs of a state and a suite. Whoever starts the sweep again, and every activity of it, finds the same
-// choice, whatever has been trained meanwhile.
+// A sweep's record and its pairs of a state and a suite. A restart of the sweep, and every activity of it, finds the same choice,
+// regardless of later training.
 import type { SweepRecord, SweepSuiteEntry } from '../../spec/records/sweep-record.js';
 import type { Digest } from '../../spec/records/parts.js';
 import { newestResult } from './evaluation-rounds.js';
@@ -17,7 +17,7 @@ export interface SweepPair {
   suite: SweepSuiteEntry;
 }
 
-/** Null where there is none. Throws `UnreadableRecord`. */
+/** Null if it does not exist. Throws `UnreadableRecord`. */
 export async function readSweepIfAny(store: ObjectStore, sweep: string): Promise<SweepRecord | null> {
   const key = sweepKey(sweep);
   const record = await readRecord(store, key, 'sweep');
@@ -45,7 +45,7 @@ export function pairOf({ sweep, checkpoints, suites }: SweepRecord, n: number): 
   return { n, run, step, state, suite };
 }
 
-/** The pair on the newest round of its suite that has a result; the pair itself where none has. */
+/** The pair on the newest round of its suite that has a result; the pair itself if no round has one. */
 export async function withNewestResult(
   store: ObjectStore,
   pair: SweepPair,

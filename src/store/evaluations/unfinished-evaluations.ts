@@ -1,5 +1,5 @@
-// An evaluation of a run's newest state that has episodes and no result: it is under way, or ended without enough grades. Then its
-// episodes are all that shows why.
+// An evaluation of a run's newest state that has episodes and no result: it is under way, or ended without enough grades. Then only its
+// episodes show why.
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import { readEvaluationEpisodes } from './evaluation-episodes.js';
 import { inParallel } from '../../base/in-parallel.js';
@@ -19,7 +19,7 @@ export interface UnfinishedEvaluation {
   episodes: EpisodeRecord[];
 }
 
-/** What the newest attempt at one of the run's own evaluations began; null where that has a result. Throws `UnreadableRecord`. */
+/** The evaluation that the newest attempt at one of the run's own evaluations began; null if it has a result. Throws `UnreadableRecord`. */
 export async function readUnfinishedEvaluation(
   store: ObjectStore,
   run: string,

@@ -60,12 +60,12 @@ export function decodeBatchFile(
   return { identity, arrays };
 }
 
-/** `BatchIdentity.inputs`: of the digests of episodes in (slot, sample) order, or of demonstrations in the plan's. */
+/** `BatchIdentity.inputs`: over the digests of episodes in (slot, sample) order, or of demonstrations in the plan's. */
 export function inputsDigest(digests: readonly Digest[]): Digest {
   return sha256Hex(digests.map((digest) => `${digest}\n`).join(''));
 }
 
-/** Where two batch files differ, in words; null where they are the same bytes. Throws as `decodeBatchFile` does. */
+/** Where two batch files differ, in words; null if they are the same bytes. Throws as `decodeBatchFile` does. */
 export function batchDifference(stored: Uint8Array, computed: Uint8Array, key: string): string | null {
   if (Buffer.compare(stored, computed) === 0) return null;
   const [a, b] = [decodeBatchFile(stored, key), decodeBatchFile(computed, key)];

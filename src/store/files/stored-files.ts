@@ -6,7 +6,7 @@ import type { ObjectStore } from '../objects/object-store.js';
 import { CorruptCheckpoint, Diverged } from '../objects/store-errors.js';
 import { reporting, type Transfer } from '../objects/transfer.js';
 
-/** Uploads a file. What is there already must have the same bytes, else `Diverged`: such files are functions (R2). */
+/** Uploads a file. An existing one must have the same bytes, else `Diverged`: such files are functions (R2). */
 export async function uploadSame(
   store: ObjectStore,
   key: string,
@@ -23,7 +23,7 @@ export async function uploadSame(
   );
 }
 
-/** Downloads a file to `path`. Throws `CorruptCheckpoint` where it is missing or has other bytes; then nothing is left there. */
+/** Downloads a file to `path`. Throws `CorruptCheckpoint` if it is missing or has other bytes; then nothing is left there. */
 export async function fetchListed(
   store: ObjectStore,
   key: string,

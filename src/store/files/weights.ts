@@ -1,5 +1,5 @@
-// The weights of a model that was brought along, once for all runs that begin with them: `weights/{digest}/`, data file first,
-// manifest last. A run needs the folder that it was started with no longer once they are there.
+// The weights of a supplied model, once for all runs that begin with them: `weights/{digest}/`, data file first, manifest last. Once they
+// are stored, a run no longer needs the folder that it was started with.
 import type { Digest, FileEntry } from '../../spec/records/parts.js';
 import type { WeightsManifest } from '../../spec/records/manifests.js';
 import { sha256File } from '../../base/sha256.js';
@@ -16,7 +16,7 @@ export async function weightsExist(store: ObjectStore, weights: Digest): Promise
   return (await store.head(weightsManifestKey(weights))) !== null;
 }
 
-/** Uploads a file that the engine's `save_weights` wrote; it is canonical, so whoever comes second finds the same bytes. */
+/** Uploads a file that the engine's `save_weights` wrote; it is canonical, so a second upload has the same bytes. */
 export async function writeWeights(
   store: ObjectStore,
   weights: Digest,

@@ -1,5 +1,5 @@
-// A store in a directory. Invariant: a key's file is either absent or whole, and durable before `create` answers,
-// whenever the process or the machine dies: temp file, fdatasync, link(2) (which is create-only), fsync of the folder.
+// A store in a directory. Invariant: a key's file is either absent or whole, and durable before `create` returns, even if the process or
+// the machine dies: temp file, fdatasync, link(2) (which is create-only), fsync of the folder.
 import { randomBytes } from 'node:crypto';
 import type { Dirent, Stats } from 'node:fs';
 import { createReadStream } from 'node:fs';
@@ -29,7 +29,7 @@ const TEMPORARY = '.incoming';
 const PIECE_BYTES = 1 << 20;
 const STATS_AT_ONCE = 64;
 
-/** Opens the store in `path`, which is created where it is missing. */
+/** Opens the store in `path`, which is created if it is missing. */
 export async function openDirectoryStore(path: string): Promise<ObjectStore> {
   const root = resolve(path);
   try {
@@ -116,7 +116,7 @@ class DirectoryStore implements ObjectStore {
     if (gone === null) return;
     let folder = dirname(path);
     await this.#sync.settle(folder);
-    // Folders are no objects: one that held only this key disappears with it, as in S3.
+    // Folders are not objects: one that held only this key disappears with it, as in S3.
     while (folder !== this.#root) {
       try {
         await rmdir(folder);
@@ -151,7 +151,7 @@ class DirectoryStore implements ObjectStore {
     write: (file: FileHandle) => Promise<unknown>,
   ): Promise<'created' | 'exists'> {
     const path = this.#path(key);
-    // Looking first is cheaper than a temporary file, and the answer cannot become wrong: keys are never changed.
+    // Checking first is cheaper than a temporary file, and the answer cannot become wrong: keys are never changed.
     const there = await orNull(() => stat(path));
     if (there) return this.#existing(key, path, there);
     const temporary = join(this.#root, TEMPORARY, `${process.pid}-${randomBytes(8).toString('hex')}`);
@@ -264,7 +264,7 @@ function objectInfo(key: string, info: Stats): ObjectInfo {
   return { key, size: info.size, modified: info.mtime };
 }
 
-/** Null where there is no such file, or where a folder has its name or a file the name of its folder. */
+/** Null if the file does not exist, a folder has its name, or a file has the name of its folder. */
 async function orNull<T>(read: () => Promise<T>): Promise<T | null> {
   try {
     return await read();

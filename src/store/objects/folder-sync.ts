@@ -1,4 +1,4 @@
-// Makes a folder's entries durable, with one fsync for all that wait at the same time (group commit).
+// Makes a folder's entries durable, with one fsync for all waiting callers (group commit).
 import { mkdir, open } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
@@ -7,7 +7,7 @@ const alreadyDurable = Promise.resolve();
 export interface FolderSync {
   /** Resolves when an fsync of `folder` that began after this call is done. */
   settle(folder: string): Promise<void>;
-  /** Makes `folder` and what is missing above it, down from the root, each entry durable. */
+  /** Makes `folder` and its missing parents durable, down from the root. */
   ensureFolder(folder: string): Promise<void>;
   /** `folder` may have been deleted. */
   forget(folder: string): void;
@@ -46,7 +46,7 @@ export function createFolderSync(root: string, remembered = 1024): FolderSync {
   function ensureFolder(folder: string): Promise<void> {
     if (folder === root) return Promise.resolve();
     const made = durable.get(folder) ?? making(folder);
-    // The one used last stands last, and the first is dropped: a run of days makes folders at every step.
+    // The last used folder is at the end, and the first is dropped: a run of days makes folders at every step.
     durable.delete(folder);
     durable.set(folder, made);
     const [oldest] = durable.keys();
@@ -56,7 +56,7 @@ export function createFolderSync(root: string, remembered = 1024): FolderSync {
 
   function making(folder: string): Promise<void> {
     const made = makeFolder(folder).then(
-      // A promise remembers who made it, an activity with all that it has: what is kept for long must be nobody's.
+      // A promise keeps its maker alive, an activity with all that it holds: replace it by a shared one.
       () => void (durable.get(folder) === made && durable.set(folder, alreadyDurable)),
       (error: unknown) => {
         forget(folder);
@@ -72,7 +72,7 @@ export function createFolderSync(root: string, remembered = 1024): FolderSync {
     try {
       await mkdir(folder);
     } catch (error) {
-      // One that is there already may be another process's, made and not yet synced: sync it all the same.
+      // An existing folder may be another process's, made and not yet synced: sync it all the same.
       if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
     }
     await settle(parent);
@@ -90,7 +90,7 @@ async function syncFolder(folder: string): Promise<void> {
   try {
     handle = await open(folder, 'r');
   } catch (error) {
-    // Deleted meanwhile: nothing of it is left to make durable.
+    // Deleted meanwhile: there is nothing left to make durable.
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return;
     throw error;
   }

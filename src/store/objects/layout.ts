@@ -57,7 +57,7 @@ export function nameOfRun(run: string): string {
   return run.replace(/~[0-9]+$/, '');
 }
 
-/** `{project}/{name}`; names of sweeps are longer than others by the time of their firing. */
+/** `{project}/{name}`; names of sweeps may be longer than others, by the time of their firing. */
 export function checkSweepId(sweep: string): string {
   if (/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}\/[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$/.test(sweep)) return sweep;
   throw new BadKey(
@@ -67,10 +67,10 @@ export function checkSweepId(sweep: string): string {
 
 const runFolder = (run: string) => `runs/${checkRunId(run)}/`;
 export const runKey = (run: string) => `${runFolder(run)}run.json`;
-/** More may be known at one step later, evaluations above all: reports of it lie side by side, by content. */
+/** A later report may know more at the same step, evaluations above all: reports of a step lie side by side, by content. */
 export const reportKey = (run: string, step: number, sha256: Digest) =>
   `${runFolder(run)}reports/${padded(step, 6, 'step')}.${checkDigest(sha256, 'report').slice(0, 12)}.html`;
-/** A chunk of transcripts, which pages of reports find beside them; `name`: 16 digits of its content's sha256, so that reports share them. */
+/** A chunk of transcripts, beside the pages of reports; `name`: 16 digits of its content's sha256, so that reports share it. */
 export const reportTranscriptsKey = (run: string, name: string) => {
   if (!/^[0-9a-f]{16}$/.test(name))
     throw new BadKey(`transcripts "${name.slice(0, 80)}" are no 16 hex digits`);
@@ -111,9 +111,9 @@ const activityFolder = (run: string, step: number, activity: string) =>
 export const attemptFolder = (run: string, step: number, activity: string, attempt: string) =>
   `${activityFolder(run, step, activity)}${checkName(attempt, 'attempt')}/`;
 
-/** States that were evaluated, one folder each. */
+/** Evaluated states, one folder each. */
 export const evaluationsRoot = 'evals/';
-/** Suites that a state was evaluated on, one folder each. */
+/** Suites of a state, one folder each. */
 export const evaluationsOfState = (state: Digest) => `evals/${checkDigest(state, 'state')}/`;
 const evaluationFolder = (state: Digest, suite: Digest) =>
   `evals/${checkDigest(state, 'state')}/${checkDigest(suite, 'suite')}/`;
@@ -133,10 +133,10 @@ export const evaluationEpisodeKey = (state: Digest, suite: Digest, slot: number,
 /** Projects with sweeps, and the tallies beside them. */
 export const sweepsRoot = 'sweeps/';
 export const sweepsOfProject = (project: string) => `${sweepsRoot}${checkName(project, 'project')}/`;
-/** `sweep`: `{project}/{name}` of its workflow, a time behind the name where a schedule started it. */
+/** `sweep`: `{project}/{name}` of its workflow, with a time behind the name if a schedule started it. */
 export const sweepFolder = (sweep: string) => `${sweepsRoot}${checkSweepId(sweep)}/`;
 export const sweepKey = (sweep: string) => `${sweepFolder(sweep)}sweep.json`;
-/** What a sweep says at its end is told apart by content: one that was started again may know more. */
+/** Comparisons are named by content: a sweep that was started again may know more. */
 export const comparisonKey = (sweep: string, sha256: Digest) =>
   `${sweepFolder(sweep)}comparison.${checkDigest(sha256, 'comparison').slice(0, 12)}.html`;
 export const sweepResultsKey = (sweep: string, sha256: Digest) =>
@@ -174,7 +174,7 @@ export const datasetManifestKey = (name: string, version: string) =>
 export const datasetFileKey = (name: string, version: string, path: string) =>
   checkKey(`${datasetFolder(name, version)}${path}`);
 
-/** A model's weights that a run was brought, by the engine's digest of them. */
+/** Weights of a supplied model, by the engine's digest of them. */
 const weightsFolder = (weights: Digest) => `weights/${checkDigest(weights, 'weights')}/`;
 export const weightsManifestKey = (weights: Digest) => `${weightsFolder(weights)}manifest.json`;
 export const weightsFileKey = (weights: Digest, path: string) => checkKey(`${weightsFolder(weights)}${path}`);

@@ -1,4 +1,4 @@
-// The one interface to bytes that must last. Two backends: a directory and S3; one conformance suite holds both.
+// The one interface to durable bytes. Two backends, a directory and S3; one conformance suite tests both.
 import type { Transfer } from './transfer.js';
 
 /** Keys are `/`-separated, relative, no part starting with a dot, ≤ 512 bytes of [A-Za-z0-9._~/=-]. */
@@ -6,7 +6,7 @@ export interface ObjectStore {
   /** `dir:/path` or `s3://bucket/prefix`; printable, never with a secret. */
   readonly address: string;
 
-  /** Null when there is no such object. */
+  /** Null if the object does not exist. */
   get(key: string): Promise<Uint8Array | null>;
 
   head(key: string): Promise<ObjectInfo | null>;
@@ -17,15 +17,15 @@ export interface ObjectStore {
    */
   create(key: string, bytes: Uint8Array): Promise<'created' | 'exists'>;
 
-  /** Create-only put of a file, in parts where it is large; unfinished parts are swept by `sweep`. */
+  /** Create-only put of a file, in parts if it is large; `sweep` removes unfinished parts. */
   createFromFile(key: string, path: string, transfer?: Transfer): Promise<'created' | 'exists'>;
 
-  /** Downloads to a temporary name beside `path`, then renames. False when there is no such object. */
+  /** Downloads to a temporary name beside `path`, then renames. False if the object does not exist. */
   getToFile(key: string, path: string, transfer?: Transfer): Promise<boolean>;
 
   /**
-   * The object's bytes in pieces, for what does not belong in memory at once. Null when there is no such object. Reading throws
-   * `StoreUnavailable` where they break off; the reader begins anew.
+   * The object's bytes in pieces, for objects too large for memory. Null if the object does not exist. Reading throws `StoreUnavailable` if
+   * the bytes break off; the reader starts again.
    */
   stream(key: string): Promise<AsyncIterable<Uint8Array> | null>;
 
@@ -38,10 +38,10 @@ export interface ObjectStore {
    */
   listFolder(prefix: string): Promise<string[]>;
 
-  /** For garbage collection and tests. Deleting what is not there is no error. */
+  /** For garbage collection and tests. Deleting a missing key is no error. */
   delete(key: string): Promise<void>;
 
-  /** Removes what killed puts left behind and nobody has touched for `olderThanMs`; answers how many there were. */
+  /** Removes what killed puts left behind, untouched for `olderThanMs`; returns their number. */
   sweep(olderThanMs: number): Promise<number>;
 }
 

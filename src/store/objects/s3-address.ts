@@ -12,7 +12,7 @@ export interface S3Address {
 }
 
 export function parseS3Address(address: string): S3Address {
-  // Before anything else: what cannot be read as an address must not be repeated with a secret in it.
+  // Before anything else: a text that is not an address must not be repeated with a secret in it.
   const [place = '', query = ''] = address.split('?', 2);
   if (secretInUrl(place) || secretInUrl(new URLSearchParams(query).get('endpoint') ?? '')) {
     throw new StoreUnfit(

@@ -13,7 +13,7 @@ import { piecesWithin, transferMs } from './s3-deadlines.js';
 import { StoreUnfit } from './store-errors.js';
 
 export interface SendOptions {
-  /** What the request carries or makes the service copy: it gets time for it. */
+  /** Bytes that the request carries or makes the service copy: it gets time for them. */
   bytes?: number;
   signal?: AbortSignal | undefined;
 }
@@ -25,11 +25,11 @@ export class S3Connection {
     { endpoint, region }: S3Address,
     private readonly timeoutMs: number,
   ) {
-    // It warns of SDK versions to come, and this one is pinned: nobody who reads the warning could act on it.
+    // The SDK warns of its future versions, and this one is pinned: no reader of the warning could act on it.
     process.env.AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED ??= 'true';
     this.#client = new S3Client({
       ...(region || endpoint ? { region: region || process.env.AWS_REGION || 'us-east-1' } : {}),
-      // Other services than AWS's own often know path-style addresses and plain bodies only.
+      // Services other than AWS often support path-style addresses and plain bodies only.
       ...(endpoint ? { endpoint, forcePathStyle: true, requestChecksumCalculation: 'WHEN_REQUIRED' } : {}),
       // Retries are the store's: they are bounded by time, and a put must know whether an earlier try may have stored it.
       maxAttempts: 1,
@@ -37,7 +37,7 @@ export class S3Connection {
     });
   }
 
-  /** Answers when the whole reply is there, its body too. */
+  /** Resolves when the whole reply, with its body, has arrived. */
   async send<I extends ServiceInputTypes, O extends ServiceOutputTypes>(
     command: $Command<I, O, S3ClientResolvedConfig, ServiceInputTypes, ServiceOutputTypes>,
     { bytes = 0, signal }: SendOptions = {},
@@ -50,13 +50,13 @@ export class S3Connection {
         abortSignal: signal ? AbortSignal.any([signal, late]) : late,
       });
     } catch (error) {
-      // The client's own error does not tell whose signal it was.
+      // The client's own error does not say which signal aborted.
       if (!late.aborted || signal?.aborted) throw error;
       throw new Error(`no whole answer within ${limitMs / 1000} s`, { cause: error });
     }
   }
 
-  /** An object's size and bytes. What they may take is known once the headers are there. */
+  /** An object's size and bytes. Their time limit is known once the headers have arrived. */
   async open(
     object: { Bucket: string; Key: string },
     signal?: AbortSignal,
@@ -69,7 +69,7 @@ export class S3Connection {
     return { size, pieces: piecesWithin(Body as Readable, this.timeoutMs + transferMs(size)) };
   }
 
-  /** Asked for by itself: in a request its error looks like one of the network, which is worth another try. */
+  /** Resolved separately: in a request its error looks like a network error, which is worth another try. */
   async #requireRegion(): Promise<void> {
     try {
       await this.#client.config.region();

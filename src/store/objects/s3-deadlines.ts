@@ -1,5 +1,5 @@
-// How long requests and operations of the S3 store may take. A stall shows by silence, within seconds; what moves gets
-// time for its bytes, so that a large object on a slow line is not given up for being large.
+// Time limits for requests and operations of the S3 store. A stall shows as silence, within seconds; a transfer gets time for its bytes, so
+// that a large object on a slow line is not given up for being large.
 import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 
@@ -8,14 +8,14 @@ const LONGEST_PAUSE_MS = 5_000;
 /** A connection slower than this is as good as down: a checkpoint would take days. */
 const LEAST_BYTES_PER_SECOND = 256 * 1024;
 
-/** What `bytes` take on the slowest connection that is waited for. */
+/** Time for `bytes` on the slowest accepted connection. */
 export function transferMs(bytes: number): number {
   return (bytes / LEAST_BYTES_PER_SECOND) * 1000;
 }
 
 /**
- * Repeats `attempt` with growing pauses until it gives a value; after the deadline no try is begun, and what it last wanted
- * to retry for is thrown. `prolong` adds to the deadline, once, what an attempt has found its bytes to need.
+ * Repeats `attempt` with growing pauses until it gives a value; after the deadline no try is begun, and the reason for the last retry is
+ * thrown. `prolong` adds, once, the time that an attempt has found its bytes to need.
  */
 export async function withDeadline<T>(
   deadlineMs: number,
@@ -34,7 +34,7 @@ export async function withDeadline<T>(
   }
 }
 
-/** A body's pieces. The socket's time-out ends one that is silent; one that only trickles fails after `limitMs`. */
+/** A body's pieces. The socket's time-out ends a silent one; one that only trickles fails after `limitMs`. */
 export async function* piecesWithin(body: Readable, limitMs: number): AsyncGenerator<Uint8Array> {
   const end = performance.now() + limitMs;
   for await (const piece of body) {

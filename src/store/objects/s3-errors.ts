@@ -7,9 +7,9 @@ export type S3Answer<T> =
   | { kind: 'missing'; reason: string }
   /** 412: the key is taken. */
   | { kind: 'taken'; reason: string }
-  /** 409, 5xx, throttling, time-out, lost connection: nothing is known. */
+  /** 409, 5xx, throttling, time-out, lost connection: the result is unknown. */
   | { kind: 'unsettled'; reason: string }
-  /** No retry can mend it. */
+  /** No retry can fix it. */
   | { kind: 'refused'; error: Error };
 
 interface SdkError {
@@ -19,7 +19,7 @@ interface SdkError {
   $metadata?: { httpStatusCode?: number };
 }
 
-/** What a wrong address gives, and a service that is down for a moment too. */
+/** Errors of a wrong address, and of a service that is down for a moment. */
 const NOBODY_THERE = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EHOSTUNREACH', 'ENETUNREACH']);
 const CHECK = 'check that the service is up, and "endpoint=" and "region=" in the store address';
 
@@ -50,16 +50,16 @@ export function answerOf(thrown: unknown, address: string): S3Answer<never> {
   }
   if (status === 412) return { kind: 'taken', reason };
   if (status === 404) return { kind: 'missing', reason };
-  // A 403 that ends with the cause: the machine's clock is set right again.
+  // This 403 passes once the machine's clock is set right.
   if (error.name === 'RequestTimeTooSkewed') return { kind: 'unsettled', reason };
   if (status === 401 || status === 403) {
-    // An expired token answers 403 as well; the reason in brackets tells.
+    // An expired token answers 403 as well; the reason in brackets distinguishes it.
     return refused(
       `${address}: access was refused; check the credentials and the bucket's policy (${reason})`,
       thrown,
     );
   }
-  // A status below 300 is a reply that broke off.
+  // A status below 300 is a truncated reply.
   const passing =
     status === undefined || status >= 500 || [408, 409, 425, 429].includes(status) || status < 300;
   if (passing || error.name === 'RequestTimeout' || error.name === 'SlowDown') {

@@ -16,7 +16,7 @@ import type { Transfer } from './transfer.js';
 const MAX_PARTS = 10_000;
 const PARTS_AT_ONCE = 4;
 
-/** The ETag of an object in parts says nothing of its content: its metadata does, under this name. */
+/** The ETag of a multipart object is not a digest of its content: its metadata holds one, under this name. */
 export const SHA256_METADATA = 'longhaul-sha256';
 
 export interface S3MultipartOptions {
@@ -25,7 +25,7 @@ export interface S3MultipartOptions {
   /** The store's, for messages. */
   address: string;
   bucket: string;
-  /** What stands before each key of the store: nothing, or a folder with its slash. */
+  /** Prefix of each key of the store: empty, or a folder with its slash. */
   prefix: string;
   partBytes: number;
 }
@@ -39,7 +39,7 @@ interface Upload {
 export class S3Multipart {
   constructor(private readonly options: S3MultipartOptions) {}
 
-  /** `isStored`: whether the key holds the content of this sha256; null when it holds nothing. */
+  /** `isStored`: whether the key holds the content of this sha256; null if it holds nothing. */
   async create(
     key: string,
     { path, size }: { path: string; size: number },
@@ -80,7 +80,7 @@ export class S3Multipart {
     }
   }
 
-  /** Removes the parts of uploads begun more than `olderThanMs` ago; answers how many uploads. */
+  /** Removes the parts of uploads begun more than `olderThanMs` ago; returns the number of uploads. */
   async sweep(olderThanMs: number): Promise<number> {
     const { s3, bucket, prefix } = this.options;
     const limit = Date.now() - olderThanMs;

@@ -1,4 +1,4 @@
-// Requests repeated until they are settled. A put whose reply says nothing is settled by reading its key back (R3).
+// Repeats requests until they are settled. A put with an inconclusive reply is settled by reading its key back (R3).
 import { answerOf, type S3Answer } from './s3-errors.js';
 import { transferMs, withDeadline } from './s3-deadlines.js';
 import { StoreUnavailable } from './store-errors.js';
@@ -9,7 +9,7 @@ export class S3Settler {
     private readonly deadlineMs: number,
   ) {}
 
-  /** `isMine`: whether the key holds what this put writes; null when it holds nothing. */
+  /** `isMine`: whether the key holds what this put writes; null if it holds nothing. */
   async create(
     key: string,
     put: () => Promise<unknown>,
@@ -21,19 +21,19 @@ export class S3Settler {
       const answer = await this.ask(put);
       if (answer.kind === 'ok') return { value: 'created' as const };
       if (answer.kind === 'refused') throw answer.error;
-      // An earlier try may have stored these bytes; a clean 412 is somebody else's.
+      // An earlier try may have stored these bytes; a clean 412 is another writer's.
       if (answer.kind === 'taken' && !unsettled) return { value: 'exists' as const };
       unsettled = true;
       const mine = await isMine();
       if (mine !== null) return { value: mine ? ('created' as const) : ('exists' as const) };
       const unavailable = this.#unavailable(`create ${key}`, attempt, answer);
-      // What the service has dropped (an upload's parts) is never found by asking for it again.
+      // Asking again never finds what the service has dropped (an upload's parts).
       if (answer.kind === 'missing') throw unavailable;
       return { retry: unavailable };
     });
   }
 
-  /** Null for 404. Retries what may pass until the deadline. */
+  /** Null for 404. Retries passing errors until the deadline. */
   async request<T>(
     what: string,
     request: (prolong: (ms: number) => void) => Promise<T>,

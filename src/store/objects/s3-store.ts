@@ -1,5 +1,5 @@
-// A store in an S3 bucket. Creates are exclusive by `If-None-Match: *`. A reply that settles nothing (409, 5xx, time-out,
-// lost reply, 412 for what may be this very put) is settled by reading the key back and comparing bytes (R3).
+// A store in an S3 bucket. Creates are exclusive by `If-None-Match: *`. An inconclusive reply (409, 5xx, time-out, lost reply, 412 for what
+// may be this very put) is settled by reading the key back and comparing bytes (R3).
 import { randomBytes } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
 import { open, rename, rm, stat } from 'node:fs/promises';
@@ -23,9 +23,9 @@ import { BadKey, isNoSpace, StoreFull, StoreUnavailable } from './store-errors.j
 import { reporting, type Transfer } from './transfer.js';
 
 export interface S3Options {
-  /** Bytes from which a file goes up in parts, and of one part; S3 wants ≥ 5 MiB. */
+  /** Size from which a file is uploaded in parts, and size of a part; S3 requires ≥ 5 MiB. */
   partBytes?: number;
-  /** Silence after which a request is given up. One as a whole has as long, and time for its bytes. */
+  /** Silence after which a request is given up. A whole request has as long, and time for its bytes. */
   requestTimeoutMs?: number;
   /** Time within which an operation must be settled, and time for its bytes; a try that began before is awaited. */
   deadlineMs?: number;
@@ -115,7 +115,7 @@ class S3Store implements ObjectStore {
         await file.close();
       }
     }
-    // Gigabytes must not go up to be refused at the end.
+    // Checked first, so that gigabytes are not uploaded only to be refused.
     if (await this.head(key)) return 'exists';
     return this.#multipart.create(
       key,
@@ -167,7 +167,7 @@ class S3Store implements ObjectStore {
     checkPrefix(prefix);
     for await (const page of this.#pages(prefix, null)) {
       for (const { Key = '', Size = 0, LastModified } of page.Contents ?? []) {
-        // Some servers list folders as empty objects; no key of ours ends in a slash.
+        // Some servers list folders as empty objects; none of our keys ends in a slash.
         if (Key.endsWith('/')) continue;
         yield { key: Key.slice(this.#prefix.length), size: Size, modified: LastModified ?? new Date(0) };
       }
@@ -203,8 +203,8 @@ class S3Store implements ObjectStore {
   }
 
   /**
-   * Null where there is no such object. An object whose bytes break off is read again from its start; what `use` itself throws
-   * says nothing about the store and is thrown at once.
+   * Null if the object does not exist. An object with truncated bytes is read again from its start; an error of `use` itself says nothing
+   * about the store and is thrown at once.
    */
   async #read<T>(
     key: string,
@@ -239,7 +239,7 @@ class S3Store implements ObjectStore {
     return read && read.value;
   }
 
-  /** A stream's reader has had a part of it already: only he can begin anew. */
+  /** The reader has consumed a part of the stream already: only the reader can start again. */
   async *#retryable(key: string, pieces: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> {
     try {
       yield* pieces;
@@ -250,7 +250,7 @@ class S3Store implements ObjectStore {
     }
   }
 
-  /** Null where there is no such object. */
+  /** Null if the object does not exist. */
   async #isStored(key: string, content: { size: number; sha256: string }): Promise<boolean | null> {
     const stored = await this.#headWithDigest(key);
     if (!stored || stored.size !== content.size) return stored && false;

@@ -1,13 +1,13 @@
-// Errors of the store and its records. `name` is the failure type that workflows look for, so it is set by hand:
-// a minifier or a subclass must not change it.
+// Errors of the store and its records. `name` is the failure type that workflows look for, so it is set by hand: a minifier or a subclass
+// must not change it.
 import type { Digest } from '../../spec/records/parts.js';
 
-/** The store cannot do what records need: create-only puts, read-after-write, access. A retry cannot mend it. */
+/** The store lacks what records need: create-only puts, read-after-write, access. No retry can fix it. */
 export class StoreUnfit extends Error {
   override readonly name = 'StoreUnfit';
 }
 
-/** The store did not answer in time, or answered with an error that a later try may not get. */
+/** The store did not answer in time, or answered with an error that may pass. */
 export class StoreUnavailable extends Error {
   override readonly name = 'StoreUnavailable';
 }
@@ -30,7 +30,7 @@ export class BadKey extends Error {
 /** A record is missing where it must be, is no valid JSON, fails its schema or contradicts its key (R24). */
 export class UnreadableRecord extends Error {
   override readonly name = 'UnreadableRecord';
-  /** What a person can do about it, where somebody has looked. */
+  /** What a person can do about it, if known. */
   remedy: string | null = null;
   constructor(
     readonly key: string,
@@ -76,7 +76,7 @@ export class Diverged extends Error {
   override readonly name = 'Diverged';
   constructor(
     message: string,
-    /** Both results, where they are at hand. */
+    /** Both results, if they are at hand. */
     readonly evidence?: { key: string; stored: unknown; computed: unknown },
   ) {
     super(message);

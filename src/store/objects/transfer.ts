@@ -1,15 +1,15 @@
-// A file on its way between a disk and the store: when to stop, and whom to tell that its bytes move.
+// A transfer of a file between a disk and the store: its abort signal and its progress callback.
 
 export interface Transfer {
   signal?: AbortSignal | undefined;
-  /** Told the bytes moved so far; a try that begins anew counts from 0. Between two calls at most 8 MiB or one part have moved. */
+  /** Called with the bytes moved so far; a new try counts from 0 again. Between two calls at most 8 MiB or one part have moved. */
   onProgress?: ((bytes: number) => void) | undefined;
 }
 
-/** Half a minute on the slowest connection that is waited for; on the fastest, not so often that telling costs anything. */
+/** Half a minute on the slowest accepted connection; rare enough on the fastest that reporting costs nothing. */
 const REPORT_BYTES = 8 << 20;
 
-/** The same pieces; tells of them as they pass. */
+/** The same pieces; reports their bytes as they pass. */
 export async function* reporting(
   pieces: AsyncIterable<Uint8Array>,
   onProgress: Transfer['onProgress'],

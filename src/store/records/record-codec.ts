@@ -15,10 +15,10 @@ import { NewerSchema, OlderSchema, UnreadableRecord } from '../objects/store-err
 
 const GZIP_OS_BYTE = 9;
 const OS_UNKNOWN = 255;
-/** A gzip bomb must not take the process; the longest real episode is some MiB. */
+/** Guards against gzip bombs; the longest real episode is some MiB. */
 export const MAX_UNCOMPRESSED_BYTES = 1 << 30;
 
-/** Compressed at once: a trip through the thread pool costs more, and it is done in well under a millisecond. */
+/** Compressed synchronously: the thread pool costs more, and it takes well under a millisecond. */
 const SMALL_BYTES = 16 * 1024;
 /** A small window: records are a few KiB, and the usual 256 KiB of working memory each would feed the garbage collector. */
 const COMPRESSION = { level: 4, memLevel: 5, windowBits: 13 } as const;
@@ -26,7 +26,7 @@ const COMPRESSION = { level: 4, memLevel: 5, windowBits: 13 } as const;
 const gzipAsync = promisify(gzip);
 const gunzipAsync = promisify(gunzip);
 
-/** Canonical bytes of a record, compressed where its kind is. Throws a TypeError on a record that its schema refuses. */
+/** Canonical bytes of a record, compressed if its kind is. Throws a TypeError on a record that its schema refuses. */
 export async function encodeRecord<Kind extends RecordKind>(
   kind: Kind,
   record: RecordTypes[Kind],
@@ -71,17 +71,17 @@ function isSummed(kind: RecordKind, value: unknown): value is object {
   return (schemaOf(value)?.version ?? 0) >= (summedSince[kind] ?? Infinity);
 }
 
-/** Sum of a record without its member `sum`. It covers `observed`: a flipped bit there misleads a run as well. */
+/** Checksum of a record without its member `sum`. It covers `observed`: a flipped bit there misleads a run as well. */
 function sumOf(record: object): string | null {
   try {
     return sha256Hex(canonicalText(record));
   } catch {
-    // A changed exponent makes a number that is none.
+    // A changed exponent can make a number infinite.
     return null;
   }
 }
 
-/** Throws `UnreadableRecord` where the record's own sum says that it was changed. */
+/** Throws `UnreadableRecord` if the record's own checksum shows that it was changed. */
 function withoutSum(key: string, value: object): object {
   const { sum, ...record } = value as { sum?: unknown };
   const found = sumOf(record);
@@ -94,7 +94,7 @@ function withoutSum(key: string, value: object): object {
   );
 }
 
-/** Kind and version that a parsed value claims, or null where it claims none. */
+/** Kind and version that a parsed value claims, or null if it claims none. */
 export function schemaOf(value: unknown): { text: string; kind: string; version: number } | null {
   const text =
     typeof value === 'object' && value !== null ? (value as { schema?: unknown }).schema : undefined;

@@ -1,5 +1,5 @@
-// Reading and writing records by the rule of their kind (R2): choices are adopted, functions compared, sequences
-// continued. None is ever overwritten, so it does not matter who writes, how often, or whether he is late.
+// Reading and writing records by the rule of their kind (R2): choices are adopted, functions compared, sequences continued. None is ever
+// overwritten, so it does not matter which process writes, how often, or how late.
 import type { Digest } from '../../spec/records/parts.js';
 import { canonicalBytes, canonicalText, differences } from './canonical.js';
 import { sha256Hex } from '../../base/sha256.js';
@@ -11,13 +11,13 @@ import type { RecordKind, RecordTypes } from '../../spec/records/record-kinds.js
 import { Diverged, isUnreadable, StoreUnavailable, UnreadableRecord } from '../objects/store-errors.js';
 
 export interface StoredRecord<Kind extends RecordKind> {
-  /** As it is in the store, which is what everybody goes on with. */
+  /** As stored, which is what every process goes on with. */
   record: RecordTypes[Kind];
-  /** True where another's record was there first. */
+  /** True if another's record was there first. */
   adopted: boolean;
 }
 
-/** Null when there is no such record. Throws `UnreadableRecord`, `OlderSchema` or `NewerSchema`. */
+/** Null if the record does not exist. Throws `UnreadableRecord`, `OlderSchema` or `NewerSchema`. */
 export async function readRecord<Kind extends RecordKind>(
   store: ObjectStore,
   key: string,
@@ -39,7 +39,7 @@ export async function requireRecord<Kind extends RecordKind>(
   return record;
 }
 
-/** Null also where it cannot be read: it holds up nothing that is told of others. */
+/** Null also if it cannot be read: reports about other records go on without it. */
 export async function readIfWhole<Kind extends RecordKind>(
   store: ObjectStore,
   key: string,
@@ -53,7 +53,7 @@ export async function readIfWhole<Kind extends RecordKind>(
   }
 }
 
-/** For choices (run, plan, episode, suite, evaluation, name of a run): the first record wins, and everybody adopts it. */
+/** For choices (run, plan, episode, suite, evaluation, name of a run): the first record wins, and every process adopts it. */
 export async function adoptOrCreate<Kind extends RecordKind>(
   store: ObjectStore,
   key: string,
@@ -107,10 +107,9 @@ export async function createFile(
 }
 
 /**
- * For sequences (owners, control, names, attempts): writes `{folder}{n}.json` at the first free n ≥ 1. Where another
- * author's record takes n, `make` is asked again for the next one, with all records that are there by then. `make` may
- * answer one of `existing` to say that nothing is left to write, or throw to refuse. `known`: the sequence's first records,
- * where the caller has just read them.
+ * For sequences (owners, control, names, attempts): writes `{folder}{n}.json` at the first free n ≥ 1. If another author's record takes n,
+ * `make` is called again for the next one, with all records stored by then. `make` may return one of `existing` if nothing is left to
+ * write, or throw to refuse. `known`: the sequence's first records, if the caller has just read them.
  */
 export async function appendSequence<Kind extends SequenceKind>(
   store: ObjectStore,
@@ -128,7 +127,7 @@ export async function appendSequence<Kind extends SequenceKind>(
     const key = sequenceKey(folder, n);
     if ((await store.create(key, await encodeRecord(kind, record))) === 'created') return record;
     const stored = await readWritten(store, key, kind);
-    // A lost reply: the record at n is this very one, clocks and all.
+    // A lost reply: the record at n is this very one, including its clocks.
     if (sameBytes(stored, record)) return stored;
     existing.push(stored);
   }

@@ -1,5 +1,5 @@
-// Checkpoints: data files first, manifest last, all create-only. Without a whole manifest there is no checkpoint; with
-// one, every file was there with its bytes. Files are canonical, so two that save one state write the same bytes (R31).
+// Checkpoints: data files first, manifest last, all create-only. Without a whole manifest there is no checkpoint; with one, every file was
+// there with its bytes. Files are canonical, so two writers of one state write the same bytes (R31).
 import type { CheckpointManifest } from '../../spec/records/manifests.js';
 import type { Digest, FileEntry } from '../../spec/records/parts.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
@@ -28,16 +28,16 @@ export interface CheckpointToWrite extends Transfer {
   numerics: Numerics;
   /** `state.safetensors` on the node's disk. */
   statePath: string;
-  /** Runs after all data files are there and before the manifest is. */
+  /** Called after all data files are stored and before the manifest is. */
   beforeManifest?: () => Promise<void>;
 }
 
-/** Where the checkpoints are that a run has written: `checkpoints/{project}/{model}/{run}/`. */
+/** Where a run's own checkpoints are: `checkpoints/{project}/{model}/{run}/`. */
 export function checkpointHome(record: RunRecord): CheckpointHome {
   return { project: record.spec.project, model: record.spec.model.name, run: record.run };
 }
 
-/** Where the checkpoint of a step is: under the run whose timeline it lies on (R5). */
+/** Where the checkpoint of a step is: under the run of the timeline that it lies on (R5). */
 export async function homeOfStep(
   store: ObjectStore,
   record: RunRecord,
@@ -47,7 +47,7 @@ export async function homeOfStep(
   return checkpointHome(run === record.run ? record : await readRun(store, run));
 }
 
-/** Uploads a state. What is there already is compared and adopted; other bytes are `Diverged`. */
+/** Uploads a state. Existing files are compared and adopted; other bytes are `Diverged`. */
 export async function writeCheckpoint(
   store: ObjectStore,
   record: RunRecord,
@@ -91,8 +91,8 @@ async function hasData(store: ObjectStore, home: CheckpointHome, step: number): 
 }
 
 /**
- * Steps that have a manifest, ascending, an ancestor's included (R5), but those of `listCollectedManifests`. Whether the data is there and
- * whole shows when it is fetched.
+ * Steps that have a manifest, ascending, an ancestor's included (R5), except those of `listCollectedManifests`. A download shows whether
+ * the data is there and whole.
  */
 export async function listCheckpoints(store: ObjectStore, record: RunRecord): Promise<number[]> {
   const isLeft = manifestsLeft(store);
@@ -104,8 +104,8 @@ export async function listCheckpoints(store: ObjectStore, record: RunRecord): Pr
 }
 
 /**
- * Steps whose checkpoint a collection has taken, and of which there is a manifest: an uploader left it that stood still before its last
- * write, while another finished the checkpoint. Data that is gone without a collection is damage, and stays in `listCheckpoints`.
+ * Steps with a manifest and a checkpoint that a collection has deleted: an uploader that stood still before its last write left it, while
+ * another finished the checkpoint. Data that is gone without a collection is damage, and stays in `listCheckpoints`.
  */
 export async function listCollectedManifests(store: ObjectStore, record: RunRecord): Promise<number[]> {
   const isLeft = manifestsLeft(store);

@@ -1,4 +1,4 @@
-// What people have asked of a run, in order (R21). Every activity of a run needs all of it, and a long run has much of it.
+// The control that people have asked of a run, in order (R21). Every activity of a run needs all of it, and a long run has much of it.
 import type {
   ControlChange,
   ControlRecord,
@@ -9,7 +9,7 @@ import { controlFolder } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { readSequence } from '../records/records.js';
 
-/** Records never change (R1), so that each is read once per store; the folder is listed each time, for what others write. */
+/** Records never change (R1), so each is read once per store; the folder is listed each time, for records of other writers. */
 const recordsRead = new WeakMap<ObjectStore, Map<string, readonly ControlRecord[]>>();
 
 export async function readControl(store: ObjectStore, run: string): Promise<readonly ControlRecord[]> {

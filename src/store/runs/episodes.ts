@@ -1,5 +1,5 @@
-// Episodes as their readers see them: each is at its key, as a single record or folded into the one file (R23). What was folded is the
-// truth: a single record beside the file is left over, or was put there by a process that stood still meanwhile.
+// Episodes as their readers see them: each is at its key, as a single record or folded into the one file (R23). The folded file is the
+// truth: a single record beside it is left over, or was written by a process that had stood still.
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import { canonicalBytes } from '../records/canonical.js';
 import { inParallel } from '../../base/in-parallel.js';
@@ -16,12 +16,12 @@ import type { ObjectInfo, ObjectStore } from '../objects/object-store.js';
 import { compress } from '../records/record-codec.js';
 import { readRecord } from '../records/records.js';
 
-/** Files that are kept decoded: readers go through one folder after another, episode by episode. */
+/** Number of decoded files to keep: readers go through one folder after another, episode by episode. */
 const filesKept = 4;
 
 /**
- * A view in which the episodes of each place that `placeOf` knows are at their keys. `placeOf`: place of an episode's key and of a prefix
- * of such keys; null for any other.
+ * A view with episodes at their keys, in each place that `placeOf` knows. `placeOf`: place of an episode's key and of a prefix of such
+ * keys; null for any other.
  */
 export function withFoldedEpisodes(
   store: ObjectStore,
@@ -50,7 +50,7 @@ export function withFoldedEpisodes(
     create: async (key, bytes) => {
       if (await foldedAt(key)) return 'exists';
       const answer = await store.create(key, bytes);
-      // A collection may have folded another record since, and deleted that one: then this one was put beside the truth.
+      // A collection may have folded another record since, and deleted that one: then this one was written beside the truth.
       if (answer === 'exists' || !(await foldedAt(key))) return answer;
       await store.delete(key);
       return 'exists';
@@ -81,24 +81,24 @@ export function withFoldedEpisodes(
   };
 }
 
-/** The view for the episodes of steps. `store`: as the run sees it, for what it has set aside is not what was folded. */
+/** The view for the episodes of steps. `store`: as the run sees it, because records set aside are not the folded ones. */
 export function withFoldedSteps(store: ObjectStore): ObjectStore {
   return withFoldedEpisodes(store, parseEpisodeKey);
 }
 
-/** In (slot, sample) order; empty where there are none. `run` is the one whose timeline holds the step. */
+/** In (slot, sample) order; empty if there are none. `run`: the one with the step in its timeline. */
 export async function readStepEpisodes(
   store: ObjectStore,
   run: string,
   step: number,
 ): Promise<EpisodeRecord[]> {
-  // The view would encode each folded episode, only to have it decoded again.
+  // The view would encode each folded episode, only to decode it again.
   const folded = await readFolded(store, { run, step });
   if (folded) return [...folded.values()].map(({ record }) => record);
   return readEpisodesIn(withFoldedSteps(store), episodesFolder(run, step));
 }
 
-/** In (slot, sample) order. `view`: one that has folded episodes at their keys. */
+/** In (slot, sample) order. `view`: one with folded episodes at their keys. */
 export async function readEpisodesIn(view: ObjectStore, folder: string): Promise<EpisodeRecord[]> {
   const names = await view.listFolder(folder);
   const records = await inParallel(names, (name) => readRecord(view, `${folder}${name}`, 'episode'));
@@ -113,16 +113,16 @@ async function infoOf(key: string, episode: StoredEpisode): Promise<ObjectInfo> 
   return { key, size: (await bytesOf(episode)).length, modified: episode.recordedAt };
 }
 
-/** The newest of the files that were read. A file never changes; one that is not there is looked for again. */
+/** The newest of the files read. A file never changes; a missing one is looked for again. */
 class FoldedFiles {
   readonly #kept = new Map<string, FoldedEpisodes>();
-  /** Looks under way, and those that wait for them; by key. */
+  /** Reads under way, and those that wait for them; by key. */
   readonly #running = new Map<string, Promise<unknown>>();
   readonly #next = new Map<string, Promise<FoldedEpisodes | null>>();
 
   constructor(private readonly store: ObjectStore) {}
 
-  /** The file that was there at some moment after the call; null where none was. */
+  /** The file as of some moment after the call; null if it did not exist. */
   async at(place: EpisodesPlace): Promise<FoldedEpisodes | null> {
     const key = foldedKeyOf(place);
     const file = this.#kept.get(key) ?? (await this.#look(key, place));
@@ -136,7 +136,7 @@ class FoldedFiles {
     return file;
   }
 
-  /** Many ask at once, one for each episode. A look under way may have begun too early for them; they share the next one. */
+  /** Many callers ask at once, one for each episode. A read under way may have begun too early for them; they share the next one. */
   #look(key: string, place: EpisodesPlace): Promise<FoldedEpisodes | null> {
     const running = this.#running.get(key);
     if (!running) return this.#begin(key, place);
@@ -147,7 +147,7 @@ class FoldedFiles {
 
   #begin(key: string, place: EpisodesPlace): Promise<FoldedEpisodes | null> {
     this.#next.delete(key);
-    // The look before may have found it.
+    // The read before may have found it.
     const look = Promise.resolve(this.#kept.get(key) ?? readFolded(this.store, place));
     const ended = (): void => void this.#running.delete(key);
     this.#running.set(key, look.then(ended, ended));

@@ -1,5 +1,5 @@
-// The figures ft/*: what faults have cost a run up to a step, counted from its records whenever somebody asks. No step writes them:
-// updates of earlier versions carry those up to their own step, and what came before it is taken from there.
+// The figures ft/*: what faults have cost a run up to a step, counted from its records on request. No step writes them: updates of earlier
+// versions carry those up to their own step, and the count starts from there.
 import type { AttemptRecord, Recovery, RecoveryCause } from '../../spec/records/attempt-records.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
 import type { UpdateRecord } from '../../spec/records/update.js';
@@ -14,17 +14,17 @@ import { isOfSweep, readStepAttempts } from './step-attempts.js';
 
 const pageSteps = 64;
 
-/** By name, `ft/…`; a figure that is not there is 0. */
+/** By name, `ft/…`; a missing figure is 0. */
 export type FaultFigures = Record<string, number>;
 
-/** A state that had to be restored because a run came to a node, or shares it: nothing has failed. */
+/** Restores because a run came to a node, or shares it: these are not faults. */
 const noFault: readonly RecoveryCause[] = ['placed', 'engine_shared'];
 
 export function isFault({ cause }: Pick<Recovery, 'cause'>): boolean {
   return !noFault.includes(cause);
 }
 
-/** Figures of the records that count towards one step (`readStepAttempts`). Faults of a sweep at a state of the run cost the run nothing. */
+/** Figures of the records that count towards one step (`readStepAttempts`). A sweep's faults at a state of the run do not count. */
 export function faultsIn(all: readonly AttemptRecord[]): FaultFigures {
   const attempts = all.filter(({ activity }) => !isOfSweep(activity));
   const events = new Map<string, { activity: string; recovery: Recovery }[]>();
@@ -42,7 +42,7 @@ export function faultsIn(all: readonly AttemptRecord[]): FaultFigures {
     const recoveries = seen.map(({ recovery }) => recovery);
     const [first] = recoveries;
     if (first && isFault(first)) add(`restarts/${first.cause}`, 1);
-    // Activities that one death ended were down at the same time; what each of them lost is its own.
+    // Activities that one death ended were down at the same time; each lost work of its own.
     const longest = (seconds: (recovery: Recovery) => number): number => Math.max(...recoveries.map(seconds));
     add('lost_seconds', longest(({ lost }) => lost.seconds) + longest(({ down_seconds }) => down_seconds));
     add(
@@ -62,7 +62,7 @@ export function faultsIn(all: readonly AttemptRecord[]): FaultFigures {
   return figures;
 }
 
-/** Activities of one step wait beside each other, the attempts of one after another. */
+/** Activities of one step wait side by side, the attempts of one activity one after another. */
 function waitedIn(attempts: readonly AttemptRecord[]): number {
   const waited = new Map<string, number>();
   for (const { activity, observed } of attempts)
@@ -76,7 +76,7 @@ export function plusFigures(one: FaultFigures, other: FaultFigures): FaultFigure
   return sum;
 }
 
-/** Of an update that `withFaults` has answered; none where it is another run's, which this one was forked from. */
+/** Figures of an update from `withFaults`; none if it belongs to another run, which this one was forked from. */
 export function figuresOf(run: string, update: UpdateRecord | null): FaultFigures {
   if (update?.identity.run !== run) return {};
   return Object.fromEntries(
@@ -91,7 +91,7 @@ export interface FaultTotals {
   figures: FaultFigures;
 }
 
-/** What figures are counted from beside updates and attempts. */
+/** The records that figures are counted from beside updates and attempts. */
 export interface RunEvidence extends Driving {
   record: Pick<RunRecord, 'run' | 'lineage' | 'observed'>;
 }
@@ -106,7 +106,7 @@ export function faultsAfter(update: UpdateRecord): FaultTotals {
   return { step: identity.step, at: observed.committed_at, figures: figuresOf(identity.run, update) };
 }
 
-/** The update of the step after `before`, with the figures up to it among its metrics. `attempts`: as of `readStepAttempts`. */
+/** The update of the step after `before`, with the figures up to it among its metrics. `attempts`: from `readStepAttempts`. */
 export function withFaults(
   update: UpdateRecord,
   before: FaultTotals,
@@ -124,7 +124,7 @@ export function withFaults(
   return { ...update, observed: { ...observed, metrics: { ...observed.metrics, ...asOf(wall, figures) } } };
 }
 
-/** The updates of the steps after `before`, in their order, each as of `withFaults`. */
+/** The updates of the steps after `before`, in their order, each with its figures (`withFaults`). */
 export async function projectFaults(
   store: ObjectStore,
   evidence: RunEvidence,
@@ -161,18 +161,18 @@ export async function readFaults(
   return totals;
 }
 
-/** Of an earlier version, which wrote the totals into each update. */
+/** True for an update of an earlier version, which wrote the totals into each update. */
 function carriesFigures({ observed }: UpdateRecord): boolean {
   return Object.keys(observed.metrics).some((name) => name.startsWith('ft/'));
 }
 
-/** In which the run could get on: no person held it up, and somebody drove it. */
+/** Seconds in which the run could make progress: no person held it up, and a workflow drove it. */
 export function availableSeconds(figures: FaultFigures): number {
   const of = (name: string): number => figures[`ft/${name}`] ?? 0;
   return of('wall_seconds') - of('paused_seconds') - of('blocked_seconds') - of('unowned_seconds');
 }
 
-/** With `ft/wall_seconds` as they are now, and `ft/ettr`: the share of the available time in which the run got on. */
+/** With `ft/wall_seconds` as of now, and `ft/ettr`: the share of the available time in which the run made progress. */
 export function asOf(wallSeconds: number, figures: FaultFigures): FaultFigures {
   const wall = rounded(wallSeconds);
   const of = (name: string): number => figures[`ft/${name}`] ?? 0;

@@ -1,5 +1,5 @@
-// The file that a collection makes of the episodes of a committed step, or of a whole evaluation (R23): what the records say, whole, and
-// when the store took each.
+// The file of folded episodes of a committed step, or of a whole evaluation (R23): the records' whole content, and when the store took
+// each.
 import type { Digest } from '../../spec/records/parts.js';
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import { canonicalBytes, canonicalText } from '../records/canonical.js';
@@ -23,14 +23,14 @@ import { UnreadableRecord } from '../objects/store-errors.js';
 
 export interface StoredEpisode {
   record: EpisodeRecord;
-  /** When the store took the record: what tells a start that came after it (R9). */
+  /** When the store took the record: a start after it is a repetition (R9). */
   recordedAt: Date;
 }
 
 /** By the key that the single record has, or had. */
 export type FoldedEpisodes = ReadonlyMap<string, StoredEpisode>;
 
-/** A step, by the run whose timeline holds it, or an evaluation. */
+/** A step, by the run with the step in its timeline, or an evaluation. */
 export type EpisodesPlace = { run: string; step: number } | { state: Digest; suite: Digest };
 
 export function foldedKeyOf(place: EpisodesPlace): string {
@@ -54,18 +54,18 @@ export function singleKeyOf(
     : evaluationEpisodeKey(place.state, place.suite, slot, sample);
 }
 
-/** Half of what a reader takes, so that no file is written that cannot be read. */
+/** Half of what a reader accepts, so that no unreadable file is written. */
 const FOLD_LIMIT_BYTES = MAX_UNCOMPRESSED_BYTES / 2;
 const NEWLINE = 0x0a;
 
-/** In (slot, sample) order; null where nothing was folded. */
+/** In (slot, sample) order; null if nothing was folded. */
 export async function readFolded(store: ObjectStore, place: EpisodesPlace): Promise<FoldedEpisodes | null> {
   const key = foldedKeyOf(place);
   const bytes = await store.get(key);
   return bytes && decodeFolded(key, place, await decompress(key, bytes));
 }
 
-/** Bytes of the file of folded episodes, the same for the same episodes; null where they are too many for one file. */
+/** Bytes of the file of folded episodes, the same for the same episodes; null if they are too many for one file. */
 export async function encodeFolded(
   place: EpisodesPlace,
   episodes: readonly StoredEpisode[],

@@ -1,5 +1,5 @@
-// Time in which a person, or nobody, held a run, counted from its records: each time that it was resumed, or claimed by another
-// workflow, it had stood still since the last sign of work before.
+// Time in which a run was held by a person, or not driven, counted from its records: before each resume, and each claim by another
+// workflow, it had stood still since the last sign of work.
 import type { AttemptRecord } from '../../spec/records/attempt-records.js';
 import type { ControlRecord } from '../../spec/records/control-records.js';
 import type { OwnerRecord } from '../../spec/records/run-records.js';
@@ -11,7 +11,7 @@ export interface HeldSeconds {
   unowned: number;
 }
 
-/** All of a run, in their order. */
+/** All of a run's records, in their order. */
 export interface Driving {
   control: readonly ControlRecord[];
   owners: readonly OwnerRecord[];
@@ -49,7 +49,7 @@ function timeOf({ observed }: { observed: { at: string } }): number {
   return Date.parse(observed.at);
 }
 
-/** A `resume` is recorded only where something held the run: a pause, or a failure that waited for a person. */
+/** A `resume` is recorded only if something held the run: a pause, or a failure that waited for a person. */
 function resumptions(control: readonly ControlRecord[]): GoingOn[] {
   let pause: GoingOn['pause'];
   const found: GoingOn[] = [];

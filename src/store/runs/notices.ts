@@ -1,5 +1,5 @@
-// What a follower could not tell a tracker or a channel, and why: evidence for people, of which no step knows and on which nothing
-// depends. One record is written where that changes; the newest of each tracker or channel holds.
+// What a follower failed to deliver to a tracker or a channel, and why: evidence for people, on which no step depends. A record is written
+// at each change; the newest of each tracker or channel holds.
 import type { NoticeRecord } from '../../spec/records/run-records.js';
 import { noticesFolder } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
@@ -7,7 +7,7 @@ import { appendSequence, readSequence } from '../records/records.js';
 
 export type Trouble = NonNullable<NoticeRecord['trouble']>;
 
-/** What holds now, by tracker or channel, in the order of their names. */
+/** The current notices, by tracker or channel, in the order of their names. */
 export async function readTroubles(
   store: ObjectStore,
   run: string,

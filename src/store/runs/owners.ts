@@ -1,4 +1,4 @@
-// Who drives a run (R20): exactly one workflow execution, the author of the newest owner record.
+// Which workflow execution drives a run (R20): exactly one, the author of the newest owner record.
 import type { OwnerRecord } from '../../spec/records/run-records.js';
 import type { RunSpec } from '../../spec/run-spec.js';
 import { ownersFolder, sequenceKey } from '../objects/layout.js';
@@ -6,7 +6,7 @@ import type { ObjectStore } from '../objects/object-store.js';
 import { appendSequence, requireRecord, sequenceNumbers } from '../records/records.js';
 import { OwnerChanged, RunOwned } from '../objects/store-errors.js';
 
-/** What the recorded server says of an owner; `unknown`: it answers, and does not know the workflow. */
+/** The recorded server's answer about an owner; `unknown`: it answers, and does not know the workflow. */
 export type OwnerState = 'open' | 'closed' | 'unknown' | 'unreachable';
 
 export interface OwnerIdentity {
@@ -19,8 +19,8 @@ export interface OwnerIdentity {
 }
 
 /**
- * Writes the next owner record and answers its number. Refuses with `RunOwned` while another owner is open or cannot be
- * asked, unless `takeOver`. Every loser of a race looks again: the winner may be open.
+ * Writes the next owner record and returns its number. Refuses with `RunOwned` while another owner is open or cannot be asked, unless
+ * `takeOver`. Every loser of a race looks again: the winner may be open.
  */
 export async function claimRun(
   store: ObjectStore,
@@ -71,7 +71,7 @@ export async function readOwner(store: ObjectStore, run: string): Promise<OwnerR
 /** Throws `OwnerChanged` unless the execution that wrote owner `n` is the newest (R20). Every activity calls it first. */
 export async function checkOwner(store: ObjectStore, run: string, n: number): Promise<void> {
   const key = (number: number): string => sequenceKey(ownersFolder(run), number);
-  // Sequences have no gaps, so one look at the next number tells whether this owner is the newest.
+  // Sequences have no gaps, so one look at the next number shows whether this owner is the newest.
   if (!(await store.head(key(n + 1)))) return;
   const newest = (await sequenceNumbers(store, ownersFolder(run))).at(-1) ?? n + 1;
   const [mine, last] = await Promise.all([

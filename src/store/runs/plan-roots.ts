@@ -1,5 +1,5 @@
-// What a plan says of the records that it was made under: the run's own, the control that it folds, the owners up to its own. A run
-// whose record was changed since its last plan would train with other settings in silence; every step that reads a plan compares.
+// The digests in a plan of the records under which it was made: the run's own, the control that it folds, the owners up to its own. A run
+// with a record changed since its last plan would silently train with other settings; every step that reads a plan compares.
 import type { PlanRecord } from '../../spec/records/plan.js';
 import { inputsDigest } from '../files/batch-file.js';
 import { sha256Hex } from '../../base/sha256.js';
@@ -15,12 +15,13 @@ import { UnreadableRecord } from '../objects/store-errors.js';
 export type PlanRoots = Required<Pick<PlanRecord, 'run_digest' | 'control_digest' | 'owner_digest'>>;
 type Place = Pick<PlanRecord, 'run' | 'control' | 'owner'>;
 
-// Records never change (R1), and every step asks for the same ones. What is kept goes with what others own: a digest with its record, the
-// owners with the store that they were read from. A store's share is one small record for each claim of a run that its process works for.
+// Records never change (R1), and every step asks for the same ones. The caches live as long as their subjects: a digest with its record,
+// the owners with the store that they were read from. A store's share is one small record for each claim of a run that its process works
+// for.
 const digests = new WeakMap<object, string>();
 const ownersRead = new WeakMap<ObjectStore, Map<string, RecordTypes['owner']>>();
 
-/** Digests of the records that a plan of `owner`, folding the first `control` records, is made under. */
+/** Digests of the records under which a plan of `owner`, folding the first `control` records, is made. */
 export async function rootsOf(store: ObjectStore, { run, control, owner }: Place): Promise<PlanRoots> {
   const [record, asked, owners] = await Promise.all([
     readRun(store, run),
@@ -36,7 +37,7 @@ export async function rootsOf(store: ObjectStore, { run, control, owner }: Place
   };
 }
 
-/** Throws `UnreadableRecord` where a record is another than when the plan was made. Plans of version 2 say nothing of it. */
+/** Throws `UnreadableRecord` if a record has changed since the plan was made. Plans of version 2 have no such digests. */
 export async function checkRoots(store: ObjectStore, plan: PlanRecord): Promise<void> {
   if (plan.run_digest === undefined) return;
   const roots = await rootsOf(store, plan);
@@ -44,7 +45,7 @@ export async function checkRoots(store: ObjectStore, plan: PlanRecord): Promise<
   if (changed) throw new UnreadableRecord(changed.key, changed.problem);
 }
 
-/** The first of a plan's records that is another one now; null where all are the same. */
+/** The first of a plan's records that has changed; null if none has. */
 export function changedRoot(plan: PlanRecord, roots: PlanRoots): { key: string; problem: string } | null {
   const { run, step, control, owner } = plan;
   const by = `as ${planKey(run, step)} was made`;
@@ -71,7 +72,7 @@ async function readOwnerOnce(store: ObjectStore, run: string, n: number): Promis
   return record;
 }
 
-/** As in a batch: of the hex digests of the records' bytes, each followed by a line feed. */
+/** As in a batch: over the hex digests of the records' bytes, each followed by a line feed. */
 async function digestOfAll<Kind extends RecordKind>(
   kind: Kind,
   records: readonly RecordTypes[Kind][],
@@ -79,7 +80,7 @@ async function digestOfAll<Kind extends RecordKind>(
   return inputsDigest(await Promise.all(records.map((record) => digestOf(kind, record))));
 }
 
-/** sha256 of a record's stored bytes, `observed` and all. */
+/** sha256 of a record's stored bytes, `observed` included. */
 async function digestOf<Kind extends RecordKind>(kind: Kind, record: RecordTypes[Kind]): Promise<string> {
   const digest = digests.get(record) ?? sha256Hex(await encodeRecord(kind, record));
   digests.set(record, digest);

@@ -1,5 +1,5 @@
-// Quarantine (R24): an unreadable record keeps its bytes, and readers of the run use `KEY.r1` in its place.
-// A view of the store does it once for all readers, so that no reader can forget it.
+// Quarantine (R24): an unreadable record keeps its bytes, and readers of the run use `KEY.r1` in its place. A view of the store does it
+// once for all readers, so that no reader can forget it.
 import type { ControlRecord } from '../../spec/records/control-records.js';
 import { readControl } from './control-records.js';
 import { checkKey, replacementKey } from '../objects/layout.js';
@@ -7,17 +7,17 @@ import type { ObjectInfo, ObjectStore } from '../objects/object-store.js';
 import { timelinesOf } from './run-records.js';
 import { BadKey } from '../objects/store-errors.js';
 
-/** What a run makes anew where it is missing: a step's records up to its update, and evaluations. */
+/** Records that a run makes again if they are missing: a step's records up to its update, and evaluations. */
 const replaceable =
   /^(?<folder>runs\/[^/]+\/steps\/[0-9]+\/|evals\/[^/]+\/[^/]+\/)(?<name>plan\.json|batch\.safetensors|suite\.json|result\.json|episodes\/[0-9.]+\.json\.gz)(\.r[1-9][0-9]*)?$/;
 
-/** Names in the same folder that are made from a record, and so go with it. */
+/** Names in the same folder that are made from a record, and so are set aside with it. */
 const madeFrom: readonly [record: RegExp, made: RegExp][] = [
   [/^plan\.json$/, /^(episodes\/|batch\.safetensors)/],
   [/^episodes\//, /^(batch\.safetensors|result\.json)/],
 ];
 
-/** Throws `BadKey` on a key that cannot be quarantined: all but what a run makes anew. */
+/** Throws `BadKey` on a key that cannot be quarantined: all except what a run makes again. */
 export function checkQuarantinable(key: string): { folder: string; name: string } {
   checkKey(key);
   if (/(^|\/)update\.json(\.r[0-9]+)?$/.test(key)) {
@@ -35,7 +35,7 @@ export function checkQuarantinable(key: string): { folder: string; name: string 
   return { folder, name };
 }
 
-/** Whether `longhaul quarantine` would take the record. `store`: as it lies, not as a run sees it. */
+/** Whether `longhaul quarantine` would accept the record. `store`: as it is, not as a run sees it. */
 async function canBeSetAside(store: ObjectStore, key: string): Promise<boolean> {
   try {
     const { folder } = checkQuarantinable(key);
@@ -55,9 +55,8 @@ export async function remedyFor(store: ObjectStore, key: string, run: string): P
 }
 
 /**
- * Keys of all that was made from a record and is in use, replacements included; `aside`: what has been put aside before. The
- * batch's key is among them whether or not it is there: an attempt that stood still may be about to write it. Throws `BadKey` as
- * above.
+ * Keys in use of all that was made from a record, replacements included; `aside`: the keys set aside before. The batch's key is always
+ * among them: an attempt that stood still may be about to write it. Throws `BadKey` as above.
  */
 export async function keysMadeFrom(
   store: ObjectStore,
@@ -76,7 +75,7 @@ export async function keysMadeFrom(
   return [...keys].sort();
 }
 
-/** Keys that a run's control records put aside. */
+/** Keys that a run's control records set aside. */
 export function quarantinedKeys(records: readonly ControlRecord[]): Set<string> {
   const keys = new Set<string>();
   for (const { change } of records) {
@@ -85,7 +84,7 @@ export function quarantinedKeys(records: readonly ControlRecord[]): Set<string> 
   return keys;
 }
 
-/** The store as a run sees it, with what its ancestors have set aside (R5). The same object where nothing is quarantined. */
+/** The store as a run sees it, with what its ancestors have set aside (R5). The same object if nothing is quarantined. */
 export async function openRunView(store: ObjectStore, run: string): Promise<ObjectStore> {
   const control: ControlRecord[] = [];
   for await (const timeline of timelinesOf(store, run))
@@ -93,7 +92,7 @@ export async function openRunView(store: ObjectStore, run: string): Promise<Obje
   return quarantineView(store, quarantinedKeys(control));
 }
 
-/** `openRunView` for whoever looks at many records of a few runs: each is opened once. */
+/** `openRunView` for readers of many records of a few runs: each is opened once. */
 export function openRunViews(store: ObjectStore): (run: string) => Promise<ObjectStore> {
   const views = new Map<string, Promise<ObjectStore>>();
   return (run) => {
@@ -103,7 +102,7 @@ export function openRunViews(store: ObjectStore): (run: string) => Promise<Objec
   };
 }
 
-/** A view in which `KEY.r1` stands for each quarantined KEY (`KEY.r2` where KEY.r1 is quarantined too). */
+/** A view in which `KEY.r1` stands for each quarantined KEY (`KEY.r2` if KEY.r1 is quarantined too). */
 function quarantineView(store: ObjectStore, quarantined: ReadonlySet<string>): ObjectStore {
   if (quarantined.size === 0) return store;
   for (const key of quarantined) checkQuarantinable(key);
@@ -115,7 +114,7 @@ function quarantineView(store: ObjectStore, quarantined: ReadonlySet<string>): O
   const original = new Map([...replaced].map(([key, used]) => [used, key]));
   const use = (key: string) => replaced.get(key) ?? key;
 
-  /** Null for an object that the view does not have: bytes put aside. */
+  /** Null for an object that the view hides: bytes set aside. */
   const shown = (info: ObjectInfo): ObjectInfo | null => {
     if (quarantined.has(info.key)) return null;
     return { ...info, key: original.get(info.key) ?? info.key };

@@ -1,5 +1,4 @@
-// Reading a run from its records. Steps up to `lineage.step` lie under the parent run (R5), so every reader of a step
-// goes through here.
+// Reading a run from its records. Steps up to `lineage.step` lie under the parent run (R5), so every reader of a step goes through here.
 import type { BaseRecord, UpdateRecord } from '../../spec/records/update.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { PlanRecord } from '../../spec/records/plan.js';
@@ -27,7 +26,7 @@ const MAX_LINEAGE = 1000;
 /** Run records never change, and every read of a step needs the lineage: each is read once per store. */
 const runsRead = new WeakMap<ObjectStore, Map<string, RunRecord>>();
 
-/** Throws `UnreadableRecord` when there is no such run. */
+/** Throws `UnreadableRecord` if the run does not exist. */
 export async function readRun(store: ObjectStore, run: string): Promise<RunRecord> {
   const record = await readRunIfAny(store, run);
   if (!record) throw new UnreadableRecord(runKey(run), `there is no run "${run}" in ${store.address}`);
@@ -76,7 +75,7 @@ export async function* timelinesOf(store: ObjectStore, run: string): AsyncGenera
   );
 }
 
-/** The run under whose folder `step` lies: this one, or an ancestor (R5). */
+/** The run with `step` under its folder: this one, or an ancestor (R5). */
 export async function timelineOf(store: ObjectStore, run: string, step: number): Promise<string> {
   let found = run;
   for await (const timeline of timelinesOf(store, run)) {
@@ -98,7 +97,7 @@ export async function lastCommittedStep(store: ObjectStore, run: string): Promis
   return record?.lineage?.step ?? -1;
 }
 
-/** `steps/{step}/update.json`, step ≥ 1, where it is committed. */
+/** `steps/{step}/update.json`, step ≥ 1, if it is committed. */
 export async function readUpdateIfAny(
   store: ObjectStore,
   run: string,
@@ -111,7 +110,7 @@ export async function readUpdateIfAny(
   return record;
 }
 
-/** Throws `UnreadableRecord` when the step is not committed. */
+/** Throws `UnreadableRecord` if the step is not committed. */
 export async function readUpdate(store: ObjectStore, run: string, step: number): Promise<UpdateRecord> {
   const record = await readUpdateIfAny(store, run, step);
   if (!record) throw new UnreadableRecord(updateKey(run, step), `step ${step} of ${run} is not committed`);
@@ -128,7 +127,7 @@ export async function readBase(store: ObjectStore, run: string): Promise<BaseRec
 }
 
 /** Digest of the state after `step`, step ≥ 0. */
-/** Of the steps `first..last`, both included, in order. */
+/** The updates of steps `first..last`, both included, in order. */
 export function readUpdates(
   store: ObjectStore,
   run: string,
@@ -143,14 +142,14 @@ export async function readState(store: ObjectStore, run: string, step: number): 
   return (step === 0 ? await readBase(store, run) : await readUpdate(store, run, step)).identity.state;
 }
 
-/** What a run's KL terms are taken against: the model after `step`, and the digest of its weights. */
+/** The reference of a run's KL terms: the model after `step`, and the digest of its weights. */
 export interface Reference {
   step: number;
   weights: Digest;
 }
 
 /**
- * The policy that GRPO began with: behind the warm start, where there is one. An earlier version named no weights there, and took the
+ * The policy that GRPO began with: the one after the warm start, if there is one. An earlier version named no weights there, and took the
  * base model; its runs go on with that. Throws `UnreadableRecord`, also before that step is committed.
  */
 export async function referenceOf(store: ObjectStore, run: string): Promise<Reference> {
@@ -165,7 +164,7 @@ export async function referenceOf(store: ObjectStore, run: string): Promise<Refe
   );
 }
 
-/** Numerics that the run, or its nearest rebased ancestor, was rebased to; null where there was no rebase (R18). */
+/** Numerics that the run, or its nearest rebased ancestor, was rebased to; null without a rebase (R18). */
 export async function rebasedTo(store: ObjectStore, run: string): Promise<Numerics | null> {
   for await (const timeline of timelinesOf(store, run)) {
     const rebase = (await readRunIfAny(store, timeline.run))?.lineage?.rebase;
@@ -174,12 +173,12 @@ export async function rebasedTo(store: ObjectStore, run: string): Promise<Numeri
   return null;
 }
 
-/** Numerics that the run's next step is computed with (R18). Throws `UnreadableRecord` where it has no base. */
+/** Numerics of the run's next step (R18). Throws `UnreadableRecord` if it has no base. */
 export async function readNumerics(store: ObjectStore, run: string): Promise<Numerics> {
   return (await rebasedTo(store, run)) ?? (await readBase(store, run)).identity.numerics;
 }
 
-/** The plan of a step with its digest; `expected` is what another record calls it. Throws `UnreadableRecord`. */
+/** The plan of a step with its digest; `expected`: the digest in another record. Throws `UnreadableRecord`. */
 export async function readPlan(
   store: ObjectStore,
   run: string,
@@ -200,11 +199,11 @@ export async function readPlan(
   return { record, digest };
 }
 
-/** Throws `OlderSchema` where an earlier version took the step: this one cannot go on from it. */
+/** Throws `OlderSchema` if an earlier version made the step: this one cannot go on from it. */
 export async function refuseEarlierVersion(store: ObjectStore, run: string, step: number): Promise<void> {
   if (step < 1) return;
   await readPlan(store, run, step).catch((error: unknown) => {
-    // What else is wrong with it is found by who needs it.
+    // Its readers find other problems.
     if (error instanceof OlderSchema) throw error;
   });
 }

@@ -1,14 +1,11 @@
-// The attempt records of a step: evidence, never truth, so one that cannot be read is passed over (the audit names it).
+// The attempt records of a step: evidence, never truth, so an unreadable one is passed over (the audit names it).
 import type { AttemptRecord } from '../../spec/records/attempt-records.js';
 import { inParallel } from '../../base/in-parallel.js';
 import { attemptsFolder } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { readIfWhole } from '../records/records.js';
 
-/**
- * The attempts that count towards a step: its own, and those of what was done at the state before it, which may have ended after
- * that one's update.
- */
+/** The attempts that count towards a step: its own, and those at the state before it, which may have ended after the step's update. */
 export async function readStepAttempts(
   store: ObjectStore,
   run: string,
@@ -35,7 +32,7 @@ export async function readAttemptsIn(
   return found.filter((record) => record !== null);
 }
 
-/** Named so by the workflow `evalSweep`; its attempts lie with the run whose state it plays. */
+/** The workflow `evalSweep` gives its activities such ids; their attempts lie with the run of the played state. */
 export function isOfSweep(activity: string): boolean {
   return /^step-\d+\/evaluate-sweep-/.test(activity);
 }

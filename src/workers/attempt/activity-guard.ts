@@ -1,5 +1,5 @@
-// What surrounds every activity of our workers: its token on disk, one attempt at a time, an honest heartbeat.
-// Activities see nothing of it but their Temporal context: its signal, and `heartbeat` as the word for progress.
+// What surrounds every activity of our workers: its token on disk, one attempt at a time, a heartbeat bound to progress. Activities see
+// only their Temporal context: its signal, and `heartbeat` to report progress.
 import { asyncLocalStorage, type Context } from '@temporalio/activity';
 import type { ActivityExecuteInput, ActivityInterceptorsFactory, Next } from '@temporalio/worker';
 import type { ActivityInboundCallsInterceptor } from '@temporalio/worker';
@@ -11,7 +11,7 @@ import type { OpenActivities } from './open-activities.js';
 
 export interface GuardOptions {
   open: OpenActivities;
-  /** Rises when this worker leaves, with what its attempts are to fail with then. */
+  /** Aborts when this worker leaves; its reason is what its attempts fail with. */
   cutOff?: AbortSignal;
   /** Seconds without progress after which the heartbeat stops. */
   progressLimitMs?: number;
@@ -45,7 +45,7 @@ function guard(
     async execute(input: ActivityExecuteInput, next: Next<ActivityInboundCallsInterceptor, 'execute'>) {
       const close = open.open({ activity, taskToken: base64TaskToken });
       let account: AttemptAccount | null = null;
-      // Until the attempt has an account of its own, the server keeps what the one before has said.
+      // Until the attempt has an account of its own, the server keeps the previous one's.
       const send = (details: unknown): void => context.heartbeat(withAccount(details, account, context));
       const heartbeat = startHeartbeat({
         send,
@@ -75,7 +75,7 @@ function guard(
   };
 }
 
-/** The account is for the next attempt, should this process die; the rest is for people. */
+/** The account is for the next attempt, in case this process dies; the rest is for people. */
 function withAccount(details: unknown, account: AttemptAccount | null, { info }: Context): unknown {
   const ft = account?.told ?? (info.heartbeatDetails as { ft?: unknown } | undefined)?.ft;
   if (ft === undefined) return details;
@@ -93,7 +93,7 @@ function guardedContext(
     if (cancellationSignal.aborted) cancel();
     else cancellationSignal.addEventListener('abort', cancel, { once: true });
   });
-  // Nobody may be listening: then the rejection is not an error.
+  // Without a listener the rejection is not an error.
   cancelled.catch(() => undefined);
   return Object.create(context, {
     cancellationSignal: { value: cancellationSignal },

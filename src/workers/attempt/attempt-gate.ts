@@ -1,10 +1,10 @@
-// Two attempts of one activity in one worker (R28): the newer aborts the older and waits until it has let go.
-// It happens when the server has given an attempt up (a time-out, a restart of the server) that still runs here.
+// Two attempts of one activity in one worker (R28): the newer aborts the older and waits until it has let go. This happens when the server
+// has given up an attempt (a time-out, a restart of the server) that still runs here.
 
 interface Entered {
   abort: AbortController;
   left: Promise<void>;
-  /** Shared by the attempt that works and those that wait for it. */
+  /** Shared by the working attempt and those that wait for it. */
   work: { movedAt: number };
 }
 
@@ -15,7 +15,7 @@ export class AttemptSuperseded extends Error {
   }
 }
 
-/** An older attempt neither ends nor moves, and nothing within the process can end it. */
+/** An older attempt neither ends nor progresses, and nothing within the process can end it. */
 export class AttemptWedged extends Error {
   constructor(activity: string, limitMs: number) {
     super(
@@ -27,9 +27,9 @@ export class AttemptWedged extends Error {
 }
 
 export interface AttemptGateOptions {
-  /** How long an attempt that was told to stop may go without progress. */
+  /** How long an attempt that was asked to stop may go without progress. */
   limitMs?: number;
-  /** Has to end the process. By default the error is thrown where nobody catches it, which worker-exit.ts turns into that. */
+  /** Has to end the process. By default the error is thrown uncaught, which worker-exit.ts turns into an exit. */
   wedged?(error: AttemptWedged): void;
 }
 
@@ -41,8 +41,8 @@ export class AttemptGate {
   constructor(private readonly options: AttemptGateOptions = {}) {}
 
   /**
-   * Runs `work` alone among all attempts of `activity`; its signal rises when a newer one comes, and each call of `progress`
-   * gives it more time to let go then.
+   * Runs `work` alone among all attempts of `activity`; its signal aborts when a newer one comes, and then each call of `progress` gives it
+   * more time to let go.
    */
   async enter<T>(
     activity: string,
@@ -92,7 +92,7 @@ export class AttemptGate {
   }
 }
 
-/** Work that was left behind with its lease and has come back to this worker under a new one has another name: `collect.1`. */
+/** Work that was left behind with its lease and has come back to this worker under a new lease has another name: `collect.1`. */
 function gateOf(activity: string): string {
   return activity.replace(/\.\d+$/, '');
 }

@@ -1,5 +1,5 @@
-// Task tokens of the activities that run here, on disk: a starting worker fails those of its dead predecessor, so that the
-// server tries them again in 100 ms instead of waiting for a heartbeat time-out (R28).
+// Task tokens of the activities that run here, on disk: a starting worker fails those of its dead predecessor, so that the server tries
+// them again in 100 ms instead of waiting for a heartbeat time-out (R28).
 import { createHash } from 'node:crypto';
 import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { readdir, readFile, rm } from 'node:fs/promises';
@@ -17,11 +17,11 @@ export interface OpenActivity {
   taskToken: string;
 }
 
-/** Longer than a Temporal server takes to start again and to hear what it missed. */
+/** Longer than a Temporal server takes to restart and to receive what it missed. */
 const keptAfterReturnMs = 20_000;
-/** A server's words for a token of another of its namespaces, and for one that it cannot read; the client drops their code. */
+/** A server's messages for a token of another of its namespaces, and for one that it cannot read; the client drops their code. */
 const isForeign = /token from a different namespace|deserializing task token/i;
-/** For all tokens together: work waits for the worker. */
+/** For all tokens together, because no work begins before. */
 const cleanUpMs = 10_000;
 
 export class OpenActivities {
@@ -31,14 +31,14 @@ export class OpenActivities {
     mkdirSync(folder, { recursive: true });
   }
 
-  /** Answers the function that closes it. Small synchronous writes: a few a step, and none may be lost in a kill. */
+  /** Returns the function that closes it. Small synchronous writes: a few a step, and none may be lost in a kill. */
   open(activity: OpenActivity): () => void {
     const name = createHash('sha256').update(activity.taskToken).digest('hex').slice(0, 32);
     const path = join(this.folder, `${name}.json`);
     writeFileSync(path, JSON.stringify(activity));
-    // An activity that has returned is not yet one that the server knows to be done: a worker that is killed in between
-    // would leave it to the heartbeat time-out. Failing one that is known to be done does nothing.
-    // Its name tells whoever looks at the folder that nothing runs here any more.
+    // The server does not yet know that a returned activity is done: if the worker is killed in between, the activity would wait for the
+    // heartbeat time-out. Failing one that is known to be done does nothing. The file's name shows readers of the folder that the activity
+    // no longer runs here.
     return () => {
       const returned = path.replace(/\.json$/, '.returned.json');
       renameSync(path, returned);
@@ -51,7 +51,7 @@ export class OpenActivities {
     };
   }
 
-  /** Call when the worker has handed over all that returned. */
+  /** Call when the worker has handed over all results. */
   handedOver(): void {
     for (const [path, timer] of this.closing) {
       clearTimeout(timer);
@@ -61,8 +61,8 @@ export class OpenActivities {
   }
 
   /**
-   * Call before this worker polls, and only when its predecessor is dead. Answers the names of those failed.
-   * Never throws: what cannot be failed now is logged and kept for the next start; its heartbeats run out meanwhile.
+   * Call before this worker polls, and only when its predecessor is dead. Returns the names of the failed ones. Never throws: a token that
+   * cannot be failed now is logged and kept for the next start; its heartbeats time out meanwhile.
    */
   async failPredecessors(client: AsyncCompletionClient, log: (message: string) => void): Promise<string[]> {
     const failed: string[] = [];
@@ -98,15 +98,15 @@ async function fail(client: AsyncCompletionClient, { activity, taskToken }: Open
     await client.fail(Buffer.from(taskToken, 'base64'), failure);
     return true;
   } catch (error) {
-    // The server has given the attempt up by itself, or the workflow is closed. A token holds the id of a namespace, which is
-    // another one where the server's database was lost or the worker was pointed at another server: nobody can ever take it.
+    // The server has given the attempt up, or the workflow is closed. A token holds the id of a namespace, which is another one if the
+    // server's database was lost or the worker was pointed at another server: no server can ever take it.
     if (error instanceof ActivityNotFoundError || error instanceof NamespaceNotFoundError) return false;
     if (error instanceof ActivityCompletionError && isForeign.test(error.message)) return false;
     throw error;
   }
 }
 
-/** Null for a file that was cut off by a kill: its activity had not begun. */
+/** Null for a file cut off by a kill: its activity had not begun. */
 function parse(text: string): OpenActivity | null {
   try {
     const open = JSON.parse(text) as Partial<OpenActivity> | null;

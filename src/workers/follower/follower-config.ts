@@ -1,4 +1,4 @@
-// What the follower is told, by flags or the environment; both say the same, flags win. Tokens and keys come by the environment alone.
+// The follower's settings, by flags or the environment; both have the same ones, flags win. Tokens and keys come from the environment only.
 import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { type MetricsAddress, parseMetricsAddress } from '../../integrations/tracking/prometheus-server.js';
@@ -11,7 +11,7 @@ export interface FollowerConfig {
   store: string;
   /** Folder of this process alone: lock, trackers' files, cursors. */
   folder: string;
-  /** Null: figures are served to nobody. */
+  /** Null: figures are not served. */
   metrics: MetricsAddress | null;
   /** Address of Temporal's pages, for links; null: no links. */
   temporalUi: string | null;
@@ -30,7 +30,7 @@ const options = {
   'temporal-ui': { type: 'string' },
   'wandb-python': { type: 'string' },
   'temporal-address': { type: 'string' },
-  // For an embedded stack's follower: the person who starts one may have a profile for another server.
+  // For an embedded stack's follower: the user may have a profile for another server.
   'no-temporal-profile': { type: 'boolean' },
   namespace: { type: 'string' },
 } as const;

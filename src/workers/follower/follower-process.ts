@@ -1,5 +1,5 @@
-// The follower: finds runs, and follows each with its trackers and its Slack thread. No workflow knows of it, and no step waits for it;
-// an absent Temporal, store or Slack is waited for, and said once.
+// The follower: finds runs, and follows each with its trackers and its Slack thread. No workflow knows of it, and no step waits for it; an
+// absent Temporal, store or Slack is waited for, and reported once.
 import { mkdir, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { status } from '@grpc/grpc-js';
@@ -26,17 +26,17 @@ import { refusalOf } from '../temporal/temporal-refusal.js';
 import { print } from '../process/worker-exit.js';
 
 const lookEveryMs = 5_000;
-/** What a run's end is looked for beyond the last look: clocks differ, and Temporal may be late to list it. */
+/** How far before the last look ended runs are looked for: clocks differ, and Temporal may be late to list them. */
 const overlapMs = 600_000;
-/** Runs that had ended before there was a follower. */
+/** How far back to look for ended runs at the first start. */
 const firstLookBackMs = 86_400_000;
 /** How many ended runs are kept: each is read whole once more. */
 const mostEnded = 8;
 const retryMs: [first: number, longest: number] = [1_000, 60_000];
-/** A tracker that was given up is tried again, in pauses that double, so many times; and once by each follower that starts. */
+/** A tracker that was given up is tried again this often, in pauses that double; and once by each starting follower. */
 const againMs = 3_600_000;
 const mostAgain = 6;
-/** Scrapes see how a run ended. */
+/** Lets scrapes see how a run ended. */
 const forgetAfterMs = 600_000;
 const endWithinMs = 5_000;
 const catchUpWithinMs = 4_000;
@@ -56,9 +56,9 @@ interface Session {
   standing: RunStanding;
   /** Null before it is begun, and once it has ended. */
   running: { abort: AbortController; done: Promise<void> } | null;
-  /** When everybody had all of it, or was given up for good. */
+  /** When every sink had all of it, or was given up for good. */
   endedAt: number | null;
-  /** How often somebody was given up, and until when he is left alone: as `performance.now()` has it. */
+  /** How often a sink was given up, and until when it is left alone: by `performance.now()`. */
   lacking: { times: number; notBefore: number };
 }
 
@@ -66,9 +66,9 @@ interface Session {
 interface Followed {
   workflowId: string;
   firstRunId: string;
-  /** Everybody has all of it. */
+  /** Every sink has all of it. */
   over: boolean;
-  /** Execution that ended where the run is over: one that is reset has the same start, and ends in another one. */
+  /** Execution that ended, if the run is over: after a reset the same start ends in another one. */
   end: string | null;
 }
 
@@ -100,7 +100,7 @@ class FollowerProcess {
       this.#lookedAt = await this.#lastLook();
       await this.#resume();
       while (!signal.aborted) {
-        // A server that does not answer holds up no end: whoever stops the process waits for it for seconds.
+        // A server that does not answer must not delay the end of the process, which is awaited for seconds only.
         await orAborted(this.#look(watch), signal);
         await replaceFile(join(config.folder, servingFile), { pid: process.pid }).catch(() => undefined);
         await pause(lookEveryMs, signal);
@@ -123,7 +123,7 @@ class FollowerProcess {
     print({ level: 'info', component: 'follower', message });
   }
 
-  /** Says what is wrong with `what` once, and when it is over. */
+  /** Reports a problem of `what` once, and its end. */
   #say(what: string, problem: string | null): void {
     const before = this.#said.get(what);
     if (problem === (before ?? null)) return;
@@ -133,12 +133,12 @@ class FollowerProcess {
       return;
     }
     this.#said.set(what, problem);
-    // Another wording of the same trouble is no news.
+    // Another wording of the same trouble is not reported.
     if (before === undefined)
       print({ level: 'warn', component: 'follower', message: `${what}: ${problem}; it is tried again` });
   }
 
-  /** Null where the process is told to end before. */
+  /** Null if the process must end before. */
   async #store(): Promise<ObjectStore | null> {
     let [pauseMs] = retryMs;
     while (!this.signal.aborted) {
@@ -199,7 +199,7 @@ class FollowerProcess {
     return Number.isNaN(at.getTime()) ? new Date(Date.now() - firstLookBackMs) : at;
   }
 
-  /** Runs that an earlier process of this folder had not brought to their end: Temporal need not answer for that. */
+  /** Runs that an earlier process of this folder had not followed to their end: this does not need Temporal. */
   async #resume(): Promise<void> {
     for (const name of await readdir(this.#runs)) {
       if (!name.endsWith('.json')) continue;
@@ -265,10 +265,10 @@ class FollowerProcess {
     if (!isDone) await this.#note(driven, false);
   }
 
-  /** A run that was over and is not, or has ended anew, was reset: whoever had all of it by then begins again. */
+  /** A run that was over and is not, or has ended again, was reset: sinks that had all of it start again. */
   async #hear(session: Session, standing: RunStanding): Promise<void> {
     const { driven, standing: before } = session;
-    // How it ended is known still where Temporal has forgotten it.
+    // The known end stays, even if Temporal has forgotten it.
     if (before.over && standing.over && standing.ending === null) return;
     if (!before.over || (standing.over && endOf(standing) === endOf(before))) {
       session.standing = standing;
@@ -286,7 +286,7 @@ class FollowerProcess {
     });
   }
 
-  /** As many as there is room for. */
+  /** Starts as many as there is room for. */
   #begin(): void {
     if (this.signal.aborted) return;
     const sessions = [...this.#sessions.values()];
@@ -349,7 +349,7 @@ class FollowerProcess {
     await replaceFile(this.#followedFile(run), followed);
   }
 
-  /** What the files on this machine lack is written yet: a stack that is stopped with its run leaves them whole. */
+  /** The files on this machine are completed first, so that a stack that is stopped with its run leaves them whole. */
   async #end(): Promise<void> {
     const open = [...this.#sessions.values()].filter(({ running }) => running);
     const running = open.flatMap((session) => session.running ?? []);
@@ -363,7 +363,7 @@ class FollowerProcess {
   }
 }
 
-/** The run is over, and whoever lacks of it is tried later. One that goes on has a new start, or is not over any more. */
+/** The run is over, and the sinks that lack a part of it are tried later. A run that goes on has a new start, or is not over any more. */
 function isLeftAlone({ standing, lacking }: Session): boolean {
   return standing.over && performance.now() < lacking.notBefore;
 }
@@ -377,7 +377,7 @@ function endOf({ ending }: RunStanding): string | null {
   return ending?.runId ?? null;
 }
 
-/** Waits for `work`, but not beyond the moment at which `signal` is aborted. */
+/** Waits for `work`, but not after `signal` has aborted. */
 function orAborted(work: Promise<void>, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const done = (): void => resolve();

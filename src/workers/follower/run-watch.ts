@@ -1,4 +1,4 @@
-// Which runs there are and how each stands, asked of Temporal: no record tells it. Nothing here touches a workflow but by reading.
+// Which runs exist and how each stands, according to Temporal: no record shows it. This module only reads workflows.
 import {
   type Client,
   WorkflowFailedError,
@@ -14,7 +14,7 @@ import { namesFolder, ownersFolder } from '../../store/objects/layout.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { readSequence } from '../../store/records/records.js';
 
-/** A run by the start that drives it: continue-as-new and a reset change nothing of that. */
+/** A run by the start that drives it: continue-as-new and a reset do not change it. */
 export interface DrivenRun {
   run: string;
   workflowId: string;
@@ -33,7 +33,7 @@ interface Driver {
 }
 
 const answerWithinMs = 15_000;
-/** A start that has claimed no run yet is asked for again after this, and doubling up to the longest. */
+/** A start without a claimed run is asked again after this pause, which doubles up to the longest. */
 const unclaimedMs: [first: number, longest: number] = [2_000, 60_000];
 const phaseKey = defineSearchAttributeKey('Phase', 'KEYWORD');
 const openStatuses: readonly string[] = ['RUNNING', 'PAUSED'];
@@ -50,7 +50,7 @@ export class RunWatch {
     private readonly store: ObjectStore,
   ) {}
 
-  /** Open runs, and those that have been closed since. Throws what Temporal and the store do. */
+  /** Open runs, and those closed since. Throws the errors of Temporal and the store. */
   async look(closedSince: Date): Promise<DrivenRun[]> {
     const executions = await this.#executions(closedSince);
     const known = new Set(executions.map(({ runId }) => runId));
@@ -98,7 +98,7 @@ export class RunWatch {
     });
   }
 
-  /** Null while it has claimed no run, and for ever where it ended before. */
+  /** Null until it has claimed a run, and for ever if it ended before. */
   async #driverOf({ workflowId, runId, status }: Execution): Promise<Driver | null> {
     const known = this.#drivers.get(runId);
     if (known) return known;
@@ -157,7 +157,7 @@ export class RunWatch {
 
   /**
    * A query needs a worker, so a reason is asked for again only once the run's history has grown: a run that is resumed and blocked again
-   * between two looks has the same phase, and no run comes to another reason without an event.
+   * between two looks has the same phase, and a new reason always comes with an event.
    */
   async #blockedOf({ workflowId, runId }: Execution, phase: string | null): Promise<RunStanding['blocked']> {
     if (phase !== 'blocked' && phase !== 'failing') {
@@ -165,7 +165,7 @@ export class RunWatch {
       return null;
     }
     const handle = this.client.workflow.getHandle(workflowId, runId);
-    // Before the query: what happens in between is asked for at the next look.
+    // Before the query: later events are covered by the next look.
     const { historyLength } = await this.#ask(() => handle.describe());
     const known = this.#blocked.get(runId);
     if (known?.phase === phase && known.historyLength === historyLength) return known.blocked;
@@ -182,7 +182,7 @@ export class RunWatch {
   }
 }
 
-/** The sentence for people: causes are nested. Null where it is only the SDK's. */
+/** The sentence for people: causes are nested. Null if there are only the SDK's words. */
 function innermost(error: Error): string | null {
   let inner = error;
   while (inner.cause instanceof Error) inner = inner.cause;

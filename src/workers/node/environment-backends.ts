@@ -14,14 +14,14 @@ export interface EnvironmentBackendsOptions {
 }
 
 export interface EnvironmentBackends {
-  /** `callTimeoutMs`: within which a call must be answered. */
+  /** `callTimeoutMs`: time limit of a call. */
   backendFor(spec: EnvironmentSpec, callTimeoutMs: number): EnvironmentBackend;
   close(): Promise<void>;
 }
 
 export function environmentBackends({ url: ownUrl, token }: EnvironmentBackendsOptions): EnvironmentBackends {
   const backends = new Map<string, EnvironmentBackend>();
-  // By url: an episode that plays alone is alone on its server, however differently others ask the same one (R25).
+  // By url: an episode that plays alone is alone on its server, even if others use it with other settings (R25).
   const places = new Map<string, Semaphore>();
   const placesOf = (url: string): Semaphore => {
     const { href } = new URL(url);

@@ -1,5 +1,5 @@
-// How a node worker leaves: a first SIGTERM or SIGINT, such as the notice that a machine will be taken away, begins it; the grace
-// ends it; a second signal ends it at once.
+// How a node worker leaves: a first SIGTERM or SIGINT, such as the notice that a machine will be taken away, begins it; the end of the
+// grace or a second signal ends it at once.
 import { ApplicationFailure, ApplicationFailureCategory } from '@temporalio/common';
 
 export interface DepartureOptions {
@@ -10,7 +10,7 @@ export interface DepartureOptions {
   exit?(code: number): void;
 }
 
-/** Episodes that are near their end may end; the run is told to move at the same time, and does not wait for them. */
+/** Episodes near their end may end; the run moves at the same time, and does not wait for them. */
 const longestFinishMs = 2_000;
 
 export class Departure {
@@ -28,17 +28,17 @@ export class Departure {
     return this.asked;
   }
 
-  /** Rises when work on the engine has to stop; its reason is what attempts fail with: a retry elsewhere is as good. */
+  /** Aborts when work on the engine has to stop; attempts fail with its reason: a retry elsewhere is as good. */
   get cutOff(): AbortSignal {
     return this.stop.signal;
   }
 
-  /** Rises when there is only time left to say good-bye. */
+  /** Aborts when there is only time left to say good-bye. */
   get lastCall(): AbortSignal {
     return this.last.signal;
   }
 
-  /** From now on there is something to be left in order. `begin`: called once. */
+  /** From now on there is something to leave in order. `begin`: called once. */
   serving(begin: () => void): void {
     this.begin = begin;
   }
@@ -49,7 +49,7 @@ export class Departure {
       log(`ended by a second signal, ${signal}`);
       return exit(1);
     }
-    // Nothing was taken up yet.
+    // No work has begun yet.
     if (!this.begin) return exit(0);
     this.asked = true;
     log(`${signal}: leaving within ${graceMs / 1000} s`);
@@ -65,7 +65,7 @@ export class Departure {
   }
 }
 
-/** What is cut off fails with it, and is tried again. */
+/** Work that is cut off fails with it, and is tried again. */
 export function drainingFailure(node: string): ApplicationFailure {
   return ApplicationFailure.create({
     message: `node ${node} leaves; its work goes on from the records, on another node or on this one when it is back`,

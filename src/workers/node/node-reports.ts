@@ -1,4 +1,4 @@
-// A node worker tells the pool that it is there, at once and then every few seconds, and that it leaves.
+// A node worker reports to the pool, at once and then every few seconds, and says when it leaves.
 import type { Client, WorkflowHandle } from '@temporalio/client';
 import {
   defaultPoolId,
@@ -13,7 +13,7 @@ import {
 } from '../../workflows/messages.js';
 import type { nodePool } from '../../workflows/pool/node-pool.js';
 
-/** A pool that cannot be told finds out by itself. */
+/** A pool that cannot be reached notices the loss from missing reports. */
 const farewellMs = 1_000;
 
 export interface NodeReports {

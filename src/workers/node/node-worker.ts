@@ -19,11 +19,11 @@ import { connectWorker } from '../temporal/worker-connection.js';
 export interface NodeParts {
   node: NodeActivities;
   transfers: TransferActivities;
-  /** Null where nothing is traced. */
+  /** Null if nothing is traced. */
   tracing?: Tracing | null;
-  /** Undefined until the engine has told it. */
+  /** Undefined until the engine has reported it. */
   numerics(): Numerics | undefined;
-  /** Brings what only this node may have to the store; says what. Called when nothing runs on the engine any more. */
+  /** Uploads what only this node may have to the store; says what. Called when nothing runs on the engine any more. */
   keep?(signal: AbortSignal): Promise<string>;
   close(): Promise<void>;
 }
@@ -32,7 +32,7 @@ export interface NodeParts {
 const engineActivities = 4;
 const transferActivities = 2;
 
-/** Bytes: of the machine, or of the container where that has less. */
+/** Memory in bytes: the machine's, or the container's if that is less. */
 function usableMemory(): number {
   return Math.min(totalmem(), process.constrainedMemory() || Infinity);
 }
@@ -60,7 +60,7 @@ export async function serveNode(
       namespace: config.temporal.namespace,
       identity: `node ${config.node} ${process.pid}`,
       maxHeartbeatThrottleInterval: heartbeatIntervalMs,
-      // What is cut off, and when, is the departure's to say.
+      // The departure decides what is cut off, and when.
       shutdownGraceTime: config.graceMs,
     } satisfies Partial<WorkerOptions>;
     const traced = parts.tracing ? [parts.tracing.activities] : [];
@@ -75,7 +75,7 @@ export async function serveNode(
       Worker.create({
         ...common,
         taskQueue: transferQueue(config.node),
-        // An upload under way may come to its end.
+        // An upload under way may finish.
         interceptors: { activity: [...traced, guardActivities({ open, cutOff: departure.lastCall })] },
         activities: { ...parts.transfers },
         maxConcurrentActivityTaskExecutions: transferActivities * config.places,
@@ -93,10 +93,10 @@ export async function serveNode(
     const workers = [engine, transfers];
     departure.serving(() => {
       void reports.drain();
-      // The SDK hears the signal, too, and may have been quicker.
+      // The SDK receives the signal, too, and may have been quicker.
       for (const worker of workers) if (worker.getState() === 'RUNNING') worker.shutdown();
     });
-    // Work that cannot be ended outlives the grace; nobody needs to wait for a node that has said good-bye.
+    // Work that cannot be ended outlives the grace; no run needs to wait for a node that has said good-bye.
     departure.lastCall.addEventListener('abort', () => void reports.leave());
     const keep = async (): Promise<void> => {
       if (!departure.begun || !parts.keep) return;

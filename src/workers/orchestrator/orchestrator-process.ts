@@ -1,4 +1,4 @@
-// What the orchestrator worker is made of.
+// Assembles the orchestrator worker.
 import { hostname } from 'node:os';
 import type { Client } from '@temporalio/client';
 import type { OrchestratorActivities } from '../../activities/contracts.js';

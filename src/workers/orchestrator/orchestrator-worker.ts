@@ -17,8 +17,8 @@ import { cachedWorkflowBundle } from './workflow-bundle.js';
 const workflowsFolder = fileURLToPath(new URL('../../workflows', import.meta.url));
 
 /**
- * A workflow stays with the build that began its execution, so that no change of the code meets a history that it cannot follow;
- * where it begins anew it goes to the current one (`workflows/continue-as-new.ts`).
+ * A workflow stays with the build that began its execution, so that no change of the code meets a history that it cannot replay; when it
+ * continues as new it goes to the current one (`workflows/continue-as-new.ts`).
  */
 export function versioned(deployment: Deployment | null): Pick<WorkerOptions, 'workerDeploymentOptions'> {
   if (!deployment) return {};
@@ -58,7 +58,7 @@ export async function serveOrchestrator(
       ...(tracing ? { sinks: tracing.sinks } : {}),
       ...versioned(config.deployment),
       maxConcurrentActivityTaskExecutions: 20,
-      // A task waits so long for a worker that has died before any other may take it.
+      // How long a task waits for a dead worker before another may take it.
       stickyQueueScheduleToStartTimeout: '2 seconds',
       maxHeartbeatThrottleInterval: heartbeatIntervalMs,
       shutdownGraceTime: '5 seconds',

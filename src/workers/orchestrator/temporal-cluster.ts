@@ -1,4 +1,4 @@
-// What the orchestrator asks of Temporal itself: who a cluster is, whether an owner's workflow is open, a node for a run.
+// What the orchestrator asks of Temporal itself: a cluster's identity, whether an owner's workflow is open, a node for a run.
 import { Client, WorkflowNotFoundError } from '@temporalio/client';
 import { IndexedValueType } from '../temporal/search-attribute-types.js';
 import { plainTemporalConfig, type TemporalConfig } from '../process/config.js';
@@ -18,7 +18,7 @@ export async function clusterId(client: Client): Promise<string> {
 }
 
 /**
- * How owner records name a server. A loopback address means another server on each machine, so the machine's name goes with it:
+ * The name of a server in owner records. A loopback address means another server on each machine, so the machine's name is added:
  * `127.0.0.1:7233@host`.
  */
 export function recordedAddress(address: string, host: string): string {
@@ -32,7 +32,7 @@ export async function ownerState(
   client: Client,
   host: string,
 ): Promise<OwnerState> {
-  // A cluster may be known under several addresses, and a machine may have got another name.
+  // A cluster may be known under several addresses, and a machine may have been renamed.
   const isOwn =
     owner.address === recordedAddress(own.address, host) ||
     (owner.clusterId !== '' && owner.clusterId === (await clusterId(client)));
@@ -44,7 +44,7 @@ export async function ownerState(
   if (ownersHost !== undefined && ownersHost !== host) return 'unreachable';
   let connected;
   try {
-    // Records say where to ask, and whoever may write records must not be sent our keys: another server hears us without them.
+    // Records say which server to ask, and their writers must not receive our keys: another server is asked without them.
     connected = await connectClient(plainTemporalConfig(address, owner.namespace), 3_000);
   } catch {
     return 'unreachable';
@@ -74,7 +74,7 @@ async function workflowState(client: Client, owner: RunWorkflow): Promise<OwnerS
   }
 }
 
-/** Tells the pool what a run wants of it. */
+/** Sends a run's request to the pool. */
 export async function requestLease(client: Client, request: LeaseRequest): Promise<void> {
   await client.workflow.signalWithStart<typeof nodePool, [LeaseRequest]>('nodePool', {
     workflowId: defaultPoolId,
@@ -86,7 +86,7 @@ export async function requestLease(client: Client, request: LeaseRequest): Promi
   });
 }
 
-/** A server that does not answer says nothing of its runs. */
+/** A server that does not answer says nothing about its runs. */
 export async function isOver(client: Client, run: RunWorkflow): Promise<boolean> {
   const state = await workflowState(client, run);
   return state === 'closed' || state === 'unknown';

@@ -6,10 +6,10 @@ import { homedir } from 'node:os';
 import { dirname, extname, join } from 'node:path';
 import { bundleWorkflowCode, DefaultLogger } from '@temporalio/worker';
 
-/** Modules beside the workflows' folder whose values they import, from that folder. */
+/** Modules outside the workflows' folder that workflows import values from, by path from that folder. */
 export const importedValues = ['../spec/records/numerics', '../spec/pass-rate', '../spec/suite-due'] as const;
 
-/** Modules of the folder that not every worker has in its bundle. */
+/** Modules of the folder that only some workers have in their bundle. */
 export type BundledInterceptor = 'step-tracing';
 
 /** Path of the bundle. `workflowsFolder` holds `index.js` (or `index.ts` in tests). */

@@ -1,4 +1,4 @@
-// Set-up notes in `dist/` of the checkout where it put the binaries that it built or fetched.
+// Finds built or fetched binaries: set-up notes their places in `dist/` of the checkout.
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';

@@ -1,4 +1,4 @@
-// What a worker process is told, by flags or the environment; both say the same, flags win.
+// The settings of a worker process, by flags or the environment; both have the same ones, flags win.
 import { isIP } from 'node:net';
 import { hostname } from 'node:os';
 import { resolve } from 'node:path';
@@ -31,9 +31,9 @@ export interface WorkerConfig {
   gradingTokenFile: string | null;
   /** Runs that may hold this node at once. */
   places: number;
-  /** From SIGTERM or SIGINT to this process's end. */
+  /** Time from SIGTERM or SIGINT to this process's end. */
   graceMs: number;
-  /** `host:port` where the SDK's metrics are served to Prometheus; null where nobody asks for them. */
+  /** `host:port` where the SDK's metrics are served to Prometheus; null if they are not served. */
   metricsAddress: string | null;
   /** The worker deployment that an orchestrator belongs to; null if its workflows are not versioned. */
   deployment: Deployment | null;
@@ -63,7 +63,7 @@ const options = {
   deployment: { type: 'string' },
   'build-id': { type: 'string' },
   'temporal-address': { type: 'string' },
-  // For an embedded stack's workers: the person who starts one may have a profile for another server.
+  // For an embedded stack's workers: the user may have a profile for another server.
   'no-temporal-profile': { type: 'boolean' },
   namespace: { type: 'string' },
 } as const;
@@ -119,7 +119,7 @@ export function readWorkerConfig(
   };
 }
 
-/** Empty is none: a variable of a stack's file that nobody has set. */
+/** Empty means none: an unset variable of a stack's file. */
 export function metricsAddressOf(text: string | null): string | null {
   if (!text) return null;
   const flag = '--metrics-address or LONGHAUL_METRICS_ADDRESS';
@@ -133,7 +133,7 @@ export function metricsAddressOf(text: string | null): string | null {
   );
 }
 
-/** A name without a build, or a build without a name, is no version: a worker that ignored it would take any workflow. */
+/** A name without a build, or a build without a name, is not a version: a worker that ignored it would take any workflow. */
 function deploymentOf(name: string | null, buildId: string | null): Deployment | null {
   if (name === null && buildId === null) return null;
   const missing = name ? '--build-id or LONGHAUL_BUILD_ID' : '--deployment or LONGHAUL_DEPLOYMENT';
@@ -152,7 +152,7 @@ function deploymentOf(name: string | null, buildId: string | null): Deployment |
   return { name, buildId };
 }
 
-/** Throws where nobody names a server: the one that happens to listen on this machine may be a neighbour's. */
+/** Throws if no server is named: one that happens to listen on this machine may be a neighbour's. */
 export function temporalOf(
   values: {
     'temporal-address'?: string;
@@ -170,12 +170,12 @@ export function temporalOf(
   return readTemporalConfig({ ...(address ? { address } : {}), ...(namespace ? { namespace } : {}) }, env);
 }
 
-/** The server that the environment or the profile of the `temporal` CLI names; null where neither names one. */
+/** The server named by the environment or the profile of the `temporal` CLI; null if neither names one. */
 export function namedTemporalAddress(env: NodeJS.ProcessEnv = process.env): string | null {
   return readProfile(env).connectionOptions.address ?? null;
 }
 
-/** The profile that the `temporal` CLI uses too (`temporal.toml`, TEMPORAL_*), unless told otherwise. */
+/** The profile that the `temporal` CLI uses too (`temporal.toml`, TEMPORAL_*), unless overridden. */
 export function readTemporalConfig(
   given: { address?: string; namespace?: string } = {},
   env: NodeJS.ProcessEnv = process.env,
@@ -192,13 +192,13 @@ export function readTemporalConfig(
   };
 }
 
-/** The server of an embedded stack: it has no certificates and no keys, and those of a profile are none of its business. */
+/** The server of an embedded stack: it has no certificates and no keys, and must not receive those of a profile. */
 export function plainTemporalConfig(given: string, namespace = 'default'): TemporalConfig {
   const address = checkAddress(given);
   return { address, namespace, options: { address } };
 }
 
-/** Addresses are logged and recorded, so that one with a password in it is not even repeated. */
+/** Addresses are logged and recorded, so one with a password in it is not even repeated. */
 function checkAddress(address: string): string {
   if (/^[A-Za-z0-9._-]+(:[0-9]{1,5})?$|^\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?$/.test(address)) return address;
   throw new Error(

@@ -1,5 +1,5 @@
 // One process per folder (R29): an exclusive transaction on an SQLite file, which the operating system ends with its holder. The file
-// stays: whoever removed it would let two processes lock two files of one name. Beside it a note says who holds it, for people.
+// stays: removing it would let two processes lock two files of one name. Beside it a note names the holder, for people.
 import { createRequire } from 'node:module';
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -31,12 +31,12 @@ export interface FolderLock {
   release(): void;
 }
 
-/** Null where no living process is seen that says so. */
+/** Null if no living process is seen to hold it. */
 export interface Refusal {
   holder: LockHolder | null;
 }
 
-/** How long a refusal waits to name the holder: one writes its note at once, and one in another container is never seen. */
+/** How long a refusal waits for the holder's name: one writes its note at once, and one in another container is never seen. */
 const noteMs = 1_000;
 /** Transactions end with their connections, and connections with their last reference. */
 const held = new Set<BetterSqlite3.Database>();
@@ -55,7 +55,7 @@ function makeFolder(folder: string): void {
   const parent = dirname(folder);
   if (parent !== folder) makeFolder(parent);
   try {
-    // Logs, states and databases are nobody else's business.
+    // Logs, states and databases are private to this user.
     mkdirSync(folder, { mode: 0o700 });
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'EEXIST') return;
@@ -66,7 +66,7 @@ function makeFolder(folder: string): void {
   }
 }
 
-/** The lock PATH.sqlite with its note PATH.json, or who holds it. Their folder exists. */
+/** The lock PATH.sqlite with its note PATH.json, or its holder. Their folder exists. */
 export function lockFile(path: string, address: string): FolderLock | Refusal {
   const note = `${path}.json`;
   const deadline = performance.now() + noteMs;
@@ -75,7 +75,7 @@ export function lockFile(path: string, address: string): FolderLock | Refusal {
     const living = holderIn(note);
     if (database && !living) return keep(database, note, address);
     database?.close();
-    // A process may live a little longer than its files, and a note that is read may be of the holder before.
+    // A process may live a little longer than its files, and the note may be the previous holder's.
     if ((living && !database) || performance.now() > deadline) return { holder: living };
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5 + 10 * Math.random());
   }
@@ -98,12 +98,12 @@ function keep(database: BetterSqlite3.Database, note: string, address: string): 
   return { release };
 }
 
-/** The living holder of a folder, as its note says; null where nobody holds it. */
+/** The living holder of a folder, from its note; null if the folder is free. */
 export function holderOf(folder: string): LockHolder | null {
   return holderIn(join(folder, 'lock.json'));
 }
 
-/** Null where another process has locked it. */
+/** Null if another process has locked it. */
 function lockedDatabase(path: string): BetterSqlite3.Database | null {
   const require = createRequire(import.meta.url);
   const Database = require('better-sqlite3') as typeof BetterSqlite3;

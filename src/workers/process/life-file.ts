@@ -1,24 +1,27 @@
-// A file that a worker touches while it lives: from it the next process on its folder knows how long the first one has been dead.
+// A file that a worker touches while it lives: it shows the next process on its folder how long the first one has been dead.
 import { readFileSync, statSync, utimesSync, writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { type Predecessor, ProcessLife } from '../../activities/attempt/process-life.js';
 
 interface LifeFile {
   identity: string;
-  /** It ended because it was told to. */
+  /** It was asked to end, and did. */
   left: boolean;
   /** Predecessor of a process that has not served yet: it is the next one's predecessor too. */
   before?: Predecessor | null;
 }
 
-/** How exactly a death is known. */
+/** Resolution at which a death is known. */
 const touchedEveryMs = 250;
 
 export interface KeptLife {
   life: ProcessLife;
-  /** From now on this process is the one that the next knows of. One that ends before it has served is none: it began nothing. */
+  /**
+   * From now on the next process sees this one as its predecessor. A process that ends before it has served does not count: it began
+   * nothing.
+   */
   serves(): void;
-  /** Says that this process ends because it was told to; it does so by itself when it exits with 0. */
+  /** Records that this process ends on request; called automatically when it exits with 0. */
   leave(): void;
 }
 
@@ -40,7 +43,7 @@ export function keepLife(path: string, name: string, restart: ProcessLife['resta
     clearInterval(timer);
     attempt(() => write(served ? { left: true } : { left: true, before: predecessor }));
   };
-  // Also of a process that could not end all of its work in time.
+  // Also for a process that could not end all of its work in time.
   process.once('exit', (code) => {
     if (code === 0) leave();
   });
@@ -51,7 +54,7 @@ export function keepLife(path: string, name: string, restart: ProcessLife['resta
   return { life, serves, leave };
 }
 
-/** A full disk costs evidence, and nothing else. */
+/** A full disk costs only evidence. */
 function attempt(write: () => void): void {
   try {
     write();
@@ -66,7 +69,7 @@ function readPredecessor(path: string): Predecessor | null {
     if (before !== undefined) return before;
     if (typeof identity !== 'string') return null;
     const aliveAt = Math.round(statSync(path).mtimeMs);
-    // Whoever started this process knew of the death.
+    // The process that started this one knew of the death.
     const noticedAt = Math.max(Math.round(performance.timeOrigin), aliveAt);
     return { identity, aliveAt, noticedAt, left: left === true };
   } catch {

@@ -1,14 +1,14 @@
-// Who a process is: its pid and its start time. A pid alone may belong to somebody else by now.
+// Identity of a process: its pid and its start time. A pid alone may belong to another process by now.
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 
 export interface ProcessIdentity {
   pid: number;
-  /** As the operating system tells it: clock ticks since boot on Linux, a date elsewhere. Compared, never read. */
+  /** From the operating system: clock ticks since boot on Linux, a date elsewhere. Compared, never read. */
   startTime: string;
 }
 
-/** Null when there is no such process, or only its zombie. */
+/** Null if there is no such process, or only its zombie. */
 export function identityOf(pid: number): ProcessIdentity | null {
   const startTime = process.platform === 'linux' ? startTimeFromProc(pid) : startTimeFromPs(pid);
   return startTime === null ? null : { pid, startTime };

@@ -1,8 +1,8 @@
-// The profile of the `temporal` CLI: `temporal.toml` and TEMPORAL_* variables. Its keys are in no message, its mistakes are.
+// The profile of the `temporal` CLI: `temporal.toml` and TEMPORAL_* variables. Messages name its mistakes, but never its keys.
 import { existsSync } from 'node:fs';
 import { type ClientConnectConfig, loadClientConfigProfile, toClientOptions } from '@temporalio/envconfig';
 
-/** Throws with what is wrong and where to mend it. */
+/** Throws with what is wrong and where to fix it. */
 export function readProfile(env: NodeJS.ProcessEnv): ClientConnectConfig {
   const file = env['TEMPORAL_CONFIG_FILE'];
   if (file !== undefined && !existsSync(file)) {
@@ -23,7 +23,7 @@ export function readProfile(env: NodeJS.ProcessEnv): ClientConnectConfig {
   }
 }
 
-/** Error of a missing file, or of text that is no TOML. */
+/** Error of a missing file, or of text that is not TOML. */
 type ProfileError = NodeJS.ErrnoException & { line?: number; codeblock?: string };
 
 function readable(error: ProfileError, env: NodeJS.ProcessEnv): Error {

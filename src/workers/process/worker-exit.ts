@@ -1,14 +1,14 @@
-// How a worker process ends: one readable line for what stops it, as JSON on standard error. Loads nothing that takes time: a process must be
-// able to say what it says before all else is there.
+// How a worker process ends: one readable line for what stops it, as JSON on standard error. Imports nothing slow: a process must be able
+// to report a failure before everything else is loaded.
 import { withoutKnownSecrets } from '../../base/known-secrets.js';
 import { isNoSpace } from '../../store/objects/store-errors.js';
 
-/** How a process ends that could not start for want of what somebody else has to give: room, a store, a server (EX_TEMPFAIL). */
+/** Exit code of a process that could not start for lack of something external: room, a store, a server (EX_TEMPFAIL). */
 export const waitsForOthers = 75;
 
 /**
- * Runs a worker's `serve`; exits with one line when it cannot start or go on: with `waitsForOthers` for what ends by itself or
- * with more room, else with 1.
+ * Runs a worker's `serve`; exits with one line when it cannot start or go on: with `waitsForOthers` for a problem that passes or needs more
+ * room, else with 1.
  */
 export async function exitWith(component: string, serve: () => Promise<void>): Promise<void> {
   // Node's default for these is the same exit, but without a line that a person can read.
@@ -28,9 +28,9 @@ async function fail(component: string, error: unknown): Promise<void> {
   try {
     print({ level: 'fatal', component, message, stack });
   } finally {
-    // Knows Temporal's errors, and so loads its client where nothing has yet.
+    // Knows Temporal's errors, and so loads its client if it is not loaded yet.
     const { mendsItself } = await import('../../activities/attempt/repeated-failures.js');
-    // The disk that has no room for the line is the reason, too.
+    // A disk without room for the line is the reason, too.
     const passes = error instanceof Error && (mendsItself(error) || isNoSpace(error));
     process.exit(passes ? waitsForOthers : 1);
   }

@@ -1,4 +1,4 @@
-// How a worker process logs, JSON lines on standard error, and where it serves the SDK's metrics: the SDK takes both at once, and once.
+// How a worker process logs, JSON lines on standard error, and where it serves the SDK's metrics: the SDK takes both together, once.
 import { DefaultLogger, makeTelemetryFilterString, Runtime, type RuntimeOptions } from '@temporalio/worker';
 import { print } from './worker-exit.js';
 
@@ -15,8 +15,8 @@ const histogramBucketOverrides = {
 export type WorkerLog = (message: string) => void;
 
 /**
- * Call once, before any connection. `metricsAddress`: `host:port` for Prometheus, where `/metrics` has the SDK's names without
- * unit or `_total`, and durations in milliseconds. An address that cannot be had costs a line, and nothing else.
+ * Call once, before any connection. `metricsAddress`: `host:port` for Prometheus, where `/metrics` has the SDK's names without unit or
+ * `_total`, and durations in milliseconds. An address that cannot be bound costs only a line.
  */
 export function installRuntime(component: string, metricsAddress: string | null): WorkerLog {
   const write = (level: string, message: string, meta?: Record<string, unknown>): void => {
@@ -26,7 +26,7 @@ export function installRuntime(component: string, metricsAddress: string | null)
   const logger = new DefaultLogger('WARN', ({ level, message, meta }) =>
     write(level.toLowerCase(), message, meta),
   );
-  // Without it the native part writes to standard error by itself, whatever a server has said to it.
+  // Without it the native part writes to standard error directly, including messages from the server.
   const logging = {
     forward: {},
     filter: makeTelemetryFilterString({ core: 'WARN', other: 'ERROR' }),

@@ -1,4 +1,4 @@
-// Connections that wait for a server that is still starting, and say what to do when it never answers.
+// Connections that wait for a starting server, and say what to do if it never answers.
 import { setTimeout as delay } from 'node:timers/promises';
 import { InterceptingCall, type Interceptor, Metadata, status } from '@grpc/grpc-js';
 import { Client, Connection, type ConnectionOptions } from '@temporalio/client';
@@ -24,7 +24,7 @@ export class TemporalUnreachable extends Error {
   }
 }
 
-/** Throws `TemporalRefused` where a person has to mend something, `TemporalUnreachable` after the deadline. */
+/** Throws `TemporalRefused` if a person has to fix something, `TemporalUnreachable` after the deadline. */
 export async function connectClient(
   temporal: TemporalConfig,
   deadlineMs = 5_000,
@@ -48,8 +48,8 @@ export async function connectClient(
 }
 
 /**
- * A client's connection, made with its first call, that may be closed while a call still waits to be tried again.
- * `ensureConnected()` of it rejects when nothing answers.
+ * A client's connection, made with its first call, that may be closed while a call still waits for its retry. Its `ensureConnected()`
+ * rejects if the server does not answer.
  */
 export function openConnection(
   options: ConnectionOptions,
@@ -62,7 +62,7 @@ export function openConnection(
 /** Calls of the Temporal service that change nothing. */
 const reads = /^(Get|List|Describe|Count|Query)/;
 
-/** A verb that says of itself that it reads may use a server that nobody has named: so it cannot write, also not by mistake. */
+/** A verb that is declared read-only may use a server that was not named: so it must not write, even by mistake. */
 const refuseWrites: Interceptor = (options, nextCall) => {
   const call = options.method_definition.path.split('/').at(-1) ?? '';
   if (reads.test(call)) return new InterceptingCall(nextCall(options));
@@ -72,8 +72,8 @@ const refuseWrites: Interceptor = (options, nextCall) => {
 };
 
 /**
- * The SDK's retry of a call that met a dead server runs from a timer. A channel that was shut down meanwhile throws there,
- * out of anybody's reach, and the process would end; so such a call ends as cancelled instead.
+ * The SDK's retry of a call to a dead server runs from a timer. A channel that was shut down meanwhile throws there, where no caller can
+ * catch it, and the process would end; so such a call ends as cancelled instead.
  */
 const endCallsAfterClose: Interceptor = (options, nextCall) => {
   try {
@@ -107,7 +107,7 @@ export async function untilDeadline<T>(
   const deadline = Date.now() + deadlineMs;
   for (;;) {
     try {
-      // A client whose certificate is refused tries until its own deadline, and does not know why.
+      // A client with a refused certificate tries until its own deadline, and does not know why.
       const refused = isSecure(temporal) ? await handshakeRefusal(temporal) : null;
       if (refused) throw refused;
       return await attempt();

@@ -1,12 +1,12 @@
-// Why a Temporal server that is there does not let us in: certificates, keys, rights. gRPC clients hide it behind "unavailable" and try
-// for ever, so a handshake of our own asks.
+// Why a running Temporal server does not let us in: certificates, keys, rights. gRPC clients hide it behind "unavailable" and try for ever,
+// so we make a handshake of our own.
 import { connect, type ConnectionOptions, type TLSSocket } from 'node:tls';
 import { setTimeout as delay } from 'node:timers/promises';
 import { status } from '@grpc/grpc-js';
 import { withoutSecrets } from '../../base/secrets.js';
 import type { TemporalConfig } from '../process/config.js';
 
-/** Trying again changes nothing: a person has to mend the profile. */
+/** Trying again changes nothing: a person has to fix the profile. */
 export class TemporalRefused extends Error {
   constructor(address: string, problem: string, mend: string) {
     super(`the Temporal server at ${address} cannot be used: ${problem}; ${mend}`);
@@ -31,7 +31,7 @@ const mends = {
   rights: 'correct the namespace, or use a key or certificate that may use it',
 };
 
-/** A refusal of our key or our rights, in a server's answer to either client; null for anything else. */
+/** A refusal of our key or our rights, in a server's answer to either client; null for any other error. */
 export function refusalOf(error: unknown, temporal: TemporalConfig): TemporalRefused | null {
   const { code, text } = answerIn(error);
   if (code === undefined) return null;
@@ -49,7 +49,7 @@ export function isSecure({ options }: TemporalConfig): boolean {
   return Boolean(options.tls ?? options.apiKey !== undefined);
 }
 
-/** What a server may repeat of what we sent. */
+/** Our values that a server may repeat. */
 function secretsOf({ options }: TemporalConfig): string[] {
   const { apiKey, metadata = {} } = options;
   return [...(typeof apiKey === 'string' ? [apiKey] : []), ...Object.values(metadata).map(String)];
@@ -68,12 +68,12 @@ function answerIn(error: unknown): { code?: status; text: string } {
   return { text: '' };
 }
 
-/** What a handshake with the server shows to be wrong; null where it is right, or where nobody answers. */
+/** The problem that a handshake with the server shows; null if there is no problem, or no answer. */
 export async function handshakeRefusal(temporal: TemporalConfig): Promise<TemporalRefused | null> {
   const { tls } = temporal.options;
   const secure = isSecure(temporal);
   const given = typeof tls === 'object' ? tls : null;
-  // Without TLS of ours the question is only whether the server wants it.
+  // Without TLS on our side the question is only whether the server wants it.
   const trust: ConnectionOptions = secure
     ? {
         ...(given?.serverRootCACertificate ? { ca: Buffer.from(given.serverRootCACertificate) } : {}),
@@ -93,7 +93,7 @@ export async function handshakeRefusal(temporal: TemporalConfig): Promise<Tempor
   return found && new TemporalRefused(temporal.address, found.problem, found.mend);
 }
 
-/** `closed`: by the server, after the handshake and before it said a word. */
+/** `closed`: by the server, after the handshake and before its first bytes. */
 type Ending = { kind: 'welcome' | 'closed' | 'silent' } | { kind: 'failed'; secure: boolean; error: Error };
 
 function handshake(address: string, trust: ConnectionOptions): Promise<Ending> {
@@ -118,7 +118,7 @@ function handshake(address: string, trust: ConnectionOptions): Promise<Ending> {
       secure = true;
       socket.write(preface);
     });
-    // In TLS 1.3 the server looks at our certificate when the handshake is over for us: its first word tells.
+    // In TLS 1.3 the server checks our certificate after the handshake is over for us: its first bytes show the result.
     socket.once('data', () => end({ kind: 'welcome' }));
     socket.on('error', (error: Error) => end({ kind: 'failed', secure, error }));
     socket.once('close', () => end({ kind: secure ? 'closed' : 'silent' }));

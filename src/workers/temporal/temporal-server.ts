@@ -1,4 +1,4 @@
-// The command line of the embedded Temporal server, and what has to be registered in any server that Longhaul uses.
+// The command line of the embedded Temporal server, and what any server for Longhaul must have registered.
 
 /** Search attributes of `trainingRun`, by name; types as the `temporal` CLI writes them. */
 export const searchAttributes = {

@@ -1,6 +1,6 @@
-// Many calls of one kind as one span: a step has thousands of tokens' worth of `generate`, and a trace with a span for each would be
-// larger than the records, and too large for the receivers. What is asked of such calls is answered by figures: how many, how long
-// together, and the slowest.
+// Many calls of one kind as one span: a step has thousands of tokens' worth of `generate`, and a trace with a span for each would be larger
+// than the records, and too large for the receivers. Figures answer the questions about such calls: how many, how long together, and the
+// slowest.
 import type { SpanAttributes } from '../../base/spans.js';
 
 export class CallTally {

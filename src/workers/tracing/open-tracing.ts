@@ -1,9 +1,9 @@
-// Tracing of a worker process where the environment asks for it; else nothing is loaded.
+// Tracing of a worker process if the environment asks for it; otherwise nothing is loaded.
 import { installTracer } from '../../base/spans.js';
 import { readTraceSettings } from './settings.js';
 import type { Tracing } from './tracing.js';
 
-/** Null where nobody asks for traces, and where they were asked for wrongly: a line says how, and runs go on. */
+/** Null if traces are not asked for, or asked for wrongly: a line says how, and runs go on. */
 export async function openTracing(
   component: 'node' | 'orchestrator',
   instance: string,

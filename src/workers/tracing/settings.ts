@@ -1,12 +1,12 @@
-// Whether this process traces, and how much of it, by the variables that OpenTelemetry's own SDKs read. Loads nothing of it.
+// Whether this process traces, and how much, from the variables that OpenTelemetry's own SDKs read. Does not load OpenTelemetry.
 import { keepSecret } from '../../base/known-secrets.js';
 
 export interface TraceSettings {
-  /** Share of traces that are kept, from 0 to 1. All spans of a trace share its fate, whichever worker they come from. */
+  /** Share of traces to keep, from 0 to 1. All spans of a trace are kept or dropped together, from every worker. */
   ratio: number;
 }
 
-/** Null where nobody asks for traces. Throws for what this version does not do, with what it does. */
+/** Null if traces are not asked for. Throws for unsupported settings, and lists the supported ones. */
 export function readTraceSettings(env: NodeJS.ProcessEnv = process.env): TraceSettings | null {
   const exporter = env['OTEL_TRACES_EXPORTER'] || null;
   const endpoint = env['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT'] || env['OTEL_EXPORTER_OTLP_ENDPOINT'] || null;
@@ -28,13 +28,13 @@ export function readTraceSettings(env: NodeJS.ProcessEnv = process.env): TraceSe
   return { ratio: ratioOf(env['OTEL_TRACES_SAMPLER'] || 'parentbased_always_on', env) };
 }
 
-/** Not repeated: there may be a password in it. */
+/** Not repeated: it may contain a password. */
 function checkEndpoint(endpoint: string): void {
   if (URL.canParse(endpoint) && /^https?:$/.test(new URL(endpoint).protocol)) return;
   throw new Error('OTEL_EXPORTER_OTLP_ENDPOINT takes a URL such as http://127.0.0.1:4318, and is none');
 }
 
-/** `key=value`, percent-encoded: mostly a key of the receiver's. */
+/** `key=value`, percent-encoded: usually a key of the receiver's. */
 function keepHeader(pair: string): void {
   const value = pair.slice(pair.indexOf('=') + 1).trim();
   if (value === '') return;
@@ -42,7 +42,7 @@ function keepHeader(pair: string): void {
   try {
     keepSecret(decodeURIComponent(value));
   } catch {
-    // It is sent as it stands.
+    // It is not percent-encoded, and sent as it stands.
   }
 }
 

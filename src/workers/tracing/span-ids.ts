@@ -1,5 +1,5 @@
-// Ids of spans that several processes know of without telling one another: each derives them from what Temporal calls the thing. A trace
-// so survives its workers, and no header goes through workflows.
+// Ids of spans that several processes share without exchanging them: each derives them from Temporal's name of the thing. So a trace
+// survives its workers, and no header goes through workflows.
 import { createHash, randomBytes } from 'node:crypto';
 
 /** Lower-case hex: 32 and 16 digits. */
@@ -8,7 +8,7 @@ export interface SpanPlace {
   spanId: string;
 }
 
-/** The workflow execution that takes the step, by its run id. It is one per step: a run begins anew between two steps only. */
+/** The workflow execution that makes the step, by its run id. It is one per step: a run continues as new only between two steps. */
 export interface StepName {
   workflowRunId: string;
   step: number;
@@ -23,7 +23,7 @@ export function stepPlace({ workflowRunId, step }: StepName): SpanPlace {
 export interface AttemptName {
   workflowRunId: string;
   activityId: string;
-  /** When it was first asked for: an activity's id may be used again when it has ended. */
+  /** Scheduled time: an activity's id may be used again after it has ended. */
   scheduledAt: number;
   attempt: number;
 }
@@ -38,12 +38,12 @@ export function attemptPlace(name: AttemptName, step: number | null): SpanPlace 
   return { traceId: root.traceId, spanId, parent: root.spanId };
 }
 
-/** Id of a span that one process alone knows. */
+/** Id of a span that only one process knows. */
 export function freshSpanId(): string {
   return randomBytes(8).toString('hex');
 }
 
-/** Null for an activity that belongs to no step of a run: a sweep's activities name steps of others, and no root of theirs is sent. */
+/** Null for an activity that belongs to no step of a run: a sweep's activities name steps of other runs, and no root of theirs is sent. */
 export function stepOfActivity({
   workflowId,
   activityId,

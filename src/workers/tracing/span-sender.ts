@@ -1,5 +1,5 @@
-// Ended spans to an OTLP receiver over HTTP, in batches, from a queue that drops what it cannot hold: nobody ever waits for a receiver.
-// Loaded only by a process that traces.
+// Sends ended spans to an OTLP receiver over HTTP, in batches, from a queue that drops spans when it is full: no work ever waits for a
+// receiver. Loaded only by a process that traces.
 import {
   type Attributes,
   type HrTime,
@@ -79,7 +79,7 @@ export function createSpanSender(
   };
 }
 
-/** A line when the receiver takes no more, and one when it does again. */
+/** One line when the receiver stops accepting, and one when it accepts again. */
 function tellingOutages(exporter: SpanExporter, log: (message: string) => void): SpanExporter {
   let failing = false;
   return {
@@ -101,7 +101,7 @@ function tellingOutages(exporter: SpanExporter, log: (message: string) => void):
   };
 }
 
-/** In one short line: an answer of a receiver may be a page. */
+/** In one short line: a receiver's answer may be a page. */
 function reasonOf(error: Error | undefined): string {
   const { code } = (error ?? {}) as { code?: unknown };
   const text = error?.message || (typeof code === 'string' || typeof code === 'number' ? String(code) : '');

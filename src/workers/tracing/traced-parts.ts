@@ -1,9 +1,9 @@
-// The engine and the environments of a node, with a span for each verb; what an episode calls again and again is tallied.
+// The engine and the environments of a node, with a span for each verb; frequent calls of an episode are tallied.
 import { span } from '../../base/spans.js';
 import type { PolicyEngine } from '../../engine/policy-engine.js';
 import type { Environment, EnvironmentBackend } from '../../environments/environment.js';
 
-/** Counts calls that are too many to be spans of their own. */
+/** Counts calls that are too many for spans of their own. */
 export interface CallTallies {
   tallied<T>(
     name: string,
@@ -12,7 +12,7 @@ export interface CallTallies {
   ): Promise<T>;
 }
 
-/** Names are those of the engine's protocol (docs/engine-protocol.md). What takes no time has none. */
+/** Names are those of the engine's protocol (docs/engine-protocol.md). Verbs that take no time have none. */
 export function tracedEngine(engine: PolicyEngine, tracing: CallTallies): PolicyEngine {
   return {
     capabilities: engine.capabilities,

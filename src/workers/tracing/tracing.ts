@@ -1,4 +1,4 @@
-// Spans of one worker process: activity attempts, their parts, and the engine's verbs below them; of an orchestrator the steps, too.
+// Spans of one worker process: activity attempts, their parts, and the engine's verbs below them; for an orchestrator the steps, too.
 // Loaded only by a process that traces. Attributes are names, ids and figures: never a text that a policy, a tool or a person wrote.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Context } from '@temporalio/activity';
@@ -12,10 +12,10 @@ import { attemptPlace, freshSpanId, type SpanPlace, stepOfActivity, stepPlace } 
 import { tracedBackend, tracedEngine } from './traced-parts.js';
 import type { SpanSender } from './span-sender.js';
 
-/** Figures of an activity's answer that say what its time was spent on. */
+/** Figures of an activity's result that explain its time. */
 const answeredFigures = ['graded', 'unknown', 'tokens'] as const;
 
-/** A span that has not ended, and what its calls have come to. */
+/** A span that has not ended, and the tallies of its calls. */
 interface Current extends SpanPlace {
   tallies: Map<string, CallTally>;
 }
@@ -25,7 +25,7 @@ export class Tracing implements Tracer {
 
   constructor(private readonly sender: SpanSender) {}
 
-  /** A part of what is under way here; outside of any activity nothing is traced. */
+  /** A part of the work under way here; outside of any activity nothing is traced. */
   begin(name: string): OpenSpan {
     const parent = this.#current.getStore();
     if (!parent) return { during: (work) => work(), end: () => undefined };
@@ -33,7 +33,7 @@ export class Tracing implements Tracer {
     return this.#open(name, place, parent.spanId, {});
   }
 
-  /** A call among many of its kind: they are one span under the one that they were made in. */
+  /** A call among many of its kind: they form one span under the one in which they were made. */
   tallied<T>(
     name: string,
     call: () => Promise<T>,
@@ -121,7 +121,7 @@ export class Tracing implements Tracer {
       const told = failed ? { 'error.type': failed.type, ...more } : more;
       this.sender.send({
         ...{ ...place, parent, name, startedAt, failed: failed !== null },
-        // By the clock that other processes' spans are set by, though it may have been set meanwhile.
+        // By the same clock as other processes' spans, though it may have been adjusted meanwhile.
         endedAt: Math.max(startedAt, Date.now()),
         attributes: { ...attributes, ...told },
       });
@@ -168,7 +168,7 @@ function figuresOf(answer: unknown): SpanAttributes {
   );
 }
 
-/** Its message may quote what a tool or a policy has said. */
+/** Its message may quote a tool or a policy. */
 function typeOf(error: unknown): string {
   const { type, code, name } = (error ?? {}) as { type?: unknown; code?: unknown; name?: unknown };
   return [type, code, name].find((one): one is string => typeof one === 'string') ?? 'unknown';

@@ -1,6 +1,6 @@
-// Who may work on which node: the nodes that report, the leases on them, and the requests that wait. Pure: what it has to tell
-// goes into an outbox, and time is told to it. Every input may come twice and in any order, and a false loss does no harm,
-// because no record depends on where a run works.
+// Who may work on which node: the nodes that report, the leases on them, and the requests that wait. Pure: messages go into an outbox, and
+// time is an argument. Every input may come twice and in any order, and a false loss does no harm, because no record depends on where a run
+// works.
 import type { Numerics } from '../../spec/records/numerics.js';
 import type { LeaseRequest, RunWorkflow } from '../../activities/contracts.js';
 import {
@@ -25,7 +25,7 @@ export type PoolMessage = { to: RunWorkflow } & (
 interface PoolNode extends NodeReport {
   lastSeen: number;
   lost: boolean;
-  /** Since its last report a run's work on it has timed out. */
+  /** A run's work on the node has timed out since its last report. */
   suspected: boolean;
 }
 
@@ -42,7 +42,7 @@ interface Lease extends RunWorkflow {
 
 interface Waiter extends LeaseRequest {
   since: number;
-  /** As the run was told last. */
+  /** The last waiting notice sent to the run. */
   told: WaitingLease | null;
 }
 
@@ -51,11 +51,11 @@ export interface LeaseTableState {
   nodes: PoolNode[];
   leases: Lease[];
   queue: Waiter[];
-  /** Released, revoked and refused ones: a request that comes after its own end is none. */
+  /** Released, revoked and refused leases: a request that arrives after its release is ignored. */
   ended: { lease: string; revoked: RevokedLease | null }[];
   /** Instances that are draining, and since `left` those that have left. */
   farewells: { instance: string; left: boolean }[];
-  /** No node is lost before. */
+  /** No node is declared lost before this time. */
   graceUntil: number;
 }
 
@@ -124,7 +124,7 @@ export class LeaseTable {
     this.serve(now);
   }
 
-  /** True where the run has to wait now that did not wait before. */
+  /** True if the run now has to wait and did not wait before. */
   request(request: LeaseRequest, now: number): boolean {
     const { lease, holding } = request;
     const to = request;
@@ -146,7 +146,7 @@ export class LeaseTable {
     }
     const waiter = this.queue.find((one) => one.lease === lease);
     if (waiter) {
-      // It may have forgotten, being another execution by now.
+      // A later execution of the run may have forgotten this.
       waiter.told = null;
       this.serve(now);
       return false;
@@ -165,8 +165,8 @@ export class LeaseTable {
   }
 
   /**
-   * Nobody would ever give back what an execution had that was reset to before it asked. A request that is later than those of the
-   * execution's successors ends what they have, too: they are told, and ask by another name.
+   * Ends leases and requests of an execution that was since reset to before it asked: nothing would ever release them. A request that
+   * arrives later than those of the execution's successors ends what they hold too: they are notified, and ask under another name.
    */
   private endForgotten({ asker, workflowId, firstExecutionRunId }: LeaseRequest): void {
     if (!asker) return;
@@ -196,7 +196,7 @@ export class LeaseTable {
     this.serve(now);
   }
 
-  /** The run is over, or another one has its workflow's name: nobody is there to be told (R30). */
+  /** The run is over, or another one has its workflow's name: no notice is sent (R30). */
   closed({ workflowId, firstExecutionRunId }: RunWorkflow, now: number): void {
     const isTheirs = (one: RunWorkflow): boolean =>
       one.workflowId === workflowId && one.firstExecutionRunId === firstExecutionRunId;
@@ -219,12 +219,12 @@ export class LeaseTable {
     this.serve(now);
   }
 
-  /** Nobody has listened for a while: that nodes were not heard says nothing until they could report again. */
+  /** The pool has not listened for a while: silent nodes are not lost before they could report again. */
   away(now: number): void {
     this.graceUntil = Math.max(this.graceUntil, now + nodeLostAfterMs);
   }
 
-  /** When `passed` has something to do next, in milliseconds since the epoch; null where no node is watched. */
+  /** When `passed` has something to do next, in milliseconds since the epoch; null if no node is watched. */
   get deadline(): number | null {
     const alive = [...this.nodes.values()].filter(({ lost }) => !lost).map(({ lastSeen }) => lastSeen);
     const unseen = [...this.leases.values()].filter(({ node }) => !this.nodes.has(node));
@@ -236,7 +236,7 @@ export class LeaseTable {
     return this.queue.length > 0;
   }
 
-  /** Whose workflows are asked for while somebody waits: a run that is closed holds nothing, and waits for nothing. */
+  /** The runs to look up while a request waits: a closed run holds nothing, and waits for nothing. */
   runs(): RunWorkflow[] {
     const all = [...this.leases.values(), ...this.queue].map(({ workflowId, firstExecutionRunId }) => ({
       workflowId,
@@ -245,7 +245,7 @@ export class LeaseTable {
     return [...new Map(all.map((run) => [`${run.workflowId}/${run.firstExecutionRunId}`, run])).values()];
   }
 
-  /** What has to be told; each message is handed out once. */
+  /** The messages to send; each is handed out once. */
   messages(): PoolMessage[] {
     const messages = this.outbox;
     this.outbox = [];
@@ -268,7 +268,7 @@ export class LeaseTable {
     };
   }
 
-  /** Gives what is free to whoever is first, and tells the others what they wait for. */
+  /** Gives free nodes to the first in order, and notifies the others of what they wait for. */
   private serve(now: number): void {
     for (;;) {
       // Each grant changes the order of those behind.
@@ -294,7 +294,7 @@ export class LeaseTable {
     this.leases.set(lease, execution === undefined ? granted : { ...granted, execution });
   }
 
-  /** A lease of which this table knows nothing: it was lost with an earlier one. */
+  /** This table does not know the lease: an earlier table was lost with it. */
   private adopt(request: LeaseRequest, holding: string, now: number): void {
     const { lease } = request;
     const node = this.nodes.get(holding);
@@ -302,7 +302,7 @@ export class LeaseTable {
     const isFree = this.leasesOn(holding).length < places;
     if (isFree && (!node || this.isUp(node))) {
       this.grant(request, holding, now);
-      // Who has given it back meanwhile gives it back again.
+      // A run that has released it meanwhile releases it again.
       this.outbox.push({ to: request, signal: 'granted', say: { lease, node: holding } });
       return;
     }
@@ -311,7 +311,7 @@ export class LeaseTable {
     this.outbox.push({ to: request, signal: 'revoked', say: revoked });
   }
 
-  /** By priority; then the project that holds the fewest leases, the run that does, and whoever came first. */
+  /** By priority; then the project that holds the fewest leases, the run that does, and the earliest request. */
   private inOrder(): Waiter[] {
     const held = [...this.leases.values()];
     const ranked = this.queue.map((waiter, arrival) => ({
@@ -333,7 +333,7 @@ export class LeaseTable {
         !node.suspected &&
         this.leasesOn(node.id).length < node.places,
     );
-    // One that has not told its numerics may turn out to have others.
+    // A node that has not reported its numerics may turn out to have others.
     const rank = (node: PoolNode): number[] => [
       request.numerics && !node.numerics ? 1 : 0,
       this.leasesOn(node.id).length / node.places,

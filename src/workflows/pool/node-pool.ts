@@ -34,12 +34,12 @@ import { poolDetails } from './pool-details.js';
 import { closedRunsPolicy } from '../policies.js';
 import { orchestrator } from '../run-activities.js';
 
-/** A timer that fires so late was not served: nor were the reports of nodes. */
+/** A timer that fires this late means that the workflow was not served, and nor were the nodes' reports. */
 const awayAfterMs = nodeReportIntervalMs / 2;
-/** Between two questions whether the runs that hold nodes are open, while somebody waits (R30). */
+/** Interval between checks whether the runs that hold nodes are open, while a request waits (R30). */
 const askEveryMs = 60_000;
 
-/** Workflow id `nodes/default`. Whoever speaks to it first starts it: a node's report, or a run's request. */
+/** Workflow id `nodes/default`. The first message starts it: a node's report, or a run's request. */
 export async function nodePool(carried?: LeaseTableState): Promise<void> {
   const pool = new Pool(new LeaseTable(carried));
   pool.listen();
@@ -51,7 +51,7 @@ class Pool {
   /** The last message to each run's workflow: a second one waits for it, so that they arrive in their order. */
   private readonly told = new Map<string, Promise<void>>();
   private asking = false;
-  /** Somebody waits who was not known to wait when the question was asked last. */
+  /** A request waits that did not wait at the last check. */
   private askAnew = false;
 
   constructor(private readonly table: LeaseTable) {}
@@ -72,7 +72,7 @@ class Pool {
     this.on(suspectSignal, grantedLease, (lease) => table.suspect(lease, Date.now()));
   }
 
-  /** Returns when it is time to continue as new: nothing is under way then, and what comes later the next execution hears. */
+  /** Returns when it is time to continue as new: nothing is under way then, and later messages reach the next execution. */
   async serve(): Promise<void> {
     this.speak();
     while (!this.due()) {
@@ -132,7 +132,7 @@ class Pool {
     }
   }
 
-  /** Before anybody waits for a node, and each minute while somebody does (R30). */
+  /** Runs before any request waits for a node, and each minute while one does (R30). */
   private async askWhoIsOpen(): Promise<void> {
     this.asking = true;
     try {

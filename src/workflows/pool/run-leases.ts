@@ -1,5 +1,5 @@
-// The leases of one run, as the pool grants and revokes them. Each is known by a name that this run alone makes, so that
-// whatever is said twice, late, or to a later execution of the run is understood.
+// The leases of one run, as the pool grants and revokes them. Each has a name that this run alone makes, so that a message that comes
+// twice, late, or to a later execution of the run is understood.
 import {
   CancellationScope,
   getExternalWorkflowHandle,
@@ -27,7 +27,7 @@ import { orchestratorPolicy, placing } from '../policies.js';
 import { orchestrator } from '../run-activities.js';
 
 export interface HeldLease extends GrantedLease {
-  /** Resolves when the lease has ended, whoever ended it. */
+  /** Resolves when the lease has ended, by either side. */
   ended: Trigger<void>;
 }
 
@@ -36,14 +36,14 @@ export interface AskedLease {
   besides: string[];
   atOnce: boolean;
   waiting: WaitingLease | null;
-  /** Since when it is not known that a node is alive, in milliseconds since the epoch; null where one is. */
+  /** Since when no node is known to be alive, in milliseconds since the epoch; null if one is. */
   noneSince: number | null;
   refused: boolean;
   /** The request that is under way. */
   asking: Promise<void> | null;
   /**
-   * A pool that was lost and began anew knows nothing of it: in milliseconds since the epoch, and how long after that; 0 where it
-   * has not been asked, or has not answered yet, by this name.
+   * A pool that was lost and restarted does not know the request, so it is repeated: when next (milliseconds since the epoch; 0 if the pool
+   * has not been asked, or has not answered yet, under this name), and how long after that.
    */
   askAgainAt: number;
   askAgainMs: number;
@@ -57,7 +57,7 @@ export interface LeaseHolder {
   numericsOf?: string;
 }
 
-/** Over continue-as-new. */
+/** State carried over continue-as-new. */
 export interface CarriedLeases {
   named: number;
   held: GrantedLease[];
@@ -66,7 +66,7 @@ export interface CarriedLeases {
 }
 
 export class RunLeases {
-  /** The first is that of updates and evaluations. */
+  /** Updates and evaluations use the first. */
   held: HeldLease[];
   private readonly asked: Map<string, AskedLease>;
   private named: number;
@@ -75,7 +75,7 @@ export class RunLeases {
   /** Messages to the pool that are under way. */
   telling = 0;
 
-  /** `changed` is called whenever there is something new to show, `gone` for each held lease that somebody else ends. */
+  /** `changed` is called whenever there is something new to show, `gone` for each held lease that the pool ends. */
   constructor(
     private readonly holder: LeaseHolder,
     carried: CarriedLeases | undefined,
@@ -90,7 +90,7 @@ export class RunLeases {
     );
   }
 
-  /** Hears the pool from now on; what it has said until now is told at once, so whoever is called has to be complete. */
+  /** Receives the pool's messages from now on; earlier ones are delivered at once, so both callbacks must be ready. */
   listen(): void {
     hear(grantedSignal, grantedLease, (granted) => this.granted(granted));
     hear(revokedSignal, revokedLease, (revoked) => {
@@ -121,10 +121,10 @@ export class RunLeases {
 
   async request(asked: AskedLease, summary: string): Promise<void> {
     const isHeld = this.held.some(({ lease }) => lease === asked.lease);
-    // It was granted and taken again before whoever asked could look, or given back with all others.
+    // The lease was granted and taken away before the caller could look, or released with all others.
     if (!isHeld && !this.asked.has(asked.lease)) this.rename(asked);
     const { lease } = asked;
-    // Its activity's name is taken meanwhile.
+    // The activity's name is taken until the request ends.
     asked.asking ??= this.send(asked, summary).finally(() => {
       asked.asking = null;
       if (!this.asked.has(lease)) return;
@@ -144,7 +144,7 @@ export class RunLeases {
     });
   }
 
-  /** Also of one that was asked for and is not wanted any more. */
+  /** Also releases a lease that was requested and is not wanted any more. */
   release({ lease }: { lease: string }): void {
     this.asked.delete(lease);
     this.drop(lease);
@@ -155,20 +155,20 @@ export class RunLeases {
     for (const lease of [...this.held, ...this.asked.values()]) this.release(lease);
   }
 
-  /** It is not asked for again to share the steps. */
+  /** The node is not asked for again to share the steps. */
   shun(held: HeldLease): void {
     this.shunned.push(held.node);
     this.release(held);
   }
 
-  /** Work on it has timed out. */
+  /** Work on the node has timed out. */
   suspect({ lease, node }: GrantedLease): void {
     if (!this.drop(lease)) return;
     this.gone({ lease, node, reason: 'lost' });
     this.tell(suspectSignal, { lease, node });
   }
 
-  /** The lease of updates and evaluations from now on. */
+  /** Updates and evaluations use this lease from now on. */
   prefer({ lease }: GrantedLease): void {
     const rank = (held: HeldLease): number => (held.lease === lease ? 0 : 1);
     this.held.sort((a, b) => rank(a) - rank(b));
@@ -192,10 +192,10 @@ export class RunLeases {
   private granted({ lease, node }: GrantedLease): void {
     if (this.held.some((held) => held.lease === lease)) return;
     const asked = this.asked.get(lease);
-    // What nobody waits for any more would keep others from the node.
+    // A lease that is no longer wanted would keep others from the node.
     if (!asked) return this.tell(releaseSignal, { lease });
     this.asked.delete(lease);
-    // By another name, should it be taken again at once.
+    // A lease that is taken away at once is requested again under another name.
     asked.askAgainAt = 0;
     this.held.push(this.heldLease({ lease, node }));
     this.changed();
@@ -218,7 +218,7 @@ export class RunLeases {
   }
 
   private newName(): string {
-    // A name of its own, too, where an execution was reset to before it asked: the pool may know the other one as ended.
+    // After a reset to an earlier point the request needs a new name, too: the pool may know the old one as ended.
     const unique = uuid4().slice(0, 8);
     return `${this.holder.run}/${unique}/${++this.named}`;
   }
@@ -236,7 +236,7 @@ export class RunLeases {
     return true;
   }
 
-  /** A pool that was lost and began anew knows nothing of it. */
+  /** A pool that was lost and restarted does not know the lease. */
   private retell(lease: string, node: string): void {
     orchestrator(placeId(lease), `tell the pool that ${node} is in use`, orchestratorPolicy)
       .requestLease({ ...this.identity(lease), besides: [], holding: node })
@@ -254,7 +254,7 @@ export class RunLeases {
     };
   }
 
-  /** Where there is no pool nothing is held of it. */
+  /** A missing pool holds no leases, so its failure is only logged. */
   private tell<T>(signal: SignalDefinition<[T]>, say: T): void {
     this.telling += 1;
     CancellationScope.nonCancellable(() => getExternalWorkflowHandle(defaultPoolId).signal(signal, say))
@@ -263,7 +263,7 @@ export class RunLeases {
   }
 }
 
-/** For the first time, or by another name. */
+/** The first request, or one under another name. */
 export function isToBeAsked({ askAgainAt }: AskedLease): boolean {
   return askAgainAt === 0;
 }

@@ -1,5 +1,5 @@
-// What signals have to say to be heard. Anybody may send one (`temporal workflow signal`): an error in a handler would fail the
-// workflow's task again and again, and what was half read would stay in the workflow's state.
+// The shapes of valid signals. Anybody may send one (`temporal workflow signal`): an error in a handler would fail the workflow's task
+// again and again, and a half-read message would stay in the workflow's state.
 import { log, setHandler, type SignalDefinition } from '@temporalio/workflow';
 import type { LeaseRequest } from '../../activities/contracts.js';
 import type { Numerics } from '../../spec/records/numerics.js';
@@ -50,7 +50,7 @@ export const grantedLease: Shape<GrantedLease> = { ...leaseName, node: text };
 export const revokedLease: Shape<RevokedLease> = { ...grantedLease, reason: text };
 export const waitingLease: Shape<WaitingLease> = { ...leaseName, cause: text, why: text };
 
-/** What does not have the shape changes nothing. */
+/** A signal of another shape changes nothing. */
 export function hear<T>(signal: SignalDefinition<[T]>, shape: Shape<T>, heard: (say: T) => void): void {
   setHandler(signal, (say) => {
     const member = unreadable(say, shape);
@@ -59,7 +59,7 @@ export function hear<T>(signal: SignalDefinition<[T]>, shape: Shape<T>, heard: (
   });
 }
 
-/** A member that is not as it has to be; null where all are. */
+/** The first member of the wrong shape; null if all are right. */
 function unreadable<T>(say: unknown, shape: Shape<T>): string | null {
   const checks = Object.entries<Check>(shape);
   const wrong = checks.find(([member, check]) => !isObject(say) || !check(Reflect.get(say, member)));

@@ -1,14 +1,14 @@
-// Why a request for a node waits, in words for whoever asked.
+// Why a request for a node waits, in words for people.
 import type { LeaseRequest } from '../../activities/contracts.js';
 import { nameOfNumerics, sameNumerics } from '../../spec/records/numerics.js';
 import type { Numerics } from '../../spec/records/numerics.js';
 import type { WaitingLease } from '../messages.js';
 
-/** A node as whoever waits sees it. */
+/** A node as a waiting request sees it. */
 export interface CandidateNode {
   id: string;
   numerics?: Numerics;
-  /** It has let a run's work time out. */
+  /** A run's work has timed out on it. */
   suspected: boolean;
   /** Workflows that hold it. */
   holders: readonly string[];
@@ -16,7 +16,7 @@ export interface CandidateNode {
 
 /** Ids, in an order that does not change. */
 export interface NodesAtHand {
-  /** Those that the request may use at all. */
+  /** Nodes that the request may use at all. */
   within: readonly CandidateNode[];
   alive: readonly string[];
   draining: readonly string[];
@@ -54,7 +54,7 @@ export function waitingReason(
   return { lease, cause: 'busy', why: listed(held) };
 }
 
-/** Equal numerics give equal states (R18); what one side has not told may fit. */
+/** Equal numerics give equal states (R18); a side that has not reported its numerics may fit. */
 export function mayFit(asked: Numerics | null, offered: Numerics | undefined): boolean {
   return !asked || !offered || sameNumerics(asked, offered);
 }

@@ -13,10 +13,10 @@ import type { ControlDesk } from './control-desk.js';
 import { endingFailures, remedies, standstillPause } from '../policies.js';
 import type { RunProgress } from './run-progress.js';
 
-/** A record that a part of a step was made from may be another one now: the step begins again from its plan. */
+/** A record that a part of a step was made from may have changed: the step begins again from its plan. */
 export class RecordsChanged extends Error {}
 
-/** A person who mends them may set records aside (R24). */
+/** A person who fixes them may set records aside (R24). */
 const failuresOfRecords: readonly string[] = ['UnreadableRecord', 'Diverged'] satisfies FatalFailure[];
 
 /** After a resume: what the caller was given may name records that were set aside meanwhile. */
@@ -25,8 +25,8 @@ export function throwWhereRecordsChanged(failure: string): void {
 }
 
 /**
- * Runs `attempt` until it succeeds; after a failure that no retry mends the run is `blocked` until somebody resumes it, after a
- * standstill only when that has lasted. `resumed` gets the type of that failure, and may throw in place of another attempt.
+ * Runs `attempt` until it succeeds. A failure that no retry fixes, or a standstill that has lasted, makes the run `blocked` until a person
+ * resumes it. `resumed` gets the type of that failure, and may throw in place of another attempt.
  */
 export async function untilMended<T>(
   desk: ControlDesk,
@@ -45,9 +45,9 @@ export async function untilMended<T>(
       if (isCancellation(error) || error instanceof ApplicationFailure) throw error;
       const cause = error instanceof ActivityFailure ? error.cause : undefined;
       const type = cause instanceof ApplicationFailure ? (cause.type ?? 'Error') : 'Error';
-      // Our own failures say all in their message; what caused them (a parser's words, say) is for the log.
+      // Our own failures are complete in their message; their causes (a parser's words, say) are for the log.
       const told = cause instanceof ApplicationFailure ? cause.message : (rootCause(error) ?? String(error));
-      // `temporal activity fail` takes no reason but the one that it is given.
+      // `temporal activity fail` sets the reason and nothing else.
       const reason = told === '' ? `${activityOf(error)} was failed by hand, and no reason was given` : told;
       if (endingFailures.includes(type)) {
         const details = cause instanceof ApplicationFailure ? (cause.details ?? []) : [];
@@ -59,7 +59,7 @@ export async function untilMended<T>(
   }
 }
 
-/** The failure's own words where it has some: of one kind of failure some can be mended otherwise than others. */
+/** The failure's own remedy if it has one: failures of one kind may need different remedies. */
 function remedyOf(type: string, cause: unknown): string {
   const [detail] = cause instanceof ApplicationFailure ? (cause.details ?? []) : [];
   const { remedy } = (detail ?? {}) as Partial<FailureDetail>;
@@ -71,8 +71,8 @@ function activityOf(error: unknown): string {
 }
 
 /**
- * What fails in the same way again and again may pass: a driver that restarts, a neighbour that takes the memory. It is shown at
- * once, and tried again after pauses that grow, until it has lasted for the run's `block_after_s` (R27).
+ * Repeated failures of one kind may pass: a driver restarts, a neighbour frees memory. They are shown at once, and tried again after
+ * growing pauses, until they have lasted for the run's `block_after_s` (R27).
  */
 class Patience {
   private since: number | null = null;
@@ -84,7 +84,7 @@ class Patience {
     private readonly progress: RunProgress,
   ) {}
 
-  /** Returns when it is time for another attempt; false for what no further attempt can mend, or has not mended. */
+  /** Returns true when it is time for another attempt; false if no further attempt can fix the failure, or none has. */
   async pausedFor(error: unknown): Promise<boolean> {
     const standstill = standstillIn(error);
     if (!standstill || standstill.recorded) this.ends();
@@ -110,7 +110,7 @@ class Patience {
     return true;
   }
 
-  /** It succeeded, or a person is asked, or it got on before it failed. */
+  /** The work succeeded, or progressed before it failed, or a person is asked. */
   ends(): void {
     this.since = null;
     this.pauseMs = standstillPause.firstMs;
@@ -132,8 +132,8 @@ class Patience {
 }
 
 /**
- * Waits for `resume`, or until it is `over` by itself. Several parts of a step may be blocked at once; one `resume` lets all of
- * them try again.
+ * Waits for `resume`, or until `over` holds without it. Several parts of a step may be blocked at once; one `resume` lets all of them try
+ * again.
  */
 export async function blockedUntilResumed(
   desk: ControlDesk,

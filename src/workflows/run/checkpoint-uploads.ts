@@ -1,22 +1,22 @@
-// Checkpoints behind the steps: saved beside a step's rollouts, uploaded while the next steps run, one at a time.
-// A checkpoint that fails fails no step: the next one is taken from the state that is held then (R16, R17).
+// Checkpoints behind the steps: saved beside a step's rollouts, uploaded while the next steps run, one at a time. A failed checkpoint fails
+// no step: the next one is taken from the state held then (R16, R17).
 import { isCancellation, log, rootCause } from '@temporalio/workflow';
 import type { KeptState, RunStatus } from '../../activities/contracts.js';
 import { localSave, maxUploadLag } from '../policies.js';
 import { checkpointDue } from './step-schedule.js';
 
-/** Where a run is, and whom to tell what became of its checkpoints. */
+/** Where a run is, and callbacks that report what became of its checkpoints. */
 export interface CheckpointWatch {
   readonly status: Readonly<Pick<RunStatus, 'step' | 'lastCheckpoint'>>;
   checkpoint(step: number): void;
   checkpointFailed(step: number, message: string): void;
 }
 
-/** As it is set now. */
+/** The schedule as it is set now. */
 export interface CheckpointSchedule {
   /** Steps. */
   interval: number;
-  /** Somebody wants a checkpoint of this step, or of one after it. */
+  /** A person wants a checkpoint of this step, or of a later one. */
   asked: number | null;
 }
 
@@ -28,7 +28,7 @@ export interface Saving {
 
 export class CheckpointUploads {
   private inFlight: { step: number; done: Promise<void> } | null = null;
-  /** The save that was wanted last is beside an upload, or too close behind one: it starts none. */
+  /** The last save to be planned is beside an upload, or too close behind one: it starts none. */
   private quiet = false;
   private unsavedSeconds = 0;
   private saveSeconds = 0;
@@ -41,18 +41,18 @@ export class CheckpointUploads {
     private readonly upload: (step: number) => Promise<void>,
   ) {}
 
-  /** What a restart would have to compute again grows by this. */
+  /** A restart would have to compute this much more again. */
   stepTook(seconds: number): void {
     this.unsavedSeconds += seconds;
   }
 
   /**
-   * How the state after `step` is to be saved beside the next step: where a checkpoint is due, or where the steps since the last
-   * save are worth it. Null where it is not. Waits for an upload that lags too far behind; what is due then is taken from the
-   * state after. `hiddenSeconds`: that a save may take without holding anything up.
+   * How to save the state after `step` beside the next step; null if no checkpoint is due and the steps since the last save are not worth
+   * one. Waits for an upload that lags too far behind; what is due then is taken from the state after. `hiddenSeconds`: time that a save
+   * may take without holding anything up.
    */
   async wants(step: number, hiddenSeconds: number): Promise<Saving | null> {
-    // The end of one upload and the whole of another would be too much for one step's history.
+    // The end of one upload and a whole other one would be too much for one step's history.
     this.quiet = this.overran || this.inFlight !== null;
     this.overran = false;
     if (step < 1) return null;
@@ -80,7 +80,7 @@ export class CheckpointUploads {
     return this.asked(step) || checkpointDue(this.schedule().interval, this.newest, step);
   }
 
-  /** True while somebody waits for a checkpoint of this step. */
+  /** True while a person waits for a checkpoint of this step. */
   asked(step: number): boolean {
     const { asked } = this.schedule();
     return asked !== null && step >= asked && asked > (this.newest ?? 0);
@@ -105,7 +105,7 @@ export class CheckpointUploads {
     const done = this.upload(step)
       .then(() => this.progress.checkpoint(step))
       .catch((error: unknown) => {
-        // A cancelled run hears of it where it waits; a background promise must not reject unheard.
+        // A cancelled run is notified where it waits; a background promise must not reject unhandled.
         if (!isCancellation(error)) this.failed(step, rootCause(error) ?? String(error));
       })
       .finally(() => {

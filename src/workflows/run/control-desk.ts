@@ -36,9 +36,9 @@ export interface ControlledRun {
 
 export class ControlDesk {
   private folded: ControlState = noControl;
-  /** A stop that this workflow was started to go past; null once somebody has asked for a stop again, whatever its step. */
+  /** A stop that this workflow was started to go past; null once another stop is asked for, at any step. */
   passedStop: number | null = null;
-  /** Rises with each `resume`, so that a blocked run notices even where nothing was paused. */
+  /** Rises with each `resume`, so that a blocked run notices it even if no pause was recorded. */
   resumes = 0;
   private writing = 0;
   private readonly signals: ControlSignals;
@@ -117,7 +117,7 @@ export class ControlDesk {
     return { ...this.folded, stopAfter };
   }
 
-  /** Changes that came before the run was opened wait for this. */
+  /** Changes that arrive before the run is opened wait for this. */
   open(
     control: ControlState,
     passedStop: number | null,
@@ -130,7 +130,7 @@ export class ControlDesk {
     this.adopt(control);
   }
 
-  /** From now on `cutOff` is called when a pause `now` is recorded; before there is work it cuts off nothing. */
+  /** From now on `cutOff` is called when a pause `now` is recorded; without work it does nothing. */
   onPauseNow(cutOff: () => void): void {
     this.cutOff = cutOff;
   }
@@ -140,25 +140,25 @@ export class ControlDesk {
     await condition(() => this.writing === 0);
   }
 
-  /** One that holds already is answered, and leaves no second record. */
+  /** A change that already holds is answered without a second record. */
   private async pause(id: string, now: boolean): Promise<ControlState> {
     const { paused, pausedNow = false } = this.folded;
     if (this.settled && paused && (pausedNow || !now)) return this.control;
     return this.write(id, 'pause', () => ({ kind: 'pause', ...(now ? { now } : {}) }));
   }
 
-  /** Resumes the run. A run that nothing holds answers at once, without a record. */
+  /** Resumes the run. If nothing holds the run, answers at once, without a record. */
   private async resume(id: string): Promise<ControlState> {
     if (this.settled && !this.folded.paused && !this.controlled.waitsForPerson) return this.control;
     return this.write(id, 'resume', () => ({ kind: 'resume' }));
   }
 
-  /** What is folded is all that was asked for: a pause or a resume that is being written may turn it round. */
+  /** The folded control includes all that was asked for: a pause or a resume that is being written may reverse it. */
   private get settled(): boolean {
     return this.record !== null && this.writing === 0;
   }
 
-  /** `change` is asked when the run is open. */
+  /** `change` is called once the run is open. */
   private async write(
     id: string,
     kind: ControlChange['kind'],
@@ -166,7 +166,7 @@ export class ControlDesk {
   ): Promise<ControlState> {
     this.writing += 1;
     try {
-      // A run that is blocked before it is open has nowhere to record this; it must hear of it to open at all.
+      // A run that is blocked before it is open cannot record this; it needs the resume to open at all.
       const early = kind === 'resume' && this.record === null;
       if (early) this.resumes += 1;
       await condition(() => this.record !== null);

@@ -1,5 +1,5 @@
-// Control by signals (R21): `temporal workflow signal --name pause` does what the Update of that name does. Nobody waits for the answer
-// of a signal, so one that changes nothing is noted where people look: in the run's details and in `status`.
+// Control by signals (R21): `temporal workflow signal --name pause` does what the Update of that name does. A signal has no answer, so one
+// that changes nothing is noted in the run's details and in `status`.
 import {
   defineSignal,
   log,
@@ -17,13 +17,13 @@ export type NoteSignal = (note: SignalNote) => void;
 
 /** `id` is that of the Update or signal: a record is written once for each (R21). */
 export interface Verb<Input extends unknown[]> {
-  /** Why it cannot be done with `input`, or null. */
+  /** Why the verb cannot be done with `input`, or null. */
   problem?: (...input: Input) => string | null;
   take: (id: string, ...input: Input) => Promise<ControlState>;
   description: string;
 }
 
-/** Names and reasons come from anybody, and are shown. */
+/** Names and reasons may come from anybody, and are shown: they are cut to these lengths. */
 const maxNameLength = 40;
 const maxReasonLength = 400;
 
@@ -61,7 +61,7 @@ export class ControlSignals {
     setHandler(defineSignal<Input>(name), handle, { description });
   }
 
-  /** To be called when the run's other signals have their handlers: this one would take theirs. */
+  /** Call when the run's other signals have their handlers: this one would take theirs. */
   noteUnknown(): void {
     setDefaultSignalHandler((name) => this.note(name, `a run knows the signals ${this.names.join(', ')}`));
   }

@@ -5,14 +5,14 @@ import type { ControlDesk } from './control-desk.js';
 import type { NodePlacement } from './node-placement.js';
 import type { Place } from '../run-activities.js';
 
-/** The run ends in the middle of a step, where it was paused: what was sampled of it stays for whoever goes on. */
+/** The run ends in the middle of a step, where it was paused: the episodes sampled so far stay for the execution that goes on. */
 export class StepInterrupted extends Error {}
 
 export class InterruptibleWork {
   private readonly cuts = new Set<() => void>();
   private resting: Promise<void> | null = null;
 
-  /** `rest` returns when the run goes on, or is to end where it stands. */
+  /** `rest` returns when the run goes on, or is to end at this point. */
   constructor(
     private readonly desk: ControlDesk,
     private readonly nodes: NodePlacement,
@@ -39,7 +39,7 @@ export class InterruptibleWork {
     for (;;) {
       if (this.desk.control.pausedNow) await this.restTogether();
       let isCut = false;
-      // Within the scope of the lease: where that ends, this work does.
+      // Inside the lease's scope: when the lease ends, this work ends.
       const uncut = async (place: Place): Promise<T> => {
         const scope = new CancellationScope();
         const cut = (): void => {
@@ -51,7 +51,7 @@ export class InterruptibleWork {
         try {
           return await scope.run(() => work(place));
         } catch (error) {
-          // What is called off is not tried again by the server, so that a failure of its worker comes through as it is.
+          // The server does not retry cancelled work, so a failure of its worker comes through as it is.
           throw isCut && error instanceof ActivityFailure
             ? new CancelledFailure('cut off by a pause')
             : error;

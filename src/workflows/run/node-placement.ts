@@ -1,4 +1,4 @@
-// Which nodes a run works on. Placement is never truth: where a node is gone, any other one takes over from the records.
+// Which nodes a run works on. Placement is never truth: if a node is gone, any other one takes over from the records.
 import { CancellationScope, condition, isCancellation, log, patched } from '@temporalio/workflow';
 import type { Interruption } from '../../activities/contracts.js';
 import { hasDiverged, nodeIsGone, standsStill } from '../activity-failures.js';
@@ -17,9 +17,9 @@ import {
 } from '../pool/run-leases.js';
 import type { RunProgress } from './run-progress.js';
 
-/** Over continue-as-new. */
+/** State carried over continue-as-new. */
 export interface CarriedPlacement extends CarriedLeases {
-  /** Absent where nothing has. */
+  /** Absent if nothing interrupted the run. */
   interruptions?: readonly Interruption[];
 }
 
@@ -56,7 +56,7 @@ export class NodePlacement {
     this.giveBackWhileIdle().catch(() => undefined);
   }
 
-  /** Returns when at least one lease is held; asks for the others that the run may use, and waits for none of them. */
+  /** Returns when at least one lease is held; asks for the others that the run may use without waiting for them. */
   async ready(): Promise<void> {
     await this.lease();
     // Before the base is recorded the first node decides about numerics (R18).
@@ -64,16 +64,16 @@ export class NodePlacement {
   }
 
   /**
-   * The nodes whose leases are held now; updates and evaluations use the first. There may be fewer than the run has asked for,
-   * and other ones with each step.
+   * The nodes held now; updates and evaluations use the first. There may be fewer than the run has asked for, and other ones with each
+   * step.
    */
   granted(): string[] {
     return this.leases.held.map(({ node }) => node);
   }
 
   /**
-   * Runs `work` on the run's first node, and on another one where that node is gone; on `preferred` as long as its lease is
-   * held. Waits for a person where `work` cannot go on, then does as `untilMended`.
+   * Runs `work` on the run's first node, and on another one if that node is gone; on `preferred` while its lease is held. If `work` cannot
+   * go on, waits for a person as `untilMended` does.
    */
   onNode<T>(
     work: (place: Place) => Promise<T>,
@@ -97,7 +97,7 @@ export class NodePlacement {
     return untilMended(this.desk, this.progress, attempt, resumed);
   }
 
-  /** Where another node may do better: words about the one that was used. */
+  /** Words about the node that was used, if another one may do better. */
   private reasonToMove(error: unknown): string | null {
     if (hasDiverged(error)) return 'which disagrees with a record';
     if (!standsStill(error)) return null;
@@ -114,13 +114,13 @@ export class NodePlacement {
     }
   }
 
-  /** Gives all nodes back: at the run's end. */
+  /** Releases all nodes, at the run's end. */
   async released(): Promise<void> {
     this.leases.releaseAll();
     await CancellationScope.nonCancellable(() => condition(() => this.hasToldAll));
   }
 
-  /** What has not been said to the pool would be lost with this execution. */
+  /** A message not yet sent to the pool would be lost with this execution. */
   get hasToldAll(): boolean {
     return this.leases.telling === 0;
   }
@@ -130,7 +130,7 @@ export class NodePlacement {
     return { ...this.leases.carried(), ...(untold.length > 0 ? { interruptions: untold } : {}) };
   }
 
-  /** It waits for a person, and so has lost nothing with a node. */
+  /** The run waits for a person, so it has lost nothing with a node. */
   private get isHeldUp(): boolean {
     return ['paused', 'blocked'].includes(this.progress.status.phase);
   }
@@ -144,7 +144,7 @@ export class NodePlacement {
     }
   }
 
-  /** Null where the lease ended before the work did. */
+  /** Null if the lease ended before the work did. */
   private async onLease<T>(
     held: HeldLease,
     work: (place: Place) => Promise<T>,
@@ -168,7 +168,7 @@ export class NodePlacement {
     }
   }
 
-  /** A node that is lost may never answer: its work is called off, and nobody waits for it. */
+  /** A lost node may never answer: its work is cancelled and not waited for. */
   private leave(scope: CancellationScope, working: Promise<unknown>): void {
     this.leftBehind += 1;
     this.tries += 1;
@@ -180,7 +180,7 @@ export class NodePlacement {
     scope.cancel();
   }
 
-  /** To another node, where there is one; parts of a step that run side by side move together. */
+  /** Moves to another node, if there is one; parts of a step that run side by side move together. */
   private moveFrom(node: string, why: string): Promise<boolean> {
     const left = this.leases.held.find((held) => held.node === node);
     if (!left) return Promise.resolve(true);
@@ -204,7 +204,7 @@ export class NodePlacement {
       other = found();
       if (!other && !asked.refused) this.leases.release(asked);
     }
-    // It was lost meanwhile: the search for a living one has the say.
+    // The node was lost meanwhile: the search for a living one takes over.
     if (!other) return isLeft();
     log.warn(`Work is done once more on another node than the one ${why}`, {
       node: left.node,
@@ -236,7 +236,7 @@ export class NodePlacement {
     return { asked, over };
   }
 
-  /** Returns when a lease is held. What it waits for is shown, and a person is asked where waiting alone mends nothing. */
+  /** Returns when a lease is held. Shows what it waits for, and asks a person where waiting alone fixes nothing. */
   private async find(asked: AskedLease): Promise<void> {
     const found = (): boolean => this.leases.held.length > 0;
     const isAnswered = (): boolean => found() || isToBeAsked(asked);
@@ -251,7 +251,7 @@ export class NodePlacement {
           const mended = (): boolean => isAnswered() || asked.waiting?.cause !== cause;
           await blockedUntilResumed(this.desk, this.progress, block.reason, block.remedy, mended);
           if (asked.noneSince !== null) asked.noneSince = Date.now();
-          // A person's time, as their records tell.
+          // The time a person held the run is in their records.
           if (!mended()) since = Date.now();
           break;
         }
@@ -277,7 +277,7 @@ export class NodePlacement {
   }
 }
 
-/** Whoever begins it may be called off, and it with them: the others begin it anew. */
+/** The caller that began the work may be cancelled, and the work with it: the other callers begin it again. */
 async function shared<T>(work: () => Promise<T>): Promise<T> {
   for (;;) {
     try {

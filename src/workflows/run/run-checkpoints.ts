@@ -1,4 +1,4 @@
-// The checkpoints of one run: how its states get to the node's disk, and from there to the store.
+// The checkpoints of one run: how its states reach the node's disk, and from there the store.
 import { isCancellation, rootCause } from '@temporalio/workflow';
 import {
   CheckpointUploads,
@@ -32,12 +32,12 @@ export class RunCheckpoints {
       checkpointFailed: (step, message) => progress.checkpointFailed(step, message),
     };
     this.uploads = new CheckpointUploads(schedule, watch, (step) =>
-      // The first one saved it just now. Where that is gone, another one gives this checkpoint up.
+      // The first node saved it just now. If that node is gone, another one gives this checkpoint up.
       nodes.onLivingNode((place) => this.upload(place, step)),
     );
   }
 
-  /** As `CheckpointUploads.wants`; `beside` is true where rollouts come next. */
+  /** As `CheckpointUploads.wants`; `beside` is true if rollouts come next. */
   wants(step: number, beside: boolean): Promise<Saving | null> {
     return this.uploads.wants(step, beside ? this.rolloutSeconds : 0);
   }
@@ -51,14 +51,14 @@ export class RunCheckpoints {
     return this.uploads.drained();
   }
 
-  /** The rollouts from the state after `step` are made, and it is saved beside them where that was asked for. */
+  /** The rollouts from the state after `step` are done; the state was saved beside them if that was asked for. */
   savedBeside(step: number, { kept, seconds }: JoinedRollouts): void {
     this.rolloutSeconds = seconds;
     if (!kept) return;
     this.uploads.saved(step, kept);
   }
 
-  /** Saves the state after `step` where no rollouts are made that could save it. */
+  /** Saves the state after `step` when no rollouts could save it. */
   async save(step: number, saving: Saving = {}): Promise<void> {
     const begun = Date.now();
     const summary = this.progress.summary(step, 'save');
@@ -71,7 +71,7 @@ export class RunCheckpoints {
     }
   }
 
-  /** Called while the run rests after `step`: returns when the store has the checkpoint that somebody waits for. */
+  /** Called while the run rests after `step`: returns when the store has the checkpoint that a person waits for. */
   async uploadAsked(step: number): Promise<void> {
     if (!this.uploads.asked(step)) return;
     await this.uploads.drained();
@@ -80,7 +80,7 @@ export class RunCheckpoints {
     await this.uploads.drained();
   }
 
-  /** The last state is always uploaded, from whichever node; here a failure waits for a person. */
+  /** The last state is always uploaded, by any node; here a failure waits for a person. */
   async keepLast(step: number): Promise<void> {
     await this.uploads.drained();
     if (step < 1 || this.progress.status.lastCheckpoint === step) return;

@@ -1,4 +1,4 @@
-// Collections beside the steps, one at a time (R23): no step waits for one, and one that fails fails no step.
+// Collections beside the steps, one at a time (R23): no step waits for one, and a failed one fails no step.
 import { CancellationScope, condition, isCancellation, log, patched, rootCause } from '@temporalio/workflow';
 import { collectionPolicy, lastCollectionPolicy } from '../policies.js';
 import { orchestrator, stepId } from '../run-activities.js';
@@ -29,13 +29,13 @@ export class RunCollections {
     this.inFlight = { scope, ended };
   }
 
-  /** Gives up what is in flight, so that nobody waits for it: a collection may be killed at any moment. */
+  /** Cancels the collection in flight, so that nothing waits for it: a collection may be killed at any moment. */
   async givenUp(): Promise<void> {
     this.inFlight?.scope.cancel();
     await this.inFlight?.ended;
   }
 
-  /** At the run's end. Rejects never. */
+  /** Runs the last collection at the run's end. Never rejects. */
   async last(step: number): Promise<void> {
     if (!this.areMade) return;
     try {

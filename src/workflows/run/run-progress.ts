@@ -1,4 +1,4 @@
-// What a run has to show: the answer of `status`, the live text in the Temporal UI, search attributes, summaries.
+// The figures that a run shows: the answer of `status`, the live text in the Temporal UI, search attributes, summaries.
 import { defineSearchAttributeKey } from '@temporalio/common';
 import { setCurrentDetails, upsertSearchAttributes } from '@temporalio/workflow';
 import type {
@@ -28,12 +28,12 @@ const attributeKeys = {
   passAt1: defineSearchAttributeKey('PassAt1', 'DOUBLE'),
 };
 
-/** What `status` shows of the past; older figures are in the records. */
+/** How much of the past `status` shows; older figures are in the records. */
 const maxRecentSteps = 20;
 const maxEvaluations = 60;
 const maxRewards = 40;
 const maxSignals = 3;
-/** Phases that last and that one would search for; the phases within a step would cost an event each. */
+/** Phases that last and are worth a search; the phases within a step would cost an event each. */
 const searchablePhases: readonly RunPhase[] = ['evaluating', 'paused', 'completed', 'stopped'];
 
 /** Characters of a reason that are shown and carried. */
@@ -60,17 +60,17 @@ export interface CarriedFigures {
 export class RunProgress {
   readonly status: RunStatus;
   private outline: RunOutline | null = null;
-  /** What the run itself is doing; `status.phase` shows above it what holds it up. */
+  /** What the run itself is doing; a hold-up is shown above it in `status.phase`. */
   private doing: RunPhase = 'starting';
   private readonly blocks: NonNullable<RunStatus['blocked']>[] = [];
-  /** The last phase worth searching for, and the one that searches find now: another one only while the run is blocked. */
+  /** The last phase worth searching for, and the one that searches find now; they differ only while the run is blocked. */
   private coarse = 'starting';
   private published = 'starting';
   private checkpointTrouble: string | null = null;
   private readonly failures: NonNullable<RunStatus['failing']>[] = [];
   private blockAfterSeconds: number;
 
-  /** `blockAfterSeconds`: as the workflow's input has it, until the run is opened. */
+  /** `blockAfterSeconds`: from the workflow's input, until the run is opened. */
   constructor(run: string, carried: CarriedFigures | undefined, blockAfterSeconds: number) {
     this.blockAfterSeconds = blockAfterSeconds;
     this.status = {
@@ -116,7 +116,7 @@ export class RunProgress {
     this.status.control = control;
   }
 
-  /** It is blocked, or fails again and again: `resume` has it try at once. */
+  /** The run is blocked, or fails again and again: `resume` makes it try at once. */
   get waitsForPerson(): boolean {
     return this.status.blocked !== null || this.status.failing !== undefined;
   }
@@ -150,7 +150,7 @@ export class RunProgress {
     return budgetNotes((this.status.budget ?? []).filter(isSpent))[0] ?? null;
   }
 
-  /** Where it works, and what it waits for where it has to wait for a node. */
+  /** Where the run works, and what it waits for if it has to wait for a node. */
   placed(nodes: readonly string[], waitsFor: string | null): void {
     const [node = null, ...others] = nodes;
     this.status.node = node;
@@ -159,7 +159,7 @@ export class RunProgress {
     this.showPhase();
   }
 
-  /** Shows the run as blocked until `way` is free; of several parts that are blocked, the one that was last. */
+  /** Shows the run as blocked until the returned function is called; of several blocked parts, the last one. */
   async whileBlocked(blocked: NonNullable<RunStatus['blocked']>, way: () => Promise<void>): Promise<void> {
     this.blocks.push(blocked);
     this.showPhase();
@@ -176,7 +176,7 @@ export class RunProgress {
     return 1000 * this.blockAfterSeconds;
   }
 
-  /** Shows that a part of the run fails and is still tried; of several parts the last one. Returns what ends it. */
+  /** Shows that a part of the run fails and is still tried; of several parts, the last one. Returns what ends the display. */
   failing(failure: NonNullable<RunStatus['failing']>): () => void {
     this.failures.push(failure);
     this.showPhase();
@@ -216,7 +216,7 @@ export class RunProgress {
       last: { step, graded, unknown, ...shownReason(unknown_reason) },
     };
     const reward = metrics['reward/avg_raw_reward'];
-    // Three digits: what is shown, and little to carry.
+    // Three digits: enough to show, and little to carry.
     if (reward !== undefined)
       this.status.rewards = [...rewards, Number(reward.toFixed(3))].slice(-maxRewards);
   }
@@ -256,7 +256,7 @@ export class RunProgress {
     this.show();
   }
 
-  /** Nobody waits for the answer of a signal: why it changed nothing is shown. */
+  /** A signal has no answer: the reason why it changed nothing is shown. */
   signalled(note: NonNullable<RunStatus['signals']>[number]): void {
     this.status.signals = [...(this.status.signals ?? []), note].slice(-maxSignals);
     this.show();

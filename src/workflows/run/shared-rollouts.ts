@@ -1,5 +1,5 @@
-// The rollouts of one step on all nodes that the run holds: each takes a range of slots, and the update waits for all of them.
-// What a node has finished is in the records (R9): a range whose node is lost is filled by another one.
+// The rollouts of one step on all nodes that the run holds: each takes a range of slots, and the update waits for all of them. The records
+// hold what a node has finished (R9): another node fills the range of a lost one.
 import { CancellationScope } from '@temporalio/workflow';
 import type { CollectedRollouts, PlannedStep } from '../../activities/contracts.js';
 import { throwWhereRecordsChanged } from './blocking.js';
@@ -9,7 +9,7 @@ import type { NodePlacement } from './node-placement.js';
 import { onEngine, type Place, stepId } from '../run-activities.js';
 import type { RunProgress } from './run-progress.js';
 
-/** The run whose step it is. */
+/** The run that the step belongs to. */
 export interface Collecting {
   readonly owned: { run: string; owner: number };
   readonly nodes: NodePlacement;
@@ -38,8 +38,8 @@ export interface JoinedRollouts extends CollectedRollouts {
 }
 
 /**
- * On all nodes that are granted now; one that comes later helps with the next step. With `keep`, the first one's activity also
- * saves the state that samples: an activity of its own would cost the history six events.
+ * Plays on all nodes granted now; a later one helps with the next step. With `keep`, the first node's activity also saves the state that
+ * samples: an activity of its own would cost the history six events.
  */
 export function collectOnAll(
   { owned, nodes, interruptible, progress }: Collecting,
@@ -59,7 +59,7 @@ export function collectOnAll(
   });
 }
 
-/** Contiguous ranges whose sizes differ by at most one, the greater ones first; no node is left without a slot. */
+/** Contiguous ranges; sizes differ by at most one, the greater ones first; every node has at least one slot. */
 export function sharesOf(slots: number, nodes: readonly string[]): Share[] {
   const count = Math.max(1, Math.min(nodes.length, slots));
   const startOf = (share: number): number => Math.ceil((share * slots) / count);
@@ -70,7 +70,7 @@ export function sharesOf(slots: number, nodes: readonly string[]): Share[] {
   }));
 }
 
-/** All shares as one; where one fails for good, the others are cut off before its failure is thrown. */
+/** Runs all shares as one; if one fails for good, the others are cancelled before its failure is thrown. */
 export async function collectShares(
   shares: readonly Share[],
   collect: (share: Share) => Promise<Part>,
@@ -90,7 +90,7 @@ export async function collectShares(
   });
 }
 
-/** `seconds` is of the slowest, and `kept` of the first: no other one saves. */
+/** `seconds` is the slowest share's, `kept` the first one's: no other one saves. */
 export function joined(parts: readonly Part[]): JoinedRollouts {
   const all = parts.map(({ sampled }) => sampled);
   const total = (figure: (sampled: CollectedRollouts) => number): number =>

@@ -1,5 +1,5 @@
-// A training run: control flow only. What a step depends on and what it leaves is in the records (docs/records.md);
-// this workflow can be lost at any point and started again over them.
+// A training run: control flow only. What a step depends on and what it leaves is in the records (docs/records.md); this workflow can be
+// lost at any point and started again from them.
 import {
   allHandlersFinished,
   CancellationScope,
@@ -52,10 +52,10 @@ export interface TrainingResult {
   step: number;
   state: string | null;
   evaluations: RunStatus['evaluations'];
-  /** The target that ended it; absent where something else did. */
+  /** The target that ended it; absent for any other end. */
   reachedTarget?: number;
   report: string | null;
-  /** Which budget ended it; null where none did. */
+  /** The budget that ended it; null for any other end. */
   budget: string | null;
   tokens: number;
   sampleSeconds: number;
@@ -84,7 +84,7 @@ export async function trainingRun(spec: unknown, options: TrainingOptions = {}):
   }
 }
 
-/** Until the run is opened only the input says it; one that does not is as before: no time at all. */
+/** Until the run is opened only the input holds this value; without it the run blocks at once, as before. */
 function blockAfterSecondsIn(spec: unknown): number {
   const { trainer } = (spec ?? {}) as { trainer?: { block_after_s?: unknown } };
   return typeof trainer?.block_after_s === 'number' ? trainer.block_after_s : 0;
@@ -180,12 +180,12 @@ class TrainingLoop {
     if (this.endsHere()) return false;
     const suite = suiteDue(this.outline, this.step);
     if (suite === 'final' || (suite && this.mayEndAtTarget())) await this.unlessLeft(this.evaluate(suite));
-    // The evaluation took its time: a pause or a stop that came meanwhile holds before the step, not after it.
+    // The evaluation took time: a pause or a stop that came meanwhile holds before the step, not after it.
     if (this.desk.control.paused && !this.endsHere()) return this.goesOn();
     return !this.endsHere();
   }
 
-  /** Until `resume`, or until a stop is reached. A checkpoint that is asked for meanwhile is of the state that is held. */
+  /** Until `resume`, or until a stop is reached. A checkpoint requested meanwhile is of the held state. */
   private async rest(): Promise<void> {
     const { desk } = this;
     const over = (): boolean => !desk.control.paused || this.stopReached();
@@ -270,7 +270,7 @@ class TrainingLoop {
     await this.watchGrades(committed);
   }
 
-  /** Throws `StepInterrupted` where there is control that this workflow did not know: it may have to rest before the step. */
+  /** Throws `StepInterrupted` if the records hold control that this workflow did not know: it may have to rest before the step. */
   private async plan(step: number): Promise<PlannedStep> {
     const planned = await untilMended(this.desk, this.progress, async () => {
       await this.desk.quiet();
@@ -303,7 +303,7 @@ class TrainingLoop {
     return null;
   }
 
-  /** Where no target can end the run, an interval evaluation shares the engine with the next step's rollouts (R15). */
+  /** If no target can end the run, an interval evaluation shares the engine with the next step's rollouts (R15). */
   private async evaluateBeside(step: number): Promise<void> {
     if (suiteDue(this.outline, step) === 'interval' && !this.mayEndAtTarget())
       await this.evaluate('interval');
@@ -313,7 +313,7 @@ class TrainingLoop {
     const { step, progress } = this;
     if (progress.status.evaluations.some((known) => known.step === step && known.suite === suite)) return;
     progress.evaluating();
-    // Where the run ends there is nothing to hold it for.
+    // At the run's end there is nothing to hold it for.
     const work = this.endsHere() ? this.nodes : this.interruptible;
     const evaluated = await work.onNode((place) =>
       onEngine(
@@ -344,14 +344,14 @@ class TrainingLoop {
 
   private async watchGrades({ ungraded }: CommittedStep): Promise<void> {
     this.ungraded = ungraded === undefined ? 0 : this.ungraded + 1;
-    // An execution of an earlier version has gone past such steps.
+    // An execution of an earlier version went on past such steps.
     if (ungraded === undefined || this.ungraded < maxUngradedSteps || !patched('ungraded-steps')) return;
     this.ungraded = 0;
     const reason = `${maxUngradedSteps} steps in a row had too few grades. The last one: ${ungraded}`;
     await blockedUntilResumed(this.desk, this.progress, reason, remedies.NothingGraded);
   }
 
-  /** Only at a step boundary, with no handler and no upload left behind; the records hold all the rest. */
+  /** Only at a step boundary, with no handler and no upload in flight; the records hold all the rest. */
   private async continueAsNewWhenDue(): Promise<void> {
     if (!workflowInfo().continueAsNewSuggested && !newBuildWaits()) return;
     await this.checkpoints.drained();

@@ -1,7 +1,7 @@
-// What a run may use, and what it has used: a warning when little is left, and an end at the step boundary where nothing is.
+// What a run may use, and what it has used: a warning when little is left, and an end at the step boundary when nothing is.
 import type { BudgetLine, CommittedStep, OpenedBudget } from '../../activities/contracts.js';
 
-/** Share of a limit from which on it is shown as a warning. */
+/** Share of a limit from which it is shown as a warning. */
 const warnFrom = 0.8;
 
 export class Budget {
@@ -16,7 +16,7 @@ export class Budget {
     this.spent.gpu_seconds += spent?.gpu_seconds ?? 0;
   }
 
-  /** As of now; null where nothing is limited. */
+  /** As of now; null if nothing is limited. */
   lines(): BudgetLine[] | null {
     if (!this.opened) return null;
     const { limits, startedAt } = this.opened;

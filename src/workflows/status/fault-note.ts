@@ -1,12 +1,12 @@
 // What faults have cost a run, in a line.
 
-/** Null where nothing has failed, and nothing was waited for. */
+/** Null if nothing has failed, and nothing was waited for. */
 export function faultNote(faults: Readonly<Record<string, number>>): string | null {
   const of = (name: string): number => faults[`ft/${name}`] ?? 0;
   const restarts = Object.entries(faults)
     .filter(([name]) => name.startsWith('ft/restarts/'))
     .map(([name, count]) => ({ cause: name.slice('ft/restarts/'.length).replaceAll('_', ' '), count }));
-  // Without a fault it is what a run's coming to a node has cost, the first one of a fork's, say.
+  // Without a fault this is the cost of the run's placement on a node, such as a fork's first one.
   const lost = (restarts.length > 0 ? of('lost_seconds') : 0) + of('waiting_seconds');
   if (restarts.length === 0 && lost === 0) return null;
   const causes = restarts.map(({ cause, count }) => (count > 1 ? `${cause} ×${count}` : cause)).join(', ');

@@ -11,7 +11,7 @@ import { sparkline } from './sparkline.js';
 const shownEvaluations = 5;
 const shownSteps = 3;
 
-/** What of a run no record tells, for its text alone. */
+/** Facts about a run for its text alone; no record holds them. */
 export interface RunNews {
   /** Null until the run is opened. */
   outline: RunOutline | null;
@@ -36,7 +36,7 @@ export function detailsOf(status: RunStatus, news: RunNews): string {
     .join('\n\n');
 }
 
-/** First of all, because it waits for whoever reads this. */
+/** First of all, because these wait for a person. */
 function holdUps({ blocked, failing, phase, waitsFor, run }: RunStatus): string {
   const lines: string[] = [];
   if (blocked) lines.push(`**Blocked**: ${plain(blocked.reason)}`, `**Way on**: ${plain(blocked.remedy)}`);
@@ -168,7 +168,7 @@ function lastSteps({ recent }: RunStatus): string {
   return lines.length === 0 ? '' : ['**Last steps**', '', ...lines].join('\n');
 }
 
-/** Exact commands, those of the stock CLI too: whoever reads this may have no checkout. */
+/** Exact commands, those of the stock CLI too: the reader may have no checkout. */
 function ways({ run, phase, step, control }: RunStatus): string {
   const workflow = `train/${nameOf(run)}`;
   const update = (name: string, input = ''): string =>

@@ -1,4 +1,4 @@
-// What people read of a run while it goes, in a few words: the figures in activities' summaries and in one line.
+// Short texts about a running run: the figures in activities' summaries and in one line.
 import type { RunStatus } from '../../activities/contracts.js';
 import { endingText, nothingGraded, passRateText } from '../../spec/pass-rate.js';
 
@@ -26,7 +26,7 @@ export function headline({
   return loss === undefined ? null : `loss ${loss.toFixed(3)}`;
 }
 
-/** When the run ends by `stopAfter`; null where nobody asked for it, and once the run has ended. */
+/** When the run ends by `stopAfter`; null if no stop was asked for, and once the run has ended. */
 export function stopNote({
   step,
   phase,
@@ -57,7 +57,7 @@ export function collectionNote({
   );
 }
 
-/** How an evaluation ended the run; null where none has reached the target. */
+/** How an evaluation ended the run; null if none has reached the target. */
 export function targetNote({
   step,
   evaluations,
@@ -68,7 +68,7 @@ export function targetNote({
   return endingText({ step, target, final });
 }
 
-/** Until the last step, at the pace of the last ones of its kind: a bound, because a run may reach its target earlier. */
+/** Time to the last step at the pace of recent steps of its kind: a bound, because a run may reach its target earlier. */
 export function remainingSeconds({ recent, totalSteps, step }: RunStatus): number {
   const kind = recent.at(-1)?.kind;
   const alike = recent.filter((one) => one.kind === kind).slice(-8);

@@ -1,5 +1,5 @@
-// The workflow of a sweep: every pair of a state and a suite once, on leased nodes, then a comparison. What was evaluated is in the
-// records; a sweep that is cancelled, lost or started again goes on with what is missing.
+// The workflow of a sweep: every pair of a state and a suite once, on leased nodes, then a comparison. The records hold what was evaluated;
+// a sweep that is cancelled, lost or started again goes on with what is missing.
 import {
   allHandlersFinished,
   CancellationScope,
@@ -51,7 +51,7 @@ interface CarriedSweep {
   failed: FailedPair[];
 }
 
-/** Below runs: a sweep takes what they leave. */
+/** Below the runs' priority: a sweep uses the nodes that they leave. */
 const priority = -1;
 
 /** Workflow id `eval/{name}`, with a time behind it where a schedule starts it; the input is a sweep spec as JSON. */
@@ -89,7 +89,7 @@ class SweepLoop implements SweepWork<MissingPair> {
   private exhausted = false;
   private reading: Promise<void> | null = null;
   private seen: number;
-  /** Handed out, and neither evaluated nor failed. */
+  /** Pairs handed out, and neither evaluated nor failed. */
   private readonly open = new Set<number>();
   /** How often a pair has lost its node: the name of its activity may be taken until the server knows of the loss. */
   private readonly tries = new Map<number, number>();
@@ -126,15 +126,15 @@ class SweepLoop implements SweepWork<MissingPair> {
     }
   }
 
-  /** Nothing has succeeded since a first failure that may pass; null where none is waited out. */
+  /** When the first failure that may pass occurred, with no success since; null if no failure is being waited out. */
   private failingSince: number | null = null;
 
-  /** What is left is for the next start. */
+  /** The rest is left to the next start. */
   private get givenUp(): boolean {
     return this.failures.areEverywhere(this.window);
   }
 
-  /** Without the second, whoever gave a lease back at the end of a window would wait for a window that nobody reads. */
+  /** Without the second condition, a worker that released its lease at the end of a window would wait for a window that no worker reads. */
   hasMore(): boolean {
     return this.window.length > 0 || !this.exhausted;
   }
@@ -152,11 +152,11 @@ class SweepLoop implements SweepWork<MissingPair> {
     return this.givenUp || workflowInfo().continueAsNewSuggested || newBuildWaits();
   }
 
-  /** One worker for each place in the window; where one of them throws, the others are called off. */
+  /** One worker for each place in the window; if one throws, the others are cancelled. */
   private async evaluateAll(): Promise<void> {
     await CancellationScope.cancellable(async () => {
       const scope = CancellationScope.current();
-      // No node is asked for before it is known that something is missing.
+      // No node is requested before a missing pair is known.
       await this.fill();
       const workers = Array.from({ length: this.planned.parallel }, () =>
         this.nodes.serve(this).catch((error: unknown) => {
@@ -177,7 +177,7 @@ class SweepLoop implements SweepWork<MissingPair> {
     return pair;
   }
 
-  /** Reads on until a pair is there that is not put aside, or none is left. */
+  /** Reads on until the window holds a pair that is not put aside, or no pair is left. */
   private async fill(): Promise<void> {
     while (this.window.every((pair) => this.failures.isPutAside(pair)) && !this.exhausted && !this.rests()) {
       this.reading ??= this.read().finally(() => (this.reading = null));
@@ -211,7 +211,7 @@ class SweepLoop implements SweepWork<MissingPair> {
     return this.tries.get(n) ?? 0;
   }
 
-  /** A node that was lost may answer late: by then the pair is another try's. */
+  /** A lost node may answer late: by then the pair belongs to another try. */
   async work(node: string, { missing, ...pair }: MissingPair): Promise<void> {
     const entry = { ...pair, node };
     this.status.running.push(entry);
@@ -223,7 +223,7 @@ class SweepLoop implements SweepWork<MissingPair> {
         pauseMs = Math.min(2 * pauseMs, standstillPause.longestMs)
       ) {
         if (await this.evaluate(node, { missing, ...pair })) return;
-        // Another activity id: the server still has the one that failed.
+        // Another activity id: the server still has the failed one.
         const tries = this.triesOf(pair) + 1;
         this.tries.set(pair.n, tries);
         await sleep(pauseMs);
@@ -235,7 +235,7 @@ class SweepLoop implements SweepWork<MissingPair> {
     }
   }
 
-  /** False where it may pass, and is to be tried again after a pause. */
+  /** False if the failure may pass, and the pair is to be tried again after a pause. */
   private async evaluate(node: string, { missing, ...pair }: MissingPair): Promise<boolean> {
     const { sweep } = this.planned;
     const tries = this.triesOf(pair);

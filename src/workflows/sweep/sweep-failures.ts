@@ -1,7 +1,7 @@
-// What of a sweep has failed, and so what is tried next and when the rest is left: one bad state, or one bad suite, must not end a sweep.
+// The failed pairs of a sweep, and so what is tried next and when the rest is left: one bad state or suite must not end a sweep.
 import type { FailedPair, PairToDo } from '../../activities/sweep-contracts.js';
 
-/** Where so many states fail and nothing succeeds in between, the cause is none of a state. */
+/** When this many states fail in a row with no success in between, the cause is not a state. */
 const maxStatesInARow = 3;
 const maxNamed = 50;
 
@@ -9,7 +9,7 @@ export class SweepFailures {
   /** Since the last success. */
   private inARow: PairToDo[] = [];
 
-  /** `named`: what people are told, and what is not tried again; it grows with each failure. */
+  /** `named`: failed pairs that are shown and not tried again; it grows with each failure. */
   constructor(readonly named: FailedPair[]) {}
 
   succeeded(): void {
@@ -25,15 +25,15 @@ export class SweepFailures {
     return this.named.some((failed) => failed.n === n);
   }
 
-  /** Other pairs of a state that has failed wait until nothing else is left: each may cost as many tries as the first. */
+  /** Other pairs of a failed state wait until nothing else is left: each may cost as many tries as the first. */
   isPutAside(pair: PairToDo): boolean {
     return this.named.some((failed) => stateOf(failed) === stateOf(pair));
   }
 
-  /** Takes the next pair out of the window; undefined where that is empty. */
+  /** Takes the next pair out of the window; undefined if that is empty. */
   take<Pair extends PairToDo>(window: Pair[]): Pair | undefined {
     const suspect = this.states > 1 ? this.onlySuite : null;
-    // Several states have failed on one suite, and on no other: another suite tells whose fault it is.
+    // Several states have failed on one suite, and on no other: a pair of another suite shows whether the suite is the cause.
     let index = suspect === null ? -1 : window.findIndex(({ suite }) => suite !== suspect);
     if (index < 0) index = window.findIndex((pair) => !this.isPutAside(pair));
     return window.splice(Math.max(index, 0), 1)[0];

@@ -1,4 +1,4 @@
-// What the workflow `evalSweep` answers to those who ask it.
+// The answers of the workflow `evalSweep`.
 import { defineQuery } from '@temporalio/workflow';
 import type { FailedPair, PairToDo } from '../../activities/sweep-contracts.js';
 
@@ -8,10 +8,10 @@ export interface SweepStatus {
   pairs: number;
   /** Evaluated before this sweep or by it. */
   done: number;
-  /** Episodes of what it has evaluated that were not there before, whichever of its tries played them. */
+  /** Episodes played by any try of this sweep; those that existed before are not counted. */
   episodes: number;
   running: (PairToDo & { node: string })[];
-  /** Why no node works for it; null where one does. */
+  /** Why no node works for it; null if one does. */
   waitsFor: string | null;
   failed: FailedPair[];
   report: string | null;

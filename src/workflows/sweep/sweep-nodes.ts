@@ -1,4 +1,4 @@
-// The nodes of one sweep: each of its workers holds one lease at a time, for a while, so that runs that wait get their turn.
+// The nodes of one sweep: each of its workers holds one lease at a time, for a while, so that waiting runs get their turn.
 import { CancellationScope, condition, log } from '@temporalio/workflow';
 import { nodeIsGone } from '../activity-failures.js';
 import { sweeping } from '../policies.js';
@@ -12,15 +12,15 @@ import {
 
 /** What a sweep's workers do. */
 export interface SweepWork<T> {
-  /** Something is there to be taken, or may be. */
+  /** True if an item is left, or may be. */
   hasMore(): boolean;
-  /** Null where there is nothing after all. */
+  /** Null if no item is left after all. */
   next(): Promise<T | null>;
-  /** Its failures, but for a node that takes no work, end the sweep. */
+  /** Its failures end the sweep, except that of a node that takes no work. */
   work(node: string, item: T): Promise<void>;
   /** The node was lost before the work ended. */
   lost(item: T): void;
-  /** Nobody is to begin anything more. */
+  /** No more work is to begin. */
   isOver(): boolean;
 }
 
@@ -38,7 +38,7 @@ export class SweepNodes {
     this.leases.listen();
   }
 
-  /** Why no node is held; null where one is, or nobody waits. */
+  /** Why no node is held; null if one is held or none is wanted. */
   get waitsFor(): string | null {
     if (this.leases.held.length > 0) return null;
     for (const { waiting } of this.asked) if (waiting) return waiting.why;
@@ -67,20 +67,20 @@ export class SweepNodes {
     }
   }
 
-  /** Gives everything back: at the end, and before another execution goes on. */
+  /** Releases all leases: at the end, and before another execution goes on. */
   async released(): Promise<void> {
     this.leases.releaseAll();
     await CancellationScope.nonCancellable(() => condition(() => this.leases.telling === 0));
   }
 
-  /** False where the node was lost before the work ended. */
+  /** False if the node was lost before the work ended. */
   private async onLease(held: HeldLease, work: () => Promise<void>): Promise<boolean> {
     const scope = new CancellationScope();
     const working = scope.run(work);
     try {
       const done = await Promise.race([working.then(() => true), held.ended.then(() => false)]);
       if (!done) {
-        // A lost node may never answer: its work is called off, and nobody waits for it.
+        // A lost node may never answer: its work is cancelled and not waited for.
         working.catch(() => undefined);
         scope.cancel();
       }
@@ -93,7 +93,7 @@ export class SweepNodes {
     }
   }
 
-  /** Null where `over` before one is granted. */
+  /** Null if `over` holds before a lease is granted. */
   private async lease(over: () => boolean): Promise<HeldLease | null> {
     const asked = this.leases.ask();
     this.asked.add(asked);

@@ -1,5 +1,5 @@
-// Forward over a block-wise KV cache: prefill and decode are the same call. A row's output depends on its own tokens alone,
-// never on what else is in the call, so log-probs equal those of training bit for bit.
+// Forward over a block-wise KV cache: prefill and decode are the same call. A row's output depends on its own tokens alone, never on the
+// rest of the call, so log-probs equal those of training bit for bit.
 #pragma once
 
 #include <cstddef>
@@ -12,15 +12,14 @@
 
 namespace longhaul {
 
-/// Keys and values of `block_capacity` blocks of 32 positions, all layers of a position in one block. Who owns which block
-/// is the scheduler's business; block b of a table holds positions [32·b, 32·b + 32).
-/// The capacity is address space: a block takes memory when it is first written, so a cache costs what its highest blocks in use
-/// do. Whoever hands out blocks keeps to low ids. Addresses never move.
+/// Keys and values of `block_capacity` blocks of 32 positions, all layers of a position in one block. The scheduler decides which sequence
+/// owns which block; block b of a table holds positions [32·b, 32·b + 32). The capacity is address space: a block takes memory when it is
+/// first written, so a cache costs as much as its highest blocks in use: allocate low ids first. Addresses never move.
 class KvCache {
  public:
   static constexpr int block_positions = 32;
 
-  /// Throws std::bad_alloc where even the address space is not there.
+  /// Throws std::bad_alloc if there is not even address space.
   KvCache(const Architecture& architecture, int block_capacity);
 
   int block_capacity() const { return block_capacity_; }
@@ -45,7 +44,7 @@ class KvCache {
   AlignedBuffer storage_{BufferMemory::mapped};
 };
 
-/// Tokens to add behind what the blocks already hold.
+/// Tokens to add behind those that the blocks already hold.
 struct Feed {
   std::span<const int32_t> tokens;
   /// Position of tokens[0]; positions before it are in the cache, or come from an earlier feed of the same call.

@@ -57,7 +57,7 @@ void Extension::run_by_rows(float* logits) {
     project(0, first, count);
   });
   for (int layer = 0; layer < layers; ++layer) {
-    // Behind the last keys and values only rows whose logits are wanted matter.
+    // After the last keys and values only rows with wanted logits matter.
     if (layer + 1 == layers) keep_wanted();
     if (rows_.size() == 0) return;
     // Every row's keys of a layer are written before any row of the call attends to them.

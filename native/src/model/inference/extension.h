@@ -17,7 +17,7 @@ struct ExtensionRows {
   std::vector<int32_t> tokens;
   std::vector<int32_t> positions;
   std::vector<const int32_t*> block_tables;
-  /// Rows whose logits are wanted, in the order of their logits.
+  /// Rows with wanted logits, in the order of their logits.
   std::vector<int> wanted;
   int longest = 0;
 
@@ -40,8 +40,8 @@ class Extension {
   void run_by_rows(float* logits);
   /// Every thread takes some columns of each matrix for all rows: weights are read once, at nine meetings a layer.
   void run_by_columns(float* logits);
-  /// Every thread takes two halves of its rows through all layers in turns: between the panels of one half's products the other's
-  /// rows attend, to keys and values that the products fetched meanwhile. Only where `alone()`.
+  /// Every thread takes two halves of its rows through all layers in turns: between the panels of one half's products the other half's rows
+  /// attend, to keys and values that the products fetched meanwhile. Only if `alone()`.
   void run_in_turns(float* logits);
   /// Whether no row reads what another one writes, so that rows need not wait for each other.
   bool alone() const;
@@ -83,7 +83,7 @@ class Extension {
                        Attendance& others);
   void project_beside(int layer, Half half, Attendance& others);
 
-  /// Leaves only the rows whose logits are wanted, moved to the front in their order.
+  /// Leaves only the rows with wanted logits, moved to the front in their order.
   void keep_wanted();
 
   const Weights& weights_;

@@ -1,5 +1,5 @@
-// Decoding in turns: products want the arithmetic units and attention wants memory, so each thread works on two halves of its rows,
-// one in its products while the other attends. A row's keys and values, the new ones too, are fetched just before it attends.
+// Decoding in turns: products need the arithmetic units and attention needs memory, so each thread works on two halves of its rows, one in
+// its products while the other attends. A row's keys and values, the new ones too, are fetched just before it attends.
 #include <algorithm>
 #include <vector>
 
@@ -20,7 +20,7 @@ class Extension::Attendance {
         out_(out),
         chunk_size_(size_t(extension.architecture_.num_key_value_heads) * extension.cache_.head_stride()) {}
 
-  /// Keys and values of the rows that attend after so much more work.
+  /// Keys and values of the rows that attend after the given amount of further work.
   ops::FetchList wanted(size_t more) {
     chunks_.clear();
     for (int i = done_; i < due(worked_ + more); ++i) {

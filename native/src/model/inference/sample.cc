@@ -20,7 +20,7 @@ struct Candidate {
   double weight;  // exp((z − max) / temperature)
 };
 
-/// The tokens of a row from the likeliest on. Sorts no more of the vocabulary than is asked for: mostly a few dozen tokens.
+/// The tokens of a row from the likeliest on. Sorts only the part of the vocabulary that is read: mostly a few dozen tokens.
 class Ranking {
  public:
   Ranking(const float* logits, int vocab, float inverse_temperature, ops::RowNormalizer normalizer)
@@ -55,7 +55,7 @@ class Ranking {
   size_t sorted_ = 0;
 };
 
-/// What a draw may choose from, in order of tokens.
+/// The tokens that a draw may choose from, in order of tokens.
 std::vector<Candidate> truncated(Ranking& ranking, ops::RowNormalizer normalizer, double top_p, int top_k) {
   const size_t most = top_k > 0 ? std::min(size_t(top_k), ranking.size()) : ranking.size();
   double whole = 0;

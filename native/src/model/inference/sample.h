@@ -6,7 +6,7 @@
 namespace longhaul {
 
 struct Drawn {
-  /// −1 where the logits are not finite.
+  /// −1 if the logits are not finite.
   int32_t token = -1;
   float logprob = 0;
 };
@@ -14,8 +14,8 @@ struct Drawn {
 /// Inverse CDF of softmax(logits / temperature) in token order; `uniform` in [0, 1). logits [vocab], temperature > 0.
 Drawn draw(const float* logits, int vocab, float temperature, float uniform);
 
-/// The same from a part of the distribution: of the `top_k` likeliest tokens (0: of all) the fewest whose share of their probability
-/// reaches `top_p`, in (0, 1]. Of equally likely tokens those with smaller ids come first. The log-prob is that of the whole
+/// The same from a part of the distribution: among the `top_k` likeliest tokens (0: all) the fewest that together have the share `top_p` of
+/// their probability, in (0, 1]. Among equally likely tokens those with smaller ids come first. The log-prob is that of the whole
 /// distribution: what training computes. With top_p = 1 and top_k = 0 it is `draw`.
 Drawn draw_truncated(const float* logits, int vocab, float temperature, float uniform, double top_p, int top_k);
 

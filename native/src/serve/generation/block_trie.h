@@ -1,6 +1,6 @@
-// Which cache block holds what: a trie of 32-token blocks, so that a transcript finds the longest prefix of it that was
-// computed before. Invariants: a full block's content never changes; a partly filled block has at most one owner who adds
-// to it, and no children; whoever holds a block holds its parents, so the least recently released block is a leaf.
+// Which cache block holds what: a trie of 32-token blocks, so that a transcript finds the longest prefix of it that was computed before.
+// Invariants: a full block's content never changes; a partly filled block has at most one owner that adds to it, and no children; a holder
+// of a block holds its parents, so the least recently released block is a leaf.
 // defines: BlockTrie
 #pragma once
 
@@ -17,7 +17,7 @@ class BlockTrie {
   static constexpr int block_tokens = 32;
   // Copying fewer positions than this costs more than computing them again.
   static constexpr int least_copied = 4;
-  // Partly filled siblings that are looked at, the youngest first: thousands of samples of one short prompt are siblings.
+  // Number of partly filled siblings to look at, the youngest first: thousands of samples of one short prompt are siblings.
   static constexpr int most_compared = 64;
   static constexpr int root_block = -1;
   static constexpr int no_block = -2;
@@ -25,8 +25,8 @@ class BlockTrie {
   explicit BlockTrie(int capacity);
 
   struct Match {
-    // `adopt`: share a full block. `claim`: go on in a partly filled block that nobody holds. `copy`: take over the first
-    // `tokens` positions of `block` into a new one. `wait`: as copy, but some of them are computed in this very pass.
+    // `adopt`: share a full block. `claim`: go on in a partly filled block without a holder. `copy`: take over the first `tokens` positions
+    // of `block` into a new one. `wait`: as copy, but some of them are computed in this very pass.
     enum class Kind { none, adopt, claim, copy, wait } kind = Kind::none;
     int block = no_block;
     int tokens = 0;
@@ -37,10 +37,10 @@ class BlockTrie {
 
   // Takes a hold on a block.
   void hold(int block);
-  // Hands a hold back; release a table's last block first.
+  // Releases a hold; release a table's last block first.
   void release(int block);
-  // A new empty block below `parent`, held once; evicts the least recently released one where none is free.
-  // no_block where every block is held.
+  // A new empty block below `parent`, held once; evicts the least recently released one if no block is free. no_block if every block is
+  // held.
   int create(int parent);
 
   // Notes that the holder writes these tokens behind the filled part in this pass.
@@ -48,7 +48,7 @@ class BlockTrie {
   // Notes that the first `count` positions were copied from `from`.
   void append_copied(int block, int from, int count);
 
-  // A pass is one call of `extend`: what was appended since the last call of this is computed now.
+  // A pass is one call of `extend`: the tokens appended since the last call of this are computed now.
   void end_pass() { ++pass_; }
 
   // Forgets everything; no block may be held.
@@ -66,7 +66,7 @@ class BlockTrie {
     std::uint64_t written_pass = 0;
     int settled = 0;  // positions that were computed before `written_pass`
     std::vector<std::int32_t> tokens;
-    std::list<int>::iterator idle;  // its place in idle_ while nobody holds it
+    std::list<int>::iterator idle;  // its place in idle_ while it has no holder
   };
 
   // Full blocks are found by all of their tokens.

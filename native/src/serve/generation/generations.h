@@ -1,5 +1,5 @@
-// The generations of the state that is held: requests become work for the scheduler, finished work becomes replies.
-// On the engine's thread; the counters on any.
+// The generations of the held state: requests become work for the scheduler, finished work becomes replies. On the engine's thread; the
+// counters on any.
 // defines: Generations
 #pragma once
 
@@ -24,18 +24,18 @@ class Generations {
   // The weights changed: nothing in the cache is valid. Only while idle, after `prepare`.
   void forget_cache() noexcept { scheduler_->forget_cache(); }
 
-  // For stop strings, until a model with another vocabulary is prepared. Those that run keep the one they began with.
+  // For stop strings, until a model with another vocabulary is prepared. Running generations keep the one they began with.
   void set_vocabulary(std::shared_ptr<const Vocabulary> vocabulary) { vocabulary_ = std::move(vocabulary); }
 
   bool idle() const { return !scheduler_ || scheduler_->idle(); }
-  // There is something to compute now: a peer that does not read stops admission, never what runs.
+  // True if there is something to compute now: a peer that does not read stops admission, never running generations.
   bool ready() const { return !idle() && (scheduler_->has_running() || !replies_.blocked()); }
 
   // Answered by a later `step`. Throws RequestError.
   void submit(const Request& request, const Policy& policy);
-  // Answers those whose flag is raised.
+  // Ends and answers those with a raised flag.
   void drop_cancelled();
-  // One token more for each that runs.
+  // One more token for each running generation.
   void step(const Policy& policy, ThreadPool& pool);
 
   const GenerationCounters& counters() const { return counters_; }

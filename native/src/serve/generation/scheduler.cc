@@ -49,7 +49,7 @@ void Scheduler::step(const Policy& policy, ThreadPool& pool, bool admit, std::ve
 
 void Scheduler::feed_running() {
   for (std::size_t i = 0; i < running_.size(); ++i) {
-    // Only generations behind this one are preempted: feeds that are already built stay valid.
+    // Only generations behind this one are preempted: feeds already built stay valid.
     while (build_feed(running_[i]) == Built::no_blocks) {
       const bool itself = i + 1 == running_.size();
       send_back_last();
@@ -59,8 +59,8 @@ void Scheduler::feed_running() {
   }
 }
 
-// Who comes in does so with tokens in this very pass, and never by driving out another: there is room for its prompt, and for
-// half of those that run to begin a new block. The others wait outside, where they cost nothing.
+// An admitted generation begins in this very pass, and never preempts another: there is room for its prompt, and for half of the running
+// ones to begin a new block. The others wait outside, where they cost nothing.
 void Scheduler::admit_waiting() {
   if (running_.empty()) starved_ = false;
   while (!waiting_.empty() && !starved_ && running_.size() < most_running && prefill_left_ > 0) {
@@ -77,7 +77,7 @@ void Scheduler::admit_waiting() {
   }
 }
 
-// A generation whose prompt another one computes in this pass is fed in the next one.
+// A generation with a prompt that another one computes in this pass is fed in the next one.
 Scheduler::Built Scheduler::build_feed(Generation& generation) {
   const bool decoding = generation.tokens.size() - generation.cached == 1;
   if (!decoding) {
@@ -110,7 +110,7 @@ Scheduler::Built Scheduler::build_feed(Generation& generation) {
   return Built::yes;
 }
 
-// Takes what the cache holds of the transcript; at least its last token is left to compute, for its logits.
+// Takes the transcript's cached part; at least its last token is left to compute, for its logits.
 void Scheduler::reuse_prefix(Generation& generation, bool& wait) {
   wait = false;
   while (generation.cached % block_tokens == 0 && generation.cached == generation.blocks.size() * block_tokens) {
@@ -145,7 +145,7 @@ void Scheduler::reuse_prefix(Generation& generation, bool& wait) {
   }
 }
 
-// Feeds in their order, in calls whose logits are bounded. A feed reads only what it writes itself or an earlier one does.
+// Runs feeds in their order, in calls with a bounded number of logits. A feed reads only what it or an earlier one writes.
 void Scheduler::compute(const Policy& policy, ThreadPool& pool) {
   const int vocab = policy.architecture().vocab_size;
   const std::size_t most_rows = std::max<std::size_t>(logits_bytes / (static_cast<std::size_t>(vocab) * sizeof(float)), 16);
@@ -188,7 +188,7 @@ void Scheduler::sample(std::size_t first, std::size_t end, int vocab, ThreadPool
   counters_.generated_tokens += sampling.size();
 }
 
-// True where the generation ends with this token.
+// True if the generation ends with this token.
 bool Scheduler::take_token(Generation& generation, std::int32_t token, float logprob, Finished::How& how) const {
   if (token < 0) {
     how = Finished::How::not_finite;
@@ -247,7 +247,7 @@ void Scheduler::drop_cancelled(std::vector<Finished>& finished) {
   count();
 }
 
-// It will find what it computed in the cache, as far as that is still there by then.
+// It will find its computed blocks in the cache, as far as they are still there by then.
 void Scheduler::send_back_last() {
   Generation generation = std::move(running_.back());
   running_.pop_back();

@@ -1,6 +1,6 @@
-// Continuous batching: every pass adds one token to each running generation and prefills new ones beside them. Which
-// generations share a pass, and what the cache holds, never changes a bit of any result: rows are computed one by one and
-// random numbers are keyed by the token's place. A pass costs what it computes: those that wait, however many, cost nothing.
+// Continuous batching: every pass adds one token to each running generation and prefills new ones beside them. Which generations share a
+// pass, and what the cache holds, never changes a bit of any result: rows are computed one by one and random numbers are keyed by the
+// token's place. A pass costs what it computes: waiting generations cost nothing.
 // defines: Generation, Finished, GenerationCounters, Scheduler
 #pragma once
 
@@ -31,7 +31,7 @@ struct Generation {
   std::size_t max_length = 0;  // of `tokens`
   std::vector<std::int32_t> stop_tokens;
   StopStrings stop_strings;
-  std::shared_ptr<const Vocabulary> vocabulary;  // where there are stop strings
+  std::shared_ptr<const Vocabulary> vocabulary;  // if there are stop strings
   std::vector<float> logprobs;
   std::shared_ptr<std::atomic<bool>> cancelled;
 
@@ -68,7 +68,7 @@ class Scheduler {
 
   // `cache_bytes` bounds the KV cache; it always holds at least one transcript of full length.
   Scheduler(const Architecture& architecture, std::size_t cache_bytes, GenerationCounters& counters);
-  // What the cache of such a scheduler may grow to.
+  // Largest size of the cache of such a scheduler.
   static std::size_t most_cache_bytes(const Architecture& architecture, std::size_t cache_bytes);
 
   void submit(Generation generation);
@@ -78,7 +78,7 @@ class Scheduler {
   // One pass. `admit` false leaves waiting generations waiting.
   void step(const Policy& policy, ThreadPool& pool, bool admit, std::vector<Finished>& finished);
 
-  // Takes out the generations whose flag is raised.
+  // Takes out the generations with a raised flag.
   void drop_cancelled(std::vector<Finished>& finished);
 
   // Takes all generations back, after a failure.
@@ -112,7 +112,7 @@ class Scheduler {
   GenerationCounters& counters_;
   std::deque<Generation> waiting_;
   std::deque<Generation> running_;  // in order of admission
-  bool starved_ = false;  // blocks ran out; nobody is admitted until somebody ends
+  bool starved_ = false;  // blocks ran out; no generation is admitted until one ends
 
   // State of the current pass.
   std::size_t prefill_left_ = 0;

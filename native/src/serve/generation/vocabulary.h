@@ -1,4 +1,4 @@
-// The bytes of each token, as the peer's tokenizer has them: what stop strings are looked for in.
+// The bytes of each token, from the peer's tokenizer, in which stop strings are searched.
 // defines: Vocabulary
 #pragma once
 
@@ -13,8 +13,8 @@ class Vocabulary {
  public:
   static constexpr std::int32_t most_token_bytes = 1 << 16;
 
-  // `bytes` of all tokens, one after another; `lengths` [tokens] of each. Throws std::invalid_argument that names the entry
-  // where a length is negative or over most_token_bytes, or where their sum is not the number of bytes.
+  // `bytes` of all tokens, one after another; `lengths` [tokens] of each. Throws std::invalid_argument that names the entry if a length is
+  // negative or over most_token_bytes, or their sum is not the number of bytes.
   Vocabulary(std::vector<std::uint8_t> bytes, std::span<const std::int32_t> lengths);
 
   std::size_t size() const { return ends_.size(); }

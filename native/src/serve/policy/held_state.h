@@ -1,6 +1,5 @@
-// The state that the engine holds, as one value that never changes: an update or a load makes another one and exchanges the
-// pointer, so no failure on the way leaves weights under another state's digest (R12), and a save beside it writes what it
-// was asked for.
+// The state that the engine holds, as one value that never changes: an update or a load makes another one and exchanges the pointer, so no
+// failure on the way leaves weights under another state's digest (R12), and a concurrent save writes the state that it was asked for.
 // defines: HeldState, StateHolder, Reference
 #pragma once
 
@@ -17,21 +16,21 @@ namespace longhaul {
 struct HeldState {
   std::shared_ptr<const Policy> policy;
   std::string digest;
-  // Digest of the weights without adapters. Empty after an update that changed them, until somebody asks.
+  // Digest of the weights without adapters. Empty after an update that changed them, until it is asked for.
   std::string weights_digest;
   // Id of the update that led here in this process, applied or not; none after a load.
   std::optional<std::string> last_step_id;
-  // What that update was answered.
+  // The reply to that update.
   Json last_update;
 };
 
-// Weights that a KL term is taken against; none where there is no pointer.
+// Reference weights of a KL term; a null pointer means no reference.
 struct Reference {
   std::shared_ptr<const Weights> weights;
   std::string digest;
 };
 
-// Read on any thread, exchanged on the engine's alone.
+// Read on any thread, exchanged only on the engine's.
 class StateHolder {
  public:
   // Null before the first load.

@@ -48,7 +48,7 @@ class Loader {
   Json plan(const Architecture& architecture, const std::optional<LoraSettings>& lora, MomentFormat moments,
             bool shared = false) const;
   LoadedModel finish(std::shared_ptr<Weights> weights, std::string digest, const TrainedAs& trained, Json memory) const;
-  // The weights of this digest that are held already; none where there is no pointer.
+  // The held weights of this digest; a null pointer if they are not held.
   Base held_base(const std::string& digest) const;
   Base read_base(const std::string& path) const;
 

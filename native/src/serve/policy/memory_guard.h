@@ -23,7 +23,7 @@ struct MemoryOptions {
   std::size_t cache_bytes = std::size_t{256} << 20;
   // Left open: as many as fit.
   std::optional<int> pass_rows;
-  // Left open: where nothing else fits.
+  // Left open: only if nothing else fits.
   std::optional<bool> recompute;
 };
 
@@ -32,16 +32,15 @@ class MemoryGuard {
   void configure(const MemoryOptions& options) { options_ = options; }
   const MemoryOptions& options() const { return options_; }
 
-  // For sampling from such a model and training it. Answers the plan's parts, `total` and `available`. Throws
-  // RequestError("OutOfMemory") with the same figures where it would not fit, or not beside what is held while it is loaded.
-  // `shared`: the weights are held already.
+  // For sampling from such a model and training it. Returns the plan's parts, `total` and `available`. Throws RequestError("OutOfMemory")
+  // with the same figures if it would not fit, or not beside the held state while it is loaded. `shared`: the weights are held already.
   Json plan_load(const Architecture& architecture, const std::optional<LoraSettings>& lora, MomentFormat moments,
                  bool reference, bool shared = false) const;
 
   // For one more model's weights beside all that is held. Throws as above.
   void plan_reference(const Policy& policy) const;
 
-  // For training on this batch, which must be valid. Throws BatchError that names its rows and the figures where no pass fits.
+  // For training on this batch, which must be valid. Throws BatchError that names its rows and the figures if no pass fits.
   ForestPassSettings plan_update(const Policy& policy, const Batch& batch, bool reference) const;
 
  private:

@@ -1,5 +1,4 @@
-// Where a policy's memory goes when nobody holds it any more: to the next update, for which fresh pages would cost as much as
-// the arithmetic of a small model.
+// Keeps the memory of a released policy for the next update, because fresh pages would cost as much as the arithmetic of a small model.
 // defines: PolicyBin
 #pragma once
 
@@ -23,7 +22,7 @@ class PolicyBin {
     return std::shared_ptr<const Policy>(policy.release(), give_back);
   }
 
-  // What lies in it; null where nothing does.
+  // The stored memory; null if there is none.
   std::unique_ptr<Policy> take() {
     std::lock_guard lock(mutex_);
     return std::move(spent_);

@@ -30,8 +30,8 @@ class Updates {
   // Gives all working memory back: before a load, or where the threads change.
   void forget();
 
-  // The state behind the update that the request asks for, with its digest, `step_id` and reply (`last_update`); the one that
-  // is held with these two where it was not applied. Changes nothing. Throws RequestError, BatchError and whatever ends an update.
+  // The state after the requested update, with its digest, `step_id` and reply (`last_update`); the held state with the latter two if the
+  // update was not applied. Changes nothing. Throws RequestError, BatchError and whatever ends an update.
   std::shared_ptr<const HeldState> compute(const Request& request, const HeldState& held, const Reference& reference,
                                            ThreadPool& pool);
 

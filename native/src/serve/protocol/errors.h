@@ -1,4 +1,4 @@
-// What becomes of an exception: the error of a reply (docs/engine-protocol.md, "Verbs").
+// Turns an exception into the error of a reply (docs/engine-protocol.md, "Verbs").
 // defines: ErrorReply, error_reply
 #pragma once
 
@@ -15,7 +15,7 @@ struct ErrorReply {
   Json::Object facts;  // further members of the error
 };
 
-// `verb` is what was being done.
+// `verb` is the verb that failed.
 ErrorReply error_reply(std::exception_ptr error, const std::string& verb);
 
 }  // namespace longhaul

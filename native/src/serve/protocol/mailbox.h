@@ -35,7 +35,7 @@ class Mailbox {
     return request;
   }
 
-  // Until a request is there or `wake` was called, at most `timeout`.
+  // Waits until a request arrives or `wake` is called, at most `timeout`.
   void wait(std::chrono::milliseconds timeout) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, timeout, [this] { return woken_ || !requests_.empty(); });

@@ -12,7 +12,7 @@ namespace longhaul {
 
 class OpenRequests {
  public:
-  // The new request's flag; null where one with this id is open.
+  // The new request's flag; null if a request with this id is open.
   std::shared_ptr<std::atomic<bool>> open(std::uint32_t id) {
     auto cancelled = std::make_shared<std::atomic<bool>>(false);
     std::lock_guard lock(mutex_);
@@ -33,7 +33,7 @@ class OpenRequests {
     flags_.erase(id);
   }
 
-  // How many flags were raised so far: nobody needs to look at all flags while it stands still.
+  // Number of flags raised so far: while it does not change, no flag needs to be checked.
   std::uint64_t cancellations() const { return cancellations_; }
 
  private:

@@ -1,5 +1,5 @@
-// How far a long verb is, as frames of its request: the first, the last, and a few a second between them. Also where a
-// cancellation ends it.
+// Progress of a long verb, as frames of its request: the first, the last, and a few a second between them. A cancellation ends the verb
+// here.
 // defines: ProgressFrames
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace longhaul {
 
-// Calls come one at a time, from any thread; copies share what they know.
+// Calls come one at a time, from any thread; copies share their state.
 class ProgressFrames {
  public:
   ProgressFrames(Replies& replies, const Request& request)

@@ -1,4 +1,4 @@
-// What goes back to the peer, from any thread. Every reply names incarnation and state, and closes its request.
+// Sends replies to the peer, from any thread. Every reply names incarnation and state, and closes its request.
 // defines: Replies
 #pragma once
 
@@ -24,12 +24,12 @@ class Replies {
 
   void reply(std::uint32_t id, Json fields, Arrays arrays = {});
   void refuse(std::uint32_t id, const ErrorReply& error);
-  // What was thrown while `verb` was done.
+  // The exception thrown during `verb`.
   void refuse(std::uint32_t id, const std::string& verb, std::exception_ptr error) { refuse(id, error_reply(error, verb)); }
   // The request stays open.
   void progress(std::uint32_t id, std::uint64_t done, std::uint64_t total);
 
-  // Too much waits for the reader.
+  // True if too many bytes wait for the peer to read.
   bool blocked() const { return channel_.unsent_bytes() > most_unsent_bytes; }
 
   // For tests: the process ends in the middle of the next reply.

@@ -1,4 +1,4 @@
-// Reads the fields of a request; whatever is missing or wrong becomes one error that names it.
+// Reads the fields of a request; a missing or wrong one becomes one error that names it.
 // defines: RequestError, Request, number_of, whole_of, text_of, refuse_unknown_keys
 #pragma once
 
@@ -48,11 +48,11 @@ struct Request {
   std::vector<std::uint8_t> u8_array(const char* name) const;
 };
 
-// A member of `object`, which is called `where` in errors. All throw RequestError("BadInput").
+// A member of `object`; `where` names the object in errors. All throw RequestError("BadInput").
 double number_of(const Json& object, const char* where, const char* name);
 std::int64_t whole_of(const Json& object, const char* where, const char* name, std::int64_t least, std::int64_t most);
 std::string text_of(const Json& object, const char* where, const char* name);
-// Also where it is no object.
+// Throws, too, if it is not an object.
 void refuse_unknown_keys(const Json& object, const char* where, const std::vector<std::string_view>& known);
 
 }  // namespace longhaul

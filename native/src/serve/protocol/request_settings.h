@@ -16,7 +16,7 @@ std::vector<std::int32_t> read_tokens(const Request& request, const Policy& poli
 SamplingKey read_key(const Json& key);
 double read_temperature(const Request& request);
 
-// What of a model is trained, and how its moments are kept.
+// The trained part of a model, and how its moments are kept.
 struct TrainedAs {
   std::optional<LoraSettings> lora;
   std::uint64_t lora_seed = 0;

@@ -56,7 +56,7 @@ class StateLeaves {
 std::vector<Blake3Digest> hash_leaves(std::span<const TensorBytes<const std::byte>> tensors, const StateLeaves& leaves,
                                       ThreadPool& pool, const std::function<void(std::size_t leaf)>& fill = nullptr);
 
-// Lower-case hex. `base` is the digest of the weights under adapters; where it is not given, and there are adapters, they are hashed too.
+// Lower-case hex. `base` is the digest of the weights under adapters; if there are adapters and it is not given, they are hashed too.
 std::string state_digest(const Policy& policy, ThreadPool& pool, std::string_view base = {});
 
 // The same from leaves that are hashed already. With adapters `base` must be given.

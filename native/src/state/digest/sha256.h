@@ -36,7 +36,7 @@ class Sha256 {
   bool with_instructions_;
 };
 
-// True where `Sha256Code::best` uses the SHA instructions.
+// True if `Sha256Code::best` uses the SHA instructions.
 bool has_sha_instructions();
 
 std::string to_hex(std::span<const std::uint8_t> bytes);

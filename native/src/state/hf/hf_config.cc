@@ -129,7 +129,7 @@ void read_rope(const HfMembers& config, Architecture& architecture) {
   if (scaling != nullptr) old = parse_rope(*scaling, "rope_scaling", architecture.max_position_embeddings);
   if (parameters != nullptr) current = parse_rope(*parameters, "rope_parameters", architecture.max_position_embeddings);
   const auto outer = agreed(config.real("rope_theta"), old.theta, "rope_theta and rope_scaling.rope_theta");
-  // 10000 is what transformers takes where none is given.
+  // The default of transformers is 10000.
   architecture.rope_theta = agreed(outer, current.theta, "rope_theta and rope_parameters.rope_theta").value_or(10000);
   if (scaling != nullptr && parameters != nullptr && old.yarn != current.yarn) {
     throw HfError("rope_scaling and rope_parameters contradict each other; leave one of them out");
@@ -207,7 +207,7 @@ HfConfig parse_hf_config(std::string_view text) {
   architecture.num_attention_heads = config.required_whole("num_attention_heads");
   if (architecture.num_attention_heads == 0) config.refuse("num_attention_heads", "it must be at least 1");
   architecture.num_key_value_heads = config.whole("num_key_value_heads").value_or(architecture.num_attention_heads);
-  // What transformers takes where a key is left out. For Qwen3 the head's width is 128 then, whatever the hidden size.
+  // The defaults of transformers for missing keys. For Qwen3 the head's width is 128 then, whatever the hidden size.
   const int derived = architecture.model_type == ModelType::qwen3
                           ? 128
                           : architecture.hidden_size / architecture.num_attention_heads;

@@ -31,13 +31,12 @@ struct LoadedHf {
   std::string digest;  // as `weights_digest`
 };
 
-// Maps the files, and converts, checks and hashes in one pass on all threads of the pool. Throws HfError: a file that is missing or
-// broken, an architecture that is not supported, a tensor that is missing, unknown, of another shape or dtype, or has a value that
-// is not finite; each with its name, what was found and what was expected. Throws std::system_error where the disk refuses.
+// Maps the files, and converts, checks and hashes in one pass on all threads of the pool. Throws HfError: a file that is missing or broken,
+// an architecture that is not supported, a tensor that is missing, unknown, of another shape or dtype, or has a value that is not finite;
+// each with its name, what was found and what was expected. Throws std::system_error if the disk refuses.
 //
-// A tied model may have `lm_head.weight` in its files: it must equal the embedding then (transformers would ignore it, but a folder
-// in which they differ is a model whose author meant something else). `rotary_emb.inv_freq` buffers of old files are passed over,
-// as transformers does.
+// A tied model may have `lm_head.weight` in its files: it must equal the embedding then (transformers would ignore it, but a folder in
+// which they differ was meant as another model). `rotary_emb.inv_freq` buffers of old files are passed over, as transformers does.
 LoadedHf load_hf(const std::string& folder, ThreadPool& pool, const Progress& progress = {});
 
 }  // namespace longhaul

@@ -230,7 +230,7 @@ void ForestPass::State::transform_backward(const PassRange& pass, int layer, Pie
 }
 
 /// Gradients of queries, keys and values. The segments of a tree add to the keys and values of common rows: one after another, from the
-/// last to the first, but every KV head and every tree by itself.
+/// last to the first, but independently for every KV head and every tree.
 void ForestPass::State::attend_backward(const PassRange& pass, int layer) {
   const Architecture& arch = architecture();
   const size_t ld = size_t(arch.qkv_width()), width = size_t(arch.hidden_size);

@@ -19,8 +19,8 @@
 
 namespace longhaul {
 
-/// Called after each layer and each piece of the head, where given, on the calling thread: a long pass can show that it gets on.
-/// Throws whatever it likes to end the pass (a cancellation).
+/// Called after each layer and each piece of the head, if given, on the calling thread: a long pass can report progress. May throw to end
+/// the pass (a cancellation).
 using OnAdvance = std::function<void()>;
 
 constexpr int piece_rows = 512;

@@ -12,7 +12,7 @@ namespace longhaul {
 
 /// Rows of one node between two cuts. A node that straddles a cut is two segments, the second a child of the first.
 struct Segment {
-  /// Whose rows precede its own in the chain, −1 for a root's first.
+  /// The segment with the rows before its own in the chain, −1 for a root's first.
   int parent = -1;
   int first_row = 0;
   int rows = 0;

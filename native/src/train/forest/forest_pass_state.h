@@ -39,7 +39,7 @@ struct ForestPass::State {
   std::vector<AlignedBuffer> inputs;  // [layers], or one that all layers work in
   std::vector<LayerActivations> layers;  // [layers], or one that all layers work in
   AlignedBuffer last_hidden{BufferMemory::mapped}, final_normed{BufferMemory::mapped}, final_inverse;
-  /// [layers] of [all rows of the forest, keys, then values]; where there are several passes.
+  /// [layers] of [all rows of the forest, keys, then values]; only with several passes.
   std::vector<AlignedBuffer> kept_keys_values, d_kept_keys_values;
 
   // Head, in canonical order of targets.
@@ -56,7 +56,7 @@ struct ForestPass::State {
   BackwardPanels panels;
   std::vector<BackwardLinears> backwards;
   const Policy* packed_policy = nullptr;
-  std::weak_ptr<const Weights> packed_base;  // frozen weights whose panels are there
+  std::weak_ptr<const Weights> packed_base;  // frozen weights with packed panels
   bool stale = true;
   AlignedBuffer d_hidden{BufferMemory::mapped}, d_hidden_all{BufferMemory::mapped}, d_attention{BufferMemory::mapped},
       d_qkv{BufferMemory::mapped};
@@ -80,7 +80,7 @@ struct ForestPass::State {
   void pack_backward();
 
   // forest_forward.cc
-  /// `store_keys`: writes keys and values of its rows to those that are kept, where there are several passes.
+  /// `store_keys`: with several passes, also writes keys and values of its rows to the kept ones.
   void forward(const PassRange& pass, Keep what, bool store_keys);
   /// Once more what `backward_layer` reads, from the layer's input.
   void recompute(const PassRange& pass, int layer);

@@ -3,7 +3,7 @@ const months = [
   'January', 'February', 'March', 'April', 'May', 'June', 'July', 'August', 'September', 'October', 'November', 'December',
 ]; // prettier-ignore
 
-/** `May 12` as the next such day on or after `today`; undefined where there is no such day within a year. */
+/** `May 12` as the next such day on or after `today`; undefined if no such day comes within a year. */
 export function parseDay(text: string, today: string): string | undefined {
   const [, name, digits] = /^([A-Z][a-z]+) (\d{1,2})$/.exec(text) ?? [];
   const month = months.indexOf(name ?? '');

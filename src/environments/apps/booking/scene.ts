@@ -20,7 +20,7 @@ export interface SubjectOptions {
   dearerHotel?: boolean;
   /** Bookings of the subject's guest in other cities. */
   elsewhere?: number;
-  /** No wording of the task says these, so that doing it changes something. */
+  /** The task's text does not mention these, so that doing it changes something. */
   not?: { room?: string; guest?: string; date?: string };
 }
 

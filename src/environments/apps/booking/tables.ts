@@ -1,4 +1,4 @@
-// What the booking desk keeps, and the words its worlds are made of.
+// The tables of the booking desk, and the vocabulary of its worlds.
 import type { Table } from '../table.js';
 
 export const account = { user: 'desk', name: 'Front Desk' };

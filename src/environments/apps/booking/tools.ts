@@ -187,7 +187,7 @@ export const tools: readonly Tool[] = [
   }),
 ];
 
-/** Rows of a page; the total only where there is more to see. */
+/** Rows of a page; the total only if there are more pages. */
 function pageOf(name: string, matches: readonly object[], page: number): object {
   const rows = matches.slice((page - 1) * searchSize, page * searchSize);
   return rows.length === matches.length ? { [name]: rows } : { [name]: rows, total: matches.length };

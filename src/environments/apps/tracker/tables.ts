@@ -1,4 +1,4 @@
-// What the tracker keeps, and the words its worlds are made of.
+// The tables of the tracker, and the vocabulary of its worlds.
 import type { Table } from '../table.js';
 
 export const account = { user: 'sam', name: 'Sam Weber' };

@@ -200,7 +200,7 @@ export const tools: readonly Tool[] = [
   }),
 ];
 
-/** Rows of a page; the total only where there is more to see. */
+/** Rows of a page; the total only if there are more pages. */
 function pageOf(matches: readonly object[], page: number, size: number): object {
   const issues = matches.slice((page - 1) * size, page * size);
   return issues.length === matches.length ? { issues } : { issues, total: matches.length };

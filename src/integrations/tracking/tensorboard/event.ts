@@ -2,7 +2,7 @@
 import protobuf from 'protobufjs';
 import type { MetricPoint } from '../metric-point.js';
 
-/** What TensorBoard asks of a file's first event. */
+/** What TensorBoard requires of a file's first event. */
 const FILE_VERSION = 'brain.Event:2';
 
 const { Event } = protobuf.Root.fromJSON({
@@ -16,14 +16,14 @@ const { Event } = protobuf.Root.fromJSON({
         fileVersion: { type: 'string', id: 3 },
         summary: { type: 'Summary', id: 5 },
         sourceMetadata: { type: 'SourceMetadata', id: 10 },
-        /** Ours, and skipped by every other reader: which point it is. */
+        /** Our own field, skipped by every other reader: the id of the point. */
         longhaulPoint: { type: 'string', id: 20_001 },
       },
     },
     SourceMetadata: { fields: { writer: { type: 'string', id: 1 } } },
     Summary: { fields: { value: { rule: 'repeated', type: 'Value', id: 1 } } },
     Value: {
-      // Outside a oneof protobuf writes no zero, and TensorBoard takes a scalar that is not there for no value at all.
+      // Outside a oneof protobuf writes no zero, and TensorBoard takes a missing scalar for a missing value.
       oneofs: { value: { oneof: ['simpleValue'] } },
       fields: { tag: { type: 'string', id: 1 }, simpleValue: { type: 'float', id: 2 } },
     },
@@ -49,7 +49,7 @@ export function encodePoint({ id, step, at, values }: MetricPoint): Uint8Array {
   return Event.encode(Event.create(event)).finish();
 }
 
-/** `version`: of a file's first event; `point`: id of one of ours. Throws on bytes that are no event. */
+/** `version`: of a file's first event; `point`: id of one of ours. Throws on bytes that are not an event. */
 export function decodeEvent(bytes: Uint8Array): { version: string | null; point: string | null } {
   const { fileVersion, longhaulPoint } = Event.toObject(Event.decode(bytes)) as {
     fileVersion?: string;

@@ -24,8 +24,8 @@ export class RecordFraming {
   }
 
   /**
-   * The first record of `bytes` and how many bytes it takes; null where it is not all there yet; `damaged` where a checksum says
-   * otherwise, so that nothing behind it can be told apart either.
+   * The first record of `bytes` and its size in bytes; null if it is incomplete; `damaged` if a checksum is wrong, so that no later record
+   * can be found either.
    */
   first(bytes: Buffer): { data: Buffer; taken: number } | 'damaged' | null {
     if (bytes.length < HEADER_BYTES) return null;

@@ -44,7 +44,7 @@ export function createTensorBoard(folder: string, startedAt: string): PointSink 
   };
 }
 
-/** What follows a damaged record is cut off with it: the records of the run hold it all. */
+/** Data after a damaged record is cut off with it: the run's records hold it all. */
 function entriesOf(framing: RecordFraming, delivered: Delivered, path: string): (bytes: Buffer) => number {
   let first = true;
   let damaged = false;

@@ -8,14 +8,14 @@ import { SinkRefused } from '../metric-point.js';
 
 /** Beside this file, in `src/` and in `dist/` alike (`tools/copy-python.mjs`). */
 const program = fileURLToPath(new URL('wandb_bridge.py', import.meta.url));
-/** In the environment of the bridge and of all that it starts: a later bridge ends what is left of them. */
+/** In the environment of the bridge and of all that it starts: a later bridge ends their leftovers. */
 const folderMark = 'LONGHAUL_WANDB_FOLDER';
 const STDERR_CHARS = 2_000;
 /** Characters of a failure's detail that are reported. */
 const DETAIL_CHARS = 500;
-/** That a bridge has at its end for what W&B's client has not uploaded yet. */
+/** Time for a bridge at its end to upload the rest. */
 const FAREWELL_MS = 10_000;
-/** Beyond that: one that does not end by itself even then is killed. */
+/** After this further time a bridge that has not ended is killed. */
 const GRACE_MS = 2_000;
 
 /** All that the client may need of this process's environment: other secrets are none of its business. */
@@ -25,7 +25,7 @@ const passedOn =
 export interface BridgeOptions {
   /** Interpreter that has the package `wandb`. */
   python: string;
-  /** The key, from wherever it is kept; undefined: the client looks in its own places. Never in a message. */
+  /** Reads the key from its source; undefined: the client looks in its own places. Never in a message. */
   apiKey: () => string | undefined;
   /** Folder of this run alone. W&B's client keeps its files here; offline they are the only copy. */
   folder: string;
@@ -85,7 +85,7 @@ export class BridgeProcess {
     this.child.stderr.on('data', (piece: Buffer) => {
       this.stderr = (this.stderr + piece.toString()).slice(-STDERR_CHARS);
     });
-    // A write to a bridge that has died fails here and not at its caller, who is told by `close`.
+    // A write to a dead bridge fails here and not at its caller, which `close` notifies.
     this.child.stdin.on('error', () => undefined);
     createInterface({ input: this.child.stdout }).on('line', (line) => this.heard(line));
   }
@@ -94,7 +94,7 @@ export class BridgeProcess {
     return this.child.pid;
   }
 
-  /** A bridge that does not answer in time is of no use any more: it is killed with `signal`. */
+  /** A bridge that does not answer in time is useless: it is killed with `signal`. */
   async ask(request: object, signal: AbortSignal): Promise<BridgeAnswer> {
     signal.throwIfAborted();
     if (this.ended) throw this.ended;
@@ -115,7 +115,7 @@ export class BridgeProcess {
     this.child.kill('SIGKILL');
   }
 
-  /** Resolves when it is gone: by itself where it ends in time. */
+  /** Resolves when it is gone: it is killed if it does not end in time. */
   async stop(): Promise<void> {
     this.child.stdin.end();
     const timer = setTimeout(() => this.kill(), this.farewellMs + GRACE_MS);

@@ -1,5 +1,5 @@
-// Weights & Biases: a run there is the run here, by its id. Rows stand in the order in which they were handed over, with
-// `trainer/global_step` as the axis of all charts: W&B takes no row behind its last, and an evaluation may come late.
+// Weights & Biases: the W&B run has the run's id. Rows stand in the order in which they were handed over, with `trainer/global_step` as the
+// axis of all charts: W&B takes no row behind its last, and an evaluation may come late.
 import { join } from 'node:path';
 import { createInTurn } from '../in-turn.js';
 import { Delivered, type MetricPoint, type PointSink } from '../metric-point.js';
@@ -59,7 +59,7 @@ export function createWandb(options: WandbOptions): PointSink {
   };
 }
 
-/** Uploads what offline runs have kept, each start's part behind the one before it. For a shell. */
+/** Uploads the data of offline runs, each start's part after the one before it. For a shell. */
 export function syncCommand({
   folder,
   project,
