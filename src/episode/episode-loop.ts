@@ -3,6 +3,7 @@
 // Invariants: generated ids are kept verbatim; an infrastructure failure is never a reward; an aborted episode leaves nothing open. Only
 // the wait for an environment that is down depends on a clock. Sampled turns are remembered by the transcript before them, in this process
 // and in the journal: another play of the same transcript does not sample them again.
+import { Backoff } from '../base/backoff.js';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { PolicyEngine, SamplingKey } from '../engine/policy-engine.js';
@@ -376,12 +377,12 @@ function transcriptOf({ tokens, prompt_length, turns, logprobs, metrics }: Playi
  */
 function outageClock(backend: EnvironmentBackend, { task, maxWaitMs, onWait, onAnswer }: EpisodeRequest) {
   let downSince: number | null = null;
-  let pauseMs = minPauseMs;
+  const pauses = new Backoff([minPauseMs, maxPauseMs]);
   return {
     answered(): void {
       if (downSince !== null) onAnswer?.();
       downSince = null;
-      pauseMs = minPauseMs;
+      pauses.reset();
     },
     async waitUntilHealthy(cause: EnvironmentError, signal: AbortSignal): Promise<void> {
       downSince ??= awakeNow();
@@ -395,8 +396,7 @@ function outageClock(backend: EnvironmentBackend, { task, maxWaitMs, onWait, onA
           );
         }
         onWait?.({ reason: cause.message, until: Date.now() + leftMs });
-        await abortable(sleep(Math.min(pauseMs, leftMs)), signal);
-        pauseMs = Math.min(maxPauseMs, pauseMs * 2);
+        await abortable(sleep(Math.min(pauses.next(), leftMs)), signal);
         if (await abortable(backend.healthy(), signal)) return;
       }
     },

@@ -1,5 +1,6 @@
 // One loop for one run and one tracker: it reads from the records what the tracker lacks and hands it over, in order. It may lag, die and
 // restart; no step and no other tracker waits for it. Every wait has a deadline.
+import { Backoff } from '../base/backoff.js';
 import {
   type Delivered,
   type MetricPoint,
@@ -87,7 +88,7 @@ class Follower {
   /** False until evaluations were looked for that came while the run was not followed. */
   private looked = false;
   private idleMs: number;
-  private retryMs: number;
+  private readonly pauses: Backoff;
   private overSince: number | null = null;
 
   constructor(
@@ -97,7 +98,7 @@ class Follower {
     const { run, sink } = options;
     this.notes = { run, sink: sink.name, step: null, totals: null, notice: null };
     [this.idleMs] = times.pollMs;
-    [this.retryMs] = times.retryMs;
+    this.pauses = new Backoff(times.retryMs);
   }
 
   async run(): Promise<FollowerEnd> {
@@ -169,13 +170,13 @@ class Follower {
     );
     for (const { id } of points) delivered.add(id);
     [this.idleMs] = this.times.pollMs;
-    [this.retryMs] = this.times.retryMs;
+    this.pauses.reset();
     onDelivered?.(points);
     await this.note(delivered, null);
   }
 
   private async idle(): Promise<void> {
-    [this.retryMs] = this.times.retryMs;
+    this.pauses.reset();
     if (this.notes.notice && this.delivered) await this.note(this.delivered, null);
     await pause(this.idleMs, this.options.signal);
     this.idleMs = Math.min(this.idleMs * 1.5, this.times.pollMs[1]);
@@ -199,9 +200,8 @@ class Follower {
     }
     const left = this.overSince === null ? Infinity : this.overSince + this.times.lastTryMs - Date.now();
     if (left <= 0) return this.end('given_up');
-    const waitMs = error instanceof SinkRefused ? this.times.refusedMs : this.retryMs;
+    const waitMs = error instanceof SinkRefused ? this.times.refusedMs : this.pauses.next();
     await pause(Math.min(waitMs, left), this.options.signal);
-    this.retryMs = Math.min(this.retryMs * 2, this.times.retryMs[1]);
     return null;
   }
 

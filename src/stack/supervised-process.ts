@@ -1,4 +1,5 @@
 // One process of the stack: started, health-checked, logged to a file, started again whenever it dies.
+import { backoffMs } from '../base/backoff.js';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { closeSync, openSync, readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -129,7 +130,7 @@ export class SupervisedProcess {
     if (waits && !this.waiting) this.events.log(`${this.name} waits:\n${this.tail()}`);
     this.waiting = waits;
     const { first, longest } = this.plan.restartPauseMs ?? defaultPauseMs;
-    await delay(Math.min(first * 2 ** (this.failedStarts - 1), longest));
+    await delay(backoffMs(this.failedStarts, [first, longest]));
     if (this.stopping) return;
     let child: ChildProcess;
     try {

@@ -1,6 +1,7 @@
 // One breaker per server (R25): while it is open, calls fail at once and one poll for all asks whether the server is back. closed → (losses
 // in a row) → open → (a health poll answers) → half-open → (a call answers) → closed, or open again. The episodes decide how long to wait
 // for an outage: they know their run's `max_wait_s`.
+import { Backoff } from '../../base/backoff.js';
 export interface CircuitBreakerOptions {
   /** One health poll; false or a rejection means the server is down. */
   probe: (signal: AbortSignal) => Promise<boolean>;
@@ -23,7 +24,7 @@ export function createCircuitBreaker(options: CircuitBreakerOptions): CircuitBre
   const stopped = new AbortController();
   let state: 'closed' | 'open' | 'half-open' = 'closed';
   let losses = 0;
-  let backoffMs = minBackoffMs;
+  const pauses = new Backoff([minBackoffMs, maxBackoffMs]);
   let timer: NodeJS.Timeout | undefined;
 
   async function poll(): Promise<void> {
@@ -34,10 +35,9 @@ export function createCircuitBreaker(options: CircuitBreakerOptions): CircuitBre
   }
 
   function schedule(): void {
-    timer = setTimeout(() => void poll(), backoffMs);
+    timer = setTimeout(() => void poll(), pauses.next());
     // A breaker that polls must not keep an idle process alive.
     timer.unref();
-    backoffMs = Math.min(maxBackoffMs, backoffMs * 2);
   }
 
   return {
@@ -48,7 +48,7 @@ export function createCircuitBreaker(options: CircuitBreakerOptions): CircuitBre
       losses = 0;
       // Replies that were under way when the server went down do not close it; a health poll comes first.
       if (state === 'open') return;
-      backoffMs = minBackoffMs;
+      pauses.reset();
       state = 'closed';
     },
     lost() {

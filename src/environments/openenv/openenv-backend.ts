@@ -1,6 +1,7 @@
 // Episodes on an OpenEnv server over plain `/ws`, the common denominator of all its generations. Sockets are pooled: a closed episode's
 // socket serves the next one by `reset`. A lost socket ends its episode, unless the server keeps the session for another one
 // (`openenv-socket.ts`), in this process or the next (`attach`).
+import { Backoff } from '../../base/backoff.js';
 import { setMaxListeners } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
 import { withoutSecrets } from '../../base/secrets.js';
@@ -110,7 +111,8 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     signal: AbortSignal,
   ): Promise<{ socket: OpenEnvSocket; reply: ReplyFrame; world: string }> {
     const giveUpAt = awakeNow() + callTimeoutMs;
-    for (let backoffMs = 50; ; backoffMs = Math.min(2000, backoffMs * 2)) {
+    const pauses = new Backoff([50, 2000]);
+    for (;;) {
       const pooled = pool.take();
       const socket = pooled ?? (await connect(signal));
       const world = socket.newKey();
@@ -127,8 +129,9 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
         else socket.terminate();
         const full = kind === 'unavailable' && reason === 'capacity';
         // The place of a dropped socket is freed only when its last call has ended.
-        if (!full || awakeNow() + backoffMs > giveUpAt) throw error;
-        await sleep(backoffMs, signal);
+        const pauseMs = pauses.next();
+        if (!full || awakeNow() + pauseMs > giveUpAt) throw error;
+        await sleep(pauseMs, signal);
       }
     }
   }

@@ -1,6 +1,7 @@
 // One thread a run: edits keep its first message current with the run's standing, and replies report events, each exactly once. A process
 // may be killed at any moment, and an answer may be lost: before a message is sent that may exist already, the thread is read back, and a
 // message with the event's mark counts as delivered. No run waits for this module. One process at a time may hold a run's thread.
+import { Backoff } from '../../base/backoff.js';
 import { createHash } from 'node:crypto';
 import { type Message, withNote, withPicture } from './blocks.js';
 import { ChartUploads } from './chart-uploads.js';
@@ -254,11 +255,13 @@ export class RunThread {
     const upload = await this.#charts.uploaded(id, picture);
     if ('missing' in upload) return send(withNote(message, upload.missing));
     const end = performance.now() + this.#timing.pictureWaitMs;
-    for (let pauseMs = this.#timing.firstPauseMs; ; pauseMs *= 2) {
+    const pauses = new Backoff([this.#timing.firstPauseMs, Infinity]);
+    for (;;) {
       try {
         return await send(withPicture(message, picture, upload.file));
       } catch (error) {
         if (!isRefused(error) || error.failure.code !== 'invalid_blocks') throw error;
+        const pauseMs = pauses.next();
         if (performance.now() + pauseMs > end)
           return send(withNote(message, 'Chart left out: Slack did not take the picture.'));
         await pause(pauseMs, this.#options.stop);

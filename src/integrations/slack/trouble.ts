@@ -1,5 +1,6 @@
 // How long a thread tries, and when it tries again. While nothing gets through, the limit counts from the beginning of the trouble and not
 // from each message: once it is over, each queued message gets one more try, at the end of the next pause, and no wait of its own.
+import { backoffMs } from '../../base/backoff.js';
 import { pause } from './pause.js';
 import { SlackCallFailed } from './slack-failure.js';
 
@@ -90,7 +91,7 @@ export class Trouble {
     if (failure.kind === 'limited') return failure.pauseMs;
     const { firstPauseMs, longestPauseMs, restMs } = this.#patience;
     if (failure.kind === 'lasting') return restMs;
-    const pauseMs = Math.min(firstPauseMs * 2 ** (this.#failures - 1), longestPauseMs);
+    const pauseMs = backoffMs(this.#failures, [firstPauseMs, longestPauseMs]);
     // Several runs that lost Slack at once must not come back at once.
     return pauseMs * (1 + jitter * (2 * Math.random() - 1));
   }

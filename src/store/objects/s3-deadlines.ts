@@ -1,5 +1,6 @@
 // Time limits for requests and operations of the S3 store. A stall shows as silence, within seconds; a transfer gets time for its bytes, so
 // that a large object on a slow line is not given up for being large.
+import { backoffMs } from '../../base/backoff.js';
 import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 
@@ -28,7 +29,7 @@ export async function withDeadline<T>(
       prolonged = ms;
     });
     if ('value' in result) return result.value;
-    const pause = Math.min(FIRST_PAUSE_MS * 2 ** (n - 1), LONGEST_PAUSE_MS) * (0.5 + Math.random() / 2);
+    const pause = backoffMs(n, [FIRST_PAUSE_MS, LONGEST_PAUSE_MS]) * (0.5 + Math.random() / 2);
     if (performance.now() + pause > end + prolonged) throw result.retry;
     await sleep(pause);
   }

@@ -1,5 +1,6 @@
 // The follower: finds runs, and follows each with its trackers and its Slack thread. No workflow knows of it, and no step waits for it; an
 // absent Temporal, store or Slack is waited for, and reported once.
+import { Backoff, backoffMs } from '../../base/backoff.js';
 import { mkdir, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { status } from '@grpc/grpc-js';
@@ -140,7 +141,7 @@ class FollowerProcess {
 
   /** Null if the process must end before. */
   async #store(): Promise<ObjectStore | null> {
-    let [pauseMs] = retryMs;
+    const pauses = new Backoff(retryMs);
     while (!this.signal.aborted) {
       try {
         const store = await openStore(this.config.store);
@@ -148,8 +149,7 @@ class FollowerProcess {
         return store;
       } catch (error) {
         this.#say('store', messageOf(error));
-        await pause(pauseMs, this.signal);
-        pauseMs = Math.min(pauseMs * 2, retryMs[1]);
+        await pause(pauses.next(), this.signal);
       }
     }
     return null;
@@ -173,7 +173,7 @@ class FollowerProcess {
   async #serveFigures(): Promise<void> {
     const { metrics } = this.config;
     if (!metrics || !this.#figures) return;
-    let [pauseMs] = retryMs;
+    const pauses = new Backoff(retryMs);
     while (!this.signal.aborted) {
       try {
         const server = await serveMetrics(this.#figures.registry, metrics);
@@ -187,8 +187,7 @@ class FollowerProcess {
         this.#say('metrics', reason);
         const since = this.#metricsTrouble?.since ?? new Date().toISOString();
         this.#metricsTrouble = { what: 'all figures for Prometheus', reason, since };
-        await pause(pauseMs, this.signal);
-        pauseMs = Math.min(pauseMs * 2, retryMs[1]);
+        await pause(pauses.next(), this.signal);
       }
     }
   }
@@ -301,14 +300,14 @@ class FollowerProcess {
 
   async #follow(session: Session, signal: AbortSignal): Promise<void> {
     const { run } = session.driven;
-    let [pauseMs] = retryMs;
+    const pauses = new Backoff(retryMs);
     while (!signal.aborted) {
       try {
         const end = await followRun(this.#sessionOptions(session, signal));
         if (end === 'stopped') return;
         const { lacking } = session;
         if (end === 'lacking' && lacking.times++ < mostAgain)
-          lacking.notBefore = performance.now() + againMs * 2 ** (lacking.times - 1);
+          lacking.notBefore = performance.now() + backoffMs(lacking.times, [againMs, Infinity]);
         else {
           await this.#note(session.driven, end === 'told', endOf(session.standing));
           session.endedAt = Date.now();
@@ -318,8 +317,7 @@ class FollowerProcess {
         return;
       } catch (error) {
         this.#say(`records of ${run}`, messageOf(error));
-        await pause(pauseMs, signal);
-        pauseMs = Math.min(pauseMs * 2, retryMs[1]);
+        await pause(pauses.next(), signal);
       }
     }
   }

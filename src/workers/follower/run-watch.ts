@@ -1,4 +1,5 @@
 // Which runs exist and how each stands, according to Temporal: no record shows it. This module only reads workflows.
+import { Backoff } from '../../base/backoff.js';
 import {
   type Client,
   WorkflowFailedError,
@@ -41,7 +42,7 @@ const openStatuses: readonly string[] = ['RUNNING', 'PAUSED'];
 export class RunWatch {
   /** By the run id of an execution. */
   #drivers = new Map<string, Driver>();
-  #unclaimed = new Map<string, { notBefore: number; pauseMs: number }>();
+  #unclaimed = new Map<string, { notBefore: number; pauses: Backoff }>();
   #endings = new Map<string, RunEnding>();
   #blocked = new Map<string, { phase: string; historyLength: number; blocked: RunStanding['blocked'] }>();
 
@@ -115,9 +116,9 @@ export class RunWatch {
       this.#unclaimed.delete(runId);
       return driver;
     }
-    const pauseMs = waiting ? Math.min(waiting.pauseMs * 2, unclaimedMs[1]) : unclaimedMs[0];
-    const notBefore = openStatuses.includes(status.name) ? performance.now() + pauseMs : Infinity;
-    this.#unclaimed.set(runId, { notBefore, pauseMs });
+    const pauses = waiting?.pauses ?? new Backoff(unclaimedMs);
+    const notBefore = openStatuses.includes(status.name) ? performance.now() + pauses.next() : Infinity;
+    this.#unclaimed.set(runId, { notBefore, pauses });
     return null;
   }
 
