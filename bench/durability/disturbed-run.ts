@@ -10,7 +10,7 @@ import type { ObjectStore } from '../../src/store/objects/object-store.js';
 import { openStore } from '../../src/store/open-store.js';
 import { readFaults } from '../../src/store/runs/fault-figures.js';
 import { readRun, readUpdate } from '../../src/store/runs/run-records.js';
-import type { StackScripts } from '../../src/stack/stack.js';
+import type { StackScripts } from '../../src/stack/process-plans.js';
 import { seededRandom } from '../../test/chaos/random.js';
 import { type OpenTrial, runTrial } from '../../test/chaos/trial.js';
 import { isBusy, pidOf, sent, signalled, victimNames, type VictimName } from '../../test/chaos/victims.js';

@@ -12,20 +12,23 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import type { Connection } from '@temporalio/client';
 import { ClaimedPorts } from './claimed-ports.js';
-import { servingFile } from '../workers/follower/follower-config.js';
-import { placesForNode } from '../workers/node/server-capacity.js';
 import { holderOf, lockFolder } from '../workers/process/folder-lock.js';
-import { engineQueue, orchestratorQueue } from '../workflows/messages.js';
-import { environmentOf } from './process-environments.js';
+import {
+  databaseName,
+  environmentsAddress,
+  followerPlan,
+  type PlannedStack,
+  type RolePlan,
+  servingPlans,
+  type StackScripts,
+  temporalAddress,
+  uiAddress,
+} from './process-plans.js';
 import { ProcessRegistry } from './process-registry.js';
-import { nameServer, newStackId, type StackIdentity, stackIdentity } from './stack-identity.js';
+import { newStackId, stackIdentity } from './stack-identity.js';
 import { markedProcesses, refuseSecondServer, stackMark } from './stack-leftovers.js';
-import { type ProcessPlan, SupervisedProcess } from './supervised-process.js';
-import { findTemporalBinary } from './temporal-binary.js';
-import { temporalServerArguments } from '../workers/temporal/temporal-server.js';
+import { type ProcessEvents, SupervisedProcess } from './supervised-process.js';
 import { openConnection } from '../workers/temporal/temporal-connection.js';
 
 export interface StackOptions {
@@ -49,13 +52,6 @@ export interface StackOptions {
   scripts?: Partial<StackScripts>;
 }
 
-export interface StackScripts {
-  orchestrator: string;
-  node: string;
-  environments: string;
-  follower: string;
-}
-
 /** In `stack.json` of the folder, for the other commands. */
 export interface StackAddresses {
   temporal: string;
@@ -74,15 +70,7 @@ export interface Stack {
   stop(): Promise<void>;
 }
 
-/** temporal.api.enums.v1.TaskQueueType */
-const activityTasks = 2;
-const databaseName = 'temporal.db';
-/** A stack of one node may get another one. */
-const fewestNodes = 2;
-/** The machine stays: data that is not in the store by then is on its disk. */
-const nodeGraceSeconds = '8';
 const neededDiskBytes = 512 * 1024 * 1024;
-const script = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
 
 /** Resolves when everything serves. A failed start stops what it had started. */
 export async function startStack(options: StackOptions): Promise<Stack> {
@@ -127,153 +115,33 @@ async function startProcesses(
   const logs = join(folder, 'logs');
   mkdirSync(logs, { recursive: true });
   const before = readAddresses(folder);
-  const choose = (what: string, given: number | null | undefined, preferred: number): Promise<number> =>
-    typeof given === 'number' ? ports.exactly(what, given) : ports.near(what, preferred);
-  const temporalPort = await choose(
-    'Temporal server',
-    options.temporalPort,
-    portOf(before?.temporal) ?? 7233,
-  );
-  const uiPort = await choose('Temporal UI', options.uiPort, portOf(before?.ui) ?? 8233);
-  const environmentsBefore = portOf(before?.environments);
-  const environmentPort = await (environmentsBefore === null
-    ? ports.any()
-    : ports.near('environment server', environmentsBefore));
+  const chosen = await choosePorts(options, before, ports);
+  const id = before?.id ?? newStackId();
   const store = options.store ?? `dir:${join(folder, 'store')}`;
-  const addresses = {
-    temporal: `127.0.0.1:${temporalPort}`,
-    ui: `http://127.0.0.1:${uiPort}`,
-    environments: `http://127.0.0.1:${environmentPort}`,
-    store,
-    pid: process.pid,
-    id: before?.id ?? newStackId(),
+  const connection = openConnection({ address: temporalAddress(chosen) });
+  const stack: PlannedStack = {
+    ...chosen,
+    ...{ folder, store, connection, engine: options.engine, metricsAddress: options.metricsAddress },
+    ...{ nodes: options.nodes ?? 1, places: options.places ?? 1, scripts: options.scripts ?? {} },
+    ...{ identity: stackIdentity(id, folder), tokenFile: gradingToken(folder) },
   };
-  const identity = stackIdentity(addresses.id, folder);
-  const tokenFile = gradingToken(folder);
-  const connection = openConnection({ address: addresses.temporal });
   const events = { registry, log: (message: string) => options.log(message), gaveUp: options.gaveUp };
-  const launch = async (
-    plan: Omit<ProcessPlan, 'logFile' | 'stopGraceMs'>,
-    stopGraceMs: number,
-  ): Promise<void> => {
-    const one = new SupervisedProcess(
-      {
-        ...plan,
-        env: { ...plan.env, ...stackMark(plan.name, folder) },
-        stopGraceMs,
-        logFile: join(logs, `${plan.name}.log`),
-      },
-      events,
-    );
+  const launch = async (plan: RolePlan, more: Partial<ProcessEvents> = {}): Promise<void> => {
+    const env = { ...plan.env, ...stackMark(plan.name, folder) };
+    const logFile = join(logs, `${plan.name}.log`);
+    const one = new SupervisedProcess({ ...plan, env, logFile }, { ...events, ...more });
     started.push(one);
     await one.start();
   };
-  const node = (path: string, args: string[]) => ({ command: process.execPath, args: [path, ...args] });
-  const shared = [
-    ...['--temporal-address', addresses.temporal, '--no-temporal-profile', '--namespace', 'default'],
-    ...['--store', store],
-  ];
-  const nodes = options.nodes ?? 1;
-  const orchestratorFolder = join(folder, 'orchestrator');
-  const followerFolder = join(folder, 'follower');
-  // Only one process can serve an address: the follower, which has the runs' figures.
-  const noMetrics = { LONGHAUL_METRICS_ADDRESS: '' };
-
-  await Promise.all([
-    launch(
-      {
-        name: 'temporal',
-        command: findTemporalBinary(),
-        args: temporalServerArguments({
-          port: temporalPort,
-          uiPort,
-          databaseFile: join(folder, databaseName),
-        }),
-        env: environmentOf('temporal'),
-        healthy: () => temporalServes(connection, identity),
-        startDeadlineMs: 60_000,
-      },
-      10_000,
-    ),
-    launch(
-      {
-        name: 'environments',
-        ...node(options.scripts?.environments ?? script('../environments/server/main.js'), [
-          ...['--port', String(environmentPort)],
-          '--max-sessions',
-          String(placesForNode * Math.max(fewestNodes, nodes)),
-        ]),
-        // Given by the environment, so that a restarted server knows the same token.
-        env: {
-          ...environmentOf('environments'),
-          LONGHAUL_GRADING_TOKEN: readFileSync(tokenFile, 'utf8').trim(),
-        },
-        healthy: () => answers(`${addresses.environments}/health`),
-        startDeadlineMs: 30_000,
-      },
-      5_000,
-    ),
-    // The workers wait for the Temporal server on their own.
-    launch(
-      {
-        name: 'orchestrator',
-        ...node(options.scripts?.orchestrator ?? script('../workers/orchestrator-main.js'), [
-          ...shared,
-          '--folder',
-          orchestratorFolder,
-        ]),
-        env: { ...environmentOf('orchestrator'), ...noMetrics },
-        healthy: (pid) => polls(connection, orchestratorQueue, pid),
-        startDeadlineMs: 60_000,
-      },
-      15_000,
-    ),
-    ...Array.from({ length: nodes }, (_, index) => (index === 0 ? '' : `-${index + 1}`)).map((suffix) =>
-      launch(
-        {
-          name: `node${suffix}`,
-          ...node(options.scripts?.node ?? script('../workers/node-main.js'), [
-            ...[...shared, '--folder', join(folder, `node${suffix}`), '--node', `local${suffix}`],
-            ...[
-              '--engine',
-              options.engine,
-              '--places',
-              String(options.places ?? 1),
-              '--grace',
-              nodeGraceSeconds,
-            ],
-            ...['--environments', addresses.environments, '--grading-token-file', tokenFile],
-          ]),
-          env: { ...environmentOf('node'), ...noMetrics },
-          healthy: (pid) => polls(connection, engineQueue(`local${suffix}`), pid),
-          startDeadlineMs: 60_000,
-        },
-        15_000,
-      ),
-    ),
-  ]);
-  // Not awaited: a stack goes on without it.
-  const follower = new SupervisedProcess(
-    {
-      name: 'follower',
-      ...node(options.scripts?.follower ?? script('../workers/follower-main.js'), [
-        ...[...shared, '--folder', followerFolder, '--temporal-ui', addresses.ui],
-        ...(options.metricsAddress ? ['--metrics-address', options.metricsAddress] : []),
-      ]),
-      env: { ...environmentOf('follower'), ...stackMark('follower', folder) },
-      healthy: (pid) => Promise.resolve(servesFrom(followerFolder) === pid),
-      startDeadlineMs: 120_000,
-      stopGraceMs: 15_000,
-      logFile: join(logs, 'follower.log'),
-    },
-    {
-      ...events,
-      gaveUp: (error) =>
-        options.log(`${error.message}\nRuns go on; nobody is told of them until the next start.`),
-    },
-  );
-  started.push(follower);
-  follower.start().catch((error: Error) => options.log(error.message));
+  await Promise.all(servingPlans(stack).map((plan) => launch(plan)));
+  launch(followerPlan(stack), {
+    gaveUp: (error) =>
+      options.log(`${error.message}\nRuns go on; nobody is told of them until the next start.`),
+  }).catch((error: Error) => options.log(error.message));
+  const addresses: StackAddresses = {
+    ...{ temporal: temporalAddress(stack), ui: uiAddress(stack), environments: environmentsAddress(stack) },
+    ...{ store, pid: process.pid, id },
+  };
   writeJson(join(folder, 'stack.json'), addresses);
   return {
     addresses,
@@ -286,44 +154,28 @@ async function startProcesses(
   };
 }
 
+/** Those of the last start, as far as they are free. */
+async function choosePorts(
+  { temporalPort, uiPort }: StackOptions,
+  before: StackAddresses | null,
+  ports: ClaimedPorts,
+): Promise<Pick<PlannedStack, 'temporalPort' | 'uiPort' | 'environmentPort'>> {
+  const choose = (what: string, given: number | null | undefined, preferred: number): Promise<number> =>
+    typeof given === 'number' ? ports.exactly(what, given) : ports.near(what, preferred);
+  const environments = portOf(before?.environments);
+  return {
+    temporalPort: await choose('Temporal server', temporalPort, portOf(before?.temporal) ?? 7233),
+    uiPort: await choose('Temporal UI', uiPort, portOf(before?.ui) ?? 8233),
+    environmentPort: await (environments === null
+      ? ports.any()
+      : ports.near('environment server', environments)),
+  };
+}
+
 /** Temporal goes last: the workers hand their activities back to it. */
 async function stopAll(processes: readonly SupervisedProcess[]): Promise<void> {
   await Promise.all(processes.filter((one) => one.name !== 'temporal').map((one) => one.stop()));
   await Promise.all(processes.filter((one) => one.name === 'temporal').map((one) => one.stop()));
-}
-
-async function temporalServes(connection: Connection, identity: StackIdentity): Promise<boolean> {
-  await connection.withDeadline(Date.now() + 1_000, () =>
-    connection.workflowService.describeNamespace({ namespace: 'default' }),
-  );
-  await nameServer(connection, identity);
-  return true;
-}
-
-/** True if this very process polls the queue: pollers of a dead one stay listed for minutes, so the pid in the identity counts. */
-async function polls(connection: Connection, queue: string, pid: number): Promise<boolean> {
-  const { pollers } = await connection.withDeadline(Date.now() + 2_000, () =>
-    connection.workflowService.describeTaskQueue({
-      namespace: 'default',
-      taskQueue: { name: queue },
-      taskQueueType: activityTasks,
-    }),
-  );
-  return (pollers ?? []).some((poller) => poller.identity?.endsWith(` ${pid}`));
-}
-
-/** Pid of the follower that has looked for runs in this folder; null if none has. */
-function servesFrom(folder: string): number | null {
-  try {
-    return (JSON.parse(readFileSync(join(folder, servingFile), 'utf8')) as { pid: number }).pid;
-  } catch {
-    return null;
-  }
-}
-
-async function answers(url: string): Promise<boolean> {
-  await fetch(url, { signal: AbortSignal.timeout(1_000) });
-  return true;
 }
 
 function refuseFile(path: string): void {

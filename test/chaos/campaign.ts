@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { buildLibcShim } from '../support/preloads/libc-shim.js';
 import { findVersitygw } from '../support/find-tools.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
-import type { StackScripts } from '../../src/stack/stack.js';
+import type { StackScripts } from '../../src/stack/process-plans.js';
 import { disturb, type Disturbance } from './disturb.js';
 import type { Fault, Need } from './faults/fault.js';
 import { scheduleOf } from './schedule.js';

@@ -14,7 +14,7 @@ import { findTemporalBinary } from '../../src/stack/temporal-binary.js';
 import type { World } from './faults/fault.js';
 import type { Surroundings } from './trial.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
-import type { StackScripts } from '../../src/stack/stack.js';
+import type { StackScripts } from '../../src/stack/process-plans.js';
 
 export type StoreKind = 'directory' | 's3';
 export type FaultyParts = Omit<World, 'trial' | 'random'>;
