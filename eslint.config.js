@@ -42,6 +42,22 @@ const notInWorkflows = {
   ],
 };
 
+/** What scripts of the report's page use of the browser. */
+const inPages = [
+  'document',
+  'window',
+  'history',
+  'location',
+  'FormData',
+  'URLSearchParams',
+  'setTimeout',
+  'clearTimeout',
+];
+const wrongInScripts = [
+  ...['no-undef', 'no-unused-vars', 'prefer-const', 'no-var', 'no-const-assign', 'no-dupe-keys'],
+  ...['no-unreachable', 'no-self-assign', 'no-unsafe-finally'],
+];
+
 export default tseslint.config(
   { ignores: ['dist/', 'node_modules/', 'coverage/', '.longhaul/', 'native/'] },
   {
@@ -84,6 +100,17 @@ export default tseslint.config(
     },
   },
   { files: ['src/workflows/**/*.ts'], rules: notInWorkflows },
+  {
+    files: ['src/**/*.browser.js'],
+    languageOptions: {
+      sourceType: 'script',
+      globals: Object.fromEntries(inPages.map((name) => [name, 'readonly'])),
+    },
+    rules: {
+      ...Object.fromEntries(wrongInScripts.map((rule) => [rule, 'error'])),
+      eqeqeq: ['error', 'always', { null: 'ignore' }],
+    },
+  },
   // Tools that load these files ask for a default export.
   {
     files: [

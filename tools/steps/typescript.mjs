@@ -1,7 +1,7 @@
 // dist/: compiled again only when a source, a setting or the compiler changed.
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
-import { copyPython } from '../copy-python.mjs';
+import { copyAssets } from '../copy-assets.mjs';
 import { contentKey, filesBelow, repository, withLock } from './cache.mjs';
 import { runLong } from './command.mjs';
 
@@ -34,7 +34,7 @@ export async function ensureTypescript(name) {
       label: `typescript ${name}`,
       timeoutMs: 5 * 60_000,
     });
-    copyPython(target.root, target.output);
+    copyAssets(target.root, target.output);
     removeStale(target);
     mkdirSync(dirname(stamp), { recursive: true });
     writeFileSync(stamp, key);

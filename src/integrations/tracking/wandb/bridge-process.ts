@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { withoutSecrets } from '../../../base/secrets.js';
 import { SinkRefused } from '../metric-point.js';
 
-/** Beside this file, in `src/` and in `dist/` alike (`tools/copy-python.mjs`). */
+/** Beside this file, in `src/` and in `dist/` alike (`tools/copy-assets.mjs`). */
 const program = fileURLToPath(new URL('wandb_bridge.py', import.meta.url));
 /** In the environment of the bridge and of all that it starts: a later bridge ends their leftovers. */
 const folderMark = 'LONGHAUL_WANDB_FOLDER';

@@ -1,4 +1,5 @@
-// Python programs beside the code that starts them: the compiler leaves them behind. `node tools/copy-python.mjs` is for dist/.
+// Files beside the code that reads or starts them, Python programs and browser scripts: the compiler leaves them behind.
+// `node tools/copy-assets.mjs` is for dist/.
 import { copyFileSync, existsSync, mkdirSync, readdirSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -6,11 +7,11 @@ import { fileURLToPath } from 'node:url';
 const repository = fileURLToPath(new URL('..', import.meta.url));
 
 /** `output`: where the compiler puts what it makes of `root`. */
-export function copyPython(root = 'src', output = 'dist') {
+export function copyAssets(root = 'src', output = 'dist') {
   const source = join(repository, 'src');
   const target = join(repository, output, root === '.' ? 'src' : '');
   for (const name of readdirSync(source, { recursive: true, encoding: 'utf8' })) {
-    if (!name.endsWith('.py')) continue;
+    if (!/\.(py|browser\.js)$/.test(name)) continue;
     mkdirSync(dirname(join(target, name)), { recursive: true });
     copyFileSync(join(source, name), join(target, name));
   }
@@ -21,4 +22,4 @@ if (
   existsSync(process.argv[1]) &&
   resolve(process.argv[1]) === fileURLToPath(import.meta.url)
 )
-  copyPython();
+  copyAssets();
