@@ -19,7 +19,7 @@ import { parseDemonstrations, parseTasks } from '../../src/data/task-file.js';
 import { parseRunSpec, readSpecFile } from '../../src/spec/spec-input.js';
 import { parseSweepSpec } from '../../src/sweeps/sweep-input.js';
 
-/** Of README.md and all of docs/, tables and code included, as `wc -w` counts them. */
+/** Words of README.md and docs/, tables and code included, as `wc -w` counts them. */
 const mostWords = 29_250;
 
 const filesBelow = (folder: string): string[] =>

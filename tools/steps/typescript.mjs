@@ -49,7 +49,7 @@ function removeStale(target) {
   for (const file of filesBelow(output)) {
     if (target.output === 'dist' && file.startsWith(`${nested}/`)) continue;
     if (!/\.js(\.map)?$/.test(file)) continue;
-    const source = join(repository, target.root, relative(output, file).replace(/\.js(\.map)?$/, '.ts'));
-    if (!existsSync(source)) rmSync(file);
+    const source = join(repository, target.root, relative(output, file));
+    if (!existsSync(source) && !existsSync(source.replace(/\.js(\.map)?$/, '.ts'))) rmSync(file);
   }
 }

@@ -39,7 +39,7 @@ async function told(run: RunHandle): Promise<FaultFigures> {
 }
 
 /**
- * Of the server's clock, ms: when the pool took the run's node for lost. On a machine several times slower than others a killed worker
+ * When the pool took the run's node for lost, by the server's clock in ms. On a machine several times slower than others a killed worker
  * is back too late, and a living one reports too late, which is a loss of its own.
  */
 async function losses(run: RunHandle): Promise<number[]> {

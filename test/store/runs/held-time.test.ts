@@ -22,7 +22,7 @@ const pause = (seconds: number): [number, ControlChange] => [seconds, { kind: 'p
 const pauseNow = (seconds: number): [number, ControlChange] => [seconds, { kind: 'pause', now: true }];
 const resume = (seconds: number): [number, ControlChange] => [seconds, { kind: 'resume' }];
 
-/** Of the step between the seconds 100 and 200. */
+/** The step between the seconds 100 and 200. */
 function held(
   changes: readonly [number, ControlChange][],
   attempts: readonly AttemptRecord[] = [],
