@@ -9,8 +9,8 @@ const paceMs = 1_000;
 export class Interruptions {
   private heardAt = 0;
 
-  /** `untold`: interruptions that no returned activity has received. */
-  constructor(public untold: readonly Interruption[] = []) {}
+  /** `undelivered`: interruptions that no returned activity has received. */
+  constructor(public undelivered: readonly Interruption[] = []) {}
 
   /** A lost node was alive at its last report. */
   nodeGone({ lease: event, reason }: RevokedLease): void {
@@ -26,12 +26,12 @@ export class Interruptions {
 
   /** An activity that received `told` has returned. Several results that arrive together after an outage count one wait. */
   answered(told: readonly Interruption[], { ended_at = Infinity }: Observation): void {
-    this.untold = this.untold.filter((one) => !told.includes(one));
+    this.undelivered = this.undelivered.filter((one) => !told.includes(one));
     this.waitedSince(Math.max(ended_at, this.heardAt));
     this.heardAt = Date.now();
   }
 
   private add(interruption: Interruption): void {
-    this.untold = [...this.untold, interruption];
+    this.undelivered = [...this.undelivered, interruption];
   }
 }

@@ -11,6 +11,8 @@ const withoutDevice = [0x01021994, 0x858458f6, 0x01021997, 0x6969, 0x65735546];
 const readsDevice = (folder: string): boolean => !withoutDevice.includes(statfsSync(folder).type);
 const memory = '/dev/shm';
 
+if (!readsDevice(tmpdir()))
+  console.warn(`skipped: the restore from a device: ${tmpdir()} is on a file system that reads from none`);
 it.runIf(readsDevice(tmpdir()))(
   'reads a state from the device with both readers (a temporary folder on a disk)',
   async () => {
@@ -21,6 +23,8 @@ it.runIf(readsDevice(tmpdir()))(
   },
 );
 
+if (!existsSync(memory) || readsDevice(memory))
+  console.warn(`skipped: the refusal of a file in memory: ${memory} is no file system in memory`);
 it.runIf(existsSync(memory) && !readsDevice(memory))(
   'refuses a file that is read from memory (/dev/shm)',
   async () => {

@@ -39,6 +39,7 @@ const secrets = {
   'a password in another variable': 'database+password/of=20fe',
 };
 
+if (!hasOpenssl()) console.warn('skipped: secrets behind certificates: openssl is not installed');
 describe.skipIf(!hasOpenssl())('a secret (certificates by openssl)', { timeout: 240_000 }, () => {
   const certificates = mkdtempSync(join(tmpdir(), 'longhaul-certificates-'));
   let s3: S3Server;

@@ -38,6 +38,8 @@ function back(): string[] {
     .sort();
 }
 
+if (process.platform !== 'linux')
+  console.warn('skipped: the copy of a store: its commands are those of GNU, and this is no Linux');
 describe.skipIf(process.platform !== 'linux')('the copy of a store (commands of GNU)', () => {
   beforeEach(() => {
     rmSync(from, { recursive: true, force: true });

@@ -12,6 +12,8 @@ export function tellingFaults<I extends StepReference, O extends object>(
   activity: (deps: OrchestratorDeps, input: I) => Promise<O>,
 ): (deps: OrchestratorDeps, input: I) => Promise<O & { faults?: FaultFigures }> {
   const known = new NewestEntries<FaultTotals>();
+  /** Runs that are being counted: a long count is neither begun again nor waited for by each plan. */
+  const counting = new Set<string>();
   const count = async ({ store, runs }: OrchestratorDeps, { run, step }: I): Promise<FaultFigures> => {
     const { record } = await runs.get(run);
     const before = known.get(run);
@@ -25,8 +27,13 @@ export function tellingFaults<I extends StepReference, O extends object>(
     return totals.figures;
   };
   return async (deps, input) => {
+    const { run } = input;
+    if (counting.has(run)) return activity(deps, input);
+    counting.add(run);
     // A failed count does not stop the step from being planned.
-    const counted = count(deps, input).catch(() => null);
+    const counted = count(deps, input)
+      .catch(() => null)
+      .finally(() => counting.delete(run));
     const answer = await activity(deps, input);
     const faults = await Promise.race([counted, delay(withinMs, null, { ref: false })]);
     return faults && Object.keys(faults).length > 0 ? { ...answer, faults } : answer;

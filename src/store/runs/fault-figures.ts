@@ -10,7 +10,7 @@ import { readSequence } from '../records/records.js';
 import { readControl } from './control-records.js';
 import { type Driving, heldBetween } from './held-time.js';
 import { readUpdates } from './run-records.js';
-import { isOfSweep, readStepAttempts } from './step-attempts.js';
+import { isOfSweep, stepAttemptsReader } from './step-attempts.js';
 
 const pageSteps = 64;
 
@@ -131,8 +131,9 @@ export async function projectFaults(
   before: FaultTotals,
   updates: readonly UpdateRecord[],
 ): Promise<UpdateRecord[]> {
+  const attemptsOf = stepAttemptsReader(store, evidence.record.run);
   const attempts = await inParallel(updates, async (update) =>
-    carriesFigures(update) ? [] : readStepAttempts(store, evidence.record.run, update.identity.step),
+    carriesFigures(update) ? [] : attemptsOf(update.identity.step),
   );
   let totals = before;
   return updates.map((update, index) => {

@@ -6,15 +6,29 @@ import type { ObjectStore } from '../objects/object-store.js';
 import { readIfWhole } from '../records/records.js';
 
 /** The attempts that count towards a step: its own, and those at the state before it, which may have ended after the step's update. */
-export async function readStepAttempts(
+export function readStepAttempts(store: ObjectStore, run: string, step: number): Promise<AttemptRecord[]> {
+  return stepAttempts(step, (folder) => readAttemptsIn(store, run, folder));
+}
+
+/** `readStepAttempts` for one step after another: each folder is read once. */
+export function stepAttemptsReader(
   store: ObjectStore,
   run: string,
+): (step: number) => Promise<AttemptRecord[]> {
+  const folders = new Map<number, Promise<AttemptRecord[]>>();
+  const read = (step: number): Promise<AttemptRecord[]> => {
+    const found = folders.get(step) ?? readAttemptsIn(store, run, step);
+    folders.set(step, found);
+    return found;
+  };
+  return (step) => stepAttempts(step, read);
+}
+
+async function stepAttempts(
   step: number,
+  read: (step: number) => Promise<AttemptRecord[]>,
 ): Promise<AttemptRecord[]> {
-  const [own, before] = await Promise.all([
-    readAttemptsIn(store, run, step),
-    readAttemptsIn(store, run, step - 1),
-  ]);
+  const [own, before] = await Promise.all([read(step), read(step - 1)]);
   return [
     ...own.filter(({ activity }) => !isAtState(activity)),
     ...before.filter(({ activity }) => isAtState(activity)),

@@ -126,8 +126,8 @@ export class NodePlacement {
   }
 
   carried(): CarriedPlacement {
-    const { untold } = this.interruptions;
-    return { ...this.leases.carried(), ...(untold.length > 0 ? { interruptions: untold } : {}) };
+    const { undelivered } = this.interruptions;
+    return { ...this.leases.carried(), ...(undelivered.length > 0 ? { interruptions: undelivered } : {}) };
   }
 
   /** The run waits for a person, so it has lost nothing with a node. */

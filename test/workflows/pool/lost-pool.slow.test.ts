@@ -1,16 +1,8 @@
 // A pool that somebody has terminated: what it knew is lost, and nothing but time depended on it.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
-import { PoolStage } from './pool-stage.js';
-import {
-  gate,
-  outlineOf,
-  type ScriptedRun,
-  scriptRun,
-  uniqueName,
-  until,
-  workflowBundle,
-} from '../scripted-run.js';
+import { PoolStage, shortScript } from './pool-stage.js';
+import { gate, uniqueName, until, workflowBundle } from '../scripted-run.js';
 
 describe('a pool that is terminated', { timeout: 240_000 }, () => {
   let temporal: TestTemporal;
@@ -24,25 +16,17 @@ describe('a pool that is terminated', { timeout: 240_000 }, () => {
     await temporal.stop();
   });
 
-  const script = (name: string): ScriptedRun =>
-    scriptRun(
-      outlineOf(uniqueName(name), {
-        phases: [{ name: 'grpo', kind: 'grpo', steps: 3 }],
-        ...{ eval_interval: 0, ckpt_interval: 0 },
-      }),
-    );
-
   it('begins anew with the next report, and no run stands still', async () => {
     const local = uniqueName('node');
     await stage.node(local);
-    const [working, waiting] = [script('working'), script('waiting')];
+    const [working, waiting] = [shortScript('working'), shortScript('waiting')];
     const held = gate();
     working.before = (call) => (call === 'collect 2' ? held.wait() : undefined);
     const worker = await stage.run(working);
     await held.reached;
     const other = uniqueName('node');
     await stage.node(other);
-    const [sharing, shared, joined] = [script('sharing'), gate(), gate()];
+    const [sharing, shared, joined] = [shortScript('sharing'), gate(), gate()];
     sharing.before = (call) => ({ 'collect 2': shared, 'collect 3': joined })[call]?.wait();
     const { openRun } = sharing.activities;
     sharing.activities.openRun = async (input) => ({
@@ -58,7 +42,7 @@ describe('a pool that is terminated', { timeout: 240_000 }, () => {
     held.release();
     expect(await worker.result()).toMatchObject({ step: 3 });
     await stage.until(({ nodes }) => nodes.some(({ id }) => id === local));
-    const later = await stage.run(script('later'));
+    const later = await stage.run(shortScript('later'));
     expect(await later.result()).toMatchObject({ step: 3 });
     // It asks again in its own time, a minute after it has asked first.
     expect(await waiter.result()).toMatchObject({ step: 3 });

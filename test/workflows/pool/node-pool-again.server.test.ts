@@ -1,27 +1,14 @@
 // Leases over the new beginnings of the pool and of its runs.
 import { ApplicationFailure } from '@temporalio/common';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { LeaseRequest } from '../../../src/activities/contracts.js';
 import { nodeUpSignal, type PoolView, requestSignal } from '../../../src/workflows/messages.js';
-import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
-import { heldScript, PoolStage, shortScript } from './pool-stage.js';
-import { gate, outlineOf, type ScriptedRun, scriptRun, uniqueName, workflowBundle } from '../scripted-run.js';
+import { heldScript, type PoolStage, shortScript, usePool } from './pool-stage.js';
+import { gate, outlineOf, type ScriptedRun, scriptRun, uniqueName } from '../scripted-run.js';
 
 describe('a pool that begins anew again and again, like its runs', { timeout: 180_000 }, () => {
-  let temporal: TestTemporal;
   let stage: PoolStage;
-  beforeAll(async () => {
-    const dynamicConfig = { 'limit.historyCount.suggestContinueAsNew': 40 };
-    [temporal] = await Promise.all([startTemporal({ dynamicConfig }), workflowBundle()]);
-  }, 60_000);
-  afterAll(() => temporal?.stop());
-  beforeEach(async () => {
-    stage = await PoolStage.open(temporal);
-  });
-  afterEach(async () => {
-    await stage.close();
-    await stage.pool.terminate().catch(() => undefined);
-  });
+  usePool((opened) => (stage = opened), { dynamicConfig: { 'limit.historyCount.suggestContinueAsNew': 40 } });
 
   it('forgets no node, no lease and nobody who waits, and a run keeps its lease over its own new beginnings', async () => {
     const local = uniqueName('node');
@@ -51,7 +38,9 @@ describe('a pool that begins anew again and again, like its runs', { timeout: 18
     expect(after.leases).toEqual(before.leases);
     expect(after.queue).toEqual(before.queue);
     late.release();
-    expect(await temporal.client.workflow.getHandle(holder.workflowId).result()).toMatchObject({ step: 6 });
+    expect(await stage.temporal.client.workflow.getHandle(holder.workflowId).result()).toMatchObject({
+      step: 6,
+    });
     expect(await waiter.result()).toMatchObject({ step: 3 });
     const asked = stage.requests.filter(({ holding }) => holding === undefined).map(({ run }) => run);
     expect(asked).toEqual([first.outline.run, second.outline.run]);
@@ -105,7 +94,7 @@ describe('a pool that begins anew again and again, like its runs', { timeout: 18
     const { leases } = await stage.until(({ leases: held }) => held.length === 2);
     expect(leases.map(({ lease }) => lease)).toContain(queue[0]?.lease);
     late.release();
-    const last = temporal.client.workflow.getHandle(handle.workflowId);
+    const last = stage.temporal.client.workflow.getHandle(handle.workflowId);
     expect(await last.result()).toMatchObject({ step: 8 });
   });
 
@@ -120,7 +109,7 @@ describe('a pool that begins anew again and again, like its runs', { timeout: 18
     await stage.node(right);
     const run = sharing('shuns');
     const handle = await stage.run(run);
-    const last = temporal.client.workflow.getHandle(handle.workflowId);
+    const last = stage.temporal.client.workflow.getHandle(handle.workflowId);
     expect(await last.result()).toMatchObject({ step: 8 });
     const asked = stage.requests.filter((request) => request.run === run.outline.run && !request.holding);
     const executions = new Set(asked.map(({ asker }) => asker?.execution));
@@ -148,7 +137,7 @@ describe('a pool that begins anew again and again, like its runs', { timeout: 18
     await stage.until((view) => view.queue.some(({ lease }) => lease !== queue[0]?.lease));
     await stage.node(uniqueName('b'));
     held.release();
-    const last = temporal.client.workflow.getHandle(handle.workflowId);
+    const last = stage.temporal.client.workflow.getHandle(handle.workflowId);
     expect(await last.result()).toMatchObject({ step: 8 });
   });
 });

@@ -1,45 +1,20 @@
 // What the pool finds out by time alone: that a run is over which cannot say so, and that it was itself who was away.
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { nodeLostAfterMs, nodeReportIntervalMs } from '../../../src/workflows/messages.js';
-import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
-import { PoolStage } from './pool-stage.js';
-import {
-  gate,
-  outlineOf,
-  type ScriptedRun,
-  scriptRun,
-  uniqueName,
-  until,
-  workflowBundle,
-} from '../scripted-run.js';
+import { type PoolStage, shortScript, usePool } from './pool-stage.js';
+import { gate, uniqueName, until } from '../scripted-run.js';
 
 describe('the pool of nodes', { timeout: 300_000 }, () => {
-  let temporal: TestTemporal;
   let stage: PoolStage;
-  beforeAll(async () => {
-    [temporal] = await Promise.all([startTemporal(), workflowBundle()]);
-  }, 120_000);
-  afterAll(() => temporal?.stop());
-  beforeEach(async () => {
-    stage = await PoolStage.open(temporal);
-  });
-  afterEach(async () => {
-    await stage.close();
-    await stage.pool.terminate().catch(() => undefined);
-  });
-
-  function script(name: string): ScriptedRun {
-    const phases = [{ name: 'grpo', kind: 'grpo' as const, steps: 3 }];
-    return scriptRun(outlineOf(uniqueName(name), { phases, eval_interval: 0, ckpt_interval: 0 }));
-  }
+  usePool((opened) => (stage = opened));
 
   it('takes a node within a minute from a run that is terminated while another one waits already (R30)', async () => {
     await stage.node(uniqueName('node'));
-    const [first, held] = [script('gone'), gate()];
+    const [first, held] = [shortScript('gone'), gate()];
     first.before = (call) => (call === 'collect 2' ? held.wait() : undefined);
     const gone = await stage.run(first);
     await held.reached;
-    const waiter = await stage.run(script('waits'));
+    const waiter = await stage.run(shortScript('waits'));
     await until(waiter, ({ phase }) => phase === 'placing');
     await gone.terminate();
     expect(await waiter.result()).toMatchObject({ step: 3 });
@@ -48,7 +23,7 @@ describe('the pool of nodes', { timeout: 300_000 }, () => {
   it('loses no node after a time in which nobody was heard', async () => {
     const local = uniqueName('node');
     await stage.node(local);
-    const [first, held] = [script('stays'), gate()];
+    const [first, held] = [shortScript('stays'), gate()];
     first.before = (call) => (call === 'collect 2' ? held.wait() : undefined);
     const run = await stage.run(first);
     await held.reached;

@@ -1,48 +1,12 @@
 // What the pool and its runs say to each other: in order, and for as long as both are there.
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { suspectSignal } from '../../../src/workflows/messages.js';
-import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
-import { PoolStage } from './pool-stage.js';
-import {
-  gate,
-  outlineOf,
-  type ScriptedRun,
-  scriptRun,
-  uniqueName,
-  until,
-  workflowBundle,
-} from '../scripted-run.js';
-
-type Gate = ReturnType<typeof gate>;
-
-/** Held in its rollouts of step 2 until `release`. */
-function heldScript(name: string, nodes: number): ScriptedRun & { held: Gate } {
-  const phases = [{ name: 'grpo', kind: 'grpo' as const, steps: 3 }];
-  const run = scriptRun(outlineOf(uniqueName(name), { phases, eval_interval: 0, ckpt_interval: 0 }));
-  const held = gate();
-  run.before = (call) => (call === 'collect 2' ? held.wait() : undefined);
-  const { openRun } = run.activities;
-  run.activities.openRun = async (input) => ({
-    ...(await openRun(input)),
-    placement: { priority: 0, nodes },
-  });
-  return Object.assign(run, { held });
-}
+import { heldScript, type PoolStage, usePool } from './pool-stage.js';
+import { uniqueName, until } from '../scripted-run.js';
 
 describe('the pool of nodes and a run', { timeout: 180_000 }, () => {
-  let temporal: TestTemporal;
   let stage: PoolStage;
-  beforeAll(async () => {
-    [temporal] = await Promise.all([startTemporal(), workflowBundle()]);
-  }, 60_000);
-  afterAll(() => temporal?.stop());
-  beforeEach(async () => {
-    stage = await PoolStage.open(temporal);
-  });
-  afterEach(async () => {
-    await stage.close();
-    await stage.pool.terminate().catch(() => undefined);
-  });
+  usePool((opened) => (stage = opened));
 
   it('say one thing after another: no message to a run is sent before the one before it has arrived', async () => {
     await stage.node(uniqueName('a'));

@@ -1,6 +1,6 @@
 // Runs under leases of the real pool: who waits for whom, and what happens when a node or a run goes away.
 import { ApplicationFailure } from '@temporalio/common';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import {
   grantedSignal,
   nodeDownSignal,
@@ -11,24 +11,12 @@ import {
   revokedSignal,
   waitingSignal,
 } from '../../../src/workflows/messages.js';
-import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
-import { detectedWithinMs, heldScript, PoolStage, shortScript } from './pool-stage.js';
-import { gate, uniqueName, until, workflowBundle } from '../scripted-run.js';
+import { detectedWithinMs, heldScript, type PoolStage, shortScript, usePool } from './pool-stage.js';
+import { gate, uniqueName, until } from '../scripted-run.js';
 
 describe('the pool of nodes', { timeout: 180_000 }, () => {
-  let temporal: TestTemporal;
   let stage: PoolStage;
-  beforeAll(async () => {
-    [temporal] = await Promise.all([startTemporal(), workflowBundle()]);
-  }, 60_000);
-  afterAll(() => temporal?.stop());
-  beforeEach(async () => {
-    stage = await PoolStage.open(temporal);
-  });
-  afterEach(async () => {
-    await stage.close();
-    await stage.pool.terminate().catch(() => undefined);
-  });
+  usePool((opened) => (stage = opened));
 
   it('gives a node to one run after another, asked once by each, and says what a run waits for', async () => {
     const local = uniqueName('node');
@@ -151,7 +139,7 @@ describe('the pool of nodes', { timeout: 180_000 }, () => {
       const run = shortScript('blinks');
       const again = async (): Promise<void> => {
         const [{ lease, workflowId } = stage.requests[0]!] = stage.requests;
-        const workflow = temporal.client.workflow.getHandle(workflowId);
+        const workflow = stage.temporal.client.workflow.getHandle(workflowId);
         await workflow.signal(grantedSignal, { lease, node: 'gone' });
         await workflow.signal(revokedSignal, { lease, node: 'gone', reason: 'draining' });
       };

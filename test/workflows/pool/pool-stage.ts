@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { WorkflowHandleWithFirstExecutionRunId } from '@temporalio/client';
 import { Worker } from '@temporalio/worker';
+import { afterAll, afterEach, beforeAll, beforeEach } from 'vitest';
 import type { LeaseRequest } from '../../../src/activities/contracts.js';
 import { closedRuns } from '../../../src/activities/run/request-lease.js';
 import type { Numerics } from '../../../src/spec/records/numerics.js';
@@ -26,7 +27,11 @@ import {
 } from '../../../src/workflows/messages.js';
 import type { nodePool } from '../../../src/workflows/pool/node-pool.js';
 import type { trainingRun } from '../../../src/workflows/run/training-run.js';
-import type { ConnectedTemporal } from '../../support/servers/temporal-server.js';
+import {
+  type ConnectedTemporal,
+  startTemporal,
+  type TestTemporal,
+} from '../../support/servers/temporal-server.js';
 import {
   type AllActivities,
   gate,
@@ -219,10 +224,37 @@ export function shortScript(name: string): ScriptedRun {
   return scriptRun(outlineOf(uniqueName(name), { phases, eval_interval: 0, ckpt_interval: 0 }));
 }
 
-/** Such a run, held in its rollouts of step 2 until `release`. */
-export function heldScript(name: string): ScriptedRun & { held: ReturnType<typeof gate> } {
+/** Such a run, held in its rollouts of step 2 until `release`. `nodes`: how many it shares its rollouts among. */
+export function heldScript(name: string, nodes?: number): ScriptedRun & { held: ReturnType<typeof gate> } {
   const held = gate();
   const run = shortScript(name);
   run.before = (call) => (call === 'collect 2' ? held.wait() : undefined);
+  const { openRun } = run.activities;
+  if (nodes !== undefined)
+    run.activities.openRun = async (input) => ({
+      ...(await openRun(input)),
+      placement: { priority: 0, nodes },
+    });
   return Object.assign(run, { held });
+}
+
+/** A Temporal server for the tests of a block, and a pool for each of them, which `use` takes. */
+export function usePool(
+  use: (stage: PoolStage) => void,
+  options?: Parameters<typeof startTemporal>[0],
+): void {
+  let temporal: TestTemporal;
+  let stage: PoolStage;
+  beforeAll(async () => {
+    [temporal] = await Promise.all([startTemporal(options), workflowBundle()]);
+  }, 120_000);
+  afterAll(() => temporal?.stop());
+  beforeEach(async () => {
+    stage = await PoolStage.open(temporal);
+    use(stage);
+  });
+  afterEach(async () => {
+    await stage.close();
+    await stage.pool.terminate().catch(() => undefined);
+  });
 }

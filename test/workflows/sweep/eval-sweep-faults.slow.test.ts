@@ -1,56 +1,26 @@
 // A sweep that is killed, and whose engines and nodes fail, evaluates each state on each suite once and says the same of it.
 import { setTimeout as delay } from 'node:timers/promises';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { ApplicationFailure } from '@temporalio/activity';
 import { createNodeActivities } from '../../../src/activities/node-activities.js';
-import { EngineExited } from '../../../src/engine/policy-engine.js';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
-import { comparisonOf } from '../../../src/activities/evaluation/compare-sweep.js';
-import { readSweep } from '../../../src/store/evaluations/sweeps.js';
+import { EngineExited } from '../../../src/engine/policy-engine.js';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
-import { type Harness, run, startEnvironments, startHarness } from '../../activities/fixture.js';
+import { type Harness, run, startHarness } from '../../activities/fixture.js';
 import { seededRandom } from '../../chaos/random.js';
-import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
 import { until } from '../../support/until.js';
-import { SweepStage, trained } from './sweep-stage.js';
+import { SweepStage, sweepSpec, trained, tableOf, useSweeps } from './sweep-stage.js';
 
 const last = 2;
-const spec = (name: string, more: object = {}) => ({
-  name,
-  project: 'tests',
-  checkpoints: [{ run }],
-  suites: [{ name: 'final' }, { name: 'twice', max_tasks: 3, samples: 2, temperature: 0.9 }],
-  parallel: 2,
-  ...more,
-});
-
 describe('a sweep', { timeout: 360_000 }, () => {
-  let environments: EnvironmentServer;
-  let temporal: TestTemporal;
   let harness: Harness;
   let stage: SweepStage;
-  beforeAll(async () => {
-    [environments, temporal] = await Promise.all([startEnvironments(), startTemporal()]);
+  let environments: EnvironmentServer;
+  useSweeps(last, (opened, served) => {
+    stage = opened;
+    environments = served;
+    ({ harness } = opened);
   });
-  afterAll(async () => {
-    await temporal?.stop();
-    await environments?.close();
-  });
-  beforeEach(async () => {
-    harness = await startHarness(environments);
-    await trained(harness, last, [1, 2]);
-    stage = await SweepStage.open(temporal, harness);
-  }, 180_000);
-  afterEach(async () => {
-    await stage?.close();
-    await harness?.close();
-  });
-
-  const tableOf = async (name: string) => {
-    const record = await readSweep(harness.store, `tests/${name}`);
-    const { suites, rows } = await comparisonOf(harness.store, record);
-    return { suites, rows };
-  };
 
   it('that is killed ten times plays every episode once, and comes to the same table', async () => {
     let turns = 0;
@@ -67,7 +37,7 @@ describe('a sweep', { timeout: 360_000 }, () => {
       await stage.node(deps);
     }
     const random = seededRandom(7);
-    const killed = spec('killed');
+    const killed = sweepSpec('killed');
     const episodes = async (): Promise<number> => {
       let found = 0;
       for await (const { key } of harness.store.list('evals/')) found += Number(key.includes('/episodes/'));
@@ -99,18 +69,18 @@ describe('a sweep', { timeout: 360_000 }, () => {
     expect(result).toMatchObject({ ended: 'completed', pairs: 4, failed: [] });
     const { violations } = await auditRun(harness.store, run);
     expect(violations).toEqual([]);
-    const table = await tableOf('killed');
+    const table = await tableOf(harness, 'killed');
     await stage.close();
     const other = await startHarness(environments);
+    let calm: SweepStage | null = null;
     try {
       await trained(other, last, [1, 2]);
-      stage = await SweepStage.open(temporal, other);
-      await stage.node(other.node);
-      await (await stage.start('calm', spec('calm'))).result();
-      const { suites, rows } = await comparisonOf(other.store, await readSweep(other.store, 'tests/calm'));
-      expect(table).toEqual({ suites, rows });
+      calm = await SweepStage.open(stage.temporal, other);
+      await calm.node(other.node);
+      await (await calm.start('calm', sweepSpec('calm'))).result();
+      expect(await tableOf(other, 'calm')).toEqual(table);
     } finally {
-      await stage.close();
+      await calm?.close();
       await other.close();
     }
   });
@@ -126,7 +96,7 @@ describe('a sweep', { timeout: 360_000 }, () => {
       return Promise.reject(new EngineExited('it was killed', 1, 0));
     };
     await stage.node(harness.node);
-    const result = await (await stage.start('dying', spec('dying', { parallel: 1 }))).result();
+    const result = await (await stage.start('dying', sweepSpec('dying', { parallel: 1 }))).result();
     expect(result).toMatchObject({ ended: 'completed', pairs: 4, failed: [] });
     expect(deaths).toBeGreaterThan(5);
   });
@@ -144,7 +114,7 @@ describe('a sweep', { timeout: 360_000 }, () => {
         throw ApplicationFailure.nonRetryable('an answer that comes late');
       },
     });
-    const late = spec('late', {
+    const late = sweepSpec('late', {
       checkpoints: [{ run, steps: [2] }],
       suites: [{ name: 'final' }],
       parallel: 1,

@@ -1,9 +1,7 @@
 // A sweep evaluates each state on each suite once ever, and says the same of it every time.
 import { setTimeout as delay } from 'node:timers/promises';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { evaluateState } from '../../../src/activities/evaluation/evaluate-state.js';
-import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
-import { comparisonOf } from '../../../src/activities/evaluation/compare-sweep.js';
 import { sweepStatusQuery } from '../../../src/workflows/sweep/sweep-messages.js';
 import { readSweep } from '../../../src/store/evaluations/sweeps.js';
 import { evaluationEpisodesFolder, tallyKey } from '../../../src/store/objects/layout.js';
@@ -11,59 +9,22 @@ import { parseSweepSpec } from '../../../src/sweeps/sweep-input.js';
 import { whyItEnded } from '../../../src/cli/train/start-training.js';
 import { resultText, runNow } from '../../../src/cli/sweeps/sweeps-command.js';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
-import {
-  counting,
-  type Harness,
-  run,
-  startEnvironments,
-  startHarness,
-  tamper,
-} from '../../activities/fixture.js';
-import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import { counting, type Harness, run, tamper } from '../../activities/fixture.js';
 import { until } from '../../support/until.js';
-import { SweepStage, trained } from './sweep-stage.js';
+import { SweepStage, sweepSpec, tableOf, useSweeps } from './sweep-stage.js';
 
 const last = 2;
 const damaged = (bytes: Buffer): Buffer => {
   bytes[bytes.length - 1] = (bytes.at(-1) ?? 0) ^ 1;
   return bytes;
 };
-const spec = (name: string, more: object = {}) => ({
-  name,
-  project: 'tests',
-  checkpoints: [{ run }],
-  suites: [{ name: 'final' }, { name: 'twice', max_tasks: 3, samples: 2, temperature: 0.9 }],
-  parallel: 2,
-  ...more,
-});
-
 describe('a sweep', { timeout: 360_000 }, () => {
-  let environments: EnvironmentServer;
-  let temporal: TestTemporal;
   let harness: Harness;
   let stage: SweepStage;
-  beforeAll(async () => {
-    [environments, temporal] = await Promise.all([startEnvironments(), startTemporal()]);
+  useSweeps(last, (opened) => {
+    stage = opened;
+    ({ harness } = opened);
   });
-  afterAll(async () => {
-    await temporal?.stop();
-    await environments?.close();
-  });
-  beforeEach(async () => {
-    harness = await startHarness(environments);
-    await trained(harness, last, [1, 2]);
-    stage = await SweepStage.open(temporal, harness);
-  }, 180_000);
-  afterEach(async () => {
-    await stage?.close();
-    await harness?.close();
-  });
-
-  const tableOf = async (name: string) => {
-    const record = await readSweep(harness.store, `tests/${name}`);
-    const { suites, rows } = await comparisonOf(harness.store, record);
-    return { suites, rows };
-  };
 
   it('evaluates every state on every suite once, also what a run has played; a second one plays nothing and needs no node', async () => {
     await harness.attempt('step-000002/evaluate-final', () =>
@@ -72,14 +33,14 @@ describe('a sweep', { timeout: 360_000 }, () => {
     const { deps, calls } = counting(harness.node);
     const second = harness.secondNode();
     await stage.node(deps);
-    const first = await (await stage.start('first', spec('first'))).result();
+    const first = await (await stage.start('first', sweepSpec('first'))).result();
     // Two states, three tasks once and three twice, less what the run had played.
     expect(first).toMatchObject({ ended: 'completed', pairs: 4, episodes: 2 * (3 + 6) - 3, failed: [] });
     expect(calls.generate).toBeGreaterThan(0);
     await stage.leaves(deps);
-    const again = await (await stage.start('again', spec('again'))).result();
+    const again = await (await stage.start('again', sweepSpec('again'))).result();
     expect(again).toMatchObject({ ended: 'completed', pairs: 4, episodes: 0 });
-    expect(await tableOf('again')).toEqual(await tableOf('first'));
+    expect(await tableOf(harness, 'again')).toEqual(await tableOf(harness, 'first'));
     const page = await harness.store.get(first.report);
     expect(Buffer.from(page ?? []).toString()).toContain('twice');
     expect(second.node).not.toBe(deps.node);
@@ -88,34 +49,38 @@ describe('a sweep', { timeout: 360_000 }, () => {
 
   it('goes on where every turn on a node ends with the window', async () => {
     await stage.close();
-    stage = await SweepStage.open(temporal, harness, new URL('../hurried', import.meta.url));
-    await stage.node(harness.node);
-    const handle = await stage.start('hurried', spec('hurried', { parallel: 1 }));
-    const result = await Promise.race([handle.result(), delay(90_000, null, { ref: false })]);
-    expect(result).toMatchObject({ ended: 'completed', pairs: 4, failed: [] });
+    const hurried = await SweepStage.open(stage.temporal, harness, new URL('../hurried', import.meta.url));
+    try {
+      await hurried.node(harness.node);
+      const handle = await hurried.start('hurried', sweepSpec('hurried', { parallel: 1 }));
+      const result = await Promise.race([handle.result(), delay(90_000, null, { ref: false })]);
+      expect(result).toMatchObject({ ended: 'completed', pairs: 4, failed: [] });
+    } finally {
+      await hurried.close();
+    }
   });
 
   it('compares with the base model, of which no run has a checkpoint', async () => {
     await stage.node(harness.node);
     const baseline = { run, step: 0 };
     const suites = [{ name: 'final' }];
-    const result = await (await stage.start('base', spec('base', { baseline, suites }))).result();
+    const result = await (await stage.start('base', sweepSpec('base', { baseline, suites }))).result();
     expect(result).toMatchObject({ ended: 'completed', pairs: 3, episodes: 9, failed: [] });
-    const { suites: compared } = await tableOf('base');
+    const { suites: compared } = await tableOf(harness, 'base');
     expect(compared[0]?.reference).toMatchObject({ run, step: 0, named: true });
   });
 
   it('ends incomplete where a suite has no episode of the baseline, and says so', async () => {
     await stage.node(harness.node);
     const named = { suites: [{ name: 'final' }], baseline: { run, step: 2 } };
-    await (await stage.start('whole', spec('whole', named))).result();
+    await (await stage.start('whole', sweepSpec('whole', named))).result();
     const { checkpoints, suites, baseline } = await readSweep(harness.store, 'tests/whole');
     expect(checkpoints.map(({ step }) => step)).toEqual([1, 2]);
     const suite = suites[0]?.digest ?? '';
     await harness.store.delete(tallyKey(baseline ?? '', suite));
     for await (const { key } of harness.store.list(evaluationEpisodesFolder(baseline ?? '', suite)))
       await harness.store.delete(key);
-    const result = await (await stage.start('lacking', spec('lacking', named))).result();
+    const result = await (await stage.start('lacking', sweepSpec('lacking', named))).result();
     expect(result).toMatchObject({ ended: 'incomplete', failed: [], alarms: [] });
     expect(result.gaps).toEqual([expect.stringMatching(/^final: nothing of the baseline was played on it/)]);
     expect(resultText(result)).toContain('not compared: final: nothing of the baseline');
@@ -126,7 +91,7 @@ describe('a sweep', { timeout: 360_000 }, () => {
     for await (const { key } of harness.store.list('checkpoints/'))
       if (key.includes('global_step_2/') && !key.endsWith('manifest.json'))
         await tamper(harness.store, key, damaged);
-    const record = spec('damaged', { checkpoints: [{ run, steps: [2] }] });
+    const record = sweepSpec('damaged', { checkpoints: [{ run, steps: [2] }] });
     expect(await (await stage.start('damaged', record)).result()).toMatchObject({
       ...{ ended: 'completed', failed: [] },
     });
@@ -148,7 +113,7 @@ describe('a sweep', { timeout: 360_000 }, () => {
       { name: 'one', max_tasks: 1, samples: 2 },
       { name: 'two', max_tasks: 2 },
     ];
-    const bad = spec('bad-state', { suites, parallel: 1 });
+    const bad = sweepSpec('bad-state', { suites, parallel: 1 });
     const result = await (await stage.start('bad-state', bad)).result();
     expect(result).toMatchObject({ ended: 'incomplete', pairs: 6, episodes: 3 + 2 + 2 });
     expect(result.failed.map((failed) => [failed.step, failed.suite])).toEqual([
@@ -157,7 +122,7 @@ describe('a sweep', { timeout: 360_000 }, () => {
       [1, 'two'],
     ]);
     expect(result.failed[0]?.reason).toContain('000001/batch.safetensors');
-    const { suites: compared } = await tableOf('bad-state');
+    const { suites: compared } = await tableOf(harness, 'bad-state');
     expect(compared.map(({ states }) => states.map(({ step }) => step))).toEqual([[2], [2], [2]]);
     for (const [key, bytes] of was) await tamper(harness.store, key, () => bytes);
     expect(await (await stage.start('bad-state', bad)).result()).toMatchObject({
@@ -166,15 +131,15 @@ describe('a sweep', { timeout: 360_000 }, () => {
   });
 
   it('waits for a node, says so, and lets go of everything when it is cancelled', async () => {
-    const handle = await stage.start('waiting', spec('waiting'));
+    const handle = await stage.start('waiting', sweepSpec('waiting'));
     const status = await until(async () => {
       const found = await handle.query(sweepStatusQuery).catch(() => null);
       return found?.waitsFor ? found : null;
     }, 'the sweep to wait for a node');
     expect(status).toMatchObject({ phase: 'evaluating', pairs: 4, done: 0 });
-    const other = spec('waiting', { checkpoints: [{ run, steps: [2] }] });
+    const other = sweepSpec('waiting', { checkpoints: [{ run, steps: [2] }] });
     await expect(
-      runNow(temporal.client, parseSweepSpec(other), { id: 'waiting', detach: true }),
+      runNow(stage.temporal.client, parseSweepSpec(other), { id: 'waiting', detach: true }),
     ).rejects.toThrow(/tests\/waiting was chosen by another spec:\n +checkpoints\.0\.steps/);
     await handle.cancel();
     await expect(handle.result()).rejects.toThrow();
@@ -185,12 +150,12 @@ describe('a sweep', { timeout: 360_000 }, () => {
       .catch((error: unknown) => error);
     expect(whyItEnded(refused)).toContain('checkpoints.0.steps');
     await stage.node(harness.node);
-    const result = await (await stage.start('waiting', spec('waiting', { parallel: 1 }))).result();
+    const result = await (await stage.start('waiting', sweepSpec('waiting', { parallel: 1 }))).result();
     expect(result).toMatchObject({ ended: 'completed', pairs: 4 });
   });
 
   it('with an empty suite, or of a checkpoint that is gone, fails at once and names what there is', async () => {
-    const bad = spec('bad', {
+    const bad = sweepSpec('bad', {
       checkpoints: [{ run, steps: [3] }],
       suites: [{ name: 'none', environments: ['crm'] }],
     });

@@ -5,6 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type WorkflowHandleWithFirstExecutionRunId } from '@temporalio/client';
 import { bundleWorkflowCode, Worker } from '@temporalio/worker';
+import { afterAll, afterEach, beforeAll, beforeEach } from 'vitest';
+import { comparisonOf } from '../../../src/activities/evaluation/compare-sweep.js';
 import type { SweepNodeActivities } from '../../../src/activities/sweep-contracts.js';
 import type { NodeDeps } from '../../../src/activities/node-deps.js';
 import { saveState, uploadCheckpoint } from '../../../src/activities/step/save-state.js';
@@ -23,10 +25,16 @@ import {
   nodeUpSignal,
   orchestratorQueue,
 } from '../../../src/workflows/messages.js';
+import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import { readSweep } from '../../../src/store/evaluations/sweeps.js';
 import type { nodePool } from '../../../src/workflows/pool/node-pool.js';
-import { type Harness, run } from '../../activities/fixture.js';
+import { type Harness, run, startEnvironments, startHarness } from '../../activities/fixture.js';
 import { workflowBundle } from '../scripted-run.js';
-import type { ConnectedTemporal } from '../../support/servers/temporal-server.js';
+import {
+  type ConnectedTemporal,
+  startTemporal,
+  type TestTemporal,
+} from '../../support/servers/temporal-server.js';
 
 export type SweepHandle = WorkflowHandleWithFirstExecutionRunId<typeof evalSweep>;
 
@@ -150,4 +158,53 @@ export class SweepStage {
     this.workers.push(served);
     return served;
   }
+}
+
+/** A sweep of all checkpoints of the harness's run on two suites. */
+export const sweepSpec = (name: string, more: object = {}) => ({
+  name,
+  project: 'tests',
+  checkpoints: [{ run }],
+  suites: [{ name: 'final' }, { name: 'twice', max_tasks: 3, samples: 2, temperature: 0.9 }],
+  parallel: 2,
+  ...more,
+});
+
+/** What the sweep of this name has come to. */
+export async function tableOf(harness: Harness, name: string) {
+  const record = await readSweep(harness.store, `tests/${name}`);
+  const { suites, rows } = await comparisonOf(harness.store, record);
+  return { suites, rows };
+}
+
+/** Servers for the tests of a block, and for each of them a run with checkpoints 1 to `last`, which `use` takes with its stage. */
+export function useSweeps(
+  last: number,
+  use: (stage: SweepStage, environments: EnvironmentServer) => void,
+): void {
+  let environments: EnvironmentServer;
+  let temporal: TestTemporal;
+  let harness: Harness;
+  let stage: SweepStage;
+  beforeAll(async () => {
+    [environments, temporal] = await Promise.all([startEnvironments(), startTemporal()]);
+  });
+  afterAll(async () => {
+    await temporal?.stop();
+    await environments?.close();
+  });
+  beforeEach(async () => {
+    harness = await startHarness(environments);
+    await trained(
+      harness,
+      last,
+      Array.from({ length: last }, (_, index) => index + 1),
+    );
+    stage = await SweepStage.open(temporal, harness);
+    use(stage, environments);
+  }, 180_000);
+  afterEach(async () => {
+    await stage?.close();
+    await harness?.close();
+  });
 }

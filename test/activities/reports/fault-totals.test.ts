@@ -1,0 +1,38 @@
+// The cost of faults beside a plan: a long count delays one plan at most, and is begun once.
+import { expect, it } from 'vitest';
+import type { StepReference } from '../../../src/activities/contracts.js';
+import type { OrchestratorDeps } from '../../../src/activities/orchestrator-deps.js';
+import { tellingFaults } from '../../../src/activities/reports/fault-totals.js';
+import { memoryStore } from '../../followers/memory-store.js';
+import { recordsOf, writeAll } from '../../followers/written-run.js';
+import { readRun } from '../../../src/store/runs/run-records.js';
+
+const made = { run: 'long', steps: 6, evalInterval: 6 };
+
+it('is counted by one reader at a time: plans that come meanwhile go ahead without it', async () => {
+  const store = memoryStore();
+  await writeAll(store, recordsOf(made));
+  const record = await readRun(store, made.run);
+  let reads = 0;
+  let letGo: () => void = () => undefined;
+  const held = new Promise<void>((resolve) => (letGo = resolve));
+  store.beforeRead = () => {
+    reads += 1;
+    return held;
+  };
+  const deps = { store, runs: { get: () => Promise.resolve({ record }) } } as unknown as OrchestratorDeps;
+  const plan = tellingFaults((_, { step }: StepReference) => Promise.resolve({ planned: step }));
+  expect(await plan(deps, { run: made.run, owner: 1, step: 6 })).toEqual({ planned: 6 });
+  const before = reads;
+  expect(before).toBeGreaterThan(0);
+  const begun = performance.now();
+  expect(await plan(deps, { run: made.run, owner: 1, step: 7 })).toEqual({ planned: 7 });
+  expect(performance.now() - begun).toBeLessThan(400);
+  expect(reads).toBe(before);
+  letGo();
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  expect(await plan(deps, { run: made.run, owner: 1, step: 7 })).toMatchObject({
+    planned: 7,
+    faults: { 'ft/wall_seconds': expect.any(Number) as number },
+  });
+});
