@@ -209,10 +209,7 @@ export class PoolStage {
   }
 }
 
-const activityNames = [
-  ...['openRun', 'requestLease', 'closedRuns', 'recordControl', 'planStep', 'writeReport'],
-  ...['commitBase', 'collectRollouts', 'updatePolicy', 'evaluateState', 'saveState', 'uploadCheckpoint'],
-];
+const activityNames = Object.keys(scriptRun(outlineOf('names')).activities);
 
 /** From a node's death until its leases are revoked. */
 export const detectedWithinMs = 2 * nodeReportIntervalMs;
