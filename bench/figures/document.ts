@@ -1,4 +1,4 @@
-// The table of figures in docs/benchmarks.md, from the stored results; the prose around it is written by hand.
+// The tables of figures in docs/benchmarks.md, from the stored results; the prose around it is written by hand.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { figureDefinitions } from './definitions.js';
 import { evaluate } from './figure.js';
@@ -19,29 +19,33 @@ export function documentResults(path: string, results: Results): void {
   writeFileSync(path, `${before}${begin}\n\n${figuresTable(results)}\n${end}${rest}`);
 }
 
+/** A table for each commit that measured something, in the order of the figures; a value that misses its bar is bold. */
 export function figuresTable(results: Results): string {
   const parts = new Map(Object.entries(results.parts).map(([name, part]) => [name, fromEarlier(part)]));
-  const days = new Map<string, Set<string>>();
-  const rows = figureDefinitions.map((definition) => {
+  const tables = new Map<string, string[]>();
+  const missing: string[] = [];
+  for (const definition of figureDefinitions) {
     const { name, value, unit, bar, holds, measured, stolen } = evaluate(definition, parts);
-    const shown = value === null ? '–' : value.toLocaleString('en', { maximumSignificantDigits: 4 });
-    const withUnit = value === null || plain.includes(unit) ? shown : `${shown} ${unit}`;
-    const verdict = value === null || bar === null ? '' : holds ? 'yes' : '**no**';
-    if (measured) {
-      const { machine, commit, date } = measured;
-      days.set(machine, (days.get(machine) ?? new Set()).add(`\`${commit}\` ${date.slice(0, 10)}`));
+    if (value === null || !measured) {
+      missing.push(`\`${name}\``);
+      continue;
     }
+    const shown = value.toLocaleString('en', { maximumSignificantDigits: 4 });
+    const withUnit = plain.includes(unit) ? shown : `${shown} ${unit}`;
     const what = [definition.what, stolen && `${(stolen * 100).toFixed(0)} % stolen`]
       .filter(Boolean)
       .join('; ');
-    return `| \`${name}\` | ${withUnit} | ${bar ?? ''} | ${verdict} | ${measured?.commit ?? ''} | ${what} |`;
-  });
-  return [
-    '| figure | value | bar | holds | commit | |',
-    '|---|---|---|---|---|---|',
-    ...rows,
-    '',
-    ...[...days].map(([machine, commits]) => `${machine}: ${[...commits].sort().join(', ')}.`),
-    '',
-  ].join('\n');
+    const { machine, commit, date } = measured;
+    const title = `\`${commit}\`, ${date.slice(0, 10)}, ${machine}:`;
+    const verdict = bar === null || holds ? withUnit : `**${withUnit}**`;
+    tables.set(title, [
+      ...(tables.get(title) ?? []),
+      `\`${name}\` | ${verdict} | ${bar ?? ''} | ${what}`.trimEnd(),
+    ]);
+  }
+  const texts = [...tables].map(([title, rows]) =>
+    [title, '', 'figure | value | bar | what', '---|---|---|---', ...rows, ''].join('\n'),
+  );
+  if (missing.length > 0) texts.push(`Not measured: ${missing.join(', ')}.\n`);
+  return texts.join('\n');
 }

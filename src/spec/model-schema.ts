@@ -7,7 +7,7 @@ const multipleOf16 = z.int().min(16).multipleOf(16);
 
 const yarn = z.strictObject({
   factor: z.number().min(1).max(1024).describe('how many times longer'),
-  original_max_position_embeddings: count.describe('length that the model was made for'),
+  original_max_position_embeddings: count.describe('length it was trained for'),
   beta_fast: positive.exactOptional().describe('turns above which a frequency stays; absent: 32'),
   beta_slow: positive.exactOptional().describe('turns below which it is stretched; absent: 1'),
   attention_factor: positive
@@ -59,12 +59,10 @@ export const model = z.strictObject({
   path: text.exactOptional().describe('[Hugging Face folder](guide/own-model.md); excludes `architecture`'),
   architecture: architecture
     .exactOptional()
-    .describe('of random weights, in `config.json`’s keys; excludes `path`'),
+    .describe('of random weights, by `config.json`’s keys; excludes `path`'),
   initializer_range: positive.default(0.02).describe('standard deviation of random weights'),
   lora: lora.exactOptional().describe('trains adapters; absent: all weights'),
   moments: z.enum(['fp32', 'int8']).default('fp32').describe('moments in 8 or 2 bytes a parameter'),
-  tokenizer: text
-    .exactOptional()
-    .describe('path of a `tokenizer.json`; needed without `path`, else the folder’s'),
-  chat_template: text.exactOptional().describe('path of a Jinja template; the same'),
+  tokenizer: text.exactOptional().describe('path of a `tokenizer.json`; absent: that of `path`'),
+  chat_template: text.exactOptional().describe('path of a Jinja template; absent: that of `path`'),
 });

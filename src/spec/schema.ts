@@ -29,7 +29,7 @@ const builtin = z.strictObject({
 const data = z.strictObject({
   tasks: text.exactOptional().describe('JSONL file of tasks; excludes `builtin`'),
   demonstrations: text.exactOptional().describe('JSONL file of demonstrations'),
-  builtin: builtin.exactOptional().describe('made for the built-in apps; excludes `tasks`'),
+  builtin: builtin.exactOptional().describe('tasks of the built-in apps; excludes `tasks`'),
   eval_tasks: count.default(128).describe('held-out tasks of each interval evaluation'),
   final_eval_tasks: count.default(256).describe('the same before and after GRPO'),
 });
@@ -55,7 +55,7 @@ const environment = z.strictObject({
     })
     .exactOptional()
     .describe('name of the variable that holds the grading token'),
-  fault_rate: share.default(0).describe('share of calls that the built-in server fails on purpose'),
+  fault_rate: share.default(0).describe('share of calls that the built-in server makes fail'),
   tool_error_rate: share.default(0).describe('share of tool calls that it answers with an error'),
 });
 
@@ -67,7 +67,7 @@ const sftPhase = z.strictObject({
   mini_batch_size: count.default(16).describe('demonstrations of an update'),
   lr: positive.max(1).default(1e-5).describe('after warm-up'),
   warmup_updates: countOrZero.default(0).describe('updates with a rising rate'),
-  decay_share: share.default(0).describe('last share, in which the rate falls to a tenth'),
+  decay_share: share.default(0).describe('last share of updates, in which the rate falls to a tenth'),
   adam_betas: betas.default([0.9, 0.999]).describe('decay of the moments'),
 });
 
@@ -93,26 +93,19 @@ const generator = z.strictObject({
     .min(0)
     .max(1)
     .default(0.5)
-    .describe(
-      'unknown outcomes above which an evaluation, or two steps in a row, block the run; without any grade at once',
-    ),
-  stop: z
-    .array(text)
-    .min(1)
-    .max(16)
-    .exactOptional()
-    .describe('a turn also ends with the token that completes one'),
+    .describe('more unknown outcomes in an evaluation, or in two steps in a row, block the run'),
+  stop: z.array(text).min(1).max(16).exactOptional().describe('a turn also ends when it completes one'),
   top_p: positive.max(1).exactOptional().describe('in training; needs `truncated_sampling`'),
   top_k: count.exactOptional().describe('in training; needs `truncated_sampling`'),
   truncated_sampling: z
     .boolean()
     .exactOptional()
     .describe(
-      'accepts `top_p`, `top_k`: log-probs stay those of the whole distribution, which biases the gradient; evaluations draw from the whole',
+      'accepts `top_p`, `top_k`, which bias the gradient: log-probs stay those of the whole distribution',
     ),
-  max_wait_s: positive.default(3_600).describe('how long an environment may be down before the run blocks'),
+  max_wait_s: positive.default(3_600).describe('longest outage of an environment before the run blocks'),
   // Below the standstill that stops an attempt's heartbeat (`workers/attempt/activity-guard.ts`): this wait may be all that happens.
-  call_timeout_s: positive.max(900).default(60).describe('how long an environment call may take'),
+  call_timeout_s: positive.max(900).default(60).describe('longest environment call'),
 });
 
 const trainer = z.strictObject({
@@ -131,7 +124,7 @@ const trainer = z.strictObject({
   loss_reduction: z
     .enum(lossReductions)
     .default('token_mean')
-    .describe('over all tokens, over samples’ token means, or over samples’ sums / `max_seq_len` (Dr. GRPO)'),
+    .describe('mean over tokens, over samples’ means, or over samples’ sums / `max_seq_len` (Dr. GRPO)'),
   max_seq_len: count
     .exactOptional()
     .describe('of the last; absent: `max_input_length` + `max_generate_length`'),
@@ -159,9 +152,7 @@ const trainer = z.strictObject({
   use_kl_loss: z
     .boolean()
     .default(false)
-    .describe(
-      'KL term against the policy that GRPO begins with; with LoRA it costs no memory and excludes a warm start',
-    ),
+    .describe('KL term against the policy that GRPO begins with; with LoRA it excludes a warm start'),
   kl_loss_coef: z.number().min(0).max(10).default(0.001).describe('its weight'),
   kl_estimator_type: z.enum(klEstimators).default('k3').describe('its estimator'),
   use_entropy_loss: z.boolean().default(false).describe('entropy bonus'),
@@ -188,12 +179,12 @@ const trainer = z.strictObject({
     .number()
     .min(0)
     .default(0)
-    .describe('templates are drawn by p(1−p) + this, p the moving pass rate; 0: uniformly'),
+    .describe('templates are drawn by pass rate p, as p(1−p) + this; 0: uniformly'),
   ckpt_interval: count.default(10).describe('steps between uploaded checkpoints'),
   eval_interval: count.default(10).describe('GRPO steps between evaluations'),
   target_pass_at_1: share
     .default(0)
-    .describe('the run ends at the interval evaluation that reaches this; 0: never'),
+    .describe('an interval evaluation that reaches this ends the run; 0: never'),
   block_after_s: z
     .number()
     .min(0)
@@ -204,9 +195,9 @@ const trainer = z.strictObject({
 });
 
 const retention = z.strictObject({
-  keep_last: count.default(2).describe('newest that stay'),
-  keep_every: countOrZero.default(0).describe('one of every so many steps; 0: none'),
-  keep_best: countOrZero.default(0).describe('those with the best evaluations; 0: none'),
+  keep_last: count.default(2).describe('newest'),
+  keep_every: countOrZero.default(0).describe('every so many steps; 0: none'),
+  keep_best: countOrZero.default(0).describe('best evaluated; 0: none'),
 });
 
 const fork = z.strictObject({
@@ -236,7 +227,7 @@ const budget = z.strictObject({
 
 const placement = z.strictObject({
   priority: z.int().min(-100).max(100).default(0).describe('higher ones get nodes first'),
-  nodes: count.max(64).default(1).describe('at most, for the rollouts of a step; at least one'),
+  nodes: count.max(64).default(1).describe('most nodes for a step’s rollouts'),
 });
 
 /** A name that W&B's web pages accept as a part of their addresses. */
@@ -255,7 +246,7 @@ const tracking = z.strictObject({
     .strictObject({
       project: wandbName.exactOptional().describe('absent: the run’s'),
       entity: wandbName.exactOptional().describe('user or team; absent: the key’s'),
-      name: wandbName.exactOptional().describe('shown; absent: the run’s id, which its id there always is'),
+      name: wandbName.exactOptional().describe('display name; absent: the run’s id'),
       mode: z
         .enum(['online', 'offline'])
         .default('online')
@@ -276,7 +267,7 @@ const slack = z.strictObject({
         'must be a channel’s name or id, such as "#training" or C0123456789, in which the bot is; a token is given by ' +
         'SLACK_BOT_TOKEN, never here',
     })
-    .describe('name or id; the bot is in it; token: the follower’s `SLACK_BOT_TOKEN`'),
+    .describe('name or id, with the bot in it; token: the follower’s `SLACK_BOT_TOKEN`'),
   events: z.array(z.enum(slackNews)).exactOptional().describe('after the first message; absent: all'),
 });
 
@@ -293,13 +284,9 @@ export const runSpecSchema = z.strictObject({
   trainer: trainer.describe('how the policy is updated'),
   retention: retention
     .exactOptional()
-    .describe('checkpoints that stay; absent: the newest two, each tenth evaluation’s, and the best'),
-  budget: budget.exactOptional().describe('what it may use; a new start may raise it; absent: no limit'),
-  placement: placement
-    .exactOptional()
-    .describe('urgency and nodes; may change at a new start; absent: one node'),
-  tracking: tracking
-    .exactOptional()
-    .describe('who gets figures; may change at a new start; absent: `metrics.jsonl`'),
-  slack: slack.exactOptional().describe('where it is told; may change at a new start; absent: nowhere'),
+    .describe('checkpoints to keep; absent: the newest two, each tenth evaluation’s, the best'),
+  budget: budget.exactOptional().describe('limits; absent: none'),
+  placement: placement.exactOptional().describe('priority and nodes'),
+  tracking: tracking.exactOptional().describe('who gets figures; absent: `metrics.jsonl`'),
+  slack: slack.exactOptional().describe('where it reports; absent: nowhere'),
 });

@@ -29,18 +29,16 @@ const recovery = z.strictObject({
     'placed',
     'engine_shared',
   ]),
-  event: text.describe('the process that died, or the attempt that failed'),
+  event: text.describe('process that died, or attempt that failed'),
   lost: z
     .strictObject({
-      seconds: seconds.describe(
-        'mean over what was under way of the time since it had begun, or left something to go on from',
-      ),
+      seconds: seconds.describe('mean age of what was under way, since its start or last saved point'),
       tokens: count.describe('sampled'),
       episodes: count.describe('cut off'),
     })
-    .describe('work that nobody can use again'),
-  detection_seconds: seconds.describe('from the failure until it was noticed'),
-  down_seconds: seconds.describe('from the failure until work went on'),
+    .describe('work that cannot be used again'),
+  detection_seconds: seconds.describe('from failure to notice'),
+  down_seconds: seconds.describe('from failure to work again'),
   restore: z
     .strictObject({
       from: restoreSource.describe('`base`: made from the seed; `held`: the engine had an older state'),
@@ -49,7 +47,10 @@ const recovery = z.strictObject({
       seconds,
     })
     .exactOptional(),
-  replay: z.strictObject({ steps: count, seconds }).exactOptional().describe('updates applied after it'),
+  replay: z
+    .strictObject({ steps: count, seconds })
+    .exactOptional()
+    .describe('updates applied again after it'),
 });
 
 export type AttemptObserved = AttemptRecord['observed'];
@@ -61,14 +62,8 @@ export const attempt = z.strictObject({
   attempt: text.describe('id of the try'),
   n: positive,
   starts: z.array(text).describe('keys of episodes, written before their first token'),
-  not_begun: z
-    .array(text)
-    .exactOptional()
-    .describe('by earlier versions: `starts` that had a record when it looked once more'),
-  discarded: z
-    .array(text)
-    .exactOptional()
-    .describe('in version 2: sampled to their ends, but another’s record stands'),
+  not_begun: z.array(text).exactOptional().describe('earlier versions: `starts` that had a record after all'),
+  discarded: z.array(text).exactOptional().describe('version 2: finished, but another’s record stands'),
   failures: z
     .array(
       z.strictObject({
@@ -78,16 +73,16 @@ export const attempt = z.strictObject({
       }),
     )
     .exactOptional()
-    .describe('what the engine computed otherwise than the record says (R19)'),
+    .describe('engine results that contradict a record (R19)'),
   observed: z.strictObject({
     node: text,
     pid: count,
     at: time,
-    recoveries: z.array(recovery).exactOptional().describe('what had broken before it worked'),
+    recoveries: z.array(recovery).exactOptional().describe('failures before it'),
     waited_seconds: seconds
       .exactOptional()
       .describe(
-        'all that was under way waited for an environment or the store, or the run for a node, the orchestrator or Temporal',
+        'all work waited for an environment or the store, or the run for a node, the orchestrator or Temporal',
       ),
   }),
 });

@@ -43,10 +43,10 @@ export const control = z.strictObject({
   update_id: text
     .min(1)
     .describe(
-      '`firstExecutionRunId/ID` of the Update, or `originalExecutionRunId/signal-K-NAME` of an execution’s K-th signal of control; a known id is not written again',
+      '`firstExecutionRunId/ID` of the Update, or `originalExecutionRunId/signal-K-NAME` of an execution’s K-th signal; written once',
     ),
   change: change.describe(
-    '`now`: episodes in flight are cut off; `checkpointNow`: of this step or a later one; absent hyperparameters stay; `also`: keys made from `key`, a step’s batch even if it is not there',
+    '`now`: episodes in flight are cut off; `checkpointNow`: of this step or a later one; absent hyperparameters stay; `also`: keys made from `key`, a step’s batch even if absent',
   ),
   observed: z.strictObject({ at: time }),
 });

@@ -10,14 +10,11 @@ const outcome = z.discriminatedUnion('status', [
 
 export type TurnRecord = z.infer<typeof turn>;
 const turn = z.strictObject({
-  policy_step: count.describe('step of the state that sampled it'),
+  policy_step: count.describe('step of its state'),
   start: count.describe('it sampled `tokens[start..end)`'),
   end: count,
-  tool: text.exactOptional().describe('what it called'),
-  error: z
-    .boolean()
-    .exactOptional()
-    .describe('it failed; without `tool`: its call could not be read, nothing was called'),
+  tool: text.exactOptional().describe('tool it called'),
+  error: z.boolean().exactOptional().describe('it failed; without `tool`: the call could not be read'),
 });
 
 const refuseLaterMembers = since(2, {
@@ -29,14 +26,14 @@ export type EpisodeRecord = z.infer<typeof episode>;
 export const episode = z
   .strictObject({
     schema: z.enum(['longhaul.episode/1', 'longhaul.episode/2']),
-    plan: digest.describe('the plan’s; of an evaluation, the suite’s'),
+    plan: digest.describe('in an evaluation, the suite’s'),
     state: digest,
-    slot: count.describe('of an evaluation, the task’s index'),
+    slot: count.describe('in an evaluation, the task’s index'),
     sample: count,
     task_key: text,
     env_key: text,
     outcome: outcome.describe(
-      '−1e100 ≤ value ≤ 1e100, full reward is 1; reason: what failed last (`open`, `call`, `grade`, `timeout`, `socket_lost`), or `prompt_too_long`; failures: charged ones',
+      '−1e100 ≤ value ≤ 1e100, 1 is full reward; reason: the last failure (`open`, `call`, `grade`, `timeout`, `socket_lost`), or `prompt_too_long`; failures: charged ones',
     ),
     stop_reason: z.enum(['done', 'max_turns', 'length', 'unknown']),
     tokens: tokenIds.describe('the whole transcript, prompt first'),
@@ -53,14 +50,14 @@ export const episode = z
       execution: text
         .exactOptional()
         .describe(
-          'since version 2: of the activity, shared by its attempts: `run id/activity id/ms when it was scheduled`; absent in earlier records',
+          'from version 2 on, shared by the activity’s attempts: `run id/activity id/ms when scheduled`',
         ),
       incarnation: text,
       failures: counts.describe('by reason, charged or not'),
       failure: text
         .exactOptional()
         .describe(
-          'from version 2 on: what failed last in the server’s words, at most 500 printable characters, known secrets taken out',
+          'likewise: the last failure in the server’s words, at most 500 printable characters, without known secrets',
         ),
       explanation: text.exactOptional().describe('likewise: the grader’s words'),
       started_at: time,
@@ -75,7 +72,7 @@ export const episode = z
 
 /** First line of `episodes.jsonl.gz`: the episodes of a committed step, or of a whole evaluation, folded into one file (R23). */
 export type EpisodesHeader = z.infer<typeof episodes>;
-const lines = count.describe('lines that follow');
+const lines = count.describe('lines after it');
 export const episodes = z.discriminatedUnion('schema', [
   z.strictObject({ schema: z.literal('longhaul.episodes/1'), run: text, step: positive, count: lines }),
   z.strictObject({ schema: z.literal('longhaul.episodes/2'), state: digest, suite: digest, count: lines }),

@@ -36,9 +36,9 @@ export const suite = z
     environments: z
       .record(text, digest)
       .exactOptional()
-      .describe('identities by `env_key`; with the next two, from version 2 on'),
+      .describe('identities by `env_key`; like the next two, from version 2 on'),
     round: z.number().int().min(2).exactOptional().describe('absent: the first'),
-    again: text.exactOptional().describe('sweep that plays all of it again'),
+    again: text.exactOptional().describe('sweep that plays all again'),
   })
   .superRefine(since(2, { always: ['environments'], may: ['round', 'again'] }));
 
@@ -67,9 +67,9 @@ const everyResult = {
   state: digest,
   suite: digest,
   suite_name: text,
-  graded: count.describe('episodes'),
+  graded: count,
   unknown: count,
-  templates: z.record(z.string(), z.strictObject({ passed: count, graded: count })).describe('by template'),
+  templates: z.record(z.string(), z.strictObject({ passed: count, graded: count })),
   observed: z.strictObject({
     run: text.describe('that asked first'),
     step: count,
@@ -87,9 +87,7 @@ const evaluation2 = z
   .strictObject({
     schema: z.literal('longhaul.evaluation/2'),
     ...everyResult,
-    pass_at_1: passRate.describe(
-      'passes (value ≥ 1) among graded episodes; null without any, in `environments` too',
-    ),
+    pass_at_1: passRate.describe('passes (value ≥ 1) among graded episodes; null without any, also below'),
     environments: z.record(z.string(), environmentResult).describe('by `env_key`'),
   })
   .refine(hasRateIfGraded, ungradedRate);

@@ -58,16 +58,10 @@ export const sampling = z
     max_sequence_length: positive.describe('of the transcript'),
     tools_format: z.enum(['json', 'signatures']),
     system_prompt: z.enum(['skyrl', 'short']),
-    max_output_chars: positive.describe('characters of a tool result that reach the model'),
+    max_output_chars: positive.describe('of a tool result, for the model'),
     max_episode_failures: count.describe('charged failures before an outcome is unknown'),
-    stop: z
-      .array(text.min(1))
-      .min(1)
-      .exactOptional()
-      .describe('a turn also ends with the token that completes one of these'),
-    top_p: share
-      .exactOptional()
-      .describe('the likeliest tokens alone are drawn; log-probs are the whole distribution’s'),
+    stop: z.array(text.min(1)).min(1).exactOptional().describe('as in the [spec](run-spec.md#generator)'),
+    top_p: share.exactOptional().describe('log-probs are those of the whole distribution'),
     top_k: positive.exactOptional(),
   })
   .meta({ id: 'sampling' });
@@ -88,7 +82,7 @@ export const logprobs = z
   .meta({ id: 'log-probs', description: 'float32', type: 'array', items: { type: 'number', maximum: 0 } });
 export const outcomes = z.array(z.array(z.number().nullable())).meta({
   id: 'outcomes',
-  description: 'per slot, per sample: graded value, or null for unknown; empty for `sft`',
+  description: 'per slot and sample: graded value, or null for unknown; empty for `sft`',
 });
 
 /** Refuses members older than the version that introduced them, and from that version on requires those in `always`. Paths have dots. */

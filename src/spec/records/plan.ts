@@ -43,9 +43,9 @@ const advantages = z.union([
 /** Curriculum and data position (R7): as used for this step (`pass_rates`) and as left after planning it (`cursors`). */
 export type CurriculumState = z.infer<typeof curriculum>;
 const curriculum = z.strictObject({
-  pass_rates: z.record(z.string(), share).describe('by template, as used for this step'),
+  pass_rates: z.record(z.string(), share).describe('by template, used for this step'),
   // An index into the template's shuffled list, which wraps into a new epoch.
-  cursors: counts.describe('by template: next unused task, as left after it'),
+  cursors: counts.describe('by template: next unused task after it'),
 });
 
 /** A place for a group. */
@@ -66,26 +66,28 @@ const everyPlan = {
   rebased: z
     .strictObject({ run: text, plan: digest })
     .exactOptional()
-    .describe('it applies that run’s batch of the same step ("Forks and rewinds")'),
+    .describe('it applies that run’s batch of the same step ([rebase](#forks-and-rewinds))'),
   optimizer,
-  loss: loss.describe('the settings that bear on it alone, as `docs/engine-protocol.md`, `update`, has them'),
+  loss: loss.describe(
+    'only settings that affect it, as the engine’s [`update`](engine-protocol.md#verbs) takes them',
+  ),
   reference: digest
     .exactOptional()
     .describe(
-      'with `loss.kl_weight`: weights of the KL term, `identity.weights` of the last step before GRPO (of step 0 where a warm start names none)',
+      'with `loss.kl_weight`: `identity.weights` of the last step before GRPO (step 0 if a warm start names none)',
     ),
   curriculum,
   digests,
   numerics,
-  control: count.describe('newest control record folded in; 0: none'),
-  owner: positive.describe('number of the owner that planned it'),
+  control: count.describe('newest control record folded; 0: none'),
+  owner: positive.describe('`n` of the owner that planned it'),
   run_digest: digest
     .exactOptional()
-    .describe('sha256 of the bytes of `run.json`; with the next two, from version 3 on'),
+    .describe('sha256 of `run.json`’s bytes; like the next two, from version 3 on'),
   control_digest: digest
     .exactOptional()
-    .describe('list digest of the sha256 of the bytes of control records 1 to `control`'),
-  owner_digest: digest.exactOptional().describe('likewise of owner records'),
+    .describe('list digest of the sha256 of control records 1 to `control`'),
+  owner_digest: digest.exactOptional().describe('the same of owner records'),
   // They shape the prompt (tool list, system text) of a demonstration, too.
   sampling,
 };

@@ -13,7 +13,7 @@ export const run = z.strictObject({
   // The spec's own schema checks it in full when a run starts; a stored spec may be older than the newest setting.
   spec: z
     .custom<RunSpec>(isRunSpec, 'is no run spec with name, project, seed, model, generator and trainer')
-    .describe('with all defaults (`docs/run-spec.md`), without `fork`'),
+    .describe('[the spec](run-spec.md) with all defaults, without `fork`'),
   seed: z.number().int(),
   base_model: digest,
   tokenizer: digest,
@@ -28,7 +28,7 @@ export const run = z.strictObject({
       rebase: z.strictObject({ to: count, numerics }).exactOptional(),
     })
     .nullable()
-    .describe('continues that run after that step ("Forks and rewinds")'),
+    .describe('continues that run after that step ([fork](#forks-and-rewinds))'),
   observed: z.strictObject({ started_at: time }),
 });
 
@@ -36,7 +36,7 @@ export type OwnerRecord = z.infer<typeof owner>;
 export const owner = z.strictObject({
   schema: z.enum(['longhaul.owner/1', 'longhaul.owner/2']),
   n: positive,
-  address: text.describe('Temporal server; loopback with the machine’s name, `127.0.0.1:7233@host`'),
+  address: text.describe('Temporal server; a loopback with its host, `127.0.0.1:7233@host`'),
   clusterId: text,
   namespace: text,
   workflowId: text,
@@ -47,7 +47,7 @@ export const owner = z.strictObject({
     environment_urls: z
       .record(text, text.nullable())
       .exactOptional()
-      .describe('by `env_key`; null: a node’s own server; the newest record’s hold'),
+      .describe('by `env_key`; null: a node’s own server; the newest record counts'),
     budget: z
       .strictObject({
         max_tokens: z.number().exactOptional(),
@@ -57,7 +57,7 @@ export const owner = z.strictObject({
         usd_per_gpu_hour: z.number().exactOptional(),
       })
       .exactOptional()
-      .describe('the spec’s, of this start'),
+      .describe('this start’s, from the spec'),
     tracking: z
       .strictObject({
         metrics_jsonl: z.boolean(),
@@ -99,7 +99,7 @@ export const notice = z.strictObject({
   sink: text.min(1).describe('`wandb`, `slack`, …'),
   trouble: z
     .strictObject({
-      what: text.describe('not told: `points behind step 12`'),
+      what: text.describe('not delivered: `points behind step 12`'),
       reason: text,
       since: time,
     })
@@ -115,7 +115,7 @@ export const ref = z.strictObject({
   run: text.describe('run whose timeline holds `step`'),
   user: text.min(1).describe('a fork’s run id'),
   kind: z.literal('fork'),
-  step: count.describe('the newest checkpoint at or before it stays'),
+  step: count.describe('the newest checkpoint up to it stays'),
   observed: z.strictObject({ at: time }),
 });
 
@@ -131,7 +131,7 @@ export const gc = z.strictObject({
   evaluations: z
     .array(z.strictObject({ state: digest, suite: digest }))
     .exactOptional()
-    .describe('evaluations that are folded; absent in version 1, as `batches`'),
+    .describe('evaluations that are folded; like `batches`, not in version 1'),
   grace_s: amount.describe('seconds until the first deletion'),
   observed: z.strictObject({ at: time, by: text }),
 });

@@ -12,7 +12,7 @@ const selected = place.extend({
   state: digest,
   // At a step that was not applied, or under a fork's name.
   also: z.array(place).describe('the same state elsewhere'),
-  needed: z.boolean().describe('false where all suites had their result'),
+  needed: z.boolean().describe('false if all suites had results'),
 });
 
 export type SkippedCheckpoint = z.infer<typeof skipped>;
@@ -34,16 +34,16 @@ const suiteEntry = z.strictObject({
 export type SweepRecord = z.infer<typeof sweep>;
 export const sweep = z.strictObject({
   schema: z.enum(['longhaul.sweep/1', 'longhaul.sweep/2']),
-  sweep: text.describe('`{project}/{name}`: the workflow’s id without `eval/`, `:` as `.`'),
+  sweep: text.describe('the workflow’s id without `eval/`, `:` as `.`'),
   // The spec's own schema checks it in full when a sweep is planned.
   spec: z
     .custom<SweepSpec>(isSweepSpec, 'is no sweep with name, project, checkpoints and suites')
     .describe('with all defaults ([sweeps.md](sweeps.md))'),
-  suites_of: text.describe('run whose data, seed and settings the suites have'),
+  suites_of: text.describe('run that gives data, seed and settings'),
   checkpoints: z.array(selected),
   suites: z.array(suiteEntry).min(1),
-  baseline: digest.nullable().describe('state that all are compared with; null: the first checkpoint’s'),
-  skipped: z.array(skipped).describe('left out of the choice'),
+  baseline: digest.nullable().describe('state to compare with; null: the first checkpoint’s'),
+  skipped: z.array(skipped).describe('left out'),
   observed: z.strictObject({ at: time }),
 });
 
@@ -58,7 +58,7 @@ export const tally = z.strictObject({
   suite: digest,
   samples: z
     .array(z.array(talliedSample))
-    .describe('by task, then by sample: reward (null: unknown), turns, tool calls, tool errors'),
+    .describe('by task, then sample: reward (null: unknown), turns, tool calls, tool errors'),
 });
 
 function isSweepSpec(value: unknown): boolean {

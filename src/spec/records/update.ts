@@ -11,9 +11,9 @@ export const batch = z.strictObject({
   plan: digest,
   previous_state: digest,
   inputs: digest.describe(
-    'list digest; grpo: of the episodes’ digests in (slot, sample) order; sft: of the sha256 of each demonstration’s canonical JSON, in the order of `mini_batches`',
+    'list digest; grpo: of the episodes’ digests in (slot, sample) order; sft: of the sha256 of each demonstration’s canonical JSON, in `mini_batches` order',
   ),
-  mini_batches: positive.describe('their number'),
+  mini_batches: positive,
   loss_tokens: z.array(count).describe('targets of each mini-batch'),
   outcomes,
   metrics: figures.describe('functions of the inputs'),
@@ -41,12 +41,10 @@ export const update = z.strictObject({
     outcomes,
     weights: digest
       .exactOptional()
-      .describe(
-        'of the last step of a warm start that trains all weights: what KL terms are taken against; absent in earlier versions',
-      ),
+      .describe('KL reference, in the last step of a warm start of all weights; absent in earlier versions'),
   }),
   observed: z.strictObject({
-    metrics: figures.describe('SkyRL’s names; of earlier versions also what faults had cost so far (`ft/…`)'),
+    metrics: figures.describe('SkyRL’s names; in earlier versions also the cost of faults so far (`ft/…`)'),
     timings_ms: figures,
     engine,
     committed_at: time,
