@@ -30,13 +30,11 @@ const recovery = z.strictObject({
     'engine_shared',
   ]),
   event: text.describe('process that died, or attempt that failed'),
-  lost: z
-    .strictObject({
-      seconds: seconds.describe('mean age of what was under way, since its start or last saved point'),
-      tokens: count.describe('sampled'),
-      episodes: count.describe('cut off'),
-    })
-    .describe('work that cannot be used again'),
+  lost: z.strictObject({
+    seconds: seconds.describe('mean age of what was under way, since its start or last saved point'),
+    tokens: count,
+    episodes: count,
+  }),
   detection_seconds: seconds.describe('from failure to notice'),
   down_seconds: seconds.describe('from failure to work again'),
   restore: z
@@ -59,7 +57,7 @@ export type AttemptRecord = z.infer<typeof attempt>;
 export const attempt = z.strictObject({
   schema: z.enum(['longhaul.attempt/1', 'longhaul.attempt/2']),
   activity: text,
-  attempt: text.describe('id of the try'),
+  attempt: text,
   n: positive,
   starts: z.array(text).describe('keys of episodes, written before their first token'),
   not_begun: z.array(text).exactOptional().describe('earlier versions: `starts` that had a record after all'),

@@ -13,7 +13,7 @@ const turn = z.strictObject({
   policy_step: count.describe('step of its state'),
   start: count.describe('it sampled `tokens[start..end)`'),
   end: count,
-  tool: text.exactOptional().describe('tool it called'),
+  tool: text.exactOptional(),
   error: z.boolean().exactOptional().describe('it failed; without `tool`: the call could not be read'),
 });
 
@@ -57,9 +57,9 @@ export const episode = z
       failure: text
         .exactOptional()
         .describe(
-          'likewise: the last failure in the server’s words, at most 500 printable characters, without known secrets',
+          'the last failure in the server’s words, at most 500 printable characters, without known secrets',
         ),
-      explanation: text.exactOptional().describe('likewise: the grader’s words'),
+      explanation: text.exactOptional().describe('the grader’s words'),
       started_at: time,
       seconds: amount,
     }),

@@ -88,7 +88,7 @@ const evaluation2 = z
     schema: z.literal('longhaul.evaluation/2'),
     ...everyResult,
     pass_at_1: passRate.describe('passes (value ≥ 1) among graded episodes; null without any, also below'),
-    environments: z.record(z.string(), environmentResult).describe('by `env_key`'),
+    environments: z.record(z.string(), environmentResult),
   })
   .refine(hasRateIfGraded, ungradedRate);
 

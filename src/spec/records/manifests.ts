@@ -11,7 +11,7 @@ export const dataset = z.strictObject({
   tasks: count,
   train_tasks: count,
   held_out_tasks: count,
-  demonstrations: counts.describe('by kind'),
+  demonstrations: counts,
 });
 
 /** `checkpoints/…/manifest.json`. */
@@ -22,13 +22,13 @@ export const checkpoint = z.strictObject({
   step: count,
   state: digest,
   numerics,
-  files: z.array(file).min(1).describe('`state.safetensors`'),
+  files: z.array(file).min(1),
 });
 
 /** `weights/{weights}/manifest.json`: the weights of a model supplied as a folder. */
 export type WeightsManifest = z.infer<typeof weights>;
 export const weights = z.strictObject({
   schema: z.literal('longhaul.weights/1'),
-  weights: digest.describe('the engine’s digest of them'),
-  files: z.array(file).min(1).describe('`weights.safetensors`'),
+  weights: digest,
+  files: z.array(file).min(1),
 });

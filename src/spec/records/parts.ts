@@ -43,7 +43,7 @@ export type FileEntry = z.infer<typeof file>;
 export const file = z
   .strictObject({
     path: text.min(1).describe('below the manifest’s folder'),
-    size: count.describe('bytes'),
+    size: count,
     sha256: digest,
   })
   .meta({ id: 'file' });
@@ -53,18 +53,18 @@ export const sampling = z
   .strictObject({
     temperature: amount,
     max_turns: positive,
-    max_input_length: positive.describe('tokens before a turn'),
-    max_generate_length: positive.describe('of one turn'),
-    max_sequence_length: positive.describe('of the transcript'),
+    max_input_length: positive,
+    max_generate_length: positive,
+    max_sequence_length: positive,
     tools_format: z.enum(['json', 'signatures']),
     system_prompt: z.enum(['skyrl', 'short']),
-    max_output_chars: positive.describe('of a tool result, for the model'),
-    max_episode_failures: count.describe('charged failures before an outcome is unknown'),
-    stop: z.array(text.min(1)).min(1).exactOptional().describe('as in the [spec](run-spec.md#generator)'),
-    top_p: share.exactOptional().describe('log-probs are those of the whole distribution'),
+    max_output_chars: positive,
+    max_episode_failures: count,
+    stop: z.array(text.min(1)).min(1).exactOptional(),
+    top_p: share.exactOptional(),
     top_k: positive.exactOptional(),
   })
-  .meta({ id: 'sampling' });
+  .meta({ id: 'sampling', description: 'settings of the spec’s [`generator`](run-spec.md#generator)' });
 
 // Token ids and log-probs are long; a loop over them is an order of magnitude faster than a schema for each item.
 export const tokenIds = z

@@ -18,7 +18,7 @@ import {
 export type OptimizerPlan = z.infer<typeof optimizer>;
 const optimizer = z.strictObject({
   learning_rates: z.array(amount).min(1).describe('one per mini-batch, in order'),
-  adam_betas: z.tuple([share, share]).describe('β₁, β₂'),
+  adam_betas: z.tuple([share, share]),
   adam_eps: z.number().positive(),
   weight_decay: amount,
   max_grad_norm: z.number().positive(),
@@ -55,7 +55,7 @@ const slot = z.strictObject({
   task_key: text,
   env_key: text,
   template: text,
-  seed: z.number().int().describe('shared by the group'),
+  seed: z.number().int(),
 });
 
 const everyPlan = {
@@ -97,7 +97,7 @@ const grpoPlan = z.strictObject({
   ...everyPlan,
   kind: z.literal('grpo'),
   slots: z.array(slot).min(1),
-  samples_per_slot: positive.describe('size of a group'),
+  samples_per_slot: positive,
   advantages: advantages,
 });
 

@@ -131,7 +131,7 @@ export const gc = z.strictObject({
   evaluations: z
     .array(z.strictObject({ state: digest, suite: digest }))
     .exactOptional()
-    .describe('evaluations that are folded; like `batches`, not in version 1'),
+    .describe('evaluations that are folded'),
   grace_s: amount.describe('seconds until the first deletion'),
   observed: z.strictObject({ at: time, by: text }),
 });

@@ -25,7 +25,7 @@ const skipped = z.strictObject({
 
 export type SweepSuiteEntry = z.infer<typeof suiteEntry>;
 const suiteEntry = z.strictObject({
-  label: text.describe('the sweep’s name for it'),
+  label: text,
   digest,
   record: suite.meta({ id: 'suite', description: 'of that digest' }),
 });
@@ -43,7 +43,7 @@ export const sweep = z.strictObject({
   checkpoints: z.array(selected),
   suites: z.array(suiteEntry).min(1),
   baseline: digest.nullable().describe('state to compare with; null: the first checkpoint’s'),
-  skipped: z.array(skipped).describe('left out'),
+  skipped: z.array(skipped),
   observed: z.strictObject({ at: time }),
 });
 

@@ -39,9 +39,7 @@ export const update = z.strictObject({
       .union([z.literal(true), z.strictObject({ reason: text })])
       .describe('with a reason, the state stayed'),
     outcomes,
-    weights: digest
-      .exactOptional()
-      .describe('KL reference, in the last step of a warm start of all weights; absent in earlier versions'),
+    weights: digest.exactOptional().describe('KL reference, in the last step of a warm start of all weights'),
   }),
   observed: z.strictObject({
     metrics: figures.describe('SkyRL’s names; in earlier versions also the cost of faults so far (`ft/…`)'),
@@ -59,14 +57,14 @@ export const base = z.strictObject({
   identity: z.strictObject({
     run: text,
     step: z.literal(0),
-    base_model: digest.describe('as in the run'),
+    base_model: digest,
     state: digest,
-    weights: digest.exactOptional().describe('without adapters; absent in earlier versions'),
+    weights: digest.exactOptional().describe('without adapters'),
     numerics,
   }),
   observed: z.strictObject({
     engine,
     committed_at: time,
-    parameters: z.strictObject({ model: positive, trained: positive }).exactOptional().describe('likewise'),
+    parameters: z.strictObject({ model: positive, trained: positive }).exactOptional(),
   }),
 });
