@@ -81,12 +81,12 @@ const generator = z.strictObject({
   tools_format: z
     .enum(['json', 'signatures'])
     .default('json')
-    .describe('JSON, or one line a tool for small models'),
+    .describe('`signatures`: a line a tool, for small models'),
   system_prompt: z
     .enum(['skyrl', 'short'])
     .default('skyrl')
-    .describe('SkyRL’s sections, or a few lines for small models'),
-  max_output_chars: count.default(10_000).describe('characters of a tool result for the model'),
+    .describe('`short`: a few lines, for small models'),
+  max_output_chars: count.default(10_000).describe('of a tool result, for the model'),
   max_episode_failures: countOrZero.default(3).describe('charged failures before an outcome is unknown'),
   max_unknown_share: z
     .number()
@@ -103,7 +103,7 @@ const generator = z.strictObject({
     .describe(
       'accepts `top_p`, `top_k`, which bias the gradient: log-probs stay those of the whole distribution',
     ),
-  max_wait_s: positive.default(3_600).describe('longest outage of an environment before the run blocks'),
+  max_wait_s: positive.default(3_600).describe('longest outage before the run blocks'),
   // Below the standstill that stops an attempt's heartbeat (`workers/attempt/activity-guard.ts`): this wait may be all that happens.
   call_timeout_s: positive.max(900).default(60).describe('longest environment call'),
 });
@@ -165,10 +165,7 @@ const trainer = z.strictObject({
   advantage_estimator: z
     .enum(advantageEstimators)
     .default('grpo')
-    .describe(
-      '`grpo`: (r − mean) / (std + `advantage_eps`) of the group; `rloo`: r − mean of the others; `maxrl`: (r − mean) / (mean + `advantage_eps`); ' +
-        '`reinforce++`: whitened over the step’s tokens',
-    ),
+    .describe('[formulas](records.md#the-batch-file-longhaulbatch2)'),
   grpo_norm_by_std: z.boolean().default(true).describe('of `grpo`: divide by the deviation'),
   advantage_deviation: z
     .enum(['population', 'sample'])
@@ -190,7 +187,7 @@ const trainer = z.strictObject({
     .min(0)
     .exactOptional()
     .describe(
-      `how long the same failure is tried again before the run blocks; 0: until it failed on another node too; absent: ${usualBlockAfterSeconds}`,
+      `how long a failure repeats before the run blocks; 0: until another node fails too; absent: ${usualBlockAfterSeconds}`,
     ),
 });
 

@@ -9,9 +9,8 @@ A run is one YAML or JSON file; [\`presets/\`](../presets) has complete ones. \`
 ones start at the file's folder) and prints the JSON that is the input of the workflow \`trainingRun\`. Unknown keys and impossible combinations are
 refused, all problems at once. Names follow SkyRL where it has one.
 
-Lengths are in tokens, times in seconds, shares from 0 to 1. A *step* maps one policy state to the next. A GRPO step is one optimizer update, a
-warm-start step \`mini_batches_per_step\`. Each key stands with its values and its default; without one it may be
-absent.
+Lengths are in tokens, times in seconds, shares from 0 to 1. A GRPO step is one optimizer update, a warm-start step \`mini_batches_per_step\`. Each key
+stands with its values and its default; without one it may be absent.
 `;
 
 const dataFiles = `## Data files
