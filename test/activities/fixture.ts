@@ -30,10 +30,13 @@ import {
   type EnvironmentServer,
 } from '../../src/environments/server/environment-server.js';
 import type { EnvironmentSpec } from '../../src/spec/run-spec.js';
+import type { RecordKind, RecordTypes } from '../../src/spec/records/record-kinds.js';
 import type { Task } from '../../src/spec/records/task.js';
 import type { OpenedStore } from '../../src/store/evaluations/folded-evaluations.js';
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
 import { openStore } from '../../src/store/open-store.js';
+import { encodeRecord } from '../../src/store/records/record-codec.js';
+import { requireRecord } from '../../src/store/records/records.js';
 import { lastCommittedStep } from '../../src/store/runs/run-records.js';
 import { environmentBackends } from '../../src/workers/node/environment-backends.js';
 import { findEngine } from '../support/find-tools.js';
@@ -137,6 +140,9 @@ export const workflow = {
   namespace: 'default',
 };
 
+export const activityId = (step: number, part: string): string =>
+  `step-${String(step).padStart(6, '0')}/${part}`;
+
 export interface Harness {
   folder: string;
   store: OpenedStore;
@@ -157,6 +163,8 @@ export interface Harness {
   advance(last: number): Promise<CommittedStep | null>;
   plan(step: number, control?: number): Promise<PlannedStep>;
   reference(planned: PlannedStep): StepReference & { plan: string };
+  /** The reference, and all slots. */
+  rollouts(planned: PlannedStep): StepReference & { plan: string; slots: [number, number] };
   /** Another node worker on the same store, with a disk and an engine of its own. */
   secondNode(): NodeDeps;
   close(): Promise<void>;
@@ -256,6 +264,7 @@ export async function startHarness(environments: { url: string }, disk?: string)
     },
     plan: (step, control = 0) => planStep(orchestrator, { run, step, owner, control }),
     reference: ({ step, plan }) => ({ run, owner, step, plan }),
+    rollouts: (planned) => ({ ...harness.reference(planned), slots: [0, planned.slots] }),
     async advance(last) {
       if (owner === 0) await harness.open();
       const held = await lastCommittedStep(store, run);
@@ -264,13 +273,12 @@ export async function startHarness(environments: { url: string }, disk?: string)
       for (let step = Math.max(held, 0) + 1; step <= last; step++) {
         const planned = await harness.plan(step);
         const reference = harness.reference(planned);
-        const name = (part: string): string => `step-${String(step).padStart(6, '0')}/${part}`;
         if (planned.kind === 'grpo') {
-          await harness.attempt(name('collect'), () =>
-            collectRollouts(node, { ...reference, slots: [0, planned.slots] }),
+          await harness.attempt(activityId(step, 'collect'), () =>
+            collectRollouts(node, harness.rollouts(planned)),
           );
         }
-        committed = await harness.attempt(name('update'), () => updatePolicy(node, reference));
+        committed = await harness.attempt(activityId(step, 'update'), () => updatePolicy(node, reference));
       }
       return committed;
     },
@@ -310,4 +318,15 @@ export async function tamper(
   const changed = change(Buffer.from(bytes));
   await store.delete(key);
   if (changed !== null) await store.create(key, Buffer.from(changed));
+}
+
+/** Replaces a record by another valid one. */
+export async function reviseRecord<Kind extends RecordKind>(
+  store: ObjectStore,
+  key: string,
+  kind: Kind,
+  change: (record: RecordTypes[Kind]) => RecordTypes[Kind],
+): Promise<void> {
+  const bytes = await encodeRecord(kind, change(await requireRecord(store, key, kind)));
+  await tamper(store, key, () => bytes);
 }

@@ -8,19 +8,16 @@ import { PolicyHolder } from '../../src/policy/policy-holder.js';
 import { createStateLock } from '../../src/engine/native/state-lock.js';
 import { readState } from '../../src/store/runs/run-records.js';
 import { saveState, uploadCheckpoint } from '../../src/activities/step/save-state.js';
-import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
-import { type Harness, run, startEnvironments, startHarness } from '../activities/fixture.js';
+import { run } from '../activities/fixture.js';
+import { harness, useSharedHarness } from '../activities/own-harness.js';
 
 /** Supervised steps, so that each has a state of its own. */
 const last = 6;
 
-let environments: EnvironmentServer;
-let harness: Harness;
+useSharedHarness();
 let scratch: string;
 beforeAll(async () => {
   scratch = mkdtempSync(join(tmpdir(), 'longhaul-fetched-'));
-  environments = await startEnvironments();
-  harness = await startHarness(environments);
   const [phase] = harness.spec['warm_start'] as object[];
   await harness.open({ ...harness.spec, warm_start: [{ ...phase, updates: last }] });
   for (let step = 1; step <= last; step++) {
@@ -29,11 +26,7 @@ beforeAll(async () => {
     await harness.attempt('upload', () => uploadCheckpoint(harness.node, { run, step, owner: 1 }));
   }
 });
-afterAll(async () => {
-  await harness.close();
-  await environments.close();
-  rmSync(scratch, { recursive: true });
-});
+afterAll(() => rmSync(scratch, { recursive: true }));
 
 let folder: string;
 let said: string[];

@@ -1,22 +1,13 @@
 // A fork's steps up to its lineage are its parent's (R5): its state is restored from the parent's checkpoint and batches.
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { saveState, uploadCheckpoint } from '../../src/activities/step/save-state.js';
-import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import { runKey } from '../../src/store/objects/layout.js';
 import { adoptOrCreate } from '../../src/store/records/records.js';
 import { readRun, readState } from '../../src/store/runs/run-records.js';
-import { type Harness, run, startEnvironments, startHarness } from '../activities/fixture.js';
+import { run } from '../activities/fixture.js';
+import { harness, useSharedHarness } from '../activities/own-harness.js';
 
-let environments: EnvironmentServer;
-let harness: Harness;
-beforeAll(async () => {
-  environments = await startEnvironments();
-  harness = await startHarness(environments);
-});
-afterAll(async () => {
-  await harness.close();
-  await environments.close();
-});
+useSharedHarness();
 
 test('a fork is restored from its parent’s newest checkpoint before it left, and the batches after that', async () => {
   for (const step of [1, 2, 4]) {

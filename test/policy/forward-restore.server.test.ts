@@ -1,26 +1,19 @@
 // A node whose engine holds an earlier state of the run goes forward from it: it loads nothing, and applies only the batches
 // that were logged since (R14).
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import type { NodeDeps } from '../../src/activities/node-deps.js';
 import { saveState, uploadCheckpoint } from '../../src/activities/step/save-state.js';
-import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import { runKey } from '../../src/store/objects/layout.js';
 import { adoptOrCreate } from '../../src/store/records/records.js';
 import { readRun, readState } from '../../src/store/runs/run-records.js';
-import { type Harness, run, startEnvironments, startHarness } from '../activities/fixture.js';
+import { run } from '../activities/fixture.js';
+import { harness, useHarness } from '../activities/own-harness.js';
 
-let environments: EnvironmentServer;
-let harness: Harness;
-beforeAll(async () => {
-  environments = await startEnvironments();
-});
-afterAll(() => environments.close());
+useHarness();
 beforeEach(async () => {
-  harness = await startHarness(environments);
   const [phase] = harness.spec['warm_start'] as object[];
   await harness.open({ ...harness.spec, warm_start: [{ ...phase, updates: learning }] });
 });
-afterEach(() => harness.close());
 
 /** Steps that change the state. */
 const learning = 4;

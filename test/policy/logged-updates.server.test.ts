@@ -2,32 +2,23 @@
 import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { loggedUpdates } from '../../src/policy/logged-updates.js';
-import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import { batchKey } from '../../src/store/objects/layout.js';
 import { readUpdate } from '../../src/store/runs/run-records.js';
 import { UnreadableRecord } from '../../src/store/objects/store-errors.js';
-import { type Harness, run, startEnvironments, startHarness } from '../activities/fixture.js';
+import { run } from '../activities/fixture.js';
+import { harness, useHarness } from '../activities/own-harness.js';
 
-let environments: EnvironmentServer;
-let harness: Harness;
+useHarness();
 let folder: string;
-beforeAll(async () => {
-  environments = await startEnvironments();
-});
-afterAll(() => environments.close());
 beforeEach(async () => {
   folder = await mkdtemp(join(tmpdir(), 'longhaul-logged-'));
-  harness = await startHarness(environments);
   const [phase] = harness.spec['warm_start'] as object[];
   await harness.open({ ...harness.spec, warm_start: [{ ...phase, updates: 3 }] });
   await harness.advance(3);
 });
-afterEach(async () => {
-  await harness.close();
-  await rm(folder, { recursive: true, force: true });
-});
+afterEach(() => rm(folder, { recursive: true, force: true }));
 
 const batches = (): Promise<string[]> => readdir(join(folder, 'batches'));
 const fileOf = async (step: number): Promise<string> =>

@@ -11,7 +11,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { auditRun } from '../../src/activities/reports/audit-run.js';
 import { takeUpModel } from '../../src/policy/model-assets.js';
@@ -20,7 +20,6 @@ import type { NodeDeps } from '../../src/activities/node-deps.js';
 import { saveState, uploadCheckpoint } from '../../src/activities/step/save-state.js';
 import { weightsFileDigest } from '../../src/policy/state-file.js';
 import type { RandomModel } from '../../src/engine/policy-engine.js';
-import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import { readModelFolder } from '../../src/models/model-folder.js';
 import type { WeightsManifest } from '../../src/spec/records/manifests.js';
 import { parseRunSpec } from '../../src/spec/spec-input.js';
@@ -29,28 +28,20 @@ import { sha256Hex } from '../../src/base/sha256.js';
 import { weightsFileKey, weightsManifestKey } from '../../src/store/objects/layout.js';
 import { readBase, readRun, readState } from '../../src/store/runs/run-records.js';
 import { verifyWeights } from '../../src/store/files/weights.js';
-import {
-  type Harness,
-  lastSftStep,
-  run,
-  startEnvironments,
-  startHarness,
-  tamper,
-} from '../activities/fixture.js';
+import { type Harness, lastSftStep, run, startHarness, tamper } from '../activities/fixture.js';
+import { environments, harness, useHarness } from '../activities/own-harness.js';
 
 const lora = { rank: 4, alpha: 8 };
 const adapters = {
   lora: { ...lora, targets: ['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj'] },
 };
 
-let environments: EnvironmentServer;
-let harness: Harness;
+useHarness();
 /** A model folder that each test has a copy of. */
 let original: string;
 let folder: string;
 
 beforeAll(async () => {
-  environments = await startEnvironments();
   original = join(mkdtempSync(join(tmpdir(), 'longhaul-folders-')), 'original');
   const maker = await startHarness(environments);
   const model = maker.spec['model'] as { tokenizer: string; chat_template: string };
@@ -62,16 +53,11 @@ beforeAll(async () => {
   });
   await maker.close();
 });
-afterAll(async () => {
-  await environments.close();
-  rmSync(join(original, '..'), { recursive: true, force: true });
-});
-beforeEach(async () => {
-  harness = await startHarness(environments);
+afterAll(() => rmSync(join(original, '..'), { recursive: true, force: true }));
+beforeEach(() => {
   folder = join(harness.folder, 'model');
   cpSync(original, folder, { recursive: true });
 });
-afterEach(() => harness.close());
 
 /** Weights of the harness's own architecture. */
 function drawn({ spec }: Harness, seed: number): RandomModel {

@@ -1,24 +1,15 @@
 // A node whose engine computes other bits than the run's records is not given the run (R18).
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { LeaseRequest } from '../../src/activities/contracts.js';
 import { createNodeActivities } from '../../src/activities/node-activities.js';
 import type { NodeDeps } from '../../src/activities/node-deps.js';
 import { createOrchestratorActivities } from '../../src/activities/orchestrator-activities.js';
-import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import type { Numerics } from '../../src/spec/records/numerics.js';
 import { updateKey } from '../../src/store/objects/layout.js';
-import { type Harness, lastSftStep, run, startEnvironments, startHarness } from '../activities/fixture.js';
+import { lastSftStep, run } from '../activities/fixture.js';
+import { harness, useHarness } from '../activities/own-harness.js';
 
-let environments: EnvironmentServer;
-let harness: Harness;
-beforeAll(async () => {
-  environments = await startEnvironments();
-});
-afterAll(() => environments.close());
-beforeEach(async () => {
-  harness = await startHarness(environments);
-});
-afterEach(() => harness.close());
+useHarness();
 
 /** As after an upgrade that raises the version: the same machine, other bits. */
 async function upgrade(deps: NodeDeps): Promise<{ old: Numerics; raised: Numerics }> {

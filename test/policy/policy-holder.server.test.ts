@@ -13,11 +13,10 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { basename, dirname } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { saveState, uploadCheckpoint } from '../../src/activities/step/save-state.js';
 import { stateFileDigest } from '../../src/policy/state-file.js';
 import { EngineError } from '../../src/engine/policy-engine.js';
-import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import { checkpointHome } from '../../src/store/runs/checkpoints.js';
 import {
   batchKey,
@@ -27,19 +26,11 @@ import {
 } from '../../src/store/objects/layout.js';
 import { readRun, readState } from '../../src/store/runs/run-records.js';
 import { StoreFull, StoreUnavailable } from '../../src/store/objects/store-errors.js';
-import { type Harness, run, startEnvironments, startHarness, tamper } from '../activities/fixture.js';
+import { run, tamper } from '../activities/fixture.js';
 import { signedAgain } from '../support/signed-again.js';
+import { harness, useHarness } from '../activities/own-harness.js';
 
-let environments: EnvironmentServer;
-let harness: Harness;
-beforeAll(async () => {
-  environments = await startEnvironments();
-});
-afterAll(() => environments.close());
-beforeEach(async () => {
-  harness = await startHarness(environments);
-});
-afterEach(() => harness.close());
+useHarness();
 
 const last = 4;
 

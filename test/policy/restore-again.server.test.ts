@@ -1,26 +1,19 @@
 // A restore that disagrees with a record is made again: on a fresh engine, then from an older checkpoint (R19).
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import type { NodeDeps } from '../../src/activities/node-deps.js';
 import { saveState, uploadCheckpoint } from '../../src/activities/step/save-state.js';
-import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import { readState } from '../../src/store/runs/run-records.js';
-import { type Harness, lastSftStep, run, startEnvironments, startHarness } from '../activities/fixture.js';
+import { lastSftStep, run } from '../activities/fixture.js';
+import { harness, useHarness } from '../activities/own-harness.js';
 
-let environments: EnvironmentServer;
-let harness: Harness;
-beforeAll(async () => {
-  environments = await startEnvironments();
-});
-afterAll(() => environments.close());
+useHarness();
 beforeEach(async () => {
-  harness = await startHarness(environments);
   await harness.advance(checkpoint);
   const reference = { run, step: checkpoint, owner: 1 };
   await harness.attempt('save', () => saveState(harness.node, reference));
   await harness.attempt('upload', () => uploadCheckpoint(harness.node, reference));
   await harness.advance(lastSftStep);
 });
-afterEach(() => harness.close());
 
 /** The step before the last that learns. */
 const checkpoint = lastSftStep - 1;

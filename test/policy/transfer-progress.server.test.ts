@@ -1,20 +1,11 @@
 // A checkpoint may take longer than an attempt may stand still: what moves is progress, up and down.
 import { stat } from 'node:fs/promises';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { saveState, uploadCheckpoint } from '../../src/activities/step/save-state.js';
-import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
-import { type Harness, run, startEnvironments, startHarness } from '../activities/fixture.js';
+import { run } from '../activities/fixture.js';
+import { harness, useSharedHarness } from '../activities/own-harness.js';
 
-let environments: EnvironmentServer;
-let harness: Harness;
-beforeAll(async () => {
-  environments = await startEnvironments();
-  harness = await startHarness(environments);
-});
-afterAll(async () => {
-  await harness.close();
-  await environments.close();
-});
+useSharedHarness();
 
 it('is told to the heartbeat by an upload, and by the restore on another node', async () => {
   await harness.advance(1);

@@ -3,7 +3,7 @@ import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import type { OnNode } from '../../../src/activities/contracts.js';
 import { createNodeActivities } from '../../../src/activities/node-activities.js';
 import { createOrchestratorActivities } from '../../../src/activities/orchestrator-activities.js';
@@ -12,25 +12,16 @@ import type { AttemptSnapshot } from '../../../src/activities/attempt/attempt-ac
 import type { NodeDeps } from '../../../src/activities/node-deps.js';
 import { planStep } from '../../../src/activities/step/plan-step.js';
 import { type Predecessor, ProcessLife } from '../../../src/activities/attempt/process-life.js';
-import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import type { AttemptRecord, Recovery } from '../../../src/spec/records/attempt-records.js';
 import { type FaultFigures, readFaults } from '../../../src/store/runs/fault-figures.js';
 import { readAttemptsIn } from '../../../src/store/runs/step-attempts.js';
 import { guardActivities } from '../../../src/workers/attempt/activity-guard.js';
 import { drainingFailure } from '../../../src/workers/node/node-departure.js';
 import { OpenActivities } from '../../../src/workers/attempt/open-activities.js';
-import { type Harness, lastSftStep, run, startEnvironments, startHarness } from '../fixture.js';
+import { activityId, lastSftStep, run } from '../fixture.js';
+import { harness, useHarness } from '../own-harness.js';
 
-let environments: EnvironmentServer;
-let harness: Harness;
-beforeAll(async () => {
-  environments = await startEnvironments();
-});
-afterAll(() => environments.close());
-beforeEach(async () => {
-  harness = await startHarness(environments);
-});
-afterEach(() => harness.close());
+useHarness();
 
 const step = lastSftStep + 1;
 const recovery: Recovery = {
@@ -40,7 +31,7 @@ const recovery: Recovery = {
   detection_seconds: 0.1,
   down_seconds: 2,
 };
-const name = (part: string, at = step): string => `step-${String(at).padStart(6, '0')}/${part}`;
+const name = (part: string, at = step): string => activityId(at, part);
 const figures = async (at = step): Promise<FaultFigures> =>
   (await readFaults(harness.store, await readRun(harness.store, run), at)).figures;
 const faults = (all: FaultFigures): FaultFigures =>
@@ -84,7 +75,7 @@ describe('an engine that is killed', () => {
     await harness.advance(lastSftStep);
     const planned = await harness.plan(step);
     const activities = createNodeActivities(harness.node);
-    const input = { ...harness.reference(planned), slots: [0, planned.slots] as [number, number] };
+    const input = harness.rollouts(planned);
     const collect = (attempt: number) =>
       harness.attempt(name('collect'), () => activities.collectRollouts(input), attempt);
     killAt('generate', 2);
@@ -132,7 +123,7 @@ describe('an engine that is killed', () => {
     rmSync(journals, { recursive: true, force: true });
     writeFileSync(journals, '');
     const activities = createNodeActivities(harness.node);
-    const input = { ...harness.reference(planned), slots: [0, planned.slots] as [number, number] };
+    const input = harness.rollouts(planned);
     const collect = (attempt: number) =>
       harness.attempt(name('collect'), () => activities.collectRollouts(input), attempt);
     killAt('generate', 11);
@@ -193,7 +184,7 @@ describe('an engine that is killed', () => {
       { logger: new DefaultLogger('ERROR') },
     );
     const { collectRollouts } = createNodeActivities(successor);
-    const input = { ...harness.reference(planned), slots: [0, planned.slots] as [number, number] };
+    const input = harness.rollouts(planned);
     await environment.run(() => collectRollouts(input));
     const records = await readAttemptsIn(harness.store, run, step);
     const [before, restart, ...more] = recoveriesOf(records);
@@ -221,7 +212,7 @@ describe('an engine that is killed', () => {
     await update(lastSftStep);
     await killEngine();
     const planned = await harness.plan(step);
-    const input = { ...harness.reference(planned), slots: [0, planned.slots] as [number, number] };
+    const input = harness.rollouts(planned);
     await harness.attempt(name('collect'), () => activities.collectRollouts(input));
     const recoveries = recoveriesOf(await readAttemptsIn(harness.store, run, step));
     expect(recoveries).toMatchObject([
@@ -247,7 +238,7 @@ describe('a worker in the place of another one', () => {
     more: OnNode = {},
   ): Promise<Recovery[]> {
     const planned = await harness.plan(step);
-    const input = { ...harness.reference(planned), slots: [0, planned.slots] as [number, number], ...more };
+    const input = { ...harness.rollouts(planned), ...more };
     const environment = new MockActivityEnvironment(
       { activityId: name('collect'), attempt, scheduledTimestampMs },
       { logger: new DefaultLogger('ERROR') },
@@ -317,7 +308,7 @@ it('a node that leaves in the middle of a collect is told as that, with what its
   await harness.advance(lastSftStep);
   const planned = await harness.plan(step);
   const activities = createNodeActivities(harness.node);
-  const input = { ...harness.reference(planned), slots: [0, planned.slots] as [number, number] };
+  const input = harness.rollouts(planned);
   const leaving = new AbortController();
   const { engine } = harness.node.holder;
   const { generate } = engine;

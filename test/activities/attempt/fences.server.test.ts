@@ -1,29 +1,22 @@
 // An activity of an older owner ends before it writes anything (R20): every one that writes reads the newest owner first.
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { collectGarbage } from '../../../src/activities/run/collect-garbage.js';
 import { collectRollouts } from '../../../src/activities/step/collect-rollouts.js';
 import { commitBase } from '../../../src/activities/step/commit-base.js';
 import { evaluateState } from '../../../src/activities/evaluation/evaluate-state.js';
-import { createNodeActivities, createTransferActivities } from '../../../src/activities/node-activities.js';
-import { createOrchestratorActivities } from '../../../src/activities/orchestrator-activities.js';
 import { planStep } from '../../../src/activities/step/plan-step.js';
 import { recordControl } from '../../../src/activities/run/record-control.js';
 import { saveState, uploadCheckpoint } from '../../../src/activities/step/save-state.js';
 import { updatePolicy } from '../../../src/activities/step/update-policy.js';
-import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
-import { type Harness, lastSftStep, run, startEnvironments, startHarness } from '../fixture.js';
+import { lastSftStep, run } from '../fixture.js';
+import { harness, useHarness } from '../own-harness.js';
+import { createNodeActivities, createTransferActivities } from '../../../src/activities/node-activities.js';
+import { createOrchestratorActivities } from '../../../src/activities/orchestrator-activities.js';
 
-let environments: EnvironmentServer;
-let harness: Harness;
-beforeAll(async () => {
-  environments = await startEnvironments();
-});
-afterAll(() => environments.close());
+useHarness();
 beforeEach(async () => {
-  harness = await startHarness(environments);
   await harness.open();
 });
-afterEach(() => harness.close());
 
 /** Leaves the run where the activity has something to write; answers the activity. */
 type Prepared = () => Promise<() => Promise<unknown>>;

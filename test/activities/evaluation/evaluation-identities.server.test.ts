@@ -28,28 +28,21 @@ import {
   type ForeignServer,
   startForeignServer,
 } from '../../environments/foreign-server.js';
-import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
-import { counting, type Harness, lastSftStep, startEnvironments, startHarness, tamper } from '../fixture.js';
+import { counting, lastSftStep, tamper } from '../fixture.js';
+import { harness, useHarness } from '../own-harness.js';
 
 const tokenName = 'LONGHAUL_TEST_GRADING_TOKEN';
-let environments: EnvironmentServer;
-let harness: Harness;
+useHarness();
 let generated: { generate: number };
 const servers: ForeignServer[] = [];
-beforeAll(async () => {
-  environments = await startEnvironments();
+beforeAll(() => {
   process.env[tokenName] = 'a-token-of-this-test';
 });
-afterAll(() => {
-  Reflect.deleteProperty(process.env, tokenName);
-  return environments.close();
-});
-beforeEach(async () => {
-  harness = await startHarness(environments);
+afterAll(() => Reflect.deleteProperty(process.env, tokenName));
+beforeEach(() => {
   generated = counting(harness.node).calls;
 });
 afterEach(async () => {
-  await harness.close();
   for (const server of servers.splice(0)) await server.close();
 });
 

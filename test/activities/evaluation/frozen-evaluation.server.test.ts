@@ -2,11 +2,10 @@
 // to records that are gone from where it looks for them, and must sample nothing again (R9, R23).
 import { cpSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { beforeAll, expect, it } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { evaluateState } from '../../../src/activities/evaluation/evaluate-state.js';
 import type { NodeDeps } from '../../../src/activities/node-deps.js';
-import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import { collect } from '../../../src/store/collection/collection.js';
 import { findEvaluations } from '../../../src/store/collection/evaluated-steps.js';
 import {
@@ -17,24 +16,18 @@ import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { evaluationEpisodesFolder } from '../../../src/store/objects/layout.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { adoptOrCreate, requireRecord } from '../../../src/store/records/records.js';
-import { counting, type Harness, lastSftStep, run, startEnvironments, startHarness } from '../fixture.js';
+import { activityId, counting, lastSftStep, run } from '../fixture.js';
+import { harness, useSharedHarness } from '../own-harness.js';
 
 const step = lastSftStep;
-let environments: EnvironmentServer;
-let harness: Harness;
 let sleeper: ReturnType<typeof counting>;
 let other: NodeDeps;
+useSharedHarness();
 beforeAll(async () => {
-  environments = await startEnvironments();
-  harness = await startHarness(environments);
   await harness.advance(step);
   cpSync(join(harness.folder, 'store'), join(harness.folder, 'planned'), { recursive: true });
   sleeper = counting(harness.node);
   other = harness.secondNode();
-});
-afterAll(async () => {
-  await harness.close();
-  await environments.close();
 });
 
 /** The store as it was before the evaluation, as a process sees it that has read nothing of it. */
@@ -47,7 +40,7 @@ async function begunAnew(): Promise<OpenedStore> {
 
 const play = (deps: NodeDeps, attempt: number) =>
   harness.attempt(
-    `step-${String(step).padStart(6, '0')}/evaluate-interval`,
+    activityId(step, 'evaluate-interval'),
     () => evaluateState(deps, { run, owner: 1, step, suite: 'interval' }),
     attempt,
   );

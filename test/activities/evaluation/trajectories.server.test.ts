@@ -1,9 +1,8 @@
 // What SkyRL's users find of an evaluation, and of two that a step may have: where a target ends a run it has both suites.
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { beforeAll, expect, it } from 'vitest';
 import type { EvaluatedState } from '../../../src/activities/contracts.js';
 import { evaluateState } from '../../../src/activities/evaluation/evaluate-state.js';
 import { projectTrajectories } from '../../../src/activities/evaluation/trajectories.js';
-import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import { recordDigest } from '../../../src/store/records/canonical.js';
 import {
   evaluationEpisodeKey,
@@ -12,20 +11,14 @@ import {
   trajectoriesFolder,
 } from '../../../src/store/objects/layout.js';
 import { requireRecord } from '../../../src/store/records/records.js';
-import { type Harness, run, startEnvironments, startHarness } from '../fixture.js';
+import { run } from '../fixture.js';
+import { harness, useSharedHarness } from '../own-harness.js';
 
 const step = 1;
 
-let environments: EnvironmentServer;
-let harness: Harness;
+useSharedHarness();
 beforeAll(async () => {
-  environments = await startEnvironments();
-  harness = await startHarness(environments);
   await harness.advance(step);
-});
-afterAll(async () => {
-  await harness.close();
-  await environments.close();
 });
 
 const evaluate = (suite: 'interval' | 'final'): Promise<EvaluatedState> =>

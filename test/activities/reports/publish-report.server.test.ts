@@ -1,20 +1,11 @@
 // The report of a run that was cancelled and went on: what was known when it was cancelled must not stand in the way.
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { evaluateState } from '../../../src/activities/evaluation/evaluate-state.js';
 import { publishReport, renderRunReport } from '../../../src/activities/reports/publish-report.js';
-import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
-import { type Harness, lastSftStep, run, startEnvironments, startHarness } from '../fixture.js';
+import { lastSftStep, run } from '../fixture.js';
+import { harness, useSharedHarness } from '../own-harness.js';
 
-let environments: EnvironmentServer;
-let harness: Harness;
-beforeAll(async () => {
-  environments = await startEnvironments();
-  harness = await startHarness(environments);
-});
-afterAll(async () => {
-  await harness.close();
-  await environments.close();
-});
+useSharedHarness();
 
 const publish = () => publishReport(harness.orchestrator, { run });
 const stored = async (key: string) => Buffer.from((await harness.store.get(key)) ?? []).toString();

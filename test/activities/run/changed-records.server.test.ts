@@ -1,13 +1,12 @@
 // What steers a run is found where it was changed since the run's last plan, even under a sum that agrees with it: the run is not
 // trained with it, and the record is named (R7, R24).
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { collectRollouts } from '../../../src/activities/step/collect-rollouts.js';
 import { DatasetCache } from '../../../src/data/dataset-cache.js';
 import { planStep } from '../../../src/activities/step/plan-step.js';
 import { recordControl } from '../../../src/activities/run/record-control.js';
 import { RunDataCache } from '../../../src/data/run-data.js';
 import { updatePolicy } from '../../../src/activities/step/update-policy.js';
-import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import {
   batchKey,
   controlFolder,
@@ -20,31 +19,25 @@ import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { readPlan, readUpdate } from '../../../src/store/runs/run-records.js';
 import { foldBatch } from '../../../src/store/runs/stored-batch.js';
-import { type Harness, lastSftStep, run, startEnvironments, startHarness, tamper } from '../fixture.js';
+import { lastSftStep, run, tamper } from '../fixture.js';
 import { signedAgain } from '../../support/signed-again.js';
+import { harness, useHarness } from '../own-harness.js';
 
 const next = lastSftStep + 2;
-let environments: EnvironmentServer;
-let harness: Harness;
-beforeAll(async () => {
-  environments = await startEnvironments();
-});
-afterAll(() => environments.close());
+useHarness();
 beforeEach(async () => {
-  harness = await startHarness(environments);
   await harness.open();
   await recordControl(harness.orchestrator, {
     ...{ run, owner: 1, updateId: 'a' },
     change: { kind: 'setHyperparameters', lr: 3e-4 },
   });
 });
-afterEach(() => harness.close());
 
 async function advance(last: number): Promise<void> {
   await harness.advance(0);
   for (let step = 1; step <= last; step++) {
     const planned = await harness.plan(step, 1);
-    const reference = { ...harness.reference(planned), slots: [0, planned.slots] as [number, number] };
+    const reference = harness.rollouts(planned);
     if (planned.kind === 'grpo')
       await harness.attempt(`step-${step}/collect`, () => collectRollouts(harness.node, reference));
     await harness.attempt(`step-${step}/update`, () => updatePolicy(harness.node, reference));
@@ -96,7 +89,7 @@ describe.each(steering)(
       const planned = await harness.plan(next, 1);
       await change(key, from, to);
       const deps = { ...harness.node, ...(await restarted()) };
-      const reference = { ...harness.reference(planned), slots: [0, planned.slots] as [number, number] };
+      const reference = harness.rollouts(planned);
       const playing = harness.attempt('collect', () => collectRollouts(deps, reference));
       await expect(playing).rejects.toMatchObject(refused);
       const updating = harness.attempt('update', () => updatePolicy(deps, reference));

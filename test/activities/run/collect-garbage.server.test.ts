@@ -27,13 +27,13 @@ import {
 } from '../../cli/store/gc-fixture.js';
 import { memoryStore } from '../../followers/memory-store.js';
 import { recordsOf, writeAll, writeCheckpoint, writeControl } from '../../followers/written-run.js';
-import { run, tamper } from '../fixture.js';
+import { activityId, run, tamper } from '../fixture.js';
 
 useFinishedRun();
 
 describe('collectGarbage', () => {
   it('keeps the checkpoints of the default retention, and folds each step and the last evaluation', async () => {
-    const evaluated = await harness.attempt(`step-${String(last).padStart(6, '0')}/evaluate-final`, () =>
+    const evaluated = await harness.attempt(activityId(last, 'evaluate-final'), () =>
       evaluateState(harness.node, { run, step: last, owner: 1, suite: 'final' }),
     );
     const { store } = await copy();

@@ -1,23 +1,14 @@
 // A run that an earlier version began: what this one reads of it, and the one error where it reads it no more.
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { createOrchestratorActivities } from '../../../src/activities/orchestrator-activities.js';
-import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import { ownersFolder, planKey, runKey } from '../../../src/store/objects/layout.js';
 import { sequenceNumbers } from '../../../src/store/records/records.js';
-import { type Harness, run, startEnvironments, startHarness, tamper, workflow } from '../fixture.js';
+import { run, tamper, workflow } from '../fixture.js';
 import { signedAgain } from '../../support/signed-again.js';
+import { harness, useHarness } from '../own-harness.js';
 
-let environments: EnvironmentServer;
-let harness: Harness;
-beforeAll(async () => {
-  environments = await startEnvironments();
-});
-afterAll(() => environments.close());
-beforeEach(async () => {
-  harness = await startHarness(environments);
-});
-afterEach(() => harness.close());
+useHarness();
 
 /** As if the last version had planned it: nothing but the schema's number tells. */
 const planEarlier = (step: number): Promise<void> =>

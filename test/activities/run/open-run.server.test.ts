@@ -1,6 +1,6 @@
 // What a start does to the records of a run: creates them, finds them, or refuses with every problem and its mend.
 import { appendFileSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it } from 'vitest';
 import { commitBase } from '../../../src/activities/step/commit-base.js';
 import { openRun } from '../../../src/activities/run/open-run.js';
 import { prepareDataset } from '../../../src/data/prepare-dataset.js';
@@ -9,7 +9,6 @@ import { recordControl } from '../../../src/activities/run/record-control.js';
 import { createOrchestratorActivities } from '../../../src/activities/orchestrator-activities.js';
 import { generateDemonstrations } from '../../../src/environments/apps/generate.js';
 import { appByName } from '../../../src/environments/apps/registry.js';
-import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import { parseRunSpec } from '../../../src/spec/spec-input.js';
 import type { Demonstration } from '../../../src/spec/records/task.js';
 import { assetKey, datasetFileKey, episodeKey, runKey } from '../../../src/store/objects/layout.js';
@@ -17,27 +16,10 @@ import { readOwner } from '../../../src/store/runs/owners.js';
 import { requireRecord } from '../../../src/store/records/records.js';
 import { lastCommittedStep, readPlan, readRun } from '../../../src/store/runs/run-records.js';
 import { startForeignServer } from '../../environments/foreign-server.js';
-import {
-  type Harness,
-  lastSftStep,
-  run,
-  startEnvironments,
-  startHarness,
-  tamper,
-  testTasks,
-  workflow,
-} from '../fixture.js';
+import { lastSftStep, run, tamper, testTasks, workflow } from '../fixture.js';
+import { harness, useHarness } from '../own-harness.js';
 
-let environments: EnvironmentServer;
-let harness: Harness;
-beforeAll(async () => {
-  environments = await startEnvironments();
-});
-afterAll(() => environments.close());
-beforeEach(async () => {
-  harness = await startHarness(environments);
-});
-afterEach(() => harness.close());
+useHarness();
 
 type Changes = Record<string, unknown>;
 const part = (name: string): Changes => harness.spec[name] as Changes;

@@ -14,31 +14,28 @@ import { recordControl } from '../../../src/activities/run/record-control.js';
 import { RunDataCache } from '../../../src/data/run-data.js';
 import { saveState, uploadCheckpoint } from '../../../src/activities/step/save-state.js';
 import { updatePolicy } from '../../../src/activities/step/update-policy.js';
-import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import type { ForkSpec, RunSpec } from '../../../src/spec/run-spec.js';
 import { episodeKey } from '../../../src/store/objects/layout.js';
 import type { OpenedStore } from '../../../src/store/evaluations/folded-evaluations.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { openStore } from '../../../src/store/open-store.js';
-import { encodeRecord } from '../../../src/store/records/record-codec.js';
-import { requireRecord } from '../../../src/store/records/records.js';
 import { lastCommittedStep, readState } from '../../../src/store/runs/run-records.js';
-import { type Harness, run, startEnvironments, startHarness, tamper, workflow } from '../fixture.js';
+import { activityId, reviseRecord, run, workflow } from '../fixture.js';
+import { harness, useSharedHarness } from '../own-harness.js';
+
+export { harness } from '../own-harness.js';
 
 export const last = 5;
 export const lrFromStep4 = 3e-3;
-export let harness: Harness;
 export let scratch: string;
 let pristine: string;
 
 /** One run for all tests of a file. The state after its second step is in the store. */
 export function useRunToFork(): void {
-  let environments: EnvironmentServer;
+  useSharedHarness();
   beforeAll(async () => {
     scratch = mkdtempSync(join(tmpdir(), 'longhaul-forks-'));
     pristine = join(scratch, 'pristine');
-    environments = await startEnvironments();
-    harness = await startHarness(environments);
     await harness.advance(2);
     await harness.attempt('save', () => saveState(harness.node, { run, step: 2, owner: 1 }));
     await harness.attempt('upload', () => uploadCheckpoint(harness.node, { run, step: 2, owner: 1 }));
@@ -48,15 +45,7 @@ export function useRunToFork(): void {
     await advance(run, 1, last, 1);
     cpSync(join(harness.folder, 'store'), pristine, { recursive: true, preserveTimestamps: true });
   });
-  afterAll(async () => {
-    await harness.close();
-    await environments.close();
-    rmSync(scratch, { recursive: true, force: true });
-  });
-}
-
-function step(number: number, part: string): string {
-  return `step-${String(number).padStart(6, '0')}/${part}`;
+  afterAll(() => rmSync(scratch, { recursive: true, force: true }));
 }
 
 export async function advance(of: string, owner: number, to: number, control = 0): Promise<void> {
@@ -66,20 +55,20 @@ export async function advance(of: string, owner: number, to: number, control = 0
     const planned = await planStep(orchestrator, { ...reference, control });
     const input = { ...reference, plan: planned.plan };
     if (planned.kind === 'grpo')
-      await harness.attempt(step(next, 'collect'), () =>
+      await harness.attempt(activityId(next, 'collect'), () =>
         collectRollouts(node, { ...input, slots: [0, planned.slots] }),
       );
     if (planned.kind === 'grpo') await pass(of, next);
-    await harness.attempt(step(next, 'update'), () => updatePolicy(node, input));
+    await harness.attempt(activityId(next, 'update'), () => updatePolicy(node, input));
   }
 }
 
 /** The policy of a few steps never passes: one episode is graded as if it had, so that each step changes the state. */
 async function pass(of: string, number: number): Promise<void> {
-  const key = episodeKey(of, number, number % 2, 0);
-  const episode = await requireRecord(harness.store, key, 'episode');
-  const bytes = await encodeRecord('episode', { ...episode, outcome: { status: 'graded', value: 1 } });
-  await tamper(harness.store, key, () => bytes);
+  await reviseRecord(harness.store, episodeKey(of, number, number % 2, 0), 'episode', (episode) => ({
+    ...episode,
+    outcome: { status: 'graded', value: 1 },
+  }));
 }
 
 /** As a worker over `store` opens it; each name has its own workflow. */

@@ -1,27 +1,20 @@
 // What is computed otherwise than the record says is computed again on a fresh engine and from an older checkpoint (R19).
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { createNodeActivities } from '../../../src/activities/node-activities.js';
 import type { NodeDeps } from '../../../src/activities/node-deps.js';
 import { saveState } from '../../../src/activities/step/save-state.js';
 import { updatePolicy } from '../../../src/activities/step/update-policy.js';
-import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import { attemptsFolder, updateKey } from '../../../src/store/objects/layout.js';
 import { readRecord } from '../../../src/store/records/records.js';
 import { readState, readUpdate } from '../../../src/store/runs/run-records.js';
-import { type Harness, run, startEnvironments, startHarness, tamper } from '../fixture.js';
+import { run, tamper } from '../fixture.js';
 import { signedAgain } from '../../support/signed-again.js';
+import { harness, useHarness } from '../own-harness.js';
 
-let environments: EnvironmentServer;
-let harness: Harness;
-beforeAll(async () => {
-  environments = await startEnvironments();
-});
-afterAll(() => environments.close());
+useHarness();
 beforeEach(async () => {
-  harness = await startHarness(environments);
   await harness.advance(step - 1);
 });
-afterEach(() => harness.close());
 
 /** A supervised step: it learns, and needs no episodes. */
 const step = 2;

@@ -1,13 +1,12 @@
 // 200 drawn bits of run.json, control/ and owners/, one at a time flipped in a run that is started again: each is refused by name, or
 // the run plans what it would have planned.
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { DatasetCache } from '../../../src/data/dataset-cache.js';
 import { openRun } from '../../../src/activities/run/open-run.js';
 import { planStep } from '../../../src/activities/step/plan-step.js';
 import { recordControl } from '../../../src/activities/run/record-control.js';
 import { RunDataCache } from '../../../src/data/run-data.js';
 import { updatePolicy } from '../../../src/activities/step/update-policy.js';
-import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import { uniform } from '../../../src/rl/random.js';
 import {
   controlFolder,
@@ -18,15 +17,13 @@ import {
 } from '../../../src/store/objects/layout.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { readPlan } from '../../../src/store/runs/run-records.js';
-import { type Harness, run, startEnvironments, startHarness, tamper, workflow } from '../fixture.js';
+import { run, tamper, workflow } from '../fixture.js';
+import { harness, useSharedHarness } from '../own-harness.js';
 
 const bits = 200;
 const next = 2;
-let environments: EnvironmentServer;
-let harness: Harness;
+useSharedHarness();
 beforeAll(async () => {
-  environments = await startEnvironments();
-  harness = await startHarness(environments);
   await harness.open();
   await asked('a', 3e-4);
   // One step is planned under the first two records; what follows them is in no plan yet.
@@ -36,10 +33,6 @@ beforeAll(async () => {
   await asked('b', 2e-4);
   await harness.open();
 }, 60_000);
-afterAll(async () => {
-  await harness.close();
-  await environments.close();
-});
 
 async function asked(updateId: string, lr: number): Promise<void> {
   const change = { kind: 'setHyperparameters' as const, lr };

@@ -1,33 +1,23 @@
 // The first GRPO step of a run, taken apart: planned, collected, sealed and updated by hand, with outcomes as a test sets them.
-import { afterAll, afterEach, beforeAll, beforeEach } from 'vitest';
+import { beforeEach } from 'vitest';
 import { collectRollouts } from '../../../src/activities/step/collect-rollouts.js';
 import type { PlannedStep } from '../../../src/activities/contracts.js';
 import { sealBatch } from '../../../src/activities/step/seal-batch.js';
 import { updatePolicy } from '../../../src/activities/step/update-policy.js';
-import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import type { EpisodeRecord, Outcome } from '../../../src/spec/records/episode.js';
 import type { GrpoPlan } from '../../../src/spec/records/plan.js';
 import { episodeKey } from '../../../src/store/objects/layout.js';
-import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { requireRecord } from '../../../src/store/records/records.js';
 import { readPlan } from '../../../src/store/runs/run-records.js';
-import { type Harness, lastSftStep, run, startEnvironments, startHarness, tamper } from '../fixture.js';
+import { activityId, lastSftStep, reviseRecord, run } from '../fixture.js';
+import { harness, useHarness } from '../own-harness.js';
 
-export let environments: EnvironmentServer;
-/** The test's own: another one for each. */
-export let harness: Harness;
+export { environments, harness } from '../own-harness.js';
 
 /** Gives each test of a file a run of its own that stands after its warm start. */
 export function useGrpoStep(): void {
-  beforeAll(async () => {
-    environments = await startEnvironments();
-  });
-  afterAll(() => environments.close());
-  beforeEach(async () => {
-    harness = await startHarness(environments);
-    await harness.advance(lastSftStep);
-  });
-  afterEach(() => harness.close());
+  useHarness();
+  beforeEach(() => harness.advance(lastSftStep));
 }
 
 /** First GRPO step, and its plan: two slots of two samples. */
@@ -46,7 +36,7 @@ export const collect = (
   attempt = 1,
 ) =>
   harness.attempt(
-    `step-${String(answer.step).padStart(6, '0')}/collect`,
+    activityId(answer.step, 'collect'),
     () => collectRollouts(deps, { ...harness.reference(answer), slots }),
     attempt,
   );
@@ -60,10 +50,10 @@ export const episodeAt = (slot: number, sample: number, at = step): Promise<Epis
   requireRecord(harness.store, episodeKey(run, at, slot, sample), 'episode');
 
 /** The policy of a few steps never passes: outcomes are set as if other episodes had been played. */
-export async function setOutcome(slot: number, sample: number, outcome: Outcome, at = step): Promise<void> {
-  const record = { ...(await episodeAt(slot, sample, at)), outcome };
-  const bytes = await encodeRecord('episode', record);
-  await tamper(harness.store, episodeKey(run, at, slot, sample), () => bytes);
-}
+export const setOutcome = (slot: number, sample: number, outcome: Outcome, at = step): Promise<void> =>
+  reviseRecord(harness.store, episodeKey(run, at, slot, sample), 'episode', (record) => ({
+    ...record,
+    outcome,
+  }));
 export const passed: Outcome = { status: 'graded', value: 1 };
 export const unknown: Outcome = { status: 'unknown', reason: 'call', failures: 3 };

@@ -1,6 +1,6 @@
 // A KL term is taken against the policy that GRPO began with, whichever engine applies the update and whatever it held before: the
 // plan names its weights by digest.
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { commitBase } from '../../../src/activities/step/commit-base.js';
 import { forkSpec } from '../../../src/activities/run/fork-spec.js';
@@ -9,34 +9,16 @@ import { planStep } from '../../../src/activities/step/plan-step.js';
 import { recordControl } from '../../../src/activities/run/record-control.js';
 import { replayUpdates } from '../../../src/activities/reports/replay-audit.js';
 import { updatePolicy } from '../../../src/activities/step/update-policy.js';
-import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import type { Digest } from '../../../src/spec/records/parts.js';
 import { updateKey, weightsManifestKey } from '../../../src/store/objects/layout.js';
-import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { readBase, readPlan, readRun, readState, readUpdate } from '../../../src/store/runs/run-records.js';
-import {
-  type Harness,
-  lastSftStep,
-  run,
-  startEnvironments,
-  startHarness,
-  tamper,
-  workflow,
-} from '../fixture.js';
+import { lastSftStep, reviseRecord, run, tamper, workflow } from '../fixture.js';
 import { begin, beginCold, planOf, specWith, step, take } from './objective-step.js';
+import { harness, startAnother, useHarness } from '../own-harness.js';
 
 const terms = { use_kl_loss: true, kl_loss_coef: 0.5, use_entropy_loss: true };
 
-let environments: EnvironmentServer;
-let harness: Harness;
-beforeAll(async () => {
-  environments = await startEnvironments();
-});
-afterAll(() => environments.close());
-beforeEach(async () => {
-  harness = await startHarness(environments);
-});
-afterEach(() => harness.close());
+useHarness();
 
 const firstWeights = async (): Promise<Digest> => (await readBase(harness.store, run)).identity.weights!;
 const warmWeights = async (): Promise<Digest> =>
@@ -75,7 +57,7 @@ describe('a run with a KL term', () => {
     const { state } = await take(harness, step);
     const weights = await warmWeights();
     await harness.close();
-    harness = await startHarness(environments);
+    await startAnother();
     await begin(harness, {});
     // Whatever the run is, a fork of it may have a KL term.
     expect(await warmWeights()).toBe(weights);
@@ -163,10 +145,10 @@ describe('a run with a KL term', () => {
 
   it('goes on with the base model where an earlier version named no weights behind the warm start', async () => {
     await begin(harness, terms);
-    const { identity, ...update } = await readUpdate(harness.store, run, lastSftStep);
-    const { weights: _weights, ...earlier } = identity;
-    const bytes = await encodeRecord('update', { ...update, identity: earlier });
-    await tamper(harness.store, updateKey(run, lastSftStep), () => bytes);
+    await reviseRecord(harness.store, updateKey(run, lastSftStep), 'update', ({ identity, ...update }) => {
+      const { weights: _weights, ...earlier } = identity;
+      return { ...update, identity: earlier };
+    });
     expect(await take(harness, step)).toMatchObject({ applied: true });
     expect((await planOf(harness, step)).reference).toBe(await firstWeights());
     expect(await klOf(step)).toBeGreaterThan(0);

@@ -1,29 +1,23 @@
 // Tasks whose prompt does not fit: one of many costs a group its grades, and where none fits the run ends and says why.
 import { readFileSync, writeFileSync } from 'node:fs';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createNodeActivities } from '../../../src/activities/node-activities.js';
-import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import type { Task } from '../../../src/spec/records/task.js';
 import { readUpdate } from '../../../src/store/runs/run-records.js';
 import { type ForeignServer, startForeignServer } from '../../environments/foreign-server.js';
-import { type Harness, lastSftStep, run, startEnvironments, startHarness } from '../fixture.js';
+import { lastSftStep, run } from '../fixture.js';
+import { harness, useHarness } from '../own-harness.js';
 
 const step = lastSftStep + 1;
 const tooLong = 'Read this first. '.repeat(200);
 
-let environments: EnvironmentServer;
+useHarness();
 let foreign: ForeignServer;
-let harness: Harness;
 beforeAll(async () => {
-  environments = await startEnvironments();
   // The first sample of each group passes, so that a group that is played has a signal.
   foreign = await startForeignServer((episodeId) => (episodeId.includes('.000.') ? '1' : '0'));
 });
-afterAll(() => Promise.all([environments.close(), foreign.close()]));
-beforeEach(async () => {
-  harness = await startHarness(environments);
-});
-afterEach(() => harness.close());
+afterAll(() => foreign.close());
 
 /** Opens the run with two tasks to train on and those held out, changed as wanted. */
 async function openWith(change: (task: Task, index: number) => Task): Promise<void> {

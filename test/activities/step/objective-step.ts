@@ -6,10 +6,8 @@ import { updatePolicy } from '../../../src/activities/step/update-policy.js';
 import type { EpisodeRecord } from '../../../src/spec/records/episode.js';
 import type { PlanRecord } from '../../../src/spec/records/plan.js';
 import { episodeKey } from '../../../src/store/objects/layout.js';
-import { encodeRecord } from '../../../src/store/records/record-codec.js';
-import { requireRecord } from '../../../src/store/records/records.js';
 import { readPlan } from '../../../src/store/runs/run-records.js';
-import { type Harness, lastSftStep, run, tamper } from '../fixture.js';
+import { type Harness, lastSftStep, reviseRecord, run } from '../fixture.js';
 
 /** The first GRPO step. */
 export const step = lastSftStep + 1;
@@ -53,10 +51,8 @@ export async function take(
   const { plan, slots } = await planStep(harness.orchestrator, { ...reference, control });
   const input = { ...reference, plan };
   await harness.attempt(`step-${at}/collect`, () => collectRollouts(deps, { ...input, slots: [0, slots] }));
-  const key = episodeKey(of.run, at, 0, 0);
-  const record = await requireRecord(harness.store, key, 'episode');
-  const passed = change({ ...record, outcome: { status: 'graded', value: 1 } });
-  const bytes = await encodeRecord('episode', passed);
-  await tamper(harness.store, key, () => bytes);
+  await reviseRecord(harness.store, episodeKey(of.run, at, 0, 0), 'episode', (record) =>
+    change({ ...record, outcome: { status: 'graded', value: 1 } }),
+  );
   return harness.attempt(`step-${at}/update`, () => updatePolicy(deps, input));
 }

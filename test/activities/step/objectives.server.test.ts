@@ -1,27 +1,18 @@
 // Every objective that a spec may ask for, through plan, batch and engine: it is applied, and comes out the same where another engine
 // computes it anew from the records. What it computes is held by the engine's own tests: at one update a batch the ratio is 1, and
 // several of them have the same gradient.
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
-import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import type { EpisodeRecord } from '../../../src/spec/records/episode.js';
 import type { LossPlan } from '../../../src/spec/records/loss-plan.js';
 import { decodeBatchFile } from '../../../src/store/files/batch-file.js';
 import { batchKey } from '../../../src/store/objects/layout.js';
 import { readBase, readUpdate } from '../../../src/store/runs/run-records.js';
-import { type Harness, run, startEnvironments, startHarness } from '../fixture.js';
+import { run } from '../fixture.js';
 import { begin, beginCold, planOf, step, take } from './objective-step.js';
+import { harness, useHarness } from '../own-harness.js';
 
-let environments: EnvironmentServer;
-let harness: Harness;
-beforeAll(async () => {
-  environments = await startEnvironments();
-});
-afterAll(() => environments.close());
-beforeEach(async () => {
-  harness = await startHarness(environments);
-});
-afterEach(() => harness.close());
+useHarness();
 
 /** Takes two GRPO steps from `first` on, the second of them from an engine that made the first one anew. */
 async function twoSteps(first: number): Promise<void> {

@@ -1,28 +1,15 @@
 // What activities answer goes into the workflow's history: figures for a decision, never data, however large a run is.
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { evaluateState } from '../../../src/activities/evaluation/evaluate-state.js';
 import { phaseAt, phasesOf } from '../../../src/activities/run/phases.js';
 import { updatePolicy } from '../../../src/activities/step/update-policy.js';
-import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
-import { rewardMetrics } from '../../../src/rl/metrics.js';
-import type { EvaluationResult } from '../../../src/spec/records/evaluation-records.js';
-import type { UpdateRecord } from '../../../src/spec/records/update.js';
 import { evaluationResultKey, updateKey } from '../../../src/store/objects/layout.js';
-import { encodeRecord } from '../../../src/store/records/record-codec.js';
-import { requireRecord } from '../../../src/store/records/records.js';
 import { readRun } from '../../../src/store/runs/run-records.js';
-import { type Harness, lastSftStep, run, startEnvironments, startHarness, tamper } from '../fixture.js';
+import { lastSftStep, reviseRecord, run } from '../fixture.js';
+import { harness, useHarness } from '../own-harness.js';
+import { rewardMetrics } from '../../../src/rl/metrics.js';
 
-let environments: EnvironmentServer;
-let harness: Harness;
-beforeAll(async () => {
-  environments = await startEnvironments();
-});
-afterAll(() => environments.close());
-beforeEach(async () => {
-  harness = await startHarness(environments);
-});
-afterEach(() => harness.close());
+useHarness();
 
 const names = Array.from({ length: 100 }, (_, index) => `an-environment-with-a-long-name-${index}`);
 const bytesOf = (answer: unknown): number => Buffer.byteLength(JSON.stringify(answer));
@@ -47,11 +34,10 @@ describe('with 100 environments', () => {
       'policy/grad_norm': 1,
     };
     expect(bytesOf(metrics)).toBeGreaterThan(limit);
-    const key = updateKey(run, lastSftStep);
-    const record = await requireRecord(harness.store, key, 'update');
-    const large: UpdateRecord = { ...record, observed: { ...record.observed, metrics } };
-    const bytes = await encodeRecord('update', large);
-    await tamper(harness.store, key, () => bytes);
+    await reviseRecord(harness.store, updateKey(run, lastSftStep), 'update', (record) => ({
+      ...record,
+      observed: { ...record.observed, metrics },
+    }));
     const reference = harness.reference(await harness.plan(lastSftStep));
     const answer = await harness.attempt('update', () => updatePolicy(harness.node, reference));
     expect(answer.metrics).toEqual({
@@ -69,12 +55,10 @@ describe('with 100 environments', () => {
         evaluateState(harness.node, { run, step: 1, owner: 1, suite: 'interval' }),
       );
     const { state, suite } = await evaluate();
-    const key = evaluationResultKey(state, suite);
-    const record = await requireRecord(harness.store, key, 'evaluation');
-    const of = (found: EvaluationResult): EvaluationResult['environments'] =>
-      Object.fromEntries(names.map((name) => [name, Object.values(found.environments)[0]!]));
-    const bytes = await encodeRecord('evaluation', { ...record, environments: of(record) });
-    await tamper(harness.store, key, () => bytes);
+    await reviseRecord(harness.store, evaluationResultKey(state, suite), 'evaluation', (record) => ({
+      ...record,
+      environments: Object.fromEntries(names.map((name) => [name, Object.values(record.environments)[0]!])),
+    }));
     expect(bytesOf(await evaluate())).toBeLessThan(1024);
   });
 });

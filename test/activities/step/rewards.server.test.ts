@@ -1,10 +1,9 @@
 // Rewards may be any finite number: a server of other people decides them. Pass rates are shares of passes (reward ≥ 1).
 import fc from 'fast-check';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { evaluateState } from '../../../src/activities/evaluation/evaluate-state.js';
 import { summarise } from '../../../src/activities/evaluation/suite-evaluation.js';
-import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import type { SuiteRecord } from '../../../src/spec/records/evaluation-records.js';
 import type { EpisodeRecord, Outcome } from '../../../src/spec/records/episode.js';
 import { episodeKey } from '../../../src/store/objects/layout.js';
@@ -13,7 +12,8 @@ import { requireRecord } from '../../../src/store/records/records.js';
 import { showRecord } from '../../../src/cli/inspect/record-text.js';
 import { readPlan, readUpdate } from '../../../src/store/runs/run-records.js';
 import { type ForeignServer, startForeignServer } from '../../environments/foreign-server.js';
-import { type Harness, lastSftStep, run, startEnvironments, startHarness } from '../fixture.js';
+import { lastSftStep, run } from '../fixture.js';
+import { harness, useHarness } from '../own-harness.js';
 
 const finite = fc.double({ noNaN: true, noDefaultInfinity: true, min: -1e100, max: 1e100 });
 const reward = fc.oneof(fc.constantFrom(0, 1, -0, 0.5, -20, 1.5, 5e-324, 1e100, -1e100), finite);
@@ -90,24 +90,17 @@ describe('an evaluation of any rewards', () => {
 });
 
 describe('a run on a server of other people', () => {
-  let environments: EnvironmentServer;
+  useHarness();
   let foreign: ForeignServer;
-  let harness: Harness;
   let rewardOf = (_episodeId: string): string => '0';
   beforeAll(async () => {
-    environments = await startEnvironments();
     foreign = await startForeignServer((episodeId) => rewardOf(episodeId));
   });
-  afterAll(async () => {
-    await environments.close();
-    await foreign.close();
-  });
+  afterAll(() => foreign.close());
   beforeEach(async () => {
-    harness = await startHarness(environments);
     await harness.open({ ...harness.spec, environments: [{ env_key: 'tracker', url: foreign.url }] });
     await harness.advance(lastSftStep);
   });
-  afterEach(() => harness.close());
 
   const evaluate = (step: number) =>
     harness.attempt('evaluate', () =>

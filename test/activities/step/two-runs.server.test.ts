@@ -12,7 +12,7 @@ import { updatePolicy } from '../../../src/activities/step/update-policy.js';
 import { faultsIn, isFault } from '../../../src/store/runs/fault-figures.js';
 import { readAttemptsIn } from '../../../src/store/runs/step-attempts.js';
 import { readUpdate } from '../../../src/store/runs/run-records.js';
-import { lastSftStep, run, workflow } from '../fixture.js';
+import { activityId, lastSftStep, run, workflow } from '../fixture.js';
 import { harness, passed, planned, setOutcome, step, update, useGrpoStep } from './grpo-step.js';
 
 const other = { name: 'other', owner: 1 };
@@ -37,7 +37,7 @@ describe('a step of one run, while another commits and saves on the same node', 
   beforeEach(async () => {
     await takeStepOfOther();
     const { answer } = await planned();
-    const rollouts = { ...harness.reference(answer), slots: [0, answer.slots] as [number, number] };
+    const rollouts = harness.rollouts(answer);
     await harness.attempt('collect', () => collectRollouts(harness.node, { ...rollouts, keep: true }));
     await setOutcome(0, 0, passed);
     const ofOther = { run: other.name, step: 1, owner: other.owner };
@@ -66,7 +66,7 @@ describe('a state that another run has taken the place of', () => {
     const { collectRollouts: collect } = createNodeActivities(harness.node);
     const { answer } = await planned();
     const input = harness.reference(answer);
-    const name = `step-${String(step).padStart(6, '0')}/collect`;
+    const name = activityId(step, 'collect');
     await harness.attempt(`${name}-0`, () => collect({ ...input, slots: [0, 1] }));
     await takeStepOfOther();
     await harness.attempt(`${name}-1`, () => collect({ ...input, slots: [1, 2] }));

@@ -1,28 +1,18 @@
 // What an update is given: the temperature that was sampled at, each demonstration in its turn, and the run's own base.
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { collectRollouts } from '../../../src/activities/step/collect-rollouts.js';
 import { updatePolicy } from '../../../src/activities/step/update-policy.js';
-import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import { drawDemonstrations } from '../../../src/rl/curriculum.js';
 import { warmupThenDecay } from '../../../src/rl/learning-rate.js';
 import type { SftPlan } from '../../../src/spec/records/plan.js';
 import type { RunSpec } from '../../../src/spec/run-spec.js';
 import { episodeKey, planKey, updateKey } from '../../../src/store/objects/layout.js';
-import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { requireRecord } from '../../../src/store/records/records.js';
 import { readState, readUpdate } from '../../../src/store/runs/run-records.js';
-import { type Harness, lastSftStep, run, startEnvironments, startHarness, tamper } from '../fixture.js';
+import { lastSftStep, reviseRecord, run } from '../fixture.js';
+import { harness, useHarness } from '../own-harness.js';
 
-let environments: EnvironmentServer;
-let harness: Harness;
-beforeAll(async () => {
-  environments = await startEnvironments();
-});
-afterAll(() => environments.close());
-beforeEach(async () => {
-  harness = await startHarness(environments);
-});
-afterEach(() => harness.close());
+useHarness();
 
 describe('a GRPO update', () => {
   const step = lastSftStep + 1;
@@ -35,11 +25,11 @@ describe('a GRPO update', () => {
       await harness.advance(lastSftStep);
       const reference = harness.reference(await harness.plan(step));
       await harness.attempt('collect', () => collectRollouts(harness.node, { ...reference, slots: [0, 2] }));
-      const key = episodeKey(run, step, 0, 0);
-      const episode = await requireRecord(harness.store, key, 'episode');
       // The policy of a few steps never passes, and without a difference there would be nothing to learn.
-      const passed = await encodeRecord('episode', { ...episode, outcome: { status: 'graded', value: 1 } });
-      await tamper(harness.store, key, () => passed);
+      await reviseRecord(harness.store, episodeKey(run, step, 0, 0), 'episode', (episode) => ({
+        ...episode,
+        outcome: { status: 'graded', value: 1 },
+      }));
       await harness.attempt('update', () => updatePolicy(harness.node, reference));
       const { identity, observed } = await readUpdate(harness.store, run, step);
       expect(identity.applied).toBe(true);

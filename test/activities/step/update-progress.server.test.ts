@@ -1,23 +1,14 @@
 // A long update is seen to get on: its shards are the activity's progress, whether it is applied or made anew. It can be stopped.
 import { CancelledFailure } from '@temporalio/common';
 import { MockActivityEnvironment } from '@temporalio/testing';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { createNodeActivities } from '../../../src/activities/node-activities.js';
 import { updatePolicy } from '../../../src/activities/step/update-policy.js';
-import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import { updateKey } from '../../../src/store/objects/layout.js';
-import { type Harness, lastSftStep, run, startEnvironments, startHarness } from '../fixture.js';
+import { lastSftStep, run } from '../fixture.js';
+import { harness, useHarness } from '../own-harness.js';
 
-let environments: EnvironmentServer;
-let harness: Harness;
-beforeAll(async () => {
-  environments = await startEnvironments();
-});
-afterAll(() => environments.close());
-beforeEach(async () => {
-  harness = await startHarness(environments);
-});
-afterEach(() => harness.close());
+useHarness();
 
 interface Shards {
   done: number;

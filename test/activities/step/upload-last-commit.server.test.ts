@@ -1,24 +1,15 @@
 // What a node that leaves brings to the store: the state after its last commit, which is nowhere else.
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { keepLastCommit } from '../../../src/activities/step/upload-last-commit.js';
-import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import { listCheckpoints } from '../../../src/store/runs/checkpoints.js';
 import { readRun, readState } from '../../../src/store/runs/run-records.js';
-import { counting, type Harness, run, startEnvironments, startHarness } from '../fixture.js';
+import { counting, run } from '../fixture.js';
+import { harness, useSharedHarness } from '../own-harness.js';
 
 const never = new AbortController().signal;
 
 describe('a node that leaves', () => {
-  let environments: EnvironmentServer;
-  let harness: Harness;
-  beforeAll(async () => {
-    environments = await startEnvironments();
-    harness = await startHarness(environments);
-  });
-  afterAll(async () => {
-    await harness.close();
-    await environments.close();
-  });
+  useSharedHarness();
   const checkpoints = async () => listCheckpoints(harness.store, await readRun(harness.store, run));
 
   it('has nothing to bring before it has committed a step', async () => {

@@ -5,7 +5,6 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { saveState, uploadCheckpoint } from '../../../src/activities/step/save-state.js';
-import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import type { EpisodeRecord } from '../../../src/spec/records/episode.js';
 import { canonicalText } from '../../../src/store/records/canonical.js';
 import { listCheckpoints } from '../../../src/store/runs/checkpoints.js';
@@ -16,24 +15,24 @@ import type { OpenedStore } from '../../../src/store/evaluations/folded-evaluati
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { readRun, readState } from '../../../src/store/runs/run-records.js';
-import { type Harness, run, startEnvironments, startHarness } from '../../activities/fixture.js';
+import { run } from '../../activities/fixture.js';
+import { harness, useSharedHarness } from '../../activities/own-harness.js';
+
+export { environments, harness } from '../../activities/own-harness.js';
 
 export const last = 6;
 export const grpoSteps = [3, 4, 5, 6];
 export const [slots, samples] = [2, 2];
 export const home = { project: 'tests', model: 'unit', run };
 
-export let environments: EnvironmentServer;
-export let harness: Harness;
 export let scratch: string;
 export const episodesBefore = new Map<number, EpisodeRecord[]>();
 
 /** One run for all tests of a file; each step of it has a checkpoint. */
 export function useFinishedRun(): void {
+  useSharedHarness();
   beforeAll(async () => {
     scratch = mkdtempSync(join(tmpdir(), 'longhaul-gc-'));
-    environments = await startEnvironments();
-    harness = await startHarness(environments);
     for (let step = 1; step <= last; step++) {
       await harness.advance(step);
       await harness.attempt('save', () => saveState(harness.node, { run, step, owner: 1 }));
@@ -41,11 +40,7 @@ export function useFinishedRun(): void {
     }
     for (const step of grpoSteps) episodesBefore.set(step, await readStepEpisodes(harness.store, run, step));
   }, 60_000);
-  afterAll(async () => {
-    await harness.close();
-    await environments.close();
-    rmSync(scratch, { recursive: true, force: true });
-  });
+  afterAll(() => rmSync(scratch, { recursive: true, force: true }));
 }
 
 /** A copy of the run's store; times in the store are kept. */

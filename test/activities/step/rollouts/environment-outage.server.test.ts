@@ -8,7 +8,7 @@ import {
 import { faultsIn } from '../../../../src/store/runs/fault-figures.js';
 import { readStepAttempts } from '../../../../src/store/runs/step-attempts.js';
 import { remedies } from '../../../../src/workflows/policies.js';
-import { type Harness, lastSftStep, run, startHarness } from '../../fixture.js';
+import { activityId, type Harness, lastSftStep, run, startHarness } from '../../fixture.js';
 
 const step = lastSftStep + 1;
 const maxWaitSeconds = 4;
@@ -32,8 +32,8 @@ async function collect(attempt: number, progress: unknown[] = []): Promise<unkno
   const planned = await harness.plan(step);
   const { collectRollouts } = createNodeActivities(harness.node);
   return harness.attempt(
-    `step-${String(step).padStart(6, '0')}/collect`,
-    () => collectRollouts({ ...harness.reference(planned), slots: [0, planned.slots] }),
+    activityId(step, 'collect'),
+    () => collectRollouts(harness.rollouts(planned)),
     attempt,
     progress,
   );

@@ -2,40 +2,32 @@
 // episodes. It wakes to records that are gone from where it looks for them, and must sample nothing again (R9, R23).
 import { cpSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { beforeAll, expect, it } from 'vitest';
 import { auditRun } from '../../../../src/activities/reports/audit-run.js';
 import { collectRollouts } from '../../../../src/activities/step/collect-rollouts.js';
 import type { PlannedStep } from '../../../../src/activities/contracts.js';
 import { createNodeActivities } from '../../../../src/activities/node-activities.js';
 import type { NodeDeps } from '../../../../src/activities/node-deps.js';
-import type { EnvironmentServer } from '../../../../src/environments/server/environment-server.js';
 import { collect as collectGarbage } from '../../../../src/store/collection/collection.js';
 import { episodeKey, episodesFolder, foldedEpisodesKey } from '../../../../src/store/objects/layout.js';
 import type { ObjectStore } from '../../../../src/store/objects/object-store.js';
 import { adoptOrCreate } from '../../../../src/store/records/records.js';
 import { readFolded } from '../../../../src/store/runs/folded-episodes.js';
-import { counting, type Harness, lastSftStep, run, startEnvironments, startHarness } from '../../fixture.js';
+import { activityId, counting, lastSftStep, run } from '../../fixture.js';
+import { harness, useSharedHarness } from '../../own-harness.js';
 
 const step = lastSftStep + 1;
-const activity = (part: string): string => `step-${String(step).padStart(6, '0')}/${part}`;
 
-let environments: EnvironmentServer;
-let harness: Harness;
 let planned: PlannedStep;
 let sleeper: ReturnType<typeof counting>;
 let other: NodeDeps;
+useSharedHarness();
 beforeAll(async () => {
-  environments = await startEnvironments();
-  harness = await startHarness(environments);
   await harness.advance(lastSftStep);
   planned = await harness.plan(step);
   cpSync(join(harness.folder, 'store'), join(harness.folder, 'planned'), { recursive: true });
   sleeper = counting(harness.node);
   other = harness.secondNode();
-});
-afterAll(async () => {
-  await harness.close();
-  await environments.close();
 });
 
 /** The store as it was when the step was planned. */
@@ -47,15 +39,15 @@ function begunAnew(): void {
 
 const play = (deps: NodeDeps, attempt: number) =>
   harness.attempt(
-    activity('collect'),
-    () => collectRollouts(deps, { ...harness.reference(planned), slots: [0, planned.slots] }),
+    activityId(step, 'collect'),
+    () => collectRollouts(deps, harness.rollouts(planned)),
     attempt,
   );
 
 async function commitElsewhere(): Promise<unknown> {
   const figures = await play(other, 2);
   const { updatePolicy } = createNodeActivities(other);
-  await harness.attempt(activity('update'), () => updatePolicy(harness.reference(planned)));
+  await harness.attempt(activityId(step, 'update'), () => updatePolicy(harness.reference(planned)));
   await foldStep();
   return figures;
 }

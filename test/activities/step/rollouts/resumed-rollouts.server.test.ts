@@ -2,28 +2,22 @@
 // the same records.
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { beforeEach, describe, expect, it, vi } from 'vitest';
 import { type Computed, lostWork } from '../../../support/lost-work.js';
 import { collectRollouts } from '../../../../src/activities/step/collect-rollouts.js';
 import { evaluateState } from '../../../../src/activities/evaluation/evaluate-state.js';
 import type { NodeDeps } from '../../../../src/activities/node-deps.js';
-import type { EnvironmentServer } from '../../../../src/environments/server/environment-server.js';
 import type { EpisodeRecord } from '../../../../src/spec/records/episode.js';
 import { episodesFolder } from '../../../../src/store/objects/layout.js';
 import { requireRecord } from '../../../../src/store/records/records.js';
-import { type Harness, lastSftStep, run, startEnvironments, startHarness, tamper } from '../../fixture.js';
+import { lastSftStep, run, tamper } from '../../fixture.js';
+import { harness, useHarness } from '../../own-harness.js';
 
 const step = lastSftStep + 1;
 const turnsOfOne = 4;
 
-let environments: EnvironmentServer;
-let harness: Harness;
-beforeAll(async () => {
-  environments = await startEnvironments();
-});
-afterAll(() => environments.close());
+useHarness();
 beforeEach(async () => {
-  harness = await startHarness(environments);
   const generator = {
     ...(harness.spec['generator'] as object),
     ...{ n_samples_per_prompt: 4, max_turns: turnsOfOne },
@@ -31,7 +25,6 @@ beforeEach(async () => {
   await harness.open({ ...harness.spec, generator });
   await harness.advance(lastSftStep);
 });
-afterEach(() => harness.close());
 
 interface Work {
   what: string;
@@ -41,10 +34,7 @@ interface Work {
 
 async function collecting(): Promise<Work> {
   const planned = await harness.plan(step);
-  const input = {
-    ...harness.reference(planned),
-    slots: [0, planned.slots] as [number, number],
-  };
+  const input = harness.rollouts(planned);
   return {
     what: 'collect',
     attempt: async (number) => {

@@ -1,27 +1,18 @@
 // What an attempt of collect leaves when it fails: finished episodes are progress (R27), and no save outlives it (R28).
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { collectRollouts } from '../../../../src/activities/step/collect-rollouts.js';
 import { createNodeActivities } from '../../../../src/activities/node-activities.js';
 import { maxSameFailures } from '../../../../src/activities/attempt/repeated-failures.js';
-import type { EnvironmentServer } from '../../../../src/environments/server/environment-server.js';
 import { attemptsFolder } from '../../../../src/store/objects/layout.js';
 import type { ObjectStore } from '../../../../src/store/objects/object-store.js';
 import { StoreUnfit } from '../../../../src/store/objects/store-errors.js';
-import { type Harness, lastSftStep, run, startEnvironments, startHarness } from '../../fixture.js';
+import { activityId, lastSftStep, run } from '../../fixture.js';
+import { harness, useHarness } from '../../own-harness.js';
 
 const step = lastSftStep + 1;
-const activity = `step-${String(step).padStart(6, '0')}/collect`;
+const activity = activityId(step, 'collect');
 
-let environments: EnvironmentServer;
-let harness: Harness;
-beforeAll(async () => {
-  environments = await startEnvironments();
-});
-afterAll(() => environments.close());
-beforeEach(async () => {
-  harness = await startHarness(environments);
-});
-afterEach(() => harness.close());
+useHarness();
 
 /** A promise, and what resolves it. */
 function event(): { happened: Promise<void>; happens: () => void } {
@@ -59,7 +50,7 @@ it('an engine that is killed after each of six episodes is no standstill', { tim
     const [outcome] = await Promise.allSettled([collecting, kill()]);
     return outcome.status === 'rejected' ? outcome.reason : outcome.value;
   }
-  const input = { ...harness.reference(planned), slots: [0, planned.slots] as [number, number] };
+  const input = harness.rollouts(planned);
   const failures: unknown[] = [];
   for (let attempt = 1; attempt <= kills; attempt++) failures.push(await killedAfterOne(attempt));
   expect(failures).toEqual(Array(kills).fill(expect.objectContaining({ name: 'EngineError' })));
@@ -95,11 +86,7 @@ describe('the save beside the rollouts', () => {
         return typeof member === 'function' ? (member.bind(target) as unknown) : member;
       },
     });
-    const input = {
-      ...harness.reference(planned),
-      slots: [0, planned.slots] as [number, number],
-      keep: true,
-    };
+    const input = { ...harness.rollouts(planned), keep: true };
     const collecting = harness.attempt(activity, () => collectRollouts({ ...harness.node, store }, input));
     await expect(collecting.finally(() => ends.push('attempt'))).rejects.toThrow('no create-only puts');
     expect(ends).toEqual(['save', 'attempt']);

@@ -1,13 +1,12 @@
 // What happens to episodes in flight: a store that does not answer, another worker that is faster, reports of progress.
 import { setTimeout as delay } from 'node:timers/promises';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { beforeEach, describe, expect, it, vi } from 'vitest';
 import { auditRun } from '../../../../src/activities/reports/audit-run.js';
 import { collectRollouts } from '../../../../src/activities/step/collect-rollouts.js';
 import type { PlannedStep } from '../../../../src/activities/contracts.js';
 import type { NodeDeps } from '../../../../src/activities/node-deps.js';
 import { waitOutStore } from '../../../../src/activities/attempt/store-patience.js';
 import { EnvironmentError } from '../../../../src/environments/environment.js';
-import type { EnvironmentServer } from '../../../../src/environments/server/environment-server.js';
 import type { AttemptRecord } from '../../../../src/spec/records/attempt-records.js';
 import { recordDigest } from '../../../../src/store/records/canonical.js';
 import { attemptsFolder, episodeKey, planKey } from '../../../../src/store/objects/layout.js';
@@ -19,37 +18,23 @@ import {
   StoreUnfit,
   type UnreadableRecord,
 } from '../../../../src/store/objects/store-errors.js';
-import {
-  counting,
-  type Harness,
-  lastSftStep,
-  run,
-  startEnvironments,
-  startHarness,
-  tamper,
-} from '../../fixture.js';
+import { activityId, counting, lastSftStep, run, tamper } from '../../fixture.js';
+import { harness, useHarness } from '../../own-harness.js';
 
 const step = lastSftStep + 1;
 const keys = [0, 1].flatMap((slot) => [0, 1].map((sample) => episodeKey(run, step, slot, sample)));
 
-let environments: EnvironmentServer;
-let harness: Harness;
 let planned: PlannedStep;
-beforeAll(async () => {
-  environments = await startEnvironments();
-});
-afterAll(() => environments.close());
+useHarness();
 beforeEach(async () => {
-  harness = await startHarness(environments);
   await harness.advance(lastSftStep);
   planned = await harness.plan(step);
 });
-afterEach(() => harness.close());
 
 const collect = (deps: NodeDeps, attempt = 1, progress: unknown[] = []) =>
   harness.attempt(
-    `step-${String(step).padStart(6, '0')}/collect`,
-    () => collectRollouts(deps, { ...harness.reference(planned), slots: [0, planned.slots] }),
+    activityId(step, 'collect'),
+    () => collectRollouts(deps, harness.rollouts(planned)),
     attempt,
     progress,
   );
