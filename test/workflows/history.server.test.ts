@@ -14,9 +14,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type History, historyFromJSON, historyToJSON } from '@temporalio/common/lib/proto-utils.js';
-import { bundleWorkflowCode, DefaultLogger, type InjectedSinks, Worker } from '@temporalio/worker';
+import {
+  bundleWorkflowCode,
+  DefaultLogger,
+  type InjectedSinks,
+  type ReplayWorkerOptions,
+  Worker,
+} from '@temporalio/worker';
 import { DeterminismViolationError } from '@temporalio/workflow';
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startTemporal } from '../support/servers/temporal-server.js';
 import { goldenLives, goldenServer } from './golden-lives.js';
 import { workflowBundle } from './scripted-run.js';
@@ -32,6 +38,18 @@ const lives = Object.keys(goldenLives);
 function impersonal(member: string, value: unknown): unknown {
   if (member === 'stackTrace') return '';
   return typeof value === 'string' ? value.replace(/^[0-9]+@.*?(-[0-9a-f]{32})?$/, 'worker$1') : value;
+}
+
+/** Each life with what its replay failed with, if it did. */
+type Failures = [string, unknown][];
+
+/** By one worker: a worker takes longer to start than a history to replay. */
+async function replayed(options: ReplayWorkerOptions): Promise<Failures> {
+  const failures: Failures = [];
+  const histories = lives.map((life) => ({ workflowId: life, history: golden(life) }));
+  for await (const { workflowId, error } of Worker.runReplayHistories(options, histories))
+    failures.push([workflowId, error]);
+  return failures;
 }
 
 describe('golden histories', { timeout: 240_000 }, () => {
@@ -54,26 +72,38 @@ describe('golden histories', { timeout: 240_000 }, () => {
     expect(readdirSync(folder).sort()).toEqual(lives.map((life) => `${life}.json`).sort());
   });
 
-  it.each(lives)('replay with the code of today: %s', async (life) => {
-    await Worker.runReplayHistory({ workflowBundle: await workflowBundle() }, golden(life));
+  describe('replay with the code of today', () => {
+    let failures: Failures;
+    beforeAll(async () => void (failures = await replayed({ workflowBundle: await workflowBundle() })));
+
+    it.each(lives)('%s', (life) => expect(failures).toContainEqual([life, undefined]));
   });
 
-  it.each(lives)('replay on a worker that traces: %s', async (life) => {
-    const steps: EndedStep[] = [];
-    const sinks: InjectedSinks<TraceSinks> = {
-      trace: { step: { fn: (_info, ended) => void steps.push(ended), callDuringReplay: true } },
-    };
-    await Worker.runReplayHistory(
-      { workflowBundle: await workflowBundle(['step-tracing']), sinks },
-      golden(life),
-    );
-    const updates = golden(life).events?.filter(({ activityTaskScheduledEventAttributes: scheduled }) =>
-      scheduled?.activityId?.endsWith('/update'),
-    );
-    const committed = steps.filter(({ step, failed }) => step > 0 && !failed);
-    // A sweep takes no steps.
-    expect(committed.length > 0).toBe((updates?.length ?? 0) > 0);
-    expect(committed.length).toBeLessThanOrEqual(updates?.length ?? 0);
+  describe('replay on a worker that traces', () => {
+    const steps: (EndedStep & { life: string })[] = [];
+    let failures: Failures;
+    beforeAll(async () => {
+      const sinks: InjectedSinks<TraceSinks> = {
+        trace: {
+          step: {
+            fn: ({ workflowId }, ended) => void steps.push({ ...ended, life: workflowId }),
+            callDuringReplay: true,
+          },
+        },
+      };
+      failures = await replayed({ workflowBundle: await workflowBundle(['step-tracing']), sinks });
+    });
+
+    it.each(lives)('%s', (life) => {
+      expect(failures).toContainEqual([life, undefined]);
+      const updates = golden(life).events?.filter(({ activityTaskScheduledEventAttributes: scheduled }) =>
+        scheduled?.activityId?.endsWith('/update'),
+      );
+      const committed = steps.filter(({ life: of, step, failed }) => of === life && step > 0 && !failed);
+      // A sweep takes no steps.
+      expect(committed.length > 0).toBe((updates?.length ?? 0) > 0);
+      expect(committed.length).toBeLessThanOrEqual(updates?.length ?? 0);
+    });
   });
 
   it('go through a new beginning, a block, a move, a pause and a cancellation', () => {
@@ -162,7 +192,7 @@ describe('a golden history', { timeout: 240_000 }, () => {
 
   it('replays with a copy of the code, so that what follows fails by its change alone', async () => {
     const bundle = await bundleOf(() => undefined);
-    for (const life of lives) await Worker.runReplayHistory({ workflowBundle: bundle }, golden(life));
+    expect(await replayed({ workflowBundle: bundle })).toEqual(lives.map((life) => [life, undefined]));
   });
 
   it.each(mutations)('does not replay where $what', async ({ life, file, from, to, ...more }) => {

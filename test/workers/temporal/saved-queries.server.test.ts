@@ -77,6 +77,8 @@ describe('the queries of docs/temporal-ui.md', { timeout: 240_000 }, () => {
       ScriptedRun,
       ScriptedRun,
     ];
+    // A server that took a hundred steps of it left these records.
+    for (let step = 0; step <= 100; step += 1) low.committed.set(step, { control: 0, lr: 0.1 });
     const held = { small: gate(), paused: gate(), low: gate() };
     for (const script of scripts) script.passAt1 = () => (script === low ? 0.1 : 0.5);
     small.before = (call) => (call === 'collect 6' ? held.small.wait() : undefined);
