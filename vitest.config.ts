@@ -10,6 +10,9 @@ const waiting = {
   teardownTimeout: 20_000,
 } as const;
 
+/** For files that share a process and its modules. */
+const sharedProcess = 'test/support/preloads/shared-process-setup.ts';
+
 // A file's name says what it needs: `*.server.test.ts` other processes, `*.slow.test.ts` minutes, any other nothing but the code.
 export default defineConfig({
   test: {
@@ -21,7 +24,7 @@ export default defineConfig({
           name: 'pure',
           include: ['test/**/*.test.ts'],
           exclude: ['test/**/*.{server,slow}.test.ts'],
-          setupFiles: ['test/support/preloads/pure-setup.ts'],
+          setupFiles: ['test/support/preloads/pure-setup.ts', sharedProcess],
           // Not threads: some of the native parts that these files load do not outlive the end of one.
           pool: 'forks',
           isolate: false,
@@ -35,6 +38,9 @@ export default defineConfig({
           ...waiting,
           name: 'server',
           include: ['test/**/*.server.test.ts'],
+          // Loading the code and Temporal's SDK takes longer than most of these files.
+          isolate: false,
+          setupFiles: sharedProcess,
           globalSetup: ['test/support/servers/temporal-setup.ts'],
           sequence: { groupOrder: 1 },
         },

@@ -54,6 +54,7 @@ beforeAll(async () => {
   await import(new URL('../support/preloads/default-port.mjs', import.meta.url).href);
 }, 60_000);
 afterAll(async () => {
+  delete process.env['LONGHAUL_TEST_DEFAULT_PORT'];
   await foreign?.stop();
   rmSync(folder, { recursive: true, force: true });
 });

@@ -2,7 +2,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach } from 'vitest';
+import { onTestFinished } from 'vitest';
 import {
   createNativeEngine,
   type NativeEngine,
@@ -34,22 +34,26 @@ export const tinyModel: RandomModel = {
   seed: 7,
 };
 
-const engines: NativeEngine[] = [];
-const folder = mkdtempSync(join(tmpdir(), 'longhaul-engine-'));
+/** The running test's own. */
+let folder: string | null = null;
 
 /** A real engine that the end of the test closes. */
 export function startEngine(options: Partial<NativeEngineOptions> = {}): NativeEngine {
   const engine = createNativeEngine({ binary: findEngine(), threads: 1, ...options });
-  engines.push(engine);
+  onTestFinished(() => engine.close());
   return engine;
 }
 
-afterEach(async () => {
-  await Promise.all(engines.splice(0).map((engine) => engine.close()));
-});
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
-
+/** In a folder that the end of the test removes. */
 export function temporaryPath(name: string): string {
+  if (folder === null) {
+    const made = mkdtempSync(join(tmpdir(), 'longhaul-engine-'));
+    folder = made;
+    onTestFinished(() => {
+      folder = null;
+      rmSync(made, { recursive: true, force: true });
+    });
+  }
   return join(folder, name);
 }
 

@@ -1,6 +1,7 @@
 // The command line in the process of the test: what a command answers, without the second that a process of its own takes to start.
 import { Console } from 'node:console';
 import { Readable, Writable } from 'node:stream';
+import { environmentWith } from './environment-variables.js';
 import { runCommandLine } from '../../src/cli/program.js';
 
 export interface Answer {
@@ -63,17 +64,6 @@ function replaced<T extends object>(owner: T, name: keyof T, value: unknown): ()
   return () => {
     if (before) Object.defineProperty(owner, name, before);
     else Reflect.deleteProperty(owner, name);
-  };
-}
-
-function environmentWith(changes: Readonly<Record<string, string | undefined>>): () => void {
-  const before = { ...process.env };
-  for (const [name, value] of Object.entries(changes))
-    if (value === undefined) delete process.env[name];
-    else process.env[name] = value;
-  return () => {
-    for (const name of Object.keys(changes)) delete process.env[name];
-    Object.assign(process.env, before);
   };
 }
 

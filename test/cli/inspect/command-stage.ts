@@ -9,14 +9,16 @@ import { type Answer, longhaul as commandLine } from '../../support/command-line
 import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
 import { workflowBundle } from '../../workflows/scripted-run.js';
 
-export const folder = mkdtempSync(join(tmpdir(), 'longhaul-cli-status-'));
-export const storeAddress = `dir:${join(folder, 'store')}`;
+export let folder: string;
+export let storeAddress: string;
 export let temporal: TestTemporal;
 export let store: ObjectStore;
 
 /** Starts the server and opens the store before the file's tests. */
 export function useCommandStage(): void {
   beforeAll(async () => {
+    folder = mkdtempSync(join(tmpdir(), 'longhaul-cli-status-'));
+    storeAddress = `dir:${join(folder, 'store')}`;
     [temporal, store] = await Promise.all([startTemporal(), openStore(storeAddress), workflowBundle()]);
   }, 60_000);
   afterAll(async () => {

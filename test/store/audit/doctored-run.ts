@@ -44,6 +44,8 @@ export const audited = {
 
 export async function recordRun(): Promise<void> {
   const failures: Error[] = [];
+  // Another file of this process has removed its own.
+  mkdirSync(folder, { recursive: true });
   const stack = await startStack({
     folder: join(folder, 'stack'),
     engine: findEngine(),

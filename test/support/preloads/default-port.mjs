@@ -3,12 +3,12 @@
 import { Socket } from 'node:net';
 
 const defaultPort = 7233;
-const port = Number(process.env.LONGHAUL_TEST_DEFAULT_PORT);
 const connect = Socket.prototype.connect;
 
 Socket.prototype.connect = function (...args) {
   // `net.connect` hands over its arguments as one list.
   const options = Array.isArray(args[0]) ? args[0][0] : args[0];
-  if (Number(options?.port) === defaultPort) options.port = port;
+  const port = process.env.LONGHAUL_TEST_DEFAULT_PORT;
+  if (port !== undefined && Number(options?.port) === defaultPort) options.port = Number(port);
   return connect.apply(this, args);
 };

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { freePort } from '../../../src/stack/free-port.js';
+import { environmentWith } from '../environment-variables.js';
 import { findVersitygw } from '../find-tools.js';
 
 export interface S3Server {
@@ -17,6 +18,10 @@ export interface S3Server {
 
 const CREDENTIALS = { AWS_ACCESS_KEY_ID: 'test-access', AWS_SECRET_ACCESS_KEY: 'test-secret-key' };
 const START_MS = 15_000;
+
+/** Servers of this process that run: the credentials are in the environment as long as there is one. */
+let running = 0;
+let removeCredentials = (): void => undefined;
 
 /** `createOnly: false` gives a server that silently ignores `If-None-Match`: unfit for records. */
 export async function startS3Server(options: { createOnly?: boolean } = {}): Promise<S3Server> {
@@ -62,11 +67,16 @@ export async function startS3Server(options: { createOnly?: boolean } = {}): Pro
     }
     await sleep(30);
   }
-  Object.assign(process.env, CREDENTIALS);
+  if (running === 0) removeCredentials = environmentWith(CREDENTIALS);
+  running += 1;
   return {
     endpoint,
     bucket,
     address: (prefix, through = endpoint) => `s3://${bucket}/${prefix}?endpoint=${through}&region=us-east-1`,
-    stop,
+    stop: async () => {
+      running -= 1;
+      if (running === 0) removeCredentials();
+      await stop();
+    },
   };
 }

@@ -1,6 +1,6 @@
 // Spans on their way to a receiver that answers, hangs, and is not there.
 import { createHash } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { OtlpReceiver } from '../../support/servers/otlp-receiver.js';
 import { until } from '../../support/until.js';
 import { createSpanSender, type EndedSpan } from '../../../src/workers/tracing/span-sender.js';
@@ -20,19 +20,16 @@ describe('a sender of spans', () => {
   const said: string[] = [];
   const sender = (ratio = 1) =>
     createSpanSender({ ratio }, { service: 'longhaul-node', instance: 'n1' }, (line) => said.push(line));
-  const before = { ...process.env };
   beforeAll(async () => {
     receiver = await OtlpReceiver.start();
-    Object.assign(process.env, {
-      OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url,
-      OTEL_EXPORTER_OTLP_HEADERS: 'x-key=k1',
-      OTEL_BSP_SCHEDULE_DELAY: '50',
-      OTEL_EXPORTER_OTLP_TIMEOUT: '500',
-    });
+    vi.stubEnv('OTEL_EXPORTER_OTLP_ENDPOINT', receiver.url);
+    vi.stubEnv('OTEL_EXPORTER_OTLP_HEADERS', 'x-key=k1');
+    vi.stubEnv('OTEL_BSP_SCHEDULE_DELAY', '50');
+    vi.stubEnv('OTEL_EXPORTER_OTLP_TIMEOUT', '500');
   });
   afterAll(async () => {
     await receiver.stop();
-    process.env = before;
+    vi.unstubAllEnvs();
   });
 
   it('sends ids, times, states and figures as they are, with the headers of the environment', async () => {
@@ -91,7 +88,7 @@ describe('a sender of spans', () => {
 
   it('ends within its farewell beside a receiver that hangs', async () => {
     receiver.hangs = true;
-    process.env['OTEL_EXPORTER_OTLP_TIMEOUT'] = '60000';
+    vi.stubEnv('OTEL_EXPORTER_OTLP_TIMEOUT', '60000');
     const one = sender();
     one.send(spanOf(0));
     const began = performance.now();

@@ -1,0 +1,15 @@
+// Variables of this process's environment, set for a while.
+
+/** Undefined: the variable is removed. Returns a function that puts them back. */
+export function environmentWith(changes: Readonly<Record<string, string | undefined>>): () => void {
+  const before = Object.keys(changes).map((name) => [name, process.env[name]] as const);
+  for (const [name, value] of Object.entries(changes)) set(name, value);
+  return () => {
+    for (const [name, value] of before) set(name, value);
+  };
+}
+
+function set(name: string, value: string | undefined): void {
+  if (value === undefined) delete process.env[name];
+  else process.env[name] = value;
+}
