@@ -113,13 +113,7 @@ export default tseslint.config(
   },
   // Tools that load these files ask for a default export.
   {
-    files: [
-      'vitest.config.ts',
-      'test/support/reporter.ts',
-      'test/support/global-setup.ts',
-      'test/support/servers/temporal-setup.ts',
-      'src/types/*.d.ts',
-    ],
+    files: ['vitest.config.ts', 'test/support/whole-run/*.ts', 'src/types/*.d.ts'],
     rules: { 'no-restricted-syntax': 'off' },
   },
   {

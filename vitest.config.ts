@@ -1,23 +1,27 @@
 import { defineConfig } from 'vitest/config';
+import LongestFirst from './test/support/whole-run/longest-first.js';
 
-/** Three at once keep two cores busy where tests wait for other processes. More make deadlines meaningless. */
+/** For files that share a process and its modules. */
+const sharedProcess = 'test/support/preloads/shared-process-setup.ts';
+
+/** Tests that wait for other processes. */
 const waiting = {
   pool: 'forks',
-  maxWorkers: 3,
+  // Together, so that files which mostly wait run beside others. Four keep two cores busy; more make deadlines meaningless.
+  sequence: { groupOrder: 1 },
+  maxWorkers: 4,
   // A machine that is busy with other work may take several times longer than its tests alone.
   testTimeout: 60_000,
   hookTimeout: 120_000,
   teardownTimeout: 20_000,
 } as const;
 
-/** For files that share a process and its modules. */
-const sharedProcess = 'test/support/preloads/shared-process-setup.ts';
-
 // A file's name says what it needs: `*.server.test.ts` other processes, `*.slow.test.ts` minutes, any other nothing but the code.
 export default defineConfig({
   test: {
-    globalSetup: ['test/support/global-setup.ts'],
-    reporters: ['default', './test/support/reporter.ts'],
+    globalSetup: ['test/support/whole-run/global-setup.ts'],
+    reporters: ['default', './test/support/whole-run/reporter.ts'],
+    sequence: { sequencer: LongestFirst },
     projects: [
       {
         test: {
@@ -41,8 +45,7 @@ export default defineConfig({
           // Loading the code and Temporal's SDK takes longer than most of these files.
           isolate: false,
           setupFiles: sharedProcess,
-          globalSetup: ['test/support/servers/temporal-setup.ts'],
-          sequence: { groupOrder: 1 },
+          globalSetup: ['test/support/whole-run/temporal-setup.ts'],
         },
       },
       {
@@ -50,7 +53,6 @@ export default defineConfig({
           ...waiting,
           name: 'slow',
           include: ['test/**/*.slow.test.ts'],
-          sequence: { groupOrder: 2 },
         },
       },
     ],

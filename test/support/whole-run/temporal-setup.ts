@@ -1,6 +1,6 @@
 // Starts the Temporal server that the files of a test run share.
 import type { TestProject } from 'vitest/node';
-import { startTemporal } from './temporal-server.js';
+import { startTemporal } from '../servers/temporal-server.js';
 
 declare module 'vitest' {
   interface ProvidedContext {

@@ -1,0 +1,41 @@
+// The order of test files: those that take more than a minute come early, so that none of them runs alone at the end, and among those of
+// the project `server`, which keep the processors busy while the long ones wait.
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { BaseSequencer, type TestSpecification } from 'vitest/node';
+
+/** Longest first. Vitest goes by the size of a file that it has not run yet, which does not show waiting. */
+const longest = [
+  'chaos/chaos',
+  'e2e/faults/frozen-node',
+  'e2e/faults/dying-engine',
+  'e2e/follower',
+  'workflows/pool/node-pool-away',
+  'bench/long-runs',
+  'workflows/run/idle-run',
+  'e2e/activity-controls',
+  'e2e/faults/fault-figures',
+  'e2e/faults/lost-dispatch',
+  'workflows/pool/lost-pool',
+  'integrations/tracking/wandb',
+  'e2e/fork-and-rewind',
+  'e2e/faults/faults',
+  'bench/small-durability',
+];
+
+export default class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const paths = longest.map((name) => join(this.ctx.config.root, 'test', `${name}.slow.test.ts`));
+    for (const path of paths)
+      if (!existsSync(path))
+        throw new Error(`the list of the longest test files names ${path}, which is missing`);
+    const sorted = await super.sort(files);
+    const long = paths.flatMap((path) => sorted.find(({ moduleId }) => moduleId === path) ?? []);
+    if (long.length === 0) return sorted;
+    const others = sorted.filter((file) => !long.includes(file));
+    const busy = others.filter(({ project }) => project.name === 'server');
+    const each = Math.ceil(busy.length / long.length);
+    const mixed = long.flatMap((file, at) => [file, ...busy.slice(at * each, (at + 1) * each)]);
+    return [...mixed, ...others.filter((file) => !busy.includes(file))];
+  }
+}
