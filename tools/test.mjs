@@ -2,7 +2,7 @@
 // Usage: node tools/test.mjs [--all] [VITEST-ARGUMENTS]
 // --all adds the tests in `*.slow.test.ts`, and with LONGHAUL_TEST_SANITIZERS=1 a part of the engine's tests under sanitizers and its
 // fuzzers, which go on from where they were. With a file, project or name filter for vitest, only those tests run, slow ones among them.
-import { spawnSync } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -20,22 +20,31 @@ const checksFolder = join(cacheRoot, 'checks', checkoutKey);
 const scratch = mkdtempSync(join(tmpdir(), 'longhaul-test-'));
 const counts = { passed: 0, failed: 0 };
 
-function run(title, command, commandArgs, environment = {}) {
-  console.log(`\n── ${title}`);
+/** Answers whether it passed. `quiet`: what it writes comes when it has ended, because another one writes meanwhile. */
+function run(title, command, commandArgs, { environment = {}, quiet = false } = {}) {
+  if (!quiet) console.log(`\n── ${title}`);
   const started = performance.now();
-  const { status, error } = spawnSync(command, commandArgs, {
+  const child = spawn(command, commandArgs, {
     cwd: repository,
-    stdio: 'inherit',
+    stdio: quiet ? ['inherit', 'pipe', 'pipe'] : 'inherit',
     env: { ...process.env, LONGHAUL_TEST_RESULTS: join(scratch, 'vitest.json'), ...environment },
   });
-  if (error !== undefined) console.error(`${command} did not start: ${error.message}`);
-  console.log(`── ${title}: ${((performance.now() - started) / 1000).toFixed(1)} s`);
-  return status === 0;
+  const written = [];
+  for (const output of [child.stdout, child.stderr]) output?.on('data', (bytes) => written.push(bytes));
+  return new Promise((resolve) => {
+    child.once('error', (error) => console.error(`${command} did not start: ${error.message}`));
+    child.once('close', (status) => {
+      if (quiet) process.stdout.write(`\n── ${title}\n${Buffer.concat(written).toString()}`);
+      console.log(`── ${title}: ${((performance.now() - started) / 1000).toFixed(1)} s`);
+      resolve(status === 0);
+    });
+  });
 }
 
-/** Arguments of a check that is a package's command. */
-function check(title, script, ...commandArgs) {
-  count(run(title, process.execPath, [join(repository, 'node_modules', script), ...commandArgs]));
+/** `script`: a package's command. */
+async function check(title, script, ...commandArgs) {
+  const args = [join(repository, 'node_modules', script), ...commandArgs];
+  count(await run(title, process.execPath, args, { quiet: true }));
 }
 
 /** A check without tests of its own counts as one. */
@@ -47,15 +56,15 @@ function count(passed) {
  * The linter's cache takes a file for checked whose own text is unchanged, although a type that it imports may have changed: --all checks
  * every file again. The rules of this repository are code that the linter does not compare, so they name the cache.
  */
-function checkSources() {
+async function checkSources() {
   const rules = ['eslint.config.js', 'tools/lint', 'tsconfig.json', 'package-lock.json'];
   const key = contentKey(rules.map((path) => join(repository, path)));
   const cached = (name) => [
     ...['--cache', '--cache-strategy', 'content'],
     ...['--cache-location', join(checksFolder, name)],
   ];
-  check('linter', 'eslint/bin/eslint.js', ...(all ? [] : cached(`eslint-${key}`)), '.');
-  check(
+  await check('linter', 'eslint/bin/eslint.js', ...(all ? [] : cached(`eslint-${key}`)), '.');
+  await check(
     'formatting',
     'prettier/bin/prettier.cjs',
     ...cached('prettier'),
@@ -64,7 +73,7 @@ function checkSources() {
     'warn',
     '.',
   );
-  check(
+  await check(
     'types',
     'typescript/bin/tsc',
     ...['--noEmit', '-p', 'tsconfig.json'],
@@ -72,10 +81,18 @@ function checkSources() {
   );
 }
 
+async function checkEngine() {
+  await engineTests('engine', engineBuildFolder);
+  if (!all || process.env.LONGHAUL_TEST_SANITIZERS !== '1') return;
+  for (const sanitizer of sanitizers)
+    await engineTests(`engine, -fsanitize=${sanitizer.flags}`, sanitizedFolder(sanitizer), sanitizer.tests);
+  await fuzzers();
+}
+
 /** `only`: names; absent: all that are built there. */
-function engineTests(title, folder, only) {
+async function engineTests(title, folder, only) {
   const report = join(scratch, `${title.replaceAll(/\W+/g, '-')}.xml`);
-  const passed = run(title, 'ctest', [
+  const passed = await run(title, 'ctest', [
     ...['--test-dir', folder, '--output-on-failure', '--output-junit', report],
     ...(only ? ['--tests-regex', `^(${only.join('|')})$`] : []),
   ]);
@@ -94,17 +111,17 @@ function engineTests(title, folder, only) {
 /** Seconds of each fuzzer. */
 const fuzzSeconds = 20;
 
-function fuzzers() {
+async function fuzzers() {
   const clang = findClang();
   if (clang === null)
     return console.log('\n── fuzzers: skipped, because there is no clang++ that links with libFuzzer.');
   const script = join(repository, 'native/fuzz/run.sh');
-  const folder = { CXX: clang, LONGHAUL_FUZZ_DIR: fuzzFolder };
-  count(run('fuzzers', 'bash', [script, String(fuzzSeconds)], folder));
+  const environment = { CXX: clang, LONGHAUL_FUZZ_DIR: fuzzFolder };
+  count(await run('fuzzers', 'bash', [script, String(fuzzSeconds)], { environment }));
 }
 
-function typescriptTests() {
-  const passed = run('typescript', process.execPath, [
+async function typescriptTests() {
+  const passed = await run('typescript', process.execPath, [
     join(repository, 'node_modules/vitest/vitest.mjs'),
     'run',
     ...(all || isFiltered ? [] : ['--project', 'pure', '--project', 'server']),
@@ -122,15 +139,10 @@ function typescriptTests() {
 if (isFiltered) {
   console.log('A filter is given: the linter and the engine’s own tests are left out.');
 } else {
-  checkSources();
-  engineTests('engine', engineBuildFolder);
-  if (all && process.env.LONGHAUL_TEST_SANITIZERS === '1') {
-    for (const sanitizer of sanitizers)
-      engineTests(`engine, -fsanitize=${sanitizer.flags}`, sanitizedFolder(sanitizer), sanitizer.tests);
-    fuzzers();
-  }
+  // Neither keeps two cores busy.
+  await Promise.all([checkSources(), checkEngine()]);
 }
-typescriptTests();
+await typescriptTests();
 rmSync(scratch, { recursive: true, force: true });
 console.log(`\n${counts.passed} passed, ${counts.failed} failed`);
 process.exitCode = counts.failed === 0 && counts.passed > 0 ? 0 : 1;
