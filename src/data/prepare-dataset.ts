@@ -1,6 +1,5 @@
 // Puts a run's data into the store as an immutable dataset version; a version's name follows from its content.
 import { readFile } from 'node:fs/promises';
-import { Worker } from 'node:worker_threads';
 import { appByName } from '../environments/apps/registry.js';
 import type { DatasetManifest } from '../spec/records/manifests.js';
 import type { DatasetReference } from '../spec/records/run-records.js';
@@ -8,6 +7,7 @@ import type { BuiltinDataSpec, DataSpec, EnvironmentSpec, RunSpec } from '../spe
 import type { Demonstration, Task } from '../spec/records/task.js';
 import { canonicalText, recordDigest } from '../store/records/canonical.js';
 import { sha256Hex } from '../base/sha256.js';
+import { startThread } from '../base/worker-thread.js';
 import { datasetFileKey, datasetManifestKey } from '../store/objects/layout.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { createFile, readRecord, recordFunction } from '../store/records/records.js';
@@ -16,6 +16,7 @@ import { toolListsFor } from './tool-lists.js';
 
 /** Raised when the generator's output changes, so that an older version is never mistaken for the new one. */
 const generatorVersion = 2;
+const generator = new URL('./dataset-generator.js', import.meta.url);
 const generatorDeadlineMs = 10 * 60_000;
 
 /** Throws `BadDataFile`, and `InvalidSpec` if an environment that demonstrations name cannot list its tools. */
@@ -24,15 +25,25 @@ export async function prepareDataset(
   { data, environments }: Pick<RunSpec, 'data' | 'environments'>,
   signal?: AbortSignal,
 ): Promise<DatasetReference> {
-  return data.builtin ? prepareBuiltin(store, data.builtin) : prepareFiles(store, data, environments, signal);
+  return data.builtin
+    ? prepareBuiltin(store, data.builtin, signal)
+    : prepareFiles(store, data, environments, signal);
 }
 
-async function prepareBuiltin(store: ObjectStore, spec: BuiltinDataSpec): Promise<DatasetReference> {
+async function prepareBuiltin(
+  store: ObjectStore,
+  spec: BuiltinDataSpec,
+  signal: AbortSignal | undefined,
+): Promise<DatasetReference> {
   const name = ['builtin', ...spec.apps].join('-');
   const version = sha256Hex(canonicalText({ generatorVersion, ...spec })).slice(0, 16);
   const manifest = await readRecord(store, datasetManifestKey(name, version), 'dataset');
   if (manifest) return { name, version, digest: recordDigest(manifest) };
-  const generated = await generate(spec);
+  const thread = startThread<BuiltinDataSpec, Pick<DatasetTexts, 'tasks' | 'demonstrations'>>(generator, {
+    deadlineMs: generatorDeadlineMs,
+    signal,
+  });
+  const generated = await thread.call(spec).finally(thread.end);
   const tools = Object.fromEntries(spec.apps.map((app) => [app, appByName(app).tools]));
   return writeDataset(store, name, version, { ...generated, tools: canonicalText(tools) });
 }
@@ -108,21 +119,6 @@ async function writeDataset(
   };
   const { record } = await recordFunction(store, datasetManifestKey(name, version), 'dataset', manifest);
   return { name, version, digest: recordDigest(record) };
-}
-
-async function generate(spec: BuiltinDataSpec): Promise<{ tasks: string; demonstrations: string }> {
-  const worker = new Worker(new URL('./dataset-generator.js', import.meta.url), { workerData: spec });
-  const timer = setTimeout(() => void worker.terminate(), generatorDeadlineMs);
-  try {
-    return await new Promise((resolve, reject) => {
-      worker.once('message', resolve);
-      worker.once('error', reject);
-      worker.once('exit', (code) => reject(new Error(`The data generator ended early with code ${code}.`)));
-    });
-  } finally {
-    clearTimeout(timer);
-    await worker.terminate();
-  }
 }
 
 async function readText(path: string): Promise<string> {

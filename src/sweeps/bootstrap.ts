@@ -8,13 +8,10 @@
 //
 // BCa and studentised intervals cover less where few tasks differ.
 import { hash32 } from '../rl/random.js';
-import { atOnce, type Sliced } from './slices.js';
 
 /** Share of comparisons in which the interval holds the true difference. */
 export const confidence = 0.95;
 const resamples = 2_000;
-/** About a millisecond. */
-const drawsBetweenYields = 100_000;
 
 export interface Interval {
   low: number;
@@ -35,28 +32,15 @@ export function pairedInterval(
   unseen: number,
   key: readonly (number | string)[],
 ): Interval {
-  return atOnce(drawingInterval(differences, unseen, key));
-}
-
-/** `pairedInterval` in slices: thousands of tasks take longer than an event loop may be blocked. */
-export function* drawingInterval(
-  differences: readonly number[],
-  unseen: number,
-  key: readonly (number | string)[],
-): Sliced<Interval> {
   const cases = Float64Array.from([...differences, unseen, -unseen]);
   const n = cases.length;
   const means = new Float64Array(resamples);
   const stream = hash32(...key);
   let counter = 0;
-  let yieldAt = drawsBetweenYields;
   for (let resample = 0; resample < resamples; resample++) {
     let sum = 0;
     for (let i = 0; i < n; i++) sum += cases[Math.floor(draw(stream, counter++) * n)] as number;
     means[resample] = sum / n;
-    if (counter < yieldAt) continue;
-    yieldAt = counter + drawsBetweenYields;
-    yield;
   }
   means.sort();
   const tail = normalShare(-Math.sqrt(n / (n - 1)) * tQuantile(n - 1));

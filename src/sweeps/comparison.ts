@@ -4,11 +4,10 @@
 import { errorShare } from '../rl/metrics.js';
 import type { Digest } from '../spec/records/parts.js';
 import type { Place, SkippedCheckpoint, SweepSuiteEntry } from '../spec/records/sweep-record.js';
-import { drawingInterval, unseenChange, type Interval } from './bootstrap.js';
+import { pairedInterval, unseenChange, type Interval } from './bootstrap.js';
 import { ksOf, passAtK } from './pass-at-k.js';
-import { atOnce, type Sliced } from './slices.js';
 import { countedOf, playedSamples, type TaskTally } from './tallies.js';
-import { testingTasks, type Counted, type TaskChange } from './task-changes.js';
+import { taskChanges, type Counted, type TaskChange } from './task-changes.js';
 
 export interface PlayedState extends Place {
   state: Digest;
@@ -102,9 +101,6 @@ export const fewestTasks = 10;
 /** If an interval is wider than this to each side, containing 0 says nothing. */
 export const noticeable = 0.1;
 
-/** Milliseconds of work, with a few samples a task. */
-const tasksBetweenYields = 1_000;
-
 /** In words, for readers of the tables. */
 export const verdictRule =
   'improving or declining: the 95 % interval of the difference leaves out 0; unclear: it holds 0, and is wider than ' +
@@ -114,20 +110,6 @@ export const verdictRule =
 export interface Baseline {
   state: Digest;
   regression: number;
-}
-
-/** All at once: `emptyComparison`, and each state in turn. */
-export function compareStates(
-  entry: SweepSuiteEntry,
-  states: readonly PlayedState[],
-  baseline: Baseline | null,
-): SuiteComparison {
-  const named = baseline === null ? undefined : states.find(({ state }) => state === baseline.state);
-  const reference = named ?? states[0] ?? null;
-  const suite = emptyComparison(entry, reference, baseline);
-  if (reference !== null)
-    for (const one of states) suite.states.push(atOnce(comparingState(suite, reference, one)));
-  return suite;
 }
 
 /** `reference`: the baseline, else the first state that was played; null without one. */
@@ -151,27 +133,24 @@ export function emptyComparison(
   };
 }
 
-/** `reference`: the state of that name in `suite`. */
-export function* comparingState(
+/** `reference`: the state of that name in `suite`. Takes seconds where there are thousands of tasks. */
+export function compareState(
   suite: SuiteComparison,
   reference: PlayedState,
   { run, step, state, tasks, ...others }: PlayedState,
-): Sliced<StateComparison> {
+): StateComparison {
   const ks = ksOf(suite.samples);
-  const all = yield* figuresOf(tasks, ks);
+  const all = figuresOf(tasks, ks);
   const environments: Record<string, Figures> = {};
-  for (const [name, of] of byKey(tasks, ({ env_key }) => env_key)) {
-    environments[name] = yield* figuresOf(of, ks);
-  }
-  const against = state === reference.state ? null : yield* versus(suite, reference, { state, tasks });
+  for (const [name, of] of byKey(tasks, ({ env_key }) => env_key)) environments[name] = figuresOf(of, ks);
+  const against = state === reference.state ? null : versus(suite, reference, { state, tasks });
   return { run, step, state, ...others, all, environments, versus: against };
 }
 
-function* figuresOf(tasks: readonly TaskTally[], ks: readonly number[]): Sliced<Figures> {
+function figuresOf(tasks: readonly TaskTally[], ks: readonly number[]): Figures {
   const counted: Counted[] = [];
   const sums = { places: 0, episodes: 0, graded: 0, turns: 0, calls: 0, errors: 0 };
-  for (const [index, task] of tasks.entries()) {
-    if (index % tasksBetweenYields === 0) yield;
+  for (const task of tasks) {
     for (const { turns, tool_calls, tool_errors } of playedSamples(task)) {
       sums.episodes += 1;
       sums.turns += turns;
@@ -183,7 +162,6 @@ function* figuresOf(tasks: readonly TaskTally[], ks: readonly number[]): Sliced<
     sums.graded += one.graded;
     if (one.graded > 0) counted.push(one);
   }
-  yield;
   const { places, episodes, graded, turns, calls, errors } = sums;
   const per = (total: number): number => (episodes === 0 ? 0 : total / episodes);
   return {
@@ -213,34 +191,34 @@ interface Pair {
   after: TaskTally;
 }
 
-function* versus(
+function versus(
   { suite, samples, regression }: SuiteComparison,
   reference: PlayedState,
   { state, tasks }: Pick<PlayedState, 'state' | 'tasks'>,
-): Sliced<Versus> {
+): Versus {
   const pairs = reference.tasks.flatMap((before, slot): Pair[] => {
     const after = tasks[slot];
     return after === undefined ? [] : [{ before, after }];
   });
-  const difference = (of: readonly Pair[], scope: string, k = 1): Sliced<Difference | null> =>
+  const difference = (of: readonly Pair[], scope: string, k = 1): Difference | null =>
     differenceOf(of, k, ['sweep difference', suite, reference.state, state, scope, k]);
-  const all = yield* difference(pairs, allEnvironments);
+  const all = difference(pairs, allEnvironments);
   const environments: Record<string, Difference | null> = {};
   for (const [name, of] of byKey(pairs, ({ before }) => before.env_key))
-    environments[name] = yield* difference(of, `environment ${name}`);
+    environments[name] = difference(of, `environment ${name}`);
   const templates: Record<string, Difference | null> = {};
   for (const [name, of] of byKey(pairs, ({ before }) => before.template))
-    templates[name] = yield* difference(of, `template ${name}`);
+    templates[name] = difference(of, `template ${name}`);
   const scopes: [string, Difference | null][] = [[allEnvironments, all], ...Object.entries(environments)];
   // One environment alone is all of them.
   const alarmed = scopes.length === 2 ? scopes.slice(0, 1) : scopes;
-  const largest_k = samples > 1 ? yield* difference(pairs, allEnvironments, samples) : null;
+  const largest_k = samples > 1 ? difference(pairs, allEnvironments, samples) : null;
   return {
     all,
     environments,
     templates,
     largest_k,
-    tasks: yield* testingTasks(
+    tasks: taskChanges(
       pairs.map(({ before, after }) => ({
         task_key: before.task_key,
         env_key: before.env_key,
@@ -253,22 +231,21 @@ function* versus(
   };
 }
 
-function* differenceOf(
+function differenceOf(
   pairs: readonly Pair[],
   k: number,
   key: readonly (number | string)[],
-): Sliced<Difference | null> {
+): Difference | null {
   const counted = pairs
     .map(({ before, after }) => ({ before: countedOf(before), after: countedOf(after) }))
     .filter(({ before, after }) => before.graded >= k && after.graded >= k);
   const differences = counted.map(
     ({ before, after }) => passAtK(after.graded, after.passed, k) - passAtK(before.graded, before.passed, k),
   );
-  yield;
   const estimate = meanOf(differences);
   if (estimate === null) return null;
   const samples = meanOf(counted.map(({ before, after }) => (before.graded + after.graded) / 2)) ?? 1;
-  const interval = yield* drawingInterval(differences, unseenChange(samples / k), key);
+  const interval = pairedInterval(differences, unseenChange(samples / k), key);
   const tasks = differences.length;
   return { tasks, estimate, ...interval, verdict: verdictOf(interval, tasks) };
 }

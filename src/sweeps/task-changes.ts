@@ -2,7 +2,6 @@
 // claimed as keep the expected share of false claims at one in twenty (Benjamini and Hochberg 1995). Tasks for which no outcome could be
 // claimed, given how many of both states' samples passed together, do not count among the tests: the exact test is one for given sums, so
 // leaving tasks out by their sums introduces no bias.
-import { atOnce, type Sliced } from './slices.js';
 
 /** Passes among graded samples. */
 export interface Counted {
@@ -28,26 +27,17 @@ export interface TaskPair {
 }
 
 const falseClaims = 0.05;
-/** A millisecond or two of exact tests. */
-const testsBetweenYields = 200;
 
 /** Tasks with different pass rates: claims first, then the larger change. Pairs without a graded sample on both sides are skipped. */
 export function taskChanges(pairs: readonly TaskPair[]): TaskChange[] {
-  return atOnce(testingTasks(pairs));
-}
-
-/** As `taskChanges`, in slices. */
-export function* testingTasks(pairs: readonly TaskPair[]): Sliced<TaskChange[]> {
   const tested: (TaskPair & { chance: number })[] = [];
   const chances: number[] = [];
-  for (const [index, pair] of pairs.entries()) {
-    if (index % testsBetweenYields === 0) yield;
+  for (const pair of pairs) {
     if (pair.before.graded === 0 || pair.after.graded === 0) continue;
     const chance = fisherExact(pair.before, pair.after);
     tested.push({ ...pair, chance });
     if (canBeClaimed(pair)) chances.push(chance);
   }
-  yield;
   const claimed = claimedBelow(chances);
   return tested
     .filter((pair) => changeOf(pair) !== 0)

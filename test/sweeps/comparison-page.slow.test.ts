@@ -5,10 +5,10 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { compareStates, type SweepComparison } from '../../src/sweeps/comparison.js';
+import type { SweepComparison } from '../../src/sweeps/comparison.js';
 import { renderComparison } from '../../src/sweeps/comparison-page.js';
 import { browserPath, launchBrowser } from '../support/browser.js';
-import { madeUpState, madeUpSuite } from './made-up.js';
+import { compareStates, madeUpState, madeUpSuite } from './made-up.js';
 
 const hostile = '<script>document.title = "broken"</script>';
 

@@ -1,19 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { sha256Hex } from '../../src/base/sha256.js';
-import {
-  compareStates,
-  levelOf,
-  regressions,
-  type PlayedState,
-  type SuiteComparison,
-} from '../../src/sweeps/comparison.js';
+import { levelOf, regressions, type PlayedState, type SuiteComparison } from '../../src/sweeps/comparison.js';
 import { comparisonText } from '../../src/sweeps/comparison-table.js';
 import { ksOf, passAtK } from '../../src/sweeps/pass-at-k.js';
 import { resultRow, resultsFile } from '../../src/sweeps/results-rows.js';
 import { addEpisode, emptyTally } from '../../src/sweeps/tallies.js';
 import { fisherExact, taskChanges, type TaskPair } from '../../src/sweeps/task-changes.js';
-import { episode, madeUpState, madeUpSuite } from './made-up.js';
+import { compareStates, episode, madeUpState, madeUpSuite } from './made-up.js';
 
 describe('pass@k', () => {
   test('is the share of subsets of k samples with a pass among them', () => {

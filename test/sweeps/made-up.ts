@@ -4,7 +4,13 @@ import type { SuiteRecord } from '../../src/spec/records/evaluation-records.js';
 import { recordDigest } from '../../src/store/records/canonical.js';
 import { sha256Hex } from '../../src/base/sha256.js';
 import type { SweepSuiteEntry } from '../../src/spec/records/sweep-record.js';
-import type { PlayedState } from '../../src/sweeps/comparison.js';
+import {
+  compareState,
+  emptyComparison,
+  type Baseline,
+  type PlayedState,
+  type SuiteComparison,
+} from '../../src/sweeps/comparison.js';
 import { addEpisode, emptyTally, type EpisodeFigures } from '../../src/sweeps/tallies.js';
 import { recordsOfAllKinds } from '../store/fixtures.js';
 
@@ -89,4 +95,17 @@ export function episode(
       ? ({ status: 'unknown', reason: 'open_failed', failures: 3 } as const)
       : ({ status: 'graded', value } as const);
   return { slot, sample, task_key, outcome, metrics };
+}
+
+/** As `compareSweep` does it, on this thread. */
+export function compareStates(
+  entry: SweepSuiteEntry,
+  states: readonly PlayedState[],
+  baseline: Baseline | null,
+): SuiteComparison {
+  const named = states.find(({ state }) => state === baseline?.state);
+  const reference = named ?? states[0] ?? null;
+  const suite = emptyComparison(entry, reference, baseline);
+  for (const state of states) if (reference) suite.states.push(compareState(suite, reference, state));
+  return suite;
 }

@@ -1,6 +1,7 @@
 // compareSweep: tables, page and rows of what a sweep has evaluated. All of them are functions of the records, so a sweep that was killed
 // and started again writes the same bytes.
 import { sha256Hex } from '../../base/sha256.js';
+import { startThread } from '../../base/worker-thread.js';
 import { comparisonKey, sweepResultsKey } from '../../store/objects/layout.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { openRunViews } from '../../store/runs/quarantine.js';
@@ -8,9 +9,10 @@ import { renderComparison } from '../../sweeps/comparison-page.js';
 import { comparisonText } from '../../sweeps/comparison-table.js';
 import { alarmTexts, gapText } from '../../sweeps/comparison-words.js';
 import {
-  comparingState,
+  type compareState,
   emptyComparison,
   type PlayedState,
+  type StateComparison,
   type SuiteComparison,
   type SweepComparison,
 } from '../../sweeps/comparison.js';
@@ -18,12 +20,13 @@ import { readTally } from './played-states.js';
 import { resultRow, resultsFile, type ResultRow } from '../../sweeps/results-rows.js';
 import type { ComparedSweep, FailedPair } from '../sweep-contracts.js';
 import { pairOf, readSweep, type SweepPair, withNewestResult } from '../../store/evaluations/sweeps.js';
-import { inSlices } from '../../sweeps/slices.js';
 import type { Attended } from '../../policy/attended.js';
 import type { Place, SweepRecord, SweepSuiteEntry } from '../../spec/records/sweep-record.js';
 
 /** The size that fits into a workflow's answer. */
 const longestTable = 4_000;
+const comparisonThread = new URL('../../sweeps/comparison-thread.js', import.meta.url);
+const comparisonDeadlineMs = 10 * 60_000;
 const more = '… more of it is on the page\n';
 
 export interface WrittenComparison extends SweepComparison {
@@ -60,7 +63,7 @@ function beginning(text: string): string {
   return text.slice(0, cut + 1) + more;
 }
 
-/** `failed`: pairs that could not be evaluated; their played episodes count. Takes seconds of work, in slices. */
+/** `failed`: pairs that could not be evaluated; their played episodes count. */
 export async function comparisonOf(
   store: ObjectStore,
   record: SweepRecord,
@@ -70,7 +73,15 @@ export async function comparisonOf(
   const views = openRunViews(store);
   const rows: ResultRow[] = [];
   const suites: SuiteComparison[] = [];
-  for (const index of record.suites.keys()) suites.push(await comparedSuite(index));
+  const thread = startThread<Parameters<typeof compareState>, StateComparison>(comparisonThread, {
+    deadlineMs: comparisonDeadlineMs,
+    signal: attended?.signal,
+  });
+  try {
+    for (const index of record.suites.keys()) suites.push(await comparedSuite(index));
+  } finally {
+    await thread.end();
+  }
   const skipped = [
     ...record.skipped,
     ...failed.map(({ run, step, suite, reason }) => ({
@@ -104,9 +115,8 @@ export async function comparisonOf(
         reference = state;
         suite = emptyComparison(entry, reference, against);
       }
-      const compared = await inSlices(comparingState(suite, reference, state), () =>
-        attended?.signal.throwIfAborted(),
-      );
+      // Without the states before it, which nothing there looks at.
+      const compared = await thread.call([{ ...suite, states: [] }, reference, state]);
       suite.states.push(compared);
       rows.push(resultRow(suite, state, compared));
     }

@@ -20,8 +20,8 @@ import { openRunView } from '../../../src/store/runs/quarantine.js';
 import { adoptOrCreate, appendSequence } from '../../../src/store/records/records.js';
 import { recordsOfAllKinds } from '../../store/fixtures.js';
 import { makeRunIn, stateOf } from '../../store/made-runs.js';
-import { compareStates } from '../../../src/sweeps/comparison.js';
-import { madeUpState, madeUpSuite } from '../../sweeps/made-up.js';
+import { compareStates, madeUpState, madeUpSuite } from '../../sweeps/made-up.js';
+import '../../support/preloads/threads-from-sources.js';
 
 const sweep = 'longhaul/nightly';
 const suite = madeUpSuite('final', ['tracker'], 3, 2);
@@ -131,7 +131,7 @@ it('an episode of another state under the evaluation’s name is refused (R8)', 
   await expect(comparisonOf(store, record)).rejects.toThrow(/was played for state/);
 });
 
-it('a comparison of thousands of tasks leaves the event loop to others, ends when it is told to, and says the same', async () => {
+it('a comparison of thousands of tasks leaves the event loop to others, ends when it is called off, and says the same', async () => {
   const large = madeUpSuite('large', ['tracker', 'booking'], 5_000, 4);
   const states = record.checkpoints.map(({ run, step, state }, index) => ({
     ...madeUpState(large, { run, step, shift: { tracker: index * 0.2, booking: 0 } }),
@@ -150,18 +150,18 @@ it('a comparison of thousands of tasks leaves the event loop to others, ends whe
     await adoptOrCreate(store, evaluationResultKey(state, large.digest), 'evaluation', result);
   }
   const stop = new AbortController();
-  const told: unknown[] = [];
-  const attended = { signal: stop.signal, progress: (details: unknown) => void told.push(details) };
+  const reported: unknown[] = [];
+  const attended = { signal: stop.signal, progress: (details: unknown) => void reported.push(details) };
   const compared = comparisonOf(store, { ...record, suites: [large] }, [], attended);
   let turns = 0;
   const timer = setInterval(() => (turns += 1), 5);
   const { suites, rows } = await compared;
   clearInterval(timer);
-  // Hundreds of milliseconds of draws, in slices of 20.
+  // Hundreds of milliseconds of draws.
   expect(turns).toBeGreaterThan(8);
   expect(suites).toEqual([compareStates(large, states, null)]);
   expect(rows).toHaveLength(2);
-  expect(told).toEqual([1, 2].map((read) => ({ suite: 'large', read, of: 2 })));
+  expect(reported).toEqual([1, 2].map((read) => ({ suite: 'large', read, of: 2 })));
   stop.abort(new Error('called off'));
   await expect(comparisonOf(store, { ...record, suites: [large] }, [], attended)).rejects.toThrow(
     'called off',

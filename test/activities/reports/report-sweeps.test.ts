@@ -13,6 +13,7 @@ import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { digestOf, recordsOfAllKinds } from '../../store/fixtures.js';
 import { madeUpSuite } from '../../sweeps/made-up.js';
+import '../../support/preloads/threads-from-sources.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'longhaul-report-sweeps-'));
 afterAll(() => rmSync(folder, { recursive: true }));

@@ -35,6 +35,7 @@ import {
   startTemporal,
   type TestTemporal,
 } from '../../support/servers/temporal-server.js';
+import '../../support/preloads/threads-from-sources.js';
 
 export type SweepHandle = WorkflowHandleWithFirstExecutionRunId<typeof evalSweep>;
 

@@ -1,0 +1,53 @@
+// A function called on a thread of its own: seconds of computation on the main thread would hold up heartbeats and all other activities.
+import { once } from 'node:events';
+import { parentPort, Worker } from 'node:worker_threads';
+import { joinSignals } from './releasable-abort-signal.js';
+
+export interface WorkerThread<Input, Output> {
+  /** One at a time. Rejects with what the function throws, with the signal's reason, or after the deadline; the thread is of no use then. */
+  call(input: Input): Promise<Output>;
+  /** Call it in any case. */
+  end(): Promise<void>;
+}
+
+/** `entry`: a module that calls `answerCalls`. `deadlineMs`: the longest a call may take. */
+export function startThread<Input, Output>(
+  entry: URL,
+  { deadlineMs, signal }: { deadlineMs: number; signal?: AbortSignal | undefined },
+): WorkerThread<Input, Output> {
+  const name = entry.pathname.replace(/.*\//, '');
+  const worker = new Worker(entry);
+  const failed = new AbortController();
+  const stopped = joinSignals([failed.signal, ...(signal ? [signal] : [])]);
+  worker.once('error', (error) => failed.abort(error));
+  worker.once('exit', (code) => failed.abort(new Error(`the thread ${name} ended with code ${code}`)));
+
+  async function call(input: Input): Promise<Output> {
+    stopped.signal.throwIfAborted();
+    const late = (): void =>
+      failed.abort(new Error(`the thread ${name} gave no answer within ${deadlineMs} ms`));
+    const timer = setTimeout(late, deadlineMs);
+    try {
+      worker.postMessage(input);
+      const [output] = (await once(worker, 'message', { signal: stopped.signal })) as [Output];
+      return output;
+    } catch (error) {
+      stopped.signal.throwIfAborted();
+      throw error;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  async function end(): Promise<void> {
+    stopped.release();
+    await worker.terminate();
+  }
+
+  return { call, end };
+}
+
+/** For a thread's entry. An error of `answer` ends the thread, and the caller gets it. */
+export function answerCalls<Input, Output>(answer: (input: Input) => Output): void {
+  parentPort?.on('message', (input: Input) => parentPort?.postMessage(answer(input)));
+}

@@ -1,0 +1,11 @@
+// A thread that answers, fails, ends, or computes for ever.
+import { answerCalls } from '../../src/base/worker-thread.js';
+
+export type Awkward = { answer: string } | { fail: string } | 'end' | 'compute';
+
+answerCalls((call: Awkward) => {
+  if (call === 'end') process.exit(3);
+  if (call === 'compute') for (;;);
+  if ('answer' in call) return call.answer;
+  throw Object.assign(new RangeError(call.fail), { slot: 7, cause: new TypeError('why') });
+});

@@ -1,0 +1,50 @@
+import { getEventListeners } from 'node:events';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { startThread, type WorkerThread } from '../../src/base/worker-thread.js';
+import '../support/preloads/threads-from-sources.js';
+import type { Awkward } from './awkward-thread.js';
+
+const entry = new URL('./awkward-thread.js', import.meta.url);
+let stop: AbortController;
+let thread: WorkerThread<Awkward, string>;
+const start = (deadlineMs: number) =>
+  (thread = startThread<Awkward, string>(entry, { deadlineMs, signal: stop.signal }));
+beforeEach(() => {
+  stop = new AbortController();
+  start(15_000);
+});
+afterEach(() => thread.end());
+
+test('a thread answers call after call, and lets go of the signal at its end', async () => {
+  expect(await thread.call({ answer: 'one' })).toBe('one');
+  expect(await thread.call({ answer: 'two' })).toBe('two');
+  await thread.end();
+  expect(getEventListeners(stop.signal, 'abort')).toEqual([]);
+});
+
+test('an error arrives with its class, its members and its cause, and the thread answers nothing more', async () => {
+  const error: unknown = await thread.call({ fail: 'no such slot' }).catch((reason: unknown) => reason);
+  expect(error).toBeInstanceOf(RangeError);
+  expect(error).toMatchObject({ message: 'no such slot', slot: 7, cause: { message: 'why' } });
+  expect((error as Error).stack).toContain('awkward-thread');
+  await expect(thread.call({ answer: 'one' })).rejects.toBe(error);
+});
+
+test('a thread that ends without an answer is an error', async () => {
+  await expect(thread.call('end')).rejects.toThrow('the thread awkward-thread.js ended with code 3');
+});
+
+test('the signal ends a computation, and rejects with its reason', async () => {
+  expect(await thread.call({ answer: 'started' })).toBe('started');
+  const computed = thread.call('compute');
+  const reason = new Error('called off');
+  setTimeout(() => stop.abort(reason), 20);
+  await expect(computed).rejects.toBe(reason);
+  await expect(thread.call({ answer: 'one' })).rejects.toBe(reason);
+});
+
+test('the deadline ends a computation', async () => {
+  await thread.end();
+  start(50);
+  await expect(thread.call('compute')).rejects.toThrow('gave no answer within 50 ms');
+});
