@@ -1,12 +1,7 @@
 // Writes the HTML of all parts of the report. All text from a record goes through `escapeHtml`.
-export function escapeHtml(text: string): string {
-  return text
-    .replaceAll('&', '&amp;')
-    .replaceAll('<', '&lt;')
-    .replaceAll('>', '&gt;')
-    .replaceAll('"', '&quot;')
-    .replaceAll("'", '&#39;');
-}
+import { escapeXml } from '../base/svg.js';
+
+export { escapeXml as escapeHtml };
 
 export interface Column<Row> {
   title: string;
@@ -25,16 +20,14 @@ export function table<Row>(rows: readonly Row[], columns: readonly Column<Row>[]
   const stacked = columns.length > columnsThatFit && rows.length <= rowsStacked;
   const attribute = (column: Column<Row>): string => (column.figure ? ' class="figure"' : '');
   const title = (column: Column<Row>): string =>
-    stacked && column.title !== '' ? ` data-title="${escapeHtml(column.title)}"` : '';
-  const head = columns.map(
-    (column) => `<th scope="col"${attribute(column)}>${escapeHtml(column.title)}</th>`,
-  );
+    stacked && column.title !== '' ? ` data-title="${escapeXml(column.title)}"` : '';
+  const head = columns.map((column) => `<th scope="col"${attribute(column)}>${escapeXml(column.title)}</th>`);
   const body = rows.map(
     (row) =>
       `<tr>${columns.map((column) => `<td${attribute(column)}${title(column)}>${column.cell(row)}</td>`).join('')}</tr>`,
   );
   return (
-    `<div class="scroll${stacked ? ' stacked' : ''}"><table>${caption === undefined ? '' : `<caption>${escapeHtml(caption)}</caption>`}` +
+    `<div class="scroll${stacked ? ' stacked' : ''}"><table>${caption === undefined ? '' : `<caption>${escapeXml(caption)}</caption>`}` +
     `<thead><tr>${head.join('')}</tr></thead><tbody>${body.join('\n')}</tbody></table></div>`
   );
 }

@@ -1,5 +1,6 @@
 import { beforeAll, describe, expect, test } from 'vitest';
-import { lineChart, smoothed, ticks } from '../../src/report/charts/chart.js';
+import { ticks } from '../../src/base/svg.js';
+import { lineChart, smoothed } from '../../src/report/charts/chart.js';
 import { clearest } from '../../src/report/charts/chart-label.js';
 import { readChanges } from '../../src/report/history/changes.js';
 import { environmentRows, statusOf, templateRows } from '../../src/report/environment-table.js';

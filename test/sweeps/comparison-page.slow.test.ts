@@ -96,7 +96,7 @@ describe.skipIf(browserPath === '')('a sweep’s page in a browser (chromium, or
       );
       expect(await page.locator('tr', { hasText: 'quickstart@0' }).first().innerText()).toContain('baseline');
       expect(await last.locator('svg').getAttribute('aria-label')).toMatch(/points, 95 % interval/);
-      expect(await last.locator('svg circle').getAttribute('class')).toBe('told');
+      expect(await last.locator('svg circle').getAttribute('class')).toBe('full');
       expect(await page.getByText('20 not played').count()).toBeGreaterThan(0);
     });
   });

@@ -1,6 +1,17 @@
 // Pass rates by step as a picture, for media that show no page: an SVG, and a PNG rendered from it.
 import { createRequire } from 'node:module';
 import { renderAsync, type ResvgRenderOptions } from '@resvg/resvg-js';
+import {
+  element,
+  line,
+  linearScale,
+  polyline,
+  type Scale,
+  stepAxis,
+  text,
+  ticks,
+  yAxis,
+} from '../../base/svg.js';
 
 /** One environment, or all of them. */
 export interface PassRateLine {
@@ -21,13 +32,10 @@ const plot = { left: 62, right: 560, top: 56, bottom: 346 };
 const legend = { left: 584, top: 66, row: 37 };
 export const mostLines = 8;
 const titleCharacters = 60;
-const nameCharacters = 22;
+const nameCharacters = 20;
 /** More would merge into a band. */
 const mostDots = 40;
 
-const ink = '#1d1c1d';
-const quiet = '#55565a';
-const grid = '#e2e2e5';
 /** Each at least 4.5 : 1 on white, and distinct for people who see fewer colours; dashes and marks distinguish them without any colour. */
 const styles = [
   { colour: '#1d1c1d', dash: '' },
@@ -46,7 +54,8 @@ const font: NonNullable<ResvgRenderOptions['font']> = {
   fontFiles: ['DejaVuSans.ttf', 'DejaVuSans-Bold.ttf'].map((file) => resolve(`dejavu-fonts-ttf/ttf/${file}`)),
   defaultFontFamily: 'DejaVu Sans',
 };
-const families = 'DejaVu Sans, sans-serif';
+const styleSheet = `text { font: 13px DejaVu Sans, sans-serif; fill: #55565a; } .grid { stroke: #e2e2e5; } .line { fill: none; stroke-linejoin: round; }
+.title { font-size: 18px; fill: #1d1c1d; } .name { font-size: 14px; fill: #1d1c1d; } .first { font-weight: bold; }`;
 
 /** PNG, 800 × 400; null if there is no point to show. */
 export async function drawChart(chart: ChartPicture): Promise<Uint8Array | null> {
@@ -70,120 +79,54 @@ export function chartSvg({ title, lines }: ChartPicture): string | null {
   const first = steps.reduce((a, b) => Math.min(a, b));
   const last = steps.reduce((a, b) => Math.max(a, b));
   const top = topOf(all.reduce((most, { value }) => Math.max(most, value), 0));
-  // A single step stands in the middle.
-  const x = (step: number): number =>
-    last === first
-      ? (plot.left + plot.right) / 2
-      : plot.left + ((step - first) / (last - first)) * (plot.right - plot.left);
-  const y = (value: number): number => plot.bottom - (value / top) * (plot.bottom - plot.top);
-  const drawn = shown.map((line, index) => ({ ...line, style: styleOf(index) }));
-  return [
-    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}" font-family="${families}">`,
-    `<rect width="${width}" height="${height}" fill="#ffffff"/>`,
-    text(plot.left, 32, escapeXml(shortened(title, titleCharacters)), `font-size="18" fill="${ink}"`),
-    ...[0, 0.25, 0.5, 0.75, 1].map((share) => horizontal(share * top, y(share * top))),
-    ...stepTicks(first, last).map((step) =>
-      text(
-        x(step),
-        plot.bottom + 22,
-        step.toLocaleString('en'),
-        `font-size="13" fill="${quiet}" text-anchor="middle"`,
-      ),
-    ),
-    text(
-      (plot.left + plot.right) / 2,
-      plot.bottom + 44,
-      'step',
-      `font-size="13" fill="${quiet}" text-anchor="middle"`,
-    ),
+  const x = linearScale([first, last], [plot.left, plot.right]);
+  const y = linearScale([0, top], [plot.bottom, plot.top]);
+  const more = known.length - shown.length;
+  return element(
+    'svg',
+    { xmlns: 'http://www.w3.org/2000/svg', viewBox: `0 0 ${width} ${height}`, width, height },
+    element('style', {}, styleSheet),
+    element('rect', { width, height, fill: '#ffffff' }),
+    text(shortened(title, titleCharacters), plot.left, 32, { class: 'title' }),
+    yAxis(ticks(0, top, 5), y, plot, (value) => `${Number((value * 100).toFixed(1))} %`),
+    stepAxis(first, last, 6, x, plot),
+    text('step', (plot.left + plot.right) / 2, plot.bottom + 40, { 'text-anchor': 'middle' }),
     // The most important one is last: it lies above the others.
-    ...drawn.toReversed().map((line) => drawLine(line, x, y)),
-    ...drawn.map((line, index) => legendRow(line, index)),
-    known.length > shown.length
-      ? text(
-          legend.left,
-          legend.top + shown.length * legend.row,
-          `and ${known.length - shown.length} more`,
-          `font-size="13" fill="${quiet}"`,
-        )
-      : '',
-    '</svg>',
-  ].join('\n');
-}
-
-interface DrawnLine extends PassRateLine {
-  style: { colour: string; dash: string; width: number };
-}
-
-function styleOf(index: number): DrawnLine['style'] {
-  const style = styles[index % styles.length] ?? { colour: ink, dash: '' };
-  return { ...style, width: index === 0 ? 3.5 : 2.25 };
-}
-
-function drawLine({ points, style }: DrawnLine, x: Scale, y: Scale): string {
-  const places = points.map(({ step, value }) => `${round(x(step))},${round(y(value))}`);
-  const path = `<polyline points="${places.join(' ')}" fill="none" ${strokeOf(style)} stroke-linejoin="round"/>`;
-  const dotted = points.length <= mostDots ? points : points.slice(-1);
-  const dots = dotted.map(
-    ({ step, value }) =>
-      `<circle cx="${round(x(step))}" cy="${round(y(value))}" r="${style.width + 1}" fill="${style.colour}"/>`,
+    ...shown.map((one, index) => drawLine(one, index, x, y)).toReversed(),
+    ...shown.map(legendRow),
+    more > 0 ? text(`and ${more} more`, legend.left, legend.top + shown.length * legend.row) : '',
   );
-  return path + dots.join('');
 }
 
-function legendRow({ name, points, style }: DrawnLine, index: number): string {
+/** The look of the line at `index`. */
+function strokeOf(index: number): { stroke: string; 'stroke-width': number; 'stroke-dasharray': string } {
+  const { colour, dash } = styles[index % styles.length] as (typeof styles)[number];
+  return { stroke: colour, 'stroke-width': index === 0 ? 3.5 : 2.3, 'stroke-dasharray': dash };
+}
+
+function drawLine({ points }: PassRateLine, index: number, x: Scale, y: Scale): string {
+  const places = points.map(({ step, value }) => ({ x: x(step), y: y(value) }));
+  const stroke = strokeOf(index);
+  const dots = (places.length <= mostDots ? places : places.slice(-1)).map((place) =>
+    element('circle', { cx: place.x, cy: place.y, r: stroke['stroke-width'] + 1, fill: stroke.stroke }),
+  );
+  return polyline(places, { class: 'line', ...stroke }) + dots.join('');
+}
+
+function legendRow({ name, points }: PassRateLine, index: number): string {
   const baseline = legend.top + index * legend.row;
-  const end = points.at(-1);
-  const figure = end === undefined ? '' : `${percentOf(end.value)} at step ${end.step.toLocaleString('en')}`;
-  const emphasis = index === 0 ? ' font-weight="bold"' : '';
+  const { step, value } = points.at(-1) as PassRateLine['points'][number];
+  const [left, y] = [legend.left + 32, baseline - 5];
   return (
-    `<line x1="${legend.left}" x2="${legend.left + 24}" y1="${baseline - 5}" y2="${baseline - 5}" ${strokeOf(style)}/>` +
-    text(
-      legend.left + 32,
-      baseline,
-      escapeXml(shortened(name, nameCharacters)),
-      `font-size="14" fill="${ink}"${emphasis}`,
-    ) +
-    text(legend.left + 32, baseline + 16, figure, `font-size="12" fill="${quiet}"`)
+    line({ x: legend.left, y }, { x: legend.left + 24, y }, { class: 'line', ...strokeOf(index) }) +
+    text(shortened(name, nameCharacters), left, baseline, { class: index === 0 ? 'name first' : 'name' }) +
+    text(`${(value * 100).toFixed(1)} % at step ${step.toLocaleString('en')}`, left, baseline + 16)
   );
 }
-
-function horizontal(value: number, at: number): string {
-  return (
-    `<line x1="${plot.left}" x2="${plot.right}" y1="${round(at)}" y2="${round(at)}" stroke="${grid}" stroke-width="1"/>` +
-    text(
-      plot.left - 8,
-      at + 5,
-      `${Number((value * 100).toFixed(1))} %`,
-      `font-size="13" fill="${quiet}" text-anchor="end"`,
-    )
-  );
-}
-
-type Scale = (value: number) => number;
 
 /** Small rates would lie on the axis if it always went to 100 %. */
 function topOf(most: number): number {
   return [0.1, 0.2, 0.4].find((top) => most <= top) ?? 1;
-}
-
-/** At most seven round steps from `first` to `last`; `first` alone if they are equal. */
-function stepTicks(first: number, last: number): number[] {
-  if (first === last) return [first];
-  const rough = Math.max(1, (last - first) / 6);
-  const power = 10 ** Math.floor(Math.log10(rough));
-  const size = [1, 2, 5, 10].map((factor) => factor * power).find((one) => one >= rough) ?? 10 * power;
-  const ticks: number[] = [];
-  for (let step = Math.ceil(first / size) * size; step <= last; step += size) ticks.push(step);
-  return ticks;
-}
-
-function text(x: number, y: number, content: string, attributes: string): string {
-  return `<text x="${round(x)}" y="${round(y)}" ${attributes}>${content}</text>`;
-}
-
-function strokeOf({ colour, dash, width: thickness }: DrawnLine['style']): string {
-  return `stroke="${colour}" stroke-width="${thickness}"${dash === '' ? '' : ` stroke-dasharray="${dash}"`}`;
 }
 
 function shortened(name: string, limit: number): string {
@@ -192,14 +135,3 @@ function shortened(name: string, limit: number): string {
   const characters = [...clean];
   return characters.length <= limit ? clean : `${characters.slice(0, limit - 1).join('')}…`;
 }
-
-function escapeXml(content: string): string {
-  return content
-    .replaceAll('&', '&amp;')
-    .replaceAll('<', '&lt;')
-    .replaceAll('>', '&gt;')
-    .replaceAll('"', '&quot;');
-}
-
-const percentOf = (share: number): string => `${(share * 100).toFixed(1)} %`;
-const round = (value: number): number => Math.round(value * 10) / 10;

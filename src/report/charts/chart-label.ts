@@ -1,20 +1,9 @@
 // Places the value of a dot where it can be read: beside it, off the lines.
-export interface Place {
-  x: number;
-  y: number;
-}
+import type { Box, Place } from '../../base/svg.js';
 
 export interface Label extends Place {
   /** SVG's `text-anchor`. */
   anchor: 'start' | 'end';
-}
-
-/** In units of the SVG; y grows downwards. */
-export interface Box {
-  left: number;
-  right: number;
-  top: number;
-  bottom: number;
 }
 
 export interface DrawnLine {

@@ -1,6 +1,5 @@
 // How episodes went over training, one point for each step that was read.
-import { lineChart, smoothed, smoothingWidth } from './chart.js';
-import { escapeHtml } from '../html.js';
+import { trendFigures } from './trend-figures.js';
 import { cutOff, premature, turnsInAll, type TrajectoryCounts } from '../transcripts/trajectory-analysis.js';
 
 /** Shares are of the step's episodes. */
@@ -40,26 +39,10 @@ const trends: {
 /** Empty if there is nothing to draw; events that never happened have no chart. */
 export function trajectoryTrends(points: readonly TrajectoryPoint[]): string {
   if (points.length < 2) return '';
-  const charts = trends.flatMap(({ title, of, format }) => {
-    const values = points.map((point) => ({ x: point.step, y: point[of] }));
-    const most = values.reduce((max, { y }) => Math.max(max, y), 0);
-    if (most === 0) return [];
-    const width = smoothingWidth(values.length);
-    const chart = lineChart({
-      description: `${title}: ${format(values[0]?.y ?? 0)} at first, ${format(values.at(-1)?.y ?? 0)} at last, at most ${format(most)}`,
-      size: { width: 320, height: 140 },
-      yRange: [0, most * 1.05],
-      yFormat: format,
-      series: [
-        { name: title, style: width > 1 ? 'raw' : 'smooth', draw: 'line', points: values },
-        ...(width > 1
-          ? [{ name: 'smoothed', style: 'smooth', draw: 'line' as const, points: smoothed(values, width) }]
-          : []),
-      ],
-      bands: [],
-      legend: false,
-    });
-    return [`<figure><figcaption>${escapeHtml(title)}</figcaption>${chart}</figure>`];
-  });
-  return charts.length === 0 ? '' : `<div class="trends">${charts.join('\n')}</div>`;
+  return trendFigures(
+    trends.flatMap(({ title, of, format }) => {
+      const values = points.map((point) => ({ x: point.step, y: point[of] }));
+      return values.some(({ y }) => y > 0) ? [{ title, points: values, format }] : [];
+    }),
+  );
 }

@@ -1,8 +1,7 @@
 // Small charts for a researcher whose curve is not as expected.
 import { metricsOf } from '../../rl/metrics.js';
 import type { UpdateRecord } from '../../spec/records/update.js';
-import { lineChart, smoothed, smoothingWidth } from './chart.js';
-import { escapeHtml } from '../html.js';
+import { trendFigures } from './trend-figures.js';
 
 interface Trend {
   title: string;
@@ -86,34 +85,14 @@ function heldUp(update: UpdateRecord, before: UpdateRecord | undefined): number 
 }
 
 export function trends(updates: readonly UpdateRecord[]): string {
-  const charts = trend.map((one) => chartOf(one, updates)).filter((chart) => chart !== '');
-  return charts.length === 0 ? '' : `<div class="trends">${charts.join('\n')}</div>`;
-}
-
-function chartOf({ title, kind, value, format, optional }: Trend, updates: readonly UpdateRecord[]): string {
-  const points = updates.flatMap((update, index) => {
-    const y = update.identity.kind === kind ? value(update, updates[index - 1]) : undefined;
-    return y === undefined || !Number.isFinite(y) ? [] : [{ x: update.identity.step, y }];
-  });
-  if (points.length < 2) return '';
-  const most = Math.max(...points.map((point) => point.y));
-  if (optional && most === 0) return '';
-  const width = smoothingWidth(points.length);
-  const first = points[0]?.y ?? 0;
-  const last = points.at(-1)?.y ?? 0;
-  const chart = lineChart({
-    description: `${title}: ${format(first)} at first, ${format(last)} at last, at most ${format(most)}`,
-    size: { width: 320, height: 140 },
-    yRange: [0, most > 0 ? most * 1.05 : 1],
-    yFormat: format,
-    series: [
-      { name: title, style: width > 1 ? 'raw' : 'smooth', draw: 'line', points },
-      ...(width > 1
-        ? [{ name: 'smoothed', style: 'smooth', draw: 'line' as const, points: smoothed(points, width) }]
-        : []),
-    ],
-    bands: [],
-    legend: false,
-  });
-  return `<figure><figcaption>${escapeHtml(title)}</figcaption>${chart}</figure>`;
+  return trendFigures(
+    trend.flatMap(({ title, kind, value, format, optional }) => {
+      const points = updates.flatMap((update, index) => {
+        const y = update.identity.kind === kind ? value(update, updates[index - 1]) : undefined;
+        return y === undefined || !Number.isFinite(y) ? [] : [{ x: update.identity.step, y }];
+      });
+      const isShown = points.length > 1 && !(optional && points.every(({ y }) => y <= 0));
+      return isShown ? [{ title, points, format }] : [];
+    }),
+  );
 }

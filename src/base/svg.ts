@@ -1,0 +1,99 @@
+// SVG in parts: elements, scales and axes. Numbers are rounded to a tenth and all text is escaped. Colours and fonts follow from the classes,
+// in the style sheet of whoever draws: `grid` for the lines of an axis, others are the caller's.
+
+export interface Place {
+  x: number;
+  y: number;
+}
+
+/** In units of the SVG; y grows downwards. */
+export interface Box {
+  left: number;
+  right: number;
+  top: number;
+  bottom: number;
+}
+
+export type Scale = (value: number) => number;
+export type Attributes = Record<string, string | number>;
+
+/** Maps `low`…`high` onto `start`…`end`; the middle if `low` equals `high`. */
+export function linearScale(
+  [low, high]: readonly [number, number],
+  [start, end]: readonly [number, number],
+): Scale {
+  return (value) => start + (low === high ? 0.5 : (value - low) / (high - low)) * (end - start);
+}
+
+/** `content`: SVG. */
+export function element(name: string, attributes: Attributes, ...content: readonly string[]): string {
+  const written = Object.entries(attributes).map(
+    ([key, value]) => ` ${key}="${typeof value === 'number' ? round(value) : escapeXml(value)}"`,
+  );
+  const inner = content.join('');
+  return inner === '' ? `<${name}${written.join('')}/>` : `<${name}${written.join('')}>${inner}</${name}>`;
+}
+
+/** The start of its baseline is at `x` and `y`, unless `attributes` say otherwise. */
+export function text(content: string, x: number, y: number, attributes: Attributes = {}): string {
+  return element('text', { x, y, ...attributes }, escapeXml(content));
+}
+
+export function line(from: Place, to: Place, attributes: Attributes): string {
+  return element('line', { ...attributes, x1: from.x, x2: to.x, y1: from.y, y2: to.y });
+}
+
+/** Empty without points. */
+export function polyline(points: readonly Place[], attributes: Attributes): string {
+  if (points.length === 0) return '';
+  const path = points.map(({ x, y }) => `${round(x)},${round(y)}`).join(' ');
+  return element('polyline', { ...attributes, points: path });
+}
+
+/** A line across the plot at each value, with the value to the left of it. */
+export function yAxis(
+  values: readonly number[],
+  y: Scale,
+  { left, right }: Box,
+  format: (value: number) => string,
+): string {
+  const at = (value: number): string =>
+    line({ x: left, y: y(value) }, { x: right, y: y(value) }, { class: 'grid' }) +
+    text(format(value), left - 8, y(value), { dy: '0.35em', 'text-anchor': 'end' });
+  return values.map(at).join('\n');
+}
+
+/** Whole numbers below the plot: at most `count` + 1 of those from `first` to `last`. */
+export function stepAxis(first: number, last: number, count: number, x: Scale, { bottom }: Box): string {
+  // Less than a step between two of them would never end where steps have sixteen digits.
+  const some = first === last ? [first] : ticks(first, last, Math.min(count, last - first));
+  const steps = some.filter((step) => Number.isInteger(step) && step >= first && step <= last);
+  return steps
+    .map((step) => text(step.toLocaleString('en'), x(step), bottom + 18, { 'text-anchor': 'middle' }))
+    .join('\n');
+}
+
+/** At most `count` + 1 round values from `low` to `high`. */
+export function ticks(low: number, high: number, count: number): number[] {
+  const rough = (high - low) / count;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step =
+    [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough * (1 - 1e-9)) ?? rough;
+  const values: number[] = [];
+  for (let index = Math.ceil(low / step - 1e-9); index * step <= high + step * 1e-9; index++)
+    values.push(Number((index * step).toPrecision(12)));
+  return values;
+}
+
+export function escapeXml(content: string): string {
+  return content
+    .replaceAll('&', '&amp;')
+    .replaceAll('<', '&lt;')
+    .replaceAll('>', '&gt;')
+    .replaceAll('"', '&quot;')
+    .replaceAll("'", '&#39;');
+}
+
+function round(value: number): number {
+  return Math.round(value * 10) / 10;
+}

@@ -1,0 +1,35 @@
+// Small charts side by side, each of one figure by step.
+import { escapeXml } from '../../base/svg.js';
+import { lineChart, smoothed, smoothingWidth, type ChartSeries } from './chart.js';
+
+export interface TrendFigure {
+  title: string;
+  /** At least one. */
+  points: ChartSeries['points'];
+  format: (value: number) => string;
+}
+
+/** Empty without figures. */
+export function trendFigures(figures: readonly TrendFigure[]): string {
+  if (figures.length === 0) return '';
+  return `<div class="trends">${figures.map(trendFigure).join('\n')}</div>`;
+}
+
+/** The figure's line, and a smoothed one where there are enough points. */
+function trendFigure({ title, points, format }: TrendFigure): string {
+  const most = points.reduce((max, { y }) => Math.max(max, y), -Infinity);
+  const width = smoothingWidth(points.length);
+  const series: ChartSeries[] = [{ name: title, style: width > 1 ? 'raw' : 'smooth', draw: 'line', points }];
+  if (width > 1)
+    series.push({ name: 'smoothed', style: 'smooth', draw: 'line', points: smoothed(points, width) });
+  const chart = lineChart({
+    description: `${title}: ${format(points[0]?.y ?? 0)} at first, ${format(points.at(-1)?.y ?? 0)} at last, at most ${format(most)}`,
+    size: { width: 320, height: 140 },
+    yRange: [0, most > 0 ? most * 1.05 : 1],
+    yFormat: format,
+    series,
+    bands: [],
+    legend: false,
+  });
+  return `<figure><figcaption>${escapeXml(title)}</figcaption>${chart}</figure>`;
+}
