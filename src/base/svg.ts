@@ -1,5 +1,5 @@
 // SVG in parts: elements, scales and axes. Numbers are rounded to a tenth and all text is escaped. Colours and fonts follow from the classes,
-// in the style sheet of whoever draws: `grid` for the lines of an axis, others are the caller's.
+// in the style sheet of the page or picture: `grid` for the lines of an axis, others are the caller's.
 
 export interface Place {
   x: number;

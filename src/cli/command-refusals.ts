@@ -32,7 +32,7 @@ export async function whyNotOpen(handle: RunHandle, flags: TemporalFlags): Promi
       const { status } = await handle.describe();
       if (status.name === 'COMPLETED') return await howItEnded(handle, flags);
       if (['RUNNING', 'CONTINUED_AS_NEW'].includes(status.name))
-        return `the workflow of ${name} has begun anew meanwhile: give the command again`;
+        return `the workflow of ${name} has continued as new meanwhile: give the command again`;
       const how = status.name.toLowerCase().replaceAll('_', ' ');
       return `the workflow of ${name} has ended (${how}): the run goes on with \`${goOn(name, flags)}\``;
     } catch (error) {

@@ -187,7 +187,7 @@ export async function refuseForeignServer(
 ): Promise<void> {
   if (stack.id === undefined)
     throw new Error(
-      `the stack in ${folder} was started by an earlier version, so that its server cannot be told from another one: ` +
+      `the stack in ${folder} was started by an earlier version, so that its server cannot be distinguished from another one: ` +
         'stop it and start it again with `longhaul up`',
     );
   const named = await stackOfServer(client);

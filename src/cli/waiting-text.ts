@@ -10,7 +10,7 @@ const describeDeadlineMs = 3_000;
 /** Long enough for any worker that is there to take a task. */
 const takenWithinMs = 5_000;
 /** Calls are retried silently for this long: that is no trouble yet. */
-const toldAfterMs = 3_000;
+const shownAfterMs = 3_000;
 /** temporal.api.enums.v1.PendingActivityState; `scheduled` also while the server backs off. */
 const scheduled = 1;
 const started = 2;
@@ -43,10 +43,10 @@ export async function waitingFor(client: Client, handle: RunHandle): Promise<Wai
     if (Number(state) === pauseRequested)
       return [{ ...entry, reason: `it is to be paused, and may end before; go on with: ${way}` }];
     if (Number(state) === started) {
-      const told = toldBy(pending.heartbeatDetails?.payloads?.[0]);
-      const forMs = told ? Date.now() - told.waiting_since : 0;
-      return told && forMs > toldAfterMs
-        ? [{ ...entry, reason: whatFor(told), seconds: Math.round(forMs / 1000) }]
+      const wait = waitIn(pending.heartbeatDetails?.payloads?.[0]);
+      const forMs = wait ? Date.now() - wait.waiting_since : 0;
+      return wait && forMs > shownAfterMs
+        ? [{ ...entry, reason: whatFor(wait), seconds: Math.round(forMs / 1000) }]
         : [];
     }
     if (Number(state) !== scheduled) return [];
@@ -81,12 +81,12 @@ function whatFor({ waiting, waiting_episodes, waiting_reason, waiting_until }: W
 type Payload = Parameters<typeof defaultPayloadConverter.fromPayload>[0];
 
 /** What an attempt has reported that it waits for; null if it waits for nothing, or its details cannot be read here. */
-function toldBy(payload: Payload | null | undefined): WaitTold | null {
+function waitIn(payload: Payload | null | undefined): WaitTold | null {
   if (!payload) return null;
   try {
-    const told = defaultPayloadConverter.fromPayload<Partial<WaitTold> | null>(payload);
-    return typeof told?.waiting === 'string' && typeof told.waiting_since === 'number'
-      ? { waiting_episodes: 1, ...told, waiting: told.waiting, waiting_since: told.waiting_since }
+    const wait = defaultPayloadConverter.fromPayload<Partial<WaitTold> | null>(payload);
+    return typeof wait?.waiting === 'string' && typeof wait.waiting_since === 'number'
+      ? { waiting_episodes: 1, ...wait, waiting: wait.waiting, waiting_since: wait.waiting_since }
       : null;
   } catch {
     // A codec of its owner.

@@ -19,7 +19,7 @@ export async function refuseBadFiles(spec: RunSpec): Promise<void> {
   if (builtin !== undefined || path === undefined) return;
   const { tasks, demonstrations } = await readDataFiles(spec.data).catch((error: unknown) => {
     if (!(error instanceof BadDataFile)) throw error;
-    throw new InvalidSpec([{ path: 'data', problem: error.message, mend: '' }]);
+    throw new InvalidSpec([{ path: 'data', problem: error.message, fix: '' }]);
   });
   refuseData(spec, { tasks, kinds: [...new Set(demonstrations.map(({ kind }) => kind))] });
 }
@@ -33,14 +33,14 @@ function refuseData(spec: RunSpec, data: { tasks: readonly Task[]; kinds: readon
     problems.push({
       path: 'data',
       problem: `${wanted} evaluation tasks are asked for, the data holds ${heldOut} held-out ones`,
-      mend: 'lower eval_tasks and final_eval_tasks, or bring more tasks with "split": "held_out"',
+      fix: 'lower eval_tasks and final_eval_tasks, or bring more tasks with "split": "held_out"',
     });
   }
   if (train === 0)
     problems.push({
       path: 'data',
       problem: 'the data holds no task to train on',
-      mend: 'bring tasks with "split": "train"',
+      fix: 'bring tasks with "split": "train"',
     });
   const known = new Set(spec.environments.map((environment) => environment.env_key));
   for (const envKey of new Set(data.tasks.map((task) => task.env_key))) {
@@ -48,7 +48,7 @@ function refuseData(spec: RunSpec, data: { tasks: readonly Task[]; kinds: readon
       problems.push({
         path: 'environments',
         problem: `tasks name the environment "${envKey}", which is not listed`,
-        mend: `add an entry with env_key: ${envKey}`,
+        fix: `add an entry with env_key: ${envKey}`,
       });
   }
   for (const [index, phase] of spec.warm_start.entries()) {
@@ -56,7 +56,7 @@ function refuseData(spec: RunSpec, data: { tasks: readonly Task[]; kinds: readon
       problems.push({
         path: `warm_start[${index}].demonstrations`,
         problem: `the data holds no demonstration of kind "${phase.demonstrations}"`,
-        mend: `kinds there: ${data.kinds.join(', ') || 'none'}`,
+        fix: `kinds there: ${data.kinds.join(', ') || 'none'}`,
       });
     }
   }

@@ -55,21 +55,21 @@ async function toolsOf(
   if (!environment) {
     return {
       problem: `demonstrations name the environment "${name}", which is not listed`,
-      mend: `add an entry with env_key: ${name}`,
+      fix: `add an entry with env_key: ${name}`,
     };
   }
   if (environment.url === undefined) {
     if (appNames.includes(name)) return [...appByName(name).tools];
     return {
       problem: `demonstrations name "${name}", which names no url and is no built-in app (${appNames.join(', ')})`,
-      mend: 'give its url, so that its tools can be asked for',
+      fix: 'give its url, so that its tools can be asked for',
     };
   }
   const task = tasks.find(({ env_key }) => env_key === name);
   if (!task) {
     return {
       problem: `demonstrations name "${name}", but no task does, and a server shows its tools only in an episode`,
-      mend: `bring a task with env_key: ${name}`,
+      fix: `bring a task with env_key: ${name}`,
     };
   }
   return askServer(environment.url, environment.grading_token_env, task, options);
@@ -100,7 +100,7 @@ async function askServer(
   signal?.throwIfAborted();
   return {
     problem: `the tools that demonstrations of "${task.env_key}" show cannot be asked for: ${reason}`,
-    mend: 'start the server, or correct the url',
+    fix: 'start the server, or correct the url',
   };
 }
 

@@ -58,7 +58,7 @@ const newestMissing = 4;
 const mostMissing = 256;
 
 /** An evaluation that was posted. Rates are shares. */
-export interface ToldEvaluation {
+export interface ReportedEvaluation {
   id: string;
   step: number;
   suite: string;
@@ -76,7 +76,7 @@ export interface EventCursor {
   control: number;
   /** Last checkpoint delivered; −1 before the first. */
   checkpoint: number;
-  evaluations: ToldEvaluation[];
+  evaluations: ReportedEvaluation[];
   watch: AlertWatch;
   /** Step after which a standstill of the run was delivered. */
   stalled: number | null;
@@ -119,7 +119,7 @@ export interface EventContext {
   /** Null while the run goes on. */
   ending: RunEnding | null;
   /** PNG of the evaluations of a suite so far, by their steps; null if there are none to show. */
-  chart: (evaluations: readonly ToldEvaluation[]) => Promise<Uint8Array | null>;
+  chart: (evaluations: readonly ReportedEvaluation[]) => Promise<Uint8Array | null>;
 }
 
 export interface EventPage {
@@ -199,7 +199,7 @@ async function addSteps(page: Page): Promise<boolean> {
     updates.length > 0
       ? await readSequence(view.store, ownersFolder(view.record.run), 'owner', page.owners)
       : page.owners;
-  await addEvaluations(page, await evaluationsOf(view, held, isTold(cursor)));
+  await addEvaluations(page, await evaluationsOf(view, held, isReported(cursor)));
   const { nodesLost, committedAt } = cursor.watch;
   const before = {
     step: position,
@@ -213,7 +213,7 @@ async function addSteps(page: Page): Promise<boolean> {
     events.push(...alerts.map(alertEvent));
     [cursor.watch, cursor.step] = [watch, update.identity.step];
     held = heldAfter(held, update);
-    await addEvaluations(page, await evaluationsOf(view, held, isTold(cursor)));
+    await addEvaluations(page, await evaluationsOf(view, held, isReported(cursor)));
   }
   return updates.length === 0;
 }
@@ -221,24 +221,24 @@ async function addSteps(page: Page): Promise<boolean> {
 /** Evaluations that the run asked for, and that were missing when their step was passed: the newest, and at its end all. */
 async function addOverdue(page: Page): Promise<void> {
   const { view, cursor, context } = page;
-  const told = new Set(cursor.evaluations.map(({ step }) => step));
+  const reported = new Set(cursor.evaluations.map(({ step }) => step));
   const oldest = cursor.evaluations[0]?.step;
   // Forgotten evaluations were delivered.
   const first = cursor.evaluations.length < maxRemembered ? beginningOf(view.record) : (oldest ?? 0) + 1;
   const missing = stepsAskedAt(view, first, cursor.step ?? beginningOf(view.record))
-    .filter((step) => !told.has(step))
+    .filter((step) => !reported.has(step))
     .slice(context.ending ? -mostMissing : -newestMissing);
   const found = await inParallel(missing, async (step) => {
     const held = await stateAfter(view, step);
-    return held ? evaluationsOf(view, held, isTold(cursor)) : [];
+    return held ? evaluationsOf(view, held, isReported(cursor)) : [];
   });
   await addEvaluations(page, found.flat());
 }
 
-function isTold({ evaluations }: EventCursor): (steps: readonly number[], suite: string) => boolean {
-  const told = new Set(evaluations.map(({ id }) => id));
+function isReported({ evaluations }: EventCursor): (steps: readonly number[], suite: string) => boolean {
+  const reported = new Set(evaluations.map(({ id }) => id));
   return (steps, suite) =>
-    steps.some((step) => runSuites.some((name) => told.has(evaluationPointId(step, name, suite))));
+    steps.some((step) => runSuites.some((name) => reported.has(evaluationPointId(step, name, suite))));
 }
 
 async function addEvaluations(
@@ -249,7 +249,7 @@ async function addEvaluations(
     const id = evaluationPointId(step, result.suite_name, result.suite);
     if (cursor.evaluations.some((one) => one.id === id)) continue;
     const shares = Object.entries(result.environments).map(([name, { pass_at_1 }]) => [name, pass_at_1]);
-    const one: ToldEvaluation = {
+    const one: ReportedEvaluation = {
       id,
       step,
       suite: result.suite_name,
@@ -267,7 +267,7 @@ async function addEvaluations(
 function evaluationEvent(
   step: number,
   result: EvaluationResult,
-  before: ToldEvaluation | null,
+  before: ReportedEvaluation | null,
   chart: Uint8Array | null,
 ): EvaluationDone {
   const { suite_name: suite, pass_at_1, graded, unknown, observed } = result;
@@ -372,7 +372,7 @@ function endOf({ view, owners, cursor, context }: Page): RunEnded | null {
   };
 }
 
-function newestRate({ passAt1 }: ToldEvaluation): string {
+function newestRate({ passAt1 }: ReportedEvaluation): string {
   return passAt1 === null ? `– (${nothingGraded})` : passRateText(passAt1);
 }
 

@@ -58,7 +58,7 @@ const usualTracking: TrackingSpec = { metrics_jsonl: true, tensorboard: false };
 const localSinks: readonly string[] = ['metrics.jsonl', 'tensorboard'];
 
 /** `lacking`: a sink was given up, and a later call may deliver the rest. */
-export type SessionEnd = 'told' | 'lacking' | 'stopped';
+export type SessionEnd = 'delivered' | 'lacking' | 'stopped';
 
 /**
  * Resolves when the run is over and every sink has all of it, or was given up; or when `signal` aborts. Throws only what keeps it from
@@ -73,23 +73,23 @@ export async function followRun(options: SessionOptions): Promise<SessionEnd> {
   const book = new NoticeBook({ store, run, by, clean });
   const done = new AbortController();
   const writing = writeNotices(book, options, done.signal);
-  let told: boolean[];
+  let ends: boolean[];
   try {
-    told = await Promise.all([
+    ends = await Promise.all([
       ...sinks.map(async (sink) => (await followWith(sink, options, book)).how === 'delivered'),
       ...(opened.slack ? [tell(opened.slack, opened, options, book)] : []),
     ]);
-    if (told.length === 0) await untilOver(options);
+    if (ends.length === 0) await untilOver(options);
   } finally {
     done.abort();
     await writing;
     await withinLimit(book.flush(true));
   }
   if (signal.aborted) return 'stopped';
-  const isTold = told.every(Boolean);
-  const whole = isTold ? 'everybody' : 'not everybody';
-  if (told.length > 0) options.log(`${run}: ${whole} who follows it has all of it`);
-  return isTold ? 'told' : 'lacking';
+  const isWhole = ends.every(Boolean);
+  const whole = isWhole ? 'everybody' : 'not everybody';
+  if (ends.length > 0) options.log(`${run}: ${whole} who follows it has all of it`);
+  return isWhole ? 'delivered' : 'lacking';
 }
 
 /** Brings committed steps to the files on this machine, in the moments before the process ends. */
@@ -202,7 +202,7 @@ async function tell(
   const { slackToken: token, slackTokenName: tokenName, slackUrl } = options;
   const { record, owner, digest } = opened;
   let failing = false;
-  let told: string | null = null;
+  let reported: string | null = null;
   return tellInSlack({
     ...{ store, record, owner, slack, token, tokenName, links, signal },
     standing: () => discreet(options.standing(), clean),
@@ -214,13 +214,13 @@ async function tell(
     onTrouble: (trouble) => {
       failing = trouble !== null;
       const reason = trouble?.reason ?? null;
-      if (reason !== told)
+      if (reason !== reported)
         log(`${run}: slack ${trouble ? `lacks ${trouble.what}: ${trouble.reason}` : 'has caught up'}`);
-      told = reason;
+      reported = reason;
       figures?.showFollower(run, 'slack', { step: null, failing });
       book.set('slack', trouble);
     },
-    onTold: (step) => figures?.showFollower(run, 'slack', { step, failing }),
+    onReported: (step) => figures?.showFollower(run, 'slack', { step, failing }),
   });
 }
 

@@ -20,7 +20,7 @@ import {
   readRunEvents,
   spendOf,
   targetNote,
-  type ToldEvaluation,
+  type ReportedEvaluation,
 } from './run-events.js';
 import type { RunStanding } from './run-standing.js';
 
@@ -43,7 +43,7 @@ export interface SlackTellerOptions {
   signal: AbortSignal;
   log: (line: string) => void;
   onTrouble: (trouble: Trouble | null) => void;
-  onTold: (step: number | null) => void;
+  onReported: (step: number | null) => void;
   timing?: Partial<ThreadTiming>;
   times?: Partial<TellerTimes>;
 }
@@ -141,7 +141,7 @@ class SlackTeller {
       if (this.started === null) return standing.over || this.idle(false);
       if (moved) await this.keep(page.cursor);
       this.cursor = page.cursor;
-      options.onTold(this.cursor.step);
+      options.onReported(this.cursor.step);
       if (page.more) return false;
       await this.tell(standstillOf(standing, page.cursor.step));
       await this.threadOf(this.started).showStatus(this.status(standing), standing.over ? 'now' : 'due');
@@ -294,11 +294,11 @@ function secondsLeft({ watch }: EventCursor, steps: number): number | null {
   return usual === undefined ? null : usual * steps;
 }
 
-function titleOf(run: string, evaluations: readonly ToldEvaluation[]): string {
+function titleOf(run: string, evaluations: readonly ReportedEvaluation[]): string {
   return `${run} · ${evaluations.at(-1)?.suite ?? ''} · pass@1`;
 }
 
-function linesOf(evaluations: readonly ToldEvaluation[]) {
+function linesOf(evaluations: readonly ReportedEvaluation[]) {
   const names = [...new Set(evaluations.flatMap(({ environments }) => Object.keys(environments)))];
   const all = {
     name: names.length === 1 ? (names[0] ?? 'all') : 'all',

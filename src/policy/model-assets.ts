@@ -56,7 +56,7 @@ async function readTemplate(model: ModelSpec, folder: ModelFolder | null): Promi
       {
         path: 'model.chat_template',
         problem: `${folder.path} has no chat_template.jinja, and its tokenizer_config.json no chat_template: it may be a base model`,
-        mend: 'name a Jinja chat template whose special tokens its tokenizer has',
+        fix: 'name a Jinja chat template whose special tokens its tokenizer has',
       },
     ]);
   const text = isOwn ? (folder.chatTemplate as string) : await readAsset(path, 'model.chat_template');
@@ -66,7 +66,7 @@ async function readTemplate(model: ModelSpec, folder: ModelFolder | null): Promi
 async function readAsset(path: string, key: string): Promise<string> {
   return readFile(path, 'utf8').catch((error: Error) => {
     throw new InvalidSpec([
-      { path: key, problem: `${path} cannot be read: ${error.message}`, mend: 'name a file that exists' },
+      { path: key, problem: `${path} cannot be read: ${error.message}`, fix: 'name a file that exists' },
     ]);
   });
 }
@@ -80,7 +80,7 @@ function refuseUnusable(model: ModelSpec, tokenizerText: string, templateText: s
       {
         path: 'model',
         problem: `${model.tokenizer} and ${model.chat_template} do not load: ${(error as Error).message}`,
-        mend: 'bring a Hugging Face tokenizer.json and its Jinja chat template',
+        fix: 'bring a Hugging Face tokenizer.json and its Jinja chat template',
       },
     ]);
   }
@@ -93,7 +93,7 @@ function refuseLongerEpisodes({ generator }: RunSpec, { path, outline }: ModelFo
     {
       path: 'generator.max_sequence_length',
       problem: `${generator.max_sequence_length} is more than ${longest}, the max_position_embeddings of ${path}`,
-      mend: 'lower it, or stretch the model by YaRN in its config.json (rope_parameters)',
+      fix: 'lower it, or stretch the model by YaRN in its config.json (rope_parameters)',
     },
   ]);
 }
@@ -104,6 +104,6 @@ async function named<T>(key: string, read: () => Promise<T>): Promise<T> {
     return await read();
   } catch (error) {
     if (!(error instanceof BadModelFolder)) throw error;
-    throw new InvalidSpec([{ path: key, problem: error.message, mend: '' }]);
+    throw new InvalidSpec([{ path: key, problem: error.message, fix: '' }]);
   }
 }

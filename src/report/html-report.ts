@@ -29,7 +29,7 @@ import { trajectoryTables } from './transcripts/trajectory-table.js';
 import { trajectoryTrends } from './charts/trajectory-trends.js';
 import { transcriptViewer } from './transcripts/transcript-viewer.js';
 import { unfinishedText } from './unfinished-evaluation.js';
-import { type UntoldSink, untoldTable } from './missing-deliveries.js';
+import { type LackingSink, missingDeliveriesTable } from './missing-deliveries.js';
 import { viewerScript } from './transcripts/viewer-script.js';
 import { metricsOf } from '../rl/metrics.js';
 import { nameOfNumerics } from '../spec/records/numerics.js';
@@ -48,7 +48,7 @@ export interface ReportInput {
   /** Absent: the newest state has a result, or is not evaluated. */
   unfinished?: UnfinishedEvaluation | null;
   /** Absent: all trackers and channels have all of it. */
-  untold?: readonly UntoldSink[];
+  undelivered?: readonly LackingSink[];
 }
 
 export function renderReport(input: ReportInput): string {
@@ -59,7 +59,7 @@ export function renderReport(input: ReportInput): string {
   const swept = sweepTable(sweeps);
   const alerts = alertTable(alertsOfRun(record, history.updates));
   const unfinished = input.unfinished ?? null;
-  const untold = untoldTable(input.untold ?? []);
+  const undelivered = missingDeliveriesTable(input.undelivered ?? []);
   const script = shown.index.rows.length === 0 ? null : viewerScript;
   return [
     '<!doctype html>',
@@ -80,7 +80,7 @@ export function renderReport(input: ReportInput): string {
     section('What it outlived', faultTable(faults) + restartTable(restarts)),
     section('What was changed while it ran', changeTable(changes)),
     ...(budget === null ? [] : [section('Budget', budget)]),
-    ...(untold === null ? [] : [section('What was not told', untold)]),
+    ...(undelivered === null ? [] : [section('What was not delivered', undelivered)]),
     section('Run', runFacts(history)),
     '</main>',
     ...(script === null ? [] : [`<script>${script}</script>`]),
@@ -133,7 +133,7 @@ function header(history: RunHistory, restarts: readonly Restart[]): string {
 
 /** From there on the states are not the parent's, although the batches are (R18). */
 function rebaseInWords({ to, numerics }: RebaseSpec): string {
-  return `rebased to numerics ${nameOfNumerics(numerics)}: up to step ${to} its parent's batches were applied anew`;
+  return `rebased to numerics ${nameOfNumerics(numerics)}: up to step ${to} its parent's batches were applied again`;
 }
 
 function passRateTile(history: RunHistory): string {

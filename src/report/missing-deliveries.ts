@@ -2,15 +2,15 @@
 import type { Trouble } from '../store/runs/notices.js';
 import { escapeHtml, table } from './html.js';
 
-export interface UntoldSink {
+export interface LackingSink {
   sink: string;
   trouble: Trouble;
 }
 
 /** Null if all trackers and channels have all of it. */
-export function untoldTable(untold: readonly UntoldSink[]): string | null {
-  if (untold.length === 0) return null;
-  return table(untold, [
+export function missingDeliveriesTable(lacking: readonly LackingSink[]): string | null {
+  if (lacking.length === 0) return null;
+  return table(lacking, [
     { title: 'who', cell: ({ sink }) => `<strong>${escapeHtml(sink)}</strong>` },
     { title: 'lacks', cell: ({ trouble }) => escapeHtml(trouble.what) },
     { title: 'since', cell: ({ trouble }) => `${trouble.since.slice(0, 16).replace('T', ' ')} UTC` },

@@ -40,14 +40,14 @@ export function lackOfGrades(
     graded === 0
       ? `no outcome was graded (${unknown} of ${unknown} are unknown)`
       : `${unknown} of ${episodes.length} outcomes are unknown, and generator.max_unknown_share is ${share}`;
-  return `${how}. Most often (${most.episodes} of ${unknown}) ${reasonText(most)}. ${mends[most.reason] ?? otherMend}`;
+  return `${how}. Most often (${most.episodes} of ${unknown}) ${reasonText(most)}. ${fixes[most.reason] ?? otherFix}`;
 }
 
-const otherMend = 'Look into the log of the environment server';
+const otherFix = 'Look into the log of the environment server';
 
-const mends: Record<string, string> = {
+const fixes: Record<string, string> = {
   open: 'Let the server answer reset and list_tools for the tasks of this data, or name the server that knows them',
-  call: 'Mend the tools of the server',
+  call: 'Fix the tools of the server',
   grade:
     'Let the server give a number as reward with its last observation, or, if it grades by token, set grading_token_env',
   timeout: 'Raise generator.call_timeout_s under a new name, or make the server faster',

@@ -23,14 +23,14 @@ function modelProblems({ model }: RunSpec): SpecProblem[] {
     problems.push({
       path: 'model',
       problem: 'both architecture and path are given',
-      mend: 'a model folder has its own config.json: keep one of them',
+      fix: 'a model folder has its own config.json: keep one of them',
     });
   }
   if (architecture === undefined && path === undefined) {
     problems.push({
       path: 'model',
       problem: 'neither architecture nor path is given',
-      mend: 'name a Hugging Face folder in path, or give the architecture of random weights',
+      fix: 'name a Hugging Face folder in path, or give the architecture of random weights',
     });
   }
   for (const [key, file] of Object.entries({ tokenizer, chat_template })) {
@@ -38,7 +38,7 @@ function modelProblems({ model }: RunSpec): SpecProblem[] {
     problems.push({
       path: `model.${key}`,
       problem: 'is missing',
-      mend: 'only a model folder, in model.path, brings its own: name a file',
+      fix: 'only a model folder, in model.path, brings its own: name a file',
     });
   }
   return architecture === undefined ? problems : [...problems, ...architectureProblems(architecture)];
@@ -51,7 +51,7 @@ function architectureProblems(architecture: ModelArchitecture): SpecProblem[] {
     {
       path: 'model.architecture.num_key_value_heads',
       problem: `${groups} does not divide num_attention_heads ${heads}`,
-      mend: `take one of ${divisors(heads).join(', ')}`,
+      fix: `take one of ${divisors(heads).join(', ')}`,
     },
   ];
 }
@@ -59,13 +59,13 @@ function architectureProblems(architecture: ModelArchitecture): SpecProblem[] {
 function dataProblems({ data }: RunSpec): SpecProblem[] {
   const problems: SpecProblem[] = [];
   if (data.tasks !== undefined && data.builtin !== undefined) {
-    problems.push({ path: 'data', problem: 'both tasks and builtin are given', mend: 'keep one of them' });
+    problems.push({ path: 'data', problem: 'both tasks and builtin are given', fix: 'keep one of them' });
   }
   if (data.tasks === undefined && data.builtin === undefined) {
     problems.push({
       path: 'data',
       problem: 'neither tasks nor builtin is given',
-      mend: 'name a task file, or the built-in apps to make tasks for',
+      fix: 'name a task file, or the built-in apps to make tasks for',
     });
   }
   if (data.builtin === undefined) return problems;
@@ -73,7 +73,7 @@ function dataProblems({ data }: RunSpec): SpecProblem[] {
     problems.push({
       path: 'data.demonstrations',
       problem: 'builtin makes its own demonstrations',
-      mend: 'remove one of them, or give tasks with these demonstrations',
+      fix: 'remove one of them, or give tasks with these demonstrations',
     });
   }
   for (const key of ['eval_tasks', 'final_eval_tasks'] as const) {
@@ -81,11 +81,11 @@ function dataProblems({ data }: RunSpec): SpecProblem[] {
     problems.push({
       path: `data.${key}`,
       problem: `${data[key]} is more than the ${data.builtin.held_out_tasks} held-out tasks`,
-      mend: `raise data.builtin.held_out_tasks, or lower this`,
+      fix: `raise data.builtin.held_out_tasks, or lower this`,
     });
   }
   for (const app of repeated(data.builtin.apps)) {
-    problems.push({ path: 'data.builtin.apps', problem: `"${app}" is listed twice`, mend: 'list it once' });
+    problems.push({ path: 'data.builtin.apps', problem: `"${app}" is listed twice`, fix: 'list it once' });
   }
   return problems;
 }
@@ -95,14 +95,14 @@ function environmentProblems({ environments, data }: RunSpec): SpecProblem[] {
   const problems = repeated(keys).map((key) => ({
     path: `environments[${keys.lastIndexOf(key)}].env_key`,
     problem: `"${key}" is listed twice`,
-    mend: 'tasks find their environment by this key: make it unique',
+    fix: 'tasks find their environment by this key: make it unique',
   }));
   for (const app of data.builtin?.apps ?? []) {
     if (keys.includes(app)) continue;
     problems.push({
       path: 'environments',
       problem: `data.builtin.apps names "${app}", and no environment has that env_key`,
-      mend: `add an entry with env_key: ${app}`,
+      fix: `add an entry with env_key: ${app}`,
     });
   }
   for (const [i, { url, fault_rate, tool_error_rate }] of environments.entries()) {
@@ -110,7 +110,7 @@ function environmentProblems({ environments, data }: RunSpec): SpecProblem[] {
     problems.push({
       path: `environments[${i}]`,
       problem: 'fault_rate and tool_error_rate are asked of a server with a url of its own',
-      mend: 'only the built-in server fails on purpose: remove the url or the rates',
+      fix: 'only the built-in server fails on purpose: remove the url or the rates',
     });
   }
   return problems;
@@ -120,14 +120,14 @@ function warmStartProblems({ warm_start, data }: RunSpec): SpecProblem[] {
   const problems: SpecProblem[] = [];
   const names = [...warm_start.map(({ name }) => name), 'grpo'];
   for (const name of repeated(names)) {
-    const mend =
+    const fix =
       name === 'grpo'
         ? '"grpo" is the name of the last phase: choose another'
         : 'give each phase its own name';
     problems.push({
       path: `warm_start[${names.indexOf(name)}].name`,
       problem: `"${name}" is used twice`,
-      mend,
+      fix,
     });
   }
   for (const [i, phase] of warm_start.entries()) {
@@ -136,7 +136,7 @@ function warmStartProblems({ warm_start, data }: RunSpec): SpecProblem[] {
       problems.push({
         path: `${path}.warmup_updates`,
         problem: `${phase.warmup_updates} is more than the phase's ${phase.updates} updates`,
-        mend: 'lower it',
+        fix: 'lower it',
       });
     }
     if (data.builtin === undefined) {
@@ -144,7 +144,7 @@ function warmStartProblems({ warm_start, data }: RunSpec): SpecProblem[] {
         problems.push({
           path: `${path}.demonstrations`,
           problem: 'no demonstrations are given',
-          mend: 'name a file in data.demonstrations, or remove the phase',
+          fix: 'name a file in data.demonstrations, or remove the phase',
         });
       }
       continue;
@@ -154,13 +154,13 @@ function warmStartProblems({ warm_start, data }: RunSpec): SpecProblem[] {
       problems.push({
         path: `${path}.demonstrations`,
         problem: `the built-in apps make no demonstrations of kind "${phase.demonstrations}"`,
-        mend: 'kinds there: drill, teacher',
+        fix: 'kinds there: drill, teacher',
       });
     } else if (made[phase.demonstrations as keyof typeof made] === 0) {
       problems.push({
         path: `data.builtin.${phase.demonstrations}_demonstrations`,
         problem: `is 0, and warm_start[${i}] reads them`,
-        mend: 'raise it',
+        fix: 'raise it',
       });
     }
   }
@@ -177,14 +177,14 @@ function lengthProblems({ generator, model }: RunSpec): SpecProblem[] {
     problems.push({
       path: `generator.${key}`,
       problem: `${tokens} is more than max_sequence_length ${max_sequence_length}`,
-      mend: 'raise generator.max_sequence_length, or lower this',
+      fix: 'raise generator.max_sequence_length, or lower this',
     });
   }
   if (max_sequence_length > longest) {
     problems.push({
       path: 'generator.max_sequence_length',
       problem: `${max_sequence_length} is more than model.architecture.max_position_embeddings ${longest}`,
-      mend: 'lower it, or raise max_position_embeddings',
+      fix: 'lower it, or raise max_position_embeddings',
     });
   }
   return problems;
@@ -198,7 +198,7 @@ function samplingProblems({ generator }: RunSpec): SpecProblem[] {
     .map((key) => ({
       path: `generator.${key}`,
       problem: 'would train on another distribution than the one whose log-probs are recorded',
-      mend: 'remove it, or accept that with generator.truncated_sampling: true',
+      fix: 'remove it, or accept that with generator.truncated_sampling: true',
     }));
 }
 
@@ -208,14 +208,14 @@ function trainerProblems({ trainer }: RunSpec): SpecProblem[] {
     problems.push({
       path: 'trainer.warmup_steps',
       problem: `${trainer.warmup_steps} is more than max_training_steps ${trainer.max_training_steps}`,
-      mend: 'lower it',
+      fix: 'lower it',
     });
   }
   if (trainer.max_seq_len !== undefined && trainer.loss_reduction !== 'seq_mean_token_sum_norm') {
     problems.push({
       path: 'trainer.max_seq_len',
       problem: `loss_reduction ${trainer.loss_reduction} divides by no length`,
-      mend: 'remove it, or set loss_reduction: seq_mean_token_sum_norm',
+      fix: 'remove it, or set loss_reduction: seq_mean_token_sum_norm',
     });
   }
   return problems;
@@ -228,7 +228,7 @@ function referenceProblems({ trainer, model, warm_start }: RunSpec): SpecProblem
     {
       path: 'trainer.use_kl_loss',
       problem: 'compares with the policy behind the warm start, whose model.lora adapters are still learning',
-      mend:
+      fix:
         'run the warm start by itself, `longhaul export` it, and begin this run with that folder in model.path; ' +
         'or remove model.lora or warm_start',
     },
@@ -241,7 +241,7 @@ function budgetProblems({ budget }: RunSpec): SpecProblem[] {
     {
       path: 'budget.max_usd',
       problem: 'usd_per_gpu_hour is not given',
-      mend: 'give the price of an hour, or limit max_gpu_hours',
+      fix: 'give the price of an hour, or limit max_gpu_hours',
     },
   ];
 }

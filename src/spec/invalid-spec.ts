@@ -5,7 +5,7 @@ export interface SpecProblem {
   path: string;
   problem: string;
   /** How to fix it; may be empty if the problem says it. */
-  mend: string;
+  fix: string;
 }
 
 export class InvalidSpec extends Error {
@@ -22,9 +22,9 @@ export class InvalidSpec extends Error {
 function describe(problems: readonly SpecProblem[], file: string | undefined): string {
   const where = file === undefined ? 'the run spec' : file;
   const count = problems.length === 1 ? 'one problem' : `${problems.length} problems`;
-  const lines = problems.map(({ path, problem, mend }) => {
+  const lines = problems.map(({ path, problem, fix }) => {
     const subject = path === '' ? problem : `${path}: ${problem}`;
-    return mend === '' ? `  ${subject}` : `  ${subject}; ${mend}`;
+    return fix === '' ? `  ${subject}` : `  ${subject}; ${fix}`;
   });
   return [`${where} has ${count}:`, ...lines].join('\n');
 }

@@ -60,7 +60,7 @@ const keys: Record<string, string> = {
 };
 
 /** How to fix it; null for a value that SkyRL does not have, or that is the same here. */
-export function mendOfValue(path: readonly PropertyKey[], value: unknown): string | null {
+export function fixOfValue(path: readonly PropertyKey[], value: unknown): string | null {
   const known = values[String(path.at(-1))] ?? {};
   return typeof value === 'string' && Object.hasOwn(known, value) ? (known[value] as string) : null;
 }

@@ -29,8 +29,8 @@ export function parseRunSpec(input: unknown, context: { file?: string } = {}): R
 /** Reads a YAML or JSON file. Throws `InvalidSpec` when it cannot be read, parsed or accepted. */
 export async function readSpecFile(path: string): Promise<RunSpec> {
   const file = resolve(path);
-  const fail = (problem: string, mend: string): never => {
-    throw new InvalidSpec([{ path: '', problem, mend }], path);
+  const fail = (problem: string, fix: string): never => {
+    throw new InvalidSpec([{ path: '', problem, fix }], path);
   };
   const source = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) =>
     fail(...unreadable(error)),
@@ -44,7 +44,7 @@ export async function readSpecFile(path: string): Promise<RunSpec> {
   return parseRunSpec(input, { file });
 }
 
-function unreadable({ code, message }: NodeJS.ErrnoException): [problem: string, mend: string] {
+function unreadable({ code, message }: NodeJS.ErrnoException): [problem: string, fix: string] {
   if (code === 'ENOENT') return ['there is no such file', 'name a YAML or JSON file; presets/ has examples'];
   if (code === 'EISDIR') return ['it is a folder', 'name a YAML or JSON file; presets/ has examples'];
   if (code === 'EACCES') return ['it may not be read by this user', 'change who may, or name another file'];

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { SpecProblem } from './invalid-spec.js';
 import { nearestName } from '../base/nearest-name.js';
 import { secretInUrl } from '../base/secrets.js';
-import { mendOfKey, mendOfValue } from './skyrl-names.js';
+import { mendOfKey, fixOfValue } from './skyrl-names.js';
 
 type Issue = z.core.$ZodIssue;
 
@@ -16,10 +16,10 @@ export function issueProblems(issues: readonly Issue[], schema: z.ZodType, input
 }
 
 /** `prompt must be a text, not 5`; `there is no key "promt"; did you mean prompt?` */
-export function inOneLine({ path, problem, mend }: SpecProblem): string {
+export function inOneLine({ path, problem, fix }: SpecProblem): string {
   // "there is" needs no subject; every other message says something about the field.
   const said = problem.startsWith('there is') ? problem : `${path === '' ? 'it' : path} ${problem}`;
-  return `${said}${mend === '' ? '' : `; ${mend}`}`;
+  return `${said}${fix === '' ? '' : `; ${fix}`}`;
 }
 
 /** `warm_start[0].lr` */
@@ -38,17 +38,17 @@ function unknownKey(
   const problem = `there is no key "${key}"`;
   const near = nearestName(key, known);
   if (secretKey.test(key) && near === null) {
-    const mend = 'a spec holds no secret: docs/security.md says by which variable or file each is given';
-    return { path: pathText(path), problem, mend };
+    const fix = 'a spec holds no secret: docs/security.md says by which variable or file each is given';
+    return { path: pathText(path), problem, fix };
   }
   const skyrl = mendOfKey(key);
-  if (skyrl !== null) return { path: pathText(path), problem, mend: skyrl };
+  if (skyrl !== null) return { path: pathText(path), problem, fix: skyrl };
   if (near !== null)
-    return { path: pathText(path), problem, mend: `did you mean ${pathText([...path.slice(0, -1), near])}?` };
+    return { path: pathText(path), problem, fix: `did you mean ${pathText([...path.slice(0, -1), near])}?` };
   const elsewhere = allKeyPaths(schema).filter((other) => other.split('.').at(-1) === key);
   if (elsewhere.length > 0)
-    return { path: pathText(path), problem, mend: `it belongs at ${elsewhere.join(' or ')}` };
-  return { path: pathText(path), problem, mend: `keys here: ${known.join(', ')}` };
+    return { path: pathText(path), problem, fix: `it belongs at ${elsewhere.join(' or ')}` };
+  return { path: pathText(path), problem, fix: `keys here: ${known.join(', ')}` };
 }
 
 /** Keys that other tools use for secrets. */
@@ -59,7 +59,7 @@ function problemOf(issue: Issue, schema: z.ZodType, input: unknown): SpecProblem
   const value = valueAt(input, issue.path);
   if (value === undefined && issue.path.length > 0) {
     const meaning = schemaAt(schema, issue.path)?.description;
-    return { path, problem: 'is missing', mend: meaning === undefined ? '' : `it says: ${meaning}` };
+    return { path, problem: 'is missing', fix: meaning === undefined ? '' : `it says: ${meaning}` };
   }
   const secret = typeof value === 'string' && secretInUrl(value) !== null;
   const shown = secret ? 'a URL with a secret in it' : (JSON.stringify(value)?.slice(0, 60) ?? 'nothing');
@@ -68,33 +68,33 @@ function problemOf(issue: Issue, schema: z.ZodType, input: unknown): SpecProblem
       return {
         path,
         problem: `must be ${typeWords[issue.expected] ?? issue.expected}, not ${shown}`,
-        mend: '',
+        fix: '',
       };
     case 'too_small':
       return {
         path,
         problem: `must be ${issue.inclusive === false ? 'more than' : 'at least'} ${issue.minimum}${unitOf(issue.origin)}, not ${shown}`,
-        mend: '',
+        fix: '',
       };
     case 'too_big':
       return {
         path,
         problem: `must be ${issue.inclusive === false ? 'less than' : 'at most'} ${issue.maximum}${unitOf(issue.origin)}, not ${shown}`,
-        mend: '',
+        fix: '',
       };
     case 'not_multiple_of':
       return {
         path,
         problem: `must be a multiple of ${issue.divisor}, not ${shown}`,
-        mend: nearestMultiple(value, issue.divisor),
+        fix: nearestMultiple(value, issue.divisor),
       };
     case 'invalid_value': {
       const near = typeof value === 'string' ? nearestName(value, issue.values.map(String)) : null;
-      const mend = mendOfValue(issue.path, value) ?? (near === null ? '' : `did you mean "${near}"?`);
+      const fix = fixOfValue(issue.path, value) ?? (near === null ? '' : `did you mean "${near}"?`);
       return {
         path,
         problem: `must be ${issue.values.map((one) => JSON.stringify(one)).join(' or ')}, not ${shown}`,
-        mend,
+        fix,
       };
     }
     case 'invalid_format':
@@ -104,10 +104,10 @@ function problemOf(issue: Issue, schema: z.ZodType, input: unknown): SpecProblem
           issue.format === 'url'
             ? `must be a URL like http://host:port, not ${shown}`
             : `${issue.message}; it is ${shown}`,
-        mend: '',
+        fix: '',
       };
     default:
-      return { path, problem: issue.message, mend: '' };
+      return { path, problem: issue.message, fix: '' };
   }
 }
 

@@ -26,19 +26,19 @@ export function withAbsolutePaths(spec: RunSpec, file: string | undefined, probl
   const absolute = (
     key: string,
     path: string,
-    mend = 'relative paths start at the folder of the spec file',
+    fix = 'relative paths start at the folder of the spec file',
   ): string => {
     if (path === '' || isAbsolute(path)) return path;
     if (file !== undefined) {
       const resolved = resolve(dirname(file), path);
       // An absolute path may name a file of the machine that trains; a relative one can only mean this machine's.
-      if (!existsSync(resolved)) problems.push({ path: key, problem: `there is no file ${resolved}`, mend });
+      if (!existsSync(resolved)) problems.push({ path: key, problem: `there is no file ${resolved}`, fix });
       return resolved;
     }
     problems.push({
       path: key,
       problem: `"${path}" is relative, and no spec file says to what`,
-      mend: 'give an absolute path, or start from `longhaul spec SPEC`',
+      fix: 'give an absolute path, or start from `longhaul spec SPEC`',
     });
     return path;
   };

@@ -136,7 +136,7 @@ async function startProcesses(
   await Promise.all(servingPlans(stack).map((plan) => launch(plan)));
   launch(followerPlan(stack), {
     gaveUp: (error) =>
-      options.log(`${error.message}\nRuns go on; nobody is told of them until the next start.`),
+      options.log(`${error.message}\nRuns go on; nobody is notified of them until the next start.`),
   }).catch((error: Error) => options.log(error.message));
   const addresses: StackAddresses = {
     ...{ temporal: temporalAddress(stack), ui: uiAddress(stack), environments: environmentsAddress(stack) },

@@ -139,13 +139,13 @@ class Selector {
     let swept: SweptRun | null = null;
     if (record === null) {
       const near = nearestName(run, await listRuns(this.store));
-      const mend = near === null ? 'see `longhaul runs`' : `did you mean ${near}?`;
-      this.#problems.push({ path, problem: `there is no run "${run}" in ${this.store.address}`, mend });
+      const fix = near === null ? 'see `longhaul runs`' : `did you mean ${near}?`;
+      this.#problems.push({ path, problem: `there is no run "${run}" in ${this.store.address}`, fix });
     } else {
       const looked = await this.#lookAt(record);
       if (typeof looked === 'string') {
-        const mend = `leave ${run} to a sweep of its own, with data_of: ${run}`;
-        this.#problems.push({ path, problem: looked, mend });
+        const fix = `leave ${run} to a sweep of its own, with data_of: ${run}`;
+        this.#problems.push({ path, problem: looked, fix });
       } else swept = looked;
     }
     this.#runs.set(run, swept);
@@ -183,8 +183,8 @@ class Selector {
     const candidate = this.#withoutProblems([found])[0] ?? null;
     if (candidate === null && this.#problems.length === 0) {
       const reason = this.#skipped.at(-1)?.reason ?? '';
-      const mend = 'name another baseline: all other states are compared with it';
-      this.#problems.push({ path: 'baseline', problem: `cannot be used: ${reason}`, mend });
+      const fix = 'name another baseline: all other states are compared with it';
+      this.#problems.push({ path: 'baseline', problem: `cannot be used: ${reason}`, fix });
     }
     return candidate;
   }
@@ -218,8 +218,8 @@ class Selector {
     })();
     const waits = entry.not_yet_evaluated || isPattern(entry.run);
     if (chosen.length === 0 && !waits) {
-      const [problem, mend] = none(entry, record.run, steps);
-      this.#problems.push({ path, problem, mend });
+      const [problem, fix] = none(entry, record.run, steps);
+      this.#problems.push({ path, problem, fix });
     }
     return chosen;
   }
@@ -268,15 +268,15 @@ class Selector {
     path: string,
   ): Promise<Candidate | SpecProblem | null> {
     const { run } = record;
-    const mend = nearestSteps(steps, step);
+    const fix = nearestSteps(steps, step);
     if (step > last) {
       const so = last < 0 ? `${run} has not begun` : `the last step of ${run} is ${last}`;
-      return { path, problem: `is ${step}, but ${so}`, mend };
+      return { path, problem: `is ${step}, but ${so}`, fix };
     }
     const candidate = await this.#candidate(run, step, path);
     if (candidate === null || candidate.evaluated || isBase(step) || steps.includes(step)) return candidate;
     const problem = `is ${step}, and the checkpoint of step ${step} of ${run} is gone: it was never uploaded, or collected since`;
-    return { path, problem, mend };
+    return { path, problem, fix };
   }
 
   /** Notes the problems among them, in order. */
@@ -307,7 +307,7 @@ class Selector {
     try {
       state = await readState(this.store, run, step);
     } catch (error) {
-      this.#skip({ run, step, reason: `its state cannot be told: ${unreadable(error)}` });
+      this.#skip({ run, step, reason: `its state is unknown: ${unreadable(error)}` });
     }
     this.#states.set(place, state);
     return state;
@@ -333,11 +333,11 @@ class Selector {
       const damage = damages[index] ?? null;
       if (damage === null) return true;
       if (path === baselinePath) {
-        const mend = 'name another baseline: all other states are compared with it';
+        const fix = 'name another baseline: all other states are compared with it';
         this.#problems.push({
           path,
           problem: `is ${step} of ${run}, whose checkpoint is damaged: ${damage}`,
-          mend,
+          fix,
         });
       } else this.#skip({ run, step, reason: damage });
       return false;
@@ -385,11 +385,7 @@ function isIn({ from, to, every }: NonNullable<CheckpointsSpec['range']>, step: 
   return every === undefined || (step - from) % every === 0;
 }
 
-function none(
-  entry: CheckpointsSpec,
-  run: string,
-  steps: readonly number[],
-): [problem: string, mend: string] {
+function none(entry: CheckpointsSpec, run: string, steps: readonly number[]): [problem: string, fix: string] {
   if (steps.length === 0)
     return [
       `takes checkpoints of ${run}, which has none yet`,

@@ -96,8 +96,8 @@ export function tooFewSamples({ samples }: SuiteComparison): string | null {
   if (samples >= enoughSamples) return null;
   const given = `With ${samples === 1 ? 'one sample' : `${samples} samples`} a task`;
   return samples < 4
-    ? `${given}, no change of a single task can be told from chance: look at environments and templates.`
-    : `${given}, single tasks can hardly be told from chance: look at environments and templates.`;
+    ? `${given}, no change of a single task can be distinguished from chance: look at environments and templates.`
+    : `${given}, single tasks can hardly be distinguished from chance: look at environments and templates.`;
 }
 
 /** The largest k of pass@k; null if a task has one sample. */

@@ -8,9 +8,9 @@ export function refuseOtherSweep(sweep: string, stored: SweepSpec, given: SweepS
   const found = differences(comparable(stored), comparable(given));
   if (found.length === 0) return;
   const problem = `${sweep} was chosen by another spec:\n${found.map((line) => `    ${line}`).join('\n')}`;
-  const mend =
+  const fix =
     'go on with it by the file as it was, or start it under another id: what is evaluated is taken as it is there too';
-  throw new InvalidSpec([{ path: '', problem, mend }], `sweep ${given.name}`);
+  throw new InvalidSpec([{ path: '', problem, fix }], `sweep ${given.name}`);
 }
 
 function comparable({ schedule: _schedule, parallel: _parallel, ...spec }: SweepSpec): unknown {

@@ -45,7 +45,7 @@ export function suitesOf(spec: SweepSpec, source: SuiteSource): SweepSuiteEntry[
       problems.push({
         path,
         problem: `asks for the same tasks in the same way as "${same.label}"`,
-        mend: 'leave one of them out: a state is evaluated on a suite once ever',
+        fix: 'leave one of them out: a state is evaluated on a suite once ever',
       });
     }
     suites.push({ label: suite.name, record, digest });
@@ -122,7 +122,7 @@ function largeSuite({ name, tasks, samples_per_task }: SuiteRecord, path: string
   return {
     path,
     problem: `asks for ${tasks.length} tasks × ${samples_per_task} samples, ${episodes} episodes of each state; at most ${mostEpisodes} are played at once`,
-    mend: 'lower samples or max_tasks, or make several suites of it by environments or difficulty',
+    fix: 'lower samples or max_tasks, or make several suites of it by environments or difficulty',
   };
 }
 
@@ -132,7 +132,7 @@ function emptySuite(suite: SuiteSpec, { record, tasks }: SuiteSource, path: stri
   const data = `${record.dataset.name} ${record.dataset.version}`;
   const part = tasks.filter((task) => task.split === split);
   if (part.length === 0)
-    return { path: `${path}.split`, problem: `is ${split}, of which ${data} has no task`, mend: '' };
+    return { path: `${path}.split`, problem: `is ${split}, of which ${data} has no task`, fix: '' };
   const known = [...new Set(part.map(({ env_key }) => env_key))].sort();
   const unknown = environments?.filter((name) => !known.includes(name)) ?? [];
   if (environments !== undefined && unknown.length === environments.length) {
@@ -140,7 +140,7 @@ function emptySuite(suite: SuiteSpec, { record, tasks }: SuiteSource, path: stri
     return {
       path: `${path}.environments`,
       problem: `leaves no task: of ${environments.join(' and ')} ${data} has no ${split} one`,
-      mend: near === null ? `it has ${known.join(', ')}` : `did you mean ${near}?`,
+      fix: near === null ? `it has ${known.join(', ')}` : `did you mean ${near}?`,
     };
   }
   const left = part.filter(({ env_key }) => environments === undefined || environments.includes(env_key));
@@ -148,6 +148,6 @@ function emptySuite(suite: SuiteSpec, { record, tasks }: SuiteSource, path: stri
   return {
     path: `${path}.difficulty`,
     problem: `leaves no task: none of the ${left.length} ${split} tasks ${environments === undefined ? '' : `of ${environments.join(' and ')} `}has difficulty ${(difficulty ?? []).join(' or ')}`,
-    mend: `they have ${levels.join(', ')}`,
+    fix: `they have ${levels.join(', ')}`,
   };
 }

@@ -32,8 +32,8 @@ export function parseSweepSpec(input: unknown, context: { file?: string } = {}):
 /** Reads a YAML or JSON file. Throws `InvalidSpec` when it cannot be read, parsed or accepted. */
 export async function readSweepFile(path: string): Promise<SweepSpec> {
   const file = resolve(path);
-  const fail = (problem: string, mend: string): never => {
-    throw new InvalidSpec([{ path: '', problem, mend }], path);
+  const fail = (problem: string, fix: string): never => {
+    throw new InvalidSpec([{ path: '', problem, fix }], path);
   };
   const source = await readFile(file, 'utf8').catch(({ code, message }: NodeJS.ErrnoException) =>
     code === 'ENOENT'
@@ -65,27 +65,27 @@ function selectionProblems(entry: CheckpointsSpec, path: string): SpecProblem[] 
   const given = selectors.filter((key) => entry[key] !== undefined);
   const problems: SpecProblem[] = [];
   if (given.length > 1) {
-    const mend = 'keep one of them, and give the others an entry of their own with the same run';
-    problems.push({ path, problem: `has ${given.join(' and ')} at once`, mend });
+    const fix = 'keep one of them, and give the others an entry of their own with the same run';
+    problems.push({ path, problem: `has ${given.join(' and ')} at once`, fix });
   }
   const { range } = entry;
   if (range?.to !== undefined && range.to < range.from) {
-    const mend = 'write the smaller step at from';
+    const fix = 'write the smaller step at from';
     problems.push({
       path: `${path}.range`,
       problem: `ends at step ${range.to}, before its from ${range.from}`,
-      mend,
+      fix,
     });
   }
   const twice = (entry.steps ?? []).find((step, index, all) => all.indexOf(step) !== index);
   if (twice !== undefined)
-    problems.push({ path: `${path}.steps`, problem: `names step ${twice} twice`, mend: 'name it once' });
+    problems.push({ path: `${path}.steps`, problem: `names step ${twice} twice`, fix: 'name it once' });
   if (entry.steps !== undefined && isPattern(entry.run)) {
-    const mend = 'name the run, or use range, latest, best or every';
+    const fix = 'name the run, or use range, latest, best or every';
     problems.push({
       path: `${path}.steps`,
       problem: `cannot be of the several runs of "${entry.run}"`,
-      mend,
+      fix,
     });
   }
   return problems;
@@ -103,7 +103,7 @@ function suiteProblems(suite: SuiteSpec, path: string): SpecProblem[] {
       problems.push({
         path: `${path}.${key}`,
         problem: `cannot be set: "${suite.name}" is the suite that runs play themselves`,
-        mend: `leave it out, or give the suite a name of its own, such as ${suite.name}-${key.replaceAll('_', '-')}`,
+        fix: `leave it out, or give the suite a name of its own, such as ${suite.name}-${key.replaceAll('_', '-')}`,
       });
     }
   }
@@ -111,7 +111,7 @@ function suiteProblems(suite: SuiteSpec, path: string): SpecProblem[] {
     const values: readonly (string | number)[] = suite[key] ?? [];
     const twice = values.find((value, index) => values.indexOf(value) !== index);
     if (twice !== undefined)
-      problems.push({ path: `${path}.${key}`, problem: `names ${twice} twice`, mend: 'name it once' });
+      problems.push({ path: `${path}.${key}`, problem: `names ${twice} twice`, fix: 'name it once' });
   }
   return problems;
 }
@@ -125,7 +125,7 @@ function overlappingNames(suites: readonly SuiteSpec[]): SpecProblem[] {
       {
         path: `suites[${index}].name`,
         problem: `is "${name}", which suites[${first}] has already`,
-        mend: 'give each suite a name of its own, or one suite both filters',
+        fix: 'give each suite a name of its own, or one suite both filters',
       },
     ];
   });
@@ -137,8 +137,8 @@ function ownerProblems(spec: SweepSpec): SpecProblem[] {
   return [
     {
       path: 'data_of',
-      problem: `is missing: no one run can be told from "${run}", and suites have the data, seed and settings of one`,
-      mend: 'name that run, or a baseline',
+      problem: `is missing: "${run}" names no single run, and suites have the data, seed and settings of one`,
+      fix: 'name that run, or a baseline',
     },
   ];
 }
@@ -146,15 +146,15 @@ function ownerProblems(spec: SweepSpec): SpecProblem[] {
 function scheduleProblems(schedule: SweepScheduleSpec): SpecProblem[] {
   const { cron, every, time_zone, jitter } = schedule;
   const problems: SpecProblem[] = [];
-  const problem = (key: string, text: string, mend: string): void => {
-    problems.push({ path: `schedule${key === '' ? '' : `.${key}`}`, problem: text, mend });
+  const problem = (key: string, text: string, fix: string): void => {
+    problems.push({ path: `schedule${key === '' ? '' : `.${key}`}`, problem: text, fix });
   };
   if ((cron === undefined) === (every === undefined)) {
-    const [text, mend] =
+    const [text, fix] =
       cron === undefined
         ? ['says no time', 'give cron, such as "0 3 * * *", or every, such as "6h"']
         : ['has cron and every at once', 'keep one of them'];
-    problem('', text, mend);
+    problem('', text, fix);
   }
   const zone = isTimeZone(time_zone) ? time_zone : null;
   if (zone === null) {

@@ -28,11 +28,11 @@ export function withCheckedAnswers<T extends object>(activities: T, id: string, 
       const wanted = Object.entries<Kind>(required[name as keyof Activities] ?? {});
       if (wanted.length === 0) return activity;
       return async (input: object): Promise<unknown> => {
-        const told = run?.undelivered ?? [];
-        const answer = await activity(told.length > 0 ? { ...input, interruptions: told } : input);
+        const reported = run?.undelivered ?? [];
+        const answer = await activity(reported.length > 0 ? { ...input, interruptions: reported } : input);
         const missing = wanted.filter(([member, kind]) => !has(answer, member, kind));
         if (missing.length > 0) throw notOurs(id, String(name), answer, missing[0]);
-        run?.answered(told, answer as { ended_at?: number });
+        run?.answered(reported, answer as { ended_at?: number });
         return answer;
       };
     },

@@ -8,7 +8,7 @@ export function newBuildWaits(): boolean {
 }
 
 /** `continueAsNew` on the build that is current then; without it a pinned workflow would stay on its own build for ever. */
-export function beginAnew<F extends Workflow>(...args: Parameters<F>): Promise<never> {
+export function continueOnCurrentBuild<F extends Workflow>(...args: Parameters<F>): Promise<never> {
   const versioned = workflowInfo().currentDeploymentVersion?.deploymentName;
   return makeContinueAsNewFunc<F>(versioned ? { initialVersioningBehavior: 'AUTO_UPGRADE' } : {})(...args);
 }

@@ -24,9 +24,9 @@ export class Interruptions {
     if (waited > paceMs) this.add({ what: 'waited', seconds: waited / 1000 });
   }
 
-  /** An activity that received `told` has returned. Several results that arrive together after an outage count one wait. */
-  answered(told: readonly Interruption[], { ended_at = Infinity }: Observation): void {
-    this.undelivered = this.undelivered.filter((one) => !told.includes(one));
+  /** An activity that received `reported` has returned. Several results that arrive together after an outage count one wait. */
+  answered(reported: readonly Interruption[], { ended_at = Infinity }: Observation): void {
+    this.undelivered = this.undelivered.filter((one) => !reported.includes(one));
     this.waitedSince(Math.max(ended_at, this.heardAt));
     this.heardAt = Date.now();
   }

@@ -16,12 +16,13 @@ export const remedies: Record<FatalFailure, string> = {
   OwnerChanged: 'Another workflow drives this run now; look at that one',
   Diverged:
     'Two computations of one step disagree; compare them with `longhaul audit`, and keep both results',
-  NoProgress: 'Look at the failure and at the node’s log, and mend the cause',
+  NoProgress: 'Look at the failure and at the node’s log, and fix the cause',
   EnvironmentsUnavailable:
     'Start the environment servers (`longhaul doctor` shows which one does not answer)',
-  NothingGraded: 'Mend the environment as the reason says: outcomes that are unknown are then played again',
+  NothingGraded: 'Fix the environment as the reason says: outcomes that are unknown are then played again',
   UnreadableRecord: 'Put the bytes of the named record back from a copy',
-  OlderSchema: 'Start workers of the version that wrote the record, or the run anew under another name',
+  OlderSchema:
+    'Start workers of the version that wrote the record, or start the run again under another name',
   NewerSchema: 'Start workers of the version that wrote the record',
   StoreUnfit: 'Use a store with create-only puts (`longhaul doctor` probes it)',
   EngineUnfit:

@@ -84,7 +84,7 @@ describe('lost work', () => {
     expect(lostWork(computed, [death(10, 'a')])).toMatchObject([{ updates: 2, replayed: 1 }]);
   });
 
-  it('counts every turn of an episode that begins anew', () => {
+  it('counts every turn of an episode that begins again', () => {
     const before = [turn(1, 0, 100), turn(2, 0, 140), turn(3, 0, 180)];
     expect(
       lostWork([...before, ...before.map((one) => ({ ...one, at: one.at + 10 }))], [death(10)]),

@@ -1,4 +1,4 @@
-// The processes of a stack that a chaos run disturbs, found anew each time: a restarted one has another pid.
+// The processes of a stack that a chaos run disturbs, found again each time: a restarted one has another pid.
 import { readFileSync, readdirSync, readlinkSync, realpathSync } from 'node:fs';
 import { basename } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';

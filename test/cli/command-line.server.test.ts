@@ -294,7 +294,7 @@ describe('longhaul doctor', () => {
     });
   });
 
-  test('names the mend for a missing engine and a store that is none', async () => {
+  test('names the fix for a missing engine and a store that is none', async () => {
     const found = await checks([...nowhere, '--store', 'ftp:/somewhere'], {
       LONGHAUL_ENGINE: join(folder, 'no-engine'),
     });

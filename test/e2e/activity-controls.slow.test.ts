@@ -100,7 +100,7 @@ describe('a run whose activities an operator takes in hand', { timeout: 360_000 
     });
   });
 
-  it('resetting them: they begin anew and adopt the records', async () => {
+  it('resetting them: they begin again and adopt the records', async () => {
     await atEachMoment('reset', async ({ run, id, command, goesOn }) => {
       expect((await command('reset')).code).toBe(0);
       await heard(run, id);
@@ -133,7 +133,7 @@ describe('a run whose activities an operator takes in hand', { timeout: 360_000 
         }, 'the run to be blocked');
         expect(status.blocked).toEqual({
           reason: 'I say so',
-          remedy: 'Mend the cause. Then: longhaul resume failed',
+          remedy: 'Fix the cause. Then: longhaul resume failed',
         });
         await run.executeUpdate(resumeUpdate);
       }

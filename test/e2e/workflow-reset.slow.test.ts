@@ -59,7 +59,7 @@ describe('a run whose workflow is reset', { timeout: 360_000 }, () => {
   it.each([
     ['its beginning', 'from-beginning', ['--type', 'FirstWorkflowTask']],
     [
-      'its beginning, with no node granted anew',
+      'its beginning, with no node granted again',
       'from-nothing',
       ['--type', 'FirstWorkflowTask', '--reapply-exclude', 'All'],
     ],

@@ -128,11 +128,11 @@ describe('the engine process', () => {
     });
   });
 
-  it('that is missing or of another version is one clear error with the mend', async () => {
-    const mend = expect.stringContaining('npm run build:native');
+  it('that is missing or of another version is one clear error with the fix', async () => {
+    const fix = expect.stringContaining('npm run build:native');
     await expect(startEngine({ binary: '/nowhere/longhaul-engine' }).info()).rejects.toMatchObject({
       code: 'EngineMissing',
-      message: mend,
+      message: fix,
     });
     const old = temporaryPath('old-engine.mjs');
     writeFileSync(
@@ -154,7 +154,7 @@ socket.once('data', (bytes) => {
     chmodSync(old, 0o755);
     await expect(startEngine({ binary: old }).info()).rejects.toMatchObject({
       code: 'VersionMismatch',
-      message: mend,
+      message: fix,
     });
   });
 

@@ -176,7 +176,7 @@ describe('update', () => {
     expect(tokens).toHaveLength(200);
     const { state: next } = await updated;
     await expect(late).rejects.toMatchObject({ code: 'WrongState' });
-    // The cache of the old weights is gone: prompt and answer are computed anew.
+    // The cache of the old weights is gone: prompt and answer are computed again.
     const scored = await engine.score({ state: next, tokens: [...transcript(20), 1], temperature: 1 });
     const sampled = await engine.generate(generation(next, transcript(20), { max_new_tokens: 1 }));
     if (sampled.tokens[0] === 1) expect(sampled.logprobs[0]).toBe(scored[19]);

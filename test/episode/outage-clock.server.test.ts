@@ -34,7 +34,7 @@ function play(url: string, maxWaitMs: number, engine: EpisodeDeps['engine']): Pr
   ).finally(() => backend.close());
 }
 
-it('begins anew with each outage: several that are short each may last longer together', async () => {
+it('begins again with each outage: several that are short each may last longer together', async () => {
   const maxWaitMs = 2_000;
   const outageMs = 1_200;
   let server = await startCounterServer();

@@ -269,7 +269,7 @@ describe('an episode whose attempt dies', () => {
     expect(again.sampled).toBe(turns.length - finished(death));
   });
 
-  it('at every turn anew loses no more than these turns', async () => {
+  it('at every turn again loses no more than these turns', async () => {
     let sampled = 0;
     for (let index = 0; index < turns.length; index++) {
       // Each attempt finishes one turn.

@@ -216,11 +216,11 @@ describe('a follower', () => {
       notice: null,
     });
     expect(steps(sink.points)).toEqual(inOrder);
-    // Totals were added up anew from the step that it had.
+    // Totals were added up again from the step that it had.
     expect(sink.points.at(-2)?.values['cost/tokens']).toBe(40 * 82);
   });
 
-  it('tells once of a tracker that waits for a person, and goes on when it was mended', async () => {
+  it('tells once of a tracker that waits for a person, and goes on when it was fixed', async () => {
     const told: (string | null)[] = [];
     const opened: number[] = [];
     const sink = kept('keyed', {

@@ -368,7 +368,7 @@ describe('the points of a run under way', () => {
     evaluatedBy: fc.constantFrom('tiny', 'twin'),
   });
 
-  it('are each final, single and the same, whatever arrives late and whoever reads, dies and begins anew', async () => {
+  it('are each final, single and the same, whatever arrives late and whoever reads, dies and begins again', async () => {
     await fc.assert(
       fc.asyncProperty(runs, fc.infiniteStream(fc.nat(999)), async (options, chance) => {
         const roll = (): number => (chance.next().value as number) / 1000;
@@ -393,7 +393,7 @@ describe('the points of a run under way', () => {
           }
           totals = reader.totalsAfter(delivered) ?? totals;
           if (handed.length < page.length || roll() < 0.1) {
-            // Begins anew from what the tracker holds; what was noted of the totals may be lost.
+            // Begins again from what the tracker holds; what was noted of the totals may be lost.
             delivered = new Delivered(delivered.step, delivered.evaluations);
             reader = new MetricPoints(store, 'tiny', roll() < 0.5 ? totals : null);
           }

@@ -204,7 +204,7 @@ describe('the events of a run', () => {
     expect((await readAll(store, later.cursor, contextAt(300, first))).events).toEqual([]);
   });
 
-  it('end anew with a start that is reset, once for each of its executions', async () => {
+  it('end again with a start that is reset, once for each of its executions', async () => {
     const store = await storeOf({ steps: 4 });
     const first: RunEnding = {
       firstRunId: 'r1',

@@ -73,7 +73,7 @@ describe('the followers of a run that is over', () => {
     expect(await followRun(options)).toBe('lacking');
     expect((await readTroubles(options.store, 'tiny')).map(({ sink }) => sink)).toEqual(['metrics.jsonl']);
     rmSync(dirname(file));
-    expect(await followRun(options)).toBe('told');
+    expect(await followRun(options)).toBe('delivered');
     expect(readFileSync(file, 'utf8').trim().split('\n')).toHaveLength(3 + 2);
     expect(await readTroubles(options.store, 'tiny')).toEqual([]);
   });
@@ -88,7 +88,7 @@ describe('the followers of a run that is over', () => {
     expect(await followRun(options)).toBe('lacking');
     expect(slack.calls).toEqual([]);
     held.token = slack.token;
-    expect(await followRun({ ...options, times: {} })).toBe('told');
+    expect(await followRun({ ...options, times: {} })).toBe('delivered');
     expect(slack.training.messages.map(({ metadata }) => metadata?.event_payload.id)).toEqual([
       'started',
       expect.stringMatching(/^ended\.1\./),
@@ -108,7 +108,7 @@ describe('a run that nobody is told of', () => {
     const first = await Promise.race([following, delay(300, 'it goes on')]);
     standing = failed;
     expect(first).toBe('it goes on');
-    expect(await following).toBe('told');
+    expect(await following).toBe('delivered');
     expect(said).toEqual([]);
   });
 

@@ -182,7 +182,7 @@ describe('what was put into the store', () => {
       return { wanted: wanted!, other, path };
     };
 
-    test('where it lies on a node: they are fetched anew', async () => {
+    test('where it lies on a node: they are fetched again', async () => {
       const { wanted, other, path } = await others();
       const state = await readState(harness.store, run, 0);
       const node = harness.secondNode();

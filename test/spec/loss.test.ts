@@ -133,12 +133,12 @@ describe('what SkyRL has and Longhaul has not', () => {
     ['policy_loss_type', 'cross_entropy', /not "cross_entropy"/, /warm_start/],
     ['loss_reduction', 'prompt_mean', /"token_mean" or "sequence_mean" or .*, not "prompt_mean"/, /sequence/],
     ['kl_estimator_type', 'abs', /"k1" or "k2" or "k3", not "abs"/, /k2 and k3/],
-  ])('%s: %s is answered with what there is', (key, value, problem, mend) => {
+  ])('%s: %s is answered with what there is', (key, value, problem, fix) => {
     expect(problemsWith({ [key]: value })).toEqual([
       {
         path: `trainer.${key}`,
         problem: expect.stringMatching(problem) as string,
-        mend: expect.stringMatching(mend) as string,
+        fix: expect.stringMatching(fix) as string,
       },
     ]);
   });
@@ -148,18 +148,18 @@ describe('what SkyRL has and Longhaul has not', () => {
     ['use_kl_in_reward', true, /use_kl_loss, kl_loss_coef/],
     ['gamma', 1, /no critic/],
     ['zero_variance_filter', true, /never carry a loss/],
-  ])('the key %s is answered with what there is in its place', (key, value, mend) => {
+  ])('the key %s is answered with what there is in its place', (key, value, fix) => {
     expect(problemsWith({ [key]: value })).toEqual([
       {
         path: `trainer.${key}`,
         problem: `there is no key "${key}"`,
-        mend: expect.stringMatching(mend) as string,
+        fix: expect.stringMatching(fix) as string,
       },
     ]);
   });
 
   test('a mistyped value is answered with the nearest that there is', () => {
-    expect(problemsWith({ policy_loss_type: 'gpso' })[0]?.mend).toBe('did you mean "gspo"?');
+    expect(problemsWith({ policy_loss_type: 'gpso' })[0]?.fix).toBe('did you mean "gspo"?');
   });
 });
 
@@ -210,7 +210,7 @@ describe('a model folder', () => {
     const lora = { rank: 8, alpha: 16, targets: ['down_proj', 'q_proj', 'q_proj'] };
     expect(parsed({}, { path, lora }).model.lora).toEqual({ ...lora, targets: ['q_proj', 'down_proj'] });
     expect(problemsWith({}, { path, lora: { ...lora, targets: ['qproj'] } })).toMatchObject([
-      { path: 'model.lora.targets[0]', mend: 'did you mean "q_proj"?' },
+      { path: 'model.lora.targets[0]', fix: 'did you mean "q_proj"?' },
     ]);
     expect(problemsWith({}, { path, lora: { ...lora, targets: [] } })).toMatchObject([
       { path: 'model.lora.targets' },

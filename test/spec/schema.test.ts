@@ -110,22 +110,22 @@ describe('a mistyped key', () => {
   ])('%s.%s is answered with the nearest valid one', (section, key, nearest) => {
     const [problem] = problemsOf((spec) => Object.assign(spec[section] as object, { [key]: 1 }));
     expect(problem?.path).toBe(`${section}.${key}`);
-    expect(problem?.mend).toBe(`did you mean ${nearest}?`);
+    expect(problem?.fix).toBe(`did you mean ${nearest}?`);
   });
 
   test('like no other is answered with the keys that there are', () => {
     const [problem] = problemsOf((spec) => (spec.data['xyzzy'] = 1));
-    expect(problem?.mend).toMatch(/^keys here: tasks, demonstrations, builtin/);
+    expect(problem?.fix).toMatch(/^keys here: tasks, demonstrations, builtin/);
   });
 
   test('that belongs to another section is sent there', () => {
     const [problem] = problemsOf((spec) => (spec.trainer['n_samples_per_prompt'] = 4));
-    expect(problem?.mend).toBe('it belongs at generator.n_samples_per_prompt');
+    expect(problem?.fix).toBe('it belongs at generator.n_samples_per_prompt');
   });
 
   test('in a list names the entry', () => {
     const [problem] = problemsOf((spec) => Object.assign(spec.environments[0] ?? {}, { ulr: 'http://a:1' }));
-    expect(problem).toMatchObject({ path: 'environments[0].ulr', mend: 'did you mean environments[0].url?' });
+    expect(problem).toMatchObject({ path: 'environments[0].ulr', fix: 'did you mean environments[0].url?' });
   });
 });
 
@@ -215,7 +215,7 @@ describe('a wrong value', () => {
 
   test('among few choices is answered with the nearest', () => {
     const [problem] = problemsOf((spec) => (spec['generator'] = { tools_format: 'jsn' }));
-    expect(problem).toMatchObject({ path: 'generator.tools_format', mend: 'did you mean "json"?' });
+    expect(problem).toMatchObject({ path: 'generator.tools_format', fix: 'did you mean "json"?' });
   });
 });
 

@@ -1,4 +1,4 @@
-// A process that cannot start: what others have to give is waited for; what only a person can mend is given up. And a full disk,
+// A process that cannot start: what others have to give is waited for; what only a person can fix is given up. And a full disk,
 // on which its supervisor can write nothing down.
 import {
   existsSync,

@@ -10,7 +10,7 @@ const smallest = () => ({
   suites: [{ name: 'held-out' }] as Record<string, unknown>[],
 });
 
-/** `path: problem; mend`, one a line, without the first line. */
+/** `path: problem; fix`, one a line, without the first line. */
 function problems(input: unknown): string[] {
   try {
     parseSweepSpec(input);
@@ -54,7 +54,7 @@ describe('a sweep', () => {
     await expect(readSweepFile('/')).rejects.toThrow('it cannot be read');
   });
 
-  test('says everything that is wrong at once, with paths and mends', () => {
+  test('says everything that is wrong at once, with paths and fixes', () => {
     expect(
       problems({
         ...smallest(),
@@ -96,7 +96,7 @@ describe('a sweep', () => {
   test('cannot name steps of several runs, nor take its suites from one that a pattern hides', () => {
     expect(problems({ ...smallest(), checkpoints: [{ run: 'a-*', steps: [1] }] })).toEqual([
       'checkpoints[0].steps: cannot be of the several runs of "a-*"; name the run, or use range, latest, best or every',
-      'data_of: is missing: no one run can be told from "a-*", and suites have the data, seed and settings of one; name that run, or a baseline',
+      'data_of: is missing: "a-*" names no single run, and suites have the data, seed and settings of one; name that run, or a baseline',
     ]);
     expect(problems({ ...smallest(), checkpoints: [{ run: '*' }], data_of: 'a' })).toEqual([]);
     expect(problems({ ...smallest(), checkpoints: [{ run: '*' }], baseline: { run: 'a', step: 0 } })).toEqual(

@@ -53,7 +53,7 @@ export const goldenLives: Record<string, (temporal: ConnectedTemporal) => Promis
         .getHandle(workflowId, firstExecutionRunId)
         .fetchHistory();
       const second = events?.at(-1)?.workflowExecutionContinuedAsNewEventAttributes?.newExecutionRunId;
-      if (!second) throw new Error('the run has not begun anew');
+      if (!second) throw new Error('the run has not begun again');
       return temporal.client.workflow.getHandle(workflowId, second).fetchHistory();
     });
   },

@@ -119,7 +119,7 @@ describe('the history of a run', { timeout: 120_000 }, () => {
     });
   });
 
-  it('starts anew at a step boundary when the server suggests it, and the run goes on', async () => {
+  it('starts again at a step boundary when the server suggests it, and the run goes on', async () => {
     const phases = [{ name: 'drill', kind: 'sft' as const, steps: 40 }];
     const script = scriptRun(outlineOf(uniqueName('anew'), { phases, ckpt_interval: 10 }));
     await withWorkers(temporal, script, async (queue) => {

@@ -54,7 +54,7 @@ async function replayed(options: ReplayWorkerOptions): Promise<Failures> {
 
 describe('golden histories', { timeout: 240_000 }, () => {
   // A change that is meant: executions under way cannot follow it (docs/upgrades.md).
-  it('are written anew', async ({ skip }) => {
+  it('are written again', async ({ skip }) => {
     skip(!process.env['LONGHAUL_WRITE_GOLDEN'], 'they are written only with LONGHAUL_WRITE_GOLDEN=1');
     const temporal = await startTemporal(goldenServer);
     mkdirSync(folder, { recursive: true });
@@ -169,8 +169,8 @@ const mutations = [
     what: 'a timer comes before the first activity',
     life: 'moved',
     file: 'run/run-opening.ts',
-    from: 'const opened = await untilMended(',
-    to: "await condition(() => false, '1 second');\n  const opened = await untilMended(",
+    from: 'const opened = await untilFixed(',
+    to: "await condition(() => false, '1 second');\n  const opened = await untilFixed(",
     imports: "import { condition } from '@temporalio/workflow';\n",
   },
 ] as const;
@@ -200,7 +200,7 @@ describe('a golden history', { timeout: 240_000 }, () => {
       const path = join(copy, file);
       const code = readFileSync(path, 'utf8');
       if (!code.includes(from))
-        throw new Error(`${file} holds no ${JSON.stringify(from)}: write the mutation anew`);
+        throw new Error(`${file} holds no ${JSON.stringify(from)}: write the mutation again`);
       writeFileSync(path, `${'imports' in more ? more.imports : ''}${code.replace(from, to)}`);
     });
     const replay = Worker.runReplayHistory({ workflowBundle: bundle }, golden(life));

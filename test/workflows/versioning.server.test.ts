@@ -83,7 +83,7 @@ describe('a run of versioned workers', { timeout: 120_000 }, () => {
     });
   });
 
-  it('stays with the build that it is held on by hand, and begins anew for no other', async () => {
+  it('stays with the build that it is held on by hand, and begins again for no other', async () => {
     await withBuilds(temporal, grpo(6), async ({ queue, script, ran, makeCurrent, start }) => {
       await Promise.all([start('A'), start('B')]);
       await makeCurrent('A');

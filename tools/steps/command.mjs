@@ -6,7 +6,7 @@ import { createInterface } from 'node:readline';
 import { cacheRoot, repository } from './cache.mjs';
 import { isCompilerArt, showLife } from './sign-of-life.mjs';
 
-/** A failure that the user can mend; printed without a stack. */
+/** A failure that the user can fix; printed without a stack. */
 export class SetupError extends Error {}
 
 /** First executable of that name on PATH, or null. */

@@ -184,7 +184,7 @@ function goHint({ name, home }, wanted) {
     ...(findOnPath('apt-get') === null ? [] : aptGo()),
     `  - or, in place of Go, a \`${name}\` command on the PATH: ${home}`,
   ];
-  return ['One of these mends it:', ...ways].join('\n');
+  return ['One of these fixes it:', ...ways].join('\n');
 }
 
 /** The `golang` of Debian 12 is 1.19, and that of Ubuntu 22.04 is 1.18. */

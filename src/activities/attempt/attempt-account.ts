@@ -158,7 +158,7 @@ export class AttemptAccount {
   }
 
   /** For the attempt after this one, should it be needed; null before `begins`. */
-  get told(): AttemptSnapshot | null {
+  get reported(): AttemptSnapshot | null {
     return this.#explain && this.snapshot;
   }
 

@@ -116,28 +116,28 @@ function whatEnded(life: ProcessLife, run: string, scope: AttemptScope, begunAt:
     const failure = killed ? { ...restartOf(life.restart, predecessor, null), failedAt: begunAt } : null;
     return { failure, recoveries: [], waited_seconds: 0 };
   }
-  const told = snapshotIn(info.heartbeatDetails);
-  const carried = { recoveries: told?.recoveries ?? [], waited_seconds: told?.waited_seconds ?? 0 };
+  const reported = snapshotIn(info.heartbeatDetails);
+  const carried = { recoveries: reported?.recoveries ?? [], waited_seconds: reported?.waited_seconds ?? 0 };
   if (seen || !predecessor || info.scheduledTimestampMs > predecessor.noticedAt + clockTolerance) {
     // The server gave the attempt up, and nothing here has failed: the attempt's result was lost, or the attempt never arrived.
-    const lost = seen ? nothingLost : (told?.lost ?? nothingLost);
+    const lost = seen ? nothingLost : (reported?.lost ?? nothingLost);
     const event = `${scope.execution}.${info.attempt - 1}`;
     return {
       ...carried,
       failure: { cause: 'timeout', event, lost, detection_seconds: 0, failedAt: begunAt },
     };
   }
-  return { ...carried, failure: restartOf(life.restart, predecessor, told) };
+  return { ...carried, failure: restartOf(life.restart, predecessor, reported) };
 }
 
 function restartOf(
   cause: ProcessLife['restart'],
   { identity, aliveAt, noticedAt, left }: Predecessor,
-  told: AttemptSnapshot | null,
+  reported: AttemptSnapshot | null,
 ): Failure {
-  const lost = told?.lost ?? nothingLost;
+  const lost = reported?.lost ?? nothingLost;
   // The work under way had gone on until the process died.
-  const late = told && lost.seconds > 0 ? Math.max(0, aliveAt - told.at) / 1000 : 0;
+  const late = reported && lost.seconds > 0 ? Math.max(0, aliveAt - reported.at) / 1000 : 0;
   return {
     cause: left ? 'node_drained' : cause,
     event: identity,
@@ -212,8 +212,8 @@ async function explained(
   const { predecessor } = life;
   const stateStep = isAtState(scope.activity) ? step : step - 1;
   // The workflow has already reported a predecessor that left in order, or that was declared lost before this process replaced it.
-  const told = predecessor?.left === true || interruptions.some(({ what }) => what === 'node_lost');
-  if (predecessor && !told && (await wasServedBy(store, run, stateStep, life.node))) {
+  const isReported = predecessor?.left === true || interruptions.some(({ what }) => what === 'node_lost');
+  if (predecessor && !isReported && (await wasServedBy(store, run, stateStep, life.node))) {
     const detection_seconds = rounded((predecessor.noticedAt - predecessor.aliveAt) / 1000);
     return { ...recovery('worker_restart', predecessor.identity), detection_seconds };
   }

@@ -63,7 +63,7 @@ async function refuseOtherEnvironments(
     {
       path: 'environments',
       problem: `${changed.join(' and ')}: the server has other tools, another version or another reward rule than when the sweep was planned`,
-      mend: 'start the sweep again under another id, or bring the server back that was there',
+      fix: 'start the sweep again under another id, or bring the server back that was there',
     },
   ]);
 }

@@ -87,9 +87,9 @@ async function chosen(
     const shown = runs.slice(0, namesShown).join(', ');
     const there =
       shown === '' ? 'it holds no run yet' : `it holds ${shown}${runs.length > namesShown ? ', …' : ''}`;
-    const mend = near === null ? there : `did you mean ${near}?`;
+    const fix = near === null ? there : `did you mean ${near}?`;
     const problem = `${suites_of}, whose data and settings the suites have, is no run in ${store.address}`;
-    throw new InvalidSpec([{ path: suitesAreNamedBy(spec), problem, mend }], `sweep ${spec.name}`);
+    throw new InvalidSpec([{ path: suitesAreNamedBy(spec), problem, fix }], `sweep ${spec.name}`);
   }
   const { tasks } = await datasets.load(reference.dataset);
   const numerics = await readNumerics(store, suites_of);
@@ -136,8 +136,8 @@ function checkId({ name, project }: SweepSpec, sweep: string): void {
   const [of, own, ...more] = sweep.split('/');
   if (of === project && own !== undefined && more.length === 0 && isSweepId(sweep)) return;
   const problem = `has the workflow id eval/${sweep}, which is no sweep's of project ${project}`;
-  const mend = `start it as eval/${project}/${name}, or with another name of letters, digits, ".", "_" and "-" behind eval/${project}/`;
-  throw new InvalidSpec([{ path: '', problem, mend }], `sweep ${name}`);
+  const fix = `start it as eval/${project}/${name}, or with another name of letters, digits, ".", "_" and "-" behind eval/${project}/`;
+  throw new InvalidSpec([{ path: '', problem, fix }], `sweep ${name}`);
 }
 
 function isSweepId(sweep: string): boolean {

@@ -190,7 +190,7 @@ function refuseWhereNoPromptFits(episodes: readonly EpisodeRecord[], { sampling 
       problem:
         `no task has a prompt that fits into ${sampling.max_input_length} tokens and leaves room in ` +
         `max_sequence_length ${sampling.max_sequence_length}`,
-      mend: 'raise both under a new name, or bring shorter tasks or fewer tools',
+      fix: 'raise both under a new name, or bring shorter tasks or fewer tools',
     },
   ]);
 }

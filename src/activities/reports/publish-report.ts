@@ -43,7 +43,7 @@ export async function renderRunReport(
     unfinished: await readUnfinishedEvaluation(deps.store, run),
     sweeps: await sweepsOfRun(deps.store, history.record, toRoot),
     // A report is made without these, too.
-    untold: await readTroubles(deps.store, run).catch(() => []),
+    undelivered: await readTroubles(deps.store, run).catch(() => []),
   });
   return { html, faults: faults.figures, step: history.updates.at(-1)?.identity.step ?? 0 };
 }

@@ -66,7 +66,7 @@ export async function refuseChangedFiles(
     return {
       path,
       problem: `${file ?? 'no file'} is not what run "${record.run}" was started with (stored ${taken ?? 'none'}, found ${is})`,
-      mend: 'put the file back as it was, or start a run with what it holds now under a new name',
+      fix: 'put the file back as it was, or start a run with what it holds now under a new name',
     };
   });
   if (problems.length > 0) throw new InvalidSpec(problems);

@@ -71,7 +71,7 @@ export async function openFork(
     if (own) return own;
     if (next === n) return { schema: 'longhaul.name/1', n, run };
     throw new InvalidSpec([
-      { path: 'fork', problem: `${spec.name} was rewound meanwhile`, mend: 'look at it, then try again' },
+      { path: 'fork', problem: `${spec.name} was rewound meanwhile`, fix: 'look at it, then try again' },
     ]);
   });
   await stoppingPoint('fork-named');
@@ -94,7 +94,7 @@ export async function planFork(store: ObjectStore, spec: RunSpec, fork: ForkSpec
   const parent = await readRunIfAny(store, fork.run);
   if (!parent) {
     const problem = `there is no run "${fork.run}" in ${store.address}`;
-    throw new InvalidSpec([{ path: 'fork.run', problem, mend: 'name one that `longhaul runs` lists' }]);
+    throw new InvalidSpec([{ path: 'fork.run', problem, fix: 'name one that `longhaul runs` lists' }]);
   }
   const last = await lastCommittedStep(store, fork.run);
   await refuseEarlierVersion(store, fork.run, Math.min(fork.rebase?.to ?? fork.step, last));
@@ -107,7 +107,7 @@ export async function planFork(store: ObjectStore, spec: RunSpec, fork: ForkSpec
   const replaces = timelines.includes(fork.run) ? (timelines.at(-1) ?? null) : null;
   if (replaces === fork.run && fork.step === last && !fork.rebase) {
     const problem = `${fork.run} is at step ${last}: there is nothing to rewind`;
-    problems.push({ path: 'fork.step', problem, mend: 'name an earlier step' });
+    problems.push({ path: 'fork.step', problem, fix: 'name an earlier step' });
   }
   const n = replaces === null ? 1 : timelines.length + 1;
   const run = runIdOf(spec.name, n);
@@ -137,9 +137,7 @@ async function refer(store: ObjectStore, user: string, fork: ForkSpec): Promise<
   const { record } = await adoptOrCreate(store, refKey(run, user), 'ref', reference);
   if (record.step === fork.step) return;
   const problem = `a fork of ${run} into ${user} was begun after step ${record.step}, and never finished`;
-  throw new InvalidSpec([
-    { path: 'fork.step', problem, mend: 'finish that one first, or choose a new name' },
-  ]);
+  throw new InvalidSpec([{ path: 'fork.step', problem, fix: 'finish that one first, or choose a new name' }]);
 }
 
 function isForkAt({ lineage }: RunRecord, { run, step, rebase }: ForkSpec): boolean {
@@ -152,7 +150,7 @@ function taken({ run, lineage }: RunRecord, fork: ForkSpec): SpecProblem {
   return {
     path: 'name',
     problem: `run "${run}" exists and is ${is}, not one of ${fork.run} after step ${fork.step}`,
-    mend: 'choose a new name; of a rewind that was begun, finish it first',
+    fix: 'choose a new name; of a rewind that was begun, finish it first',
   };
 }
 
@@ -163,7 +161,7 @@ function stepProblems({ run, step }: ForkSpec, last: number): SpecProblem[] {
     {
       path: 'fork.step',
       problem: `step ${step} of ${run} is not committed`,
-      mend:
+      fix:
         nearest.length === 0
           ? 'none is yet: wait for its base model'
           : `the nearest committed ones are ${nearest.reverse().join(', ')}`,
@@ -177,7 +175,7 @@ function rebaseProblems({ run, step, rebase }: ForkSpec, last: number): SpecProb
     {
       path: 'fork.rebase.to',
       problem: `step ${rebase.to} is not one of the committed steps ${step} to ${last} of ${run}`,
-      mend: `${last} rebases all of them`,
+      fix: `${last} rebases all of them`,
     },
   ];
 }
@@ -187,7 +185,7 @@ function changeProblems(parent: RunRecord, spec: RunSpec, step: number): SpecPro
   return differences(fixed(withLaterSettings(parent.spec), step), fixed(spec, step)).map((line) => ({
     path: line.slice(0, line.indexOf(' ')),
     problem: `a fork of ${parent.run} has its parent's ${line.slice(line.indexOf(' ') + 1)}`,
-    mend: 'leave it as it is in the parent, or start a run of its own',
+    fix: 'leave it as it is in the parent, or start a run of its own',
   }));
 }
 
@@ -201,8 +199,8 @@ function endProblems(spec: RunSpec, { run, step, rebase }: ForkSpec): SpecProble
     ? `${run} has taken all of its ${last} steps: nothing is left to train with other numerics`
     : `the run ends after step ${last}, and the fork begins after step ${step}: nothing is left to train`;
   const before = warm > 0 ? `; the ${warm} warm-start steps before them are not counted` : '';
-  const mend = `raise it: --set max_training_steps=N, N GRPO steps in all${before}`;
-  return [{ path: 'trainer.max_training_steps', problem, mend }];
+  const fix = `raise it: --set max_training_steps=N, N GRPO steps in all${before}`;
+  return [{ path: 'trainer.max_training_steps', problem, fix }];
 }
 
 /** File paths may differ: the digests of their contents are compared. */

@@ -97,7 +97,7 @@ async function findOrCreate(
   const { baseModel, tokenizer, template } = await takeUpModel(spec, signal);
   const dataset = await prepareDataset(deps.store, spec, signal).catch((error: Error) => {
     throw error.name === 'BadDataFile'
-      ? new InvalidSpec([{ path: 'data', problem: error.message, mend: '' }])
+      ? new InvalidSpec([{ path: 'data', problem: error.message, fix: '' }])
       : error;
   });
   const record: RunRecord = {
@@ -136,12 +136,12 @@ export function refuseDifference(run: string, stored: RunSpec, spec: RunSpec): v
     {
       path: 'name',
       problem: `run "${run}" exists with another spec:\n${found.map((line) => `    ${line}`).join('\n')}`,
-      mend: mendOfDifference(run, stored, spec),
+      fix: fixOfDifference(run, stored, spec),
     },
   ]);
 }
 
-function mendOfDifference(run: string, stored: RunSpec, spec: RunSpec): string {
+function fixOfDifference(run: string, stored: RunSpec, spec: RunSpec): string {
   const [before, wanted] = [stored.trainer.max_training_steps, spec.trainer.max_training_steps];
   const further =
     wanted > before

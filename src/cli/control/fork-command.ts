@@ -142,8 +142,8 @@ async function rebased(
   const inWords = (from: number, to: number): string =>
     `${name} goes on with numerics ${target}: ` +
     (from < to
-      ? `the logged batches of steps ${from + 1} to ${to} are applied anew`
-      : 'no batch has to be applied anew');
+      ? `the logged batches of steps ${from + 1} to ${to} are applied again`
+      : 'no batch has to be applied again');
   const { spec, lineage } = record;
   if (lineage?.rebase && sameNumerics(lineage.rebase.numerics, numerics))
     return { spec: changedSpec(spec, set), begun: inWords(lineage.step, lineage.rebase.to), from: null };

@@ -92,7 +92,7 @@ function familyLines({ lineage, needed }: Family): string[] {
 }
 
 function rebaseText({ to, numerics }: RebaseSpec): string {
-  return `to numerics ${nameOfNumerics(numerics)}; up to step ${to} it applied its parent's batches anew`;
+  return `to numerics ${nameOfNumerics(numerics)}; up to step ${to} it applied its parent's batches again`;
 }
 
 async function replayOnFreshEngine(

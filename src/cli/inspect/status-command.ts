@@ -28,7 +28,7 @@ interface StatusFlags extends TemporalFlags {
   json?: boolean;
 }
 
-type Untold = Trouble & { sink: string };
+type Undelivered = Trouble & { sink: string };
 
 const storeWithinMs = 10_000;
 
@@ -48,14 +48,14 @@ export function register(program: Command): void {
           if (over) {
             if (over.end.how !== 'cancelled') process.exitCode = 1;
             const { end, status } = over;
-            const [alerts, untold] = await Promise.all([
+            const [alerts, undelivered] = await Promise.all([
               status ? alertsWithin(() => storeOfCommand(command, flags), status.run, null) : [],
-              untoldOf(command, flags, status?.run ?? run),
+              undeliveredOf(command, flags, status?.run ?? run),
             ]);
             console.log(
               flags.json
-                ? JSON.stringify({ run, ...status, waiting: [], alerts, untold, end })
-                : farewell(run, over, alerts, untold, flags),
+                ? JSON.stringify({ run, ...status, waiting: [], alerts, undelivered, end })
+                : farewell(run, over, alerts, undelivered, flags),
             );
             return;
           }
@@ -65,15 +65,15 @@ export function register(program: Command): void {
             flags,
           );
           const goesOn = !hasEnded(status);
-          const [waiting, alerts, untold] = await Promise.all([
+          const [waiting, alerts, undelivered] = await Promise.all([
             waitingFor(client, handle),
             alertsWithin(() => storeOfCommand(command, flags), status.run, goesOn ? status : null),
-            untoldOf(command, flags, status.run),
+            undeliveredOf(command, flags, status.run),
           ]);
           console.log(
             flags.json
-              ? JSON.stringify({ ...status, waiting, alerts, untold })
-              : describe(status, waiting, alerts, untold, flags),
+              ? JSON.stringify({ ...status, waiting, alerts, undelivered })
+              : describe(status, waiting, alerts, undelivered, flags),
           );
           if (!flags.watch || !goesOn) return;
           const result = await followRun(client, handle, {
@@ -101,7 +101,7 @@ function farewell(
   run: string,
   { end, status }: EndedRun,
   alerts: readonly AlertStanding[],
-  untold: readonly Untold[],
+  undelivered: readonly Undelivered[],
   flags: TemporalFlags,
 ): string {
   const known = status
@@ -110,7 +110,7 @@ function farewell(
   return [
     ...known,
     ...alertLines(alerts).map(alertLine),
-    ...untold.map(untoldLine),
+    ...undelivered.map(undeliveredLine),
     ...[endLine(end), wayOn(nameOfRun(run), end, status !== null, flags)].flatMap(indented),
   ].join('\n');
 }
@@ -119,7 +119,7 @@ function describe(
   status: RunStatus,
   waiting: readonly Waiting[],
   alerts: readonly AlertStanding[],
-  untold: readonly Untold[],
+  undelivered: readonly Undelivered[],
   flags: TemporalFlags,
 ): string {
   const head = `${status.run} · ${progressLine(status, null, flags.folder)}`;
@@ -127,7 +127,7 @@ function describe(
     head,
     ...figures(status, flags, waiting),
     ...alertLines(alerts).map(alertLine),
-    ...untold.map(untoldLine),
+    ...undelivered.map(undeliveredLine),
   ].join('\n');
 }
 
@@ -141,8 +141,8 @@ function alertLine(line: string): string {
 }
 
 /** What a tracker or a channel has not received; empty if the store cannot be read, because a status is known without it. */
-async function untoldOf(command: Command, flags: StatusFlags, run: string): Promise<Untold[]> {
-  const read = async (): Promise<Untold[]> => {
+async function undeliveredOf(command: Command, flags: StatusFlags, run: string): Promise<Undelivered[]> {
+  const read = async (): Promise<Undelivered[]> => {
     const store = await storeOfCommand(command, flags);
     const troubles = store ? await readTroubles(store, run) : [];
     return troubles.map(({ sink, trouble }) => ({ sink, ...trouble }));
@@ -152,7 +152,7 @@ async function untoldOf(command: Command, flags: StatusFlags, run: string): Prom
 }
 
 /** `slack lacks messages behind step 12 since 08:11 UTC: …`, with the fix if there is one. */
-function untoldLine({ sink, what, reason, since }: Untold): string {
+function undeliveredLine({ sink, what, reason, since }: Undelivered): string {
   const at = since.slice(0, 16).replace('T', ' ');
   return `  ${sink} lacks ${what} since ${at} UTC: ${printable(reason)}`;
 }

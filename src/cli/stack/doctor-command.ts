@@ -41,9 +41,7 @@ export function register(program: Command): void {
   withTemporalFlags(
     program
       .command('doctor')
-      .description(
-        'probe Temporal, store, engine, environments and Slack, and say how to mend what is wrong',
-      ),
+      .description('probe Temporal, store, engine, environments and Slack, and say how to fix what is wrong'),
     'reads',
   )
     .addOption(storeOption())
@@ -106,7 +104,7 @@ async function slackChecks({ slackChannel, spec }: DoctorFlags): Promise<CheckRe
   const channel = slackChannel ?? stated?.slack?.channel ?? null;
   if (!token && channel === null) return [];
   if (!token) {
-    const detail = `SLACK_BOT_TOKEN is not set here, so that nobody is told in ${channel}: export the bot’s token, for the follower above all`;
+    const detail = `SLACK_BOT_TOKEN is not set here, so nobody is notified in ${channel}: export the bot’s token, for the follower above all`;
     return [{ check: 'slack token', ok: false, detail }];
   }
   const apiUrl = process.env.SLACK_API_URL;

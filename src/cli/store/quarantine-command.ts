@@ -24,7 +24,7 @@ export function register(program: Command): void {
   program
     .command('quarantine')
     .argument('<key>', 'key of the record that cannot be read, as the blocked run names it')
-    .description('set an unreadable record aside, so that its run can make it anew')
+    .description('set an unreadable record aside, so that its run can make it again')
     .addOption(storeOption())
     .addOption(folderOption())
     .option('--run <run>', 'run that is to pass the record over; needed where the key does not name one')
@@ -61,7 +61,7 @@ export async function quarantine(store: ObjectStore, key: string, named?: string
   }
   if (await store.head(`${folder}update.json`)) {
     throw new BadKey(
-      `${key} cannot be quarantined: its step is committed, so that nothing makes it anew. ` +
+      `${key} cannot be quarantined: its step is committed, so that nothing makes it again. ` +
         'Put its bytes back from a copy',
     );
   }
@@ -96,7 +96,7 @@ export function quarantineText(
           `${key} was set aside before, by control record ${control} of ${run}.`,
           `If what stands for it now cannot be read either: longhaul quarantine ${next}${inFolder(flags)}`,
         ]),
-    `${run} uses ${next} in its place and makes it anew where it is missing.`,
+    `${run} uses ${next} in its place and makes it again where it is missing.`,
     `If the run is blocked, go on with: longhaul resume ${run}${inFolder(flags)}`,
   ].join('\n');
 }

@@ -156,8 +156,8 @@ async function cancel(client: Client, workflowId: string): Promise<void> {
       query: 'WorkflowType = "evalSweep" AND ExecutionStatus = "Running"',
     }))
       open.push(one.workflowId);
-    const mend = open.length === 0 ? 'none goes on' : `there are ${open.sort().join(', ')}`;
-    throw new Error(`no sweep goes on as ${workflowId}: ${mend}`, { cause: error });
+    const fix = open.length === 0 ? 'none goes on' : `there are ${open.sort().join(', ')}`;
+    throw new Error(`no sweep goes on as ${workflowId}: ${fix}`, { cause: error });
   }
 }
 

@@ -70,10 +70,10 @@ function howAndWhy({ how, cause, at }: RunEnd): string {
 
 /** How to go on; a failure's cause says what has to be fixed first. `known`: the run has records. */
 export function wayOn(run: string, { how, claimed }: RunEnd, known: boolean, flags: TemporalFlags): string {
-  if (claimed) return `${how === 'failed' ? 'mend that, then go' : 'go'} on with: ${goOn(run, flags)}`;
+  if (claimed) return `${how === 'failed' ? 'fix that, then go' : 'go'} on with: ${goOn(run, flags)}`;
   return known
     ? `that start has changed nothing of the run; go on with: ${goOn(run, flags)}`
-    : `nothing has begun; start it${how === 'failed' ? ', mended,' : ''} with: longhaul train SPEC${inFolder(flags)}`;
+    : `nothing has begun; start it${how === 'failed' ? ', once that is fixed,' : ''} with: longhaul train SPEC${inFolder(flags)}`;
 }
 
 /** For a command that followed the run: the error of its workflow's end, with the way on. Other errors as they are. */

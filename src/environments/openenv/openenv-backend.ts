@@ -310,11 +310,11 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
       if (typeof reward === 'number' || typeof reward === 'boolean') {
         return graded(Number(reward), said);
       }
-      const mend =
+      const fix =
         gradingToken === undefined
           ? 'set grading_token_env if the server grades by token'
           : 'it cannot grade';
-      throw new EnvironmentError('failed', 'grade', `${url} gave no reward and no grade; ${mend}`);
+      throw new EnvironmentError('failed', 'grade', `${url} gave no reward and no grade; ${fix}`);
     }
 
     const { sessionId } = socket;

@@ -10,7 +10,7 @@ import { pause } from './pause.js';
 import type { RunEvent, RunStarted, RunStatusLine } from './run-event.js';
 import { type Mark, SlackApi, type SlackAccess } from './slack-api.js';
 import { SlackCallFailed } from './slack-failure.js';
-import { statusMessage, type Untold } from './status-message.js';
+import { statusMessage, type Undelivered } from './status-message.js';
 import {
   type Dropped,
   markId,
@@ -83,7 +83,7 @@ export class RunThread {
   #nextEdit = 0;
   #editable = true;
   #nextPost = 0;
-  readonly #told = new Set<string>();
+  readonly #reported = new Set<string>();
   #turns: Promise<unknown> = Promise.resolve();
 
   constructor(options: RunThreadOptions) {
@@ -91,7 +91,7 @@ export class RunThread {
     this.#timing = { ...defaultTiming, ...options.timing };
     this.#api = new SlackApi(options.access, options.stop);
     this.#charts = new ChartUploads(this.#api, (reason) =>
-      this.#tellOnce('charts', `Evaluations are told in Slack without their chart: ${reason}`),
+      this.#reportOnce('charts', `Evaluations are posted to Slack without their chart: ${reason}`),
     );
     this.#trouble = new Trouble(this.#timing, options.stop);
     this.#rootId = markId(options.started.id);
@@ -122,7 +122,7 @@ export class RunThread {
       }
       const failure = await this.#trouble.outlasted(() => this.#noting(() => this.#bring(event, id)));
       this.#charts.forget();
-      if (failure === null) this.#mended();
+      if (failure === null) this.#recovered();
       else this.#drop(memory, id, failure);
       await this.#save();
       return settled(memory, id) ?? { outcome: 'dropped', reason: failure?.message ?? 'unknown' };
@@ -139,14 +139,14 @@ export class RunThread {
       const show = (): Promise<void> => this.#noting(() => this.#show());
       if (when === 'now') {
         const failure = await this.#trouble.outlasted(show);
-        if (failure === null) this.#mended();
+        if (failure === null) this.#recovered();
         return;
       }
       if (this.#trouble.pausing || performance.now() < this.#nextEdit) return;
       try {
         await show();
         this.#trouble.over();
-        this.#mended();
+        this.#recovered();
       } catch (error) {
         if (!(error instanceof SlackCallFailed)) throw error;
         if (error.failure.kind !== 'refused') this.#trouble.note(error);
@@ -178,7 +178,7 @@ export class RunThread {
       } catch (error) {
         if (!isRefused(error)) throw error;
         this.#editable = false;
-        this.#tellOnce('edits', `The status message in Slack stays as it is: ${error.failure.reason}`);
+        this.#reportOnce('edits', `The status message in Slack stays as it is: ${error.failure.reason}`);
       }
     }
     this.#shown = digest;
@@ -240,8 +240,9 @@ export class RunThread {
   #rootMessage(memory: ThreadMemory): Message {
     const dropped = [...memory.dropped].filter(([id]) => id !== this.#rootId).map(([, one]) => one);
     const last = dropped.at(-1);
-    const untold: Untold | null = last === undefined ? null : { count: dropped.length, reason: last.reason };
-    return statusMessage(this.#options.started, this.#status, untold);
+    const undelivered: Undelivered | null =
+      last === undefined ? null : { count: dropped.length, reason: last.reason };
+    return statusMessage(this.#options.started, this.#status, undelivered);
   }
 
   async #reply(channel: { id: string; root: string }, event: LaterEvent, id: string): Promise<string> {
@@ -285,7 +286,7 @@ export class RunThread {
       if (failure.kind === 'passing') this.#doubtSince = performance.now();
       if (failure.kind === 'gone') this.#loseRoot(error);
       if (failure.kind === 'lasting')
-        this.#tellOnce(`resting ${failure.code}`, `Nothing can be told in Slack: ${error.message}`, true);
+        this.#reportOnce(`resting ${failure.code}`, `Nothing can be posted to Slack: ${error.message}`, true);
       throw error;
     }
   }
@@ -305,23 +306,23 @@ export class RunThread {
     memory.dropped.set(id, { reason: error.message, at: new Date().toISOString() });
     this.#saved = false;
     const refused = error.failure.kind === 'refused';
-    this.#tellOnce(
+    this.#reportOnce(
       refused ? `refused ${id}` : 'giving up',
       refused
-        ? `The event ${id} is not told in Slack: ${error.message}`
-        : `The event ${id} is not told in Slack, nor are others until it can be reached: ${error.message}`,
+        ? `The event ${id} is not posted to Slack: ${error.message}`
+        : `The event ${id} is not posted to Slack, nor are others until it can be reached: ${error.message}`,
     );
   }
 
-  #mended(): void {
-    const troubles = [...this.#told].filter((what) => what.startsWith('resting') || what === 'giving up');
-    for (const trouble of troubles) this.#told.delete(trouble);
+  #recovered(): void {
+    const troubles = [...this.#reported].filter((what) => what.startsWith('resting') || what === 'giving up');
+    for (const trouble of troubles) this.#reported.delete(trouble);
     if (troubles.length > 0) this.#options.tell('Slack takes messages again', true);
   }
 
-  #tellOnce(what: string, line: string, standing = false): void {
-    if (this.#told.has(what)) return;
-    this.#told.add(what);
+  #reportOnce(what: string, line: string, standing = false): void {
+    if (this.#reported.has(what)) return;
+    this.#reported.add(what);
     this.#options.tell(line, standing);
   }
 

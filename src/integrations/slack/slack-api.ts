@@ -167,7 +167,7 @@ export class SlackApi {
       kind: 'lasting',
       code: 'not_in_channel',
       reason: `the bot is in no channel #${name}`,
-      mend: `correct the name, or invite the bot: /invite @${this.#names().bot ?? 'your-bot'} in #${name}`,
+      fix: `correct the name, or invite the bot: /invite @${this.#names().bot ?? 'your-bot'} in #${name}`,
     });
   }
 
@@ -243,7 +243,7 @@ export class SlackApi {
       kind: 'lasting',
       code: 'not_authed',
       reason: `${tokenName} holds ${given === '' ? 'no token' : 'what is no token'}`,
-      mend: `put the bot token of the Slack app (it begins with xoxb-) into ${tokenName}`,
+      fix: `put the bot token of the Slack app (it begins with xoxb-) into ${tokenName}`,
     });
   }
 

@@ -10,8 +10,8 @@ import {
 export type SlackFailure =
   /** Nothing was done; the next call is accepted after the pause. */
   | { kind: 'limited'; pauseMs: number; reason: string }
-  /** Nothing was done, and nothing will be until a person follows `mend`. */
-  | { kind: 'lasting'; code: string; reason: string; mend: string }
+  /** Nothing was done, and nothing will be until a person follows `fix`. */
+  | { kind: 'lasting'; code: string; reason: string; fix: string }
   /** Nothing was done: the message does not exist, or no longer. */
   | { kind: 'gone'; reason: string }
   /** This call will never be accepted; another may be. */
@@ -25,7 +25,7 @@ export class SlackCallFailed extends Error {
     readonly method: string,
     readonly failure: SlackFailure,
   ) {
-    super(`${method}: ${failure.reason}${failure.kind === 'lasting' ? `: ${failure.mend}` : ''}`);
+    super(`${method}: ${failure.reason}${failure.kind === 'lasting' ? `: ${failure.fix}` : ''}`);
   }
 }
 
@@ -99,13 +99,13 @@ function platformFailure({ data }: WebAPIPlatformError, names: Names): SlackFail
   const answered = `Slack answered ${code}`;
   if (passingErrors.has(code)) return { kind: 'passing', reason: answered };
   if (goneMessages.has(code)) return { kind: 'gone', reason: answered };
-  const mend = mendOf(code, data, names);
-  if (mend !== null) return { kind: 'lasting', code, reason: answered, mend };
+  const fix = fixOf(code, data, names);
+  if (fix !== null) return { kind: 'lasting', code, reason: answered, fix };
   const details = (data.response_metadata?.messages ?? []).join('; ').slice(0, 300);
   return { kind: 'refused', code, reason: details === '' ? answered : `${answered} (${details})` };
 }
 
-function mendOf(code: string, data: WebAPIPlatformError['data'], names: Names): string | null {
+function fixOf(code: string, data: WebAPIPlatformError['data'], names: Names): string | null {
   const { channel, token } = names;
   const invite = `/invite @${names.bot ?? 'your-bot'}`;
   if (tokenErrors.has(code))

@@ -65,7 +65,7 @@ function scopesCheck(scopes: string[] | null): SlackCheck {
     scopes.includes('chat:write') ? [] : ['chat:write (to post)'],
     scopes.some((scope) => ['channels:history', 'groups:history'].includes(scope))
       ? []
-      : ['channels:history, or groups:history for a private channel (so that nothing is told twice)'],
+      : ['channels:history, or groups:history for a private channel (so that nothing is posted twice)'],
     scopes.includes('files:write') ? [] : ['files:write (charts of evaluations; all else works without)'],
   ].flat();
   if (lacking.length === 0) return { check, ok: true, detail: scopes.join(', ') };
@@ -77,7 +77,7 @@ function scopesCheck(scopes: string[] | null): SlackCheck {
 }
 
 function explained({ failure }: SlackCallFailed): string {
-  if (failure.kind === 'lasting') return `${failure.reason}: ${failure.mend}`;
+  if (failure.kind === 'lasting') return `${failure.reason}: ${failure.fix}`;
   if (failure.kind === 'limited') return `${failure.reason}: ask again then`;
   if (failure.kind === 'passing') return `${failure.reason}: is slack.com reachable from here?`;
   return failure.reason;

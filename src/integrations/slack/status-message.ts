@@ -33,7 +33,7 @@ const icons: Record<RunStatusLine['mood'], string> = {
 };
 
 /** Events that could not be posted in the thread. */
-export interface Untold {
+export interface Undelivered {
   count: number;
   /** Reason of the last one. */
   reason: string;
@@ -43,7 +43,7 @@ export interface Untold {
 export function statusMessage(
   started: RunStarted,
   status: RunStatusLine | null,
-  untold: Untold | null,
+  undelivered: Undelivered | null,
 ): Message {
   const phase = status?.phase ?? 'starting';
   const step = status === null ? null : stepOf(status.step, status.steps);
@@ -85,9 +85,9 @@ export function statusMessage(
       ]),
       ...context([
         status === null ? null : updated(status.at),
-        untold === null
+        undelivered === null
           ? null
-          : `:warning: ${whole(untold.count)} ${untold.count === 1 ? 'message' : 'messages'} could not be delivered: ${plain(untold.reason, VALUE_CHARACTERS)}`,
+          : `:warning: ${whole(undelivered.count)} ${undelivered.count === 1 ? 'message' : 'messages'} could not be delivered: ${plain(undelivered.reason, VALUE_CHARACTERS)}`,
       ]),
     ],
   };

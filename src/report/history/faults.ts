@@ -77,7 +77,7 @@ const inWords: Record<RecoveryCause, string> = {
   worker_restart: 'a node worker was killed',
   orchestrator_restart: 'an orchestrator was killed',
   node_lost: 'a node was lost',
-  node_drained: 'a node was told to end',
+  node_drained: 'a node was asked to end',
   timeout: 'an attempt was given up by the server',
   store: 'the store failed',
   environment: 'an environment failed',

@@ -264,7 +264,7 @@
           'This transcript is in ' +
             file +
             ', which lies beside this page and could not be loaded. ' +
-            'Keep page and folder together, or write the report anew with longhaul report.',
+            'Keep page and folder together, or write the report again with longhaul report.',
         ),
       );
     }

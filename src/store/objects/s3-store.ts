@@ -131,8 +131,8 @@ class S3Store implements ObjectStore {
       const found = await this.#read(
         key,
         async (pieces) => {
-          const told = reporting(pieces, onProgress);
-          await pipeline(told, createWriteStream(temporary), signal ? { signal } : {});
+          const reported = reporting(pieces, onProgress);
+          await pipeline(reported, createWriteStream(temporary), signal ? { signal } : {});
           return true;
         },
         signal,

@@ -66,7 +66,7 @@ export class OlderSchema extends Error {
   ) {
     super(
       `record ${key} has schema ${found}: an earlier version of Longhaul made it, and this one reads ${known} only. ` +
-        'Continue that run with that version, or start it anew under another name (docs/upgrades.md).',
+        'Continue that run with that version, or start it again under another name (docs/upgrades.md).',
     );
   }
 }

@@ -14,13 +14,13 @@ export async function* reporting(
   pieces: AsyncIterable<Uint8Array>,
   onProgress: Transfer['onProgress'],
 ): AsyncGenerator<Uint8Array> {
-  let [moved, told] = [0, 0];
+  let [moved, reported] = [0, 0];
   for await (const piece of pieces) {
     yield piece;
     moved += piece.length;
-    if (moved - told < REPORT_BYTES) continue;
-    told = moved;
+    if (moved - reported < REPORT_BYTES) continue;
+    reported = moved;
     onProgress?.(moved);
   }
-  if (moved > told) onProgress?.(moved);
+  if (moved > reported) onProgress?.(moved);
 }

@@ -28,7 +28,7 @@ export function checkQuarantinable(key: string): { folder: string; name: string 
   const { folder, name } = replaceable.exec(key)?.groups ?? {};
   if (folder === undefined || name === undefined) {
     throw new BadKey(
-      `${key} cannot be quarantined: a run makes only plans, episodes, batches and evaluations anew. ` +
+      `${key} cannot be quarantined: a run makes only plans, episodes, batches and evaluations again. ` +
         'Put the bytes of this one back from a copy',
     );
   }

@@ -77,7 +77,7 @@ function guard(
 
 /** The account is for the next attempt, in case this process dies; the rest is for people. */
 function withAccount(details: unknown, account: AttemptAccount | null, { info }: Context): unknown {
-  const ft = account?.told ?? (info.heartbeatDetails as { ft?: unknown } | undefined)?.ft;
+  const ft = account?.reported ?? (info.heartbeatDetails as { ft?: unknown } | undefined)?.ft;
   if (ft === undefined) return details;
   return typeof details === 'object' ? { ...details, ft } : { details, ft };
 }

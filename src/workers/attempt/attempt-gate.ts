@@ -19,8 +19,8 @@ export class AttemptSuperseded extends Error {
 export class AttemptWedged extends Error {
   constructor(activity: string, limitMs: number) {
     super(
-      `an older attempt of ${activity} was told to stop and has shown no progress for ${limitMs / 1000} s: ` +
-        'this worker ends so that its supervisor starts it anew; everything that was finished is in the store',
+      `an older attempt of ${activity} was asked to stop and has shown no progress for ${limitMs / 1000} s: ` +
+        'this worker ends so that its supervisor starts it again; everything that was finished is in the store',
     );
     this.name = 'AttemptWedged';
   }

@@ -309,7 +309,7 @@ class FollowerProcess {
         if (end === 'lacking' && lacking.times++ < mostAgain)
           lacking.notBefore = performance.now() + backoffMs(lacking.times, [againMs, Infinity]);
         else {
-          await this.#note(session.driven, end === 'told', endOf(session.standing));
+          await this.#note(session.driven, end === 'delivered', endOf(session.standing));
           session.endedAt = Date.now();
         }
         session.running = null;

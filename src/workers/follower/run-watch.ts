@@ -149,7 +149,7 @@ export class RunWatch {
         budget?: unknown;
       } | null;
       if (result?.ended !== 'stopped') return null;
-      return typeof result.budget === 'string' ? result.budget : 'stopped, as it was told to';
+      return typeof result.budget === 'string' ? result.budget : 'stopped on request';
     } catch (error) {
       if (!(error instanceof WorkflowFailedError)) throw error;
       return innermost(error);

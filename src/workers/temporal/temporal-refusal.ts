@@ -8,8 +8,8 @@ import type { TemporalConfig } from '../process/config.js';
 
 /** Trying again changes nothing: a person has to fix the profile. */
 export class TemporalRefused extends Error {
-  constructor(address: string, problem: string, mend: string) {
-    super(`the Temporal server at ${address} cannot be used: ${problem}; ${mend}`);
+  constructor(address: string, problem: string, fix: string) {
+    super(`the Temporal server at ${address} cannot be used: ${problem}; ${fix}`);
     this.name = 'TemporalRefused';
   }
 }
@@ -18,7 +18,7 @@ const handshakeMs = 1_500;
 /** What a client of HTTP/2 says first: the connection's preface and an empty SETTINGS frame. */
 const preface = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0', 'latin1');
 
-const mends = {
+const fixes = {
   authority:
     'name the authority that signed it with TEMPORAL_TLS_SERVER_CA_CERT_PATH, or tls.server_ca_cert_path of the profile',
   name: 'correct the address, or say which name to expect with TEMPORAL_TLS_SERVER_NAME, or tls.server_name of the profile',
@@ -38,10 +38,10 @@ export function refusalOf(error: unknown, temporal: TemporalConfig): TemporalRef
   const detail = withoutSecrets(text, secretsOf(temporal)).replace(/\s+/g, ' ').slice(0, 200);
   if (code === status.PERMISSION_DENIED) {
     const problem = `we may not use its namespace ${temporal.namespace} (${detail})`;
-    return new TemporalRefused(temporal.address, problem, mends.rights);
+    return new TemporalRefused(temporal.address, problem, fixes.rights);
   }
   const key = temporal.options.apiKey === undefined ? 'wants an API key' : 'does not accept the API key';
-  return new TemporalRefused(temporal.address, `it ${key} (${detail})`, mends.key);
+  return new TemporalRefused(temporal.address, `it ${key} (${detail})`, fixes.key);
 }
 
 /** Whether we speak TLS: an API key alone turns it on. */
@@ -90,7 +90,7 @@ export async function handshakeRefusal(temporal: TemporalConfig): Promise<Tempor
     ending = await handshake(temporal.address, trust);
   }
   const found = problemOf(ending, { tls: secure, certificate: given?.clientCertPair !== undefined });
-  return found && new TemporalRefused(temporal.address, found.problem, found.mend);
+  return found && new TemporalRefused(temporal.address, found.problem, found.fix);
 }
 
 /** `closed`: by the server, after the handshake and before its first bytes. */
@@ -128,28 +128,27 @@ function handshake(address: string, trust: ConnectionOptions): Promise<Ending> {
 function problemOf(
   ending: Ending,
   ours: { tls: boolean; certificate: boolean },
-): { problem: string; mend: string } | null {
+): { problem: string; fix: string } | null {
   const failure: Partial<NodeJS.ErrnoException> = ending.kind === 'failed' ? ending.error : {};
   const { code = '', message = '' } = failure;
   const reached = ending.kind === 'welcome' || ending.kind === 'closed';
   const asked = /ALERT|HANDSHAKE_FAILURE/.test(code);
-  if (!ours.tls)
-    return reached || asked ? { problem: 'it speaks TLS, and we do not', mend: mends.tls } : null;
+  if (!ours.tls) return reached || asked ? { problem: 'it speaks TLS, and we do not', fix: fixes.tls } : null;
   if (
     ending.kind === 'closed' ||
     (ending.kind === 'failed' && ending.secure && code === 'ECONNRESET') ||
     asked
   ) {
     const what = ours.certificate ? 'does not accept our client certificate' : 'wants a client certificate';
-    return { problem: `it ${what}`, mend: mends.client };
+    return { problem: `it ${what}`, fix: fixes.client };
   }
   if (code === 'ERR_TLS_CERT_ALTNAME_INVALID')
-    return { problem: 'its certificate is for another name', mend: mends.name };
+    return { problem: 'its certificate is for another name', fix: fixes.name };
   if (/^ERR_SSL_(WRONG_VERSION_NUMBER|PACKET_LENGTH_TOO_LONG|.*RECORD)/.test(code))
-    return { problem: 'it does not speak TLS, and we do', mend: mends.noTls };
+    return { problem: 'it does not speak TLS, and we do', fix: fixes.noTls };
   if (/KEY_VALUES_MISMATCH|PEM|ASN1|DECODER/.test(code))
-    return { problem: `our client certificate and key cannot be used (${message})`, mend: mends.client };
+    return { problem: `our client certificate and key cannot be used (${message})`, fix: fixes.client };
   if (/CERT|ISSUER|SIGNATURE|CRL/.test(code))
-    return { problem: `its certificate is not trusted (${message})`, mend: mends.authority };
+    return { problem: `its certificate is not trusted (${message})`, fix: fixes.authority };
   return null;
 }

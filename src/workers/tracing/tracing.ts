@@ -118,12 +118,12 @@ export class Tracing implements Tracer {
       if (ended) return;
       ended = true;
       this.#sendTallies(current);
-      const told = failed ? { 'error.type': failed.type, ...more } : more;
+      const outcome = failed ? { 'error.type': failed.type, ...more } : more;
       this.sender.send({
         ...{ ...place, parent, name, startedAt, failed: failed !== null },
         // By the same clock as other processes' spans, though it may have been adjusted meanwhile.
         endedAt: Math.max(startedAt, Date.now()),
-        attributes: { ...attributes, ...told },
+        attributes: { ...attributes, ...outcome },
       });
     };
     const during = async <T>(work: () => Promise<T>): Promise<T> => {
@@ -159,10 +159,10 @@ function workflowAttributes(workflowId: string, runId: string, step: number | nu
 }
 
 function figuresOf(answer: unknown): SpanAttributes {
-  const told = (answer ?? {}) as Record<string, unknown>;
+  const answered = (answer ?? {}) as Record<string, unknown>;
   return Object.fromEntries(
     answeredFigures.flatMap((name) => {
-      const value = told[name];
+      const value = answered[name];
       return typeof value === 'number' ? [[`longhaul.${name}`, value]] : [];
     }),
   );

@@ -29,7 +29,7 @@ import {
   requestSignal,
   suspectSignal,
 } from '../messages.js';
-import { beginAnew, newBuildWaits } from '../continue-as-new.js';
+import { continueOnCurrentBuild, newBuildWaits } from '../continue-as-new.js';
 import { poolDetails } from './pool-details.js';
 import { closedRunsPolicy } from '../policies.js';
 import { orchestrator } from '../run-activities.js';
@@ -44,15 +44,15 @@ export async function nodePool(carried?: LeaseTableState): Promise<void> {
   const pool = new Pool(new LeaseTable(carried));
   pool.listen();
   await pool.serve();
-  await beginAnew<typeof nodePool>(pool.state());
+  await continueOnCurrentBuild<typeof nodePool>(pool.state());
 }
 
 class Pool {
   /** The last message to each run's workflow: a second one waits for it, so that they arrive in their order. */
-  private readonly told = new Map<string, Promise<void>>();
+  private readonly notified = new Map<string, Promise<void>>();
   private asking = false;
   /** A request waits that did not wait at the last check. */
-  private askAnew = false;
+  private askAgain = false;
 
   constructor(private readonly table: LeaseTable) {}
 
@@ -66,7 +66,7 @@ class Pool {
     this.on(nodeDrainingSignal, nodeInstance, (node) => table.draining(node, Date.now()));
     this.on(nodeDownSignal, nodeInstance, (node) => table.down(node, Date.now()));
     this.on(requestSignal, leaseRequest, (request) => {
-      if (table.request(request, Date.now())) this.askAnew = true;
+      if (table.request(request, Date.now())) this.askAgain = true;
     });
     this.on(releaseSignal, leaseName, (lease) => table.release(lease, Date.now()));
     this.on(suspectSignal, grantedLease, (lease) => table.suspect(lease, Date.now()));
@@ -88,7 +88,7 @@ class Pool {
       this.table.passed(Date.now());
       this.speak();
     }
-    await condition(() => this.told.size === 0 && !this.asking);
+    await condition(() => this.notified.size === 0 && !this.asking);
   }
 
   state(): LeaseTableState {
@@ -110,13 +110,13 @@ class Pool {
     setCurrentDetails(poolDetails(this.table.view()));
     for (const message of this.table.messages()) {
       const { workflowId } = message.to;
-      const before = this.told.get(workflowId) ?? Promise.resolve();
+      const before = this.notified.get(workflowId) ?? Promise.resolve();
       const mine = before
         .then(() => this.send(message))
         .finally(() => {
-          if (this.told.get(workflowId) === mine) this.told.delete(workflowId);
+          if (this.notified.get(workflowId) === mine) this.notified.delete(workflowId);
         });
-      this.told.set(workflowId, mine);
+      this.notified.set(workflowId, mine);
     }
     if (this.table.somebodyWaits && !this.asking && !this.due()) void this.askWhoIsOpen();
   }
@@ -137,7 +137,7 @@ class Pool {
     this.asking = true;
     try {
       while (this.table.somebodyWaits && !this.due()) {
-        this.askAnew = false;
+        this.askAgain = false;
         const runs = this.table.runs();
         const summary = 'which of the runs that hold or await a node are over';
         const closed = await orchestrator('runs', summary, closedRunsPolicy)
@@ -148,7 +148,7 @@ class Pool {
           });
         for (const run of closed) this.table.closed(run, Date.now());
         this.speak();
-        await condition(() => this.askAnew || !this.table.somebodyWaits || this.due(), askEveryMs);
+        await condition(() => this.askAgain || !this.table.somebodyWaits || this.due(), askEveryMs);
       }
     } finally {
       this.asking = false;

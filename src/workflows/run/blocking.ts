@@ -28,7 +28,7 @@ export function throwWhereRecordsChanged(failure: string): void {
  * Runs `attempt` until it succeeds. A failure that no retry fixes, or a standstill that has lasted, makes the run `blocked` until a person
  * resumes it. `resumed` gets the type of that failure, and may throw in place of another attempt.
  */
-export async function untilMended<T>(
+export async function untilFixed<T>(
   desk: ControlDesk,
   progress: RunProgress,
   attempt: () => Promise<T>,
@@ -46,9 +46,11 @@ export async function untilMended<T>(
       const cause = error instanceof ActivityFailure ? error.cause : undefined;
       const type = cause instanceof ApplicationFailure ? (cause.type ?? 'Error') : 'Error';
       // Our own failures are complete in their message; their causes (a parser's words, say) are for the log.
-      const told = cause instanceof ApplicationFailure ? cause.message : (rootCause(error) ?? String(error));
+      const message =
+        cause instanceof ApplicationFailure ? cause.message : (rootCause(error) ?? String(error));
       // `temporal activity fail` sets the reason and nothing else.
-      const reason = told === '' ? `${activityOf(error)} was failed by hand, and no reason was given` : told;
+      const reason =
+        message === '' ? `${activityOf(error)} was failed by hand, and no reason was given` : message;
       if (endingFailures.includes(type)) {
         const details = cause instanceof ApplicationFailure ? (cause.details ?? []) : [];
         throw ApplicationFailure.create({ message: reason, type, nonRetryable: true, details });
@@ -63,7 +65,7 @@ export async function untilMended<T>(
 function remedyOf(type: string, cause: unknown): string {
   const [detail] = cause instanceof ApplicationFailure ? (cause.details ?? []) : [];
   const { remedy } = (detail ?? {}) as Partial<FailureDetail>;
-  return typeof remedy === 'string' ? remedy : (remedies[type as keyof typeof remedies] ?? 'Mend the cause');
+  return typeof remedy === 'string' ? remedy : (remedies[type as keyof typeof remedies] ?? 'Fix the cause');
 }
 
 function activityOf(error: unknown): string {

@@ -65,7 +65,7 @@ export class ControlDesk {
     });
     this.offer(resumeUpdate, {
       take: (id) => this.resume(id),
-      description: 'Go on after a pause, or try again after the cause of a block was mended',
+      description: 'Go on after a pause, or try again after the cause of a block was fixed',
     });
     this.offer(setHyperparametersUpdate, {
       problem: (values) => problemWith(values, spec),

@@ -2,7 +2,7 @@
 import { CancellationScope, condition, isCancellation, log, patched } from '@temporalio/workflow';
 import type { Interruption } from '../../activities/contracts.js';
 import { hasDiverged, nodeIsGone, standsStill } from '../activity-failures.js';
-import { blockedUntilResumed, untilMended } from './blocking.js';
+import { blockedUntilResumed, untilFixed } from './blocking.js';
 import type { ControlDesk } from './control-desk.js';
 import { Interruptions } from '../interruptions.js';
 import { placing, remedies } from '../policies.js';
@@ -73,7 +73,7 @@ export class NodePlacement {
 
   /**
    * Runs `work` on the run's first node, and on another one if that node is gone; on `preferred` while its lease is held. If `work` cannot
-   * go on, waits for a person as `untilMended` does.
+   * go on, waits for a person as `untilFixed` does.
    */
   onNode<T>(
     work: (place: Place) => Promise<T>,
@@ -94,7 +94,7 @@ export class NodePlacement {
         return this.onLivingNode(work);
       }
     };
-    return untilMended(this.desk, this.progress, attempt, resumed);
+    return untilFixed(this.desk, this.progress, attempt, resumed);
   }
 
   /** Words about the node that was used, if another one may do better. */
@@ -117,11 +117,11 @@ export class NodePlacement {
   /** Releases all nodes, at the run's end. */
   async released(): Promise<void> {
     this.leases.releaseAll();
-    await CancellationScope.nonCancellable(() => condition(() => this.hasToldAll));
+    await CancellationScope.nonCancellable(() => condition(() => this.hasNotifiedAll));
   }
 
   /** A message not yet sent to the pool would be lost with this execution. */
-  get hasToldAll(): boolean {
+  get hasNotifiedAll(): boolean {
     return this.leases.telling === 0;
   }
 
@@ -243,16 +243,16 @@ export class NodePlacement {
     const summary = `find a node for step ${this.progress.status.step + 1}`;
     let since = Date.now();
     for (;;) {
-      await untilMended(this.desk, this.progress, () => this.leases.request(asked, summary));
+      await untilFixed(this.desk, this.progress, () => this.leases.request(asked, summary));
       while (!found() && Date.now() < asked.askAgainAt) {
         const block = this.blocked(asked);
         if (block) {
           const { cause } = asked.waiting ?? {};
-          const mended = (): boolean => isAnswered() || asked.waiting?.cause !== cause;
-          await blockedUntilResumed(this.desk, this.progress, block.reason, block.remedy, mended);
+          const fixed = (): boolean => isAnswered() || asked.waiting?.cause !== cause;
+          await blockedUntilResumed(this.desk, this.progress, block.reason, block.remedy, fixed);
           if (asked.noneSince !== null) asked.noneSince = Date.now();
           // The time a person held the run is in their records.
-          if (!mended()) since = Date.now();
+          if (!fixed()) since = Date.now();
           break;
         }
         const deadline = Math.min(asked.askAgainAt, (asked.noneSince ?? Infinity) + placing.deadlineMs);

@@ -1,7 +1,7 @@
 // The beginning of a run's workflow: the spec becomes records, the run is claimed, and control is folded (R20, R21).
 import { workflowInfo } from '@temporalio/workflow';
 import type { OpenedRun } from '../../activities/contracts.js';
-import { untilMended } from './blocking.js';
+import { untilFixed } from './blocking.js';
 import type { ControlDesk } from './control-desk.js';
 import { openRunPolicy, orchestratorPolicy } from '../policies.js';
 import { orchestrator } from '../run-activities.js';
@@ -18,7 +18,7 @@ export async function openRun(
   const { workflowId, runId, firstExecutionRunId, namespace } = workflowInfo();
   const workflow = { workflowId, runId, firstExecutionRunId, namespace };
   const takeOver = options.takeOver === true;
-  const opened = await untilMended(desk, progress, () =>
+  const opened = await untilFixed(desk, progress, () =>
     orchestrator('open', 'check the spec, open the records, claim the run', openRunPolicy).openRun({
       spec,
       workflow,

@@ -241,7 +241,7 @@ export class RunProgress {
   }
 
   checkpointFailed(step: number, message: string): void {
-    this.checkpointTrouble = `the checkpoint of step ${step} failed (${message}); the next one is taken anew`;
+    this.checkpointTrouble = `the checkpoint of step ${step} failed (${message}); the next one is taken as planned`;
     this.show();
   }
 

@@ -19,13 +19,13 @@ import type {
   RunStatus,
 } from '../../activities/contracts.js';
 import { forgottenControl } from '../activity-failures.js';
-import { blockedUntilResumed, RecordsChanged, throwWhereRecordsChanged, untilMended } from './blocking.js';
+import { blockedUntilResumed, RecordsChanged, throwWhereRecordsChanged, untilFixed } from './blocking.js';
 import { Budget } from '../status/budget.js';
 import type { Saving } from './checkpoint-uploads.js';
 import { ControlDesk } from './control-desk.js';
 import { InterruptibleWork, StepInterrupted } from './interruptible-work.js';
 import { statusQuery } from '../messages.js';
-import { beginAnew, newBuildWaits } from '../continue-as-new.js';
+import { continueOnCurrentBuild, newBuildWaits } from '../continue-as-new.js';
 import { NodePlacement } from './node-placement.js';
 import {
   farewellReportPolicy,
@@ -272,7 +272,7 @@ class TrainingLoop {
 
   /** Throws `StepInterrupted` if the records hold control that this workflow did not know: it may have to rest before the step. */
   private async plan(step: number): Promise<PlannedStep> {
-    const planned = await untilMended(this.desk, this.progress, async () => {
+    const planned = await untilFixed(this.desk, this.progress, async () => {
       await this.desk.quiet();
       const summary = this.progress.summary(step, 'plan');
       const { n } = this.desk.control;
@@ -356,7 +356,7 @@ class TrainingLoop {
     if (!workflowInfo().continueAsNewSuggested && !newBuildWaits()) return;
     await this.checkpoints.drained();
     await this.collections.givenUp();
-    await condition(() => allHandlersFinished() && this.nodes.hasToldAll);
+    await condition(() => allHandlersFinished() && this.nodes.hasNotifiedAll);
     const carried: CarriedRun = {
       figures: this.progress.carried(),
       passedStop: this.desk.passedStop,
@@ -364,7 +364,7 @@ class TrainingLoop {
       ungraded: this.ungraded,
       leases: this.nodes.carried(),
     };
-    await beginAnew<typeof trainingRun>(this.spec, { carried });
+    await continueOnCurrentBuild<typeof trainingRun>(this.spec, { carried });
   }
 
   private async finish(): Promise<TrainingResult> {
@@ -374,7 +374,7 @@ class TrainingLoop {
     await this.nodes.released();
     await this.collections.last(this.step);
     this.progress.phase('reporting');
-    await untilMended(this.desk, this.progress, () => writeReport(this.progress, reportPolicy));
+    await untilFixed(this.desk, this.progress, () => writeReport(this.progress, reportPolicy));
     const ended = this.step >= this.last || this.targetReached ? 'completed' : 'stopped';
     const budget = ended === 'stopped' && !this.stopReached() ? this.progress.spentBudget : null;
     this.progress.phase(ended);

@@ -16,7 +16,7 @@ import {
 } from '@temporalio/workflow';
 import { standsStill } from '../activity-failures.js';
 import { engineQueue } from '../messages.js';
-import { beginAnew, newBuildWaits } from '../continue-as-new.js';
+import { continueOnCurrentBuild, newBuildWaits } from '../continue-as-new.js';
 import {
   enginePolicy,
   openRunPolicy,
@@ -117,7 +117,7 @@ class SweepLoop implements SweepWork<MissingPair> {
       this.phase('evaluating');
       await this.evaluateAll();
       await this.nodes.released();
-      if (!this.givenUp && !this.isDone()) await this.beginAnew();
+      if (!this.givenUp && !this.isDone()) await this.continueAsNew();
       return await this.finish();
     } catch (error) {
       await this.nodes.released();
@@ -270,13 +270,13 @@ class SweepLoop implements SweepWork<MissingPair> {
     return true;
   }
 
-  private async beginAnew(): Promise<void> {
+  private async continueAsNew(): Promise<void> {
     await condition(allHandlersFinished);
     const { episodes, failed } = this.status;
     const left = [...this.open, ...this.window.map(({ n }) => n)];
     const seen = Math.min(this.seen, ...left.map((n) => n - 1));
     const carried: CarriedSweep = { seen, episodes, failed };
-    await beginAnew<typeof evalSweep>(this.spec, { carried });
+    await continueOnCurrentBuild<typeof evalSweep>(this.spec, { carried });
   }
 
   private async finish(): Promise<SweepResult> {

@@ -147,7 +147,7 @@ it('an attempt that must stop counts nothing, whatever it fails with', async () 
   expect(found.map(noProgress)).toEqual([false, false, false, false, true]);
 });
 
-it('asked for again, after somebody has mended the cause, it has all its tries again', async () => {
+it('asked for again, after somebody has fixed the cause, it has all its tries again', async () => {
   const broken = failing(() => new TypeError('broken'));
   for (const time of ['first', 'second']) {
     const found = await failures(broken, 5);

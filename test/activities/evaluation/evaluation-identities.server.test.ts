@@ -298,9 +298,9 @@ describe('an evaluation of a server that cannot grade', () => {
     expect(await results()).toEqual([]);
     await expect(evaluate('first')).rejects.toThrow('no outcome was graded');
     grades = true;
-    const mended = await evaluate('first');
-    expect(mended).toMatchObject({ graded: 3, unknown: 0, pass_at_1: 1 });
-    expect(await results()).toEqual([evaluationResultKey(mended.state, mended.suite)]);
+    const fixed = await evaluate('first');
+    expect(fixed).toMatchObject({ graded: 3, unknown: 0, pass_at_1: 1 });
+    expect(await results()).toEqual([evaluationResultKey(fixed.state, fixed.suite)]);
     expect(await readUnfinishedEvaluation(harness.store, 'first')).toBeNull();
     expect((await auditRun(harness.store, 'first')).violations).toEqual([]);
   });

@@ -23,15 +23,15 @@ const checkpoints = [{ run: 'nobody' }];
 const suites = [{ name: 'final' }];
 
 test.each([
-  { named: { data_of: 'nobody', checkpoints: [{ run: 'tiny' }] }, path: 'data_of', mend: 'it holds tiny' },
+  { named: { data_of: 'nobody', checkpoints: [{ run: 'tiny' }] }, path: 'data_of', fix: 'it holds tiny' },
   {
     named: { baseline: { run: 'nobody', step: 0 }, checkpoints },
     path: 'baseline.run',
-    mend: 'it holds tiny',
+    fix: 'it holds tiny',
   },
-  { named: { checkpoints }, path: 'checkpoints[0].run', mend: 'it holds tiny' },
-  { named: { data_of: 'tinny', checkpoints }, path: 'data_of', mend: 'did you mean tiny?' },
-])('$path that is no run: $mend', async ({ named, path, mend }) => {
+  { named: { checkpoints }, path: 'checkpoints[0].run', fix: 'it holds tiny' },
+  { named: { data_of: 'tinny', checkpoints }, path: 'data_of', fix: 'did you mean tiny?' },
+])('$path that is no run: $fix', async ({ named, path, fix }) => {
   const spec = parseSweepSpec({ name: 's', suites, ...named });
   const run = named.data_of ?? 'nobody';
   await expect(
@@ -39,7 +39,7 @@ test.each([
   ).rejects.toMatchObject({
     name: 'InvalidSpec',
     message: expect.stringContaining(
-      `${path}: ${run}, whose data and settings the suites have, is no run in ${store.address}; ${mend}`,
+      `${path}: ${run}, whose data and settings the suites have, is no run in ${store.address}; ${fix}`,
     ) as string,
   });
 });

@@ -21,7 +21,7 @@ describe('a run whose steps an earlier version planned', () => {
     type: 'OlderSchema',
     nonRetryable: true,
     message: expect.stringMatching(
-      `${planKey(run, step)} has schema longhaul.plan/1: .*Continue that run with that version, or start it anew`,
+      `${planKey(run, step)} has schema longhaul.plan/1: .*Continue that run with that version, or start it again`,
     ) as string,
   });
   const open = (spec: unknown) => {
@@ -29,7 +29,7 @@ describe('a run whose steps an earlier version planned', () => {
     return harness.attempt('open', () => openRun({ spec, workflow }));
   };
 
-  it('is refused where it is started, before anybody owns it anew or waits for a node', async () => {
+  it('is refused where it is started, before anybody owns it again or waits for a node', async () => {
     await harness.advance(1);
     await planEarlier(1);
     const owners = await sequenceNumbers(harness.store, ownersFolder(run));

@@ -1,4 +1,4 @@
-// What a start does to the records of a run: creates them, finds them, or refuses with every problem and its mend.
+// What a start does to the records of a run: creates them, finds them, or refuses with every problem and its fix.
 import { appendFileSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { afterEach, describe, expect, it } from 'vitest';
 import { commitBase } from '../../../src/activities/step/commit-base.js';
@@ -319,7 +319,7 @@ describe('demonstrations of an environment in files of one’s own', () => {
     expect(await version([{ env_key: 'tracker' }])).toBe(own);
   });
 
-  it('whose tools cannot be asked for are refused, each with its mend', async () => {
+  it('whose tools cannot be asked for are refused, each with its fix', async () => {
     const named = (env_key: string): Demonstration => ({ ...shown[0], env_key }) as Demonstration;
     const message = await messageOf(
       specWith(
@@ -360,7 +360,7 @@ describe('data in the store', () => {
   });
 });
 
-describe('failures that no retry mends', () => {
+describe('failures that no retry fixes', () => {
   it('reach the workflow under their own name, with the whole message, and are not tried again', async () => {
     const { openRun: activity } = createOrchestratorActivities(harness.orchestrator);
     const spec = { ...harness.spec, nane: 'x' };

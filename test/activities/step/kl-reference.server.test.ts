@@ -87,7 +87,7 @@ describe('a run with a KL term', () => {
           bytes.fill(7, 99),
         ),
     ],
-  ])('computes them anew from the records where those %s', async (_, spoil) => {
+  ])('computes them again from the records where those %s', async (_, spoil) => {
     await begin(harness, terms);
     await take(harness, step);
     const weights = await warmWeights();
@@ -100,7 +100,7 @@ describe('a run with a KL term', () => {
 
   it.each([
     ['has forgotten them', () => harness.engine.setReference(null)],
-    ['was started anew', () => harness.engine.restart()],
+    ['was started again', () => harness.engine.restart()],
     [
       'holds another run’s',
       async () => {

@@ -1,5 +1,5 @@
 // Every objective that a spec may ask for, through plan, batch and engine: it is applied, and comes out the same where another engine
-// computes it anew from the records. What it computes is held by the engine's own tests: at one update a batch the ratio is 1, and
+// computes it again from the records. What it computes is held by the engine's own tests: at one update a batch the ratio is 1, and
 // several of them have the same gradient.
 import { describe, expect, it } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
@@ -14,7 +14,7 @@ import { harness, useHarness } from '../own-harness.js';
 
 useHarness();
 
-/** Takes two GRPO steps from `first` on, the second of them from an engine that made the first one anew. */
+/** Takes two GRPO steps from `first` on, the second of them from an engine that made the first one again. */
 async function twoSteps(first: number): Promise<void> {
   const { state, applied, reason } = await take(harness, first);
   expect({ applied, reason }).toEqual({ applied: true, reason: null });
@@ -50,7 +50,7 @@ describe('an objective', () => {
       'regular',
       { use_kl_loss: true, kl_estimator_type: 'k2', use_entropy_loss: true },
     ],
-  ])('%s is applied, and computed anew with the same bits', async (_, kind, trainer) => {
+  ])('%s is applied, and computed again with the same bits', async (_, kind, trainer) => {
     await begin(harness, trainer);
     await twoSteps(step);
     expect((await planOf(harness, step)).loss.kind).toBe(kind);

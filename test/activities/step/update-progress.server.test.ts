@@ -1,4 +1,4 @@
-// A long update is seen to get on: its shards are the activity's progress, whether it is applied or made anew. It can be stopped.
+// A long update is seen to get on: its shards are the activity's progress, whether it is applied or made again. It can be stopped.
 import { CancelledFailure } from '@temporalio/common';
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { describe, expect, it } from 'vitest';
@@ -68,7 +68,7 @@ describe('the progress of an update', () => {
     expectAll(updates.flatMap(({ shards }) => shards ?? []));
   });
 
-  it('is told shard by shard where a state is made anew', async () => {
+  it('is told shard by shard where a state is made again', async () => {
     await harness.advance(lastSftStep);
     const told: object[] = [];
     const attempt = {

@@ -40,5 +40,5 @@ export interface Fault {
 }
 
 export const nothingToUndo: Undo = () => undefined;
-/** What the supervisor mends: a process starts in 1–3 s, and what the server had handed it may wait for a heartbeat of 10 s. */
+/** What the supervisor fixes: a process starts in 1–3 s, and what the server had handed it may wait for a heartbeat of 10 s. */
 export const restartS = 60;

@@ -16,7 +16,7 @@ import type { OpenTrial } from '../trial.js';
 import { sent, signalled } from '../victims.js';
 import { type Fault, nothingToUndo, restartS, type World } from './fault.js';
 
-/** A pool that was started anew waits as long before it calls a node lost. */
+/** A pool that was started again waits as long before it calls a node lost. */
 const lossMs = 3 * nodeLostAfterMs;
 
 /** Until the run works on another node than `before`, is over, or it has taken too long: that shows in its next commit. */

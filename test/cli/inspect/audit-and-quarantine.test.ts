@@ -110,7 +110,7 @@ describe('longhaul quarantine', () => {
       await store.create(key, Buffer.from('bytes'));
     }
     expect(await quarantine(store, episode)).toMatchObject({ written: true, also: [batch] });
-    // What the run made anew since then belongs to the plan that is set aside now.
+    // What the run made again since then belongs to the plan that is set aside now.
     for (const key of [`${episode}.r1`, `${batch}.r1`]) await store.create(key, Buffer.from('anew'));
     const done = await quarantine(store, planKey('tiny', 3));
     expect(done).toMatchObject({ written: true, also: [`${batch}.r1`, `${episode}.r1`] });
@@ -139,7 +139,7 @@ describe('longhaul quarantine', () => {
     await expect(quarantine(store, planKey('none', 1))).rejects.toThrow(/there is no run "none"/);
   });
 
-  test('refuses the records of a committed step: nobody would make them anew', async () => {
+  test('refuses the records of a committed step: nobody would make them again', async () => {
     const key = batchKey('tiny', 5);
     for (const one of [key, updateKey('tiny', 5)]) await store.create(one, Buffer.from('bytes'));
     await expect(quarantine(store, key)).rejects.toThrow(/its step is committed/);
@@ -177,9 +177,9 @@ describe('longhaul quarantine', () => {
     datasetFileKey('files', '1', 'tasks.jsonl'),
     datasetManifestKey('files', '1'),
     checkpointManifestKey({ project: 'p', model: 'm', run: 'tiny' }, 2),
-  ])('refuses %s, which no run makes anew, and says what to do', async (key) => {
+  ])('refuses %s, which no run makes again, and says what to do', async (key) => {
     await expect(quarantine(store, key, 'tiny')).rejects.toThrow(
-      /makes only plans, episodes, batches and evaluations anew. Put the bytes of this one back/,
+      /makes only plans, episodes, batches and evaluations again. Put the bytes of this one back/,
     );
   });
 });

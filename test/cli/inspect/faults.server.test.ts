@@ -101,7 +101,7 @@ describe('a port that is taken', () => {
   });
   afterAll(() => taken.close());
 
-  it.each(['--temporal-port', '--ui-port'])('is named by up %s, with the mend', async (flag) => {
+  it.each(['--temporal-port', '--ui-port'])('is named by up %s, with the fix', async (flag) => {
     const { code, errors } = await longhaul(['up', '--folder', join(folder, 'stack'), flag, String(port)]);
     expect(errors).toContain(`port ${port} for the Temporal`);
     expect(errors).toContain('leave the option out to use a free one');

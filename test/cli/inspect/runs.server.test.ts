@@ -194,7 +194,7 @@ describe('longhaul runs', { timeout: 120_000 }, () => {
     expect(await asked('--temporal-address', nobody, '--query', 'Step > 1')).toMatchObject({ code: 1 });
   });
 
-  it('tells when a run began, not when its workflow last began anew', () => {
+  it('tells when a run began, not when its workflow last began again', () => {
     const execution = (workflowId: string, minute: number, name: WorkflowExecutionStatusName) => ({
       ...{ workflowId, startTime: new Date(Date.UTC(2030, 0, 1, 12, minute)) },
       status: { name, code: 0 as const },

@@ -131,7 +131,7 @@ describe('longhaul status', { timeout: 120_000 }, () => {
   });
 
   it('tells nothing of a failure while the try after it runs', async () => {
-    const script = scriptRun(outlineOf(uniqueName('mended')));
+    const script = scriptRun(outlineOf(uniqueName('fixed')));
     const held = gate();
     script.before = async (call) => {
       if (call !== 'update 2') return;

@@ -33,7 +33,7 @@ const model = ['config.json', 'generation_config.json', 'model.safetensors'];
 const tokenizer = ['chat_template.jinja', 'tokenizer.json', 'tokenizer_config.json'];
 
 describe('longhaul export', () => {
-  test('writes the last state of a run, or that of a step, computing it anew', async () => {
+  test('writes the last state of a run, or that of a step, computing it again', async () => {
     const to = join(full!.folder, 'last');
     const { code, output, errors } = await longhaul(full!, 'export', run, '--to', to, '--json');
     expect(code, errors).toBe(0);

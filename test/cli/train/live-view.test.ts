@@ -60,7 +60,7 @@ describe('the progress line', () => {
     expect(progressLine({ ...training, trainingPhase: 'drill', recent: warm })).toMatch(/ · warm start$/);
   });
 
-  it('keeps its step where the workflow begins anew', () => {
+  it('keeps its step where the workflow begins again', () => {
     expect(progressLine({ ...training, phase: 'starting', step: -1, totalSteps: 0 })).toMatch(/^step 30 · /);
   });
 

@@ -90,7 +90,7 @@ describe('an engine that cannot be used', () => {
   });
   afterAll(() => environments.close());
 
-  it('blocks the run at once with the mend, and nothing is written', async () => {
+  it('blocks the run at once with the fix, and nothing is written', async () => {
     const harness = await startHarness(environments);
     cleanup.push(() => harness.close());
     await harness.open();

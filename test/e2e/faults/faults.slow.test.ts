@@ -1,4 +1,4 @@
-// Faults around a run on the embedded stack: it waits or is blocked with the reason and the way on, and goes on when mended.
+// Faults around a run on the embedded stack: it waits or is blocked with the reason and the way on, and goes on when fixed.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';

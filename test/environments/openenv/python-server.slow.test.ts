@@ -60,7 +60,7 @@ describe.skipIf('skipped' in venv)('the server of openenv 0.10.0', () => {
       });
     }));
 
-  it('keeps its state between calls, and starts anew with the next episode on the same socket', () =>
+  it('keeps its state between calls, and starts again with the next episode on the same socket', () =>
     withEpisode(async (env) => {
       expect(await env.callTool(call('increment'), first)).toEqual({ text: '1', isError: false });
       expect(await env.callTool(call('increment'), first)).toEqual({ text: '2', isError: false });

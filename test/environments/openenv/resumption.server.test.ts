@@ -199,7 +199,7 @@ describe('an episode that is given up', () => {
     await hanging.close();
   });
 
-  it('while its socket is attached anew ends with the signal', async () => {
+  it('while its socket is attached again ends with the signal', async () => {
     await (await open()).close();
     const stop = new AbortController();
     const lost = proxy.loseNextReply();

@@ -54,7 +54,7 @@ describe('reset', () => {
     client.socket.close();
   });
 
-  it('starts the world anew', async () => {
+  it('starts the world again', async () => {
     const client = await open();
     await client.ask(reset);
     await client.ask(increment);

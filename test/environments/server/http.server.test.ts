@@ -218,7 +218,7 @@ describe('POST /x/grade', () => {
 });
 
 describe('a server that cannot be', () => {
-  it('names the taken port and the mend', async () => {
+  it('names the taken port and the fix', async () => {
     const port = Number(new URL(server.url).port);
     await expect(startCounterServer({ port })).rejects.toThrow(
       `port ${port} of 127.0.0.1 is taken by another process; choose another with --port, or 0 for any`,

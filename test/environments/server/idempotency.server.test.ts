@@ -128,7 +128,7 @@ describe('a reset that is repeated with its key', () => {
     expect((await socket.ask({ type: 'state' })).data.step_count).toBe(1);
   });
 
-  it('with another key begins anew, and the keys of the episode before are free', async () => {
+  it('with another key begins again, and the keys of the episode before are free', async () => {
     const { socket } = await inSession();
     await socket.ask(increment('first'));
     await socket.ask({ type: 'reset', data: { ...task, idempotency_key: 'r2' } });

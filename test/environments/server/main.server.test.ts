@@ -124,7 +124,7 @@ describe('the built-in environment server', () => {
     expect(await exit).toEqual([0, null]);
   });
 
-  it('killed in a call makes that call unavailable; after its restart the episode is played anew', async () => {
+  it('killed in a call makes that call unavailable; after its restart the episode is played again', async () => {
     const server = await start();
     const backend = connect(server.url);
     const [task] = tasks(1);
@@ -153,7 +153,7 @@ describe('the built-in environment server', () => {
     expect(errors.trim().split('\n')).toHaveLength(1);
   });
 
-  it('names the taken port and the mend', async () => {
+  it('names the taken port and the fix', async () => {
     const holder = createServer().listen(0, '127.0.0.1');
     await once(holder, 'listening');
     cleanup.push(() => void holder.close());

@@ -65,7 +65,7 @@ describe('a run has one thread', () => {
     expect(toldIn(server.training)).toEqual(['started', 'checkpoint.10', 'started', 'checkpoint.10']);
   });
 
-  test('that is begun anew in another channel, without what was told in the first', async () => {
+  test('that is begun again in another channel, without what was told in the first', async () => {
     const other = server.addChannel('other');
     const state = new KeptState();
     const { thread } = openThread(server, state);

@@ -76,11 +76,11 @@ describe('doctor', () => {
       'slack channel',
       'ask again then',
     ],
-  ])('tells %s, with the mend in one line', async (_, breakIt, check, mend) => {
+  ])('tells %s, with the fix in one line', async (_, breakIt, check, fix) => {
     breakIt();
     const failed = (await probe()).filter(({ ok }) => !ok);
     expect(failed.map((one) => one.check)).toContain(check);
-    expect(failed.find((one) => one.check === check)?.detail).toContain(mend);
+    expect(failed.find((one) => one.check === check)?.detail).toContain(fix);
     for (const { detail } of failed) expect(detail).not.toContain('\n');
   });
 

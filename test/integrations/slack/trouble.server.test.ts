@@ -159,7 +159,7 @@ describe('Slack is out of reach', () => {
   });
 });
 
-describe('only a person can mend it', () => {
+describe('only a person can fix it', () => {
   const cases: [string, string, () => void, () => void][] = [
     [
       'not_in_channel',
@@ -212,8 +212,8 @@ describe('only a person can mend it', () => {
   ];
 
   test.each(cases)(
-    '%s: told once with the mend (%s), and all is told once it is mended',
-    async (error, mend, breakIt, mendIt) => {
+    '%s: told once with the fix (%s), and all is told once it is fixed',
+    async (error, fix, breakIt, mendIt) => {
       breakIt();
       const { thread, told } = openThread(server, new KeptState(), { channel: 'C000000000' });
       setTimeout(mendIt, 200);
@@ -221,7 +221,7 @@ describe('only a person can mend it', () => {
       expect(toldIn(server.training)).toEqual(['started', 'checkpoint.10', 'ended']);
       expect(told).toHaveLength(2);
       expect(told[0]).toContain(error);
-      expect(told[0]).toContain(mend);
+      expect(told[0]).toContain(fix);
       expect(told[1]).toBe('Slack takes messages again');
     },
   );
@@ -279,7 +279,7 @@ test('one message that Slack refuses for good is dropped at once, and the others
   for (const step of [10, 20, 30]) await thread.deliver(checkpoint(step));
   expect(toldIn(server.training)).toEqual(['started', 'checkpoint.10', 'checkpoint.30']);
   expect(told).toEqual([
-    'The event checkpoint.20 is not told in Slack: chat.postMessage: Slack answered msg_blocks_too_long',
+    'The event checkpoint.20 is not posted to Slack: chat.postMessage: Slack answered msg_blocks_too_long',
   ]);
 });
 

@@ -168,7 +168,7 @@ describe('an event file', () => {
     expect(framing.first(framed)).toEqual({ data: Buffer.from('123456789'), taken: framed.length });
   });
 
-  it('that is damaged in its middle is written anew from there', async () => {
+  it('that is damaged in its middle is written again from there', async () => {
     const folder = newFolder();
     await deliver(createTensorBoard(folder, startedAt));
     const path = join(folder, eventFileName);

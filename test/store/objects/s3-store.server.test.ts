@@ -287,7 +287,7 @@ describe('a failure of the node’s own disk is none of the store’s', () => {
   });
 });
 
-describe('what no retry can mend', () => {
+describe('what no retry can fix', () => {
   it('a missing bucket is named', async () => {
     const store = openS3Store(parseS3Address(server.address('p').replace(server.bucket, 'no-such-bucket')));
     await expect(store.create('key', bytesOf('x'))).rejects.toMatchObject({ name: 'StoreUnfit' });
@@ -300,7 +300,7 @@ describe('what no retry can mend', () => {
     [307, 'TemporaryRedirect'],
     [400, 'AuthorizationHeaderMalformed'],
   ])(
-    'another region’s answer (%d %s) is told at once, with the setting that mends it',
+    'another region’s answer (%d %s) is told at once, with the setting that fixes it',
     async (status, code) => {
       const store = throughProxy();
       proxy.plan(() => ({ kind: 'answer', status, code }));
@@ -436,7 +436,7 @@ it('unfinished uploads are swept once they are old', async () => {
   expect(left.Uploads ?? []).toEqual([]);
 });
 
-it('a server that ignores If-None-Match is refused by the probe, with the mend', async () => {
+it('a server that ignores If-None-Match is refused by the probe, with the fix', async () => {
   const careless = await startS3Server({ createOnly: false });
   try {
     const store = await openStore(careless.address('probe'));

@@ -1,6 +1,6 @@
 // Stands between a node worker and its engine, and lets nothing through any more once the engine has been asked for a number
 // of turns of one step: everybody who plays is then in the middle of a turn. Arguments: a file, the engine, the engine's own
-// arguments. The file holds `{domain, step, turns}`; it is removed when the halt has come, and may be written anew for
+// arguments. The file holds `{domain, step, turns}`; it is removed when the halt has come, and may be written again for
 // another process.
 import { spawn } from 'node:child_process';
 import { readFileSync, rmSync } from 'node:fs';

@@ -140,7 +140,7 @@ describe('the attempt gate (R28)', () => {
     expect(JSON.parse(stderr)).toMatchObject({
       level: 'fatal',
       component: 'node',
-      message: expect.stringContaining('starts it anew') as string,
+      message: expect.stringContaining('starts it again') as string,
     });
   });
 });

@@ -111,7 +111,7 @@ describe('a run that was told to its end and is reset', { timeout: 120_000 }, ()
   it.each<[when: string, isAway: boolean]>([
     ['while nobody follows it, is told to its new end by the next follower', true],
     ['between two looks, is told to its new end', false],
-  ])('and ends anew %s', async (_, isAway) => {
+  ])('and ends again %s', async (_, isAway) => {
     const run = isAway ? 'away' : 'between';
     const { workflowId, rest } = await begun(run);
     const end = (): Promise<unknown> => temporal.client.workflow.getHandle(workflowId).terminate('a test');
@@ -133,7 +133,7 @@ describe('a run that was told to its end and is reset', { timeout: 120_000 }, ()
     expect(new Set(ids).size).toBe(ids.length);
   });
 
-  it('while a tracker lacks its end, is told to all of the others anew', async () => {
+  it('while a tracker lacks its end, is told to all of the others again', async () => {
     const run = 'lacking';
     const { workflowId, rest } = await begun(run, { wandb: { mode: 'online' } });
     const handle = temporal.client.workflow.getHandle(workflowId);

@@ -73,13 +73,13 @@ describe('the runs that Temporal knows', { timeout: 60_000 }, () => {
     expect(await new RunWatch(temporal.client, store).standing(over)).toEqual(over.standing);
   });
 
-  it('are driven by one start where a workflow begins anew, and where it is reset', async () => {
+  it('are driven by one start where a workflow begins again, and where it is reset', async () => {
     const handle = await startStandIn('anew', 'goes on');
     const run = await claim('anew', handle.firstExecutionRunId);
     const watch = new RunWatch(temporal.client, store);
     const runIdOf = async (): Promise<string> =>
       (await temporal.client.workflow.getHandle('train/anew').describe()).runId;
-    await until(async () => (await runIdOf()) !== handle.firstExecutionRunId, 'it to begin anew');
+    await until(async () => (await runIdOf()) !== handle.firstExecutionRunId, 'it to begin again');
     const open = await seen(watch, (one) => one.run === run && !one.standing.over);
     expect(open.firstRunId).toBe(handle.firstExecutionRunId);
     await resetStandIn('anew');

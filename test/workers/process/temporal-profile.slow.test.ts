@@ -223,7 +223,7 @@ describe.skipIf(!hasOpenssl())('a Temporal server behind TLS (certificates by op
       /must be host:port/,
     ],
     ['a scheme', '[profile.default]\naddress = "https://host:7233"\n', {}, /must be host:port/],
-  ])('%s is told with its mend, and without what may be a key', (_what, text, env, says) => {
+  ])('%s is told with its fix, and without what may be a key', (_what, text, env, says) => {
     const broken = join(folder, 'broken', 'temporal.toml');
     mkdirSync(join(folder, 'broken'), { recursive: true });
     writeFileSync(broken, text.replaceAll('KEY', apiKey));

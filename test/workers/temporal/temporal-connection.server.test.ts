@@ -17,7 +17,7 @@ describe('a connection of a client', () => {
     );
     await hungUp;
     await connection.close();
-    // Without the mend the try after the close throws from a timer, and the test runner tells of an uncaught error.
+    // Without the fix the try after the close throws from a timer, and the test runner tells of an uncaught error.
     expect(await call).toMatch(/CANCELLED.*Channel has been shut down/);
   });
 });

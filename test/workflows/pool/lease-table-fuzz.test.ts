@@ -45,7 +45,7 @@ class World {
       },
       () => this.deliver(() => this.table.draining({ id: at.id, instance }, this.now)),
       () => this.late.splice(this.pick(this.late.length + 1), 1).forEach((deliver) => deliver()),
-      () => this.beginAnew(),
+      () => this.continueOnCurrentBuild(),
       () => void this.executions.set(run, (this.executions.get(run) ?? 0) + 1),
     ];
     acts[this.pick(acts.length)]!();
@@ -102,7 +102,7 @@ class World {
     this.deliver(() => this.table.release({ lease }, this.now));
   }
 
-  private beginAnew(): void {
+  private continueOnCurrentBuild(): void {
     const carried = JSON.parse(JSON.stringify(this.table.state())) as LeaseTableState;
     const next = new LeaseTable(carried);
     expect(next.state()).toEqual(this.table.state());

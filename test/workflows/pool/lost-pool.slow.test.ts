@@ -16,7 +16,7 @@ describe('a pool that is terminated', { timeout: 240_000 }, () => {
     await temporal.stop();
   });
 
-  it('begins anew with the next report, and no run stands still', async () => {
+  it('begins again with the next report, and no run stands still', async () => {
     const local = uniqueName('node');
     await stage.node(local);
     const [working, waiting] = [shortScript('working'), shortScript('waiting')];

@@ -6,7 +6,7 @@ import { nodeUpSignal, type PoolView, requestSignal } from '../../../src/workflo
 import { heldScript, type PoolStage, shortScript, usePool } from './pool-stage.js';
 import { gate, outlineOf, type ScriptedRun, scriptRun, uniqueName } from '../scripted-run.js';
 
-describe('a pool that begins anew again and again, like its runs', { timeout: 180_000 }, () => {
+describe('a pool that begins again and again, like its runs', { timeout: 180_000 }, () => {
   let stage: PoolStage;
   usePool((opened) => (stage = opened), { dynamicConfig: { 'limit.historyCount.suggestContinueAsNew': 40 } });
 

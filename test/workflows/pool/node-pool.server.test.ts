@@ -134,7 +134,7 @@ describe('the pool of nodes', { timeout: 180_000 }, () => {
   });
 
   it.each(['has asked', 'looks'])(
-    'asks anew for a node that is given and taken again before it %s',
+    'asks again for a node that is given and taken again before it %s',
     async (when) => {
       const run = shortScript('blinks');
       const again = async (): Promise<void> => {

@@ -27,7 +27,7 @@ describe('trainingRun, where it cannot go on', { timeout: 120_000 }, () => {
   }, 60_000);
   afterAll(() => temporal?.stop());
 
-  it('is blocked by a failure that no retry mends, says why and how, and tries again on resume', async () => {
+  it('is blocked by a failure that no retry fixes, says why and how, and tries again on resume', async () => {
     const script = scriptRun(outlineOf(uniqueName('blocked')));
     let broken = true;
     script.before = (call) => {
@@ -230,7 +230,7 @@ describe('trainingRun, where it cannot go on', { timeout: 120_000 }, () => {
       expect(status.blocked?.reason).toBe(
         '2 steps in a row had too few grades. The last one: step 6: gym cannot grade',
       );
-      expect(status.blocked?.remedy).toContain('Mend the environment');
+      expect(status.blocked?.remedy).toContain('Fix the environment');
       await run.executeUpdate(resumeUpdate);
       expect((await run.result()).step).toBe(6);
     });
@@ -248,7 +248,7 @@ describe('trainingRun, where it cannot go on', { timeout: 120_000 }, () => {
       const run = await startRun(temporal, queue, script.outline.name);
       const { blocked } = await until(run, ({ phase }) => phase === 'blocked');
       expect(blocked).toMatchObject({ reason: 'gym: grade: it cannot' });
-      expect(blocked?.remedy).toMatch(/^Mend the environment .* longhaul resume /);
+      expect(blocked?.remedy).toMatch(/^Fix the environment .* longhaul resume /);
       await run.executeUpdate(resumeUpdate);
       expect((await run.result()).step).toBe(6);
     });
@@ -367,7 +367,7 @@ describe('trainingRun, where it cannot go on', { timeout: 120_000 }, () => {
     expect(told.filter((one) => !one.endsWith('waited'))).toEqual(['collect 4 node_lost']);
   });
 
-  it('shows what it was doing again when a person has mended what blocked two of its parts', async () => {
+  it('shows what it was doing again when a person has fixed what blocked two of its parts', async () => {
     const script = scriptRun(outlineOf(uniqueName('blocked-twice')));
     let broken = true;
     const held = { collect: gate(), evaluate: gate() };

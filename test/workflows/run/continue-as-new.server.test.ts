@@ -1,4 +1,4 @@
-// What a run keeps when it starts anew: here it does so after every step.
+// What a run keeps when it starts again: here it does so after every step.
 import { ApplicationFailure } from '@temporalio/common';
 import { Worker } from '@temporalio/worker';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
@@ -30,7 +30,7 @@ import {
 const restsOrEnds = ({ phase }: RunStatus): boolean => ['blocked', 'completed'].includes(phase);
 
 // The server puts a second between two executions of a workflow: all at once.
-describe.concurrent('a run that starts anew after every step', { timeout: 120_000 }, () => {
+describe.concurrent('a run that starts again after every step', { timeout: 120_000 }, () => {
   let temporal: TestTemporal;
   beforeAll(async () => {
     const dynamicConfig = { 'limit.historyCount.suggestContinueAsNew': 20 };
@@ -135,7 +135,7 @@ describe.concurrent('a run that starts anew after every step', { timeout: 120_00
     });
   });
 
-  it('tells the pool what it gives back before it begins anew: else that node would stay in use', async () => {
+  it('tells the pool what it gives back before it begins again: else that node would stay in use', async () => {
     const script = runOf(1);
     const held = gate();
     script.before = (call) => (call === 'update 1' ? held.wait() : undefined);

@@ -187,7 +187,7 @@ describe('a signal to a run', { timeout: 120_000 }, () => {
   });
 });
 
-describe('signals to a run that begins anew after every step', { timeout: 120_000 }, () => {
+describe('signals to a run that begins again after every step', { timeout: 120_000 }, () => {
   let temporal: TestTemporal;
   beforeAll(async () => {
     const dynamicConfig = { 'limit.historyCount.suggestContinueAsNew': 20 };

@@ -26,15 +26,15 @@ describe('a step that was blocked by a divergence', { timeout: 120_000 }, () => 
     let planIsOld = true;
     script.before = (call) => {
       // Whoever asks with the old plan meets the same records again.
-      if (call === 'plan 4' && mended) planIsOld = false;
+      if (call === 'plan 4' && fixed) planIsOld = false;
       if (call === diverges && planIsOld)
         throw ApplicationFailure.nonRetryable('the batch is not that of its episodes', 'Diverged');
     };
-    let mended = false;
+    let fixed = false;
     await withWorkers(temporal, script, async (queue) => {
       const run = await startRun(temporal, queue, script.outline.name);
       await until(run, ({ phase }) => phase === 'blocked');
-      mended = true;
+      fixed = true;
       await run.executeUpdate(resumeUpdate);
       await until(run, ({ phase }) => phase === 'completed');
     });

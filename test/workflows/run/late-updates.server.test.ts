@@ -1,4 +1,4 @@
-// Updates that meet a run while it begins anew: each is answered and recorded once, or refused with a reason; none is lost.
+// Updates that meet a run while it begins again: each is answered and recorded once, or refused with a reason; none is lost.
 import { WorkflowNotFoundError } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { explained } from '../../../src/cli/command-refusals.js';
@@ -22,7 +22,7 @@ const opens = (script: ScriptedRun): number => script.calls.filter((call) => cal
 const recorded = (script: ScriptedRun): number =>
   script.calls.filter((call) => call === 'control setHyperparameters').length;
 
-describe('a run that begins anew after every step', { timeout: 120_000 }, () => {
+describe('a run that begins again after every step', { timeout: 120_000 }, () => {
   let temporal: TestTemporal;
   beforeAll(async () => {
     const dynamicConfig = { 'limit.historyCount.suggestContinueAsNew': 20 };
@@ -70,7 +70,7 @@ describe('a run that begins anew after every step', { timeout: 120_000 }, () => 
     });
   });
 
-  it('records what comes while the last upload of an execution is waited for, before it begins anew', async () => {
+  it('records what comes while the last upload of an execution is waited for, before it begins again', async () => {
     const script = runOf(4, 1);
     const held = gate();
     script.before = (call) => (call === 'upload 1' ? held.wait() : undefined);
@@ -119,7 +119,7 @@ describe('a run that begins anew after every step', { timeout: 120_000 }, () => 
       const late = first.executeUpdate(setHyperparametersUpdate, { args: [{ lr: 0.25 }] });
       await expect(late).rejects.toBeInstanceOf(WorkflowNotFoundError);
       await expect(explained(first, late)).rejects.toThrow(
-        /has begun anew meanwhile: give the command again/,
+        /has continued as new meanwhile: give the command again/,
       );
     });
     expect(recorded(script)).toBe(0);

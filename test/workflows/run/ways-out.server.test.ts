@@ -46,7 +46,7 @@ describe('the way out of a block', { timeout: 120_000 }, () => {
   }, 60_000);
   afterAll(() => temporal?.stop());
 
-  it('is named by every failure that no retry mends, known or not, and leads to the end of the run', async () => {
+  it('is named by every failure that no retry fixes, known or not, and leads to the end of the run', async () => {
     const script = scriptRun(outlineOf(uniqueName('ways-out')));
     const failures = [...blocking, 'SomethingNew'];
     const left = [...failures];
@@ -59,7 +59,7 @@ describe('the way out of a block', { timeout: 120_000 }, () => {
       const run = await startRun(temporal, queue, script.outline.name);
       for (const type of failures) {
         const { blocked } = await until(run, (status) => status.blocked?.reason === `it is ${type}`);
-        const remedy = remedies[type as keyof typeof remedies] ?? 'Mend the cause';
+        const remedy = remedies[type as keyof typeof remedies] ?? 'Fix the cause';
         expect(blocked?.remedy).toBe(`${remedy}. Then: longhaul resume ${script.outline.run}`);
         for (const verb of verbsIn(blocked?.remedy ?? '')) expect(known).toContain(verb);
         left.shift();

@@ -97,7 +97,7 @@ describe('a sweep', { timeout: 360_000 }, () => {
     });
   });
 
-  it('goes on with the other states where one cannot be evaluated on any suite, tells which and why, and mends it at its next start', async () => {
+  it('goes on with the other states where one cannot be evaluated on any suite, tells which and why, and fixes it at its next start', async () => {
     await stage.node(harness.secondNode());
     const was = new Map<string, Uint8Array>();
     for (const root of ['checkpoints/', 'runs/']) {

@@ -9,7 +9,7 @@ Reads one JSON request a line from standard input and answers each with one JSON
     {"op": "close"}
         -> {"ok": true, "next": n}                    all of it is uploaded, or on this machine's disk where mode is offline
 
-A failure answers {"ok": false, "refused": bool, "error": ...}: refused means that a person must mend it. The end of standard input
+A failure answers {"ok": false, "refused": bool, "error": ...}: refused means that a person must fix it. The end of standard input
 ends the program, within the seconds that its only argument says. Rows have explicit steps, one more than the last, so that none is
 dropped and none is there twice.
 """
@@ -27,7 +27,7 @@ import zlib
 from pathlib import Path
 
 # A predecessor that was killed leaves W&B's own process, which may still write: it holds this lock by its standard error.
-# All that `open` waits for must end before whoever asked for it gives up: he would kill this process, and begin anew.
+# All that `open` waits for must end before the process that asked for it gives up: it would kill this one and start again.
 LOCK_WAIT_S = 30
 KILLED_WAIT_S = 10
 INIT_WAIT_S = 60
@@ -41,7 +41,7 @@ INSTALL = "install it for this Python: %s -m pip install wandb" % sys.executable
 
 
 class Refused(Exception):
-    """Goes on until a person mends it."""
+    """Goes on until a person fixes it."""
 
 
 class Bridge:

@@ -191,7 +191,7 @@ describe('collectRollouts', () => {
     expect(await starts('collect')).toHaveLength(4);
   });
 
-  it('plays an episode anew with the same tokens, on another node too', async () => {
+  it('plays an episode again with the same tokens, on another node too', async () => {
     const { answer } = await planned();
     await collect(answer);
     const { observed: _, ...first } = await episodeAt(1, 0);

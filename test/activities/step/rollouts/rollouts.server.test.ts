@@ -99,7 +99,7 @@ describe('a store that does not answer', () => {
     lost('ESTALE'),
     lost('EIO'),
     lost('ETIMEDOUT'),
-  ])('is waited for where time may mend it: $name, $message', async (error) => {
+  ])('is waited for where time may fix it: $name, $message', async (error) => {
     let failuresLeft = 1;
     const use = () => (failuresLeft-- > 0 ? Promise.reject(error) : Promise.resolve('stored'));
     const waits: string[] = [];
