@@ -27,12 +27,12 @@ export interface Dataset {
 const datasetsKept = 64;
 
 export class DatasetCache {
-  readonly #datasets = new RecentlyUsed<Dataset>(datasetsKept);
+  private readonly datasets = new RecentlyUsed<Dataset>(datasetsKept);
 
   constructor(private readonly store: ObjectStore) {}
 
   load(reference: DatasetReference): Promise<Dataset> {
-    return this.#datasets.get(reference.digest, () => loadDataset(this.store, reference));
+    return this.datasets.get(reference.digest, () => loadDataset(this.store, reference));
   }
 }
 

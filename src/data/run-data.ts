@@ -22,8 +22,8 @@ const runsKept = 64;
 
 /** Its contents never change (R1). Runs with the same tokenizer share it. */
 export class RunDataCache {
-  readonly #runs = new RecentlyUsed<RunData>(runsKept);
-  readonly #tokenizers = new RecentlyUsed<Tokenizer>(runsKept);
+  private readonly runs = new RecentlyUsed<RunData>(runsKept);
+  private readonly tokenizers = new RecentlyUsed<Tokenizer>(runsKept);
 
   constructor(
     private readonly store: ObjectStore,
@@ -31,13 +31,13 @@ export class RunDataCache {
   ) {}
 
   get(run: string): Promise<RunData> {
-    return this.#runs.get(run, () => this.#load(run));
+    return this.runs.get(run, () => this.load(run));
   }
 
-  async #load(run: string): Promise<RunData> {
+  private async load(run: string): Promise<RunData> {
     const record = await readRun(this.store, run);
     const [tokenizer, templateText, dataset] = await Promise.all([
-      this.#tokenizers.get(record.tokenizer, async () =>
+      this.tokenizers.get(record.tokenizer, async () =>
         loadTokenizer(await readAsset(this.store, record.tokenizer)),
       ),
       readAsset(this.store, record.chat_template),

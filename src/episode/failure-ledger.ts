@@ -12,43 +12,43 @@ const unchargedDeaths = 2;
 export class FailureLedger {
   /** By reason, charged or not. */
   readonly failures: Record<string, number> = {};
-  #charged = 0;
-  readonly #tries = new Map<Place, number>();
-  readonly #deaths = new Map<Place, number>();
+  private chargedCount = 0;
+  private readonly tries = new Map<Place, number>();
+  private readonly deaths = new Map<Place, number>();
 
   constructor(past: readonly JournaledFailure[]) {
     for (const failure of past) this.add(failure);
   }
 
   get charged(): number {
-    return this.#charged;
+    return this.chargedCount;
   }
 
   /** Whether the server has died so often under a call of this episode that the next play must be alone on it. */
   get suspect(): boolean {
-    return [...this.#deaths.values()].some((count) => count >= unchargedDeaths);
+    return [...this.deaths.values()].some((count) => count >= unchargedDeaths);
   }
 
   tryAt(place: Place): number {
-    return this.#tries.get(place) ?? 0;
+    return this.tries.get(place) ?? 0;
   }
 
   /** Returns whether the failure is charged to the episode. */
   add(failure: JournaledFailure): boolean {
     const { place, reason } = failure;
     this.failures[reason] = (this.failures[reason] ?? 0) + 1;
-    this.#tries.set(place, this.tryAt(place) + 1);
-    const isCharged = this.#isCharged(failure);
-    if (isCharged) this.#charged += 1;
+    this.tries.set(place, this.tryAt(place) + 1);
+    const isCharged = this.isCharged(failure);
+    if (isCharged) this.chargedCount += 1;
     return isCharged;
   }
 
-  #isCharged({ kind, reason, place }: JournaledFailure): boolean {
+  private isCharged({ kind, reason, place }: JournaledFailure): boolean {
     if (kind === 'failed') return true;
     // A failure to connect says nothing about this episode; a server that dies on its call may.
     if (reason === 'connect' || reason === 'capacity') return false;
-    const count = (this.#deaths.get(place) ?? 0) + 1;
-    this.#deaths.set(place, count);
+    const count = (this.deaths.get(place) ?? 0) + 1;
+    this.deaths.set(place, count);
     return count > unchargedDeaths;
   }
 }

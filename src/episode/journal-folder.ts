@@ -43,14 +43,14 @@ const [open, write, close, unlink] = [
 const foldersKept = 128;
 
 export class JournalFolder {
-  readonly #inUse = new Set<string>();
-  readonly #spares: SpareFiles;
+  private readonly inUse = new Set<string>();
+  private readonly spares: SpareFiles;
 
   constructor(
     private readonly folder: string,
     private readonly log: (message: string) => void,
   ) {
-    this.#spares = new SpareFiles(`${folder}-spare`);
+    this.spares = new SpareFiles(`${folder}-spare`);
   }
 
   /**
@@ -61,15 +61,15 @@ export class JournalFolder {
     const name = encodeURIComponent(key);
     const names: string[] = await readdir(this.folder).catch(() => []);
     const isOver = (other: string): boolean => isEarlierStep(decoded(other), key);
-    await Promise.all(names.filter(isOver).map((other) => this.#sweep(other)));
+    await Promise.all(names.filter(isOver).map((other) => this.sweep(other)));
     const others = names.filter((other) => other !== name && !isOver(other));
-    if (others.length > foldersKept) await this.#sweepOldest(others);
+    if (others.length > foldersKept) await this.sweepOldest(others);
     const folder = join(this.folder, name);
     const left: string[] = names.includes(name) ? await readdir(folder).catch(() => []) : [];
-    return new EpisodeJournals(folder, new Set(left), this.#inUse, this.#spares, this.log);
+    return new EpisodeJournals(folder, new Set(left), this.inUse, this.spares, this.log);
   }
 
-  async #sweepOldest(names: readonly string[]): Promise<void> {
+  private async sweepOldest(names: readonly string[]): Promise<void> {
     const dated = await Promise.all(
       names.map(async (name) => ({
         name,
@@ -77,20 +77,20 @@ export class JournalFolder {
       })),
     );
     const oldest = dated.sort((a, b) => b.at - a.at).slice(foldersKept);
-    await Promise.all(oldest.map(({ name }) => this.#sweep(name)));
+    await Promise.all(oldest.map(({ name }) => this.sweep(name)));
   }
 
-  async #sweep(name: string): Promise<void> {
+  private async sweep(name: string): Promise<void> {
     const folder = join(this.folder, name);
-    if ([...this.#inUse].some((path) => dirname(path) === folder)) return;
+    if ([...this.inUse].some((path) => dirname(path) === folder)) return;
     await rm(folder, { recursive: true, force: true }).catch(() => undefined);
   }
 }
 
 export class EpisodeJournals {
-  readonly #resumed = { episodes: 0, turns: 0, tokens: 0 };
-  #made: Promise<unknown> | undefined;
-  #complained = false;
+  private readonly resumed = { episodes: 0, turns: 0, tokens: 0 };
+  private made: Promise<unknown> | undefined;
+  private complained = false;
 
   constructor(
     private readonly folder: string,
@@ -114,32 +114,32 @@ export class EpisodeJournals {
     const file = new JournalFile(
       path,
       this.spares,
-      () => this.#make(),
+      () => this.make(),
       () => this.inUse.delete(path),
-      (problem) => this.#complain(problem),
+      (problem) => this.complain(problem),
     );
     await file.begin(header, this.left.has(name));
     const { sampled } = file.past;
-    if (sampled.size > 0) this.#resumed.episodes += 1;
-    this.#resumed.turns += sampled.size;
-    for (const { tokens } of sampled.values()) this.#resumed.tokens += tokens.length;
+    if (sampled.size > 0) this.resumed.episodes += 1;
+    this.resumed.turns += sampled.size;
+    for (const { tokens } of sampled.values()) this.resumed.tokens += tokens.length;
     return file;
   }
 
   /** Hundreds of episodes open their files at once: one of them makes the folder. */
-  #make(): Promise<unknown> {
-    return (this.#made ??= mkdir(this.folder, { recursive: true }));
+  private make(): Promise<unknown> {
+    return (this.made ??= mkdir(this.folder, { recursive: true }));
   }
 
   /** Logs the first complaint only: on a full disk every episode would repeat it. */
-  #complain({ message }: Error): void {
-    if (!this.#complained) this.log(`episodes go on without their journals: ${message}`);
-    this.#complained = true;
+  private complain({ message }: Error): void {
+    if (!this.complained) this.log(`episodes go on without their journals: ${message}`);
+    this.complained = true;
   }
 
   /** Called when no episode is played any more: the folder goes with its last file. */
   async close(): Promise<void> {
-    const { episodes, turns, tokens } = this.#resumed;
+    const { episodes, turns, tokens } = this.resumed;
     if (episodes > 0)
       this.log(`${episodes} episodes went on from their journals: ${turns} turns of ${tokens} tokens`);
     await rmdir(this.folder).catch(() => undefined);
@@ -148,14 +148,14 @@ export class EpisodeJournals {
 
 class JournalFile implements OpenJournal {
   past: JournaledPast = nothingPast();
-  #lines = '';
-  #check = 0;
-  #file: number | null = null;
-  #exists = false;
-  #writing: Promise<void> = Promise.resolve();
+  private lines = '';
+  private check = 0;
+  private file: number | null = null;
+  private exists = false;
+  private writing: Promise<void> = Promise.resolve();
   /** Nothing more is written. */
-  #broken = false;
-  #over = false;
+  private broken = false;
+  private over = false;
 
   constructor(
     private readonly path: string,
@@ -167,7 +167,7 @@ class JournalFile implements OpenJournal {
 
   /** `exists`: an earlier attempt has left the file. */
   async begin(header: JournalHeader, exists: boolean): Promise<void> {
-    this.#exists = exists;
+    this.exists = exists;
     const bytes = exists ? await readFile(this.path).catch(() => null) : null;
     const read = bytes && readJournal(bytes, header);
     try {
@@ -176,84 +176,82 @@ class JournalFile implements OpenJournal {
       const length = read?.length ?? 0;
       if (bytes && length < bytes.length) await truncate(this.path, length);
     } catch (error) {
-      await this.#giveUp(error as Error);
+      await this.giveUp(error as Error);
     }
-    if (read) this.#check = read.check;
-    else this.#add(header);
+    if (read) this.check = read.check;
+    else this.add(header);
   }
 
   get isKept(): boolean {
-    return !this.#broken;
+    return !this.broken;
   }
 
   note(entry: JournalEntry): void {
-    this.#add(entry);
+    this.add(entry);
   }
 
   write(): Promise<void> {
-    const lines = this.#lines;
-    this.#lines = '';
-    if (lines !== '' && !this.#broken)
-      this.#writing = this.#writing
-        .then(() => this.#append(lines))
-        .catch((error: Error) => this.#giveUp(error));
-    return this.#writing;
+    const lines = this.lines;
+    this.lines = '';
+    if (lines !== '' && !this.broken)
+      this.writing = this.writing.then(() => this.append(lines)).catch((error: Error) => this.giveUp(error));
+    return this.writing;
   }
 
   async close(): Promise<void> {
-    if (this.#over) return;
+    if (this.over) return;
     await this.write();
-    await this.#closeFile();
-    this.#end();
+    await this.closeFile();
+    this.end();
   }
 
   async remove(): Promise<void> {
-    this.#broken = true;
-    await this.#writing;
-    const file = this.#file;
-    this.#file = null;
+    this.broken = true;
+    await this.writing;
+    const file = this.file;
+    this.file = null;
     if (file !== null) await this.spares.give(this.path, file);
-    else if (this.#exists) await unlink(this.path).catch(() => undefined);
-    this.#end();
+    else if (this.exists) await unlink(this.path).catch(() => undefined);
+    this.end();
   }
 
-  #end(): void {
-    this.#over = true;
+  private end(): void {
+    this.over = true;
     this.ended();
   }
 
-  #add(value: JournalHeader | JournalEntry): void {
-    const { line, check } = encodeLine(value, this.#check);
-    this.#lines += line;
-    this.#check = check;
+  private add(value: JournalHeader | JournalEntry): void {
+    const { line, check } = encodeLine(value, this.check);
+    this.lines += line;
+    this.check = check;
   }
 
-  async #append(lines: string): Promise<void> {
-    if (this.#broken) return;
-    this.#file ??= await this.#openFile();
+  private async append(lines: string): Promise<void> {
+    if (this.broken) return;
+    this.file ??= await this.openFile();
     const bytes = Buffer.from(lines);
-    const { bytesWritten } = await write(this.#file, bytes, 0, bytes.length, null);
+    const { bytesWritten } = await write(this.file, bytes, 0, bytes.length, null);
     if (bytesWritten < bytes.length) throw new Error('the disk is full');
   }
 
-  async #openFile(): Promise<number> {
+  private async openFile(): Promise<number> {
     await this.makeFolder();
-    const spare = this.#exists ? null : await this.spares.take(this.path);
+    const spare = this.exists ? null : await this.spares.take(this.path);
     return spare ?? open(this.path, 'a');
   }
 
   /** Half a journal would give the next attempt less than has been done: better none. */
-  async #giveUp(problem: Error): Promise<void> {
-    this.#broken = true;
+  private async giveUp(problem: Error): Promise<void> {
+    this.broken = true;
     this.past = nothingPast();
     this.complain(problem);
-    await this.#closeFile();
+    await this.closeFile();
     await unlink(this.path).catch(() => undefined);
   }
 
-  async #closeFile(): Promise<void> {
-    const file = this.#file;
-    this.#file = null;
+  private async closeFile(): Promise<void> {
+    const file = this.file;
+    this.file = null;
     if (file !== null) await close(file).catch(() => undefined);
   }
 }

@@ -17,20 +17,20 @@ const [close, ftruncate, rename, unlink] = [
 const most = 512;
 
 export class SpareFiles {
-  readonly #free: { path: string; file: number }[] = [];
+  private readonly free: { path: string; file: number }[] = [];
   /** Includes files that are being added. */
-  #held = 0;
-  #given = 0;
-  #made: Promise<unknown> | undefined;
+  private held = 0;
+  private given = 0;
+  private made: Promise<unknown> | undefined;
 
   /** `folder`: on the same file system as the files, and used by this object alone. Files of an earlier process there are removed. */
   constructor(private readonly folder: string) {}
 
   /** Moves a spare file to the free `path`: empty, open for appending. Null if no file is spare. Never rejects. */
   async take(path: string): Promise<number | null> {
-    const spare = this.#free.pop();
+    const spare = this.free.pop();
     if (!spare) return null;
-    this.#held -= 1;
+    this.held -= 1;
     try {
       await rename(spare.path, path);
       return spare.file;
@@ -42,21 +42,21 @@ export class SpareFiles {
 
   /** Takes a file that is open for appending; afterwards `path` is free. Never rejects. */
   async give(path: string, file: number): Promise<void> {
-    if (this.#held >= most) return end({ path, file });
-    this.#held += 1;
-    const spare = join(this.folder, `${this.#given++}`);
+    if (this.held >= most) return end({ path, file });
+    this.held += 1;
+    const spare = join(this.folder, `${this.given++}`);
     try {
       await ftruncate(file, 0);
-      await (this.#made ??= this.#make());
+      await (this.made ??= this.make());
       await rename(path, spare);
-      this.#free.push({ path: spare, file });
+      this.free.push({ path: spare, file });
     } catch {
-      this.#held -= 1;
+      this.held -= 1;
       await end({ path, file });
     }
   }
 
-  async #make(): Promise<void> {
+  private async make(): Promise<void> {
     await rm(this.folder, { recursive: true, force: true });
     await mkdir(this.folder, { recursive: true });
   }

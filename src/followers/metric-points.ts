@@ -27,7 +27,7 @@ import {
   heldAfter,
   type HeldState,
   openView,
-  PAGE_STEPS,
+  pageSteps,
   type RunView,
   stateAfter,
   updatesBehind,
@@ -40,47 +40,47 @@ export class MetricPoints {
    * Totals after the steps of the page that was read last, and before its first. Replaced, never added to: a reading that its caller gave
    * up may still be under way beside the next one.
    */
-  #totals: readonly RunningTotals[] = [];
-  #owners: OwnerRecord[] = [];
-  #held: HeldState | null = null;
+  private totals: readonly RunningTotals[] = [];
+  private owners: OwnerRecord[] = [];
+  private held: HeldState | null = null;
 
   constructor(
     private readonly store: ObjectStore,
     private readonly run: string,
     known: RunningTotals | null = null,
   ) {
-    if (known) this.#totals = [known];
+    if (known) this.totals = [known];
   }
 
   /** Totals after the last delivered step, for the next reader; null if they are not known. */
   totalsAfter({ step }: Delivered): RunningTotals | null {
-    return this.#totals.find((totals) => totals.step === step) ?? null;
+    return this.totals.find((totals) => totals.step === step) ?? null;
   }
 
   /** The next points, in order; empty if there are no more yet. */
   async next(delivered: Delivered): Promise<MetricPoint[]> {
     const view = await openView(this.store, this.run);
     const position = delivered.step ?? beginningOf(view.record);
-    let held = this.#held?.steps.at(-1) === position ? this.#held : await stateAfter(view, position);
+    let held = this.held?.steps.at(-1) === position ? this.held : await stateAfter(view, position);
     if (!held) return [];
     // Read before the evaluations: those stored when a step is committed are all that the run plays before it.
     const updates = await updatesBehind(view, position);
-    let total = updates.length > 0 ? await this.#addedUpTo(view, position) : noTotals(view.record);
+    let total = updates.length > 0 ? await this.addedUpTo(view, position) : noTotals(view.record);
     const totals = [total];
     const points = new Map<string, MetricPoint>();
     const add = (found: readonly MetricPoint[]): void => {
       for (const point of found) if (!points.has(point.id)) points.set(point.id, point);
     };
     add(await evaluationPoints(view, held, delivered));
-    for (const update of await this.#projected(view, total, updates)) {
-      total = await this.#plus(view, total, update);
+    for (const update of await this.projected(view, total, updates)) {
+      total = await this.plus(view, total, update);
       totals.push(total);
       add([stepPoint(update, total)]);
       held = heldAfter(held, update);
       add(await evaluationPoints(view, held, delivered));
     }
-    if (updates.length > 0) this.#totals = totals;
-    this.#held = held;
+    if (updates.length > 0) this.totals = totals;
+    this.held = held;
     return [...points.values()];
   }
 
@@ -104,8 +104,8 @@ export class MetricPoints {
     const last = delivered.step ?? first;
     const points = new Map<string, MetricPoint>();
     let held = await stateAfter(view, first);
-    for (let step = first; held; step += PAGE_STEPS) {
-      const updates = await readUpdates(view.store, this.run, step + 1, Math.min(last, step + PAGE_STEPS));
+    for (let step = first; held; step += pageSteps) {
+      const updates = await readUpdates(view.store, this.run, step + 1, Math.min(last, step + pageSteps));
       const states = [held];
       for (const update of updates) {
         const after = heldAfter(states.at(-1) ?? held, update);
@@ -115,38 +115,38 @@ export class MetricPoints {
       for (const found of await inParallel(states, (one) => evaluationPoints(view, one, delivered)))
         for (const point of found) points.set(point.id, point);
       held = states.at(-1) ?? held;
-      if (step + PAGE_STEPS >= last || points.size >= PAGE_STEPS) break;
+      if (step + pageSteps >= last || points.size >= pageSteps) break;
     }
     return [...points.values()];
   }
 
   /** Totals after `position`: as handed over, or computed from the run's first step. */
-  async #addedUpTo(view: RunView, position: number): Promise<RunningTotals> {
+  private async addedUpTo(view: RunView, position: number): Promise<RunningTotals> {
     // Read after the updates: a later owner has planned none of them.
-    this.#owners = await readSequence(this.store, ownersFolder(this.run), 'owner', this.#owners);
-    let total = this.#totals.findLast((totals) => totals.step <= position) ?? noTotals(view.record);
+    this.owners = await readSequence(this.store, ownersFolder(this.run), 'owner', this.owners);
+    let total = this.totals.findLast((totals) => totals.step <= position) ?? noTotals(view.record);
     while (total.step < position) {
-      const end = Math.min(position, total.step + PAGE_STEPS);
+      const end = Math.min(position, total.step + pageSteps);
       const updates = await readUpdates(view.store, this.run, total.step + 1, end);
-      for (const update of await this.#projected(view, total, updates))
-        total = await this.#plus(view, total, update);
-      this.#totals = [total];
+      for (const update of await this.projected(view, total, updates))
+        total = await this.plus(view, total, update);
+      this.totals = [total];
     }
     return total;
   }
 
-  async #projected(
+  private async projected(
     { store, record }: RunView,
     before: FaultTotals,
     updates: readonly UpdateRecord[],
   ): Promise<UpdateRecord[]> {
     // Read after the updates, so that it includes each control record before one of them.
     const control = await readControl(store, this.run);
-    return projectFaults(store, { record, control, owners: this.#owners }, before, updates);
+    return projectFaults(store, { record, control, owners: this.owners }, before, updates);
   }
 
-  async #plus(view: RunView, before: RunningTotals, update: UpdateRecord): Promise<RunningTotals> {
-    return plusStep(before, update, await ofOwnStart(view.store, update, this.#owners, priceOf));
+  private async plus(view: RunView, before: RunningTotals, update: UpdateRecord): Promise<RunningTotals> {
+    return plusStep(before, update, await ofOwnStart(view.store, update, this.owners, priceOf));
   }
 }
 

@@ -17,7 +17,7 @@ import { isUnreadable } from '../store/objects/store-errors.js';
 import { bySuite, stepOfResult } from './asked-evaluations.js';
 
 /** Updates read at once, and so the most that is held. */
-export const PAGE_STEPS = 32;
+export const pageSteps = 32;
 
 /** As of one reading: the store without quarantined records, and the control recorded by then. */
 export interface RunView {
@@ -52,7 +52,7 @@ export function beginningOf({ lineage }: RunRecord): number {
 export async function updatesBehind({ store, record }: RunView, position: number): Promise<UpdateRecord[]> {
   const next = await readUpdateIfAny(store, record.run, position + 1);
   if (!next) return [];
-  const rest = await inParallel(stepsFrom(position + 2, position + PAGE_STEPS), (step) =>
+  const rest = await inParallel(stepsFrom(position + 2, position + pageSteps), (step) =>
     readUpdateIfAny(store, record.run, step),
   );
   const end = rest.indexOf(null);

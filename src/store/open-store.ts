@@ -6,9 +6,9 @@ import type { ObjectStore } from './objects/object-store.js';
 import { parseS3Address } from './objects/s3-address.js';
 import { StoreUnfit } from './objects/store-errors.js';
 
-const RACERS = 8;
+const racers = 8;
 /** A put that has not touched its temporary bytes for this long belongs to a dead writer. */
-const ABANDONED_MS = { directory: 60 * 60 * 1000, s3: 24 * 60 * 60 * 1000 };
+const abandonedMs = { directory: 60 * 60 * 1000, s3: 24 * 60 * 60 * 1000 };
 
 /**
  * `dir:/path`, a plain path, or `s3://bucket/prefix?endpoint=http://host:port&region=us-east-1`. Credentials come from the environment or
@@ -19,7 +19,7 @@ export async function openStore(address: string): Promise<OpenedStore> {
     const { openS3Store } = await import('./objects/s3-store.js');
     const store = withFoldedEvaluations(openS3Store(parseS3Address(address)));
     // Sweeping is housekeeping: a bucket with a policy that forbids listing uploads is still a store.
-    void store.sweep(ABANDONED_MS.s3).catch(() => undefined);
+    void store.sweep(abandonedMs.s3).catch(() => undefined);
     return store;
   }
   const scheme = /^([a-z][a-z0-9+.-]+):/i.exec(address)?.[1];
@@ -32,7 +32,7 @@ export async function openStore(address: string): Promise<OpenedStore> {
   const path = scheme === 'dir' ? address.slice('dir:'.length) : address;
   if (path === '') throw new StoreUnfit('the store address is empty; use dir:/path or s3://bucket/prefix');
   const store = withFoldedEvaluations(await openDirectoryStore(path));
-  await store.sweep(ABANDONED_MS.directory);
+  await store.sweep(abandonedMs.directory);
   return store;
 }
 
@@ -42,7 +42,7 @@ export async function openStore(address: string): Promise<OpenedStore> {
  */
 export async function probeStore(store: ObjectStore): Promise<void> {
   const key = `probe/${randomBytes(12).toString('hex')}`;
-  const bodies = Array.from({ length: RACERS }, (_, i) =>
+  const bodies = Array.from({ length: racers }, (_, i) =>
     new TextEncoder().encode(`racer ${i} ${randomBytes(8).toString('hex')}`),
   );
   try {
@@ -52,7 +52,7 @@ export async function probeStore(store: ObjectStore): Promise<void> {
     if (stored === null)
       throw unfit(store, 'an object that was just created cannot be read (no read-after-write)');
     if (winners.length !== 1)
-      throw unfit(store, `${winners.length} of ${RACERS} racing creates of one key said that they won`);
+      throw unfit(store, `${winners.length} of ${racers} racing creates of one key said that they won`);
     if (Buffer.compare(stored, winners[0] as Uint8Array) !== 0) {
       throw unfit(store, 'a create said that it won, yet another one is stored');
     }

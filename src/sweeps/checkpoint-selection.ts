@@ -70,90 +70,90 @@ interface Candidate extends Place {
 const baselinePath = 'baseline.step';
 
 class Selector {
-  readonly #problems: SpecProblem[] = [];
-  readonly #skipped: SkippedCheckpoint[] = [];
-  readonly #runs = new Map<string, SweptRun | null>();
-  readonly #states = new Map<string, Digest | null>();
+  private readonly problems: SpecProblem[] = [];
+  private readonly skipped: SkippedCheckpoint[] = [];
+  private readonly runs = new Map<string, SweptRun | null>();
+  private readonly states = new Map<string, Digest | null>();
   /** The state's run decides which evaluations exist (R24). */
-  readonly #views: (run: string) => Promise<ObjectStore>;
+  private readonly views: (run: string) => Promise<ObjectStore>;
 
   constructor(
     private readonly store: ObjectStore,
     private readonly spec: SweepSpec,
     private readonly suites: SuitesInQuestion,
   ) {
-    this.#views = openRunViews(store);
+    this.views = openRunViews(store);
   }
 
   async select(): Promise<Selection> {
     const found: Candidate[] = [];
-    const baseline = await this.#baseline();
+    const baseline = await this.baseline();
     if (baseline !== null) found.push(baseline);
     for (const [index, entry] of this.spec.checkpoints.entries()) {
       const path = `checkpoints[${index}]`;
-      for (const run of await this.#runsOf(entry, path)) found.push(...(await this.#ofRun(entry, run, path)));
+      for (const run of await this.runsOf(entry, path)) found.push(...(await this.ofRun(entry, run, path)));
     }
-    const whole = await this.#withoutDamaged(found);
-    if (this.#problems.length > 0) throw new InvalidSpec(this.#problems, `sweep ${this.spec.name}`);
+    const whole = await this.withoutDamaged(found);
+    if (this.problems.length > 0) throw new InvalidSpec(this.problems, `sweep ${this.spec.name}`);
     const order = [...new Set([...found.slice(baseline === null ? 0 : 1), ...found].map(({ run }) => run))];
     const inOrder = (a: Place, b: Place): number =>
       order.indexOf(a.run) - order.indexOf(b.run) || a.step - b.step;
-    const claims = whole.sort(inOrder).map((one) => ({ ...one, claim: this.#claimOf(one) }));
+    const claims = whole.sort(inOrder).map((one) => ({ ...one, claim: this.claimOf(one) }));
     return {
       checkpoints: withoutDoubles(claims).sort(inOrder),
       baseline: baseline?.state ?? null,
-      skipped: this.#skipped.sort((a, b) => a.run.localeCompare(b.run) || (a.step ?? -1) - (b.step ?? -1)),
+      skipped: this.skipped.sort((a, b) => a.run.localeCompare(b.run) || (a.step ?? -1) - (b.step ?? -1)),
     };
   }
 
   /** Run ids that an entry selects; those of a pattern that cannot be read or compared are skipped by name. */
-  async #runsOf({ run }: CheckpointsSpec, path: string): Promise<string[]> {
-    if (!isPattern(run)) return (await this.#run(run, `${path}.run`)) === null ? [] : [run];
+  private async runsOf({ run }: CheckpointsSpec, path: string): Promise<string[]> {
+    if (!isPattern(run)) return (await this.run(run, `${path}.run`)) === null ? [] : [run];
     const names = (await listRuns(this.store)).filter((name) => matches(name, run));
     const meant: string[] = [];
     for (const name of names) {
-      const swept = await this.#ofPattern(name).catch(
+      const swept = await this.ofPattern(name).catch(
         (error: unknown) => `cannot be read: ${unreadable(error)}`,
       );
       if (swept === null) continue;
-      if (typeof swept === 'string') this.#skip({ run: name, step: null, reason: swept });
+      if (typeof swept === 'string') this.skip({ run: name, step: null, reason: swept });
       else {
-        this.#runs.set(name, swept);
+        this.runs.set(name, swept);
         meant.push(name);
       }
     }
     return meant;
   }
 
-  /** As `#lookAt`; null for a run of another project. */
-  async #ofPattern(run: string): Promise<SweptRun | string | null> {
+  /** As `lookAt`; null for a run of another project. */
+  private async ofPattern(run: string): Promise<SweptRun | string | null> {
     const record = await readRunIfAny(this.store, run);
-    return record?.spec.project === this.spec.project ? this.#lookAt(record) : null;
+    return record?.spec.project === this.spec.project ? this.lookAt(record) : null;
   }
 
   /** Null: the run does not exist, or cannot be compared, and the problem is noted. */
-  async #run(run: string, path: string): Promise<SweptRun | null> {
-    const known = this.#runs.get(run);
+  private async run(run: string, path: string): Promise<SweptRun | null> {
+    const known = this.runs.get(run);
     if (known !== undefined) return known;
     const record = await readRunIfAny(this.store, run);
     let swept: SweptRun | null = null;
     if (record === null) {
       const near = nearestName(run, await listRuns(this.store));
       const fix = near === null ? 'see `longhaul runs`' : `did you mean ${near}?`;
-      this.#problems.push({ path, problem: `there is no run "${run}" in ${this.store.address}`, fix });
+      this.problems.push({ path, problem: `there is no run "${run}" in ${this.store.address}`, fix });
     } else {
-      const looked = await this.#lookAt(record);
+      const looked = await this.lookAt(record);
       if (typeof looked === 'string') {
         const fix = `leave ${run} to a sweep of its own, with data_of: ${run}`;
-        this.#problems.push({ path, problem: looked, fix });
+        this.problems.push({ path, problem: looked, fix });
       } else swept = looked;
     }
-    this.#runs.set(run, swept);
+    this.runs.set(run, swept);
     return swept;
   }
 
   /** Why its states cannot be compared, if so. */
-  async #lookAt(record: RunRecord): Promise<SweptRun | string> {
+  private async lookAt(record: RunRecord): Promise<SweptRun | string> {
     const { reference } = this.suites;
     const other = otherThan(record, reference);
     if (other !== null) return other;
@@ -161,7 +161,7 @@ class Selector {
     const [steps, last] = await Promise.all([
       listCheckpoints(this.store, record),
       lastCommittedStep(this.store, run),
-      this.#views(run),
+      this.views(run),
     ]);
     if (last >= 0) {
       const [own, suites] = [
@@ -174,52 +174,52 @@ class Selector {
     return { record, steps, last };
   }
 
-  async #baseline(): Promise<Candidate | null> {
+  private async baseline(): Promise<Candidate | null> {
     const { baseline } = this.spec;
     if (baseline === undefined) return null;
-    const swept = await this.#run(baseline.run, 'baseline.run');
+    const swept = await this.run(baseline.run, 'baseline.run');
     if (swept === null) return null;
-    const found = await this.#named(swept, baseline.step, baselinePath);
-    const candidate = this.#withoutProblems([found])[0] ?? null;
-    if (candidate === null && this.#problems.length === 0) {
-      const reason = this.#skipped.at(-1)?.reason ?? '';
+    const found = await this.named(swept, baseline.step, baselinePath);
+    const candidate = this.withoutProblems([found])[0] ?? null;
+    if (candidate === null && this.problems.length === 0) {
+      const reason = this.skipped.at(-1)?.reason ?? '';
       const fix = 'name another baseline: all other states are compared with it';
-      this.#problems.push({ path: 'baseline', problem: `cannot be used: ${reason}`, fix });
+      this.problems.push({ path: 'baseline', problem: `cannot be used: ${reason}`, fix });
     }
     return candidate;
   }
 
-  async #ofRun(entry: CheckpointsSpec, run: string, path: string): Promise<Candidate[]> {
-    const swept = await this.#run(run, `${path}.run`);
+  private async ofRun(entry: CheckpointsSpec, run: string, path: string): Promise<Candidate[]> {
+    const swept = await this.run(run, `${path}.run`);
     if (swept === null) return [];
     let candidates: Candidate[];
     if (entry.steps !== undefined) {
       const named = await inParallel(entry.steps, (step, index) =>
-        this.#named(swept, step, `${path}.steps[${index}]`),
+        this.named(swept, step, `${path}.steps[${index}]`),
       );
-      candidates = this.#withoutProblems(named);
+      candidates = this.withoutProblems(named);
     } else {
-      const steps = await this.#chosen(entry, swept, path);
-      const known = await inParallel(steps, (step) => this.#candidate(run, step, path));
+      const steps = await this.chosen(entry, swept, path);
+      const known = await inParallel(steps, (step) => this.candidate(run, step, path));
       candidates = known.filter((one) => one !== null);
     }
     return entry.not_yet_evaluated ? candidates.filter(({ evaluated }) => !evaluated) : candidates;
   }
 
   /** The stored steps that an entry selects. An entry of one run that can select none is an error, unless it waits for new ones. */
-  async #chosen(entry: CheckpointsSpec, { record, steps }: SweptRun, path: string): Promise<number[]> {
+  private async chosen(entry: CheckpointsSpec, { record, steps }: SweptRun, path: string): Promise<number[]> {
     const { range, latest, best, every } = entry;
     const chosen = await (async (): Promise<number[]> => {
       if (range !== undefined) return steps.filter((step) => isIn(range, step));
       if (latest !== undefined) return steps.slice(-latest);
-      if (best !== undefined) return (await this.#bestFirst(record.run, steps)).slice(0, best);
+      if (best !== undefined) return (await this.bestFirst(record.run, steps)).slice(0, best);
       if (every !== undefined) return steps.filter((_, index) => (steps.length - 1 - index) % every === 0);
       return steps;
     })();
     const waits = entry.not_yet_evaluated || isPattern(entry.run);
     if (chosen.length === 0 && !waits) {
       const [problem, fix] = none(entry, record.run, steps);
-      this.#problems.push({ path, problem, fix });
+      this.problems.push({ path, problem, fix });
     }
     return chosen;
   }
@@ -228,10 +228,10 @@ class Selector {
    * Those of `steps` that have an evaluation, best first. Shares of different tasks cannot be compared, so only the suite on which most of
    * them were evaluated counts. Among equals the newer one is first: it has learned longer.
    */
-  async #bestFirst(run: string, steps: readonly number[]): Promise<number[]> {
+  private async bestFirst(run: string, steps: readonly number[]): Promise<number[]> {
     const results = await inParallel(steps, async (step) => {
-      const state = await this.#stateOf(run, step);
-      return state === null ? [] : this.#resultsOf({ run, step }, state);
+      const state = await this.stateOf(run, step);
+      return state === null ? [] : this.resultsOf({ run, step }, state);
     });
     const bySuite = new Map<Digest, { step: number; pass_at_1: number }[]>();
     for (const [index, step] of steps.entries()) {
@@ -247,14 +247,14 @@ class Selector {
   }
 
   /** An unreadable one is left out, which is noted. */
-  async #resultsOf(place: Place, state: Digest): Promise<EvaluationResult[]> {
-    const view = await this.#views(place.run);
+  private async resultsOf(place: Place, state: Digest): Promise<EvaluationResult[]> {
+    const view = await this.views(place.run);
     const names = await view.listFolder(evaluationsOfState(state));
     const suites = names.flatMap((name) => /^([0-9a-f]{64})\/$/.exec(name)?.[1] ?? []);
     const results = await inParallel(suites, (suite) =>
       readRecord(view, evaluationResultKey(state, suite), 'evaluation').catch((error: unknown) => {
         const reason = `was compared with others without one of its evaluations: ${unreadable(error)}`;
-        this.#skip({ ...place, reason });
+        this.skip({ ...place, reason });
         return null;
       }),
     );
@@ -262,7 +262,7 @@ class Selector {
   }
 
   /** A step that was asked for, or why it is refused. Null: its state cannot be read, which is noted. */
-  async #named(
+  private async named(
     { record, steps, last }: SweptRun,
     step: number,
     path: string,
@@ -273,25 +273,25 @@ class Selector {
       const so = last < 0 ? `${run} has not begun` : `the last step of ${run} is ${last}`;
       return { path, problem: `is ${step}, but ${so}`, fix };
     }
-    const candidate = await this.#candidate(run, step, path);
+    const candidate = await this.candidate(run, step, path);
     if (candidate === null || candidate.evaluated || isBase(step) || steps.includes(step)) return candidate;
     const problem = `is ${step}, and the checkpoint of step ${step} of ${run} is gone: it was never uploaded, or collected since`;
     return { path, problem, fix };
   }
 
   /** Notes the problems among them, in order. */
-  #withoutProblems(found: readonly (Candidate | SpecProblem | null)[]): Candidate[] {
+  private withoutProblems(found: readonly (Candidate | SpecProblem | null)[]): Candidate[] {
     return found.filter((one): one is Candidate => {
-      if (one !== null && 'problem' in one) this.#problems.push(one);
+      if (one !== null && 'problem' in one) this.problems.push(one);
       return one !== null && !('problem' in one);
     });
   }
 
   /** Null: its state cannot be read, which is noted. */
-  async #candidate(run: string, step: number, path: string): Promise<Candidate | null> {
-    const state = await this.#stateOf(run, step);
+  private async candidate(run: string, step: number, path: string): Promise<Candidate | null> {
+    const state = await this.stateOf(run, step);
     if (state === null) return null;
-    const view = await this.#views(run);
+    const view = await this.views(run);
     const results = await inParallel(this.suites.digests, (suite) =>
       view.head(evaluationResultKey(state, suite)),
     );
@@ -299,22 +299,22 @@ class Selector {
     return { run, step, path, state, own, evaluated: results.every((one) => one !== null) };
   }
 
-  async #stateOf(run: string, step: number): Promise<Digest | null> {
+  private async stateOf(run: string, step: number): Promise<Digest | null> {
     const place = placeText({ run, step });
-    const known = this.#states.get(place);
+    const known = this.states.get(place);
     if (known !== undefined) return known;
     let state: Digest | null = null;
     try {
       state = await readState(this.store, run, step);
     } catch (error) {
-      this.#skip({ run, step, reason: `its state is unknown: ${unreadable(error)}` });
+      this.skip({ run, step, reason: `its state is unknown: ${unreadable(error)}` });
     }
-    this.#states.set(place, state);
+    this.states.set(place, state);
     return state;
   }
 
   /** How closely a place matches the sweep's request, as numbers of which the first difference decides; the lower one names the state. */
-  #claimOf({ path, own, run }: Candidate): number[] {
+  private claimOf({ path, own, run }: Candidate): number[] {
     const entry = /^checkpoints\[(\d+)\]/.exec(path)?.[1];
     const named = entry === undefined ? run : (this.spec.checkpoints[Number(entry)]?.run ?? run);
     return [
@@ -325,7 +325,7 @@ class Selector {
     ];
   }
 
-  async #withoutDamaged(found: readonly Candidate[]): Promise<Candidate[]> {
+  private async withoutDamaged(found: readonly Candidate[]): Promise<Candidate[]> {
     const damages = await inParallel(found, async (one) =>
       one.evaluated || isBase(one.step) ? null : checkpointDamage(this.store, one),
     );
@@ -334,19 +334,19 @@ class Selector {
       if (damage === null) return true;
       if (path === baselinePath) {
         const fix = 'name another baseline: all other states are compared with it';
-        this.#problems.push({
+        this.problems.push({
           path,
           problem: `is ${step} of ${run}, whose checkpoint is damaged: ${damage}`,
           fix,
         });
-      } else this.#skip({ run, step, reason: damage });
+      } else this.skip({ run, step, reason: damage });
       return false;
     });
   }
 
-  #skip(skipped: SkippedCheckpoint): void {
-    const known = this.#skipped.some(({ run, step }) => run === skipped.run && step === skipped.step);
-    if (!known) this.#skipped.push(skipped);
+  private skip(skipped: SkippedCheckpoint): void {
+    const known = this.skipped.some(({ run, step }) => run === skipped.run && step === skipped.step);
+    if (!known) this.skipped.push(skipped);
   }
 }
 

@@ -42,14 +42,14 @@ interface Unit {
 }
 
 export class AttemptAccount {
-  readonly #units = new Set<Unit>();
-  #carried: Recovery[] = [];
-  #failure: Failure | null = null;
-  #explain: ((restored: Restored) => Promise<Recovery>) | null = null;
-  #restored: Restored[] = [];
-  #workedAt: number | null = null;
-  #waitingSince: number | null = null;
-  #waitedMs = 0;
+  private readonly units = new Set<Unit>();
+  private carried: Recovery[] = [];
+  private failure: Failure | null = null;
+  private explain: ((restored: Restored) => Promise<Recovery>) | null = null;
+  private restorations: Restored[] = [];
+  private workedAt: number | null = null;
+  private waitingSince: number | null = null;
+  private waitedMs = 0;
   /** The engine process that last worked for the attempt; null before there is one. */
   engine: string | null = null;
 
@@ -61,21 +61,21 @@ export class AttemptAccount {
     { failure, recoveries, waited_seconds }: EndedAttempt,
     explain: (restored: Restored) => Promise<Recovery>,
   ): void {
-    this.#failure = failure;
-    this.#carried = recoveries;
-    this.#waitedMs = waited_seconds * 1000;
-    this.#explain = explain;
+    this.failure = failure;
+    this.carried = recoveries;
+    this.waitedMs = waited_seconds * 1000;
+    this.explain = explain;
   }
 
   /** Work goes on: the failure is over. */
   begin(what: Unit['what']): WorkUnit {
-    this.#workedAt ??= performance.now();
+    this.workedAt ??= performance.now();
     const unit: Unit = { what, since: performance.now(), tokens: 0, waiting: false };
-    this.#units.add(unit);
-    this.#clock();
+    this.units.add(unit);
+    this.clock();
     const waiting = (now: boolean): void => {
       unit.waiting = now;
-      this.#clock();
+      this.clock();
     };
     return {
       sampled: (tokens) => {
@@ -88,25 +88,25 @@ export class AttemptAccount {
       },
       waits: () => waiting(true),
       end: () => {
-        this.#units.delete(unit);
-        this.#clock();
+        this.units.delete(unit);
+        this.clock();
       },
     };
   }
 
   /** The work under way failed within the attempt, and begins again. `event` names what happened. */
   fails(cause: RecoveryCause, event: string): void {
-    this.#carried = this.#explained;
-    this.#restored = [];
-    this.#failure = { cause, event, lost: this.lost, detection_seconds: 0, failedAt: performance.now() };
-    this.#units.clear();
-    this.#workedAt = null;
+    this.carried = this.explained;
+    this.restorations = [];
+    this.failure = { cause, event, lost: this.lost, detection_seconds: 0, failedAt: performance.now() };
+    this.units.clear();
+    this.workedAt = null;
   }
 
   /** The work under way has left its record. */
   finished(): void {
-    this.#units.clear();
-    this.#clock();
+    this.units.clear();
+    this.clock();
   }
 
   uses(incarnation: string): void {
@@ -114,13 +114,13 @@ export class AttemptAccount {
   }
 
   restored(restored: Restored): void {
-    this.#restored.push(restored);
+    this.restorations.push(restored);
   }
 
   /** What could not be reused if the attempt ended now. */
   get lost(): LostWork {
     const now = performance.now();
-    const units = [...this.#units];
+    const units = [...this.units];
     const ages = units.reduce((sum, { since }) => sum + now - since, 0);
     return {
       seconds: rounded(ages / 1000 / Math.max(1, units.length)),
@@ -132,67 +132,67 @@ export class AttemptAccount {
   /** True if a failure, a restore or a wait of that length is in no record yet. */
   hasNews(shortestWaitSeconds: number): boolean {
     return (
-      this.#explained.length > 0 || this.#unexplained !== null || this.unrecordedWait >= shortestWaitSeconds
+      this.explained.length > 0 || this.unexplained !== null || this.unrecordedWait >= shortestWaitSeconds
     );
   }
 
   /** Recoveries that are in no record yet. */
   async recoveries(): Promise<Recovery[]> {
-    const restored = this.#unexplained;
-    if (!restored || !this.#explain) return this.#explained;
-    return [...this.#explained, await this.#explain(restored)];
+    const restored = this.unexplained;
+    if (!restored || !this.explain) return this.explained;
+    return [...this.explained, await this.explain(restored)];
   }
 
   get unrecordedWait(): number {
-    const waiting = this.#waitingSince === null ? 0 : performance.now() - this.#waitingSince;
-    return rounded((this.#waitedMs + waiting) / 1000);
+    const waiting = this.waitingSince === null ? 0 : performance.now() - this.waitingSince;
+    return rounded((this.waitedMs + waiting) / 1000);
   }
 
   /** A record holds them now. */
   recorded(): void {
-    this.#carried = [];
-    this.#failure = null;
-    this.#restored = [];
-    this.#waitedMs = 0;
-    if (this.#waitingSince !== null) this.#waitingSince = performance.now();
+    this.carried = [];
+    this.failure = null;
+    this.restorations = [];
+    this.waitedMs = 0;
+    if (this.waitingSince !== null) this.waitingSince = performance.now();
   }
 
   /** For the attempt after this one, should it be needed; null before `begins`. */
   get reported(): AttemptSnapshot | null {
-    return this.#explain && this.snapshot;
+    return this.explain && this.snapshot;
   }
 
   get snapshot(): AttemptSnapshot {
     const { lost, unrecordedWait } = this;
-    return { at: Date.now(), lost, recoveries: this.#explained, waited_seconds: unrecordedWait };
+    return { at: Date.now(), lost, recoveries: this.explained, waited_seconds: unrecordedWait };
   }
 
-  get #explained(): Recovery[] {
-    if (!this.#failure) return this.#carried;
-    const { failedAt, ...failure } = this.#failure;
-    const down_seconds = rounded(((this.#workedAt ?? performance.now()) - failedAt) / 1000);
-    return [...this.#carried, { ...failure, down_seconds, ...this.#restoredInAll }];
+  private get explained(): Recovery[] {
+    if (!this.failure) return this.carried;
+    const { failedAt, ...failure } = this.failure;
+    const down_seconds = rounded(((this.workedAt ?? performance.now()) - failedAt) / 1000);
+    return [...this.carried, { ...failure, down_seconds, ...this.restoredInAll }];
   }
 
   /** A node that shares a run's steps follows each of its updates from the state that it holds: that is no failure. */
-  get #unexplained(): Restored | null {
-    const restored = this.#failure ? null : this.#restoredInAll;
+  private get unexplained(): Restored | null {
+    const restored = this.failure ? null : this.restoredInAll;
     return restored?.restore.from === 'held' ? null : restored;
   }
 
-  get #restoredInAll(): Restored | null {
-    const [first, ...more] = this.#restored;
+  private get restoredInAll(): Restored | null {
+    const [first, ...more] = this.restorations;
     return first ? more.reduce(together, first) : null;
   }
 
   /** The clock of waiting runs while every unit waits. */
-  #clock(): void {
-    const units = [...this.#units];
+  private clock(): void {
+    const units = [...this.units];
     const waits = units.length > 0 && units.every(({ waiting }) => waiting);
-    if (waits) this.#waitingSince ??= performance.now();
-    else if (this.#waitingSince !== null) {
-      this.#waitedMs += performance.now() - this.#waitingSince;
-      this.#waitingSince = null;
+    if (waits) this.waitingSince ??= performance.now();
+    else if (this.waitingSince !== null) {
+      this.waitedMs += performance.now() - this.waitingSince;
+      this.waitingSince = null;
     }
   }
 }

@@ -4,21 +4,21 @@ import type { PolicyEngine } from '../../engine/policy-engine.js';
 import type { Environment, EnvironmentBackend } from '../../environments/environment.js';
 
 export class BusyMeter {
-  #inFlight = 0;
-  #since = 0;
-  #totalMs = 0;
+  private inFlight = 0;
+  private since = 0;
+  private finishedMs = 0;
 
   /** Milliseconds so far in which at least one call was in flight. */
   get totalMs(): number {
-    return this.#totalMs + (this.#inFlight > 0 ? performance.now() - this.#since : 0);
+    return this.finishedMs + (this.inFlight > 0 ? performance.now() - this.since : 0);
   }
 
   async during<T>(call: () => Promise<T>): Promise<T> {
-    if (this.#inFlight++ === 0) this.#since = performance.now();
+    if (this.inFlight++ === 0) this.since = performance.now();
     try {
       return await call();
     } finally {
-      if (--this.#inFlight === 0) this.#totalMs += performance.now() - this.#since;
+      if (--this.inFlight === 0) this.finishedMs += performance.now() - this.since;
     }
   }
 }

@@ -20,9 +20,9 @@ export interface ProcessPlace {
 }
 
 export class ProcessLife {
-  readonly #ended = new NewestEntries<EndedAttempt>();
-  readonly #executions = new NewestEntries<true>();
-  readonly #runs = new NewestEntries<true>();
+  private readonly endedAttempts = new NewestEntries<EndedAttempt>();
+  private readonly executions = new NewestEntries<true>();
+  private readonly runs = new NewestEntries<true>();
   /** The engine process that each run used here last. */
   readonly engines = new NewestEntries<string>();
 
@@ -45,21 +45,21 @@ export class ProcessLife {
 
   /** Returns whether this process knew the execution of an activity. */
   noteExecution(execution: string): boolean {
-    return wasKnown(this.#executions, execution);
+    return wasKnown(this.executions, execution);
   }
 
   /** Returns whether this process knew the run. */
   noteRun(run: string): boolean {
-    return wasKnown(this.#runs, run);
+    return wasKnown(this.runs, run);
   }
 
   ended(activity: string, attempt: EndedAttempt): void {
-    this.#ended.set(activity, attempt);
+    this.endedAttempts.set(activity, attempt);
   }
 
   /** What the activity's last attempt here has left; returned once. */
   takeEnded(activity: string): EndedAttempt | null {
-    return this.#ended.take(activity) ?? null;
+    return this.endedAttempts.take(activity) ?? null;
   }
 }
 

@@ -31,37 +31,37 @@ const lostConnection = [
 
 export class RepeatedFailures {
   /** By execution, then by what the failures have in common. */
-  readonly #counts = new Map<string, Map<string, number>>();
+  private readonly counts = new Map<string, Map<string, number>>();
 
-  readonly #recorded = new Set<string>();
+  private readonly recordedExecutions = new Set<string>();
 
   /** Counts a failure of `execution`; returns how often it has failed in this way. 0 if waiting may fix it. */
   count(execution: string, error: Error): number {
     if (mendsItself(error)) return 0;
-    const counts = this.#counts.get(execution) ?? new Map<string, number>();
+    const counts = this.counts.get(execution) ?? new Map<string, number>();
     const way = wayOf(error);
     const count = (counts.get(way) ?? 0) + 1;
-    this.#counts.set(execution, counts.set(way, count));
-    const oldest = this.#counts.keys().next().value;
-    if (this.#counts.size > maxExecutions && oldest !== undefined) this.forget(oldest);
+    this.counts.set(execution, counts.set(way, count));
+    const oldest = this.counts.keys().next().value;
+    if (this.counts.size > maxExecutions && oldest !== undefined) this.forget(oldest);
     return count;
   }
 
   /** The execution has recorded progress: earlier failures no longer count. */
   recorded(execution: string): void {
-    this.#counts.delete(execution);
-    this.#recorded.add(execution);
+    this.counts.delete(execution);
+    this.recordedExecutions.add(execution);
   }
 
   /** True if it made any progress before it failed. */
   hasRecorded(execution: string): boolean {
-    return this.#recorded.has(execution);
+    return this.recordedExecutions.has(execution);
   }
 
   /** The execution has ended. */
   forget(execution: string): void {
-    this.#counts.delete(execution);
-    this.#recorded.delete(execution);
+    this.counts.delete(execution);
+    this.recordedExecutions.delete(execution);
   }
 }
 

@@ -10,7 +10,7 @@ import { textTable } from '../table.js';
 import { type TemporalFlags, withClient, withTemporalFlags } from '../temporal-access.js';
 
 const queryDeadlineMs = 10_000;
-const GIB = 2 ** 30;
+const gib = 2 ** 30;
 
 export function register(program: Command): void {
   withTemporalFlags(
@@ -75,5 +75,5 @@ export function describePool(
 }
 
 function gibibytes(bytes: number): string {
-  return bytes > 0 ? `${(bytes / GIB).toFixed(bytes < 10 * GIB ? 1 : 0)} GiB` : '';
+  return bytes > 0 ? `${(bytes / gib).toFixed(bytes < 10 * gib ? 1 : 0)} GiB` : '';
 }

@@ -12,8 +12,8 @@ import { recordSchemas, type RecordKind } from '../../spec/records/record-kinds.
 import { decodeSafetensorsHeader, safetensorsHeaderLength } from '../../store/files/safetensors.js';
 import { UnreadableRecord } from '../../store/objects/store-errors.js';
 
-const TEXT_LIMIT = 200_000;
-const LONG_LIST = 12;
+const textLimit = 200_000;
+const longList = 12;
 
 /**
  * Readable text of the object at `key`. Throws `UnreadableRecord`, `OlderSchema` or `NewerSchema`, and for a missing key an error that
@@ -192,15 +192,15 @@ async function nearby(store: ObjectStore, key: string): Promise<string> {
   const folder = key.slice(0, key.lastIndexOf('/') + 1);
   const names = await store.listFolder(folder);
   if (names.length === 0) return '';
-  return `; ${folder || 'the store'} has ${names.slice(0, LONG_LIST).join(', ')}${names.length > LONG_LIST ? ', …' : ''}`;
+  return `; ${folder || 'the store'} has ${names.slice(0, longList).join(', ')}${names.length > longList ? ', …' : ''}`;
 }
 
 /** Indented JSON in which lists of numbers stay on one line and long ones are cut. */
 function pretty(value: unknown, indent = ''): string {
   if (Array.isArray(value)) {
     if (value.every((item) => typeof item !== 'object' || item === null)) {
-      const shown = value.slice(0, LONG_LIST).map((item) => JSON.stringify(item));
-      return `[${shown.join(', ')}${value.length > LONG_LIST ? `, … ${value.length} in all` : ''}]`;
+      const shown = value.slice(0, longList).map((item) => JSON.stringify(item));
+      return `[${shown.join(', ')}${value.length > longList ? `, … ${value.length} in all` : ''}]`;
     }
     const items = value.map((item) => `${indent}  ${pretty(item, `${indent}  `)}`);
     return `[\n${items.join(',\n')}\n${indent}]`;
@@ -221,6 +221,6 @@ function range(values: Float32Array): string {
 }
 
 function cut(text: string): string {
-  if (text.length <= TEXT_LIMIT) return text.endsWith('\n') ? text : `${text}\n`;
-  return `${text.slice(0, TEXT_LIMIT)}\n… ${text.length - TEXT_LIMIT} more characters\n`;
+  if (text.length <= textLimit) return text.endsWith('\n') ? text : `${text}\n`;
+  return `${text.slice(0, textLimit)}\n… ${text.length - textLimit} more characters\n`;
 }

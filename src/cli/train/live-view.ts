@@ -122,8 +122,8 @@ interface View {
 
 /** Evaluations and troubles stay on the screen, in full; the line below them changes and is cut to the window. */
 export class ChangingLine implements View {
-  #evaluations = 0;
-  #trouble: string | null = null;
+  private evaluations = 0;
+  private trouble: string | null = null;
 
   constructor(
     private readonly output: Pick<NodeJS.WriteStream, 'write' | 'columns'>,
@@ -131,10 +131,10 @@ export class ChangingLine implements View {
   ) {}
 
   show(status: RunStatus, waiting: string | null): void {
-    for (const { step, suite, ...evaluation } of status.evaluations.slice(this.#evaluations)) {
-      this.#keep(`step ${step} · ${suite} evaluation · pass@1 ${countedPassRate(evaluation)}`);
+    for (const { step, suite, ...evaluation } of status.evaluations.slice(this.evaluations)) {
+      this.keep(`step ${step} · ${suite} evaluation · pass@1 ${countedPassRate(evaluation)}`);
     }
-    this.#evaluations = Math.max(this.#evaluations, status.evaluations.length);
+    this.evaluations = Math.max(this.evaluations, status.evaluations.length);
     const { blocked, failing } = status;
     const held = blocked ?? failing;
     const trouble = held
@@ -142,32 +142,32 @@ export class ChangingLine implements View {
       : waiting;
     // The count of tries and the time go on; it is the same trouble while it has the same reason.
     const kind = held?.reason ?? (waiting === null ? null : troubleOf(waiting));
-    if (trouble !== null && kind !== this.#trouble) this.#keep(trouble);
-    this.#trouble = kind;
-    this.#change(progressLine(status, null, this.folder));
+    if (trouble !== null && kind !== this.trouble) this.keep(trouble);
+    this.trouble = kind;
+    this.change(progressLine(status, null, this.folder));
   }
 
   silent(forMs: number): void {
-    this.#change(silence(forMs, this.folder));
+    this.change(silence(forMs, this.folder));
   }
 
   end(): void {
     this.output.write(clear);
   }
 
-  #keep(line: string): void {
+  private keep(line: string): void {
     this.output.write(`${clear}${line}\n`);
   }
 
-  #change(line: string): void {
+  private change(line: string): void {
     this.output.write(`${clear}${line.slice(0, (this.output.columns ?? 120) - 1)}`);
   }
 }
 
 /** A line counts once: when its step, phase or trouble is new. */
 class LinePerStep implements View {
-  #key = '';
-  #silent = false;
+  private key = '';
+  private isSilent = false;
 
   constructor(
     private readonly output: NodeJS.WriteStream,
@@ -175,19 +175,19 @@ class LinePerStep implements View {
   ) {}
 
   show(status: RunStatus, waiting: string | null): void {
-    this.#silent = false;
+    this.isSilent = false;
     const trouble = waiting === null ? '' : troubleOf(waiting);
     const key = `${status.step} ${(status.blocked ?? status.failing)?.reason ?? ''} ${status.phase === 'paused'} ${trouble}`;
-    if (key === this.#key) return;
-    this.#key = key;
+    if (key === this.key) return;
+    this.key = key;
     this.output.write(
       `${progressLine(status, null, this.folder)}${waiting === null ? '' : ` · ${waiting}`}\n`,
     );
   }
 
   silent(forMs: number): void {
-    if (!this.#silent) this.output.write(`${silence(forMs, this.folder)}\n`);
-    this.#silent = true;
+    if (!this.isSilent) this.output.write(`${silence(forMs, this.folder)}\n`);
+    this.isSilent = true;
   }
 
   end(): void {}

@@ -1,15 +1,15 @@
 // The blocks of messages, within Slack's limits: a block that breaks them loses the whole message (`invalid_blocks`). Texts come in as
 // complete markup (`mrkdwn.ts`), so too long a list loses whole lines.
 
-export const MOST_BLOCKS = 50;
-export const MOST_FIELDS = 10;
-export const HEADER_CHARACTERS = 150;
-export const SECTION_CHARACTERS = 3000;
-export const FIELD_CHARACTERS = 2000;
+export const mostBlocks = 50;
+export const mostFields = 10;
+export const headerCharacters = 150;
+export const sectionCharacters = 3000;
+export const fieldCharacters = 2000;
 /** Limit of the notification, which screen readers read. Slack accepts ten times as much, and advises this. */
-export const TEXT_CHARACTERS = 4000;
-export const ALT_TEXT_CHARACTERS = 2000;
-const BETWEEN = '  |  ';
+export const textCharacters = 4000;
+export const altTextCharacters = 2000;
+const between = '  |  ';
 
 interface PlainText {
   type: 'plain_text';
@@ -54,7 +54,7 @@ export function header(text: string): MessageBlock {
 
 /** As many of `lines` as one section holds; the last one gives the number of lines left out. None: no block. */
 export function section(lines: readonly (string | null)[]): MessageBlock[] {
-  const text = fitting(lines, SECTION_CHARACTERS);
+  const text = fitting(lines, sectionCharacters);
   return text === '' ? [] : [{ type: 'section', text: mrkdwn(text) }];
 }
 
@@ -62,19 +62,19 @@ export function section(lines: readonly (string | null)[]): MessageBlock[] {
 export function fields(named: readonly (readonly [label: string, value: string | null])[]): MessageBlock[] {
   const known = named.flatMap(([label, value]) => {
     const text = `*${label}*\n${value}`;
-    return value === null || text.length > FIELD_CHARACTERS ? [] : [mrkdwn(text)];
+    return value === null || text.length > fieldCharacters ? [] : [mrkdwn(text)];
   });
   const blocks: MessageBlock[] = [];
-  for (let start = 0; start < known.length; start += MOST_FIELDS)
-    blocks.push({ type: 'section', fields: known.slice(start, start + MOST_FIELDS) });
+  for (let start = 0; start < known.length; start += mostFields)
+    blocks.push({ type: 'section', fields: known.slice(start, start + mostFields) });
   return blocks;
 }
 
 /** Small print in one line, a bar between its parts. None: no block. */
 export function context(parts: readonly (string | null)[]): MessageBlock[] {
   const kept = parts.filter((part) => part !== null);
-  while (kept.join(BETWEEN).length > SECTION_CHARACTERS) kept.pop();
-  return kept.length === 0 ? [] : [{ type: 'context', elements: [mrkdwn(kept.join(BETWEEN))] }];
+  while (kept.join(between).length > sectionCharacters) kept.pop();
+  return kept.length === 0 ? [] : [{ type: 'context', elements: [mrkdwn(kept.join(between))] }];
 }
 
 /** The message with a picture that Slack stores under the id `file`. */
@@ -85,12 +85,12 @@ export function withPicture(message: Message, picture: Picture, file: string): M
     alt_text: picture.altText,
     title: plainText(picture.title),
   };
-  return { ...message, blocks: [...message.blocks.slice(0, MOST_BLOCKS - 1), image] };
+  return { ...message, blocks: [...message.blocks.slice(0, mostBlocks - 1), image] };
 }
 
 /** The message with a line of small print below it. */
 export function withNote(message: Message, note: string): Message {
-  return { ...message, blocks: [...message.blocks.slice(0, MOST_BLOCKS - 1), ...context([note])] };
+  return { ...message, blocks: [...message.blocks.slice(0, mostBlocks - 1), ...context([note])] };
 }
 
 /** Lines that fit into `limit` characters, and how many do not. */

@@ -3,7 +3,7 @@
 import type { FetchFunction } from '@slack/web-api';
 
 /** More than any page of messages; an endless answer is cut off by the deadline, and by this. */
-const LARGEST_ANSWER_BYTES = 32 * 1024 * 1024;
+const largestAnswerBytes = 32 * 1024 * 1024;
 
 /** Rejects with a `TimeoutError` after `deadlineMs`, and with the reason of `stop`. */
 export function deadlineFetch(deadlineMs: number, stop: AbortSignal): FetchFunction {
@@ -37,8 +37,7 @@ async function bodyOf(response: Response): Promise<Buffer<ArrayBuffer>> {
   for await (const piece of response.body ?? []) {
     const bytes = piece as Uint8Array;
     size += bytes.length;
-    if (size > LARGEST_ANSWER_BYTES)
-      throw new Error(`the answer is larger than ${LARGEST_ANSWER_BYTES} bytes`);
+    if (size > largestAnswerBytes) throw new Error(`the answer is larger than ${largestAnswerBytes} bytes`);
     pieces.push(bytes);
   }
   return Buffer.concat(pieces);

@@ -1,17 +1,17 @@
 // The text of each event in the thread of its run.
 import { alertWords, type AlertWriter } from '../../rl/alert-words.js';
 import {
-  ALT_TEXT_CHARACTERS,
+  altTextCharacters,
   context,
   fields,
   fitting,
   header,
-  HEADER_CHARACTERS,
+  headerCharacters,
   type Message,
   type MessageBlock,
   type Picture,
   section,
-  TEXT_CHARACTERS,
+  textCharacters,
 } from './blocks.js';
 import {
   code,
@@ -20,10 +20,10 @@ import {
   percent,
   plain,
   points,
-  REASON_CHARACTERS,
+  reasonCharacters,
   size,
   timeSpan,
-  VALUE_CHARACTERS,
+  valueCharacters,
   whole,
 } from './mrkdwn.js';
 import { nothingGraded, passRateChange } from '../../spec/pass-rate.js';
@@ -84,7 +84,7 @@ function checkpoint({ step, place, sizeBytes }: CheckpointKept): Message {
     text: `Checkpoint of step ${whole(step)}`,
     blocks: [
       ...section([`:floppy_disk: *Checkpoint* — ${what.join(' · ')}`]),
-      ...context([place === null ? null : code(place, VALUE_CHARACTERS)]),
+      ...context([place === null ? null : code(place, valueCharacters)]),
     ],
   };
 }
@@ -96,7 +96,7 @@ function evaluation(event: EvaluationDone): Message {
     before === null || since === null ? null : `${points(since)} since step ${whole(before.step)}`;
   const rate = passAt1 === null ? `pass@1 – (${nothingGraded})` : `pass@1 ${percent(passAt1)}`;
   return {
-    text: `Evaluation ${plain(suite, VALUE_CHARACTERS)} at step ${whole(step)}: ${rate}${change === null ? '' : `, ${change}`}`,
+    text: `Evaluation ${plain(suite, valueCharacters)} at step ${whole(step)}: ${rate}${change === null ? '' : `, ${change}`}`,
     blocks: [
       ...section([
         `:bar_chart: *Evaluation ${code(suite)}* — step ${whole(step)}`,
@@ -120,10 +120,10 @@ function chartOf(run: string, { step, suite, passAt1, chart }: EvaluationDone): 
   if (chart === null) return null;
   return {
     png: chart,
-    title: plain('pass@1 by step', HEADER_CHARACTERS),
+    title: plain('pass@1 by step', headerCharacters),
     altText: plain(
       `Line chart of pass@1 by step of the run ${run}, suite ${suite}: ${passAt1 === null ? nothingGraded : percent(passAt1)} at step ${whole(step)}`,
-      ALT_TEXT_CHARACTERS,
+      altTextCharacters,
     ),
   };
 }
@@ -132,14 +132,14 @@ function alert(run: string, { step, alert: one }: AlertRaised): Message {
   const { title, line } = alertWords(one, alertWriter);
   const where = step === null ? '' : `step ${whole(step)} `;
   return {
-    text: `${title} — ${where}(run: ${plain(run, VALUE_CHARACTERS)}): ${line}`,
+    text: `${title} — ${where}(run: ${plain(run, valueCharacters)}): ${line}`,
     blocks: section([`:warning: *${title}* — ${where}(run: ${code(run)})`, `• ${line}`]),
   };
 }
 
 const alertWriter: AlertWriter = {
   name: (text) => code(text),
-  reason: (text) => plain(text, REASON_CHARACTERS),
+  reason: (text) => plain(text, reasonCharacters),
   percent,
   whole,
   timeSpan,
@@ -148,12 +148,12 @@ const alertWriter: AlertWriter = {
 function paused({ step, reason, who, resumeWith, at }: RunPaused): Message {
   const where = atStep(step);
   return {
-    text: `Paused${where}${reason === null ? '' : `: ${plain(reason, REASON_CHARACTERS)}`}`,
+    text: `Paused${where}${reason === null ? '' : `: ${plain(reason, reasonCharacters)}`}`,
     blocks: [
       ...section([
         `:double_vertical_bar: *Paused*${where}`,
-        reason === null ? null : plain(reason, REASON_CHARACTERS),
-        `Resume with ${code(resumeWith, REASON_CHARACTERS)}`,
+        reason === null ? null : plain(reason, reasonCharacters),
+        `Resume with ${code(resumeWith, reasonCharacters)}`,
       ]),
       ...context([by(who), moment(at)]),
     ],
@@ -163,13 +163,9 @@ function paused({ step, reason, who, resumeWith, at }: RunPaused): Message {
 function standsStill({ kind, step, reason, remedy, at }: RunStandsStill): Message {
   const title = `${kind === 'blocked' ? 'Blocked' : 'Failing'}${atStep(step)}`;
   return {
-    text: `${title}: ${plain(reason, REASON_CHARACTERS)}`,
+    text: `${title}: ${plain(reason, reasonCharacters)}`,
     blocks: [
-      ...section([
-        `:warning: *${title}*`,
-        plain(reason, REASON_CHARACTERS),
-        plain(remedy, REASON_CHARACTERS),
-      ]),
+      ...section([`:warning: *${title}*`, plain(reason, reasonCharacters), plain(remedy, reasonCharacters)]),
       ...context([moment(at)]),
     ],
   };
@@ -192,21 +188,21 @@ const endings = {
 function ended(run: string, event: RunEnded): Message {
   const { icon, title } = endings[event.kind];
   const { step, steps, passAt1, seconds, spend, reason, resumeWith } = event;
-  const why = reason === null ? null : plain(reason, REASON_CHARACTERS);
+  const why = reason === null ? null : plain(reason, reasonCharacters);
   const blocks: MessageBlock[] = [
-    header(`${icon} ${title}: ${plain(run, HEADER_CHARACTERS - 40)}`),
+    header(`${icon} ${title}: ${plain(run, headerCharacters - 40)}`),
     ...section([why]),
     ...fields([
       ['Step', step === null ? null : stepOf(step, steps)],
-      ['pass@1', passAt1 === null ? null : plain(passAt1, VALUE_CHARACTERS)],
+      ['pass@1', passAt1 === null ? null : plain(passAt1, valueCharacters)],
       ['Took', seconds === null ? null : timeSpan(seconds)],
-      ['Spent', spend === null ? null : plain(spend, VALUE_CHARACTERS)],
+      ['Spent', spend === null ? null : plain(spend, valueCharacters)],
     ]),
-    ...section([resumeWith === null ? null : `Go on with ${code(resumeWith, REASON_CHARACTERS)}`]),
+    ...section([resumeWith === null ? null : `Go on with ${code(resumeWith, reasonCharacters)}`]),
     ...context([...event.links.map(link), moment(event.at)]),
   ];
   return {
-    text: fitting([`${title}: ${plain(run, VALUE_CHARACTERS)}`, why], TEXT_CHARACTERS),
+    text: fitting([`${title}: ${plain(run, valueCharacters)}`, why], textCharacters),
     blocks,
   };
 }
@@ -220,5 +216,5 @@ function atStep(step: number | null): string {
 }
 
 function by(who: string | null): string | null {
-  return who === null ? null : `By ${plain(who, VALUE_CHARACTERS)}`;
+  return who === null ? null : `By ${plain(who, valueCharacters)}`;
 }

@@ -3,11 +3,11 @@
 import type { Link } from './run-event.js';
 
 /** Characters of a name, of a value in a field, of a reason or a command. */
-export const NAME_CHARACTERS = 120;
-export const VALUE_CHARACTERS = 300;
-export const REASON_CHARACTERS = 1000;
+export const nameCharacters = 120;
+export const valueCharacters = 300;
+export const reasonCharacters = 1000;
 /** Longer ones would fill a block on their own. */
-const LONGEST_URL = 1000;
+const longestUrl = 1000;
 
 const nothing = '–';
 const more = '…';
@@ -18,7 +18,7 @@ export function plain(text: string, limit: number): string {
 }
 
 /** As code, in one line: nothing in it is markup. */
-export function code(text: string, limit = NAME_CHARACTERS): string {
+export function code(text: string, limit = nameCharacters): string {
   return `\`${plain(text.replaceAll('`', "'"), limit - 2)}\``;
 }
 
@@ -28,8 +28,8 @@ export function link({ label, url }: Link): string | null {
   const { protocol, username, password, href } = new URL(url);
   if (!['http:', 'https:'].includes(protocol) || username !== '' || password !== '') return null;
   const target = escape(href.replaceAll('|', '%7C'));
-  if (target.length > LONGEST_URL) return null;
-  return `<${target}|${plain(label.replaceAll('|', '/'), NAME_CHARACTERS)}>`;
+  if (target.length > longestUrl) return null;
+  return `<${target}|${plain(label.replaceAll('|', '/'), nameCharacters)}>`;
 }
 
 /** A moment in the reader's own time zone; null if it is not a date, or before Slack existed. */

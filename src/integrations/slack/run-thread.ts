@@ -65,46 +65,46 @@ const clockSkewMs = 3_600_000;
 const mostRoots = 3;
 
 export class RunThread {
-  readonly #options: RunThreadOptions;
-  readonly #timing: ThreadTiming;
-  readonly #api: SlackApi;
-  readonly #charts: ChartUploads;
-  readonly #trouble: Trouble;
-  readonly #rootId: string;
+  private readonly options: RunThreadOptions;
+  private readonly timing: ThreadTiming;
+  private readonly api: SlackApi;
+  private readonly charts: ChartUploads;
+  private readonly currentTrouble: Trouble;
+  private readonly rootId: string;
   /** Kept whole in memory, and saved in `state` after each change. */
-  #memory: ThreadMemory | null = null;
-  #saved = true;
+  private memory: ThreadMemory | null = null;
+  private saved = true;
   /** When something was last sent with an unknown result, by this process or the one before it. */
-  #doubtSince: number | null = performance.now();
-  #greeted = false;
-  #rootsLost = 0;
-  #status: RunStatusLine | null = null;
-  #shown = '';
-  #nextEdit = 0;
-  #editable = true;
-  #nextPost = 0;
-  readonly #reported = new Set<string>();
-  #turns: Promise<unknown> = Promise.resolve();
+  private doubtSince: number | null = performance.now();
+  private greeted = false;
+  private rootsLost = 0;
+  private status: RunStatusLine | null = null;
+  private shown = '';
+  private nextEdit = 0;
+  private editable = true;
+  private nextPost = 0;
+  private readonly reported = new Set<string>();
+  private turns: Promise<unknown> = Promise.resolve();
 
   constructor(options: RunThreadOptions) {
-    this.#options = options;
-    this.#timing = { ...defaultTiming, ...options.timing };
-    this.#api = new SlackApi(options.access, options.stop);
-    this.#charts = new ChartUploads(this.#api, (reason) =>
-      this.#reportOnce('charts', `Evaluations are posted to Slack without their chart: ${reason}`),
+    this.options = options;
+    this.timing = { ...defaultTiming, ...options.timing };
+    this.api = new SlackApi(options.access, options.stop);
+    this.charts = new ChartUploads(this.api, (reason) =>
+      this.reportOnce('charts', `Evaluations are posted to Slack without their chart: ${reason}`),
     );
-    this.#trouble = new Trouble(this.#timing, options.stop);
-    this.#rootId = markId(options.started.id);
+    this.currentTrouble = new Trouble(this.timing, options.stop);
+    this.rootId = markId(options.started.id);
   }
 
   /** Why no message gets through at present, and the fix if a person can help; null while all is well. */
   get trouble(): string | null {
-    return this.#trouble.last?.message ?? null;
+    return this.currentTrouble.last?.message ?? null;
   }
 
   /** Events that were given up, for the run's status; empty before the first call. */
   get dropped(): readonly (Dropped & { id: string })[] {
-    return [...(this.#memory?.dropped ?? [])].map(([id, one]) => ({ id, ...one }));
+    return [...(this.memory?.dropped ?? [])].map(([id, one]) => ({ id, ...one }));
   }
 
   /**
@@ -113,18 +113,18 @@ export class RunThread {
    * again, here or in another process.
    */
   deliver(event: RunEvent): Promise<Delivery> {
-    return this.#turn(async (memory) => {
+    return this.turn(async (memory) => {
       const id = markId(event.id);
       const before = settled(memory, id);
       if (before !== null) {
-        await this.#save();
+        await this.save();
         return before;
       }
-      const failure = await this.#trouble.outlasted(() => this.#noting(() => this.#bring(event, id)));
-      this.#charts.forget();
-      if (failure === null) this.#recovered();
-      else this.#drop(memory, id, failure);
-      await this.#save();
+      const failure = await this.currentTrouble.outlasted(() => this.noting(() => this.bring(event, id)));
+      this.charts.forget();
+      if (failure === null) this.recovered();
+      else this.drop(memory, id, failure);
+      await this.save();
       return settled(memory, id) ?? { outcome: 'dropped', reason: failure?.message ?? 'unknown' };
     });
   }
@@ -134,129 +134,129 @@ export class RunThread {
    * newer status follows. `now`: as patient as `deliver`, for the last status of a run.
    */
   showStatus(status: RunStatusLine, when: 'due' | 'now' = 'due'): Promise<void> {
-    return this.#turn(async () => {
-      this.#status = status;
-      const show = (): Promise<void> => this.#noting(() => this.#show());
+    return this.turn(async () => {
+      this.status = status;
+      const show = (): Promise<void> => this.noting(() => this.show());
       if (when === 'now') {
-        const failure = await this.#trouble.outlasted(show);
-        if (failure === null) this.#recovered();
+        const failure = await this.currentTrouble.outlasted(show);
+        if (failure === null) this.recovered();
         return;
       }
-      if (this.#trouble.pausing || performance.now() < this.#nextEdit) return;
+      if (this.currentTrouble.pausing || performance.now() < this.nextEdit) return;
       try {
         await show();
-        this.#trouble.over();
-        this.#recovered();
+        this.currentTrouble.over();
+        this.recovered();
       } catch (error) {
         if (!(error instanceof SlackCallFailed)) throw error;
-        if (error.failure.kind !== 'refused') this.#trouble.note(error);
+        if (error.failure.kind !== 'refused') this.currentTrouble.note(error);
       }
     });
   }
 
-  async #bring(event: RunEvent, id: string): Promise<void> {
-    const memory = await this.#opened();
-    await this.#reconcile(memory);
-    const channel = await this.#root(memory);
+  private async bring(event: RunEvent, id: string): Promise<void> {
+    const memory = await this.opened();
+    await this.reconcile(memory);
+    const channel = await this.root(memory);
     if (event.kind === 'started' || memory.delivered.has(id)) return;
-    const ts = await this.#reply(channel, event, id);
+    const ts = await this.reply(channel, event, id);
     memory.delivered.set(id, ts);
-    this.#saved = false;
+    this.saved = false;
   }
 
-  async #show(): Promise<void> {
-    const memory = await this.#opened();
-    await this.#reconcile(memory);
+  private async show(): Promise<void> {
+    const memory = await this.opened();
+    await this.reconcile(memory);
     const had = memory.root !== null;
-    const channel = await this.#root(memory);
-    const message = this.#rootMessage(memory);
+    const channel = await this.root(memory);
+    const message = this.rootMessage(memory);
     const digest = digestOf(message);
-    if (had && digest !== this.#shown && this.#editable) {
-      this.#nextEdit = performance.now() + this.#timing.editEveryMs;
+    if (had && digest !== this.shown && this.editable) {
+      this.nextEdit = performance.now() + this.timing.editEveryMs;
       try {
-        await this.#api.update(channel.id, channel.root, { ...message, mark: this.#mark(this.#rootId) });
+        await this.api.update(channel.id, channel.root, { ...message, mark: this.mark(this.rootId) });
       } catch (error) {
         if (!isRefused(error)) throw error;
-        this.#editable = false;
-        this.#reportOnce('edits', `The status message in Slack stays as it is: ${error.failure.reason}`);
+        this.editable = false;
+        this.reportOnce('edits', `The status message in Slack stays as it is: ${error.failure.reason}`);
       }
     }
-    this.#shown = digest;
+    this.shown = digest;
   }
 
   /** Afterwards an event that is missing from memory is missing from Slack, too. */
-  async #reconcile(memory: ThreadMemory): Promise<void> {
-    const { started, stop } = this.#options;
-    if (this.#doubtSince === null) return;
-    if (!this.#greeted) await this.#api.whoAmI();
-    this.#greeted = true;
+  private async reconcile(memory: ThreadMemory): Promise<void> {
+    const { started, stop } = this.options;
+    if (this.doubtSince === null) return;
+    if (!this.greeted) await this.api.whoAmI();
+    this.greeted = true;
     if (memory.channel === null) {
-      memory.channel = await this.#api.channelId();
-      this.#saved = false;
+      memory.channel = await this.api.channelId();
+      this.saved = false;
     }
-    await pause(this.#doubtSince + this.#timing.settleMs - performance.now(), stop);
+    await pause(this.doubtSince + this.timing.settleMs - performance.now(), stop);
     if (memory.root === null) {
       const since = new Date((Date.parse(started.at) || 0) - clockSkewMs);
-      for await (const { ts, mark } of this.#api.history(memory.channel, since)) {
-        if (!this.#isMine(mark) || mark.id !== this.#rootId) continue;
-        this.#found(memory, this.#rootId, ts);
+      for await (const { ts, mark } of this.api.history(memory.channel, since)) {
+        if (!this.isMine(mark) || mark.id !== this.rootId) continue;
+        this.found(memory, this.rootId, ts);
         memory.root = ts;
         break;
       }
     }
     if (memory.root !== null) {
       const newest = [...memory.delivered.values()].reduce(later, memory.root);
-      for await (const { ts, mark } of this.#api.replies(memory.channel, memory.root, newest))
-        if (this.#isMine(mark)) this.#found(memory, mark.id, ts);
+      for await (const { ts, mark } of this.api.replies(memory.channel, memory.root, newest))
+        if (this.isMine(mark)) this.found(memory, mark.id, ts);
     }
-    this.#doubtSince = null;
-    await this.#save();
+    this.doubtSince = null;
+    await this.save();
   }
 
-  #found(memory: ThreadMemory, id: string, ts: string): void {
+  private found(memory: ThreadMemory, id: string, ts: string): void {
     if (memory.delivered.has(id)) return;
     memory.delivered.set(id, ts);
     memory.dropped.delete(id);
-    this.#saved = false;
+    this.saved = false;
   }
 
   /** The thread's place; posts its first message if there is none. */
-  async #root(memory: ThreadMemory): Promise<{ id: string; root: string }> {
-    const channel = (memory.channel ??= await this.#api.channelId());
+  private async root(memory: ThreadMemory): Promise<{ id: string; root: string }> {
+    const channel = (memory.channel ??= await this.api.channelId());
     if (memory.root === null) {
-      const message = this.#rootMessage(memory);
-      const ts = await this.#post(channel, { ...message, mark: this.#mark(this.#rootId) }, null);
+      const message = this.rootMessage(memory);
+      const ts = await this.post(channel, { ...message, mark: this.mark(this.rootId) }, null);
       memory.root = ts;
-      memory.delivered.set(this.#rootId, ts);
-      memory.dropped.delete(this.#rootId);
-      this.#shown = digestOf(message);
-      this.#nextEdit = performance.now() + this.#timing.editEveryMs;
-      this.#saved = false;
-      await this.#save();
+      memory.delivered.set(this.rootId, ts);
+      memory.dropped.delete(this.rootId);
+      this.shown = digestOf(message);
+      this.nextEdit = performance.now() + this.timing.editEveryMs;
+      this.saved = false;
+      await this.save();
     }
     return { id: channel, root: memory.root };
   }
 
-  #rootMessage(memory: ThreadMemory): Message {
-    const dropped = [...memory.dropped].filter(([id]) => id !== this.#rootId).map(([, one]) => one);
+  private rootMessage(memory: ThreadMemory): Message {
+    const dropped = [...memory.dropped].filter(([id]) => id !== this.rootId).map(([, one]) => one);
     const last = dropped.at(-1);
     const undelivered: Undelivered | null =
       last === undefined ? null : { count: dropped.length, reason: last.reason };
-    return statusMessage(this.#options.started, this.#status, undelivered);
+    return statusMessage(this.options.started, this.status, undelivered);
   }
 
-  async #reply(channel: { id: string; root: string }, event: LaterEvent, id: string): Promise<string> {
-    const message = eventMessage(this.#options.started.run, event);
+  private async reply(channel: { id: string; root: string }, event: LaterEvent, id: string): Promise<string> {
+    const message = eventMessage(this.options.started.run, event);
     const picture = message.picture;
     const thread = { root: channel.root, broadcast: message.broadcast };
-    const mark = this.#mark(id);
+    const mark = this.mark(id);
     const send = ({ text, blocks }: Message): Promise<string> =>
-      this.#post(channel.id, { text, blocks, mark }, thread);
+      this.post(channel.id, { text, blocks, mark }, thread);
     if (picture === null) return send(message);
-    const upload = await this.#charts.uploaded(id, picture);
+    const upload = await this.charts.uploaded(id, picture);
     if ('missing' in upload) return send(withNote(message, upload.missing));
-    const end = performance.now() + this.#timing.pictureWaitMs;
-    const pauses = new Backoff([this.#timing.firstPauseMs, Infinity]);
+    const end = performance.now() + this.timing.pictureWaitMs;
+    const pauses = new Backoff([this.timing.firstPauseMs, Infinity]);
     for (;;) {
       try {
         return await send(withPicture(message, picture, upload.file));
@@ -265,48 +265,48 @@ export class RunThread {
         const pauseMs = pauses.next();
         if (performance.now() + pauseMs > end)
           return send(withNote(message, 'Chart left out: Slack did not take the picture.'));
-        await pause(pauseMs, this.#options.stop);
+        await pause(pauseMs, this.options.stop);
       }
     }
   }
 
-  async #post(...message: Parameters<SlackApi['post']>): Promise<string> {
-    await pause(this.#nextPost - performance.now(), this.#options.stop);
-    this.#nextPost = performance.now() + this.#timing.postEveryMs;
-    return this.#api.post(...message);
+  private async post(...message: Parameters<SlackApi['post']>): Promise<string> {
+    await pause(this.nextPost - performance.now(), this.options.stop);
+    this.nextPost = performance.now() + this.timing.postEveryMs;
+    return this.api.post(...message);
   }
 
   /** Takes from a failed attempt what the next one must know. */
-  async #noting(attempt: () => Promise<void>): Promise<void> {
+  private async noting(attempt: () => Promise<void>): Promise<void> {
     try {
       await attempt();
     } catch (error) {
       if (!(error instanceof SlackCallFailed)) throw error;
       const { failure } = error;
-      if (failure.kind === 'passing') this.#doubtSince = performance.now();
-      if (failure.kind === 'gone') this.#loseRoot(error);
+      if (failure.kind === 'passing') this.doubtSince = performance.now();
+      if (failure.kind === 'gone') this.loseRoot(error);
       if (failure.kind === 'lasting')
-        this.#reportOnce(`resting ${failure.code}`, `Nothing can be posted to Slack: ${error.message}`, true);
+        this.reportOnce(`resting ${failure.code}`, `Nothing can be posted to Slack: ${error.message}`, true);
       throw error;
     }
   }
 
   /** The first message was deleted: a new one takes its place, and delivered events stay delivered. Throws after too many deletions. */
-  #loseRoot({ method, failure }: SlackCallFailed): void {
-    if (this.#memory === null) return;
-    if (++this.#rootsLost > mostRoots)
+  private loseRoot({ method, failure }: SlackCallFailed): void {
+    if (this.memory === null) return;
+    if (++this.rootsLost > mostRoots)
       throw new SlackCallFailed(method, { kind: 'refused', code: 'gone', reason: failure.reason });
-    this.#memory.root = null;
-    this.#memory.delivered.delete(this.#rootId);
-    this.#doubtSince ??= performance.now();
-    this.#saved = false;
+    this.memory.root = null;
+    this.memory.delivered.delete(this.rootId);
+    this.doubtSince ??= performance.now();
+    this.saved = false;
   }
 
-  #drop(memory: ThreadMemory, id: string, error: SlackCallFailed): void {
+  private drop(memory: ThreadMemory, id: string, error: SlackCallFailed): void {
     memory.dropped.set(id, { reason: error.message, at: new Date().toISOString() });
-    this.#saved = false;
+    this.saved = false;
     const refused = error.failure.kind === 'refused';
-    this.#reportOnce(
+    this.reportOnce(
       refused ? `refused ${id}` : 'giving up',
       refused
         ? `The event ${id} is not posted to Slack: ${error.message}`
@@ -314,41 +314,41 @@ export class RunThread {
     );
   }
 
-  #recovered(): void {
-    const troubles = [...this.#reported].filter((what) => what.startsWith('resting') || what === 'giving up');
-    for (const trouble of troubles) this.#reported.delete(trouble);
-    if (troubles.length > 0) this.#options.tell('Slack takes messages again', true);
+  private recovered(): void {
+    const troubles = [...this.reported].filter((what) => what.startsWith('resting') || what === 'giving up');
+    for (const trouble of troubles) this.reported.delete(trouble);
+    if (troubles.length > 0) this.options.tell('Slack takes messages again', true);
   }
 
-  #reportOnce(what: string, line: string, standing = false): void {
-    if (this.#reported.has(what)) return;
-    this.#reported.add(what);
-    this.#options.tell(line, standing);
+  private reportOnce(what: string, line: string, standing = false): void {
+    if (this.reported.has(what)) return;
+    this.reported.add(what);
+    this.options.tell(line, standing);
   }
 
-  #mark(id: string): Mark {
-    return { run: this.#options.started.run, key: this.#options.key, id };
+  private mark(id: string): Mark {
+    return { run: this.options.started.run, key: this.options.key, id };
   }
 
-  #isMine({ run, key }: Mark): boolean {
-    return run === this.#options.started.run && key === this.#options.key;
+  private isMine({ run, key }: Mark): boolean {
+    return run === this.options.started.run && key === this.options.key;
   }
 
-  async #opened(): Promise<ThreadMemory> {
-    const { state, access } = this.#options;
-    return (this.#memory ??= remembered(await state.load(), access.channel));
+  private async opened(): Promise<ThreadMemory> {
+    const { state, access } = this.options;
+    return (this.memory ??= remembered(await state.load(), access.channel));
   }
 
-  async #save(): Promise<void> {
-    if (this.#saved || this.#memory === null) return;
-    await this.#options.state.save(recordOf(this.#memory));
-    this.#saved = true;
+  private async save(): Promise<void> {
+    if (this.saved || this.memory === null) return;
+    await this.options.state.save(recordOf(this.memory));
+    this.saved = true;
   }
 
   /** One after the other: a status shown between an event's tries would disturb what is known of the thread. */
-  #turn<T>(work: (memory: ThreadMemory) => Promise<T>): Promise<T> {
-    const turn = this.#turns.then(async () => work(await this.#opened()));
-    this.#turns = turn.catch(() => undefined);
+  private turn<T>(work: (memory: ThreadMemory) => Promise<T>): Promise<T> {
+    const turn = this.turns.then(async () => work(await this.opened()));
+    this.turns = turn.catch(() => undefined);
     return turn;
   }
 }

@@ -56,21 +56,22 @@ const pagingPatienceMs = 10 * 60_000;
 const channelId = /^[CGD][A-Z0-9]{6,}$/;
 
 export class SlackApi {
-  readonly #access: SlackAccess;
-  readonly #stop: AbortSignal;
+  private readonly access: SlackAccess;
+  private readonly stop: AbortSignal;
+  // Hidden with `#`: both hold the token, which no log of this object may show.
   #client: WebClient | null = null;
   /** The token of `#client`: an answer may quote it. */
   #secret: string | undefined;
-  #bot: string | null = null;
+  private bot: string | null = null;
 
   constructor(access: SlackAccess, stop: AbortSignal) {
-    this.#access = access;
-    this.#stop = stop;
+    this.access = access;
+    this.stop = stop;
   }
 
   async whoAmI(): Promise<Identity> {
-    const answer = await this.#call('auth.test', (client) => client.auth.test());
-    this.#bot = answer.user ?? null;
+    const answer = await this.call('auth.test', (client) => client.auth.test());
+    this.bot = answer.user ?? null;
     return {
       bot: answer.user ?? 'your-bot',
       team: answer.team ?? 'an unnamed workspace',
@@ -80,15 +81,15 @@ export class SlackApi {
 
   /** Id of the channel; names are looked up among the bot's channels. */
   async channelId(): Promise<string> {
-    const { channel } = this.#access;
+    const { channel } = this.access;
     if (channelId.test(channel)) return channel;
     const name = channel.replace(/^#/, '');
     try {
-      return await this.#channelNamed(name, 'public_channel,private_channel');
+      return await this.channelNamed(name, 'public_channel,private_channel');
     } catch (error) {
       if (!isMissingScope(error)) throw error;
       // An app that may not see private channels may see the public ones.
-      return this.#channelNamed(name, 'public_channel');
+      return this.channelNamed(name, 'public_channel');
     }
   }
 
@@ -99,7 +100,7 @@ export class SlackApi {
     thread: { root: string; broadcast: boolean } | null,
   ): Promise<string> {
     const content = { channel, ...contentOf(message), unfurl_links: false, unfurl_media: false };
-    const answer = await this.#call('chat.postMessage', (client) =>
+    const answer = await this.call('chat.postMessage', (client) =>
       client.chat.postMessage(
         thread === null ? content : { ...content, thread_ts: thread.root, reply_broadcast: thread.broadcast },
       ),
@@ -108,14 +109,14 @@ export class SlackApi {
   }
 
   async update(channel: string, ts: string, message: Outgoing): Promise<void> {
-    await this.#call('chat.update', (client) =>
+    await this.call('chat.update', (client) =>
       client.chat.update({ channel, ts, ...contentOf(message), parse: 'none' }),
     );
   }
 
   /** Messages of the thread later than `after`, oldest first, with a mark of ours. */
   replies(channel: string, root: string, after: string | null): AsyncGenerator<MarkedMessage> {
-    return this.#messages('conversations.replies', (client, cursor) =>
+    return this.messages('conversations.replies', (client, cursor) =>
       client.conversations.replies({
         channel,
         ts: root,
@@ -129,7 +130,7 @@ export class SlackApi {
 
   /** Messages of the channel outside any thread and later than `oldest`, newest first, with a mark of ours. */
   history(channel: string, oldest: Date): AsyncGenerator<MarkedMessage> {
-    return this.#messages('conversations.history', (client, cursor) =>
+    return this.messages('conversations.history', (client, cursor) =>
       client.conversations.history({
         channel,
         oldest: (oldest.getTime() / 1000).toFixed(6),
@@ -142,21 +143,19 @@ export class SlackApi {
 
   /** Whether messages of the channel can be read, which shows which ones exist. */
   async readsHistory(channel: string): Promise<void> {
-    await this.#call('conversations.history', (client) =>
-      client.conversations.history({ channel, limit: 1 }),
-    );
+    await this.call('conversations.history', (client) => client.conversations.history({ channel, limit: 1 }));
   }
 
   /** Returns the file's id. The file is invisible until a message names it. */
   async upload(png: Uint8Array, name: string, altText: string): Promise<string> {
-    const answer = await this.#call('files.uploadV2', (client) =>
+    const answer = await this.call('files.uploadV2', (client) =>
       client.filesUploadV2({ file: Buffer.from(png), filename: name, title: name, alt_text: altText }),
     );
     return required('files.uploadV2', answer.files[0]?.files?.[0]?.id);
   }
 
-  async #channelNamed(name: string, types: string): Promise<string> {
-    const pages = this.#pages('users.conversations', (client, cursor) =>
+  private async channelNamed(name: string, types: string): Promise<string> {
+    const pages = this.pages('users.conversations', (client, cursor) =>
       client.users.conversations({ types, exclude_archived: false, limit: pageSize, ...cursor }),
     );
     for await (const { channels = [] } of pages) {
@@ -167,27 +166,25 @@ export class SlackApi {
       kind: 'lasting',
       code: 'not_in_channel',
       reason: `the bot is in no channel #${name}`,
-      fix: `correct the name, or invite the bot: /invite @${this.#names().bot ?? 'your-bot'} in #${name}`,
+      fix: `correct the name, or invite the bot: /invite @${this.names().bot ?? 'your-bot'} in #${name}`,
     });
   }
 
-  async *#messages(
+  private async *messages(
     method: string,
     page: (client: WebClient, cursor: Cursor) => Promise<MessagePage>,
   ): AsyncGenerator<MarkedMessage> {
-    for await (const { messages = [] } of this.#pages(method, page)) yield* messages.flatMap(marked);
+    for await (const { messages = [] } of this.pages(method, page)) yield* messages.flatMap(marked);
   }
 
-  async *#pages<Answer extends Page>(
+  private async *pages<Answer extends Page>(
     method: string,
     page: (client: WebClient, cursor: Cursor) => Promise<Answer>,
   ): AsyncGenerator<Answer> {
-    const patience = { leftMs: this.#access.pagingPatienceMs ?? pagingPatienceMs };
+    const patience = { leftMs: this.access.pagingPatienceMs ?? pagingPatienceMs };
     for (let cursor: Cursor = {}; ;) {
       const given = cursor;
-      const answer = await this.#patiently(patience, () =>
-        this.#call(method, (client) => page(client, given)),
-      );
+      const answer = await this.patiently(patience, () => this.call(method, (client) => page(client, given)));
       yield answer;
       const next = answer.response_metadata?.next_cursor ?? '';
       if (next === '') return;
@@ -196,7 +193,10 @@ export class SlackApi {
   }
 
   /** Waits out rate limits: restarting from the first page would never reach the last of many. */
-  async #patiently<Answer>(patience: { leftMs: number }, call: () => Promise<Answer>): Promise<Answer> {
+  private async patiently<Answer>(
+    patience: { leftMs: number },
+    call: () => Promise<Answer>,
+  ): Promise<Answer> {
     for (;;) {
       try {
         return await call();
@@ -204,32 +204,32 @@ export class SlackApi {
         const failure = error instanceof SlackCallFailed ? error.failure : null;
         if (failure?.kind !== 'limited' || failure.pauseMs > patience.leftMs) throw error;
         patience.leftMs -= failure.pauseMs;
-        await pause(failure.pauseMs, this.#stop);
+        await pause(failure.pauseMs, this.stop);
       }
     }
   }
 
   /** Throws `SlackCallFailed`, or the reason of the stop. */
-  async #call<Answer>(method: string, call: (client: WebClient) => Promise<Answer>): Promise<Answer> {
-    this.#stop.throwIfAborted();
+  private async call<Answer>(method: string, call: (client: WebClient) => Promise<Answer>): Promise<Answer> {
+    this.stop.throwIfAborted();
     try {
-      this.#client ??= this.#connect(await this.#token());
+      this.#client ??= this.connect(await this.token());
       return await call(this.#client);
     } catch (error) {
-      this.#stop.throwIfAborted();
+      this.stop.throwIfAborted();
       if (error instanceof SlackCallFailed) throw error;
-      const failure = failureOf(error, this.#names());
+      const failure = failureOf(error, this.names());
       if (failure.kind === 'lasting') this.#client = null;
-      throw new SlackCallFailed(method, this.#discreet(failure));
+      throw new SlackCallFailed(method, this.discreet(failure));
     }
   }
 
-  #discreet(failure: SlackFailure): SlackFailure {
+  private discreet(failure: SlackFailure): SlackFailure {
     return { ...failure, reason: withoutSecrets(failure.reason, [this.#secret]) };
   }
 
-  async #token(): Promise<string> {
-    const { token, tokenName } = this.#access;
+  private async token(): Promise<string> {
+    const { token, tokenName } = this.access;
     let given: string;
     try {
       given = (await token()).trim();
@@ -247,22 +247,22 @@ export class SlackApi {
     });
   }
 
-  #connect(token: string): WebClient {
+  private connect(token: string): WebClient {
     this.#secret = token;
-    const deadlineMs = this.#access.callTimeoutMs ?? callTimeoutMs;
+    const deadlineMs = this.access.callTimeoutMs ?? callTimeoutMs;
     return new WebClient(token, {
-      ...(this.#access.apiUrl === undefined ? {} : { slackApiUrl: this.#access.apiUrl }),
+      ...(this.access.apiUrl === undefined ? {} : { slackApiUrl: this.access.apiUrl }),
       // The client would repeat a post with a lost answer, and so post twice; and it would sleep for as long as Slack asks.
       retryConfig: { retries: 0 },
       rejectRateLimitedCalls: true,
-      fetch: deadlineFetch(deadlineMs, this.#stop),
+      fetch: deadlineFetch(deadlineMs, this.stop),
       timeout: deadlineMs,
       logger: silence,
     });
   }
 
-  #names(): Names {
-    return { channel: this.#access.channel, token: this.#access.tokenName, bot: this.#bot };
+  private names(): Names {
+    return { channel: this.access.channel, token: this.access.tokenName, bot: this.bot };
   }
 }
 

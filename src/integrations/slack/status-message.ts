@@ -4,10 +4,10 @@ import {
   fields,
   fitting,
   header,
-  HEADER_CHARACTERS,
+  headerCharacters,
   type Message,
   section,
-  TEXT_CHARACTERS,
+  textCharacters,
 } from './blocks.js';
 import { stepOf } from './event-message.js';
 import {
@@ -16,9 +16,9 @@ import {
   moment,
   percent,
   plain,
-  REASON_CHARACTERS,
+  reasonCharacters,
   timeSpan,
-  VALUE_CHARACTERS,
+  valueCharacters,
   whole,
 } from './mrkdwn.js';
 import { nothingGraded } from '../../spec/pass-rate.js';
@@ -47,28 +47,28 @@ export function statusMessage(
 ): Message {
   const phase = status?.phase ?? 'starting';
   const step = status === null ? null : stepOf(status.step, status.steps);
-  const name = plain(started.run, HEADER_CHARACTERS - 40);
+  const name = plain(started.run, headerCharacters - 40);
   const note = status?.note ?? null;
   return {
     text: fitting(
       [
-        `${plain(started.run, VALUE_CHARACTERS)}: ${plain(phase, VALUE_CHARACTERS)}${step === null ? '' : `, step ${step}`}`,
-        note === null ? null : plain(note, REASON_CHARACTERS),
+        `${plain(started.run, valueCharacters)}: ${plain(phase, valueCharacters)}${step === null ? '' : `, step ${step}`}`,
+        note === null ? null : plain(note, reasonCharacters),
       ],
-      TEXT_CHARACTERS,
+      textCharacters,
     ),
     blocks: [
       header(`${icons[status?.mood ?? 'running']} ${name}`),
       ...fields([
-        ['Phase', plain(phase, VALUE_CHARACTERS)],
+        ['Phase', plain(phase, valueCharacters)],
         ['Step', step ?? (started.steps === null ? null : stepOf(0, started.steps))],
         ['pass@1', passRate(status)],
         ['Time left', status?.etaSeconds == null ? null : `about ${timeSpan(status.etaSeconds)}`],
         ['Spent', value(status?.spend ?? null)],
       ]),
       ...section([
-        note === null ? null : `:information_source: ${plain(note, REASON_CHARACTERS)}`,
-        status?.resumeWith == null ? null : `Go on with ${code(status.resumeWith, REASON_CHARACTERS)}`,
+        note === null ? null : `:information_source: ${plain(note, reasonCharacters)}`,
+        status?.resumeWith == null ? null : `Go on with ${code(status.resumeWith, reasonCharacters)}`,
       ]),
       ...fields([
         ['Cluster', value(started.cluster)],
@@ -79,7 +79,7 @@ export function statusMessage(
         ['Goes on from', origin(started)],
       ]),
       ...context([
-        started.who === null ? null : `Started by ${plain(started.who, VALUE_CHARACTERS)}`,
+        started.who === null ? null : `Started by ${plain(started.who, valueCharacters)}`,
         moment(started.at),
         ...started.links.map(link),
       ]),
@@ -87,7 +87,7 @@ export function statusMessage(
         status === null ? null : updated(status.at),
         undelivered === null
           ? null
-          : `:warning: ${whole(undelivered.count)} ${undelivered.count === 1 ? 'message' : 'messages'} could not be delivered: ${plain(undelivered.reason, VALUE_CHARACTERS)}`,
+          : `:warning: ${whole(undelivered.count)} ${undelivered.count === 1 ? 'message' : 'messages'} could not be delivered: ${plain(undelivered.reason, valueCharacters)}`,
       ]),
     ],
   };
@@ -102,7 +102,7 @@ function passRate(status: RunStatusLine | null): string | null {
 }
 
 function value(text: string | null): string | null {
-  return text === null ? null : plain(text, VALUE_CHARACTERS);
+  return text === null ? null : plain(text, valueCharacters);
 }
 
 function origin({ from }: RunStarted): string | null {

@@ -16,42 +16,42 @@ export interface Patience {
 const jitter = 0.25;
 
 export class Trouble {
-  readonly #patience: Patience;
-  readonly #stop: AbortSignal;
+  private readonly patience: Patience;
+  private readonly stop: AbortSignal;
   /** Milliseconds of `performance.now()`; null while all goes well. */
-  #since: number | null = null;
-  #failures = 0;
-  #notBefore = 0;
-  #last: SlackCallFailed | null = null;
+  private since: number | null = null;
+  private failures = 0;
+  private notBefore = 0;
+  private lastFailure: SlackCallFailed | null = null;
 
   constructor(patience: Patience, stop: AbortSignal) {
-    this.#patience = patience;
-    this.#stop = stop;
+    this.patience = patience;
+    this.stop = stop;
   }
 
   /** The newest failure since something last got through. */
   get last(): SlackCallFailed | null {
-    return this.#last;
+    return this.lastFailure;
   }
 
   /** Whether a call may be made now. */
   get pausing(): boolean {
-    return performance.now() < this.#notBefore;
+    return performance.now() < this.notBefore;
   }
 
   over(): void {
-    this.#since = null;
-    this.#failures = 0;
-    this.#notBefore = 0;
-    this.#last = null;
+    this.since = null;
+    this.failures = 0;
+    this.notBefore = 0;
+    this.lastFailure = null;
   }
 
   note(error: SlackCallFailed): void {
     const now = performance.now();
-    this.#since ??= now;
-    this.#failures += 1;
-    this.#last = error;
-    this.#notBefore = now + this.#pauseAfter(error);
+    this.since ??= now;
+    this.failures += 1;
+    this.lastFailure = error;
+    this.notBefore = now + this.pauseAfter(error);
   }
 
   /**
@@ -61,9 +61,9 @@ export class Trouble {
   async outlasted(attempt: () => Promise<void>): Promise<SlackCallFailed | null> {
     const begun = performance.now();
     for (;;) {
-      const pauseMs = this.#notBefore - performance.now();
-      if (this.#last !== null && pauseMs > this.#longestWait(begun)) return this.#last;
-      await pause(pauseMs, this.#stop);
+      const pauseMs = this.notBefore - performance.now();
+      if (this.lastFailure !== null && pauseMs > this.longestWait(begun)) return this.lastFailure;
+      await pause(pauseMs, this.stop);
       try {
         await attempt();
         this.over();
@@ -73,25 +73,25 @@ export class Trouble {
         if (error.failure.kind === 'refused') return error;
         this.note(error);
       }
-      if (this.#leftMs(begun) <= 0) return this.#last;
+      if (this.leftMs(begun) <= 0) return this.lastFailure;
     }
   }
 
-  #leftMs(begun: number): number {
-    return (this.#since ?? begun) + this.#patience.giveUpAfterMs - performance.now();
+  private leftMs(begun: number): number {
+    return (this.since ?? begun) + this.patience.giveUpAfterMs - performance.now();
   }
 
   /** Slack may ask for a pause of hours. */
-  #longestWait(begun: number): number {
-    const { longestPauseMs, restMs } = this.#patience;
-    return Math.max(this.#leftMs(begun), longestPauseMs * (1 + jitter), restMs);
+  private longestWait(begun: number): number {
+    const { longestPauseMs, restMs } = this.patience;
+    return Math.max(this.leftMs(begun), longestPauseMs * (1 + jitter), restMs);
   }
 
-  #pauseAfter({ failure }: SlackCallFailed): number {
+  private pauseAfter({ failure }: SlackCallFailed): number {
     if (failure.kind === 'limited') return failure.pauseMs;
-    const { firstPauseMs, longestPauseMs, restMs } = this.#patience;
+    const { firstPauseMs, longestPauseMs, restMs } = this.patience;
     if (failure.kind === 'lasting') return restMs;
-    const pauseMs = backoffMs(this.#failures, [firstPauseMs, longestPauseMs]);
+    const pauseMs = backoffMs(this.failures, [firstPauseMs, longestPauseMs]);
     // Several runs that lost Slack at once must not come back at once.
     return pauseMs * (1 + jitter * (2 * Math.random() - 1));
   }

@@ -4,7 +4,7 @@ import { constants } from 'node:fs';
 import { mkdir, open, type FileHandle } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
-const CHUNK_BYTES = 1 << 20;
+const chunkBytes = 1 << 20;
 
 /** Reads the whole entries at the beginning of `bytes`, and returns their size in bytes. */
 export type TakeEntries = (bytes: Buffer) => number;
@@ -58,7 +58,7 @@ async function readEntries(handle: FileHandle, take: TakeEntries): Promise<numbe
   let whole = 0;
   let rest: Buffer = Buffer.alloc(0);
   for (let position = 0; ;) {
-    const { bytesRead, buffer } = await handle.read(Buffer.alloc(CHUNK_BYTES), 0, CHUNK_BYTES, position);
+    const { bytesRead, buffer } = await handle.read(Buffer.alloc(chunkBytes), 0, chunkBytes, position);
     if (bytesRead === 0) return whole;
     position += bytesRead;
     const read = buffer.subarray(0, bytesRead);

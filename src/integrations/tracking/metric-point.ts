@@ -26,33 +26,33 @@ export function stepOfId(id: string): number | null {
 
 /** Which points a tracker holds. Steps arrive in order and without a gap; evaluations when they are done. */
 export class Delivered {
-  readonly #evaluations: Set<string>;
+  private readonly evaluationIds: Set<string>;
 
   /** `step`: the last one; null before the first. */
   constructor(
     public step: number | null = null,
     evaluations: Iterable<string> = [],
   ) {
-    this.#evaluations = new Set(evaluations);
+    this.evaluationIds = new Set(evaluations);
   }
 
   has(id: string): boolean {
     const step = stepOfId(id);
-    return step === null ? this.#evaluations.has(id) : this.step !== null && step <= this.step;
+    return step === null ? this.evaluationIds.has(id) : this.step !== null && step <= this.step;
   }
 
   add(id: string): void {
     const step = stepOfId(id);
-    if (step === null) this.#evaluations.add(id);
+    if (step === null) this.evaluationIds.add(id);
     else this.step = Math.max(step, this.step ?? step);
   }
 
   get evaluations(): readonly string[] {
-    return [...this.#evaluations];
+    return [...this.evaluationIds];
   }
 
   get count(): number {
-    return this.#evaluations.size;
+    return this.evaluationIds.size;
   }
 }
 

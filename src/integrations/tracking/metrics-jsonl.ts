@@ -3,7 +3,7 @@ import { AppendFile } from './append-file.js';
 import { createInTurn } from './in-turn.js';
 import { Delivered, type MetricPoint, type PointSink, SinkRefused } from './metric-point.js';
 
-const NEWLINE = 0x0a;
+const newline = 0x0a;
 
 export function createMetricsJsonl(path: string): PointSink {
   const inTurn = createInTurn();
@@ -24,7 +24,7 @@ export function createMetricsJsonl(path: string): PointSink {
         let line = 0;
         file = await AppendFile.open(path, (bytes) => {
           let start = 0;
-          for (let end; (end = bytes.indexOf(NEWLINE, start)) >= 0; start = end + 1) {
+          for (let end; (end = bytes.indexOf(newline, start)) >= 0; start = end + 1) {
             line += 1;
             delivered.add(idIn(bytes.toString('utf8', start, end), path, line));
           }

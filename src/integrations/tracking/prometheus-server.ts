@@ -4,7 +4,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net';
 import type { Registry } from 'prom-client';
 
-const REQUEST_LIMIT_MS = 10_000;
+const requestLimitMs = 10_000;
 
 export interface MetricsAddress {
   host: string;
@@ -36,8 +36,8 @@ export async function serveMetrics(registry: Registry, address: MetricsAddress):
   const server = createServer((request, response) => {
     void answer(registry, request, response);
   });
-  server.requestTimeout = REQUEST_LIMIT_MS;
-  server.headersTimeout = REQUEST_LIMIT_MS;
+  server.requestTimeout = requestLimitMs;
+  server.headersTimeout = requestLimitMs;
   await new Promise<void>((resolve, reject) => {
     server.once('error', (error: NodeJS.ErrnoException) => reject(refusal(error, address)));
     server.listen(port, host, resolve);

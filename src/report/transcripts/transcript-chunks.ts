@@ -26,53 +26,53 @@ const textChars = 64 * 1024;
 
 /** Collects transcripts; `onChunk` is awaited with each chunk that is full. */
 export class ChunkWriter {
-  #open: TranscriptChunk = { texts: [], transcripts: [] };
-  #places = new Map<string, number>();
-  #chars = 0;
-  #finished = 0;
+  private open: TranscriptChunk = { texts: [], transcripts: [] };
+  private places = new Map<string, number>();
+  private chars = 0;
+  private finished = 0;
 
   constructor(private readonly onChunk: (chunk: FinishedChunk) => Promise<void>) {}
 
   /** Where it will be found: the number of the chunk, and the place in it. */
   async add(transcript: Transcript): Promise<{ chunk: number; at: number }> {
-    if (this.#chars >= chunkChars) await this.finish();
-    const place = { chunk: this.#finished, at: this.#open.transcripts.length };
-    const talk = transcript.messages.map((message) => this.#part(message));
-    this.#chars += 40;
-    this.#open.transcripts.push({ reason: transcript.reason, talk });
+    if (this.chars >= chunkChars) await this.finish();
+    const place = { chunk: this.finished, at: this.open.transcripts.length };
+    const talk = transcript.messages.map((message) => this.part(message));
+    this.chars += 40;
+    this.open.transcripts.push({ reason: transcript.reason, talk });
     return place;
   }
 
   /** Ends the open chunk, so that what follows begins another. */
   async finish(): Promise<void> {
-    if (this.#open.transcripts.length === 0) return;
-    const content = JSON.stringify(this.#open);
-    this.#open = { texts: [], transcripts: [] };
-    this.#places = new Map();
-    this.#chars = 0;
-    this.#finished += 1;
+    if (this.open.transcripts.length === 0) return;
+    const content = JSON.stringify(this.open);
+    this.open = { texts: [], transcripts: [] };
+    this.places = new Map();
+    this.chars = 0;
+    this.finished += 1;
     await this.onChunk({ name: sha256Hex(Buffer.from(content)).slice(0, 16), content });
   }
 
-  #part({ role, text }: Message): TalkPart {
+  private part({ role, text }: Message): TalkPart {
     if (role === 'assistant') {
-      this.#chars += text.length;
+      this.chars += text.length;
       return ['model', segmentsOf(cut(text))];
     }
-    if (role === 'system') return ['system', this.#text(text)];
-    if (role === 'user') return ['task', this.#text(text)];
+    if (role === 'system') return ['system', this.text(text)];
+    if (role === 'user') return ['task', this.text(text)];
     const failed = /^error\b/i.test(text);
     const plain = readableResult(text.replace(/^Tool result:\n?/, '')).replace(/^Error: /, '');
-    return [failed ? 'error' : 'result', this.#text(plain)];
+    return [failed ? 'error' : 'result', this.text(plain)];
   }
 
-  #text(text: string): number {
+  private text(text: string): number {
     const shown = cut(text);
-    const known = this.#places.get(shown);
+    const known = this.places.get(shown);
     if (known !== undefined) return known;
-    const place = this.#open.texts.push(shown) - 1;
-    this.#places.set(shown, place);
-    this.#chars += shown.length;
+    const place = this.open.texts.push(shown) - 1;
+    this.places.set(shown, place);
+    this.chars += shown.length;
     return place;
   }
 }

@@ -27,8 +27,8 @@ const requestChars = 110;
 
 export class IndexWriter {
   readonly index: TranscriptIndex;
-  readonly #environments = new Map<string, number>();
-  readonly #tasks = new Map<string, number>();
+  private readonly environments = new Map<string, number>();
+  private readonly tasks = new Map<string, number>();
 
   constructor(folder: string) {
     this.index = { folder, places: [], environments: [], tasks: [], chunks: [], rows: [] };
@@ -42,8 +42,8 @@ export class IndexWriter {
 
   add(transcript: Transcript, marks: number, { chunk, at }: { chunk: number; at: number }): void {
     const { env_key, task_key, slot, sample, verdict, stop_reason, turns, request } = transcript;
-    const environment = placeOf(this.#environments, env_key, () => this.index.environments.push(env_key));
-    const task = placeOf(this.#tasks, JSON.stringify([env_key, task_key]), () =>
+    const environment = placeOf(this.environments, env_key, () => this.index.environments.push(env_key));
+    const task = placeOf(this.tasks, JSON.stringify([env_key, task_key]), () =>
       this.index.tasks.push([task_key, environment, cut(request)]),
     );
     this.index.rows.push([

@@ -76,18 +76,18 @@ export class AuditReport implements ChainAudit {
   readonly notClaimed: string[] = [];
 
   /** Private: not part of the report. */
-  readonly #onProgress: ((place: string) => void) | undefined;
+  private readonly onProgress: ((place: string) => void) | undefined;
 
   constructor(
     readonly run: string,
     onProgress?: (place: string) => void,
   ) {
-    this.#onProgress = onProgress;
+    this.onProgress = onProgress;
   }
 
   /** Reports where the audit is. */
   at(place: string): void {
-    this.#onProgress?.(place);
+    this.onProgress?.(place);
   }
 
   add(rule: Rule, key: string, problem: string): void {

@@ -9,8 +9,8 @@ import { checkRecord } from '../records/record-codec.js';
 import { decodeSafetensors, encodeSafetensors, type Tensor } from './safetensors.js';
 import { UnreadableRecord } from '../objects/store-errors.js';
 
-const METADATA_KEY = 'longhaul';
-const NODE_COLUMNS = 3;
+const metadataKey = 'longhaul';
+const nodeColumns = 3;
 
 /** Throws a TypeError on arrays that break the format: a batch that the engine would refuse is never sealed. */
 export function encodeBatchFile(arrays: BatchArrays, identity: BatchIdentity): Uint8Array {
@@ -20,9 +20,9 @@ export function encodeBatchFile(arrays: BatchArrays, identity: BatchIdentity): U
   const ints = (data: Int32Array): Tensor => ({ dtype: 'I32', shape: [data.length], data });
   const floats = (data: Float32Array): Tensor => ({ dtype: 'F32', shape: [data.length], data });
   return encodeSafetensors({
-    metadata: { [METADATA_KEY]: canonicalText(identity) },
+    metadata: { [metadataKey]: canonicalText(identity) },
     tensors: {
-      nodes: { dtype: 'I32', shape: [nodes.length / NODE_COLUMNS, NODE_COLUMNS], data: nodes },
+      nodes: { dtype: 'I32', shape: [nodes.length / nodeColumns, nodeColumns], data: nodes },
       tokens: ints(arrays.tokens),
       target_rows: ints(arrays.target_rows),
       target_tokens: ints(arrays.target_tokens),
@@ -42,7 +42,7 @@ export function decodeBatchFile(
   const { metadata, tensors } = asRecord(key, () => decodeSafetensors(bytes));
   const identity = identityOf(metadata, key);
   const arrays: BatchArrays = {
-    nodes: int32(tensors, 'nodes', NODE_COLUMNS, key),
+    nodes: int32(tensors, 'nodes', nodeColumns, key),
     tokens: int32(tensors, 'tokens', 1, key),
     target_rows: int32(tensors, 'target_rows', 1, key),
     target_tokens: int32(tensors, 'target_tokens', 1, key),
@@ -85,8 +85,8 @@ export function batchDifference(stored: Uint8Array, computed: Uint8Array, key: s
 }
 
 function identityOf(metadata: Record<string, string>, key: string): BatchIdentity {
-  const text = metadata[METADATA_KEY];
-  if (text === undefined) throw new UnreadableRecord(key, `its __metadata__ has no "${METADATA_KEY}"`);
+  const text = metadata[metadataKey];
+  if (text === undefined) throw new UnreadableRecord(key, `its __metadata__ has no "${metadataKey}"`);
   return checkRecord(
     key,
     'batch',
@@ -132,14 +132,15 @@ function batchProblem(arrays: BatchArrays, identity: BatchIdentity): string | nu
 }
 
 function nodesProblem({ nodes, tokens }: BatchArrays, miniBatches: number): string | null {
-  if (nodes.length % NODE_COLUMNS !== 0) return `nodes has ${nodes.length} items, not ${NODE_COLUMNS} a node`;
+  if (nodes.length % nodeColumns !== 0) return `nodes has ${nodes.length} items, not ${nodeColumns} a node`;
   let rows = 0;
   let place = 0;
-  for (let i = 0; i * NODE_COLUMNS < nodes.length; i++) {
-    const [parent, length, miniBatch] = nodes.subarray(
-      i * NODE_COLUMNS,
-      (i + 1) * NODE_COLUMNS,
-    ) as unknown as [number, number, number];
+  for (let i = 0; i * nodeColumns < nodes.length; i++) {
+    const [parent, length, miniBatch] = nodes.subarray(i * nodeColumns, (i + 1) * nodeColumns) as unknown as [
+      number,
+      number,
+      number,
+    ];
     if (length < 1) return `node ${i} has length ${length}`;
     if (miniBatch < 0 || miniBatch >= miniBatches)
       return `node ${i} is in mini-batch ${miniBatch} of ${miniBatches}`;
@@ -198,8 +199,8 @@ function targetsProblem(arrays: BatchArrays, identity: BatchIdentity): string | 
 function rowPlaces({ nodes, tokens }: BatchArrays): Int32Array {
   const places = new Int32Array(tokens.length);
   let row = 0;
-  for (let node = 0; node * NODE_COLUMNS < nodes.length; node++) {
-    const end = row + (nodes[node * NODE_COLUMNS + 1] as number);
+  for (let node = 0; node * nodeColumns < nodes.length; node++) {
+    const end = row + (nodes[node * nodeColumns + 1] as number);
     places.fill(miniBatchOf(nodes, node), row, end);
     row = end;
   }
@@ -207,5 +208,5 @@ function rowPlaces({ nodes, tokens }: BatchArrays): Int32Array {
 }
 
 function miniBatchOf(nodes: Int32Array, node: number): number {
-  return nodes[node * NODE_COLUMNS + 2] as number;
+  return nodes[node * nodeColumns + 2] as number;
 }

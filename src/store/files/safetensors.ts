@@ -24,9 +24,9 @@ export interface TensorEntry {
   end: number;
 }
 
-const ITEM_BYTES: Record<TensorType, number> = { I32: 4, F32: 4, U8: 1, I8: 1, I64: 8 };
-const LENGTH_BYTES = 8;
-const MAX_HEADER_BYTES = 100_000_000;
+const itemBytes: Record<TensorType, number> = { I32: 4, F32: 4, U8: 1, I8: 1, I64: 8 };
+const lengthBytes = 8;
+const maxHeaderBytes = 100_000_000;
 
 if (new Uint8Array(new Uint16Array([1]).buffer)[0] !== 1) {
   throw new Error('Longhaul runs on little-endian machines only: tensor files are little-endian');
@@ -52,11 +52,11 @@ export function encodeSafetensors(file: TensorFile): Uint8Array {
   if (Object.keys(file.metadata).length > 0) header.__metadata__ = file.metadata;
   const text = new TextEncoder().encode(canonicalText(header));
   const headerLength = Math.ceil(text.length / 8) * 8;
-  const bytes = new Uint8Array(LENGTH_BYTES + headerLength + size);
+  const bytes = new Uint8Array(lengthBytes + headerLength + size);
   new DataView(bytes.buffer).setBigUint64(0, BigInt(headerLength), true);
-  bytes.fill(0x20, LENGTH_BYTES, LENGTH_BYTES + headerLength);
-  bytes.set(text, LENGTH_BYTES);
-  let offset = LENGTH_BYTES + headerLength;
+  bytes.fill(0x20, lengthBytes, lengthBytes + headerLength);
+  bytes.set(text, lengthBytes);
+  let offset = lengthBytes + headerLength;
   for (const name of names) {
     const { data } = file.tensors[name] as Tensor;
     bytes.set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength), offset);
@@ -85,10 +85,10 @@ export function decodeSafetensorsHeader(
   fileSize: number,
   what = 'the file',
 ): { metadata: Record<string, string>; entries: Record<string, TensorEntry>; dataOffset: number } {
-  const dataOffset = LENGTH_BYTES + safetensorsHeaderLength(bytes, fileSize, what);
+  const dataOffset = lengthBytes + safetensorsHeaderLength(bytes, fileSize, what);
   if (bytes.length < dataOffset)
     throw bad(what, `only ${bytes.length} of its header's ${dataOffset} bytes are here`);
-  const header = parseHeader(bytes.subarray(LENGTH_BYTES, dataOffset), what);
+  const header = parseHeader(bytes.subarray(lengthBytes, dataOffset), what);
   let metadata: Record<string, string> = {};
   const entries: Record<string, TensorEntry> = {};
   for (const [name, value] of Object.entries(header)) {
@@ -104,10 +104,10 @@ export function decodeSafetensorsHeader(
 
 /** Length of the header in bytes, from the first 8 bytes of the file. */
 export function safetensorsHeaderLength(bytes: Uint8Array, fileSize: number, what = 'the file'): number {
-  if (bytes.length < LENGTH_BYTES)
+  if (bytes.length < lengthBytes)
     throw bad(what, `it has ${fileSize} bytes; the length of its header needs 8`);
-  const length = new DataView(bytes.buffer, bytes.byteOffset, LENGTH_BYTES).getBigUint64(0, true);
-  if (length > BigInt(MAX_HEADER_BYTES) || length > BigInt(Math.max(0, fileSize - LENGTH_BYTES))) {
+  const length = new DataView(bytes.buffer, bytes.byteOffset, lengthBytes).getBigUint64(0, true);
+  if (length > BigInt(maxHeaderBytes) || length > BigInt(Math.max(0, fileSize - lengthBytes))) {
     throw bad(what, `its header claims ${length} bytes of a file of ${fileSize}`);
   }
   return Number(length);
@@ -135,17 +135,17 @@ function checkMetadata(value: unknown, what: string): Record<string, string> {
 function checkEntry(name: string, value: unknown, what: string): TensorEntry {
   const entry = (typeof value === 'object' && value !== null ? value : {}) as Record<string, unknown>;
   const { dtype, shape, data_offsets: offsets } = entry;
-  if (typeof dtype !== 'string' || !Object.hasOwn(ITEM_BYTES, dtype)) {
+  if (typeof dtype !== 'string' || !Object.hasOwn(itemBytes, dtype)) {
     throw bad(
       what,
-      `tensor ${name} has dtype ${JSON.stringify(dtype)}; known are ${Object.keys(ITEM_BYTES).join(', ')}`,
+      `tensor ${name} has dtype ${JSON.stringify(dtype)}; known are ${Object.keys(itemBytes).join(', ')}`,
     );
   }
   if (!isCountList(shape)) throw bad(what, `tensor ${name} has a shape that is no list of whole numbers`);
   if (!isCountList(offsets) || offsets.length !== 2)
     throw bad(what, `tensor ${name} has no two data_offsets`);
   const [start, end] = offsets as [number, number];
-  const size = itemCount(shape) * ITEM_BYTES[dtype as TensorType];
+  const size = itemCount(shape) * itemBytes[dtype as TensorType];
   if (end - start !== size) {
     throw bad(
       what,

@@ -10,7 +10,7 @@ import { CorruptCheckpoint } from '../objects/store-errors.js';
 import { fetchListed, uploadSame, verifyListed } from './stored-files.js';
 import type { Transfer } from '../objects/transfer.js';
 
-const WEIGHTS_FILE = 'weights.safetensors';
+const weightsFile = 'weights.safetensors';
 
 export async function weightsExist(store: ObjectStore, weights: Digest): Promise<boolean> {
   return (await store.head(weightsManifestKey(weights))) !== null;
@@ -23,8 +23,8 @@ export async function writeWeights(
   path: string,
   transfer: Transfer = {},
 ): Promise<WeightsManifest> {
-  const file: FileEntry = { path: WEIGHTS_FILE, ...(await sha256File(path, transfer.signal)) };
-  await uploadSame(store, weightsFileKey(weights, WEIGHTS_FILE), path, file, transfer);
+  const file: FileEntry = { path: weightsFile, ...(await sha256File(path, transfer.signal)) };
+  await uploadSame(store, weightsFileKey(weights, weightsFile), path, file, transfer);
   transfer.signal?.throwIfAborted();
   const manifest: WeightsManifest = { schema: 'longhaul.weights/1', weights, files: [file] };
   return (await recordFunction(store, weightsManifestKey(weights), 'weights', manifest)).record;
@@ -53,7 +53,7 @@ async function listedFile(store: ObjectStore, weights: Digest): Promise<FileEntr
   if (!manifest) throw new CorruptCheckpoint(key, null, 'it is missing: the upload never ended');
   if (manifest.weights !== weights)
     throw new CorruptCheckpoint(key, null, `it says that it is of the weights ${manifest.weights}`);
-  const file = manifest.files.find(({ path }) => path === WEIGHTS_FILE);
-  if (!file) throw new CorruptCheckpoint(key, null, `it lists no ${WEIGHTS_FILE}`);
+  const file = manifest.files.find(({ path }) => path === weightsFile);
+  if (!file) throw new CorruptCheckpoint(key, null, `it lists no ${weightsFile}`);
   return file;
 }

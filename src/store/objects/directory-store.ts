@@ -25,15 +25,15 @@ import { BadKey, isNoSpace, StoreFull, StoreUnfit } from './store-errors.js';
 import { reporting, type Transfer } from './transfer.js';
 
 /** Temporary files live beside the keys, in the same file system; no key's part starts with a dot. */
-const TEMPORARY = '.incoming';
-const PIECE_BYTES = 1 << 20;
-const STATS_AT_ONCE = 64;
+const temporaryFolder = '.incoming';
+const pieceBytes = 1 << 20;
+const statsAtOnce = 64;
 
 /** Opens the store in `path`, which is created if it is missing. */
 export async function openDirectoryStore(path: string): Promise<ObjectStore> {
   const root = resolve(path);
   try {
-    await mkdir(join(root, TEMPORARY), { recursive: true });
+    await mkdir(join(root, temporaryFolder), { recursive: true });
   } catch (error) {
     throw new StoreUnfit(
       `the store's directory ${root} cannot be made (${code(error)}): choose a directory that you may write to`,
@@ -45,34 +45,34 @@ export async function openDirectoryStore(path: string): Promise<ObjectStore> {
 
 class DirectoryStore implements ObjectStore {
   readonly address: string;
-  readonly #root: string;
-  readonly #sync: FolderSync;
+  private readonly root: string;
+  private readonly sync: FolderSync;
 
   constructor(root: string) {
-    this.#root = root;
+    this.root = root;
     this.address = `dir:${root}`;
-    this.#sync = createFolderSync(root);
+    this.sync = createFolderSync(root);
   }
 
   async get(key: string): Promise<Uint8Array | null> {
-    return orNull(() => readFile(this.#path(key)));
+    return orNull(() => readFile(this.path(key)));
   }
 
   async head(key: string): Promise<ObjectInfo | null> {
-    const info = await orNull(() => stat(this.#path(key)));
+    const info = await orNull(() => stat(this.path(key)));
     return info?.isFile() ? objectInfo(key, info) : null;
   }
 
   async create(key: string, bytes: Uint8Array): Promise<'created' | 'exists'> {
-    return this.#createWith(key, (file) => file.writeFile(bytes));
+    return this.createWith(key, (file) => file.writeFile(bytes));
   }
 
   async createFromFile(key: string, path: string, transfer?: Transfer): Promise<'created' | 'exists'> {
-    return this.#createWith(key, (file) => copyInto(file, path, transfer));
+    return this.createWith(key, (file) => copyInto(file, path, transfer));
   }
 
   async getToFile(key: string, path: string, transfer?: Transfer): Promise<boolean> {
-    const source = this.#path(key);
+    const source = this.path(key);
     const info = await orNull(() => stat(source));
     if (!info?.isFile()) return false;
     const temporary = `${path}.${randomBytes(6).toString('hex')}.part`;
@@ -87,49 +87,49 @@ class DirectoryStore implements ObjectStore {
       await rename(temporary, path);
     } catch (error) {
       await rm(temporary, { force: true });
-      throw isNoSpace(error) ? await this.#full(dirname(path), path, error) : error;
+      throw isNoSpace(error) ? await this.full(dirname(path), path, error) : error;
     }
     return true;
   }
 
   async stream(key: string): Promise<AsyncIterable<Uint8Array> | null> {
-    const path = this.#path(key);
+    const path = this.path(key);
     const info = await orNull(() => stat(path));
-    return info?.isFile() ? createReadStream(path, { highWaterMark: PIECE_BYTES }) : null;
+    return info?.isFile() ? createReadStream(path, { highWaterMark: pieceBytes }) : null;
   }
 
   async *list(prefix: string): AsyncIterable<ObjectInfo> {
     checkPrefix(prefix);
-    yield* this.#walk(prefix.slice(0, prefix.lastIndexOf('/') + 1), prefix);
+    yield* this.walk(prefix.slice(0, prefix.lastIndexOf('/') + 1), prefix);
   }
 
   async listFolder(prefix: string): Promise<string[]> {
     checkPrefix(prefix);
     if (prefix !== '' && !prefix.endsWith('/'))
       throw new BadKey(`"${prefix}" is no folder: it must end in "/"`);
-    return this.#names(prefix);
+    return this.names(prefix);
   }
 
   async delete(key: string): Promise<void> {
-    const path = this.#path(key);
+    const path = this.path(key);
     const gone = await orNull(async () => (await unlink(path), true));
     if (gone === null) return;
     let folder = dirname(path);
-    await this.#sync.settle(folder);
+    await this.sync.settle(folder);
     // Folders are not objects: one that held only this key disappears with it, as in S3.
-    while (folder !== this.#root) {
+    while (folder !== this.root) {
       try {
         await rmdir(folder);
       } catch {
         return;
       }
-      this.#sync.forget(folder);
+      this.sync.forget(folder);
       folder = dirname(folder);
     }
   }
 
   async sweep(olderThanMs: number): Promise<number> {
-    const folder = join(this.#root, TEMPORARY);
+    const folder = join(this.root, temporaryFolder);
     const limit = Date.now() - olderThanMs;
     let removed = 0;
     for (const name of (await orNull(() => readdir(folder))) ?? []) {
@@ -142,47 +142,47 @@ class DirectoryStore implements ObjectStore {
     return removed;
   }
 
-  #path(key: string): string {
-    return join(this.#root, checkKey(key));
+  private path(key: string): string {
+    return join(this.root, checkKey(key));
   }
 
-  async #createWith(
+  private async createWith(
     key: string,
     write: (file: FileHandle) => Promise<unknown>,
   ): Promise<'created' | 'exists'> {
-    const path = this.#path(key);
+    const path = this.path(key);
     // Checking first is cheaper than a temporary file, and the answer cannot become wrong: keys are never changed.
     const there = await orNull(() => stat(path));
-    if (there) return this.#existing(key, path, there);
-    const temporary = join(this.#root, TEMPORARY, `${process.pid}-${randomBytes(8).toString('hex')}`);
+    if (there) return this.existing(key, path, there);
+    const temporary = join(this.root, temporaryFolder, `${process.pid}-${randomBytes(8).toString('hex')}`);
     try {
-      const file = await this.#openTemporary(temporary);
+      const file = await this.openTemporary(temporary);
       try {
         await write(file);
         await file.datasync();
       } finally {
         await file.close();
       }
-      const linked = await this.#link(temporary, path);
-      if (!linked) return this.#existing(key, path, await stat(path));
+      const linked = await this.link(temporary, path);
+      if (!linked) return this.existing(key, path, await stat(path));
     } catch (error) {
-      throw isNoSpace(error) ? await this.#full(this.#root, key, error) : error;
+      throw isNoSpace(error) ? await this.full(this.root, key, error) : error;
     } finally {
       await rm(temporary, { force: true });
     }
-    await this.#sync.settle(dirname(path));
+    await this.sync.settle(dirname(path));
     return 'created';
   }
 
-  async #existing(key: string, path: string, info: Stats): Promise<'exists'> {
+  private async existing(key: string, path: string, info: Stats): Promise<'exists'> {
     if (!info.isFile())
       throw new BadKey(`key "${key}" is the folder of other keys; a directory cannot hold both`);
     // Its author may not have synced the folder yet, and the caller will build on what it reads.
-    await this.#sync.settle(dirname(path));
+    await this.sync.settle(dirname(path));
     return 'exists';
   }
 
-  async #openTemporary(temporary: string): Promise<FileHandle> {
+  private async openTemporary(temporary: string): Promise<FileHandle> {
     try {
       return await open(temporary, 'wx');
     } catch (error) {
@@ -193,43 +193,43 @@ class DirectoryStore implements ObjectStore {
   }
 
   /** False when `path` is taken. */
-  async #link(temporary: string, path: string): Promise<boolean> {
+  private async link(temporary: string, path: string): Promise<boolean> {
     for (let attempt = 1; ; attempt++) {
       try {
-        await this.#sync.ensureFolder(dirname(path));
+        await this.sync.ensureFolder(dirname(path));
         await link(temporary, path);
         return true;
       } catch (error) {
         if (code(error) === 'EEXIST') return false;
         // A delete elsewhere may take an empty folder between the two calls.
         if (code(error) !== 'ENOENT' || attempt === 5) throw error;
-        this.#sync.forget(dirname(path));
+        this.sync.forget(dirname(path));
       }
     }
   }
 
-  async *#walk(folder: string, prefix: string): AsyncIterable<ObjectInfo> {
-    const names = (await this.#names(folder)).filter((name) => {
+  private async *walk(folder: string, prefix: string): AsyncIterable<ObjectInfo> {
+    const names = (await this.names(folder)).filter((name) => {
       const key = folder + name;
       return key.startsWith(prefix) || (name.endsWith('/') && prefix.startsWith(key));
     });
-    for (let start = 0; start < names.length; start += STATS_AT_ONCE) {
-      const some = names.slice(start, start + STATS_AT_ONCE);
+    for (let start = 0; start < names.length; start += statsAtOnce) {
+      const some = names.slice(start, start + statsAtOnce);
       const infos = await Promise.all(
         some.map(async (name) => (name.endsWith('/') ? null : await this.head(folder + name))),
       );
       for (const [i, name] of some.entries()) {
         const info = infos[i];
-        if (name.endsWith('/')) yield* this.#walk(folder + name, prefix);
+        if (name.endsWith('/')) yield* this.walk(folder + name, prefix);
         else if (info) yield info;
       }
     }
   }
 
   /** Names in key order, in which a folder sorts as `name/`. */
-  async #names(folder: string): Promise<string[]> {
+  private async names(folder: string): Promise<string[]> {
     const entries: Dirent[] | null = await orNull(() =>
-      readdir(join(this.#root, folder), { withFileTypes: true }),
+      readdir(join(this.root, folder), { withFileTypes: true }),
     );
     const names = (entries ?? [])
       .filter((entry) => !entry.name.startsWith('.') && (entry.isDirectory() || entry.isFile()))
@@ -237,7 +237,7 @@ class DirectoryStore implements ObjectStore {
     return names.sort();
   }
 
-  async #full(folder: string, what: string, cause: unknown): Promise<StoreFull> {
+  private async full(folder: string, what: string, cause: unknown): Promise<StoreFull> {
     const space = await statfs(folder).catch(() => null);
     const free = space ? `${space.bavail * space.bsize} bytes are free` : 'how much is free is not known';
     return new StoreFull(
@@ -252,7 +252,7 @@ async function copyInto(
   path: string,
   { signal, onProgress }: Transfer = {},
 ): Promise<void> {
-  const source = createReadStream(path, { highWaterMark: PIECE_BYTES, ...(signal ? { signal } : {}) });
+  const source = createReadStream(path, { highWaterMark: pieceBytes, ...(signal ? { signal } : {}) });
   for await (const bytes of reporting(source, onProgress)) {
     for (let written = 0; written < bytes.length;) {
       written += (await file.write(bytes, written)).bytesWritten;

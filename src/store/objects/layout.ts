@@ -2,13 +2,13 @@
 import type { Digest } from '../../spec/records/parts.js';
 import { BadKey } from './store-errors.js';
 
-const KEY_LIMIT_BYTES = 512;
+const keyLimitBytes = 512;
 
 /** Throws `BadKey` unless `key` is one that both backends hold: see `ObjectStore`. */
 export function checkKey(key: string): string {
-  if (key.length === 0 || key.length > KEY_LIMIT_BYTES) {
+  if (key.length === 0 || key.length > keyLimitBytes) {
     throw new BadKey(
-      `key of ${key.length} bytes: "${key.slice(0, 80)}"; keys have 1 to ${KEY_LIMIT_BYTES} bytes`,
+      `key of ${key.length} bytes: "${key.slice(0, 80)}"; keys have 1 to ${keyLimitBytes} bytes`,
     );
   }
   if (!/^[A-Za-z0-9._~/=-]+$/.test(key)) {

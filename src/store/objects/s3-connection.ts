@@ -19,7 +19,7 @@ export interface SendOptions {
 }
 
 export class S3Connection {
-  readonly #client: S3Client;
+  private readonly client: S3Client;
 
   constructor(
     { endpoint, region }: S3Address,
@@ -27,7 +27,7 @@ export class S3Connection {
   ) {
     // The SDK warns of its future versions, and this one is pinned: no reader of the warning could act on it.
     process.env.AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED ??= 'true';
-    this.#client = new S3Client({
+    this.client = new S3Client({
       ...(region || endpoint ? { region: region || process.env.AWS_REGION || 'us-east-1' } : {}),
       // Services other than AWS often support path-style addresses and plain bodies only.
       ...(endpoint ? { endpoint, forcePathStyle: true, requestChecksumCalculation: 'WHEN_REQUIRED' } : {}),
@@ -42,11 +42,11 @@ export class S3Connection {
     command: $Command<I, O, S3ClientResolvedConfig, ServiceInputTypes, ServiceOutputTypes>,
     { bytes = 0, signal }: SendOptions = {},
   ): Promise<O> {
-    await this.#requireRegion();
+    await this.requireRegion();
     const limitMs = Math.ceil(this.timeoutMs + transferMs(bytes));
     const late = AbortSignal.timeout(limitMs);
     try {
-      return await this.#client.send(command, {
+      return await this.client.send(command, {
         abortSignal: signal ? AbortSignal.any([signal, late]) : late,
       });
     } catch (error) {
@@ -61,8 +61,8 @@ export class S3Connection {
     object: { Bucket: string; Key: string },
     signal?: AbortSignal,
   ): Promise<{ size: number; pieces: AsyncIterable<Uint8Array> }> {
-    await this.#requireRegion();
-    const { Body, ContentLength: size = 0 } = await this.#client.send(new GetObjectCommand(object), {
+    await this.requireRegion();
+    const { Body, ContentLength: size = 0 } = await this.client.send(new GetObjectCommand(object), {
       requestTimeout: this.timeoutMs,
       ...(signal ? { abortSignal: signal } : {}),
     });
@@ -70,9 +70,9 @@ export class S3Connection {
   }
 
   /** Resolved separately: in a request its error looks like a network error, which is worth another try. */
-  async #requireRegion(): Promise<void> {
+  private async requireRegion(): Promise<void> {
     try {
-      await this.#client.config.region();
+      await this.client.config.region();
     } catch (error) {
       throw new StoreUnfit(
         'no usable region; set AWS_REGION, or write "?region=…" at the end of the store address ' +

@@ -4,14 +4,14 @@ import { backoffMs } from '../../base/backoff.js';
 import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-const FIRST_PAUSE_MS = 100;
-const LONGEST_PAUSE_MS = 5_000;
+const firstPauseMs = 100;
+const longestPauseMs = 5_000;
 /** A connection slower than this is as good as down: a checkpoint would take days. */
-const LEAST_BYTES_PER_SECOND = 256 * 1024;
+const leastBytesPerSecond = 256 * 1024;
 
 /** Time for `bytes` on the slowest accepted connection. */
 export function transferMs(bytes: number): number {
-  return (bytes / LEAST_BYTES_PER_SECOND) * 1000;
+  return (bytes / leastBytesPerSecond) * 1000;
 }
 
 /**
@@ -29,7 +29,7 @@ export async function withDeadline<T>(
       prolonged = ms;
     });
     if ('value' in result) return result.value;
-    const pause = backoffMs(n, [FIRST_PAUSE_MS, LONGEST_PAUSE_MS]) * (0.5 + Math.random() / 2);
+    const pause = backoffMs(n, [firstPauseMs, longestPauseMs]) * (0.5 + Math.random() / 2);
     if (performance.now() + pause > end + prolonged) throw result.retry;
     await sleep(pause);
   }

@@ -20,8 +20,8 @@ interface SdkError {
 }
 
 /** Errors of a wrong address, and of a service that is down for a moment. */
-const NOBODY_THERE = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EHOSTUNREACH', 'ENETUNREACH']);
-const CHECK = 'check that the service is up, and "endpoint=" and "region=" in the store address';
+const nobodyThere = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EHOSTUNREACH', 'ENETUNREACH']);
+const whatToCheck = 'check that the service is up, and "endpoint=" and "region=" in the store address';
 
 export function answerOf(thrown: unknown, address: string): S3Answer<never> {
   const error = (thrown ?? {}) as SdkError;
@@ -63,7 +63,10 @@ export function answerOf(thrown: unknown, address: string): S3Answer<never> {
   const passing =
     status === undefined || status >= 500 || [408, 409, 425, 429].includes(status) || status < 300;
   if (passing || error.name === 'RequestTimeout' || error.name === 'SlowDown') {
-    return { kind: 'unsettled', reason: NOBODY_THERE.has(error.code ?? '') ? `${reason}; ${CHECK}` : reason };
+    return {
+      kind: 'unsettled',
+      reason: nobodyThere.has(error.code ?? '') ? `${reason}; ${whatToCheck}` : reason,
+    };
   }
   return refused(`${address} refused a request (${reason})`, thrown);
 }

@@ -13,11 +13,11 @@ import type { S3Settler } from './s3-settler.js';
 import { StoreUnavailable } from './store-errors.js';
 import type { Transfer } from './transfer.js';
 
-const MAX_PARTS = 10_000;
-const PARTS_AT_ONCE = 4;
+const maxParts = 10_000;
+const partsAtOnce = 4;
 
 /** The ETag of a multipart object is not a digest of its content: its metadata holds one, under this name. */
-export const SHA256_METADATA = 'longhaul-sha256';
+export const sha256Metadata = 'longhaul-sha256';
 
 export interface S3MultipartOptions {
   s3: S3Connection;
@@ -53,7 +53,7 @@ export class S3Multipart {
     const begun = await settler.request(
       `begin upload of ${key}`,
       () =>
-        s3.send(new CreateMultipartUploadCommand({ ...target, Metadata: { [SHA256_METADATA]: sha256 } }), {
+        s3.send(new CreateMultipartUploadCommand({ ...target, Metadata: { [sha256Metadata]: sha256 } }), {
           signal,
         }),
       signal,
@@ -62,7 +62,7 @@ export class S3Multipart {
     const upload = { ...target, UploadId: begun.UploadId };
     let answer: 'created' | 'exists' | null = null;
     try {
-      const Parts = await this.#uploadParts(upload, path, size, transfer);
+      const Parts = await this.uploadParts(upload, path, size, transfer);
       answer = await settler.create(
         key,
         () =>
@@ -76,7 +76,7 @@ export class S3Multipart {
       );
       return answer;
     } finally {
-      if (answer !== 'created') await this.#abandon(upload).catch(() => undefined);
+      if (answer !== 'created') await this.abandon(upload).catch(() => undefined);
     }
   }
 
@@ -93,7 +93,7 @@ export class S3Multipart {
       for (const { Key, UploadId, Initiated } of reply.Uploads ?? []) {
         if (Key === undefined || UploadId === undefined || (Initiated?.getTime() ?? Infinity) > limit)
           continue;
-        await this.#abandon({ Bucket: bucket, Key, UploadId });
+        await this.abandon({ Bucket: bucket, Key, UploadId });
         swept++;
       }
       if (!reply.IsTruncated || reply.NextKeyMarker === undefined) return swept;
@@ -104,14 +104,14 @@ export class S3Multipart {
     }
   }
 
-  async #uploadParts(
+  private async uploadParts(
     upload: Upload,
     path: string,
     size: number,
     { signal, onProgress }: Transfer,
   ): Promise<{ PartNumber: number; ETag: string }[]> {
     const { s3, settler, address } = this.options;
-    const partBytes = Math.max(this.options.partBytes, Math.ceil(size / MAX_PARTS));
+    const partBytes = Math.max(this.options.partBytes, Math.ceil(size / maxParts));
     const parts: { PartNumber: number; ETag: string }[] = [];
     const file = await open(path);
     let [next, moved] = [0, 0];
@@ -136,7 +136,7 @@ export class S3Multipart {
         onProgress?.((moved += body.length));
       }
     };
-    const uploads = Array.from({ length: PARTS_AT_ONCE }, uploadNext);
+    const uploads = Array.from({ length: partsAtOnce }, uploadNext);
     try {
       await Promise.all(uploads);
     } finally {
@@ -147,7 +147,7 @@ export class S3Multipart {
     return parts;
   }
 
-  async #abandon(upload: Upload): Promise<void> {
+  private async abandon(upload: Upload): Promise<void> {
     const { s3, settler } = this.options;
     await settler.ask(() => s3.send(new AbortMultipartUploadCommand(upload)));
   }

@@ -26,7 +26,7 @@ export class S3Settler {
       unsettled = true;
       const mine = await isMine();
       if (mine !== null) return { value: mine ? ('created' as const) : ('exists' as const) };
-      const unavailable = this.#unavailable(`create ${key}`, attempt, answer);
+      const unavailable = this.unavailable(`create ${key}`, attempt, answer);
       // Asking again never finds what the service has dropped (an upload's parts).
       if (answer.kind === 'missing') throw unavailable;
       return { retry: unavailable };
@@ -45,7 +45,7 @@ export class S3Settler {
       if (answer.kind === 'ok') return { value: answer.value };
       if (answer.kind === 'missing') return { value: null };
       if (answer.kind === 'refused') throw answer.error;
-      return { retry: this.#unavailable(what, attempt, answer) };
+      return { retry: this.unavailable(what, attempt, answer) };
     });
   }
 
@@ -57,7 +57,7 @@ export class S3Settler {
     }
   }
 
-  #unavailable(what: string, attempt: number, answer: { reason: string }): StoreUnavailable {
+  private unavailable(what: string, attempt: number, answer: { reason: string }): StoreUnavailable {
     return new StoreUnavailable(
       `${this.address} did not settle "${what}" within ${this.deadlineMs / 1000} s (${attempt} tries): ${answer.reason}`,
     );

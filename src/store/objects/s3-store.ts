@@ -17,7 +17,7 @@ import type { ObjectInfo, ObjectStore } from './object-store.js';
 import type { S3Address } from './s3-address.js';
 import { S3Connection } from './s3-connection.js';
 import { transferMs } from './s3-deadlines.js';
-import { S3Multipart, SHA256_METADATA } from './s3-multipart.js';
+import { S3Multipart, sha256Metadata } from './s3-multipart.js';
 import { S3Settler } from './s3-settler.js';
 import { BadKey, isNoSpace, StoreFull, StoreUnavailable } from './store-errors.js';
 import { reporting, type Transfer } from './transfer.js';
@@ -37,12 +37,12 @@ export function openS3Store(address: S3Address, options: S3Options = {}): Object
 
 class S3Store implements ObjectStore {
   readonly address: string;
-  readonly #s3: S3Connection;
-  readonly #bucket: string;
-  readonly #prefix: string;
-  readonly #partBytes: number;
-  readonly #settler: S3Settler;
-  readonly #multipart: S3Multipart;
+  private readonly s3: S3Connection;
+  private readonly bucket: string;
+  private readonly prefix: string;
+  private readonly partBytes: number;
+  private readonly settler: S3Settler;
+  private readonly multipart: S3Multipart;
 
   constructor(address: S3Address, options: S3Options) {
     const { bucket, prefix, endpoint, region } = address;
@@ -51,23 +51,23 @@ class S3Store implements ObjectStore {
       ...(region ? { region } : {}),
     }).toString();
     this.address = `s3://${bucket}${prefix && `/${prefix}`}${query && `?${query}`}`;
-    this.#bucket = bucket;
-    this.#prefix = prefix && `${prefix}/`;
-    this.#partBytes = options.partBytes ?? 32 << 20;
-    this.#settler = new S3Settler(this.address, options.deadlineMs ?? 120_000);
-    this.#s3 = new S3Connection(address, options.requestTimeoutMs ?? 30_000);
-    this.#multipart = new S3Multipart({
-      s3: this.#s3,
-      settler: this.#settler,
+    this.bucket = bucket;
+    this.prefix = prefix && `${prefix}/`;
+    this.partBytes = options.partBytes ?? 32 << 20;
+    this.settler = new S3Settler(this.address, options.deadlineMs ?? 120_000);
+    this.s3 = new S3Connection(address, options.requestTimeoutMs ?? 30_000);
+    this.multipart = new S3Multipart({
+      s3: this.s3,
+      settler: this.settler,
       address: this.address,
       bucket,
-      prefix: this.#prefix,
-      partBytes: this.#partBytes,
+      prefix: this.prefix,
+      partBytes: this.partBytes,
     });
   }
 
   async get(key: string): Promise<Uint8Array | null> {
-    return this.#read(key, async (pieces) => {
+    return this.read(key, async (pieces) => {
       const bytes: Uint8Array[] = [];
       for await (const piece of pieces) bytes.push(piece);
       return Buffer.concat(bytes);
@@ -75,18 +75,18 @@ class S3Store implements ObjectStore {
   }
 
   async head(key: string): Promise<ObjectInfo | null> {
-    const found = await this.#headWithDigest(key);
+    const found = await this.headWithDigest(key);
     return found && { key, size: found.size, modified: found.modified };
   }
 
   async create(key: string, bytes: Uint8Array): Promise<'created' | 'exists'> {
-    const Key = this.#key(key);
-    return this.#settler.create(
+    const Key = this.key(key);
+    return this.settler.create(
       key,
       () =>
-        this.#s3.send(
+        this.s3.send(
           new PutObjectCommand({
-            Bucket: this.#bucket,
+            Bucket: this.bucket,
             Key,
             Body: bytes,
             ContentLength: bytes.length,
@@ -105,7 +105,7 @@ class S3Store implements ObjectStore {
   async createFromFile(key: string, path: string, transfer: Transfer = {}): Promise<'created' | 'exists'> {
     const { signal, onProgress } = transfer;
     const { size } = await stat(path);
-    if (size <= this.#partBytes) {
+    if (size <= this.partBytes) {
       const file = await open(path);
       try {
         const answer = await this.create(key, await file.readFile({ ...(signal ? { signal } : {}) }));
@@ -117,10 +117,10 @@ class S3Store implements ObjectStore {
     }
     // Checked first, so that gigabytes are not uploaded only to be refused.
     if (await this.head(key)) return 'exists';
-    return this.#multipart.create(
+    return this.multipart.create(
       key,
       { path, size },
-      (sha256) => this.#isStored(key, { size, sha256 }),
+      (sha256) => this.isStored(key, { size, sha256 }),
       transfer,
     );
   }
@@ -128,7 +128,7 @@ class S3Store implements ObjectStore {
   async getToFile(key: string, path: string, { signal, onProgress }: Transfer = {}): Promise<boolean> {
     const temporary = `${path}.${randomBytes(6).toString('hex')}.part`;
     try {
-      const found = await this.#read(
+      const found = await this.read(
         key,
         async (pieces) => {
           const reported = reporting(pieces, onProgress);
@@ -159,17 +159,17 @@ class S3Store implements ObjectStore {
   }
 
   async stream(key: string): Promise<AsyncIterable<Uint8Array> | null> {
-    const pieces = await this.#read(key, (begun) => Promise.resolve(begun));
-    return pieces && this.#retryable(key, pieces);
+    const pieces = await this.read(key, (begun) => Promise.resolve(begun));
+    return pieces && this.retryable(key, pieces);
   }
 
   async *list(prefix: string): AsyncIterable<ObjectInfo> {
     checkPrefix(prefix);
-    for await (const page of this.#pages(prefix, null)) {
+    for await (const page of this.pages(prefix, null)) {
       for (const { Key = '', Size = 0, LastModified } of page.Contents ?? []) {
         // Some servers list folders as empty objects; none of our keys ends in a slash.
         if (Key.endsWith('/')) continue;
-        yield { key: Key.slice(this.#prefix.length), size: Size, modified: LastModified ?? new Date(0) };
+        yield { key: Key.slice(this.prefix.length), size: Size, modified: LastModified ?? new Date(0) };
       }
     }
   }
@@ -179,8 +179,8 @@ class S3Store implements ObjectStore {
     if (prefix !== '' && !prefix.endsWith('/'))
       throw new BadKey(`"${prefix}" is no folder: it must end in "/"`);
     const names = new Set<string>();
-    const skip = this.#prefix.length + prefix.length;
-    for await (const page of this.#pages(prefix, '/')) {
+    const skip = this.prefix.length + prefix.length;
+    for await (const page of this.pages(prefix, '/')) {
       for (const { Prefix = '' } of page.CommonPrefixes ?? []) names.add(Prefix.slice(skip));
       for (const { Key = '' } of page.Contents ?? []) if (!Key.endsWith('/')) names.add(Key.slice(skip));
     }
@@ -188,34 +188,34 @@ class S3Store implements ObjectStore {
   }
 
   async delete(key: string): Promise<void> {
-    const Key = this.#key(key);
-    await this.#settler.request(`delete ${key}`, () =>
-      this.#s3.send(new DeleteObjectCommand({ Bucket: this.#bucket, Key })),
+    const Key = this.key(key);
+    await this.settler.request(`delete ${key}`, () =>
+      this.s3.send(new DeleteObjectCommand({ Bucket: this.bucket, Key })),
     );
   }
 
   sweep(olderThanMs: number): Promise<number> {
-    return this.#multipart.sweep(olderThanMs);
+    return this.multipart.sweep(olderThanMs);
   }
 
-  #key(key: string): string {
-    return this.#prefix + checkKey(key);
+  private key(key: string): string {
+    return this.prefix + checkKey(key);
   }
 
   /**
    * Null if the object does not exist. An object with truncated bytes is read again from its start; an error of `use` itself says nothing
    * about the store and is thrown at once.
    */
-  async #read<T>(
+  private async read<T>(
     key: string,
     use: (pieces: AsyncIterable<Uint8Array>) => Promise<T>,
     signal?: AbortSignal,
   ): Promise<T | null> {
-    const target = { Bucket: this.#bucket, Key: this.#key(key) };
-    const read = await this.#settler.request<{ value: T } | { failure: unknown }>(
+    const target = { Bucket: this.bucket, Key: this.key(key) };
+    const read = await this.settler.request<{ value: T } | { failure: unknown }>(
       `get ${key}`,
       async (prolong) => {
-        const { size, pieces } = await this.#s3.open(target, signal);
+        const { size, pieces } = await this.s3.open(target, signal);
         prolong(transferMs(size));
         let brokeOff = false;
         const watched = async function* (): AsyncGenerator<Uint8Array> {
@@ -240,7 +240,7 @@ class S3Store implements ObjectStore {
   }
 
   /** The reader has consumed a part of the stream already: only the reader can start again. */
-  async *#retryable(key: string, pieces: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> {
+  private async *retryable(key: string, pieces: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> {
     try {
       yield* pieces;
     } catch (error) {
@@ -251,38 +251,38 @@ class S3Store implements ObjectStore {
   }
 
   /** Null if the object does not exist. */
-  async #isStored(key: string, content: { size: number; sha256: string }): Promise<boolean | null> {
-    const stored = await this.#headWithDigest(key);
+  private async isStored(key: string, content: { size: number; sha256: string }): Promise<boolean | null> {
+    const stored = await this.headWithDigest(key);
     if (!stored || stored.size !== content.size) return stored && false;
     if (stored.sha256 !== undefined) return stored.sha256 === content.sha256;
     const pieces = await this.stream(key);
     return pieces && (await sha256Pieces(pieces)).sha256 === content.sha256;
   }
 
-  async #headWithDigest(
+  private async headWithDigest(
     key: string,
   ): Promise<{ size: number; modified: Date; sha256: string | undefined } | null> {
-    const Key = this.#key(key);
-    const reply = await this.#settler.request(`head ${key}`, () =>
-      this.#s3.send(new HeadObjectCommand({ Bucket: this.#bucket, Key })),
+    const Key = this.key(key);
+    const reply = await this.settler.request(`head ${key}`, () =>
+      this.s3.send(new HeadObjectCommand({ Bucket: this.bucket, Key })),
     );
     return (
       reply && {
         size: reply.ContentLength ?? 0,
         modified: reply.LastModified ?? new Date(0),
-        sha256: reply.Metadata?.[SHA256_METADATA],
+        sha256: reply.Metadata?.[sha256Metadata],
       }
     );
   }
 
-  async *#pages(prefix: string, delimiter: '/' | null): AsyncIterable<ListObjectsV2CommandOutput> {
+  private async *pages(prefix: string, delimiter: '/' | null): AsyncIterable<ListObjectsV2CommandOutput> {
     let ContinuationToken: string | undefined;
     do {
-      const page: ListObjectsV2CommandOutput | null = await this.#settler.request(`list ${prefix}`, () =>
-        this.#s3.send(
+      const page: ListObjectsV2CommandOutput | null = await this.settler.request(`list ${prefix}`, () =>
+        this.s3.send(
           new ListObjectsV2Command({
-            Bucket: this.#bucket,
-            Prefix: this.#prefix + prefix,
+            Bucket: this.bucket,
+            Prefix: this.prefix + prefix,
             ...(delimiter ? { Delimiter: delimiter } : {}),
             ...(ContinuationToken ? { ContinuationToken } : {}),
           }),

@@ -7,7 +7,7 @@ export interface Transfer {
 }
 
 /** Half a minute on the slowest accepted connection; rare enough on the fastest that reporting costs nothing. */
-const REPORT_BYTES = 8 << 20;
+const reportBytes = 8 << 20;
 
 /** The same pieces; reports their bytes as they pass. */
 export async function* reporting(
@@ -18,7 +18,7 @@ export async function* reporting(
   for await (const piece of pieces) {
     yield piece;
     moved += piece.length;
-    if (moved - reported < REPORT_BYTES) continue;
+    if (moved - reported < reportBytes) continue;
     reported = moved;
     onProgress?.(moved);
   }

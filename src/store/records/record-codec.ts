@@ -13,15 +13,15 @@ import {
 } from '../../spec/records/record-kinds.js';
 import { NewerSchema, OlderSchema, UnreadableRecord } from '../objects/store-errors.js';
 
-const GZIP_OS_BYTE = 9;
-const OS_UNKNOWN = 255;
+const gzipOsByte = 9;
+const osUnknown = 255;
 /** Guards against gzip bombs; the longest real episode is some MiB. */
-export const MAX_UNCOMPRESSED_BYTES = 1 << 30;
+export const maxUncompressedBytes = 1 << 30;
 
 /** Compressed synchronously: the thread pool costs more, and it takes well under a millisecond. */
-const SMALL_BYTES = 16 * 1024;
+const smallBytes = 16 * 1024;
 /** A small window: records are a few KiB, and the usual 256 KiB of working memory each would feed the garbage collector. */
-const COMPRESSION = { level: 4, memLevel: 5, windowBits: 13 } as const;
+const compression = { level: 4, memLevel: 5, windowBits: 13 } as const;
 
 const gzipAsync = promisify(gzip);
 const gunzipAsync = promisify(gunzip);
@@ -104,8 +104,8 @@ export function schemaOf(value: unknown): { text: string; kind: string; version:
 
 export async function decompress(key: string, bytes: Uint8Array): Promise<Uint8Array> {
   try {
-    const options = { maxOutputLength: MAX_UNCOMPRESSED_BYTES };
-    return bytes.length <= SMALL_BYTES ? gunzipSync(bytes, options) : await gunzipAsync(bytes, options);
+    const options = { maxOutputLength: maxUncompressedBytes };
+    return bytes.length <= smallBytes ? gunzipSync(bytes, options) : await gunzipAsync(bytes, options);
   } catch (error) {
     throw new UnreadableRecord(key, `its ${bytes.length} bytes are no whole gzip stream`, { cause: error });
   }
@@ -114,16 +114,16 @@ export async function decompress(key: string, bytes: Uint8Array): Promise<Uint8A
 /** The same bytes give the same result on every machine. */
 export async function compress(bytes: Uint8Array): Promise<Uint8Array> {
   const compressed =
-    bytes.length <= SMALL_BYTES ? gzipSync(bytes, COMPRESSION) : await gzipAsync(bytes, COMPRESSION);
+    bytes.length <= smallBytes ? gzipSync(bytes, compression) : await gzipAsync(bytes, compression);
   // The only byte of the header that depends on the machine; the time in it is 0 already.
-  compressed[GZIP_OS_BYTE] = OS_UNKNOWN;
+  compressed[gzipOsByte] = osUnknown;
   return compressed;
 }
 
 /** For files that stay for ever: half the size of `compress`, at ten times its cost. */
 export async function compressSmall(bytes: Uint8Array): Promise<Uint8Array> {
   const compressed = await gzipAsync(bytes, { level: 9 });
-  compressed[GZIP_OS_BYTE] = OS_UNKNOWN;
+  compressed[gzipOsByte] = osUnknown;
   return compressed;
 }
 

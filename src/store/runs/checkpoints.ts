@@ -20,7 +20,7 @@ import { CorruptCheckpoint } from '../objects/store-errors.js';
 import { fetchListed, uploadSame, verifyListed } from '../files/stored-files.js';
 import type { Transfer } from '../objects/transfer.js';
 
-const STATE_FILE = 'state.safetensors';
+const stateFile = 'state.safetensors';
 
 export interface CheckpointToWrite extends Transfer {
   step: number;
@@ -55,7 +55,7 @@ export async function writeCheckpoint(
 ): Promise<CheckpointManifest> {
   const { step, state, numerics, statePath, signal, onProgress } = checkpoint;
   const home = await homeOfStep(store, record, step);
-  const file: FileEntry = { path: STATE_FILE, ...(await sha256File(statePath, signal)) };
+  const file: FileEntry = { path: stateFile, ...(await sha256File(statePath, signal)) };
   await uploadSame(store, checkpointFileKey(home, step, file.path), statePath, file, { signal, onProgress });
   await checkpoint.beforeManifest?.();
   signal?.throwIfAborted();
@@ -87,7 +87,7 @@ async function hasManifest(store: ObjectStore, home: CheckpointHome, step: numbe
 }
 
 async function hasData(store: ObjectStore, home: CheckpointHome, step: number): Promise<boolean> {
-  return (await store.head(checkpointFileKey(home, step, STATE_FILE))) !== null;
+  return (await store.head(checkpointFileKey(home, step, stateFile))) !== null;
 }
 
 /**
@@ -162,9 +162,9 @@ export async function fetchCheckpoint(
 ): Promise<CheckpointManifest> {
   const home = await homeOfStep(store, record, step);
   const manifest = await readManifest(store, home, step);
-  const file = manifest.files.find((entry) => entry.path === STATE_FILE);
+  const file = manifest.files.find((entry) => entry.path === stateFile);
   const manifestKey = checkpointManifestKey(home, step);
-  if (!file) throw new CorruptCheckpoint(manifestKey, null, `it lists no ${STATE_FILE}`);
+  if (!file) throw new CorruptCheckpoint(manifestKey, null, `it lists no ${stateFile}`);
   await fetchListed(store, checkpointFileKey(home, step, file.path), file, path, transfer);
   return manifest;
 }

@@ -115,42 +115,42 @@ async function infoOf(key: string, episode: StoredEpisode): Promise<ObjectInfo> 
 
 /** The newest of the files read. A file never changes; a missing one is looked for again. */
 class FoldedFiles {
-  readonly #kept = new Map<string, FoldedEpisodes>();
+  private readonly kept = new Map<string, FoldedEpisodes>();
   /** Reads under way, and those that wait for them; by key. */
-  readonly #running = new Map<string, Promise<unknown>>();
-  readonly #next = new Map<string, Promise<FoldedEpisodes | null>>();
+  private readonly running = new Map<string, Promise<unknown>>();
+  private readonly next = new Map<string, Promise<FoldedEpisodes | null>>();
 
   constructor(private readonly store: ObjectStore) {}
 
   /** The file as of some moment after the call; null if it did not exist. */
   async at(place: EpisodesPlace): Promise<FoldedEpisodes | null> {
     const key = foldedKeyOf(place);
-    const file = this.#kept.get(key) ?? (await this.#look(key, place));
+    const file = this.kept.get(key) ?? (await this.look(key, place));
     if (!file) return null;
-    this.#kept.delete(key);
-    this.#kept.set(key, file);
-    for (const oldest of this.#kept.keys()) {
-      if (this.#kept.size <= filesKept) break;
-      this.#kept.delete(oldest);
+    this.kept.delete(key);
+    this.kept.set(key, file);
+    for (const oldest of this.kept.keys()) {
+      if (this.kept.size <= filesKept) break;
+      this.kept.delete(oldest);
     }
     return file;
   }
 
   /** Many callers ask at once, one for each episode. A read under way may have begun too early for them; they share the next one. */
-  #look(key: string, place: EpisodesPlace): Promise<FoldedEpisodes | null> {
-    const running = this.#running.get(key);
-    if (!running) return this.#begin(key, place);
-    const next = this.#next.get(key) ?? running.then(() => this.#begin(key, place));
-    this.#next.set(key, next);
+  private look(key: string, place: EpisodesPlace): Promise<FoldedEpisodes | null> {
+    const running = this.running.get(key);
+    if (!running) return this.begin(key, place);
+    const next = this.next.get(key) ?? running.then(() => this.begin(key, place));
+    this.next.set(key, next);
     return next;
   }
 
-  #begin(key: string, place: EpisodesPlace): Promise<FoldedEpisodes | null> {
-    this.#next.delete(key);
+  private begin(key: string, place: EpisodesPlace): Promise<FoldedEpisodes | null> {
+    this.next.delete(key);
     // The read before may have found it.
-    const look = Promise.resolve(this.#kept.get(key) ?? readFolded(this.store, place));
-    const ended = (): void => void this.#running.delete(key);
-    this.#running.set(key, look.then(ended, ended));
+    const look = Promise.resolve(this.kept.get(key) ?? readFolded(this.store, place));
+    const ended = (): void => void this.running.delete(key);
+    this.running.set(key, look.then(ended, ended));
     return look;
   }
 }

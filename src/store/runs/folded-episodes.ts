@@ -16,7 +16,7 @@ import {
   checkRecord,
   compressSmall,
   decompress,
-  MAX_UNCOMPRESSED_BYTES,
+  maxUncompressedBytes,
   parse,
 } from '../records/record-codec.js';
 import { UnreadableRecord } from '../objects/store-errors.js';
@@ -55,8 +55,8 @@ export function singleKeyOf(
 }
 
 /** Half of what a reader accepts, so that no unreadable file is written. */
-const FOLD_LIMIT_BYTES = MAX_UNCOMPRESSED_BYTES / 2;
-const NEWLINE = 0x0a;
+const foldLimitBytes = maxUncompressedBytes / 2;
+const newline = 0x0a;
 
 /** In (slot, sample) order; null if nothing was folded. */
 export async function readFolded(store: ObjectStore, place: EpisodesPlace): Promise<FoldedEpisodes | null> {
@@ -80,8 +80,8 @@ export async function encodeFolded(
     ...ordered.map(({ record, recordedAt }) => ({ episode: record, recorded_at: recordedAt.toISOString() })),
   ].map((line) => canonicalBytes(line));
   const size = lines.reduce((sum, line) => sum + line.length + 1, 0);
-  if (size > FOLD_LIMIT_BYTES) return null;
-  return compressSmall(Buffer.concat(lines.flatMap((line) => [line, Uint8Array.of(NEWLINE)])));
+  if (size > foldLimitBytes) return null;
+  return compressSmall(Buffer.concat(lines.flatMap((line) => [line, Uint8Array.of(newline)])));
 }
 
 function decodeFolded(key: string, place: EpisodesPlace, bytes: Uint8Array): FoldedEpisodes {
@@ -114,7 +114,7 @@ function decodeLine(where: string, line: Uint8Array): StoredEpisode {
 function linesOf(bytes: Uint8Array): Uint8Array[] {
   const lines: Uint8Array[] = [];
   for (let start = 0; start < bytes.length;) {
-    const found = bytes.indexOf(NEWLINE, start);
+    const found = bytes.indexOf(newline, start);
     const end = found === -1 ? bytes.length : found;
     lines.push(bytes.subarray(start, end));
     start = end + 1;

@@ -21,7 +21,7 @@ import { appendSequence, readRecord, requireRecord } from '../records/records.js
 import { OlderSchema, UnreadableRecord } from '../objects/store-errors.js';
 
 /** Longest chain of forks that is followed; a cycle must not hang a reader. */
-const MAX_LINEAGE = 1000;
+const maxLineage = 1000;
 
 /** Run records never change, and every read of a step needs the lineage: each is read once per store. */
 const runsRead = new WeakMap<ObjectStore, Map<string, RunRecord>>();
@@ -63,7 +63,7 @@ export interface Timeline {
 export async function* timelinesOf(store: ObjectStore, run: string): AsyncGenerator<Timeline> {
   let current = run;
   let upTo = Infinity;
-  for (let depth = 0; depth < MAX_LINEAGE; depth++) {
+  for (let depth = 0; depth < maxLineage; depth++) {
     const lineage = (await readRunIfAny(store, current))?.lineage;
     yield { run: current, after: lineage?.step ?? -1, upTo };
     if (!lineage) return;
@@ -71,7 +71,7 @@ export async function* timelinesOf(store: ObjectStore, run: string): AsyncGenera
   }
   throw new UnreadableRecord(
     runKey(run),
-    `its lineage is longer than ${MAX_LINEAGE} runs or goes in a circle`,
+    `its lineage is longer than ${maxLineage} runs or goes in a circle`,
   );
 }
 

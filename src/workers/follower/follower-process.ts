@@ -74,168 +74,168 @@ interface Followed {
 }
 
 class FollowerProcess {
-  readonly #sessions = new Map<string, Session>();
-  readonly #figures: RunFigures | null;
-  readonly #said = new Map<string, string>();
-  #metricsTrouble: Trouble | null = null;
-  #settings: SessionSettings | null = null;
-  #lookedAt: Date | null = null;
+  private readonly sessions = new Map<string, Session>();
+  private readonly figures: RunFigures | null;
+  private readonly said = new Map<string, string>();
+  private metricsTrouble: Trouble | null = null;
+  private settings: SessionSettings | null = null;
+  private lookedAt: Date | null = null;
 
   constructor(
     private readonly config: FollowerConfig,
     private readonly signal: AbortSignal,
   ) {
-    this.#figures = config.metrics ? new RunFigures() : null;
+    this.figures = config.metrics ? new RunFigures() : null;
   }
 
   async run(): Promise<void> {
     const { config, signal } = this;
-    await mkdir(this.#runs, { recursive: true });
-    const serving = this.#serveFigures();
-    const store = await this.#store();
+    await mkdir(this.runs, { recursive: true });
+    const serving = this.serveFigures();
+    const store = await this.store();
     if (store) {
       const { options, namespace } = config.temporal;
       const connection = openConnection(options);
-      this.#settings = this.#settingsWith(store);
+      this.settings = this.settingsWith(store);
       const watch = new RunWatch(new Client({ connection, namespace }), store);
-      this.#lookedAt = await this.#lastLook();
-      await this.#resume();
+      this.lookedAt = await this.lastLook();
+      await this.resume();
       while (!signal.aborted) {
         // A server that does not answer must not delay the end of the process, which is awaited for seconds only.
-        await orAborted(this.#look(watch), signal);
+        await orAborted(this.look(watch), signal);
         await replaceFile(join(config.folder, servingFile), { pid: process.pid }).catch(() => undefined);
         await pause(lookEveryMs, signal);
       }
-      await this.#end();
+      await this.end();
       await connection.close().catch(() => undefined);
     }
     await serving;
   }
 
-  get #runs(): string {
+  private get runs(): string {
     return join(this.config.folder, 'runs');
   }
 
-  #followedFile(run: string): string {
-    return join(this.#runs, `${run}.json`);
+  private followedFile(run: string): string {
+    return join(this.runs, `${run}.json`);
   }
 
-  #log(message: string): void {
+  private log(message: string): void {
     print({ level: 'info', component: 'follower', message });
   }
 
   /** Reports a problem of `what` once, and its end. */
-  #say(what: string, problem: string | null): void {
-    const before = this.#said.get(what);
+  private say(what: string, problem: string | null): void {
+    const before = this.said.get(what);
     if (problem === (before ?? null)) return;
     if (problem === null) {
-      this.#said.delete(what);
-      this.#log(`${what} answers again`);
+      this.said.delete(what);
+      this.log(`${what} answers again`);
       return;
     }
-    this.#said.set(what, problem);
+    this.said.set(what, problem);
     // Another wording of the same trouble is not reported.
     if (before === undefined)
       print({ level: 'warn', component: 'follower', message: `${what}: ${problem}; it is tried again` });
   }
 
   /** Null if the process must end before. */
-  async #store(): Promise<ObjectStore | null> {
+  private async store(): Promise<ObjectStore | null> {
     const pauses = new Backoff(retryMs);
     while (!this.signal.aborted) {
       try {
         const store = await openStore(this.config.store);
-        this.#say('store', null);
+        this.say('store', null);
         return store;
       } catch (error) {
-        this.#say('store', messageOf(error));
+        this.say('store', messageOf(error));
         await pause(pauses.next(), this.signal);
       }
     }
     return null;
   }
 
-  #settingsWith(store: ObjectStore): SessionSettings {
+  private settingsWith(store: ObjectStore): SessionSettings {
     const { folder, wandbPython, slackUrl } = this.config;
     return {
-      ...{ store, folder, wandbPython, figures: this.#figures },
+      ...{ store, folder, wandbPython, figures: this.figures },
       wandbKey: () => process.env.WANDB_API_KEY || undefined,
       slackToken: () => process.env.SLACK_BOT_TOKEN || undefined,
       slackTokenName: 'SLACK_BOT_TOKEN',
       ...(slackUrl === null ? {} : { slackUrl }),
-      trouble: () => ({ sink: 'metrics address', trouble: this.#metricsTrouble }),
+      trouble: () => ({ sink: 'metrics address', trouble: this.metricsTrouble }),
       by: `follower pid ${process.pid}`,
       clean: withoutKnownSecrets,
-      log: (line) => this.#log(line),
+      log: (line) => this.log(line),
     };
   }
 
-  async #serveFigures(): Promise<void> {
+  private async serveFigures(): Promise<void> {
     const { metrics } = this.config;
-    if (!metrics || !this.#figures) return;
+    if (!metrics || !this.figures) return;
     const pauses = new Backoff(retryMs);
     while (!this.signal.aborted) {
       try {
-        const server = await serveMetrics(this.#figures.registry, metrics);
-        this.#said.delete('metrics');
-        this.#metricsTrouble = null;
-        this.#log(`figures for Prometheus are at ${server.url}`);
+        const server = await serveMetrics(this.figures.registry, metrics);
+        this.said.delete('metrics');
+        this.metricsTrouble = null;
+        this.log(`figures for Prometheus are at ${server.url}`);
         await new Promise<void>((resolve) => this.signal.addEventListener('abort', () => resolve()));
         return await server.close();
       } catch (error) {
         const reason = messageOf(error);
-        this.#say('metrics', reason);
-        const since = this.#metricsTrouble?.since ?? new Date().toISOString();
-        this.#metricsTrouble = { what: 'all figures for Prometheus', reason, since };
+        this.say('metrics', reason);
+        const since = this.metricsTrouble?.since ?? new Date().toISOString();
+        this.metricsTrouble = { what: 'all figures for Prometheus', reason, since };
         await pause(pauses.next(), this.signal);
       }
     }
   }
 
-  async #lastLook(): Promise<Date> {
+  private async lastLook(): Promise<Date> {
     const kept = (await readIfWhole(join(this.config.folder, 'looked.json'))) as { at?: unknown } | null;
     const at = new Date(typeof kept?.at === 'string' ? kept.at : NaN);
     return Number.isNaN(at.getTime()) ? new Date(Date.now() - firstLookBackMs) : at;
   }
 
   /** Runs that an earlier process of this folder had not followed to their end: this does not need Temporal. */
-  async #resume(): Promise<void> {
-    for (const name of await readdir(this.#runs)) {
+  private async resume(): Promise<void> {
+    for (const name of await readdir(this.runs)) {
       if (!name.endsWith('.json')) continue;
       const run = name.slice(0, -'.json'.length);
-      const followed = await this.#followed(run);
+      const followed = await this.followed(run);
       if (!followed || followed.over) continue;
       const standing = { over: false, ending: null, phase: null, blocked: null };
-      this.#add({ run, workflowId: followed.workflowId, firstRunId: followed.firstRunId }, standing);
+      this.add({ run, workflowId: followed.workflowId, firstRunId: followed.firstRunId }, standing);
     }
-    this.#begin();
+    this.begin();
   }
 
-  async #look(watch: RunWatch): Promise<void> {
+  private async look(watch: RunWatch): Promise<void> {
     const begun = new Date();
     try {
-      const since = new Date((this.#lookedAt ?? begun).getTime() - overlapMs);
+      const since = new Date((this.lookedAt ?? begun).getTime() - overlapMs);
       const listed = await watch.look(since);
-      for (const one of listed) await this.#meet(one);
+      for (const one of listed) await this.meet(one);
       const names = new Set(listed.map(({ run }) => run));
-      for (const [run, session] of this.#sessions) {
+      for (const [run, session] of this.sessions) {
         if (names.has(run)) continue;
         if (session.endedAt === null && !isLeftAlone(session))
-          await this.#hear(session, await watch.standing(session.driven));
-        else if (this.#isForgotten(session)) this.#sessions.delete(run);
+          await this.hear(session, await watch.standing(session.driven));
+        else if (this.isForgotten(session)) this.sessions.delete(run);
       }
-      this.#lookedAt = begun;
+      this.lookedAt = begun;
       await replaceFile(join(this.config.folder, 'looked.json'), { at: begun.toISOString() });
-      for (const what of ['Temporal', 'store']) this.#say(what, null);
+      for (const what of ['Temporal', 'store']) this.say(what, null);
     } catch (error) {
-      if (!this.signal.aborted) this.#say(...this.#problem(error));
+      if (!this.signal.aborted) this.say(...this.problem(error));
     }
-    for (const [run, session] of this.#sessions) if (this.#isForgotten(session)) this.#figures?.forget(run);
-    this.#begin();
+    for (const [run, session] of this.sessions) if (this.isForgotten(session)) this.figures?.forget(run);
+    this.begin();
   }
 
   /** A look asks both. */
-  #problem(error: unknown): [what: string, problem: string] {
+  private problem(error: unknown): [what: string, problem: string] {
     const { temporal } = this.config;
     const refused = refusalOf(error, temporal);
     if (refused) return ['Temporal', refused.message];
@@ -249,23 +249,23 @@ class FollowerProcess {
     return ['Temporal', messageOf(cause ?? error)];
   }
 
-  #isForgotten({ endedAt }: Session): boolean {
+  private isForgotten({ endedAt }: Session): boolean {
     return endedAt !== null && Date.now() - endedAt > forgetAfterMs;
   }
 
-  async #meet({ standing, ...driven }: DrivenRun): Promise<void> {
-    const session = this.#sessions.get(driven.run);
-    if (session?.driven.firstRunId === driven.firstRunId) return this.#hear(session, standing);
+  private async meet({ standing, ...driven }: DrivenRun): Promise<void> {
+    const session = this.sessions.get(driven.run);
+    if (session?.driven.firstRunId === driven.firstRunId) return this.hear(session, standing);
     if (session) await stopped(session);
-    const followed = await this.#followed(driven.run);
+    const followed = await this.followed(driven.run);
     const isFollowed = followed?.firstRunId === driven.firstRunId && followed.over;
     const isDone = isFollowed && standing.over && followed.end === endOf(standing);
-    this.#add(driven, standing, isDone);
-    if (!isDone) await this.#note(driven, false);
+    this.add(driven, standing, isDone);
+    if (!isDone) await this.note(driven, false);
   }
 
   /** A run that was over and is not, or has ended again, was reset: sinks that had all of it start again. */
-  async #hear(session: Session, standing: RunStanding): Promise<void> {
+  private async hear(session: Session, standing: RunStanding): Promise<void> {
     const { driven, standing: before } = session;
     // The known end stays, even if Temporal has forgotten it.
     if (before.over && standing.over && standing.ending === null) return;
@@ -274,89 +274,89 @@ class FollowerProcess {
       return;
     }
     await stopped(session);
-    this.#add(driven, standing);
-    await this.#note(driven, false);
+    this.add(driven, standing);
+    await this.note(driven, false);
   }
 
-  #add(driven: Session['driven'], standing: RunStanding, isDone = false): void {
-    this.#sessions.set(driven.run, {
+  private add(driven: Session['driven'], standing: RunStanding, isDone = false): void {
+    this.sessions.set(driven.run, {
       ...{ driven, standing, running: null, endedAt: isDone ? 0 : null },
       lacking: { times: 0, notBefore: 0 },
     });
   }
 
   /** Starts as many as there is room for. */
-  #begin(): void {
+  private begin(): void {
     if (this.signal.aborted) return;
-    const sessions = [...this.#sessions.values()];
+    const sessions = [...this.sessions.values()];
     let ended = sessions.filter(({ running, standing }) => running && standing.over).length;
     for (const session of sessions) {
       if (session.running || session.endedAt !== null || isLeftAlone(session)) continue;
       if (session.standing.over && ++ended > mostEnded) continue;
       const abort = new AbortController();
-      session.running = { abort, done: this.#follow(session, abort.signal) };
+      session.running = { abort, done: this.follow(session, abort.signal) };
     }
   }
 
-  async #follow(session: Session, signal: AbortSignal): Promise<void> {
+  private async follow(session: Session, signal: AbortSignal): Promise<void> {
     const { run } = session.driven;
     const pauses = new Backoff(retryMs);
     while (!signal.aborted) {
       try {
-        const end = await followRun(this.#sessionOptions(session, signal));
+        const end = await followRun(this.sessionOptions(session, signal));
         if (end === 'stopped') return;
         const { lacking } = session;
         if (end === 'lacking' && lacking.times++ < mostAgain)
           lacking.notBefore = performance.now() + backoffMs(lacking.times, [againMs, Infinity]);
         else {
-          await this.#note(session.driven, end === 'delivered', endOf(session.standing));
+          await this.note(session.driven, end === 'delivered', endOf(session.standing));
           session.endedAt = Date.now();
         }
         session.running = null;
-        this.#say(`records of ${run}`, null);
+        this.say(`records of ${run}`, null);
         return;
       } catch (error) {
-        this.#say(`records of ${run}`, messageOf(error));
+        this.say(`records of ${run}`, messageOf(error));
         await pause(pauses.next(), signal);
       }
     }
   }
 
-  #sessionOptions(session: Session, signal: AbortSignal): SessionOptions {
-    if (!this.#settings) throw new Error('the store is not open yet');
+  private sessionOptions(session: Session, signal: AbortSignal): SessionOptions {
+    if (!this.settings) throw new Error('the store is not open yet');
     const { run, workflowId } = session.driven;
     const { temporalUi, temporal } = this.config;
     const page = `/namespaces/${encodeURIComponent(temporal.namespace)}/workflows/${encodeURIComponent(workflowId)}`;
     const links = temporalUi === null ? [] : [{ label: 'Temporal UI', url: `${temporalUi}${page}` }];
-    return { ...this.#settings, run, links, standing: () => session.standing, signal };
+    return { ...this.settings, run, links, standing: () => session.standing, signal };
   }
 
-  async #followed(run: string): Promise<Followed | null> {
-    const kept = (await readIfWhole(this.#followedFile(run))) as Partial<Followed> | null;
+  private async followed(run: string): Promise<Followed | null> {
+    const kept = (await readIfWhole(this.followedFile(run))) as Partial<Followed> | null;
     const { workflowId, firstRunId, over, end } = kept ?? {};
     if (typeof workflowId !== 'string' || typeof firstRunId !== 'string') return null;
     return { workflowId, firstRunId, over: over === true, end: end ?? null };
   }
 
-  async #note(
+  private async note(
     { run, workflowId, firstRunId }: Session['driven'],
     over: boolean,
     end: string | null = null,
   ): Promise<void> {
     const followed: Followed = { workflowId, firstRunId, over, end };
-    await replaceFile(this.#followedFile(run), followed);
+    await replaceFile(this.followedFile(run), followed);
   }
 
   /** The files on this machine are completed first, so that a stack that is stopped with its run leaves them whole. */
-  async #end(): Promise<void> {
-    const open = [...this.#sessions.values()].filter(({ running }) => running);
+  private async end(): Promise<void> {
+    const open = [...this.sessions.values()].filter(({ running }) => running);
     const running = open.flatMap((session) => session.running ?? []);
     for (const { abort } of running) abort.abort();
     const ended = Promise.all(running.map(({ done }) => done));
     await Promise.race([ended, pause(endWithinMs, new AbortController().signal)]);
     const signal = AbortSignal.timeout(catchUpWithinMs);
     await Promise.all(
-      open.map((session) => catchUp(this.#sessionOptions(session, signal)).catch(() => undefined)),
+      open.map((session) => catchUp(this.sessionOptions(session, signal)).catch(() => undefined)),
     );
   }
 }

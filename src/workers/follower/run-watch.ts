@@ -41,10 +41,13 @@ const openStatuses: readonly string[] = ['RUNNING', 'PAUSED'];
 
 export class RunWatch {
   /** By the run id of an execution. */
-  #drivers = new Map<string, Driver>();
-  #unclaimed = new Map<string, { notBefore: number; pauses: Backoff }>();
-  #endings = new Map<string, RunEnding>();
-  #blocked = new Map<string, { phase: string; historyLength: number; blocked: RunStanding['blocked'] }>();
+  private drivers = new Map<string, Driver>();
+  private unclaimed = new Map<string, { notBefore: number; pauses: Backoff }>();
+  private endings = new Map<string, RunEnding>();
+  private blocked = new Map<
+    string,
+    { phase: string; historyLength: number; blocked: RunStanding['blocked'] }
+  >();
 
   constructor(
     private readonly client: Client,
@@ -53,13 +56,13 @@ export class RunWatch {
 
   /** Open runs, and those closed since. Throws the errors of Temporal and the store. */
   async look(closedSince: Date): Promise<DrivenRun[]> {
-    const executions = await this.#executions(closedSince);
+    const executions = await this.executions(closedSince);
     const known = new Set(executions.map(({ runId }) => runId));
-    for (const cache of [this.#drivers, this.#unclaimed, this.#endings, this.#blocked])
+    for (const cache of [this.drivers, this.unclaimed, this.endings, this.blocked])
       for (const runId of cache.keys()) if (!known.has(runId)) cache.delete(runId);
     const newest = new Map<string, { execution: Execution; driver: Driver }>();
     for (const execution of executions) {
-      const driver = await this.#driverOf(execution);
+      const driver = await this.driverOf(execution);
       const other = driver && newest.get(driver.run);
       if (driver && !(other && other.execution.startTime > execution.startTime))
         newest.set(driver.run, { execution, driver });
@@ -67,7 +70,7 @@ export class RunWatch {
     return inParallel([...newest.values()], async ({ execution, driver }) => ({
       ...driver,
       workflowId: execution.workflowId,
-      standing: await this.#standingOf(execution, driver.firstRunId),
+      standing: await this.standingOf(execution, driver.firstRunId),
     }));
   }
 
@@ -78,20 +81,20 @@ export class RunWatch {
   }: Pick<DrivenRun, 'workflowId' | 'firstRunId'>): Promise<RunStanding> {
     const forgotten: RunStanding = { over: true, ending: null, phase: null, blocked: null };
     try {
-      const described = await this.#ask(() => this.client.workflow.getHandle(workflowId).describe());
+      const described = await this.ask(() => this.client.workflow.getHandle(workflowId).describe());
       const first = described.raw.workflowExecutionInfo?.firstRunId;
-      return first && first !== firstRunId ? forgotten : await this.#standingOf(described, firstRunId);
+      return first && first !== firstRunId ? forgotten : await this.standingOf(described, firstRunId);
     } catch (error) {
       if (error instanceof WorkflowNotFoundError) return forgotten;
       throw error;
     }
   }
 
-  async #executions(closedSince: Date): Promise<Execution[]> {
+  private async executions(closedSince: Date): Promise<Execution[]> {
     const query =
       `WorkflowType = "trainingRun" AND (ExecutionStatus = "Running" ` +
       `OR CloseTime > "${closedSince.toISOString()}")`;
-    return this.#ask(async () => {
+    return this.ask(async () => {
       const found: Execution[] = [];
       for await (const execution of this.client.workflow.list({ query }))
         if (execution.status.name !== 'CONTINUED_AS_NEW') found.push(execution);
@@ -100,51 +103,51 @@ export class RunWatch {
   }
 
   /** Null until it has claimed a run, and for ever if it ended before. */
-  async #driverOf({ workflowId, runId, status }: Execution): Promise<Driver | null> {
-    const known = this.#drivers.get(runId);
+  private async driverOf({ workflowId, runId, status }: Execution): Promise<Driver | null> {
+    const known = this.drivers.get(runId);
     if (known) return known;
-    const waiting = this.#unclaimed.get(runId);
+    const waiting = this.unclaimed.get(runId);
     if (waiting && performance.now() < waiting.notBefore) return null;
     const name = workflowId.replace(/^train\//, '');
-    const { raw } = await this.#ask(() => this.client.workflow.getHandle(workflowId, runId).describe());
+    const { raw } = await this.ask(() => this.client.workflow.getHandle(workflowId, runId).describe());
     const firstRunId = raw.workflowExecutionInfo?.firstRunId || runId;
     for (const { run } of (await readSequence(this.store, namesFolder(name), 'name')).reverse()) {
       const owners = await readSequence(this.store, ownersFolder(run), 'owner');
       if (!owners.some((owner) => owner.firstExecutionRunId === firstRunId)) continue;
       const driver = { run, firstRunId };
-      this.#drivers.set(runId, driver);
-      this.#unclaimed.delete(runId);
+      this.drivers.set(runId, driver);
+      this.unclaimed.delete(runId);
       return driver;
     }
     const pauses = waiting?.pauses ?? new Backoff(unclaimedMs);
     const notBefore = openStatuses.includes(status.name) ? performance.now() + pauses.next() : Infinity;
-    this.#unclaimed.set(runId, { notBefore, pauses });
+    this.unclaimed.set(runId, { notBefore, pauses });
     return null;
   }
 
-  async #standingOf(execution: Execution, firstRunId: string): Promise<RunStanding> {
+  private async standingOf(execution: Execution, firstRunId: string): Promise<RunStanding> {
     const phase = execution.typedSearchAttributes.get(phaseKey) ?? null;
     if (!openStatuses.includes(execution.status.name))
-      return { over: true, ending: await this.#endingOf(execution, firstRunId), phase, blocked: null };
-    return { over: false, ending: null, phase, blocked: await this.#blockedOf(execution, phase) };
+      return { over: true, ending: await this.endingOf(execution, firstRunId), phase, blocked: null };
+    return { over: false, ending: null, phase, blocked: await this.blockedOf(execution, phase) };
   }
 
-  async #endingOf(execution: Execution, firstRunId: string): Promise<RunEnding> {
-    const known = this.#endings.get(execution.runId);
+  private async endingOf(execution: Execution, firstRunId: string): Promise<RunEnding> {
+    const known = this.endings.get(execution.runId);
     if (known) return known;
     const { name } = execution.status;
     const how =
       name === 'COMPLETED' ? 'completed' : /^(FAILED|TIMED_OUT)$/.test(name) ? 'failed' : 'cancelled';
     const at = (execution.closeTime ?? new Date()).toISOString();
     const { runId } = execution;
-    const ending: RunEnding = { firstRunId, runId, how, at, reason: await this.#reasonOf(execution) };
-    this.#endings.set(execution.runId, ending);
+    const ending: RunEnding = { firstRunId, runId, how, at, reason: await this.reasonOf(execution) };
+    this.endings.set(execution.runId, ending);
     return ending;
   }
 
-  async #reasonOf({ workflowId, runId }: Execution): Promise<string | null> {
+  private async reasonOf({ workflowId, runId }: Execution): Promise<string | null> {
     try {
-      const result = (await this.#ask(() => this.client.workflow.getHandle(workflowId, runId).result())) as {
+      const result = (await this.ask(() => this.client.workflow.getHandle(workflowId, runId).result())) as {
         ended?: unknown;
         budget?: unknown;
       } | null;
@@ -160,25 +163,28 @@ export class RunWatch {
    * A query needs a worker, so a reason is asked for again only once the run's history has grown: a run that is resumed and blocked again
    * between two looks has the same phase, and a new reason always comes with an event.
    */
-  async #blockedOf({ workflowId, runId }: Execution, phase: string | null): Promise<RunStanding['blocked']> {
+  private async blockedOf(
+    { workflowId, runId }: Execution,
+    phase: string | null,
+  ): Promise<RunStanding['blocked']> {
     if (phase !== 'blocked' && phase !== 'failing') {
-      this.#blocked.delete(runId);
+      this.blocked.delete(runId);
       return null;
     }
     const handle = this.client.workflow.getHandle(workflowId, runId);
     // Before the query: later events are covered by the next look.
-    const { historyLength } = await this.#ask(() => handle.describe());
-    const known = this.#blocked.get(runId);
+    const { historyLength } = await this.ask(() => handle.describe());
+    const known = this.blocked.get(runId);
     if (known?.phase === phase && known.historyLength === historyLength) return known.blocked;
     // If no worker answers, only the phase is known.
-    const status = await this.#ask(() => handle.query('status')).catch(() => null);
+    const status = await this.ask(() => handle.query('status')).catch(() => null);
     const { blocked = null, failing = null } = (status ?? {}) as Partial<RunStatus>;
     const waitsFor = phase === 'blocked' ? blocked : failing;
-    if (waitsFor) this.#blocked.set(runId, { phase, historyLength, blocked: waitsFor });
+    if (waitsFor) this.blocked.set(runId, { phase, historyLength, blocked: waitsFor });
     return waitsFor;
   }
 
-  #ask<T>(call: () => Promise<T>): Promise<T> {
+  private ask<T>(call: () => Promise<T>): Promise<T> {
     return this.client.withDeadline(Date.now() + answerWithinMs, call);
   }
 }

@@ -4,51 +4,51 @@
 import type { SpanAttributes } from '../../base/spans.js';
 
 export class CallTally {
-  #calls = 0;
-  #failed = 0;
-  #inFlight = 0;
-  #busySince = 0;
-  #busyMs = 0;
-  #slowestMs = 0;
-  #endedAt = 0;
-  readonly #sums: Record<string, number> = {};
+  private calls = 0;
+  private failed = 0;
+  private inFlight = 0;
+  private busySince = 0;
+  private busyMs = 0;
+  private slowestMs = 0;
+  private lastEndedAt = 0;
+  private readonly sums: Record<string, number> = {};
 
   /** `startedAt`, milliseconds since 1970: of the first call. */
   constructor(readonly startedAt: number) {}
 
   get endedAt(): number {
-    return this.#inFlight > 0 ? Date.now() : Math.max(this.#endedAt, this.startedAt);
+    return this.inFlight > 0 ? Date.now() : Math.max(this.lastEndedAt, this.startedAt);
   }
 
   async during<T>(call: () => Promise<T>, figures: (answer: T) => Record<string, number>): Promise<T> {
     const began = performance.now();
-    if (this.#inFlight++ === 0) this.#busySince = began;
-    this.#calls += 1;
+    if (this.inFlight++ === 0) this.busySince = began;
+    this.calls += 1;
     try {
       const answer = await call();
       for (const [name, value] of Object.entries(figures(answer)))
-        this.#sums[name] = (this.#sums[name] ?? 0) + value;
+        this.sums[name] = (this.sums[name] ?? 0) + value;
       return answer;
     } catch (error) {
-      this.#failed += 1;
+      this.failed += 1;
       throw error;
     } finally {
       const now = performance.now();
-      if (--this.#inFlight === 0) this.#busyMs += now - this.#busySince;
-      this.#slowestMs = Math.max(this.#slowestMs, now - began);
-      this.#endedAt = Date.now();
+      if (--this.inFlight === 0) this.busyMs += now - this.busySince;
+      this.slowestMs = Math.max(this.slowestMs, now - began);
+      this.lastEndedAt = Date.now();
     }
   }
 
   /** `busy_ms`: with at least one of them in flight. */
   attributes(): SpanAttributes {
-    const busyMs = this.#busyMs + (this.#inFlight > 0 ? performance.now() - this.#busySince : 0);
+    const busyMs = this.busyMs + (this.inFlight > 0 ? performance.now() - this.busySince : 0);
     return {
-      'longhaul.calls': this.#calls,
-      'longhaul.failed_calls': this.#failed,
+      'longhaul.calls': this.calls,
+      'longhaul.failed_calls': this.failed,
       'longhaul.busy_ms': rounded(busyMs),
-      'longhaul.slowest_ms': rounded(this.#slowestMs),
-      ...Object.fromEntries(Object.entries(this.#sums).map(([name, value]) => [`longhaul.${name}`, value])),
+      'longhaul.slowest_ms': rounded(this.slowestMs),
+      ...Object.fromEntries(Object.entries(this.sums).map(([name, value]) => [`longhaul.${name}`, value])),
     };
   }
 }

@@ -21,16 +21,16 @@ interface Current extends SpanPlace {
 }
 
 export class Tracing implements Tracer {
-  readonly #current = new AsyncLocalStorage<Current>();
+  private readonly current = new AsyncLocalStorage<Current>();
 
   constructor(private readonly sender: SpanSender) {}
 
   /** A part of the work under way here; outside of any activity nothing is traced. */
   begin(name: string): OpenSpan {
-    const parent = this.#current.getStore();
+    const parent = this.current.getStore();
     if (!parent) return { during: (work) => work(), end: () => undefined };
     const place = { traceId: parent.traceId, spanId: freshSpanId() };
-    return this.#open(name, place, parent.spanId, {});
+    return this.open(name, place, parent.spanId, {});
   }
 
   /** A call among many of its kind: they form one span under the one in which they were made. */
@@ -39,7 +39,7 @@ export class Tracing implements Tracer {
     call: () => Promise<T>,
     figures: (answer: T) => Record<string, number> = () => ({}),
   ): Promise<T> {
-    const parent = this.#current.getStore();
+    const parent = this.current.getStore();
     if (!parent) return call();
     const tally = parent.tallies.get(name) ?? new CallTally(Date.now());
     parent.tallies.set(name, tally);
@@ -49,7 +49,7 @@ export class Tracing implements Tracer {
   readonly activities: ActivityInterceptorsFactory = (context) => ({
     inbound: {
       execute: async (input, next) => {
-        const open = this.#attempt(context, input.args[0]);
+        const open = this.attempt(context, input.args[0]);
         try {
           const answer = await open.during(() => next(input));
           open.end(figuresOf(answer));
@@ -87,7 +87,7 @@ export class Tracing implements Tracer {
     return this.sender.close();
   }
 
-  #attempt({ info }: Context, input: unknown): OpenSpan {
+  private attempt({ info }: Context, input: unknown): OpenSpan {
     const { workflowExecution, activityId, activityType, attempt, taskQueue } = info;
     const { workflowId = 'standalone', runId = 'standalone' } = workflowExecution ?? {};
     const step = stepOfActivity({ workflowId, activityId });
@@ -99,7 +99,7 @@ export class Tracing implements Tracer {
     };
     const { parent, ...place } = attemptPlace(name, step);
     const run = (input as { run?: unknown } | undefined)?.run;
-    return this.#open(activityType, place, parent, {
+    return this.open(activityType, place, parent, {
       ...workflowAttributes(workflowId, runId, step),
       ...(typeof run === 'string' ? { 'longhaul.run': run } : {}),
       'temporal.activity_id': activityId,
@@ -109,7 +109,7 @@ export class Tracing implements Tracer {
     });
   }
 
-  #open(name: string, place: SpanPlace, parent: string | null, attributes: SpanAttributes): OpenSpan {
+  private open(name: string, place: SpanPlace, parent: string | null, attributes: SpanAttributes): OpenSpan {
     const current: Current = { ...place, tallies: new Map() };
     const startedAt = Date.now();
     let failed: { type: string } | null = null;
@@ -117,7 +117,7 @@ export class Tracing implements Tracer {
     const end = (more: SpanAttributes = {}): void => {
       if (ended) return;
       ended = true;
-      this.#sendTallies(current);
+      this.sendTallies(current);
       const outcome = failed ? { 'error.type': failed.type, ...more } : more;
       this.sender.send({
         ...{ ...place, parent, name, startedAt, failed: failed !== null },
@@ -128,7 +128,7 @@ export class Tracing implements Tracer {
     };
     const during = async <T>(work: () => Promise<T>): Promise<T> => {
       try {
-        return await this.#current.run(current, work);
+        return await this.current.run(current, work);
       } catch (error) {
         failed = { type: typeOf(error) };
         throw error;
@@ -137,7 +137,7 @@ export class Tracing implements Tracer {
     return { during, end };
   }
 
-  #sendTallies({ traceId, spanId, tallies }: Current): void {
+  private sendTallies({ traceId, spanId, tallies }: Current): void {
     for (const [name, tally] of tallies) {
       const { startedAt, endedAt } = tally;
       this.sender.send({

@@ -20,7 +20,7 @@ import { startS3Server, type S3Server } from '../../support/servers/s3-server.js
 import { repository } from '../../support/repository.js';
 import { bytesOf, conformance } from './conformance.js';
 
-const PART_BYTES = 5 << 20;
+const partBytes = 5 << 20;
 
 let server: S3Server;
 let proxy: FaultProxy;
@@ -35,7 +35,7 @@ afterAll(async () => {
 });
 
 function openAt(prefix: string, options: S3Options = {}, endpoint?: string): ObjectStore {
-  return openS3Store(parseS3Address(server.address(prefix, endpoint)), { partBytes: PART_BYTES, ...options });
+  return openS3Store(parseS3Address(server.address(prefix, endpoint)), { partBytes: partBytes, ...options });
 }
 const throughProxy = (options: S3Options = {}) =>
   openAt(
@@ -99,10 +99,10 @@ describe('an answer that settles nothing is settled by reading (R3)', () => {
     const store = throughProxy();
     const folder = await mkdtemp(join(tmpdir(), 'longhaul-parts-'));
     const path = join(folder, 'file');
-    await writeFile(path, randomBytes(PART_BYTES + 1000));
+    await writeFile(path, randomBytes(partBytes + 1000));
     proxy.plan(breakFirst(1, isCompletion, fault));
     expect(await store.createFromFile('large', path)).toBe('created');
-    expect(await store.head('large')).toMatchObject({ size: PART_BYTES + 1000 });
+    expect(await store.head('large')).toMatchObject({ size: partBytes + 1000 });
     await rm(folder, { recursive: true });
   });
 
@@ -385,7 +385,7 @@ it('an upload that the service has dropped amid its parts is no object, and the 
   const store = throughProxy();
   const folder = await mkdtemp(join(tmpdir(), 'longhaul-dropped-'));
   const path = join(folder, 'file');
-  await writeFile(path, randomBytes(PART_BYTES + 1000));
+  await writeFile(path, randomBytes(partBytes + 1000));
   let dropped: string | null = null;
   proxy.plan((request) => {
     const upload = new URLSearchParams(request.url.split('?')[1]).get('uploadId');
@@ -395,7 +395,7 @@ it('an upload that the service has dropped amid its parts is no object, and the 
   await expect(store.createFromFile('large', path)).rejects.toMatchObject({ name: 'StoreUnavailable' });
   expect(await store.head('large')).toBeNull();
   expect(await store.createFromFile('large', path)).toBe('created');
-  expect(await store.head('large')).toMatchObject({ size: PART_BYTES + 1000 });
+  expect(await store.head('large')).toMatchObject({ size: partBytes + 1000 });
   await rm(folder, { recursive: true });
 });
 
@@ -403,7 +403,7 @@ it('an upload that the service has dropped by its end is given up at once: askin
   const store = throughProxy();
   const folder = await mkdtemp(join(tmpdir(), 'longhaul-dropped-'));
   const path = join(folder, 'file');
-  await writeFile(path, randomBytes(PART_BYTES + 1000));
+  await writeFile(path, randomBytes(partBytes + 1000));
   proxy.plan((request) =>
     isCompletion(request) ? { kind: 'answer', status: 404, code: 'NoSuchUpload' } : null,
   );

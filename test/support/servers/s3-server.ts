@@ -16,8 +16,8 @@ export interface S3Server {
   stop(): Promise<void>;
 }
 
-const CREDENTIALS = { AWS_ACCESS_KEY_ID: 'test-access', AWS_SECRET_ACCESS_KEY: 'test-secret-key' };
-const START_MS = 15_000;
+const credentials = { AWS_ACCESS_KEY_ID: 'test-access', AWS_SECRET_ACCESS_KEY: 'test-secret-key' };
+const startMs = 15_000;
 
 /** Servers of this process that run: the credentials are in the environment as long as there is one. */
 let running = 0;
@@ -38,8 +38,8 @@ export async function startS3Server(options: { createOnly?: boolean } = {}): Pro
     {
       env: {
         PATH: process.env.PATH,
-        ROOT_ACCESS_KEY: CREDENTIALS.AWS_ACCESS_KEY_ID,
-        ROOT_SECRET_KEY: CREDENTIALS.AWS_SECRET_ACCESS_KEY,
+        ROOT_ACCESS_KEY: credentials.AWS_ACCESS_KEY_ID,
+        ROOT_SECRET_KEY: credentials.AWS_SECRET_ACCESS_KEY,
       },
       stdio: ['ignore', 'ignore', 'pipe'],
     },
@@ -52,7 +52,7 @@ export async function startS3Server(options: { createOnly?: boolean } = {}): Pro
     await exited;
     await rm(folder, { recursive: true, force: true });
   };
-  const end = Date.now() + START_MS;
+  const end = Date.now() + startMs;
   while (
     !(await fetch(`${endpoint}/health`).then(
       (reply) => reply.ok,
@@ -61,13 +61,11 @@ export async function startS3Server(options: { createOnly?: boolean } = {}): Pro
   ) {
     if (child.exitCode !== null || Date.now() > end) {
       await stop();
-      throw new Error(
-        `${program} did not answer on ${endpoint} within ${START_MS} ms: ${log || 'no output'}`,
-      );
+      throw new Error(`${program} did not answer on ${endpoint} within ${startMs} ms: ${log || 'no output'}`);
     }
     await sleep(30);
   }
-  if (running === 0) removeCredentials = environmentWith(CREDENTIALS);
+  if (running === 0) removeCredentials = environmentWith(credentials);
   running += 1;
   return {
     endpoint,

@@ -3,7 +3,7 @@ import protobuf from 'protobufjs';
 import type { MetricPoint } from '../metric-point.js';
 
 /** What TensorBoard requires of a file's first event. */
-const FILE_VERSION = 'brain.Event:2';
+const eventFileVersion = 'brain.Event:2';
 
 const { Event } = protobuf.Root.fromJSON({
   nested: {
@@ -34,7 +34,7 @@ const { Event } = protobuf.Root.fromJSON({
 export function encodeFileVersion(at: string): Uint8Array {
   const event = {
     wallTime: secondsOf(at),
-    fileVersion: FILE_VERSION,
+    fileVersion: eventFileVersion,
     sourceMetadata: { writer: 'longhaul' },
   };
   return Event.encode(Event.create(event)).finish();

@@ -2,24 +2,24 @@
 import { createCRC32, type IHasher } from 'hash-wasm';
 
 /** CRC-32C (Castagnoli), reversed. */
-const POLYNOMIAL = 0x82f63b78;
-const MASK_DELTA = 0xa282ead8;
-const HEADER_BYTES = 12;
-const FOOTER_BYTES = 4;
+const polynomial = 0x82f63b78;
+const maskDelta = 0xa282ead8;
+const headerBytes = 12;
+const footerBytes = 4;
 
 export class RecordFraming {
   private constructor(private readonly hasher: IHasher) {}
 
   static async create(): Promise<RecordFraming> {
-    return new RecordFraming(await createCRC32(POLYNOMIAL));
+    return new RecordFraming(await createCRC32(polynomial));
   }
 
   frame(data: Uint8Array): Buffer {
-    const framed = Buffer.alloc(HEADER_BYTES + data.length + FOOTER_BYTES);
+    const framed = Buffer.alloc(headerBytes + data.length + footerBytes);
     framed.writeBigUInt64LE(BigInt(data.length), 0);
     framed.writeUInt32LE(this.checksum(framed.subarray(0, 8)), 8);
-    framed.set(data, HEADER_BYTES);
-    framed.writeUInt32LE(this.checksum(data), HEADER_BYTES + data.length);
+    framed.set(data, headerBytes);
+    framed.writeUInt32LE(this.checksum(data), headerBytes + data.length);
     return framed;
   }
 
@@ -28,18 +28,18 @@ export class RecordFraming {
    * can be found either.
    */
   first(bytes: Buffer): { data: Buffer; taken: number } | 'damaged' | null {
-    if (bytes.length < HEADER_BYTES) return null;
+    if (bytes.length < headerBytes) return null;
     if (bytes.readUInt32LE(8) !== this.checksum(bytes.subarray(0, 8))) return 'damaged';
     const length = Number(bytes.readBigUInt64LE(0));
-    const taken = HEADER_BYTES + length + FOOTER_BYTES;
+    const taken = headerBytes + length + footerBytes;
     if (bytes.length < taken) return null;
-    const data = bytes.subarray(HEADER_BYTES, HEADER_BYTES + length);
-    return bytes.readUInt32LE(HEADER_BYTES + length) === this.checksum(data) ? { data, taken } : 'damaged';
+    const data = bytes.subarray(headerBytes, headerBytes + length);
+    return bytes.readUInt32LE(headerBytes + length) === this.checksum(data) ? { data, taken } : 'damaged';
   }
 
   private checksum(bytes: Uint8Array): number {
     const crc = Number.parseInt(this.hasher.init().update(bytes).digest('hex'), 16);
     const rotated = ((crc >>> 15) | (crc << 17)) >>> 0;
-    return (rotated + MASK_DELTA) >>> 0;
+    return (rotated + maskDelta) >>> 0;
   }
 }

@@ -10,13 +10,13 @@ import { SinkRefused } from '../metric-point.js';
 const program = fileURLToPath(new URL('wandb_bridge.py', import.meta.url));
 /** In the environment of the bridge and of all that it starts: a later bridge ends their leftovers. */
 const folderMark = 'LONGHAUL_WANDB_FOLDER';
-const STDERR_CHARS = 2_000;
+const stderrChars = 2_000;
 /** Characters of a failure's detail that are reported. */
-const DETAIL_CHARS = 500;
+const detailChars = 500;
 /** Time for a bridge at its end to upload the rest. */
-const FAREWELL_MS = 10_000;
+const longestFarewellMs = 10_000;
 /** After this further time a bridge that has not ended is killed. */
-const GRACE_MS = 2_000;
+const graceMs = 2_000;
 
 /** All that the client may need of this process's environment: other secrets are none of its business. */
 const passedOn =
@@ -56,7 +56,7 @@ export class BridgeProcess {
   private readonly farewellMs: number;
   private readonly keys: readonly (string | undefined)[];
 
-  constructor({ python, apiKey, folder, farewellMs = FAREWELL_MS }: BridgeOptions) {
+  constructor({ python, apiKey, folder, farewellMs = longestFarewellMs }: BridgeOptions) {
     const key = apiKey();
     this.farewellMs = farewellMs;
     this.keys = [key, process.env.WANDB_API_KEY];
@@ -77,13 +77,13 @@ export class BridgeProcess {
       });
       this.child.once('close', (code, signal) => {
         const line = this.discreet(this.stderr).trim().split('\n').at(-1) ?? '';
-        const detail = line && `: ${line.slice(-DETAIL_CHARS)}`;
+        const detail = line && `: ${line.slice(-detailChars)}`;
         this.end(new Error(`the W&B bridge ended (${signal ?? `exit code ${code}`})${detail}`));
         ended();
       });
     });
     this.child.stderr.on('data', (piece: Buffer) => {
-      this.stderr = (this.stderr + piece.toString()).slice(-STDERR_CHARS);
+      this.stderr = (this.stderr + piece.toString()).slice(-stderrChars);
     });
     // A write to a dead bridge fails here and not at its caller, which `close` notifies.
     this.child.stdin.on('error', () => undefined);
@@ -118,7 +118,7 @@ export class BridgeProcess {
   /** Resolves when it is gone: it is killed if it does not end in time. */
   async stop(): Promise<void> {
     this.child.stdin.end();
-    const timer = setTimeout(() => this.kill(), this.farewellMs + GRACE_MS);
+    const timer = setTimeout(() => this.kill(), this.farewellMs + graceMs);
     await this.exit;
     clearTimeout(timer);
   }
