@@ -163,11 +163,27 @@ describe('the history of a run', { timeout: 120_000 }, () => {
   });
 });
 
+/** The end of a collection counts in the step that began it: on a busy machine it may come in the next one. */
 function eventsPerStep({ events }: { events: NonNullable<History['events']> }): number[] {
-  const planned = events.flatMap((event, index) =>
-    event.activityTaskScheduledEventAttributes?.activityId?.endsWith('/plan') ? [index] : [],
-  );
-  const perStep = planned.slice(1).map((index, at) => index - (planned[at] ?? 0));
+  const perStep: number[] = [];
+  const collections = new Map<string, number>();
+  let step = -1;
+  let cause = step;
+  for (const event of events) {
+    const begun = event.activityTaskScheduledEventAttributes;
+    const ended = event.activityTaskStartedEventAttributes ?? event.activityTaskCompletedEventAttributes;
+    if (begun?.activityId?.endsWith('/plan')) step = perStep.push(0) - 1;
+    if (begun?.activityType?.name === 'collectGarbage') collections.set(String(event.eventId), step);
+    if (ended) cause = collections.get(String(ended.scheduledEventId)) ?? step;
+    const isWorkflowTask =
+      event.workflowTaskScheduledEventAttributes ??
+      event.workflowTaskStartedEventAttributes ??
+      event.workflowTaskCompletedEventAttributes;
+    const counted = ended || isWorkflowTask ? cause : step;
+    perStep[counted] = (perStep[counted] ?? 0) + 1;
+  }
+  // The last one's end is the run's.
+  perStep.pop();
   console.log(`history events per step: ${perStep.join(', ')}`);
   return perStep;
 }
