@@ -1,5 +1,5 @@
 // A small app with a counter, for what the built-in apps never do: defects, huge outputs, faults at a chosen turn.
-import type { FaultSource, ServedApp, ServedTask } from '../../src/environments/server/app-session.js';
+import type { FaultSource, ServedApp } from '../../src/environments/server/app-session.js';
 import {
   createEnvironmentServer,
   type EnvironmentServer,
@@ -35,8 +35,7 @@ export const counter: ServedApp = {
     { name: 'shout', description: 'Ten megabytes.', input_schema: parameters },
   ],
   task: (key) => (/^counter\/up\/\d+$/.test(key) ? counterTask(Number(key.split('/')[2])) : undefined),
-  numTasks: (split) => (split === 'train' ? 4 : 1),
-  taskAt: (split, index): ServedTask => counterTask(split === 'train' ? index + 1 : 9),
+  firstTask: () => counterTask(1),
   open(task) {
     let count = 0;
     let open = true;

@@ -11,9 +11,8 @@ export interface ServedApp {
   tools: readonly ToolSpec[];
   /** The task of a key, or undefined when the key is not one of this app. */
   task(key: string): ServedTask | undefined;
-  /** Tasks that the task API lists for a split; selected by `reset(split, index)` too. */
-  numTasks(split: Task['split']): number;
-  taskAt(split: Task['split'], index: number): ServedTask;
+  /** The task of a `reset` that names none. */
+  firstTask(): ServedTask;
   open(task: ServedTask, options: { seed: number }): ServedWorld;
 }
 

@@ -1,5 +1,5 @@
-// All apps of one server: which app a task key belongs to, and the tasks that the task API offers.
-import type { Task, ToolSpec } from '../../spec/records/task.js';
+// All apps of one server, and which app a task key belongs to.
+import type { ToolSpec } from '../../spec/records/task.js';
 import type { ServedApp, ServedTask } from './app-session.js';
 
 export interface SelectedTask {
@@ -10,8 +10,6 @@ export interface SelectedTask {
 export interface TaskChoice {
   taskKey?: string | undefined;
   environment?: string | undefined;
-  split?: string | undefined;
-  index?: number | undefined;
 }
 
 export interface Catalog {
@@ -21,12 +19,6 @@ export interface Catalog {
   app(name: string): ServedApp | undefined;
   /** Throws with what was wrong and what exists. */
   select(choice: TaskChoice): SelectedTask;
-}
-
-export const splits: readonly Task['split'][] = ['train', 'held_out'];
-
-export function isSplit(split: string): split is Task['split'] {
-  return (splits as readonly string[]).includes(split);
 }
 
 export function createCatalog(apps: readonly ServedApp[]): Catalog {
@@ -44,7 +36,7 @@ export function createCatalog(apps: readonly ServedApp[]): Catalog {
   const app = (name: string): ServedApp | undefined => byName.get(name.toLowerCase());
   const tools = new Map(apps.flatMap((served) => served.tools).map((spec) => [spec.name, spec]));
 
-  function select({ taskKey, environment, split, index }: TaskChoice): SelectedTask {
+  function select({ taskKey, environment }: TaskChoice): SelectedTask {
     if (taskKey !== undefined) {
       for (const served of apps) {
         const task = served.task(taskKey);
@@ -57,16 +49,7 @@ export function createCatalog(apps: readonly ServedApp[]): Catalog {
     const served = environment === undefined ? first! : app(environment);
     if (!served)
       throw new Error(`unknown environment ${JSON.stringify(environment)}; this server has ${names}`);
-    const chosen = split ?? 'train';
-    if (!isSplit(chosen))
-      throw new Error(`unknown split ${JSON.stringify(chosen)}; there are ${splits.join(', ')}`);
-    const at = index ?? 0;
-    if (at < 0 || at >= served.numTasks(chosen)) {
-      throw new Error(
-        `Invalid task index ${at}; ${served.name} has ${served.numTasks(chosen)} tasks in ${chosen}`,
-      );
-    }
-    return { app: served, task: served.taskAt(chosen, at) };
+    return { app: served, task: served.firstTask() };
   }
 
   return { apps, tools: [...tools.values()], app, select };
