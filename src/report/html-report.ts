@@ -19,7 +19,6 @@ import { loraInWords } from './model-facts.js';
 import type { ReadEpisodes } from './report-episodes.js';
 import { styleSheet } from './report-style.js';
 import type { AcceptedChange } from './history/changes.js';
-import type { Restart } from './history/restarts.js';
 import { baselineOf, beforeAndAfter, type RunHistory } from './history/run-history.js';
 import { hasEnded, inWords, positionOf } from './run-position.js';
 import { trends } from './charts/trends.js';
@@ -40,7 +39,6 @@ import type { UnfinishedEvaluation } from '../store/evaluations/unfinished-evalu
 
 export interface ReportInput {
   history: RunHistory;
-  restarts: Restart[];
   faults: Faults;
   changes: AcceptedChange[];
   episodes: ReadEpisodes;
@@ -52,7 +50,7 @@ export interface ReportInput {
 }
 
 export function renderReport(input: ReportInput): string {
-  const { history, restarts, faults, changes, episodes, sweeps } = input;
+  const { history, faults, changes, episodes, sweeps } = input;
   const { record } = history;
   const budget = budgetTable(history);
   const { analysis, points, shown } = episodes;
@@ -68,7 +66,7 @@ export function renderReport(input: ReportInput): string {
     '<meta name="viewport" content="width=device-width, initial-scale=1">',
     `<title>${escapeHtml(record.run)} · Longhaul report</title>`,
     `<style>${styleSheet}</style></head><body><main>`,
-    header(history, restarts),
+    header(history, faults),
     ...(alerts === null ? [] : [section('Alerts', alerts)]),
     ...(unfinished === null ? [] : [section('Without a result', unfinishedNote(record.run, unfinished))]),
     section('Learning curve', learningCurve(history)),
@@ -77,7 +75,7 @@ export function renderReport(input: ReportInput): string {
     section('Trajectories', trajectoryTables(analysis) + trajectoryTrends(points)),
     section('Transcripts', transcriptViewer(record.run, shown)),
     section('Training', trends(history.updates) + stepTable(history)),
-    section('What it outlived', faultTable(faults) + restartTable(restarts)),
+    section('What it outlived', faultTable(faults)),
     section('What was changed while it ran', changeTable(changes)),
     ...(budget === null ? [] : [section('Budget', budget)]),
     ...(undelivered === null ? [] : [section('What was not delivered', undelivered)]),
@@ -97,9 +95,10 @@ function section(title: string, body: string): string {
   return `<section><h2>${title}</h2>\n${body}\n</section>`;
 }
 
-function header(history: RunHistory, restarts: readonly Restart[]): string {
+function header(history: RunHistory, { figures }: Faults): string {
   const { record, updates } = history;
   const position = positionOf(history);
+  const faults = Object.entries(figures).filter(([name]) => name.startsWith('ft/restarts/'));
   const tiles = [
     passRateTile(history),
     tile('steps committed', whole(updates.at(-1)?.identity.step ?? 0)),
@@ -108,7 +107,7 @@ function header(history: RunHistory, restarts: readonly Restart[]): string {
       whole(updates.reduce((sum, { identity }) => sum + identity.outcomes.flat().length, 0)),
     ),
     tile('wall time', timeSpan(secondsOf(history))),
-    tile('restarts on record', whole(restarts.filter((one) => one.process !== 'workflow').length)),
+    tile('faults on record', whole(faults.reduce((sum, [, count]) => sum + count, 0))),
   ];
   const newest = updates.at(-1)?.observed.committed_at;
   const { lineage } = record;
@@ -349,30 +348,6 @@ function stepTable(history: RunHistory): string {
     { title: 'state', cell: ({ identity }) => `<code>${identity.state.slice(0, 12)}</code>` },
   ]);
   return `<details><summary>${history.updates.length} steps</summary>${rows}</details>`;
-}
-
-const restartsShown = 50;
-
-function restartTable(restarts: readonly Restart[]): string {
-  if (restarts.length === 0)
-    return '<p class="quiet">No restart is on record: all records name the same processes.</p>';
-  const rows = table(restarts.slice(0, restartsShown), [
-    { title: 'process', cell: (row) => row.process },
-    {
-      title: 'first seen at step',
-      cell: (row) => (row.step === null ? '–' : String(row.step)),
-      figure: true,
-    },
-    { title: 'the new one', cell: (row) => `<code>${escapeHtml(row.successor)}</code>` },
-  ]);
-  const more = restarts.length - restartsShown;
-  return (
-    rows +
-    (more > 0 ? `<p class="quiet">… and ${whole(more)} more.</p>` : '') +
-    '<p class="quiet">Read from the engine named by each step, the worker named by each attempt and the owners of the run. ' +
-    'A process that died twice between two records counts once; an orchestrator is named only where it claims the run, and ' +
-    'Temporal and environment servers that come back under their address are not named at all.</p>'
-  );
 }
 
 function changeTable(changes: readonly AcceptedChange[]): string {

@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { readChanges } from '../../src/report/history/changes.js';
 import { faultsOf } from '../../src/report/history/faults.js';
 import { renderReport } from '../../src/report/html-report.js';
-import { readAttempts, restartsOf } from '../../src/report/history/restarts.js';
+import { readAttempts } from '../../src/report/history/attempts.js';
 import { readHistory, type RunHistory } from '../../src/report/history/run-history.js';
 import { browserPath, launchBrowser } from '../support/browser.js';
 import {
@@ -49,12 +49,11 @@ describe.skipIf(browserPath === '')('the report in a browser (chromium, or LONGH
     await recordTrained(store, 'tiny', 9, [said]);
     await recordTrained(store, 'tiny', 29, [said]);
     const attempts = await readAttempts(store, history);
-    const restarts = restartsOf(history, attempts);
     const faults = faultsOf(history, attempts);
     const changes = await readChanges(store, history);
     const write = async (report: keyof typeof files, of: RunHistory): Promise<void> => {
       const episodes = await readEpisodes(store, of);
-      const html = renderReport({ history: of, restarts, faults, changes, episodes, sweeps: noSweeps });
+      const html = renderReport({ history: of, faults, changes, episodes, sweeps: noSweeps });
       expect(html.length).toBeLessThan(1_000_000);
       writeFileSync(files[report], html);
     };

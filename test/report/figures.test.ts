@@ -5,13 +5,12 @@ import { clearest } from '../../src/report/charts/chart-label.js';
 import { readChanges } from '../../src/report/history/changes.js';
 import { environmentRows, statusOf, templateRows } from '../../src/report/environment-table.js';
 import { timeSpan } from '../../src/report/format.js';
-import { readAttempts, restartsOf } from '../../src/report/history/restarts.js';
 import { beforeAndAfter, readHistory, type RunHistory } from '../../src/report/history/run-history.js';
 import { trends } from '../../src/report/charts/trends.js';
 import type { UpdateRecord } from '../../src/spec/records/update.js';
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
 import { faultNote } from '../../src/workflows/status/fault-note.js';
-import { engineDiedAt, recordedRun, steps, until, workerDiedAt } from './recorded-run.js';
+import { recordedRun, steps, until, workerDiedAt } from './recorded-run.js';
 
 let store: ObjectStore;
 let history: RunHistory;
@@ -92,25 +91,6 @@ describe('the table of environments', () => {
     const rate = (of: readonly [number, number] | null) => of && { share: of[0], graded: of[1] };
     expect(statusOf(rate(before), rate(after))).toBe(status);
   });
-});
-
-test('restarts are read from the names that records carry', async () => {
-  const restarts = restartsOf(history, await readAttempts(store, history));
-  expect(restarts).toEqual([
-    { process: 'engine', step: engineDiedAt, successor: 'second' },
-    { process: 'node worker', step: workerDiedAt, successor: 'n1@host pid 13' },
-  ]);
-});
-
-test('a fork shows no restart of its parent, and none by coming to another engine', async () => {
-  const updates = history.updates.map((update) =>
-    update.identity.step > workerDiedAt
-      ? update
-      : { ...update, identity: { ...update.identity, run: 'parent' } },
-  );
-  const lineage = { run: 'parent', step: workerDiedAt };
-  const fork = { ...history, updates, record: { ...history.record, lineage } } as RunHistory;
-  expect(restartsOf(fork, [])).toEqual([]);
 });
 
 test('a step that a person held up took as long as it worked', () => {

@@ -3,7 +3,7 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { readChanges } from '../../src/report/history/changes.js';
 import { faultsOf } from '../../src/report/history/faults.js';
 import { renderReport } from '../../src/report/html-report.js';
-import { readAttempts, restartsOf } from '../../src/report/history/restarts.js';
+import { readAttempts } from '../../src/report/history/attempts.js';
 import { readHistory, type RunHistory } from '../../src/report/history/run-history.js';
 import type { SweepsOfRun } from '../../src/report/sweep-table.js';
 import type { ReadEpisodes } from '../../src/report/report-episodes.js';
@@ -54,7 +54,6 @@ describe('a report', () => {
     history = await readHistory(store, 'tiny');
     const attempts = await readAttempts(store, history);
     common = {
-      restarts: restartsOf(history, attempts),
       faults: faultsOf(history, attempts),
       changes: await readChanges(store, history),
     };
@@ -113,7 +112,6 @@ describe('a report', () => {
         episodes,
         sweeps: sweptWith(said),
         changes: common.changes.map((change) => ({ ...change, what: said, at: said })),
-        restarts: common.restarts.map((restart) => ({ ...restart, successor: said })),
       });
     expect(skeleton(render(text))).toEqual(skeleton(render('plain')));
   });

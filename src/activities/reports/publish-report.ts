@@ -5,7 +5,7 @@ import { readChanges } from '../../report/history/changes.js';
 import { faultsOf } from '../../report/history/faults.js';
 import { renderReport } from '../../report/html-report.js';
 import { readReportEpisodes, type EpisodeReading } from '../../report/report-episodes.js';
-import { readAttempts, restartsOf } from '../../report/history/restarts.js';
+import { readAttempts } from '../../report/history/attempts.js';
 import { readHistory } from '../../report/history/run-history.js';
 import { sha256Hex } from '../../base/sha256.js';
 import type { FaultFigures } from '../../store/runs/fault-figures.js';
@@ -37,7 +37,6 @@ export async function renderRunReport(
   const html = renderReport({
     history: { ...history, updates: faults.updates },
     faults,
-    restarts: restartsOf(history, attempts),
     changes: await readChanges(deps.store, history),
     episodes,
     unfinished: await readUnfinishedEvaluation(deps.store, run),

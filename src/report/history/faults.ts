@@ -15,7 +15,7 @@ import type { AttemptRecord, RecoveryCause } from '../../spec/records/attempt-re
 import type { UpdateRecord } from '../../spec/records/update.js';
 import { percent, timeSpan, whole } from '../format.js';
 import { table } from '../html.js';
-import type { StepAttempt } from './restarts.js';
+import type { StepAttempt } from './attempts.js';
 import type { RunHistory } from './run-history.js';
 
 export interface CauseOfLoss {
@@ -114,7 +114,7 @@ export function faultTable({ figures, causes }: Faults): string {
         `${costs.length === 0 ? 'nothing held it up' : costs.join(', ')}. ` +
         (excluded.length > 0 ? `Not counted: ${excluded.join(', ')}.` : '') +
         '</p>';
-  if (causes.length === 0) return sentence;
+  if (causes.length === 0) return sentence || '<p class="quiet">No fault is on record.</p>';
   const rows = table(causes, [
     { title: 'what happened', cell: ({ cause }) => inWords[cause] },
     { title: 'times', cell: ({ cause, count }) => (isFault({ cause }) ? whole(count) : '–'), figure: true },

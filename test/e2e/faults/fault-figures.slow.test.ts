@@ -8,7 +8,7 @@ import { until } from '../../support/until.js';
 import { expectEqual, verdictOf } from '../../support/verdict.js';
 import type { WorkerProcess } from '../../support/worker-process.js';
 import { faultsOf, type Faults } from '../../../src/report/history/faults.js';
-import { readAttempts } from '../../../src/report/history/restarts.js';
+import { readAttempts } from '../../../src/report/history/attempts.js';
 import { readHistory } from '../../../src/report/history/run-history.js';
 import type { RunSpec } from '../../../src/spec/run-spec.js';
 import type { FaultFigures } from '../../../src/store/runs/fault-figures.js';

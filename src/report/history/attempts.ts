@@ -1,0 +1,32 @@
+// The attempts at a run's steps, its ancestors' among them.
+import type { AttemptRecord } from '../../spec/records/attempt-records.js';
+import { readAttemptsIn } from '../../store/runs/step-attempts.js';
+import { inParallel } from '../../base/in-parallel.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { timelineOf } from '../../store/runs/run-records.js';
+import type { RunHistory } from './run-history.js';
+
+export interface StepAttempt {
+  step: number;
+  record: AttemptRecord;
+}
+
+/** Attempt records of all steps, in the order in which they were written. */
+export async function readAttempts(
+  store: ObjectStore,
+  { record, updates }: RunHistory,
+): Promise<StepAttempt[]> {
+  const first = record.lineage?.step ?? 0;
+  // A fork's work at the state that it left from is its own.
+  const places = [0, ...updates.map(({ identity }) => identity.step)].map(async (step) => ({
+    step,
+    runs: [...new Set([await timelineOf(store, record.run, step), ...(step === first ? [record.run] : [])])],
+  }));
+  const listed = await inParallel(await Promise.all(places), async ({ step, runs }) => {
+    const found = await Promise.all(runs.map((run) => readAttemptsIn(store, run, step)));
+    return found.flat().map((attempt) => ({ step, record: attempt }));
+  });
+  return listed
+    .flat()
+    .sort((a, b) => a.step - b.step || a.record.observed.at.localeCompare(b.record.observed.at));
+}
