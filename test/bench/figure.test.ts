@@ -1,7 +1,6 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { figureDefinitions } from '../../bench/figures/definitions.js';
 import { documentResults } from '../../bench/figures/document.js';
 import {
@@ -15,6 +14,7 @@ import {
 import { commit } from '../../bench/figures/provenance.js';
 import { fromEarlier, readResults, type Results, writeResults } from '../../bench/figures/results-file.js';
 import { parts } from '../../bench/parts.js';
+import { scratchFolder } from '../support/scratch-folder.js';
 
 const provenance = { date: '2026-01-02T00:00:00.000Z', commit: 'abc1234', machine: 'Test CPU, 2 cores' };
 const definition: FigureDefinition = {
@@ -75,8 +75,7 @@ it('a median is the middle of an odd number and the mean of the two middle ones 
 });
 
 describe('the stored results', () => {
-  const folder = mkdtempSync(join(tmpdir(), 'longhaul-bench-test-'));
-  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = scratchFolder();
   const path = join(folder, 'results.json');
   const shipped = new URL('../../docs/benchmarks.md', import.meta.url);
 

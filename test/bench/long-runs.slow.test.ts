@@ -3,19 +3,12 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { measureLongRun } from '../../bench/scale/long-run.js';
 import { measureManyRuns } from '../../bench/scale/many-runs.js';
-
-const built = (path: string): string => fileURLToPath(new URL(`../../dist/${path}`, import.meta.url));
-const scripts = {
-  orchestrator: built('workers/orchestrator-main.js'),
-  node: built('workers/node-main.js'),
-  environments: built('environments/server/main.js'),
-  follower: built('workers/follower-main.js'),
-};
+import { builtScripts } from '../support/repository.js';
 
 describe('a run of 300 steps', { timeout: 840_000 }, () => {
   it('completes and passes its audit, over its new beginning too', async () => {
     const figures = await measureLongRun({
-      ...{ steps: 300, early: [30, 100], late: [200, 300], deadlineMs: 400_000, scripts },
+      ...{ steps: 300, early: [30, 100], late: [200, 300], deadlineMs: 400_000, scripts: builtScripts },
     });
     console.log(JSON.stringify(figures));
     expect(figures.executions).toBeGreaterThanOrEqual(2);
@@ -28,7 +21,7 @@ describe('six runs at once on one orchestrator', { timeout: 360_000 }, () => {
   it('all finish, with every step following from the one before', async () => {
     const node = fileURLToPath(new URL('fixtures/instant-node.mjs', import.meta.url));
     const figures = await measureManyRuns({
-      ...{ runs: 6, steps: 8, workMs: 500, deadlineMs: 150_000, scripts: { ...scripts, node } },
+      ...{ runs: 6, steps: 8, workMs: 500, deadlineMs: 150_000, scripts: { ...builtScripts, node } },
     });
     console.log(JSON.stringify(figures));
     expect(figures).toMatchObject({ finished: 6, steps: 48, broken_links: 0 });

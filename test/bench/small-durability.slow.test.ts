@@ -1,15 +1,7 @@
 // Small form of the benchmark that disturbs a run.
-import { fileURLToPath } from 'node:url';
 import { expect, it } from 'vitest';
 import { measureDisturbedRun } from '../../bench/durability/disturbed-run.js';
-
-const built = (path: string): string => fileURLToPath(new URL(`../../dist/${path}`, import.meta.url));
-const scripts = {
-  orchestrator: built('workers/orchestrator-main.js'),
-  node: built('workers/node-main.js'),
-  environments: built('environments/server/main.js'),
-  follower: built('workers/follower-main.js'),
-};
+import { builtScripts } from '../support/repository.js';
 
 it('measures a run of which engine, node and orchestrator are killed', { timeout: 480_000 }, async () => {
   const figures = await measureDisturbedRun(
@@ -20,7 +12,7 @@ it('measures a run of which engine, node and orchestrator are killed', { timeout
       shape: { hidden_size: 64, layers: 2, groups: 2, samples: 16 },
     },
     (message) => console.log(message),
-    scripts,
+    builtScripts,
   );
   console.log(JSON.stringify(figures));
   expect(figures.steps).toBe(16);

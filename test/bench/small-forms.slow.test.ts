@@ -26,8 +26,8 @@ import { openConnection } from '../../src/workers/temporal/temporal-connection.j
 import { startEnvironmentProcess, testToken } from '../support/servers/environment-process.js';
 import { findEngine } from '../support/find-tools.js';
 import { replayWithFaults } from './replay-with-faults.js';
+import { builtScripts } from '../support/repository.js';
 
-const built = (path: string): string => fileURLToPath(new URL(`../../dist/${path}`, import.meta.url));
 const run = 'small-forms';
 
 describe('a small run', { timeout: 240_000 }, () => {
@@ -40,12 +40,7 @@ describe('a small run', { timeout: 240_000 }, () => {
       engine: findEngine(),
       log: () => undefined,
       gaveUp: (error) => console.error(error.message),
-      scripts: {
-        orchestrator: built('workers/orchestrator-main.js'),
-        node: built('workers/node-main.js'),
-        environments: built('environments/server/main.js'),
-        follower: built('workers/follower-main.js'),
-      },
+      scripts: builtScripts,
       temporalPort: await freePort(),
       uiPort: await freePort(),
     });

@@ -1,20 +1,18 @@
 // A campaign in batches: what `npm run bench` says of it.
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { beforeEach, expect, test } from 'vitest';
 import { commit } from '../../bench/figures/provenance.js';
 import { readResults, writeResults } from '../../bench/figures/results-file.js';
 import type { CampaignRun } from './campaign.js';
 import { campaignPart, CampaignRecord } from './campaign-record.js';
+import { ownFolder } from '../support/scratch-folder.js';
 
 let folder: string;
 let path: string;
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'longhaul-campaign-'));
+  folder = ownFolder();
   path = join(folder, 'results.json');
 });
-afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
 const run = (seed: number, problems: string[] = []): CampaignRun => ({
   ...{ seed, problems, seconds: 2 },

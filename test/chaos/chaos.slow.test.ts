@@ -1,18 +1,17 @@
 // `npm run chaos -- --runs 4`, on a run that takes seconds and with outages of seconds.
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { smallRun } from '../support/small-run.js';
 import { until } from '../support/until.js';
 import { type CampaignOptions, type CampaignSeeds, runCampaign } from './campaign.js';
 import { allFaults } from './faults/catalogue.js';
 import { type Fault, nothingToUndo } from './faults/fault.js';
 import { planKey } from '../../src/store/objects/layout.js';
+import { scratchFolder } from '../support/scratch-folder.js';
+import { builtScripts } from '../support/repository.js';
 
-const folder = mkdtempSync(join(tmpdir(), 'longhaul-chaos-data-'));
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
-const built = (path: string): string => new URL(`../../dist/${path}`, import.meta.url).pathname;
+const folder = scratchFolder();
 
 async function campaign(steps: number, of: Pick<CampaignOptions, 'faults' | 'strikes'> & CampaignSeeds) {
   const small = (await smallRun(folder)).named('chaos');
@@ -22,12 +21,7 @@ async function campaign(steps: number, of: Pick<CampaignOptions, 'faults' | 'str
     spec: { ...small, trainer: { ...small.trainer, max_training_steps: steps } },
     longestOutageMs: 2_000,
     keep: false,
-    scripts: {
-      orchestrator: built('workers/orchestrator-main.js'),
-      node: built('workers/node-main.js'),
-      environments: built('environments/server/main.js'),
-      follower: built('workers/follower-main.js'),
-    },
+    scripts: builtScripts,
     repeat: (seed) => `the seed ${seed} again`,
     log: (message) => said.push(message),
   });

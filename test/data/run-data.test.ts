@@ -1,8 +1,7 @@
 // One orchestrator plans for many runs in turn: what it holds of each must outlive the turn of all others.
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { DatasetCache } from '../../src/data/dataset-cache.js';
 import { openRun } from '../../src/activities/run/open-run.js';
 import type { OrchestratorDeps } from '../../src/activities/orchestrator-deps.js';
@@ -11,12 +10,12 @@ import { ProcessLife } from '../../src/activities/attempt/process-life.js';
 import { RunDataCache } from '../../src/data/run-data.js';
 import { openStore } from '../../src/store/open-store.js';
 import { specFor, testTasks, workflow, writeData } from '../activities/fixture.js';
+import { scratchFolder } from '../support/scratch-folder.js';
 
 const runs = Array.from({ length: 12 }, (_, index) => `run-${index}`);
 
 describe('the data of many runs', () => {
-  const folder = mkdtempSync(join(tmpdir(), 'longhaul-run-data-'));
-  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = scratchFolder();
 
   it('is read once a run, however often each of them is asked for in turn', async () => {
     const store = await openStore(`dir:${join(folder, 'store')}`);

@@ -3,28 +3,25 @@ import {
   closeSync,
   existsSync,
   mkdirSync,
-  mkdtempSync,
   openSync,
   readdirSync,
   readFileSync,
-  rmSync,
   statSync,
   writeFileSync,
   writeSync,
 } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { SpareFiles } from '../../src/episode/spare-files.js';
+import { ownFolder } from '../support/scratch-folder.js';
 
 describe('spare files', () => {
   let folder: string;
   let spares: SpareFiles;
   beforeEach(() => {
-    folder = mkdtempSync(join(tmpdir(), 'longhaul-spares-'));
+    folder = ownFolder();
     spares = new SpareFiles(join(folder, 'spare'));
   });
-  afterEach(() => rmSync(folder, { recursive: true }));
 
   /** A file that was written to, open for appending. */
   const used = (name: string): { path: string; file: number } => {

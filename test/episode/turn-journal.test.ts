@@ -2,7 +2,6 @@
 import { createHash } from 'node:crypto';
 import {
   mkdirSync,
-  mkdtempSync,
   readdirSync,
   readFileSync,
   rmSync,
@@ -11,9 +10,8 @@ import {
   utimesSync,
   writeFileSync,
 } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { JournalFolder, type OpenJournal } from '../../src/episode/journal-folder.js';
 import {
   encodeLine,
@@ -25,6 +23,7 @@ import {
   transcriptDigest,
 } from '../../src/episode/turn-journal.js';
 import { seededRandom } from '../chaos/random.js';
+import { ownFolder } from '../support/scratch-folder.js';
 
 const header: JournalHeader = {
   schema: 'longhaul.journal/1',
@@ -176,11 +175,10 @@ describe("a node's folder of journals", () => {
   let said: string[];
   let journals: JournalFolder;
   beforeEach(() => {
-    folder = mkdtempSync(join(tmpdir(), 'longhaul-journals-'));
+    folder = ownFolder();
     said = [];
     journals = new JournalFolder(join(folder, 'journal'), (message) => said.push(message));
   });
-  afterEach(() => rmSync(folder, { recursive: true }));
 
   const fileName = `${createHash('sha256').update(header.episode).digest('hex')}.journal`;
   const step3 = 'runs/r/steps/000003/episodes/';

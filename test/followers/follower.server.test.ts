@@ -1,10 +1,9 @@
 // One loop for one run and one tracker: it lags, fails, waits and catches up, and holds up nobody.
 import { execFileSync } from 'node:child_process';
-import { closeSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { closeSync, mkdirSync, openSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import {
   follow,
   type FollowerOptions,
@@ -22,9 +21,9 @@ import {
 import { until } from '../support/until.js';
 import { memoryStore } from './memory-store.js';
 import { recordsOf, writeAll } from './written-run.js';
+import { scratchFolder } from '../support/scratch-folder.js';
 
-const scratch = mkdtempSync(join(tmpdir(), 'longhaul-follower-'));
-afterAll(() => rmSync(scratch, { recursive: true, force: true }));
+const scratch = scratchFolder();
 let folders = 0;
 const newFolder = (): string => join(scratch, String(++folders));
 const never = (): Promise<never> => new Promise(() => undefined);

@@ -1,17 +1,16 @@
 // Metric points doubled or missing after 20 kills: 0. Whole processes over a directory, metrics.jsonl and TensorBoard.
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { type MetricPoint, stepOfId } from '../../src/integrations/tracking/metric-point.js';
 import { eventFileName } from '../../src/integrations/tracking/tensorboard/tensorboard-sink.js';
 import { eventIds, expectedPoints } from '../support/stored-points.js';
 import { followThroughKills } from './killed-processes.js';
 import { memoryStore } from './memory-store.js';
 import { recordsOf, writeAll } from './written-run.js';
+import { scratchFolder } from '../support/scratch-folder.js';
 
-const scratch = mkdtempSync(join(tmpdir(), 'longhaul-kills-'));
-afterAll(() => rmSync(scratch, { recursive: true, force: true }));
+const scratch = scratchFolder();
 
 const kills = 20;
 const run = {

@@ -1,9 +1,8 @@
 // All that follows one run: who lacks something at its end is told of and may be followed again, and what is told holds no secret.
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { followRun, type SessionOptions } from '../../src/followers/run-session.js';
 import type { RunStanding } from '../../src/followers/run-standing.js';
 import type { RecordTypes } from '../../src/spec/records/record-kinds.js';
@@ -16,9 +15,9 @@ import { until } from '../support/until.js';
 import { recordsOfAllKinds } from '../store/fixtures.js';
 import { memoryStore } from './memory-store.js';
 import { recordsOf, timeOf, writeAll } from './written-run.js';
+import { scratchFolder } from '../support/scratch-folder.js';
 
-const scratch = mkdtempSync(join(tmpdir(), 'longhaul-session-'));
-afterAll(() => rmSync(scratch, { recursive: true, force: true }));
+const scratch = scratchFolder();
 const secret = 'hunter2-and-then-some';
 let sessions = 0;
 let slack: SlackServer;

@@ -1,15 +1,14 @@
 // The health check of a worker's container: a file that the worker touches while its event loop turns.
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { beforeEach, expect, test } from 'vitest';
 import { keepLife } from '../../src/workers/process/life-file.js';
 import { repository } from '../support/repository.js';
+import { ownFolder } from '../support/scratch-folder.js';
 
 let folder = '';
-beforeEach(() => (folder = mkdtempSync(join(tmpdir(), 'longhaul-healthy-'))));
-afterEach(() => rmSync(folder, { recursive: true }));
+beforeEach(() => (folder = ownFolder()));
 
 function check(): { code: number | null; says: string } {
   const script = join(repository, 'infra/docker/healthy.mjs');

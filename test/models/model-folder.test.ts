@@ -1,9 +1,9 @@
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { modelFilesDigest, weightFiles } from '../../src/models/model-files.js';
 import { readModelFolder, selfContained } from '../../src/models/model-folder.js';
+import { ownFolder } from '../support/scratch-folder.js';
 
 const config = {
   model_type: 'qwen3',
@@ -17,12 +17,11 @@ let folder: string;
 const write = (name: string, content: object | string): void =>
   writeFileSync(join(folder, name), typeof content === 'string' ? content : JSON.stringify(content));
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'longhaul-model-'));
+  folder = ownFolder();
   write('config.json', config);
   write('tokenizer.json', tokenizer);
   write('model.safetensors', 'weights');
 });
-afterEach(() => rmSync(folder, { recursive: true }));
 
 describe('a model folder', () => {
   test('tells its architecture, its tokenizer, and which tokens end a text', async () => {

@@ -1,8 +1,7 @@
 // A node that goes through all states of a run, as a sweep does, keeps a few of those that it fetches.
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { statesKept } from '../../src/policy/local-states.js';
 import { PolicyHolder } from '../../src/policy/policy-holder.js';
 import { createStateLock } from '../../src/engine/native/state-lock.js';
@@ -10,14 +9,14 @@ import { readState } from '../../src/store/runs/run-records.js';
 import { saveState, uploadCheckpoint } from '../../src/activities/step/save-state.js';
 import { run } from '../activities/fixture.js';
 import { harness, useSharedHarness } from '../activities/own-harness.js';
+import { scratchFolder } from '../support/scratch-folder.js';
 
 /** Supervised steps, so that each has a state of its own. */
 const last = 6;
 
 useSharedHarness();
-let scratch: string;
+const scratch = scratchFolder();
 beforeAll(async () => {
-  scratch = mkdtempSync(join(tmpdir(), 'longhaul-fetched-'));
   const [phase] = harness.spec['warm_start'] as object[];
   await harness.open({ ...harness.spec, warm_start: [{ ...phase, updates: last }] });
   for (let step = 1; step <= last; step++) {
@@ -26,7 +25,6 @@ beforeAll(async () => {
     await harness.attempt('upload', () => uploadCheckpoint(harness.node, { run, step, owner: 1 }));
   }
 });
-afterAll(() => rmSync(scratch, { recursive: true }));
 
 let folder: string;
 let said: string[];

@@ -1,14 +1,13 @@
 // What killed writers leave behind is removed, files and whole folders alike; what somebody may still end is left alone.
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, readdirSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { beforeEach, expect, test } from 'vitest';
 import { removeLeftovers } from '../../src/policy/leftovers.js';
+import { ownFolder } from '../support/scratch-folder.js';
 
 let folder: string;
-beforeEach(() => (folder = mkdtempSync(join(tmpdir(), 'longhaul-leftovers-'))));
-afterEach(() => rmSync(folder, { recursive: true }));
+beforeEach(() => (folder = ownFolder()));
 
 const dead = spawnSync(process.execPath, ['--version']).pid;
 

@@ -1,24 +1,23 @@
 // A replay reads the next batch while the engine computes, and leaves none behind.
-import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { beforeEach, expect, it, vi } from 'vitest';
 import { loggedUpdates } from '../../src/policy/logged-updates.js';
 import { batchKey } from '../../src/store/objects/layout.js';
 import { readUpdate } from '../../src/store/runs/run-records.js';
 import { UnreadableRecord } from '../../src/store/objects/store-errors.js';
 import { run } from '../activities/fixture.js';
 import { harness, useHarness } from '../activities/own-harness.js';
+import { ownFolder } from '../support/scratch-folder.js';
 
 useHarness();
 let folder: string;
 beforeEach(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'longhaul-logged-'));
+  folder = ownFolder();
   const [phase] = harness.spec['warm_start'] as object[];
   await harness.open({ ...harness.spec, warm_start: [{ ...phase, updates: 3 }] });
   await harness.advance(3);
 });
-afterEach(() => rm(folder, { recursive: true, force: true }));
 
 const batches = (): Promise<string[]> => readdir(join(folder, 'batches'));
 const fileOf = async (step: number): Promise<string> =>

@@ -11,3 +11,14 @@ function rootAbove(folder: string): string {
   if (above === folder) throw new Error('there is no package.json above this file');
   return rootAbove(above);
 }
+
+/** Path of a file in `dist/`. */
+export const built = (path: string): string => join(repository, 'dist', path);
+
+/** Entry scripts of a stack, as they were built. */
+export const builtScripts = {
+  orchestrator: built('workers/orchestrator-main.js'),
+  node: built('workers/node-main.js'),
+  environments: built('environments/server/main.js'),
+  follower: built('workers/follower-main.js'),
+};

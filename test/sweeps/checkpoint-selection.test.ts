@@ -1,7 +1,6 @@
-import { mkdtemp, rm, truncate, unlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { truncate, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import type { Digest } from '../../src/spec/records/parts.js';
 import type { RunRecord } from '../../src/spec/records/run-records.js';
 import { checkpointHome } from '../../src/store/runs/checkpoints.js';
@@ -20,21 +19,18 @@ import { placeText, selectCheckpoints, type Selection } from '../../src/sweeps/c
 import { parseSweepSpec } from '../../src/sweeps/sweep-input.js';
 import { digestOf, recordsOfAllKinds } from '../store/fixtures.js';
 import { type MadeRun, makeRunIn, stateOf } from '../store/made-runs.js';
+import { scratchFolder } from '../support/scratch-folder.js';
 
 const suite = digestOf('d');
 
-let scratch: string;
+const scratch = scratchFolder();
 let folder: string;
 let store: ObjectStore;
 let count = 0;
-beforeAll(async () => {
-  scratch = await mkdtemp(join(tmpdir(), 'longhaul-selection-'));
-});
 beforeEach(async () => {
   folder = join(scratch, `store-${++count}`);
   store = await openDirectoryStore(folder);
 });
-afterAll(() => rm(scratch, { recursive: true, force: true }));
 
 const makeRun = (run: string, made: MadeRun): Promise<RunRecord> => makeRunIn(store, run, made);
 

@@ -1,20 +1,18 @@
 // What a person starts first, in a checkout that is not set up.
 import { spawnSync } from 'node:child_process';
-import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Command } from 'commander';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { register } from '../../src/cli/train/quickstart-command.js';
+import { ownFolder } from '../support/scratch-folder.js';
 
 let checkout: string;
 
 beforeEach(() => {
-  checkout = mkdtempSync(join(tmpdir(), 'longhaul-checkout-'));
+  checkout = ownFolder();
   for (const name of ['bin', 'tools']) cpSync(name, join(checkout, name), { recursive: true });
 });
-
-afterEach(() => rmSync(checkout, { recursive: true, force: true }));
 
 function run(file: string, ...args: string[]): { status: number | null; stdout: string; stderr: string } {
   return spawnSync(file, args, { cwd: checkout, encoding: 'utf8', timeout: 50_000 });

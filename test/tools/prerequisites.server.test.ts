@@ -5,23 +5,22 @@ import {
   chmodSync,
   cpSync,
   mkdirSync,
-  mkdtempSync,
   readFileSync,
   rmSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
-import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
+import { ownFolder } from '../support/scratch-folder.js';
 
 let folder: string;
 let checkout: string;
 let commands: string;
 
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'longhaul-setup-'));
+  folder = ownFolder();
   checkout = join(folder, 'checkout');
   commands = join(folder, 'bin');
   mkdirSync(commands);
@@ -35,8 +34,6 @@ beforeEach(() => {
   command('npm', '');
   command('python3', 'echo "Python 3.11.7"');
 });
-
-afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
 function pathOf(name: string): string {
   const paths = (process.env['PATH'] ?? '').split(delimiter).map((place) => join(place, name));

@@ -12,6 +12,7 @@ import { lastSftStep, run } from '../fixture.js';
 import { harness, useHarness } from '../own-harness.js';
 import { createNodeActivities, createTransferActivities } from '../../../src/activities/node-activities.js';
 import { createOrchestratorActivities } from '../../../src/activities/orchestrator-activities.js';
+import { keysOf } from '../../store/overlaid-store.js';
 
 useHarness();
 beforeEach(async () => {
@@ -64,11 +65,7 @@ const writers: Record<string, Prepared> = {
 const ofSweeps = ['planSweep', 'pairsToDo', 'evaluatePair', 'compareSweep'];
 const ownerless = ['openRun', 'requestLease', 'closedRuns', 'writeReport', ...ofSweeps];
 
-async function keys(): Promise<string[]> {
-  const found: string[] = [];
-  for await (const { key } of harness.store.list('')) found.push(key);
-  return found;
-}
+const keys = (): Promise<string[]> => keysOf(harness.store);
 
 describe('an activity of an older owner', () => {
   it.each(Object.entries(writers))('writes nothing: %s', async (name, prepare) => {

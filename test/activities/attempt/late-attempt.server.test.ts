@@ -5,6 +5,7 @@ import { quarantine } from '../../../src/cli/store/quarantine-command.js';
 import { batchKey, episodeKey, planKey, updateKey } from '../../../src/store/objects/layout.js';
 import { run } from '../fixture.js';
 import { collect, harness, passed, planned, setOutcome, step, useGrpoStep } from '../step/grpo-step.js';
+import { overlaid } from '../../store/overlaid-store.js';
 
 useGrpoStep();
 
@@ -15,14 +16,10 @@ it.each([
   const { answer } = await planned();
   await collect(answer);
   await setOutcome(0, 0, passed);
-  const store = new Proxy(harness.store, {
-    get: (target, name) => {
-      const own: unknown = Reflect.get(target, name);
-      if (name !== 'create') return typeof own === 'function' ? (own.bind(target) as unknown) : own;
-      return async (created: string, bytes: Uint8Array) => {
-        if (created === batchKey(run, step)) await quarantine(harness.store, key);
-        return target.create(created, bytes);
-      };
+  const store = overlaid(harness.store, {
+    create: async (created, bytes) => {
+      if (created === batchKey(run, step)) await quarantine(harness.store, key);
+      return harness.store.create(created, bytes);
     },
   });
   const { updatePolicy } = createNodeActivities({ ...harness.node, store });

@@ -1,8 +1,5 @@
 // A comparison reads evaluations as the runs of its states see them, and says what it could not compare.
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { comparisonOf } from '../../../src/activities/evaluation/compare-sweep.js';
 import { pairsToDo } from '../../../src/activities/evaluation/plan-sweep.js';
 import type { SweepRecord, TalliedSample } from '../../../src/spec/records/sweep-record.js';
@@ -22,6 +19,7 @@ import { recordsOfAllKinds } from '../../store/fixtures.js';
 import { makeRunIn, stateOf } from '../../store/made-runs.js';
 import { compareStates, madeUpState, madeUpSuite } from '../../sweeps/made-up.js';
 import '../../support/preloads/threads-from-sources.js';
+import { ownFolder } from '../../support/scratch-folder.js';
 
 const sweep = 'longhaul/nightly';
 const suite = madeUpSuite('final', ['tracker'], 3, 2);
@@ -30,7 +28,7 @@ let folder: string;
 let store: ObjectStore;
 let record: SweepRecord;
 beforeEach(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'longhaul-compare-'));
+  folder = ownFolder();
   store = await openDirectoryStore(folder);
   await makeRunIn(store, 'tiny', { steps: 3, checkpoints: [1, 2, 3] });
   record = {
@@ -46,7 +44,6 @@ beforeEach(async () => {
   await adoptOrCreate(store, sweepKey(sweep), 'sweep', record);
   for (const { state } of record.checkpoints) await evaluated(state);
 });
-afterEach(() => rmSync(folder, { recursive: true }));
 
 async function played(to: ObjectStore, state: string, slot: number, sample: number): Promise<void> {
   const { episode } = recordsOfAllKinds();

@@ -31,6 +31,7 @@ import {
 import { counting, lastSftStep, tamper } from '../fixture.js';
 import { harness, useHarness } from '../own-harness.js';
 import '../../support/preloads/threads-from-sources.js';
+import { keysOf } from '../../store/overlaid-store.js';
 
 const tokenName = 'LONGHAUL_TEST_GRADING_TOKEN';
 useHarness();
@@ -289,12 +290,8 @@ describe('an evaluation of a server that cannot grade', () => {
     expect(unfinished && unfinishedText(unfinished)).toMatch(
       /^evaluation final of step 0 has no result yet: of 3 episodes 3 have an unknown outcome, most often tracker: grade: .* gave no reward/,
     );
-    const results = async (): Promise<string[]> => {
-      const found: string[] = [];
-      for await (const { key } of harness.store.list('evals/'))
-        if (key.endsWith('result.json')) found.push(key);
-      return found;
-    };
+    const results = async (): Promise<string[]> =>
+      (await keysOf(harness.store, 'evals/')).filter((key) => key.endsWith('result.json'));
     expect(await results()).toEqual([]);
     await expect(evaluate('first')).rejects.toThrow('no outcome was graded');
     grades = true;

@@ -1,23 +1,19 @@
 // A sweep whose run of reference is not there says which member of its file named it, and which runs there are.
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { DatasetCache } from '../../../src/data/dataset-cache.js';
 import { planSweep } from '../../../src/activities/evaluation/plan-sweep.js';
 import { openDirectoryStore } from '../../../src/store/objects/directory-store.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { parseSweepSpec } from '../../../src/sweeps/sweep-input.js';
 import { makeRunIn } from '../../store/made-runs.js';
+import { scratchFolder } from '../../support/scratch-folder.js';
 
-let folder: string;
+const folder = scratchFolder();
 let store: ObjectStore;
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'longhaul-plan-sweep-'));
   store = await openDirectoryStore(folder);
   await makeRunIn(store, 'tiny', { steps: 1, checkpoints: [1] });
 });
-afterAll(() => rm(folder, { recursive: true }));
 
 const checkpoints = [{ run: 'nobody' }];
 const suites = [{ name: 'final' }];

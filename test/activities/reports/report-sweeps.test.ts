@@ -1,8 +1,6 @@
 // The sweeps that a run's report tells of: those that looked at its states, each with the newest of them.
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { compareSweep } from '../../../src/activities/evaluation/compare-sweep.js';
 import { sweepsOfRun } from '../../../src/activities/reports/report-sweeps.js';
 import { sweepTable } from '../../../src/report/sweep-table.js';
@@ -14,9 +12,9 @@ import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { digestOf, recordsOfAllKinds } from '../../store/fixtures.js';
 import { madeUpSuite } from '../../sweeps/made-up.js';
 import '../../support/preloads/threads-from-sources.js';
+import { scratchFolder } from '../../support/scratch-folder.js';
 
-const folder = mkdtempSync(join(tmpdir(), 'longhaul-report-sweeps-'));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = scratchFolder();
 
 const suite = madeUpSuite('held-out', ['tracker'], 60, 4);
 const place = (run: string, step: number, digit: string): SelectedCheckpoint => ({

@@ -3,9 +3,9 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { forkSpec } from '../../../src/activities/run/fork-spec.js';
-import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { run } from '../fixture.js';
 import { copy, dyingAfter, last, messageOf, open, scratch, useRunToFork } from './run-to-fork.js';
+import { keysOf } from '../../store/overlaid-store.js';
 
 useRunToFork();
 
@@ -78,16 +78,10 @@ describe('is refused, and leaves nothing behind:', () => {
     await open(await forkSpec(store, 'settled', { run, step: 1 }), store);
     const spec = { ...structuredClone(await forkSpec(store, name, { run, step: 3 })), fork: from };
     change?.(spec as unknown as Record<string, Part>);
-    const before = await everything(store);
+    const before = await keysOf(store);
     expect(await messageOf(open(spec, store))).toMatch(says);
-    expect(await everything(store)).toEqual(before);
+    expect(await keysOf(store)).toEqual(before);
   });
-
-  async function everything(store: ObjectStore): Promise<string[]> {
-    const keys: string[] = [];
-    for await (const { key } of store.list('')) keys.push(key);
-    return keys;
-  }
 
   test('a name that is another’s, where the fork was begun from another step', async () => {
     const store = await copy();

@@ -1,7 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { recordControl } from '../../../src/activities/run/record-control.js';
 import type { OrchestratorDeps } from '../../../src/activities/orchestrator-deps.js';
 import type { ControlChange } from '../../../src/spec/records/control-records.js';
@@ -10,9 +7,10 @@ import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { readSequence } from '../../../src/store/records/records.js';
 import { tamper } from '../fixture.js';
+import { ownFolder } from '../../support/scratch-folder.js';
 
 describe('recordControl', () => {
-  const folder = mkdtempSync(join(tmpdir(), 'longhaul-control-'));
+  let folder: string;
   let store: ObjectStore;
   const change = (updateId: string, wanted: ControlChange) =>
     recordControl({ store, log: () => undefined } as unknown as OrchestratorDeps, {
@@ -25,9 +23,9 @@ describe('recordControl', () => {
     (await readSequence(store, controlFolder('r'), 'control')).map(({ update_id }) => update_id);
 
   beforeEach(async () => {
+    folder = ownFolder();
     store = await openStore(`dir:${folder}`);
   });
-  afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
   it('writes one record for one Update, though eight attempts of it run at once', async () => {
     const states = await Promise.all(Array.from({ length: 8 }, () => record('the-update', 0.5)));

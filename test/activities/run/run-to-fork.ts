@@ -22,6 +22,7 @@ import { openStore } from '../../../src/store/open-store.js';
 import { lastCommittedStep, readState } from '../../../src/store/runs/run-records.js';
 import { activityId, reviseRecord, run, workflow } from '../fixture.js';
 import { harness, useSharedHarness } from '../own-harness.js';
+import { overlaid } from '../../store/overlaid-store.js';
 
 export { harness } from '../own-harness.js';
 
@@ -122,10 +123,5 @@ export function dyingAfter(store: ObjectStore, writes: number): ObjectStore {
     if (answer === 'created') left -= 1;
     return answer;
   };
-  return new Proxy(store, {
-    get: (target, name) => {
-      const value: unknown = name === 'create' ? create : Reflect.get(target, name);
-      return typeof value === 'function' ? (value.bind(target) as unknown) : value;
-    },
-  });
+  return overlaid(store, { create });
 }

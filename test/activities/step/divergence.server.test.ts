@@ -4,12 +4,11 @@ import { createNodeActivities } from '../../../src/activities/node-activities.js
 import type { NodeDeps } from '../../../src/activities/node-deps.js';
 import { saveState } from '../../../src/activities/step/save-state.js';
 import { updatePolicy } from '../../../src/activities/step/update-policy.js';
-import { attemptsFolder, updateKey } from '../../../src/store/objects/layout.js';
-import { readRecord } from '../../../src/store/records/records.js';
+import { updateKey } from '../../../src/store/objects/layout.js';
 import { readState, readUpdate } from '../../../src/store/runs/run-records.js';
 import { run, tamper } from '../fixture.js';
 import { signedAgain } from '../../support/signed-again.js';
-import { harness, useHarness } from '../own-harness.js';
+import { harness, keptFailures, useHarness } from '../own-harness.js';
 
 useHarness();
 beforeEach(async () => {
@@ -59,17 +58,12 @@ function wrongAtFirst(times: number, commit: () => Promise<unknown>): string[] {
   return did;
 }
 
+type Kept = { state: string };
+
 async function keptResults(): Promise<{ stored: string; computed: string }[]> {
-  const kept: { stored: string; computed: string }[] = [];
-  for await (const { key } of harness.store.list(attemptsFolder(run, step))) {
-    const record = await readRecord(harness.store, key, 'attempt');
-    for (const { verb, message } of record?.failures ?? []) {
-      const { stored, computed } = JSON.parse(message) as Record<'stored' | 'computed', { state: string }>;
-      expect(verb).toBe('update');
-      kept.push({ stored: stored.state, computed: computed.state });
-    }
-  }
-  return kept;
+  const kept = (await keptFailures(run, step)) as { verb: string; stored: Kept; computed: Kept }[];
+  expect(kept.filter(({ verb }) => verb !== 'update')).toEqual([]);
+  return kept.map(({ stored, computed }) => ({ stored: stored.state, computed: computed.state }));
 }
 
 describe('a restore that disagrees with the records', () => {
@@ -82,13 +76,9 @@ describe('a restore that disagrees with the records', () => {
     const { saveState: activity } = createNodeActivities(harness.secondNode());
     const saving = harness.attempt('save', () => activity({ run, step, owner: 1 }));
     await expect(saving).rejects.toMatchObject({ type: 'Diverged', nonRetryable: true });
-    const kept: unknown[] = [];
-    for await (const { key } of harness.store.list(`${attemptsFolder(run, step)}save/`)) {
-      const record = await readRecord(harness.store, key, 'attempt');
-      for (const { verb, message } of record?.failures ?? [])
-        kept.push({ verb, ...(JSON.parse(message) as object) });
-    }
-    expect(kept).toMatchObject([{ verb: 'save', key: updateKey(run, step), stored: wrong, computed: state }]);
+    expect(await keptFailures(run, step, 'save/')).toMatchObject([
+      { verb: 'save', key: updateKey(run, step), stored: wrong, computed: state },
+    ]);
   });
 });
 

@@ -1,10 +1,7 @@
 // What a batch holds, by hand: which token stands where, what it is worth, and the bytes of the whole file. The digest here is a
 // promise to all runs that are under way: a batch sealed again has to have the bytes that were sealed first (R2, R10).
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { MockActivityEnvironment } from '@temporalio/testing';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { DatasetCache } from '../../../src/data/dataset-cache.js';
 import { RunDataCache } from '../../../src/data/run-data.js';
 import { sealBatch, type SealedBatch } from '../../../src/activities/step/seal-batch.js';
@@ -18,6 +15,7 @@ import { openStore } from '../../../src/store/open-store.js';
 import { adoptOrCreate } from '../../../src/store/records/records.js';
 import { atOnceIn } from '../../store/objects/conformance.js';
 import { recordsOfAllKinds } from '../../store/fixtures.js';
+import { ownFolder } from '../../support/scratch-folder.js';
 
 const run = 'tiny';
 const step = 1;
@@ -75,10 +73,9 @@ const logprobsOf = (slot: number, sample: number) =>
 let folder: string;
 let store: ObjectStore;
 beforeEach(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'longhaul-seal-'));
+  folder = ownFolder();
   store = await openStore(`dir:${folder}`);
 });
-afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
 async function seal(episodes: EpisodeRecord[], by = plan, from = store) {
   await adoptOrCreate(store, planKey(run, step), 'plan', by);

@@ -7,8 +7,7 @@ import { updatePolicy } from '../../../src/activities/step/update-policy.js';
 import type { Outcome } from '../../../src/spec/records/episode.js';
 import { decodeBatchFile } from '../../../src/store/files/batch-file.js';
 import { sha256Hex } from '../../../src/base/sha256.js';
-import { attemptsFolder, batchKey, updateKey } from '../../../src/store/objects/layout.js';
-import { requireRecord } from '../../../src/store/records/records.js';
+import { batchKey, updateKey } from '../../../src/store/objects/layout.js';
 import { readState, readUpdate } from '../../../src/store/runs/run-records.js';
 import { counting, run, tamper } from '../fixture.js';
 import {
@@ -24,6 +23,7 @@ import {
   update,
   useGrpoStep,
 } from './grpo-step.js';
+import { keptFailures } from '../own-harness.js';
 
 useGrpoStep();
 
@@ -179,12 +179,9 @@ describe('updatePolicy', () => {
       name: 'Diverged',
       message: expect.stringContaining(`longhaul quarantine ${batchKey(run, step)}`) as string,
     });
-    const kept: unknown[] = [];
-    for await (const { key } of harness.store.list(attemptsFolder(run, step))) {
-      const record = await requireRecord(harness.store, key, 'attempt');
-      for (const { verb, message } of record.failures ?? []) kept.push({ verb, ...JSON.parse(message) });
-    }
-    expect(kept).toMatchObject([{ verb: 'seal', stored: tampered, computed: batch }]);
+    expect(await keptFailures(run, step)).toMatchObject([
+      { verb: 'seal', stored: tampered, computed: batch },
+    ]);
     expect(await harness.store.get(updateKey(run, step))).toBeNull();
     expect((await harness.engine.held())?.state).toBe(await readState(harness.store, run, step - 1));
   });

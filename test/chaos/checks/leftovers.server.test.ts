@@ -3,22 +3,22 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { beforeEach, expect, test } from 'vitest';
 import { type ObjectStore } from '../../../src/store/objects/object-store.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { startEnvironments } from '../../activities/fixture.js';
 import { openRawSocket } from '../../support/servers/raw-socket.js';
 import { gradingTokenOf, leakedSessions, placesWithSecrets } from './leftovers.js';
+import { ownFolder } from '../../support/scratch-folder.js';
 
 let folder: string;
 let store: ObjectStore;
 beforeEach(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'longhaul-leftovers-'));
+  folder = ownFolder();
   mkdirSync(join(folder, 'logs'));
   writeFileSync(join(folder, 'grading-token'), 'the token of the stack\n');
   store = await openStore(`dir:${join(folder, 'store')}`);
 });
-afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
 test("a stack's own grading token is found wherever it is but in the file that it was given in", async () => {
   const { texts, givenIn } = gradingTokenOf(folder);

@@ -21,12 +21,12 @@ import { findEngine } from '../../support/find-tools.js';
 import { smallRun } from '../../support/small-run.js';
 import { type Execution, fetchExecutions, type HistoryEvent } from './execution.js';
 import { auditHistories, type HistoryAudit } from './history-audit.js';
+import { builtScripts } from '../../support/repository.js';
 
 export const run = 'watched';
 /** Given to nobody: it is in a history only where a test writes it there. */
 export const secret = 'a+secret/of=the-run';
 const folder = mkdtempSync(join(tmpdir(), 'longhaul-history-'));
-const built = (path: string): string => new URL(`../../../dist/${path}`, import.meta.url).pathname;
 const recorded: { executions: Execution[]; store: ObjectStore | null } = { executions: [], store: null };
 
 /** Paused twice, resumed, asked for a checkpoint, and let go to its end. */
@@ -36,12 +36,7 @@ export async function recordHistory(): Promise<void> {
     engine: findEngine(),
     log: () => undefined,
     gaveUp: (error) => console.error(error.message),
-    scripts: {
-      orchestrator: built('workers/orchestrator-main.js'),
-      node: built('workers/node-main.js'),
-      environments: built('environments/server/main.js'),
-      follower: built('workers/follower-main.js'),
-    },
+    scripts: builtScripts,
   });
   const connection = openConnection({ address: stack.addresses.temporal });
   try {

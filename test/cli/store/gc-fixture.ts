@@ -16,9 +16,11 @@ import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { readRun, readState } from '../../../src/store/runs/run-records.js';
 import { run } from '../../activities/fixture.js';
+import { keysOf } from '../../store/overlaid-store.js';
 import { harness, useSharedHarness } from '../../activities/own-harness.js';
 
 export { environments, harness } from '../../activities/own-harness.js';
+export { keysOf } from '../../store/overlaid-store.js';
 
 export const last = 6;
 export const grpoSteps = [3, 4, 5, 6];
@@ -55,12 +57,6 @@ export const keepNewest: CollectionOptions = {
 };
 export const collectAll = (store: OpenedStore, during = (): Promise<void> => Promise.resolve()) =>
   collect(store, run, { ...keepNewest, graceMs: 0, by: 'test', wait: during });
-
-export async function keysOf(store: ObjectStore, prefix = ''): Promise<string[]> {
-  const keys: string[] = [];
-  for await (const { key } of store.list(prefix)) keys.push(key);
-  return keys;
-}
 
 /** The audit finds nothing, and every episode is there in every detail. */
 export async function expectNothingLost(store: ObjectStore): Promise<void> {

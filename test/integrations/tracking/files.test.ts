@@ -1,16 +1,7 @@
 // metrics.jsonl and TensorBoard's event file: each its own cursor, whatever a kill left of it.
-import {
-  mkdtempSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  truncateSync,
-  writeFileSync,
-  appendFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, statSync, truncateSync, writeFileSync, appendFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { PointSink } from '../../../src/integrations/tracking/metric-point.js';
 import { SinkRefused } from '../../../src/integrations/tracking/metric-point.js';
 import { createMetricsJsonl } from '../../../src/integrations/tracking/metrics-jsonl.js';
@@ -20,9 +11,9 @@ import {
   eventFileName,
 } from '../../../src/integrations/tracking/tensorboard/tensorboard-sink.js';
 import { pointsOf, startedAt } from './points.js';
+import { scratchFolder } from '../../support/scratch-folder.js';
 
-const scratch = mkdtempSync(join(tmpdir(), 'longhaul-tracking-'));
-afterAll(() => rmSync(scratch, { recursive: true }));
+const scratch = scratchFolder();
 const quiet = new AbortController().signal;
 let folders = 0;
 

@@ -1,10 +1,9 @@
 // TensorBoard's own package reads what was written: each scalar at its step, none twice, across restarts and torn ends.
 import { execFile } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, truncateSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { MetricPoint } from '../../../src/integrations/tracking/metric-point.js';
 import { createMetricsJsonl } from '../../../src/integrations/tracking/metrics-jsonl.js';
 import {
@@ -17,8 +16,7 @@ import { pointsOf, startedAt } from './points.js';
 const venv: PythonVenv = await ensurePythonVenv(['tensorboard==2.21.0']);
 if ('skipped' in venv) console.warn(`skipped: TensorBoard cannot run here: ${venv.skipped}`);
 
-const scratch = mkdtempSync(join(tmpdir(), 'longhaul-tensorboard-'));
-afterAll(() => rmSync(scratch, { recursive: true }));
+const scratch = scratchFolder();
 const quiet = new AbortController().signal;
 
 /** {tag: [[wall time, step, value], …]}, as the front end gets them. */
@@ -31,6 +29,7 @@ from tensorboard.util import tensor_util
 print(json.dumps({tag: [[e.wall_time, e.step, float(tensor_util.make_ndarray(e.tensor_proto))] for e in events.Tensors(tag)]
                   for tag in events.Tags()["tensors"]}))
 `;
+import { scratchFolder } from '../../support/scratch-folder.js';
 
 const metricsOf = (path: string): MetricPoint[] =>
   readFileSync(path, 'utf8')

@@ -1,14 +1,13 @@
 // Which trackers a run has, and that they share no file with each other or with another run.
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { RunFigures } from '../../../src/integrations/tracking/prometheus.js';
 import { createTrackers } from '../../../src/integrations/tracking/trackers.js';
 import { pointsOf, startedAt } from './points.js';
+import { scratchFolder } from '../../support/scratch-folder.js';
 
-const folder = mkdtempSync(join(tmpdir(), 'longhaul-trackers-'));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = scratchFolder();
 const quiet = new AbortController().signal;
 
 it('a run has those that are asked for, in folders of its own', async () => {

@@ -1,15 +1,14 @@
 // The bridge to W&B as a process: how it ends, and that no key is in what is told of it. With a stand-in for W&B's client, for what the
 // real one does at some moment only (wandb.slow.test.ts has the real one).
 import { execFileSync, spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it } from 'vitest';
 import { usualTimes } from '../../../src/followers/follower.js';
 import { BridgeProcess } from '../../../src/integrations/tracking/wandb/bridge-process.js';
+import { scratchFolder } from '../../support/scratch-folder.js';
 
-const scratch = mkdtempSync(join(tmpdir(), 'longhaul-bridge-'));
-afterAll(() => rmSync(scratch, { recursive: true, force: true }));
+const scratch = scratchFolder();
 const quiet = new AbortController().signal;
 const key = 'k3y-of-W&B/which-is-secret';
 const bridges = join(import.meta.dirname, '../../../src/integrations/tracking/wandb');

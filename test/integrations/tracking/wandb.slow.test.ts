@@ -1,9 +1,8 @@
 // W&B through its own client, offline: its log holds every point once, whoever is killed — the follower, the bridge or W&B's process.
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { SinkRefused } from '../../../src/integrations/tracking/metric-point.js';
 import {
   createWandb,
@@ -13,13 +12,13 @@ import {
 import { followThroughKills } from '../../followers/killed-processes.js';
 import { ensurePythonVenv, type PythonVenv } from '../../support/python-venv.js';
 import { pointsOf } from './points.js';
+import { scratchFolder } from '../../support/scratch-folder.js';
 
 const venv: PythonVenv = await ensurePythonVenv(['wandb==0.30.0']);
 if ('skipped' in venv) console.warn(`skipped: W&B's client cannot run here: ${venv.skipped}`);
 const python = 'skipped' in venv ? '' : venv.python;
 
-const scratch = mkdtempSync(join(tmpdir(), 'longhaul-wandb-'));
-afterAll(() => rmSync(scratch, { recursive: true, force: true }));
+const scratch = scratchFolder();
 const quiet = new AbortController().signal;
 const key = 'a'.repeat(39) + 'z';
 

@@ -32,14 +32,7 @@ import { plans } from './doctorings/plans.js';
 import { sequences } from './doctorings/sequences.js';
 import { updates } from './doctorings/updates.js';
 import { evaluated, passed, unknown } from '../evaluated.js';
-
-const overlaid = (store: ObjectStore, members: Partial<ObjectStore>): ObjectStore =>
-  new Proxy(store, {
-    get(target, name: keyof ObjectStore) {
-      const member: unknown = members[name] ?? target[name];
-      return typeof member === 'function' ? (member.bind(target) as unknown) : member;
-    },
-  });
+import { overlaid } from '../overlaid-store.js';
 
 beforeAll(recordRun, 120_000);
 afterAll(forgetRun);

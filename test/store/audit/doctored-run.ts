@@ -25,6 +25,7 @@ import { startStack } from '../../../src/stack/stack.js';
 import { findEngine } from '../../support/find-tools.js';
 import { smallRun } from '../../support/small-run.js';
 import { unfold } from '../../support/unfolded.js';
+import { builtScripts } from '../../support/repository.js';
 
 export const run = 'audited';
 export const home = { project: 'longhaul', model: 'tiny', run };
@@ -32,7 +33,6 @@ const folder = mkdtempSync(join(tmpdir(), 'longhaul-audit-'));
 export const original = join(folder, 'stack', 'store');
 /** The same run as its own collections left it. */
 export const collected = join(folder, 'collected');
-const built = (path: string): string => new URL(`../../../dist/${path}`, import.meta.url).pathname;
 
 /** Known once the run is recorded. */
 export const audited = {
@@ -52,12 +52,7 @@ export async function recordRun(): Promise<void> {
     temporalPort: null,
     log: () => undefined,
     gaveUp: (error) => failures.push(error),
-    scripts: {
-      orchestrator: built('workers/orchestrator-main.js'),
-      node: built('workers/node-main.js'),
-      environments: built('environments/server/main.js'),
-      follower: built('workers/follower-main.js'),
-    },
+    scripts: builtScripts,
   });
   const connection = Connection.lazy({ address: stack.addresses.temporal });
   try {

@@ -1,8 +1,5 @@
 // A collection leaves what a sweep under way has still to evaluate (R23).
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { type CollectionOptions, collect, planCollection } from '../../../src/store/collection/collection.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { comparisonKey, evaluationResultKey, sweepKey } from '../../../src/store/objects/layout.js';
@@ -11,6 +8,7 @@ import { openSweepNeeds } from '../../../src/store/collection/open-sweeps.js';
 import { adoptOrCreate } from '../../../src/store/records/records.js';
 import { digestOf, recordsOfAllKinds } from '../fixtures.js';
 import { makeRunIn, stateOf } from '../made-runs.js';
+import { ownFolder } from '../../support/scratch-folder.js';
 
 const sweep = 'longhaul/nightly';
 const suite = digestOf('d');
@@ -21,11 +19,10 @@ const keepNewest: CollectionOptions = {
 let folder: string;
 let store: OpenedStore;
 beforeEach(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'longhaul-open-sweeps-'));
+  folder = ownFolder();
   store = await openStore(folder);
   await makeRunIn(store, 'tiny', { steps: 6, checkpoints: [1, 2, 3, 4, 5, 6] });
 });
-afterEach(() => rm(folder, { recursive: true }));
 
 async function planSweep(steps: readonly number[], at = new Date(), run = 'tiny'): Promise<void> {
   const checkpoints = steps.map((step) => ({

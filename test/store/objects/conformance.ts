@@ -1,11 +1,12 @@
 // What every backend of the store must do. One suite, run against each.
 import { createHash, randomBytes } from 'node:crypto';
-import { mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { probeStore } from '../../../src/store/open-store.js';
+import { scratchFolder } from '../../support/scratch-folder.js';
+import { keysOf, overlaid } from '../overlaid-store.js';
 
 export const bytesOf = (text: string) => new TextEncoder().encode(text);
 
@@ -16,35 +17,21 @@ export function atOnceIn(store: ObjectStore): { watched: ObjectStore; most: () =
     most = Math.max(most, ++now);
     return read().finally(() => (now -= 1));
   };
-  const reads = {
-    get: (key: string) => counted(() => store.get(key)),
-    head: (key: string) => counted(() => store.head(key)),
-  };
-  const watched = new Proxy(store, {
-    get: (target, name) => {
-      if (name === 'get' || name === 'head') return reads[name];
-      const value: unknown = Reflect.get(target, name);
-      return typeof value === 'function' ? (value.bind(target) as unknown) : value;
-    },
+  const watched = overlaid(store, {
+    get: (key) => counted(() => store.get(key)),
+    head: (key) => counted(() => store.head(key)),
   });
   return { watched, most: () => most };
 }
 
 export function conformance(open: () => Promise<ObjectStore>): void {
   let store: ObjectStore;
-  let folder: string;
+  const folder = scratchFolder();
   beforeAll(async () => {
     store = await open();
-    folder = await mkdtemp(join(tmpdir(), 'longhaul-conformance-'));
   });
-  afterAll(() => rm(folder, { recursive: true, force: true }));
   const own = () => `t${randomBytes(6).toString('hex')}`;
-
-  async function listed(prefix: string): Promise<string[]> {
-    const keys: string[] = [];
-    for await (const { key } of store.list(prefix)) keys.push(key);
-    return keys;
-  }
+  const listed = (prefix: string): Promise<string[]> => keysOf(store, prefix);
 
   describe('create', () => {
     it('lets exactly one of 50 racing creates win, and its bytes are what everybody reads', async () => {

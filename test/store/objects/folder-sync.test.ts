@@ -1,18 +1,17 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { beforeEach, expect, test } from 'vitest';
 import { createFolderSync } from '../../../src/store/objects/folder-sync.js';
+import { ownFolder } from '../../support/scratch-folder.js';
 
 let root: string;
 beforeEach(() => {
-  root = mkdtempSync(join(tmpdir(), 'longhaul-folders-'));
+  root = ownFolder();
 });
-afterEach(() => rmSync(root, { recursive: true, force: true }));
 
 /** Whether a folder is remembered shows by what happens when it is taken away behind the memory's back. */
 async function remembers(sync: ReturnType<typeof createFolderSync>, folder: string): Promise<boolean> {

@@ -1,27 +1,25 @@
 // Whole processes over one directory: killed between any two calls, and racing for the same records.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { randomBytes } from 'node:crypto';
-import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import typescript from 'typescript';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { openDirectoryStore } from '../../../src/store/objects/directory-store.js';
 import { readRecord, readSequence } from '../../../src/store/records/records.js';
 import type { Traced } from './children/doomed-writer.js';
 import { bytesOf } from './conformance.js';
+import { scratchFolder } from '../../support/scratch-folder.js';
 
 const register = fileURLToPath(new URL('../../support/preloads/typescript-register.mjs', import.meta.url));
 const racer = fileURLToPath(new URL('children/racer.ts', import.meta.url));
 
-let scratch: string;
+const scratch = scratchFolder();
 beforeAll(async () => {
-  scratch = await mkdtemp(join(tmpdir(), 'longhaul-processes-'));
   await compileDoomedWriter();
 });
-afterAll(() => rm(scratch, { recursive: true, force: true }));
 
 /** Some fifty processes start below: compiling once, without the loader, makes each start in a tenth of the time. */
 async function compileDoomedWriter(): Promise<void> {

@@ -1,4 +1,4 @@
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { tmpdir } from 'node:os';
@@ -19,6 +19,7 @@ import {
 import { startS3Server, type S3Server } from '../../support/servers/s3-server.js';
 import { repository } from '../../support/repository.js';
 import { bytesOf, conformance } from './conformance.js';
+import { ownFolder } from '../../support/scratch-folder.js';
 
 const partBytes = 5 << 20;
 
@@ -97,13 +98,12 @@ describe('an answer that settles nothing is settled by reading (R3)', () => {
 
   it.each(faults)('%s: the end of a large upload too', async (_, fault) => {
     const store = throughProxy();
-    const folder = await mkdtemp(join(tmpdir(), 'longhaul-parts-'));
+    const folder = ownFolder();
     const path = join(folder, 'file');
     await writeFile(path, randomBytes(partBytes + 1000));
     proxy.plan(breakFirst(1, isCompletion, fault));
     expect(await store.createFromFile('large', path)).toBe('created');
     expect(await store.head('large')).toMatchObject({ size: partBytes + 1000 });
-    await rm(folder, { recursive: true });
   });
 
   it('a refusal for a clock that is off is tried again: it is set right, and the key is still the right one', async () => {
@@ -154,7 +154,7 @@ describe('a reply that stops half-way is no reply', () => {
 
   it('is tried again: get, getToFile and lists', async () => {
     const store = await withObject();
-    const folder = await mkdtemp(join(tmpdir(), 'longhaul-stalls-'));
+    const folder = ownFolder();
     const path = join(folder, 'file');
     proxy.plan(breakFirst(1, isGet, stall));
     expect(Buffer.compare((await store.get('a/key'))!, content)).toBe(0);
@@ -163,12 +163,11 @@ describe('a reply that stops half-way is no reply', () => {
     expect(Buffer.compare(await readFile(path), content)).toBe(0);
     proxy.plan(breakFirst(1, isGet, stall));
     expect(await store.listFolder('a/')).toEqual(['key']);
-    await rm(folder, { recursive: true });
   });
 
   it('is an error within the deadline where it always does, and leaves no part of a file', async () => {
     const store = await withObject({ deadlineMs: 700 });
-    const folder = await mkdtemp(join(tmpdir(), 'longhaul-stalls-'));
+    const folder = ownFolder();
     proxy.plan(() => stall);
     const unavailable = { name: 'StoreUnavailable' };
     await Promise.all([
@@ -177,7 +176,6 @@ describe('a reply that stops half-way is no reply', () => {
       expect(store.listFolder('a/')).rejects.toMatchObject(unavailable),
     ]);
     expect(await readdir(folder)).toEqual([]);
-    await rm(folder, { recursive: true });
   });
 
   it('ends a stream with the error that a retry follows, naming the key', async () => {
@@ -219,7 +217,7 @@ describe('a reply that stops half-way is no reply', () => {
   it('a signal ends a download that does not move at once, with its own reason', async () => {
     const store = patient({ requestTimeoutMs: 15_000 });
     await store.create('a/key', content);
-    const folder = await mkdtemp(join(tmpdir(), 'longhaul-stalls-'));
+    const folder = ownFolder();
     const stop = new AbortController();
     proxy.plan((request) => {
       if (!isGet(request)) return null;
@@ -230,7 +228,6 @@ describe('a reply that stops half-way is no reply', () => {
       'enough',
     );
     expect(await readdir(folder)).toEqual([]);
-    await rm(folder, { recursive: true });
   });
 });
 
@@ -255,7 +252,7 @@ describe('a failure of the node’s own disk is none of the store’s', () => {
   });
 
   it('for want of space says where to make room, at once, and leaves no part of a file', async ({ skip }) => {
-    const folder = await mkdtemp(join(tmpdir(), 'longhaul-full-'));
+    const folder = ownFolder();
     const mount = ['-t', 'tmpfs', '-o', 'size=64k', 'longhaul-test', folder];
     const mounted = spawnSync('mount', mount, { stdio: 'ignore' }).status === 0;
     try {
@@ -268,7 +265,6 @@ describe('a failure of the node’s own disk is none of the store’s', () => {
       expect(await readdir(folder)).toEqual([]);
     } finally {
       if (mounted) spawnSync('umount', [folder]);
-      await rm(folder, { recursive: true });
     }
   });
 
@@ -278,12 +274,11 @@ describe('a failure of the node’s own disk is none of the store’s', () => {
     const onProgress = (): void => {
       throw full;
     };
-    const folder = await mkdtemp(join(tmpdir(), 'longhaul-full-'));
+    const folder = ownFolder();
     const fetching = store.getToFile('a/key', join(folder, 'file'), { onProgress });
     await expect(fetching).rejects.toMatchObject({ name: 'StoreFull', cause: full });
     expect(gets).toBe(1);
     expect(await readdir(folder)).toEqual([]);
-    await rm(folder, { recursive: true });
   });
 });
 
@@ -383,7 +378,7 @@ describe('what no retry can fix', () => {
 
 it('an upload that the service has dropped amid its parts is no object, and the next try is one', async () => {
   const store = throughProxy();
-  const folder = await mkdtemp(join(tmpdir(), 'longhaul-dropped-'));
+  const folder = ownFolder();
   const path = join(folder, 'file');
   await writeFile(path, randomBytes(partBytes + 1000));
   let dropped: string | null = null;
@@ -396,12 +391,11 @@ it('an upload that the service has dropped amid its parts is no object, and the 
   expect(await store.head('large')).toBeNull();
   expect(await store.createFromFile('large', path)).toBe('created');
   expect(await store.head('large')).toMatchObject({ size: partBytes + 1000 });
-  await rm(folder, { recursive: true });
 });
 
 it('an upload that the service has dropped by its end is given up at once: asking for it again would not bring it back', async () => {
   const store = throughProxy();
-  const folder = await mkdtemp(join(tmpdir(), 'longhaul-dropped-'));
+  const folder = ownFolder();
   const path = join(folder, 'file');
   await writeFile(path, randomBytes(partBytes + 1000));
   proxy.plan((request) =>
@@ -410,7 +404,6 @@ it('an upload that the service has dropped by its end is given up at once: askin
   const begun = performance.now();
   await expect(store.createFromFile('large', path)).rejects.toMatchObject({ name: 'StoreUnavailable' });
   expect(performance.now() - begun).toBeLessThan(10_000);
-  await rm(folder, { recursive: true });
 });
 
 it('opening a bucket prints nothing of SDK versions to come', () => {

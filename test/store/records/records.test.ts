@@ -1,8 +1,5 @@
 import { gunzipSync, gzipSync } from 'node:zlib';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { canonicalBytes, recordDigest } from '../../../src/store/records/canonical.js';
 import { openDirectoryStore } from '../../../src/store/objects/directory-store.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
@@ -19,19 +16,18 @@ import {
 import { UnreadableRecord } from '../../../src/store/objects/store-errors.js';
 import { atOnceIn, bytesOf } from '../objects/conformance.js';
 import { digestOf, recordKinds, recordsOfAllKinds } from '../fixtures.js';
+import { scratchFolder } from '../../support/scratch-folder.js';
 
-let root: string;
+const root = scratchFolder();
 let store: ObjectStore;
 let home = 0;
 let key: string;
 beforeAll(async () => {
-  root = await mkdtemp(join(tmpdir(), 'longhaul-records-'));
   store = await openDirectoryStore(root);
 });
 beforeEach(() => {
   key = `t${++home}/record.json`;
 });
-afterAll(() => rm(root, { recursive: true, force: true }));
 
 const put = (value: unknown, compressed = false) =>
   store.create(key, compressed ? gzipSync(canonicalBytes(value)) : canonicalBytes(value));

@@ -1,8 +1,7 @@
 // Checkpoints (R31): whole or none, never other bytes than the manifest says, and a fork's are its parent's up to the fork.
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import type { RunRecord } from '../../../src/spec/records/run-records.js';
 import { sha256File } from '../../../src/base/sha256.js';
 import {
@@ -19,20 +18,17 @@ import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { adoptOrCreate } from '../../../src/store/records/records.js';
 import { atOnceIn, bytesOf } from '../objects/conformance.js';
 import { digestOf, recordsOfAllKinds } from '../fixtures.js';
+import { scratchFolder } from '../../support/scratch-folder.js';
 
 const numerics = { backend: 'cpu', version: 1 } as const;
 const stateOf = (step: number) => digestOf((step % 16).toString(16));
 
-let scratch: string;
+const scratch = scratchFolder();
 let store: ObjectStore;
 let count = 0;
-beforeAll(async () => {
-  scratch = await mkdtemp(join(tmpdir(), 'longhaul-checkpoints-'));
-});
 beforeEach(async () => {
   store = await openDirectoryStore(join(scratch, `store-${++count}`));
 });
-afterAll(() => rm(scratch, { recursive: true, force: true }));
 
 async function writeRun(run: string, lineage: RunRecord['lineage'] = null): Promise<RunRecord> {
   const record = { ...recordsOfAllKinds().run, run, lineage };

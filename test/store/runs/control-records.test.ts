@@ -1,8 +1,5 @@
 // A run of days has hundreds of control records, and each of its activities needs all of them.
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { recordControl } from '../../../src/activities/run/record-control.js';
 import type { OrchestratorDeps } from '../../../src/activities/orchestrator-deps.js';
 import { readControl } from '../../../src/store/runs/control-records.js';
@@ -10,12 +7,12 @@ import { controlFolder, sequenceKey } from '../../../src/store/objects/layout.js
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { openRunView } from '../../../src/store/runs/quarantine.js';
+import { scratchFolder } from '../../support/scratch-folder.js';
 
 const records = 40;
 
 describe('many control records', () => {
-  const folder = mkdtempSync(join(tmpdir(), 'longhaul-controls-'));
-  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = scratchFolder();
 
   const change = (store: ObjectStore, run: string, updateId: string) =>
     recordControl({ store, log: () => undefined } as unknown as OrchestratorDeps, {

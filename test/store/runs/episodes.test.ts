@@ -1,8 +1,6 @@
 // Episodes are at their keys, folded or not, and what was folded is the truth: for steps and evaluations alike (R23).
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import type { EpisodeRecord } from '../../../src/spec/records/episode.js';
 import { withFoldedEvaluations } from '../../../src/store/evaluations/folded-evaluations.js';
 import { openDirectoryStore } from '../../../src/store/objects/directory-store.js';
@@ -19,9 +17,10 @@ import {
   singlesFolderOf,
 } from '../../../src/store/runs/folded-episodes.js';
 import { digestOf, recordsOfAllKinds } from '../fixtures.js';
+import { scratchFolder } from '../../support/scratch-folder.js';
+import { overlaid } from '../overlaid-store.js';
 
-const scratch = mkdtempSync(join(tmpdir(), 'longhaul-episodes-'));
-afterAll(() => rmSync(scratch, { recursive: true }));
+const scratch = scratchFolder();
 
 const recordedAt = new Date('2026-01-02T03:04:05.000Z');
 const seats = [0, 1, 2].map((sample) => ({ slot: 0, sample }));
@@ -51,14 +50,6 @@ describe.each([
     await raw.create(foldedKeyOf(place), (await encodeFolded(place, records)) as Uint8Array);
     for (const { sample } of seats) await raw.delete(key(sample));
   }
-  /** The store with some of its verbs replaced. */
-  const overlaid = (verbs: Partial<ObjectStore>): ObjectStore =>
-    new Proxy(raw, {
-      get(target, name: keyof ObjectStore) {
-        const member: unknown = verbs[name] ?? target[name];
-        return typeof member === 'function' ? (member.bind(target) as unknown) : member;
-      },
-    });
   const attemptsIn = (records: (EpisodeRecord | null)[]): (number | undefined)[] =>
     records.map((record) => record?.observed.attempt);
 
@@ -90,7 +81,7 @@ describe.each([
 
   it('takes away what it put beside a file that came after its first look', async () => {
     await writeSingle(0, 1);
-    const stopped = overlaid({
+    const stopped = overlaid(raw, {
       create: async (...args) => {
         await fold();
         return raw.create(...args);
@@ -114,7 +105,7 @@ describe.each([
   it('reads the file once for all that ask at the same time', async () => {
     await fold();
     let looks = 0;
-    const counting = overlaid({
+    const counting = overlaid(raw, {
       get: (asked) => {
         looks += Number(asked === foldedKeyOf(place));
         return raw.get(asked);
@@ -131,7 +122,7 @@ describe.each([
     let release = (): void => undefined;
     const held = new Promise<void>((resolve) => (release = resolve));
     let looks = 0;
-    const slow = overlaid({
+    const slow = overlaid(raw, {
       get: async (asked) => {
         const bytes = await raw.get(asked);
         if (asked === foldedKeyOf(place) && ++looks === 1) await held;

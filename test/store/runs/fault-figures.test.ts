@@ -2,7 +2,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { AttemptRecord, Recovery } from '../../../src/spec/records/attempt-records.js';
 import type { UpdateRecord } from '../../../src/spec/records/update.js';
 import {
@@ -20,6 +20,7 @@ import { attemptFolder, runKey, sequenceKey, updateKey } from '../../../src/stor
 import { openStore } from '../../../src/store/open-store.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { recordsOfAllKinds } from '../fixtures.js';
+import { scratchFolder } from '../../support/scratch-folder.js';
 
 const recovery: Recovery = {
   cause: 'engine_exit',
@@ -102,8 +103,7 @@ describe('the figures of a step', () => {
 });
 
 describe('the attempts of a step', () => {
-  const folder = mkdtempSync(join(tmpdir(), 'longhaul-figures-'));
-  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = scratchFolder();
 
   it('are those on the way to it, and those at the state before it: each counts towards one step', async () => {
     const store = await openStore(`dir:${folder}`);

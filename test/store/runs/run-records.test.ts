@@ -1,7 +1,5 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import type { ControlChange } from '../../../src/spec/records/control-records.js';
 import type { RunRecord } from '../../../src/spec/records/run-records.js';
 import { openDirectoryStore } from '../../../src/store/objects/directory-store.js';
@@ -37,17 +35,14 @@ import {
 } from '../../../src/store/runs/run-records.js';
 import { bytesOf } from '../objects/conformance.js';
 import { digestOf, recordsOfAllKinds } from '../fixtures.js';
+import { scratchFolder } from '../../support/scratch-folder.js';
 
-let scratch: string;
+const scratch = scratchFolder();
 let store: ObjectStore;
 let count = 0;
-beforeAll(async () => {
-  scratch = await mkdtemp(join(tmpdir(), 'longhaul-run-records-'));
-});
 beforeEach(async () => {
   store = await openDirectoryStore(join(scratch, `store-${++count}`));
 });
-afterAll(() => rm(scratch, { recursive: true, force: true }));
 
 /** State after a step, in tests: the step's digit 64 times. */
 const stateOf = (step: number) => digestOf(step.toString(16));

@@ -8,6 +8,7 @@ import type { ObjectStore } from '../../../../src/store/objects/object-store.js'
 import { StoreUnfit } from '../../../../src/store/objects/store-errors.js';
 import { activityId, lastSftStep, run } from '../../fixture.js';
 import { harness, useHarness } from '../../own-harness.js';
+import { overlaid } from '../../../store/overlaid-store.js';
 
 const step = lastSftStep + 1;
 const activity = activityId(step, 'collect');
@@ -80,12 +81,7 @@ describe('the save beside the rollouts', () => {
       setTimeout(released.happens, 100);
       throw new StoreUnfit('no create-only puts');
     };
-    const store = new Proxy(harness.store, {
-      get(target, name: keyof ObjectStore) {
-        const member: unknown = name === 'create' ? create : target[name];
-        return typeof member === 'function' ? (member.bind(target) as unknown) : member;
-      },
-    });
+    const store = overlaid(harness.store, { create });
     const input = { ...harness.rollouts(planned), keep: true };
     const collecting = harness.attempt(activity, () => collectRollouts({ ...harness.node, store }, input));
     await expect(collecting.finally(() => ends.push('attempt'))).rejects.toThrow('no create-only puts');

@@ -20,6 +20,7 @@ import {
 } from '../../../../src/store/objects/store-errors.js';
 import { activityId, counting, lastSftStep, run, tamper } from '../../fixture.js';
 import { harness, useHarness } from '../../own-harness.js';
+import { overlaid } from '../../../store/overlaid-store.js';
 
 const step = lastSftStep + 1;
 const keys = [0, 1].flatMap((slot) => [0, 1].map((sample) => episodeKey(run, step, slot, sample)));
@@ -41,12 +42,7 @@ const collect = (deps: NodeDeps, attempt = 1, progress: unknown[] = []) =>
 
 /** The store, with `create` and `head` as a test wants them. */
 const storeWith = (changes: Partial<Pick<ObjectStore, 'create' | 'head'>>): ObjectStore =>
-  new Proxy(harness.store, {
-    get(store, name: keyof ObjectStore) {
-      const member: unknown = (changes as Partial<ObjectStore>)[name] ?? store[name];
-      return typeof member === 'function' ? (member.bind(store) as unknown) : member;
-    },
-  });
+  overlaid(harness.store, changes);
 
 const written = async (): Promise<string[]> => {
   const heads = await Promise.all(keys.map((key) => harness.store.head(key)));
