@@ -226,7 +226,7 @@ async function untilClosed(
 }
 
 /** A server that the last fault took away may be on its way back. */
-async function answered<T>(ask: () => Promise<T>): Promise<T> {
+export async function answered<T>(ask: () => Promise<T>): Promise<T> {
   const giveUpAt = Date.now() + 60_000;
   for (;;) {
     try {

@@ -1,16 +1,14 @@
 // An engine that ends while it works, and one that ends while it speaks.
 import { setTimeout as delay } from 'node:timers/promises';
 import { isBusy, pidOf, sent, signalled } from '../victims.js';
-import { type Fault, nothingToUndo, restartS } from './fault.js';
+import { type Fault, momentary, nothingToUndo } from './fault.js';
 
 export const engineFaults: readonly Fault[] = [
   {
     name: 'engine-aborts-at-work',
     does: 'SIGABRT to an engine that is computing what a frame asked for, as a failed assertion sends it',
     undone: 'the node starts another',
-    needs: [],
-    lasts: false,
-    recoversWithinS: restartS,
+    ...momentary,
     strike: async ({ trial }) => {
       while (!trial.over) {
         const pid = pidOf(trial, 'engine');
@@ -24,9 +22,7 @@ export const engineFaults: readonly Fault[] = [
     name: 'engine-aborts-in-mid-frame',
     does: 'an engine is killed; the next one sends up to 20 whole replies, half of another, and aborts',
     undone: 'the node starts a third',
-    needs: [],
-    lasts: false,
-    recoversWithinS: restartS,
+    ...momentary,
     strike: async ({ trial, random, cutEngine }) => {
       cutEngine(1 + random.below(20));
       return (await signalled(trial, 'engine', 'SIGKILL')) === null ? null : nothingToUndo;

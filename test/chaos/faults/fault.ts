@@ -42,3 +42,8 @@ export interface Fault {
 export const nothingToUndo: Undo = () => undefined;
 /** What the supervisor fixes: a process starts in 1–3 s, and what the server had handed it may wait for a heartbeat of 10 s. */
 export const restartS = 60;
+
+/** What most faults have in common: they need nothing, and the supervisor mends them. */
+const ordinary = { needs: [], recoversWithinS: restartS };
+export const momentary = { ...ordinary, lasts: false };
+export const lasting = { ...ordinary, lasts: true };

@@ -14,7 +14,7 @@ import { nodeLostAfterMs } from '../../../src/workflows/messages.js';
 import { defaultPoolId } from '../../../src/workflows/messages.js';
 import type { OpenTrial } from '../trial.js';
 import { sent, signalled } from '../victims.js';
-import { type Fault, nothingToUndo, restartS, type World } from './fault.js';
+import { type Fault, lasting, momentary, nothingToUndo, type World } from './fault.js';
 
 /** A pool that was started again waits as long before it calls a node lost. */
 const lossMs = 3 * nodeLostAfterMs;
@@ -48,9 +48,7 @@ const journal = (name: string, does: string, damage: (folder: string, world: Wor
   name,
   does: `the node worker is killed, and before it starts again ${does}`,
   undone: 'the supervisor starts it',
-  needs: [],
-  lasts: false,
-  recoversWithinS: restartS,
+  ...momentary,
   strike: async (world) => {
     const gone = await takenAway(world);
     if (gone === null) return null;
@@ -65,9 +63,8 @@ export const nodeFaults: readonly Fault[] = [
     name: 'node-lost',
     does: "the run's node dies with its disk, and the run goes on on a second one",
     undone: 'it comes back, with an empty disk',
+    ...lasting,
     needs: ['second-node'],
-    lasts: true,
-    recoversWithinS: restartS,
     strike: async (world) => {
       const { node } = world.trial;
       const gone = await takenAway(world);
@@ -81,9 +78,8 @@ export const nodeFaults: readonly Fault[] = [
     name: 'node-partitioned',
     does: "the run's node is frozen for so long that the pool gives its lease away, and a second node goes on",
     undone: 'it wakes amid what it believes to be its work',
+    ...lasting,
     needs: ['second-node'],
-    lasts: true,
-    recoversWithinS: restartS,
     strike: async ({ trial }) => {
       const { node } = trial;
       const pid = await signalled(trial, 'node', 'SIGSTOP');
@@ -96,9 +92,8 @@ export const nodeFaults: readonly Fault[] = [
     name: 'node-drained',
     does: "SIGTERM to the run's node, as a spot notice sends it, while there is a second one",
     undone: 'the supervisor starts it again; the run is elsewhere',
+    ...momentary,
     needs: ['second-node'],
-    lasts: false,
-    recoversWithinS: restartS,
     strike: async ({ trial }) => {
       const { node } = trial;
       if ((await signalled(trial, 'node', 'SIGTERM')) === null) return null;
@@ -110,9 +105,7 @@ export const nodeFaults: readonly Fault[] = [
     name: 'pool-terminated',
     does: 'the workflow of the pool is terminated: leases, queue and nodes are forgotten',
     undone: 'the next report of a node, or a request, starts another',
-    needs: [],
-    lasts: false,
-    recoversWithinS: restartS,
+    ...momentary,
     strike: async ({ trial: { client } }) => {
       await client.workflow
         .getHandle(defaultPoolId)

@@ -6,7 +6,7 @@ import { checkpointNowUpdate, pauseNowUpdate, resumeUpdate } from '../../../src/
 import type { ControlState } from '../../../src/spec/records/control-records.js';
 import type { OpenTrial } from '../trial.js';
 import { signalled, type VictimName } from '../victims.js';
-import { type Fault, restartS } from './fault.js';
+import { type Fault, lasting } from './fault.js';
 
 /** Asked again under one id until it is answered, as a person's client does; a run that is over answers no more. */
 async function say(trial: OpenTrial, update: UpdateDefinition<ControlState>): Promise<void> {
@@ -28,9 +28,7 @@ const steered = (victim: VictimName | null): Fault => ({
   name: victim === null ? 'steered' : `steered-while-${victim}-dies`,
   does: `the run is cut off by \`pause --now\`${victim === null ? '' : ` while the ${victim} process is killed`}, and a checkpoint is asked for`,
   undone: 'it is resumed',
-  needs: [],
-  lasts: true,
-  recoversWithinS: restartS,
+  ...lasting,
   strike: async (world) => {
     const { trial } = world;
     const paused = say(trial, pauseNowUpdate);

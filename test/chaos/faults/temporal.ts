@@ -1,7 +1,7 @@
 // A Temporal server that is away, and one that comes back with nothing. A crash and freezing are with the other processes.
 import { rmSync } from 'node:fs';
-import { setTimeout as delay } from 'node:timers/promises';
 import { startTraining } from '../../../src/cli/train/start-training.js';
+import { answered } from '../trial.js';
 import { signalled } from '../victims.js';
 import type { Fault, World } from './fault.js';
 
@@ -17,17 +17,9 @@ async function leaves({ trial, temporal }: World): Promise<boolean> {
 
 /** As `longhaul train` does, as soon as somebody answers there. */
 async function startedAgain({ trial }: World): Promise<void> {
-  const giveUpAt = Date.now() + 60_000;
-  for (;;) {
-    try {
-      await trial.client.withDeadline(Date.now() + 5_000, () => startTraining(trial.client, trial.spec));
-      trial.workflowId = `train/${trial.spec.name}`;
-      return;
-    } catch (error) {
-      if (Date.now() > giveUpAt) throw error;
-      await delay(250);
-    }
-  }
+  const { client, spec } = trial;
+  await answered(() => client.withDeadline(Date.now() + 5_000, () => startTraining(client, spec)));
+  trial.workflowId = `train/${spec.name}`;
 }
 
 export const temporalFaults: readonly Fault[] = [

@@ -10,7 +10,7 @@ import type { trainingRun } from '../../../src/workflows/run/training-run.js';
 import { OpenActivities } from '../../../src/workers/attempt/open-activities.js';
 import type { OpenTrial } from '../trial.js';
 import { sent, signalled } from '../victims.js';
-import { type Fault, nothingToUndo, restartS } from './fault.js';
+import { type Fault, lasting, momentary, nothingToUndo } from './fault.js';
 
 /** The attempts that run on the node are given up in the server's eyes; a copy, because the worker lives and closes its own. */
 async function failOpenAttempts({ client, folder, node }: OpenTrial): Promise<void> {
@@ -51,9 +51,7 @@ export const twoOwnersFaults: readonly Fault[] = [
     does: 'the node worker is frozen, its attempts are given up, and a second worker of the same node takes them over',
     undone:
       'the first wakes amid its attempts; both work for two seconds; then the second one is ended by SIGTERM',
-    needs: [],
-    lasts: true,
-    recoversWithinS: restartS,
+    ...lasting,
     strike: async ({ trial }) => {
       const pid = await signalled(trial, 'node', 'SIGSTOP');
       if (pid === null) return null;
@@ -73,9 +71,7 @@ export const twoOwnersFaults: readonly Fault[] = [
     name: 'two-executions',
     does: 'a second execution takes the run over while the first is in the midst of a step',
     undone: 'the first ends by itself, with OwnerChanged',
-    needs: [],
-    lasts: false,
-    recoversWithinS: restartS,
+    ...momentary,
     strike: async ({ trial, random }) => {
       const { client, spec } = trial;
       const workflowId = `taken-over-${random.below(1e9)}/${spec.name}`;

@@ -45,12 +45,8 @@ export interface HistoryAudit {
 
 const payloadLimitBytes = 10 * 1024;
 
-type Report = (
-  rule: HistoryViolation['rule'],
-  execution: Execution,
-  eventId: string,
-  problem: string,
-) => void;
+type Report = (rule: HistoryViolation['rule'], eventId: string, problem: string) => void;
+type ReportOn = (execution: Execution) => Report;
 
 /** `secrets`: none of them may be in a history, however it is written. `run`: one whose records were never quarantined. */
 export async function auditHistories(
@@ -60,8 +56,10 @@ export async function auditHistories(
   secrets: readonly string[] = [],
 ): Promise<HistoryAudit> {
   const violations: HistoryViolation[] = [];
-  const report: Report = (rule, { workflowId }, eventId, problem) =>
-    violations.push({ rule, at: `${workflowId} event ${eventId}`, problem });
+  const reportOn: ReportOn =
+    ({ workflowId }) =>
+    (rule, eventId, problem) =>
+      violations.push({ rule, at: `${workflowId} event ${eventId}`, problem });
   const stored = new StoredRun(store, run);
   const audit: HistoryAudit = {
     executions: executions.length,
@@ -69,6 +67,7 @@ export async function auditHistories(
     ...{ updates: 0, steps: 0, largestPayloadBytes: 0, violations },
   };
   for (const execution of executions) {
+    const report = reportOn(execution);
     audit.largestPayloadBytes = Math.max(
       audit.largestPayloadBytes,
       checkContents(execution, secrets, report),
@@ -78,12 +77,12 @@ export async function auditHistories(
     for (const { end, eventId, type, input } of activitiesOf(execution)) {
       if (!end?.completed) continue;
       for (const problem of await differingResult(stored, { type, input, result: end.result }))
-        report('R4', execution, eventId, `${type}: ${problem}`);
+        report('R4', eventId, `${type}: ${problem}`);
     }
   }
   for (const [id, chain] of chainsOf(executions)) {
-    audit.steps += await checkSteps(chain, stored, report);
-    audit.updates += await checkControl(id, chain, stored, report);
+    audit.steps += await checkSteps(chain, stored, reportOn);
+    audit.updates += await checkControl(id, chain, stored, reportOn);
   }
   return audit;
 }
@@ -96,16 +95,11 @@ function checkContents(execution: Execution, secrets: readonly string[], report:
     for (const { length } of payloadsOf(event)) {
       largest = Math.max(largest, length);
       if (length >= payloadLimitBytes)
-        report(
-          'size',
-          execution,
-          event.eventId,
-          `a payload has ${length} bytes, the limit is ${payloadLimitBytes}`,
-        );
+        report('size', event.eventId, `a payload has ${length} bytes, the limit is ${payloadLimitBytes}`);
     }
     const texts = forbidden.length > 0 ? textsOf(event) : [];
     if (texts.some((text) => forbidden.some((secret) => text.includes(secret))))
-      report('secrets', execution, event.eventId, 'it holds a secret');
+      report('secrets', event.eventId, 'it holds a secret');
   }
   return largest;
 }
@@ -117,10 +111,9 @@ function checkEnds(execution: Execution, report: Report): void {
   // What was called off on a lost node ends by its time-out, which a run that is over does not wait for.
   for (const activity of activitiesOf(execution))
     if (!activity.end && !activity.calledOff)
-      report('ends', execution, activity.eventId, `${activity.id} was begun and never ended`);
+      report('ends', activity.eventId, `${activity.id} was begun and never ended`);
   for (const update of updatesOf(execution))
-    if (!update.end)
-      report('ends', execution, update.eventId, `the update ${update.name} was never answered`);
+    if (!update.end) report('ends', update.eventId, `the update ${update.name} was never answered`);
 }
 
 /** No step is planned while an update is being written, and a plan covers all that was answered before (R21). */
@@ -138,15 +131,14 @@ function checkQuiet(execution: Execution, report: Report): void {
   ];
   for (const plan of activities.filter(({ type }) => type === 'planStep')) {
     const during = open.find(({ from, to = Infinity }) => from < plan.at && plan.at < to);
-    if (during)
-      report('R21', execution, plan.eventId, `${plan.id} was asked for while ${during.what} was written`);
+    if (during) report('R21', plan.eventId, `${plan.id} was asked for while ${during.what} was written`);
     const answered = activities.flatMap(({ type, end }) =>
       type === 'recordControl' && end?.completed && end.at < plan.at ? [(end.result as ControlState).n] : [],
     );
     const { control } = plan.input as { control: number };
     const newest = Math.max(0, ...answered);
     if (control < newest)
-      report('R21', execution, plan.eventId, `${plan.id} covers control ${control}, answered was ${newest}`);
+      report('R21', plan.eventId, `${plan.id} covers control ${control}, answered was ${newest}`);
   }
 }
 
@@ -154,29 +146,28 @@ function checkQuiet(execution: Execution, report: Report): void {
  * The chain opens where the records stand, then commits one step after another, each by a plan, the rollouts of all its slots and
  * an update of that plan, and ends where the records end. How many it committed.
  */
-async function checkSteps(chain: readonly Execution[], stored: StoredRun, report: Report): Promise<number> {
+async function checkSteps(
+  chain: readonly Execution[],
+  stored: StoredRun,
+  reportOn: ReportOn,
+): Promise<number> {
   let committed: number | null = null;
   let steps = 0;
   for (const execution of chain) {
+    const report = reportOn(execution);
     const done = activitiesOf(execution).filter(({ end }) => end?.completed);
     const opened = done.find(({ type }) => type === 'openRun');
     const position = (opened?.end?.result as OpenedRun | undefined)?.position.step;
     if (opened && committed !== null && position !== committed)
-      report(
-        'R5',
-        execution,
-        opened.eventId,
-        `it opens at step ${position}, the one before ended at ${committed}`,
-      );
+      report('R5', opened.eventId, `it opens at step ${position}, the one before ended at ${committed}`);
     committed ??= position ?? null;
     for (const update of inOrderOfTheirEnds(done.filter(({ type }) => type === 'updatePolicy'))) {
       const { step } = update.end?.result as CommittedStep;
       // Work on a lost lease may answer beside what took its place, with the same record (R4).
       if (step === committed && isDoubled(update, done, signalsOf(execution, 'revoked'))) continue;
       const next: number = Math.max(0, committed ?? step - 1) + 1;
-      if (step !== next)
-        report('R5', execution, update.eventId, `it commits step ${step}, the next one is ${next}`);
-      checkStep(execution, update, done, report);
+      if (step !== next) report('R5', update.eventId, `it commits step ${step}, the next one is ${next}`);
+      checkStep(update, done, report);
       committed = step;
       steps += 1;
     }
@@ -199,7 +190,7 @@ function isDoubled(update: Activity, done: readonly Activity[], revoked: readonl
   });
 }
 
-function checkStep(execution: Execution, update: Activity, done: readonly Activity[], report: Report): void {
+function checkStep(update: Activity, done: readonly Activity[], report: Report): void {
   const { step, plan } = update.input as { step: number; plan: string };
   const before = done.filter(
     ({ input, end }) => (input as { step?: number }).step === step && (end?.at ?? Infinity) < update.at,
@@ -208,7 +199,7 @@ function checkStep(execution: Execution, update: Activity, done: readonly Activi
     ({ type, end }) => type === 'planStep' && (end?.result as PlannedStep).plan === plan,
   );
   if (!planned) {
-    report('R7', execution, update.eventId, `step ${step} was updated by a plan that was not made before`);
+    report('R7', update.eventId, `step ${step} was updated by a plan that was not made before`);
     return;
   }
   const { kind, slots } = planned.end?.result as PlannedStep;
@@ -224,12 +215,7 @@ function checkStep(execution: Execution, update: Activity, done: readonly Activi
   );
   const missing = Array.from({ length: slots }, (_, slot) => slot).filter((slot) => !played.has(slot));
   if (missing.length > 0)
-    report(
-      'R8',
-      execution,
-      update.eventId,
-      `step ${step} was updated before slots ${missing.join(', ')} were played`,
-    );
+    report('R8', update.eventId, `step ${step} was updated before slots ${missing.join(', ')} were played`);
 }
 
 async function checkResult(
@@ -241,11 +227,11 @@ async function checkResult(
   const eventId = execution.events.at(-1)?.eventId ?? '';
   const { step, state } = resultOf(execution) as { step: number; state: string | null };
   if (committed !== null && step !== committed)
-    report('R5', execution, eventId, `it ended after step ${step}, the last one committed is ${committed}`);
+    report('R5', eventId, `it ended after step ${step}, the last one committed is ${committed}`);
   if (state !== (await stored.state(step)))
-    report('R4', execution, eventId, `it ended with the state ${state}, which is not that of step ${step}`);
+    report('R4', eventId, `it ended with the state ${state}, which is not that of step ${step}`);
   if (await stored.update(step + 1))
-    report('R5', execution, eventId, `it ended after step ${step}, and the records go on`);
+    report('R5', eventId, `it ended after step ${step}, and the records go on`);
 }
 
 /** Answered updates and control records are the same (R21). How many were answered. */
@@ -253,12 +239,13 @@ async function checkControl(
   firstExecutionRunId: string,
   chain: readonly Execution[],
   stored: StoredRun,
-  report: Report,
+  reportOn: ReportOn,
 ): Promise<number> {
   const records = await stored.control();
   const accepted = new Map<string, AcceptedUpdate>();
   let answered = 0;
   for (const execution of chain) {
+    const report = reportOn(execution);
     for (const update of updatesOf(execution)) {
       accepted.set(update.id, update);
       const answer = update.end?.answer as ControlState | null | undefined;
@@ -266,28 +253,17 @@ async function checkControl(
       answered += 1;
       const record = records.find((one) => one.update_id === `${firstExecutionRunId}/${update.id}`);
       if (!record && !heldAlready(update, answer))
-        report(
-          'R21',
-          execution,
-          update.eventId,
-          `the update ${update.name} was answered, and has no control record`,
-        );
+        report('R21', update.eventId, `the update ${update.name} was answered, and has no control record`);
       if (record && answer.n < record.n)
-        report(
-          'R21',
-          execution,
-          update.eventId,
-          `it was answered with control ${answer.n}, its record is ${record.n}`,
-        );
+        report('R21', update.eventId, `it was answered with control ${answer.n}, its record is ${record.n}`);
     }
   }
   for (const { n, update_id } of records) {
     const [first, id = ''] = update_id.split('/');
     const execution = chain.at(-1);
     if (first === firstExecutionRunId && !accepted.has(id) && execution)
-      report(
+      reportOn(execution)(
         'R21',
-        execution,
         '–',
         `control record ${n} says update ${id}, which no history of it has accepted`,
       );
