@@ -153,6 +153,16 @@ export interface Doctoring {
   doctor: (store: Doctored) => Promise<void> | void;
 }
 
+/** The violation is found where a record was edited. */
+export const edited = <Kind extends RecordKind>(
+  at: string | (() => string),
+  kind: Kind,
+  change: (record: RecordTypes[Kind]) => void,
+): Pick<Doctoring, 'at' | 'doctor'> => {
+  const key = typeof at === 'string' ? () => at : at;
+  return { at: key, doctor: (store) => store.edit(key(), kind, change) };
+};
+
 export const episode = (step: number, sample = 0): string => layout.episodeKey(run, step, 0, sample);
 export const update = (step: number): string => layout.updateKey(run, step);
 export const plan = (step: number): string => layout.planKey(run, step);

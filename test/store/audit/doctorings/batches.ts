@@ -115,9 +115,7 @@ export const batches: readonly Doctoring[] = [
     at: () => layout.batchKey(run, 2),
     doctor: async (store) => {
       const sample = await learningSample(store, 2);
-      await store.edit(episodeAt(2, sample), 'episode', (record) => {
-        record.outcome = unknown;
-      });
+      await store.edit(episodeAt(2, sample), 'episode', (record) => (record.outcome = unknown));
     },
   },
   ...(
@@ -167,8 +165,8 @@ export const batches: readonly Doctoring[] = [
     at: () => layout.batchKey(run, learned),
     names: 'other mini-batches',
     doctor: (store) =>
-      store.edit(layout.planKey(run, learned), 'plan', ({ optimizer }) => {
-        optimizer.learning_rates.push(1e-3);
-      }),
+      store.edit(layout.planKey(run, learned), 'plan', ({ optimizer }) =>
+        optimizer.learning_rates.push(1e-3),
+      ),
   },
 ];

@@ -2,7 +2,7 @@
 import * as layout from '../../../../src/store/objects/layout.js';
 import { requireRecord } from '../../../../src/store/records/records.js';
 import { readState } from '../../../../src/store/runs/run-records.js';
-import { audited, type Doctoring, home, run } from '../doctored-run.js';
+import { audited, type Doctoring, edited, home, run } from '../doctored-run.js';
 
 export const checkpoints: readonly Doctoring[] = [
   {
@@ -43,9 +43,11 @@ export const checkpoints: readonly Doctoring[] = [
     at: () => layout.checkpointManifestKey(home, audited.last),
     doctor: async (store) => {
       const other = await readState(store.store, run, 1);
-      await store.edit(layout.checkpointManifestKey(home, audited.last), 'checkpoint', (manifest) => {
-        manifest.state = other;
-      });
+      await store.edit(
+        layout.checkpointManifestKey(home, audited.last),
+        'checkpoint',
+        (manifest) => (manifest.state = other),
+      );
     },
   },
   {
@@ -58,11 +60,11 @@ export const checkpoints: readonly Doctoring[] = [
   {
     what: 'a checkpoint whose manifest is of another step',
     rule: 'R31',
-    at: () => layout.checkpointManifestKey(home, audited.last),
     names: 'it says that it is step',
-    doctor: (store) =>
-      store.edit(layout.checkpointManifestKey(home, audited.last), 'checkpoint', (manifest) => {
-        manifest.step += 7;
-      }),
+    ...edited(
+      () => layout.checkpointManifestKey(home, audited.last),
+      'checkpoint',
+      (manifest) => (manifest.step += 7),
+    ),
   },
 ];

@@ -9,6 +9,7 @@ import {
   audited,
   type Doctored,
   type Doctoring,
+  edited,
   episode,
   evalEpisode,
   learned,
@@ -42,32 +43,30 @@ export const episodes: readonly Doctoring[] = [
   {
     what: "an episode's outcome was edited",
     rule: 'R11',
-    at: () => episode(2),
-    doctor: (store) =>
-      store.edit(episode(2), 'episode', (record) => {
-        record.outcome = { status: 'graded', value: 1 - outcomeOf(record) };
-      }),
+    ...edited(
+      episode(2),
+      'episode',
+      (record) => (record.outcome = { status: 'graded', value: 1 - outcomeOf(record) }),
+    ),
   },
   {
     what: "an episode's tokens were edited, its outcome was not",
     rule: 'R10',
     at: () => layout.batchKey(run, 2),
     doctor: (store) =>
-      store.edit(episode(2), 'episode', (record) => {
-        record.tokens[record.tokens.length - 1] = 5;
-      }),
+      store.edit(episode(2), 'episode', (record) => (record.tokens[record.tokens.length - 1] = 5)),
   },
   {
     what: 'an unknown outcome was recorded as 0',
     rule: 'R25',
     at: () => episode(2),
     doctor: async (store) => {
-      await store.edit(episode(2), 'episode', (record) => {
-        record.outcome = unknown;
-      });
-      await store.edit(update(2), 'update', ({ identity }) => {
-        (identity.outcomes[0] as (number | null)[])[0] = 0;
-      });
+      await store.edit(episode(2), 'episode', (record) => (record.outcome = unknown));
+      await store.edit(
+        update(2),
+        'update',
+        ({ identity }) => ((identity.outcomes[0] as (number | null)[])[0] = 0),
+      );
     },
   },
   {
@@ -94,19 +93,15 @@ export const episodes: readonly Doctoring[] = [
     at: () => episode(3),
     doctor: async (store) => {
       const other = await readState(store.store, run, 1);
-      await store.edit(episode(3), 'episode', (record) => {
-        record.state = other;
-      });
+      await store.edit(episode(3), 'episode', (record) => (record.state = other));
     },
   },
   {
     what: 'a turn was sampled by an older policy',
     rule: 'R8',
-    at: () => episode(3),
-    doctor: (store) =>
-      store.edit(episode(3), 'episode', (record) => {
-        for (const turn of record.turns) turn.policy_step -= 1;
-      }),
+    ...edited(episode(3), 'episode', (record) => {
+      for (const turn of record.turns) turn.policy_step -= 1;
+    }),
   },
   {
     what: 'a finished episode was sampled again',
@@ -154,22 +149,14 @@ export const episodes: readonly Doctoring[] = [
   {
     what: 'an episode of another plan',
     rule: 'R8',
-    at: () => episode(learned),
     names: 'another plan',
-    doctor: (store) =>
-      store.edit(episode(learned), 'episode', (record) => {
-        record.plan = otherDigest;
-      }),
+    ...edited(episode(learned), 'episode', (record) => (record.plan = otherDigest)),
   },
   {
     what: 'an episode of another task',
     rule: 'R8',
-    at: () => episode(learned),
     names: 'it is of task',
-    doctor: (store) =>
-      store.edit(episode(learned), 'episode', (record) => {
-        record.task_key = 'another';
-      }),
+    ...edited(episode(learned), 'episode', (record) => (record.task_key = 'another')),
   },
   {
     what: 'an episode with fewer log-probs than sampled tokens',

@@ -1,6 +1,14 @@
 // Results of evaluations, against their suites and episodes.
 import * as layout from '../../../../src/store/objects/layout.js';
-import { audited, type Doctoring, evalEpisode, evalResult, otherDigest, suiteKey } from '../doctored-run.js';
+import {
+  audited,
+  type Doctoring,
+  edited,
+  evalEpisode,
+  evalResult,
+  otherDigest,
+  suiteKey,
+} from '../doctored-run.js';
 import { evaluated, passed, unknown } from '../../evaluated.js';
 
 export const evaluations: readonly Doctoring[] = [
@@ -8,10 +16,7 @@ export const evaluations: readonly Doctoring[] = [
     what: 'an unknown outcome counts in an evaluation',
     rule: 'R25',
     at: evalResult,
-    doctor: (store) =>
-      store.edit(evalEpisode(), 'episode', (record) => {
-        record.outcome = unknown;
-      }),
+    doctor: (store) => store.edit(evalEpisode(), 'episode', (record) => (record.outcome = unknown)),
   },
   {
     what: 'an unknown outcome of an evaluation entered its pass@1 as a failure',
@@ -30,11 +35,7 @@ export const evaluations: readonly Doctoring[] = [
   {
     what: 'an evaluation says more than its episodes do',
     rule: 'R25',
-    at: evalResult,
-    doctor: (store) =>
-      store.edit(evalResult(), 'evaluation', (result) => {
-        result.pass_at_1 = result.pass_at_1 === 1 ? 0.5 : 1;
-      }),
+    ...edited(evalResult, 'evaluation', (result) => (result.pass_at_1 = result.pass_at_1 === 1 ? 0.5 : 1)),
   },
   {
     what: 'an evaluation with an episode too few',
@@ -64,42 +65,26 @@ export const evaluations: readonly Doctoring[] = [
   {
     what: 'an evaluation of another state',
     rule: 'R13',
-    at: evalResult,
     names: 'another state or suite',
-    doctor: (store) =>
-      store.edit(evalResult(), 'evaluation', (result) => {
-        result.state = otherDigest;
-      }),
+    ...edited(evalResult, 'evaluation', (result) => (result.state = otherDigest)),
   },
   {
     what: "an evaluation's episode of another suite",
     rule: 'R8',
-    at: evalEpisode,
     names: 'another suite',
-    doctor: (store) =>
-      store.edit(evalEpisode(), 'episode', (record) => {
-        record.plan = otherDigest;
-      }),
+    ...edited(evalEpisode, 'episode', (record) => (record.plan = otherDigest)),
   },
   {
     what: "an evaluation's episode of another state",
     rule: 'R8',
-    at: evalEpisode,
     names: 'it was sampled at state',
-    doctor: (store) =>
-      store.edit(evalEpisode(), 'episode', (record) => {
-        record.state = otherDigest;
-      }),
+    ...edited(evalEpisode, 'episode', (record) => (record.state = otherDigest)),
   },
   {
     what: "an evaluation's episode of another task",
     rule: 'R8',
-    at: evalEpisode,
     names: 'it is of task',
-    doctor: (store) =>
-      store.edit(evalEpisode(), 'episode', (record) => {
-        record.task_key = 'another';
-      }),
+    ...edited(evalEpisode, 'episode', (record) => (record.task_key = 'another')),
   },
   {
     what: "an evaluation's episode on another seat",
@@ -118,21 +103,17 @@ export const evaluations: readonly Doctoring[] = [
   {
     what: "an environment's turns are not those of its episodes",
     rule: 'R25',
-    at: evalResult,
     names: '.mean_turns is',
-    doctor: (store) =>
-      store.edit(evalResult(), 'evaluation', ({ environments }) => {
-        for (const figures of Object.values(environments)) figures.mean_turns += 1;
-      }),
+    ...edited(evalResult, 'evaluation', ({ environments }) => {
+      for (const figures of Object.values(environments)) figures.mean_turns += 1;
+    }),
   },
   {
     what: "a template's passes are not those of its episodes",
     rule: 'R25',
-    at: evalResult,
     names: '.passed is',
-    doctor: (store) =>
-      store.edit(evalResult(), 'evaluation', ({ templates }) => {
-        for (const figures of Object.values(templates)) figures.passed += 1;
-      }),
+    ...edited(evalResult, 'evaluation', ({ templates }) => {
+      for (const figures of Object.values(templates)) figures.passed += 1;
+    }),
   },
 ];

@@ -87,10 +87,7 @@ export const forgeries: readonly Doctoring[] = [
     rule: 'R1',
     at: () => layout.ownersFolder(run),
     names: 'it was changed',
-    doctor: (store) =>
-      store.edit(owner(1), 'owner', (record) => {
-        record.workflowId = 'train/another';
-      }),
+    doctor: (store) => store.edit(owner(1), 'owner', (record) => (record.workflowId = 'train/another')),
   },
   {
     what: 'a checkpoint with the tensors of another state, under a manifest signed again',
@@ -146,9 +143,9 @@ export const unclaimed: readonly Unclaimed[] = [
     says: `${owner(2)}: no step was planned under such an owner`,
     doctor: async (store) => {
       store.write(owner(2), store.bytes(owner(1)));
-      await store.edit(owner(2), 'owner', (record) => {
-        Object.assign(record, { n: 2, workflowId: 'train/another' });
-      });
+      await store.edit(owner(2), 'owner', (record) =>
+        Object.assign(record, { n: 2, workflowId: 'train/another' }),
+      );
     },
   },
   {
@@ -174,9 +171,11 @@ export const unclaimed: readonly Unclaimed[] = [
     what: 'other figures in an update',
     says: 'what is in observed',
     doctor: (store) =>
-      store.edit(layout.updateKey(run, learned), 'update', ({ observed }) => {
-        observed.metrics['reward/avg_pass_at_1'] = 0.99;
-      }),
+      store.edit(
+        layout.updateKey(run, learned),
+        'update',
+        ({ observed }) => (observed.metrics['reward/avg_pass_at_1'] = 0.99),
+      ),
   },
   {
     what: 'changed trajectories',

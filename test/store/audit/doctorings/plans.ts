@@ -1,28 +1,31 @@
 // Plans, against the updates that they led to and the data of the run.
 import * as layout from '../../../../src/store/objects/layout.js';
 import { requireRecord } from '../../../../src/store/records/records.js';
-import { type Doctoring, learned, otherDigest, plan, run, supervised, update } from '../doctored-run.js';
+import {
+  type Doctoring,
+  edited,
+  learned,
+  otherDigest,
+  plan,
+  run,
+  supervised,
+  update,
+} from '../doctored-run.js';
 
 export const plans: readonly Doctoring[] = [
   {
     what: 'a plan whose KL term is taken against other weights than GRPO began with',
     rule: 'R10',
-    at: () => plan(learned),
     names: 'its KL term',
-    doctor: (store) =>
-      store.edit(plan(learned), 'plan', (record) => {
-        Object.assign(record.loss, { kl_weight: 0.1, kl_estimator: 'k3' });
-        record.reference = otherDigest;
-      }),
+    ...edited(plan(learned), 'plan', (record) => {
+      Object.assign(record.loss, { kl_weight: 0.1, kl_estimator: 'k3' });
+      record.reference = otherDigest;
+    }),
   },
   {
     what: 'a plan was changed after it was carried out',
     rule: 'R7',
-    at: () => plan(2),
-    doctor: (store) =>
-      store.edit(plan(2), 'plan', (plan) => {
-        plan.optimizer.learning_rates = [0.5];
-      }),
+    ...edited(plan(2), 'plan', (plan) => (plan.optimizer.learning_rates = [0.5])),
   },
   {
     what: 'a plan is gone',
@@ -33,20 +36,13 @@ export const plans: readonly Doctoring[] = [
   {
     what: 'a plan of another dataset',
     rule: 'R7',
-    at: () => plan(2),
-    doctor: (store) =>
-      store.edit(plan(2), 'plan', (plan) => {
-        plan.digests.dataset = '0'.repeat(64);
-      }),
+    ...edited(plan(2), 'plan', (plan) => (plan.digests.dataset = '0'.repeat(64))),
   },
   {
     what: 'other numerics than planned',
     rule: 'R18',
     at: () => plan(2),
-    doctor: (store) =>
-      store.edit(update(2), 'update', ({ identity }) => {
-        identity.numerics.version += 1;
-      }),
+    doctor: (store) => store.edit(update(2), 'update', ({ identity }) => (identity.numerics.version += 1)),
   },
   {
     what: 'demonstrations that are not those of the run',
@@ -61,22 +57,14 @@ export const plans: readonly Doctoring[] = [
   {
     what: 'a plan of another step',
     rule: 'R7',
-    at: () => plan(learned),
     names: 'it says step',
-    doctor: (store) =>
-      store.edit(plan(learned), 'plan', (record) => {
-        record.step += 1;
-      }),
+    ...edited(plan(learned), 'plan', (record) => (record.step += 1)),
   },
   {
     what: 'a plan for another state',
     rule: 'R7',
-    at: () => plan(learned),
     names: 'it was made for state',
-    doctor: (store) =>
-      store.edit(plan(learned), 'plan', (record) => {
-        record.previous_state = otherDigest;
-      }),
+    ...edited(plan(learned), 'plan', (record) => (record.previous_state = otherDigest)),
   },
   {
     what: 'a plan of another kind than its update',
@@ -88,12 +76,10 @@ export const plans: readonly Doctoring[] = [
   {
     what: 'a plan whose slots are not numbered from 0',
     rule: 'R7',
-    at: () => plan(learned),
     names: 'slot 0 is named 5',
-    doctor: (store) =>
-      store.edit(plan(learned), 'plan', (record) => {
-        if (record.kind === 'grpo' && record.slots[0]) record.slots[0].slot = 5;
-      }),
+    ...edited(plan(learned), 'plan', (record) => {
+      if (record.kind === 'grpo' && record.slots[0]) record.slots[0].slot = 5;
+    }),
   },
   {
     what: "a tokenizer that is not the run's",

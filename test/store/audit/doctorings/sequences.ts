@@ -1,6 +1,15 @@
 // Owners, control and names; and records that nobody can read.
 import * as layout from '../../../../src/store/objects/layout.js';
-import { type Doctored, type Doctoring, control, episode, learned, plan, run } from '../doctored-run.js';
+import {
+  control,
+  type Doctored,
+  type Doctoring,
+  edited,
+  episode,
+  learned,
+  plan,
+  run,
+} from '../doctored-run.js';
 
 const resumed = (store: Doctored, n: number): Promise<void> =>
   store.put(control(n), 'control', {
@@ -52,12 +61,8 @@ export const sequences: readonly Doctoring[] = [
   {
     what: 'a plan covers control that is not recorded',
     rule: 'R21',
-    at: () => plan(learned),
     names: 'it covers control 3, which is missing',
-    doctor: (store) =>
-      store.edit(plan(learned), 'plan', (record) => {
-        record.control = 3;
-      }),
+    ...edited(plan(learned), 'plan', (record) => (record.control = 3)),
   },
   {
     what: 'a plan covers less control than the one before it',
@@ -66,9 +71,7 @@ export const sequences: readonly Doctoring[] = [
     names: 'less control',
     doctor: async (store) => {
       await resumed(store, 1);
-      await store.edit(plan(learned), 'plan', (record) => {
-        record.control = 1;
-      });
+      await store.edit(plan(learned), 'plan', (record) => (record.control = 1));
     },
   },
   {
@@ -79,12 +82,8 @@ export const sequences: readonly Doctoring[] = [
     doctor: async (store) => {
       const second = layout.sequenceKey(layout.ownersFolder(run), 2);
       store.write(second, store.bytes(layout.sequenceKey(layout.ownersFolder(run), 1)));
-      await store.edit(second, 'owner', (owner) => {
-        owner.n = 2;
-      });
-      await store.edit(plan(learned), 'plan', (record) => {
-        record.owner = 2;
-      });
+      await store.edit(second, 'owner', (owner) => (owner.n = 2));
+      await store.edit(plan(learned), 'plan', (record) => (record.owner = 2));
     },
   },
   {

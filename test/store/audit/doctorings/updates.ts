@@ -2,7 +2,7 @@
 import { stepIdOf } from '../../../../src/store/records/canonical.js';
 import * as layout from '../../../../src/store/objects/layout.js';
 import { readUpdate } from '../../../../src/store/runs/run-records.js';
-import { audited, type Doctoring, learned, run, update } from '../doctored-run.js';
+import { audited, type Doctoring, edited, learned, run, update } from '../doctored-run.js';
 
 export const updates: readonly Doctoring[] = [
   {
@@ -20,48 +20,29 @@ export const updates: readonly Doctoring[] = [
   {
     what: 'the base is of another model',
     rule: 'R5',
-    at: () => update(0),
-    doctor: (store) =>
-      store.edit(update(0), 'base', ({ identity }) => {
-        identity.base_model = '0'.repeat(64);
-      }),
+    ...edited(update(0), 'base', ({ identity }) => (identity.base_model = '0'.repeat(64))),
   },
   {
     what: 'an update left another state than the next one found',
     rule: 'R5',
     at: () => update(3),
-    doctor: (store) =>
-      store.edit(update(2), 'update', ({ identity }) => {
-        identity.state = '0'.repeat(64);
-      }),
+    doctor: (store) => store.edit(update(2), 'update', ({ identity }) => (identity.state = '0'.repeat(64))),
   },
   {
     what: 'an update that GRPO does not begin behind names weights for KL terms',
     rule: 'R10',
-    at: () => update(learned),
     names: 'it names weights',
-    doctor: (store) =>
-      store.edit(update(learned), 'update', ({ identity }) => {
-        identity.weights = '0'.repeat(64);
-      }),
+    ...edited(update(learned), 'update', ({ identity }) => (identity.weights = '0'.repeat(64))),
   },
   {
     what: 'an update that was not applied changed the state',
     rule: 'R5',
-    at: () => update(2),
-    doctor: (store) =>
-      store.edit(update(2), 'update', ({ identity }) => {
-        identity.applied = { reason: 'not_finite' };
-      }),
+    ...edited(update(2), 'update', ({ identity }) => (identity.applied = { reason: 'not_finite' })),
   },
   {
     what: "a step id that does not follow from its update's parts",
     rule: 'R11',
-    at: () => update(2),
-    doctor: (store) =>
-      store.edit(update(2), 'update', ({ identity }) => {
-        identity.step_id = '0'.repeat(64);
-      }),
+    ...edited(update(2), 'update', ({ identity }) => (identity.step_id = '0'.repeat(64))),
   },
   {
     what: 'an update was applied twice',
@@ -85,41 +66,25 @@ export const updates: readonly Doctoring[] = [
   {
     what: 'a base record of another run',
     rule: 'R5',
-    at: () => update(0),
     names: 'it says run',
-    doctor: (store) =>
-      store.edit(update(0), 'base', ({ identity }) => {
-        identity.run = 'another';
-      }),
+    ...edited(update(0), 'base', ({ identity }) => (identity.run = 'another')),
   },
   {
     what: 'an update of another step',
     rule: 'R5',
-    at: () => update(learned),
     names: 'it says step',
-    doctor: (store) =>
-      store.edit(update(learned), 'update', ({ identity }) => {
-        identity.step += 1;
-      }),
+    ...edited(update(learned), 'update', ({ identity }) => (identity.step += 1)),
   },
   {
     what: 'an update that was applied and changed nothing',
     rule: 'R5',
-    at: () => update(audited.last),
     names: 'the state is the one before',
-    doctor: (store) =>
-      store.edit(update(audited.last), 'update', ({ identity }) => {
-        identity.state = identity.previous_state;
-      }),
+    ...edited(update(audited.last), 'update', ({ identity }) => (identity.state = identity.previous_state)),
   },
   {
     what: 'an update with fewer outcomes than its plan has seats',
     rule: 'R11',
-    at: () => update(learned),
     names: 'another shape',
-    doctor: (store) =>
-      store.edit(update(learned), 'update', ({ identity }) => {
-        identity.outcomes[0]?.pop();
-      }),
+    ...edited(update(learned), 'update', ({ identity }) => identity.outcomes[0]?.pop()),
   },
 ];
