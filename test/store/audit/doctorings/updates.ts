@@ -79,7 +79,11 @@ export const updates: readonly Doctoring[] = [
     what: 'an update that was applied and changed nothing',
     rule: 'R5',
     names: 'the state is the one before',
-    ...edited(update(audited.last), 'update', ({ identity }) => (identity.state = identity.previous_state)),
+    ...edited(
+      () => update(audited.last),
+      'update',
+      ({ identity }) => (identity.state = identity.previous_state),
+    ),
   },
   {
     what: 'an update with fewer outcomes than its plan has seats',
