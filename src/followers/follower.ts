@@ -240,11 +240,3 @@ class Follower {
     return { how, step, notice };
   }
 }
-
-/** All trackers of a run, independently: one that hangs does not delay the others. */
-export function followWithAll(
-  sinks: readonly PointSink[],
-  options: Omit<FollowerOptions, 'sink'>,
-): Promise<FollowerEnd[]> {
-  return Promise.all(sinks.map((sink) => follow({ ...options, sink })));
-}

@@ -113,7 +113,7 @@ export interface RunEnding {
 /** Facts that no record holds. */
 export interface EventContext {
   links: Link[];
-  modality: string | null;
+  modality: string;
   /** ISO 8601: the time of reading. */
   now: string;
   /** Null while the run goes on. */
@@ -299,12 +299,12 @@ function addControl({ view, cursor, events }: Page): void {
   for (const { n, change, observed } of view.control) {
     if (n <= cursor.control) continue;
     cursor.control = n;
-    const common = { at: observed.at, step: null, who: null };
+    const { at } = observed;
     if (change.kind === 'pause') {
       const reason = change.now ? 'at once, cutting off the episodes in flight' : null;
-      events.push({ kind: 'paused', id: `paused.${n}`, ...common, reason, resumeWith: resumeCommand(view) });
+      events.push({ kind: 'paused', id: `paused.${n}`, at, reason, resumeWith: resumeCommand(view) });
     }
-    if (change.kind === 'resume') events.push({ kind: 'resumed', id: `resumed.${n}`, ...common });
+    if (change.kind === 'resume') events.push({ kind: 'resumed', id: `resumed.${n}`, at });
   }
 }
 

@@ -4,12 +4,7 @@ import { closeSync, mkdirSync, openSync, readFileSync, writeFileSync } from 'nod
 import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import {
-  follow,
-  type FollowerOptions,
-  type FollowerTimes,
-  followWithAll,
-} from '../../src/followers/follower.js';
+import { follow, type FollowerOptions, type FollowerTimes } from '../../src/followers/follower.js';
 import { type DroppedNotice, notesPath, readNotes } from '../../src/followers/follower-notes.js';
 import {
   Delivered,
@@ -134,7 +129,7 @@ describe('a follower', () => {
       ];
       const given = await options(true, { times: impatient });
       const began = performance.now();
-      const ends = followWithAll([good[0]!, ...hanging, good[1]!], given);
+      const ends = Promise.all([good[0]!, ...hanging, good[1]!].map((sink) => follow({ ...given, sink })));
       await until(() => good.every(({ points }) => points.length === total), 'the good ones to have all');
       const took = performance.now() - began;
       expect(took).toBeLessThan(10_000);
@@ -166,7 +161,7 @@ describe('a follower', () => {
       kept(name, index % 2 === 0 ? { open: never } : { write: never }),
     );
     await writeAll(given.store, all);
-    const following = followWithAll(hanging, given);
+    const following = Promise.all(hanging.map((sink) => follow({ ...given, sink })));
     await delay(1_000);
     // The least of a few: what else this process does now and then is the test's own.
     const shares: number[] = [];

@@ -77,14 +77,11 @@ function inThread(message: Message): EventMessage {
 }
 
 function checkpoint({ step, place, sizeBytes }: CheckpointKept): Message {
-  const what = [`step ${whole(step)}`, sizeBytes === null ? null : size(sizeBytes)].filter(
-    (part) => part !== null,
-  );
   return {
     text: `Checkpoint of step ${whole(step)}`,
     blocks: [
-      ...section([`:floppy_disk: *Checkpoint* — ${what.join(' · ')}`]),
-      ...context([place === null ? null : code(place, valueCharacters)]),
+      ...section([`:floppy_disk: *Checkpoint* — step ${whole(step)} · ${size(sizeBytes)}`]),
+      ...context([code(place, valueCharacters)]),
     ],
   };
 }
@@ -130,7 +127,7 @@ function chartOf(run: string, { step, suite, passAt1, chart }: EvaluationDone): 
 
 function alert(run: string, { step, alert: one }: AlertRaised): Message {
   const { title, line } = alertWords(one, alertWriter);
-  const where = step === null ? '' : `step ${whole(step)} `;
+  const where = `step ${whole(step)} `;
   return {
     text: `${title} — ${where}(run: ${plain(run, valueCharacters)}): ${line}`,
     blocks: section([`:warning: *${title}* — ${where}(run: ${code(run)})`, `• ${line}`]),
@@ -145,23 +142,23 @@ const alertWriter: AlertWriter = {
   timeSpan,
 };
 
-function paused({ step, reason, who, resumeWith, at }: RunPaused): Message {
-  const where = atStep(step);
+function paused({ reason, resumeWith, at }: RunPaused): Message {
   return {
-    text: `Paused${where}${reason === null ? '' : `: ${plain(reason, reasonCharacters)}`}`,
+    text: `Paused${reason === null ? '' : `: ${plain(reason, reasonCharacters)}`}`,
     blocks: [
       ...section([
-        `:double_vertical_bar: *Paused*${where}`,
+        ':double_vertical_bar: *Paused*',
         reason === null ? null : plain(reason, reasonCharacters),
         `Resume with ${code(resumeWith, reasonCharacters)}`,
       ]),
-      ...context([by(who), moment(at)]),
+      ...context([moment(at)]),
     ],
   };
 }
 
 function standsStill({ kind, step, reason, remedy, at }: RunStandsStill): Message {
-  const title = `${kind === 'blocked' ? 'Blocked' : 'Failing'}${atStep(step)}`;
+  const where = step === null ? '' : ` — step ${whole(step)}`;
+  const title = `${kind === 'blocked' ? 'Blocked' : 'Failing'}${where}`;
   return {
     text: `${title}: ${plain(reason, reasonCharacters)}`,
     blocks: [
@@ -171,11 +168,10 @@ function standsStill({ kind, step, reason, remedy, at }: RunStandsStill): Messag
   };
 }
 
-function resumed({ step, who, at }: RunResumed): Message {
-  const where = atStep(step);
+function resumed({ at }: RunResumed): Message {
   return {
-    text: `Resumed${where}`,
-    blocks: [...section([`:arrow_forward: *Resumed*${where}`]), ...context([by(who), moment(at)])],
+    text: 'Resumed',
+    blocks: [...section([':arrow_forward: *Resumed*']), ...context([moment(at)])],
   };
 }
 
@@ -195,8 +191,8 @@ function ended(run: string, event: RunEnded): Message {
     ...fields([
       ['Step', step === null ? null : stepOf(step, steps)],
       ['pass@1', passAt1 === null ? null : plain(passAt1, valueCharacters)],
-      ['Took', seconds === null ? null : timeSpan(seconds)],
-      ['Spent', spend === null ? null : plain(spend, valueCharacters)],
+      ['Took', timeSpan(seconds)],
+      ['Spent', plain(spend, valueCharacters)],
     ]),
     ...section([resumeWith === null ? null : `Go on with ${code(resumeWith, reasonCharacters)}`]),
     ...context([...event.links.map(link), moment(event.at)]),
@@ -207,14 +203,6 @@ function ended(run: string, event: RunEnded): Message {
   };
 }
 
-export function stepOf(step: number, steps: number | null): string {
-  return steps === null ? whole(step) : `${whole(step)} of ${whole(steps)}`;
-}
-
-function atStep(step: number | null): string {
-  return step === null ? '' : ` — step ${whole(step)}`;
-}
-
-function by(who: string | null): string | null {
-  return who === null ? null : `By ${plain(who, valueCharacters)}`;
+export function stepOf(step: number, steps: number): string {
+  return `${whole(step)} of ${whole(steps)}`;
 }

@@ -21,24 +21,24 @@ export interface Link {
   url: string;
 }
 
-/** The thread of a run begins with it; unknown values are null and not shown. */
+/** The thread of a run begins with it. */
 export interface RunStarted extends Happening {
   kind: 'started';
   run: string;
-  project: string | null;
+  project: string;
   /** Where it runs: a Temporal address and namespace, or the name a team gave its cluster. */
-  cluster: string | null;
+  cluster: string;
   /** What is trained: environment keys or a data set's name. */
-  task: string | null;
-  model: string | null;
+  task: string;
+  model: string;
   /** `tool_use`, `browser_use`. */
-  modality: string | null;
+  modality: string;
   /** Planned steps. */
-  steps: number | null;
+  steps: number;
   /** Temporal UI, W&B, report; only `http:` and `https:`, others are not shown. */
   links: Link[];
   /** Who started it. */
-  who: string | null;
+  who: string;
   /** The run, and its step, that this one goes on from. */
   from: { run: string; step: number } | null;
 }
@@ -47,8 +47,8 @@ export interface CheckpointKept extends Happening {
   kind: 'checkpoint';
   step: number;
   /** Store address and key of the checkpoint; no secret is in it. */
-  place: string | null;
-  sizeBytes: number | null;
+  place: string;
+  sizeBytes: number;
 }
 
 export interface EnvironmentPassRate {
@@ -76,25 +76,19 @@ export interface EvaluationDone extends Happening {
 
 export interface AlertRaised extends Happening {
   kind: 'alert';
-  /** Null if it concerns no single step. */
-  step: number | null;
+  step: number;
   alert: Alert;
 }
 
 export interface RunPaused extends Happening {
   kind: 'paused';
-  step: number | null;
-  /** Reason given by the person or the rule that paused it. */
   reason: string | null;
-  who: string | null;
   /** Command that resumes the run. */
   resumeWith: string;
 }
 
 export interface RunResumed extends Happening {
   kind: 'resumed';
-  step: number | null;
-  who: string | null;
 }
 
 /** Comes from the workflow; no record says it. */
@@ -109,12 +103,12 @@ export interface RunStandsStill extends Happening {
 export interface RunEnded extends Happening {
   kind: 'completed' | 'failed' | 'cancelled';
   step: number | null;
-  steps: number | null;
+  steps: number;
   /** The last evaluation's rate, as text; null if nothing was evaluated. */
   passAt1: string | null;
   /** From first to last record, and what it cost in words, `12.40 USD`. */
-  seconds: number | null;
-  spend: string | null;
+  seconds: number;
+  spend: string;
   /** Why it failed or was cancelled, or which evaluation ended it. */
   reason: string | null;
   /** Command that resumes the run; null if nothing is left to do. */
@@ -137,7 +131,7 @@ export interface RunStatusLine {
   /** ISO 8601. */
   at: string;
   step: number;
-  steps: number | null;
+  steps: number;
   /** `collect`, `update`, `paused`, …, as the run names its phases. */
   phase: string;
   mood: 'running' | 'waiting' | 'completed' | 'failed' | 'cancelled';
@@ -146,7 +140,7 @@ export interface RunStatusLine {
   /** Until the last planned step. */
   etaSeconds: number | null;
   /** In words, `12.40 of 50 USD`. */
-  spend: string | null;
+  spend: string;
   /** What a person should know: why it waits, what is wrong. */
   note: string | null;
   /** Command that resumes the run; null if it goes on without one. */

@@ -46,13 +46,13 @@ export function statusMessage(
   undelivered: Undelivered | null,
 ): Message {
   const phase = status?.phase ?? 'starting';
-  const step = status === null ? null : stepOf(status.step, status.steps);
+  const step = stepOf(status?.step ?? 0, status?.steps ?? started.steps);
   const name = plain(started.run, headerCharacters - 40);
   const note = status?.note ?? null;
   return {
     text: fitting(
       [
-        `${plain(started.run, valueCharacters)}: ${plain(phase, valueCharacters)}${step === null ? '' : `, step ${step}`}`,
+        `${plain(started.run, valueCharacters)}: ${plain(phase, valueCharacters)}${status === null ? '' : `, step ${step}`}`,
         note === null ? null : plain(note, reasonCharacters),
       ],
       textCharacters,
@@ -61,10 +61,10 @@ export function statusMessage(
       header(`${icons[status?.mood ?? 'running']} ${name}`),
       ...fields([
         ['Phase', plain(phase, valueCharacters)],
-        ['Step', step ?? (started.steps === null ? null : stepOf(0, started.steps))],
+        ['Step', step],
         ['pass@1', passRate(status)],
         ['Time left', status?.etaSeconds == null ? null : `about ${timeSpan(status.etaSeconds)}`],
-        ['Spent', value(status?.spend ?? null)],
+        ['Spent', status && value(status.spend)],
       ]),
       ...section([
         note === null ? null : `:information_source: ${plain(note, reasonCharacters)}`,
@@ -78,11 +78,7 @@ export function statusMessage(
         ['Project', value(started.project)],
         ['Goes on from', origin(started)],
       ]),
-      ...context([
-        started.who === null ? null : `Started by ${plain(started.who, valueCharacters)}`,
-        moment(started.at),
-        ...started.links.map(link),
-      ]),
+      ...context([`Started by ${value(started.who)}`, moment(started.at), ...started.links.map(link)]),
       ...context([
         status === null ? null : updated(status.at),
         undelivered === null
@@ -101,8 +97,8 @@ function passRate(status: RunStatusLine | null): string | null {
     : `${percent(rate)} (step ${whole(step)})`;
 }
 
-function value(text: string | null): string | null {
-  return text === null ? null : plain(text, valueCharacters);
+function value(text: string): string {
+  return plain(text, valueCharacters);
 }
 
 function origin({ from }: RunStarted): string | null {

@@ -3,7 +3,7 @@
 // W&B's client (none: metrics.jsonl and TensorBoard instead).
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { followWithAll } from '../../../src/followers/follower.js';
+import { follow, type FollowerOptions } from '../../../src/followers/follower.js';
 import type { PointSink } from '../../../src/integrations/tracking/metric-point.js';
 import { createMetricsJsonl } from '../../../src/integrations/tracking/metrics-jsonl.js';
 import { createTensorBoard } from '../../../src/integrations/tracking/tensorboard/tensorboard-sink.js';
@@ -28,7 +28,7 @@ const sinks = python
       createMetricsJsonl(join(folder, 'metrics.jsonl')),
       createTensorBoard(join(folder, 'tensorboard'), timeOf(0)),
     ];
-const following = followWithAll(sinks, {
+const options = {
   store: await openDirectoryStore(root),
   run: 'tiny',
   folder: join(folder, 'notes'),
@@ -36,6 +36,7 @@ const following = followWithAll(sinks, {
   signal: new AbortController().signal,
   times: { pollMs: [5, 20], retryMs: [50, 200] },
   onDelivered: (points) => console.log(`delivered ${points.length}`),
-});
+} satisfies Omit<FollowerOptions, 'sink'>;
+const following = Promise.all(sinks.map((sink) => follow({ ...options, sink })));
 console.log('following');
 console.log(JSON.stringify(await following));

@@ -63,9 +63,7 @@ export const paused: RunEvent = {
   id: 'paused.3',
   kind: 'paused',
   at,
-  step: 40,
   reason: 'the budget of GPU hours is spent',
-  who: 'robin',
   resumeWith: 'longhaul resume nightly',
 };
 

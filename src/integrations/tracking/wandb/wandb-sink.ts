@@ -1,6 +1,5 @@
 // Weights & Biases: the W&B run has the run's id. Rows stand in the order in which they were handed over, with `trainer/global_step` as the
 // axis of all charts: W&B takes no row behind its last, and an evaluation may come late.
-import { join } from 'node:path';
 import { createInTurn } from '../in-turn.js';
 import { Delivered, type MetricPoint, type PointSink } from '../metric-point.js';
 import { BridgeProcess, type BridgeOptions } from './bridge-process.js';
@@ -12,7 +11,7 @@ export interface WandbOptions extends BridgeOptions {
   name?: string;
   /** User or team; absent: the key's own. */
   entity?: string;
-  /** `offline` keeps all on this machine's disk until `syncCommand` uploads it. */
+  /** `offline` keeps all on this machine's disk until `wandb sync --append` uploads it. */
   mode: 'online' | 'offline';
   /** Shown with the run: its spec. Without secrets. */
   config?: Record<string, unknown>;
@@ -57,24 +56,6 @@ export function createWandb(options: WandbOptions): PointSink {
         }
       }),
   };
-}
-
-/** Uploads the data of offline runs, each start's part after the one before it. For a shell. */
-export function syncCommand({
-  folder,
-  project,
-  entity,
-}: Pick<WandbOptions, 'folder' | 'project' | 'entity'>): string {
-  const flags = [
-    `--project ${quoted(project)}`,
-    ...(entity === undefined ? [] : [`--entity ${quoted(entity)}`]),
-  ];
-  const parts = `${quoted(join(folder, 'wandb'))}/offline-run-*`;
-  return `for part in ${parts}; do wandb sync --append ${flags.join(' ')} "$part"; done`;
-}
-
-function quoted(text: string): string {
-  return /^[A-Za-z0-9_./~-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
 function rowOf({ id, step, at, values }: MetricPoint) {
