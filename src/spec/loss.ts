@@ -2,14 +2,9 @@
 // advantages. Every setting that affects a step is written out, and no other: a plan keeps its meaning when defaults change.
 import { settingsOfKind, type LossPlan } from './records/loss-plan.js';
 import type { AdvantagePlan } from './records/plan.js';
-import type { AdvantageEstimator, GeneratorSpec, TrainerSpec } from './run-spec.js';
+import type { GeneratorSpec, TrainerSpec } from './run-spec.js';
 
-export const advantageEstimators = [
-  'grpo',
-  'rloo',
-  'reinforce++',
-  'maxrl',
-] as const satisfies readonly AdvantageEstimator[];
+export const advantageEstimators = ['grpo', 'rloo', 'reinforce++', 'maxrl'] as const;
 
 /** Policy losses that clip the probability ratio at 1 − `eps_clip_low` and 1 + `eps_clip_high`. */
 export function clipsRatio({ policy_loss_type }: Pick<TrainerSpec, 'policy_loss_type'>): boolean {

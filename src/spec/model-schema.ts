@@ -1,7 +1,6 @@
 // The model of a run spec: where its weights come from, their shapes, and which of them are trained.
 import { z } from 'zod';
 import { count, name, positive, seed, text } from './fields.js';
-import type { LoraTarget } from './run-spec.js';
 
 const multipleOf16 = z.int().min(16).multipleOf(16);
 
@@ -40,7 +39,7 @@ export const loraTargets = [
   'gate_proj',
   'up_proj',
   'down_proj',
-] as const satisfies readonly LoraTarget[];
+] as const;
 
 const lora = z.strictObject({
   rank: count.max(1024).describe('width of the adapters'),

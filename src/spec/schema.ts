@@ -1,11 +1,10 @@
-// The schema of a run spec: every key with its bounds, default and meaning; the model is in `model-schema.ts`. `run-spec.ts` has the types
-// of the result, `docs/run-spec.md` is generated from here.
+// The schema of a run spec: every key with its bounds, default and meaning; the model is in `model-schema.ts`. `run-spec.ts` names the
+// types of the result, `docs/run-spec.md` is generated from here.
 import { z } from 'zod';
 import { count, countOrZero, name, positive, runId, seed, text } from './fields.js';
 import { advantageEstimators } from './loss.js';
 import { klEstimators, lossReductions, policyLossTypes } from './records/loss-plan.js';
 import { model } from './model-schema.js';
-import type { SlackNews } from './run-spec.js';
 import { secretInUrl } from '../base/secrets.js';
 
 /** Default of `trainer.block_after_s`: a driver restarts, or a neighbour gives its memory back, within minutes. */
@@ -253,8 +252,6 @@ const tracking = z.strictObject({
     .describe('Weights & Biases; key: the follower’s `WANDB_API_KEY`'),
 });
 
-const slackNews = ['checkpoints', 'evaluations', 'alerts', 'pauses', 'end'] as const satisfies SlackNews[];
-
 const slack = z.strictObject({
   channel: z
     .string()
@@ -265,7 +262,10 @@ const slack = z.strictObject({
         'SLACK_BOT_TOKEN, never here',
     })
     .describe('name or id, with the bot in it; token: the follower’s `SLACK_BOT_TOKEN`'),
-  events: z.array(z.enum(slackNews)).exactOptional().describe('after the first message; absent: all'),
+  events: z
+    .array(z.enum(['checkpoints', 'evaluations', 'alerts', 'pauses', 'end']))
+    .exactOptional()
+    .describe('after the first message; absent: all'),
 });
 
 export const runSpecSchema = z.strictObject({

@@ -1,5 +1,5 @@
 // A key of the run spec that no code reads is a promise that no run keeps. The types tell who reads it: whoever does names the
-// property that `run-spec.ts` declares.
+// property of `RunSpec`.
 import { resolve } from 'node:path';
 import ts from 'typescript';
 import { expect, test } from 'vitest';
@@ -8,6 +8,10 @@ import { allKeyPaths } from '../../src/spec/spec-issues.js';
 
 /** Keys that no TypeScript outside src/spec reads by name, and why that is right. */
 const unread: Record<string, string> = {
+  'data.builtin.apps':
+    'src/environments/apps/generate.ts takes names of any apps, and refuses those it does not know',
+  'fork.rebase.numerics.backend': 'src/spec/records/numerics.ts compares numerics, whoever names them',
+  'fork.rebase.numerics.version': 'as `fork.rebase.numerics.backend`',
   'model.architecture.*':
     'the whole architecture goes to the engine; native/src/model/architecture.cc reads each key',
   'model.lora.*': 'the adapters go to the engine whole; lora_from_json of native/src/state reads each key',

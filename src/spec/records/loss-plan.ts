@@ -1,22 +1,10 @@
 // The engine's loss as a plan fixes it: its settings, and which of them each kind has.
 import { z } from 'zod';
-import type { KlEstimator, LossReduction, PolicyLossType } from '../run-spec.js';
 import { amount, positive } from './parts.js';
 
-export const policyLossTypes = [
-  'regular',
-  'dual_clip',
-  'gspo',
-  'cispo',
-  'sapo',
-  'reinforce',
-] as const satisfies readonly PolicyLossType[];
-export const lossReductions = [
-  'token_mean',
-  'sequence_mean',
-  'seq_mean_token_sum_norm',
-] as const satisfies readonly LossReduction[];
-export const klEstimators = ['k1', 'k2', 'k3'] as const satisfies readonly KlEstimator[];
+export const policyLossTypes = ['regular', 'dual_clip', 'gspo', 'cispo', 'sapo', 'reinforce'] as const;
+export const lossReductions = ['token_mean', 'sequence_mean', 'seq_mean_token_sum_norm'] as const;
+export const klEstimators = ['k1', 'k2', 'k3'] as const;
 
 /** The engine's loss, as its protocol takes it: `loss.ts` makes it from a spec. Keys that do not affect it are absent. */
 export type LossPlan = z.infer<typeof lossSettings>;
