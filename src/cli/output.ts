@@ -1,7 +1,7 @@
 // What all commands share: the form of errors, and the location of the store.
 import { readFileSync } from 'node:fs';
-import { access, constants } from 'node:fs/promises';
-import { join } from 'node:path';
+import { access, constants, mkdir, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { censored } from '../base/known-secrets.js';
 import type { OpenedStore } from '../store/evaluations/folded-evaluations.js';
@@ -95,6 +95,19 @@ export async function requireRun(store: ObjectStore, run: string): Promise<void>
       ? 'it holds no run yet'
       : `it holds ${runs.slice(0, namesShown).join(', ')}${runs.length > namesShown ? ', …' : ''}`;
   throw new Error(`there is no run "${run}" in ${store.address}: ${known}`);
+}
+
+/** Writes a page that a person asked for, and makes its folder. */
+export async function writeOutput(file: string, page: string | Uint8Array): Promise<void> {
+  try {
+    await mkdir(dirname(file), { recursive: true });
+    await writeFile(file, page);
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code ?? String(error);
+    throw new Error(`${file} cannot be written (${code}): name another file with --output`, {
+      cause: error,
+    });
+  }
 }
 
 /** Input that cannot be understood: ends with 2, as a mistyped option does. */

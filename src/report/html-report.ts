@@ -23,7 +23,6 @@ import { baselineOf, beforeAndAfter, type RunHistory } from './history/run-histo
 import { hasEnded, inWords, positionOf } from './run-position.js';
 import { trends } from './charts/trends.js';
 import { runFacts } from './run-facts.js';
-import { sweepTable, type SweepsOfRun } from './sweep-table.js';
 import { trajectoryTables } from './transcripts/trajectory-table.js';
 import { trajectoryTrends } from './charts/trajectory-trends.js';
 import { transcriptViewer } from './transcripts/transcript-viewer.js';
@@ -42,7 +41,6 @@ export interface ReportInput {
   faults: Faults;
   changes: AcceptedChange[];
   episodes: ReadEpisodes;
-  sweeps: SweepsOfRun;
   /** Absent: the newest state has a result, or is not evaluated. */
   unfinished?: UnfinishedEvaluation | null;
   /** Absent: all trackers and channels have all of it. */
@@ -50,11 +48,10 @@ export interface ReportInput {
 }
 
 export function renderReport(input: ReportInput): string {
-  const { history, faults, changes, episodes, sweeps } = input;
+  const { history, faults, changes, episodes } = input;
   const { record } = history;
   const budget = budgetTable(history);
   const { analysis, points, shown } = episodes;
-  const swept = sweepTable(sweeps);
   const alerts = alertTable(alertsOfRun(record, history.updates));
   const unfinished = input.unfinished ?? null;
   const undelivered = missingDeliveriesTable(input.undelivered ?? []);
@@ -71,7 +68,6 @@ export function renderReport(input: ReportInput): string {
     ...(unfinished === null ? [] : [section('Without a result', unfinishedNote(record.run, unfinished))]),
     section('Learning curve', learningCurve(history)),
     section('Environments', environments(history)),
-    ...(swept === null ? [] : [section('Sweeps', swept)]),
     section('Trajectories', trajectoryTables(analysis) + trajectoryTrends(points)),
     section('Transcripts', transcriptViewer(record.run, shown)),
     section('Training', trends(history.updates) + stepTable(history)),

@@ -11,15 +11,7 @@ import { renderReport } from '../../src/report/html-report.js';
 import { readAttempts } from '../../src/report/history/attempts.js';
 import { readHistory, type RunHistory } from '../../src/report/history/run-history.js';
 import { browserPath, launchBrowser } from '../support/browser.js';
-import {
-  callOf,
-  failed,
-  noSweeps,
-  passed,
-  readEpisodes,
-  recordEvaluated,
-  recordTrained,
-} from './recorded-episodes.js';
+import { callOf, failed, passed, readEpisodes, recordEvaluated, recordTrained } from './recorded-episodes.js';
 import { recordedRun, until } from './recorded-run.js';
 
 describe.skipIf(browserPath === '')('the report in a browser (chromium, or LONGHAUL_CHROMIUM)', () => {
@@ -53,7 +45,7 @@ describe.skipIf(browserPath === '')('the report in a browser (chromium, or LONGH
     const changes = await readChanges(store, history);
     const write = async (report: keyof typeof files, of: RunHistory): Promise<void> => {
       const episodes = await readEpisodes(store, of);
-      const html = renderReport({ history: of, faults, changes, episodes, sweeps: noSweeps });
+      const html = renderReport({ history: of, faults, changes, episodes });
       expect(html.length).toBeLessThan(1_000_000);
       writeFileSync(files[report], html);
     };

@@ -5,16 +5,8 @@ import { faultsOf } from '../../src/report/history/faults.js';
 import { renderReport } from '../../src/report/html-report.js';
 import { readAttempts } from '../../src/report/history/attempts.js';
 import { readHistory, type RunHistory } from '../../src/report/history/run-history.js';
-import type { SweepsOfRun } from '../../src/report/sweep-table.js';
 import type { ReadEpisodes } from '../../src/report/report-episodes.js';
-import {
-  callOf,
-  failed,
-  noSweeps,
-  readEpisodes,
-  recordEvaluated,
-  type SaidEpisode,
-} from './recorded-episodes.js';
+import { callOf, failed, readEpisodes, recordEvaluated, type SaidEpisode } from './recorded-episodes.js';
 import { memoryStore } from '../followers/memory-store.js';
 import { recordedRun } from './recorded-run.js';
 
@@ -48,7 +40,7 @@ function skeleton(html: string): string[] {
 
 describe('a report', () => {
   let history: RunHistory;
-  let common: Omit<Parameters<typeof renderReport>[0], 'history' | 'episodes' | 'sweeps'>;
+  let common: Omit<Parameters<typeof renderReport>[0], 'history' | 'episodes'>;
   beforeAll(async () => {
     const store = await recordedRun();
     history = await readHistory(store, 'tiny');
@@ -73,8 +65,7 @@ describe('a report', () => {
       { says: text },
     ],
   });
-  const page = (episodes: ReadEpisodes): string =>
-    renderReport({ ...common, history, episodes, sweeps: noSweeps });
+  const page = (episodes: ReadEpisodes): string => renderReport({ ...common, history, episodes });
 
   /** The history with each text of its records in which a person or a program has a say replaced. */
   function historyWith(text: string): RunHistory {
@@ -110,7 +101,6 @@ describe('a report', () => {
         ...common,
         history: historyWith(said),
         episodes,
-        sweeps: sweptWith(said),
         changes: common.changes.map((change) => ({ ...change, what: said, at: said })),
       });
     expect(skeleton(render(text))).toEqual(skeleton(render('plain')));
@@ -138,24 +128,6 @@ describe('a report', () => {
     expect(html).not.toContain('script-src');
   });
 });
-
-function sweptWith(text: string): SweepsOfRun {
-  const said = {
-    sweep: text,
-    suite: text,
-    at: text,
-    baseline: text,
-    newest: text,
-    passRates: text,
-    change: text,
-  };
-  const line = { ...said, tasks: text, alarm: { kind: 'regressed' as const, text } };
-  const lines = [
-    { ...line, page: text },
-    { ...line, page: null },
-  ];
-  return { lines, unreadable: [text], toRoot: '../../../' };
-}
 
 /** Names of environments and templates are keys of what an evaluation counted. */
 function renameEnvironments(part: unknown, text: string): void {

@@ -35,8 +35,6 @@ export const failed: Outcome = { status: 'graded', value: 0 };
 export const callOf = (name: string, args: object = {}): string =>
   `<tool_call>${JSON.stringify({ name, arguments: args })}</tool_call>`;
 
-export const noSweeps = { lines: [], unreadable: [], toRoot: null };
-
 const texts: string[] = [];
 const tokenOf = (text: string): number => texts.push(text) - 1;
 export const decode = (tokens: number[]): string => tokens.map((token) => texts[token] ?? '').join('');

@@ -13,7 +13,6 @@ import { browserPath, launchBrowser } from '../support/browser.js';
 import {
   callOf,
   failed,
-  noSweeps,
   passed,
   readEpisodes,
   recordEvaluated,
@@ -67,7 +66,7 @@ describe.skipIf(browserPath === '')('transcripts in a browser (chromium, or LONG
       mkdirSync(join(folder, `${page} #1`));
       for (const [name, text] of files) writeFileSync(join(folder, `${page} #1`, `${name}.js`), text);
       const faults = faultsOf(history, []);
-      writeFileSync(pages[page], renderReport({ history, faults, changes: [], episodes, sweeps: noSweeps }));
+      writeFileSync(pages[page], renderReport({ history, faults, changes: [], episodes }));
       return files.size;
     };
     expect(await write('inside', 1_000_000)).toBe(0);

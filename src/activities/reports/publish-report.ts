@@ -1,6 +1,5 @@
 // writeReport: the run's report as of its last committed step, stored beside its records, and its transcripts beside it.
 import type { OrchestratorDeps } from '../orchestrator-deps.js';
-import { sweepsOfRun } from './report-sweeps.js';
 import { readChanges } from '../../report/history/changes.js';
 import { faultsOf } from '../../report/history/faults.js';
 import { renderReport } from '../../report/html-report.js';
@@ -13,23 +12,18 @@ import { readTroubles } from '../../store/runs/notices.js';
 import { reportKey, reportTranscriptsKey } from '../../store/objects/layout.js';
 import { readUnfinishedEvaluation } from '../../store/evaluations/unfinished-evaluations.js';
 
-/** Default limit of episodes that a report reads: some ten seconds, and half a megabyte of the page. */
-export const reportEpisodes = 10_000;
-
-/** `toRoot`: from the page to the root of its store; null if it is in no store. */
-interface ReportPlace extends Omit<EpisodeReading, 'decode'> {
-  toRoot: string | null;
-}
+/** Episodes that a report reads: some ten seconds, and half a megabyte of the page. */
+const limit = 10_000;
 
 export async function renderRunReport(
   deps: Pick<OrchestratorDeps, 'store' | 'runs'>,
   run: string,
-  { toRoot, ...reading }: ReportPlace,
+  place: Pick<EpisodeReading, 'folder' | 'keep'>,
 ): Promise<{ html: string; step: number; faults: FaultFigures }> {
   const history = await readHistory(deps.store, run);
   const { tokenizer } = await deps.runs.get(run);
   const episodes = await readReportEpisodes(deps.store, history, {
-    ...reading,
+    ...{ ...place, limit },
     decode: (tokens) => tokenizer.decode(tokens),
   });
   const attempts = await readAttempts(deps.store, history);
@@ -40,7 +34,6 @@ export async function renderRunReport(
     changes: await readChanges(deps.store, history),
     episodes,
     unfinished: await readUnfinishedEvaluation(deps.store, run),
-    sweeps: await sweepsOfRun(deps.store, history.record, toRoot),
     // A report is made without these, too.
     undelivered: await readTroubles(deps.store, run).catch(() => []),
   });
@@ -53,9 +46,7 @@ export async function publishReport(
 ): Promise<{ key: string; faults: FaultFigures }> {
   const { store } = deps;
   const { html, step, faults } = await renderRunReport(deps, input.run, {
-    limit: reportEpisodes,
     folder: 'transcripts',
-    toRoot: '../../../',
     keep: async (name, text) => {
       await store.create(reportTranscriptsKey(input.run, name), Buffer.from(text));
     },

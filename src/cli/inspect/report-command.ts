@@ -1,9 +1,9 @@
 // `longhaul report RUN`: the run's report as of now, as one HTML file with a folder of transcripts beside it.
-import { mkdir, readdir, rm, writeFile } from 'node:fs/promises';
+import { readdir, rm } from 'node:fs/promises';
 import { basename, dirname, extname, join, resolve } from 'node:path';
 import type { Command } from 'commander';
 import { DatasetCache } from '../../data/dataset-cache.js';
-import { renderRunReport, reportEpisodes } from '../../activities/reports/publish-report.js';
+import { renderRunReport } from '../../activities/reports/publish-report.js';
 import { RunDataCache } from '../../data/run-data.js';
 import { openRunView } from '../../store/runs/quarantine.js';
 import { noteNewerTimeline } from '../newer-timeline.js';
@@ -14,13 +14,12 @@ import {
   requireRun,
   type StoreFlags,
   storeOption,
-  wholeNumber,
   withOutput,
+  writeOutput,
 } from '../output.js';
 
 interface ReportOptions extends StoreFlags {
   output?: string;
-  transcripts: number;
   json?: boolean;
 }
 
@@ -34,12 +33,6 @@ export function register(program: Command): void {
     .addOption(storeOption())
     .addOption(folderOption())
     .option('-o, --output <file>', 'where to write it (default: RUN-report.html)')
-    .option(
-      '--transcripts <n>',
-      'episodes that are counted and shown, at most',
-      wholeNumber(1),
-      reportEpisodes,
-    )
     .option('--json', 'print {run, step, file, transcripts} as JSON; transcripts: the folder, or null')
     .action(
       withOutput(async (run: string, options: ReportOptions, command: Command) => {
@@ -53,16 +46,14 @@ export function register(program: Command): void {
           { store, runs: new RunDataCache(store, new DatasetCache(store)) },
           run,
           {
-            limit: options.transcripts,
             folder: basename(folder),
-            toRoot: null,
             keep: async (name, text) => {
               kept.add(`${name}.js`);
-              await written(join(folder, `${name}.js`), text);
+              await writeOutput(join(folder, `${name}.js`), text);
             },
           },
         );
-        await written(file, html);
+        await writeOutput(file, html);
         await removeOthers(folder, kept);
         const transcripts = kept.size > 0 ? folder : null;
         console.log(
@@ -86,16 +77,4 @@ async function removeOthers(folder: string, kept: ReadonlySet<string>): Promise<
   const names = await readdir(folder).catch(() => []);
   const others = names.filter((name) => /^[0-9a-f]{16}\.js$/.test(name) && !kept.has(name));
   await Promise.all(others.map((name) => rm(join(folder, name), { force: true })));
-}
-
-async function written(file: string, html: string): Promise<void> {
-  try {
-    await mkdir(dirname(file), { recursive: true });
-    await writeFile(file, html);
-  } catch (error) {
-    const code = (error as NodeJS.ErrnoException).code ?? String(error);
-    throw new Error(`the report cannot be written to ${file} (${code}): name another file with --output`, {
-      cause: error,
-    });
-  }
 }

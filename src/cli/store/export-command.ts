@@ -44,13 +44,10 @@ export function register(program: Command): void {
     .addOption(storeOption())
     .addOption(folderOption())
     .requiredOption('--to <dir>', 'folder to write; must not be there')
-    .addOption(
-      new Option(
-        '--merged',
-        'a whole model; what LoRA has learned is added to its weights (the default)',
-      ).conflicts('peft'),
+    .option(
+      '--peft',
+      'the adapters of a LoRA run alone, as PEFT keeps them; without it they are added to the weights',
     )
-    .option('--peft', 'the adapters of a LoRA run alone, as PEFT keeps them')
     .addOption(
       new Option('--dtype <type>', 'of the weights: f32 keeps every bit, bf16 is half as large')
         .choices(['f32', 'bf16'])

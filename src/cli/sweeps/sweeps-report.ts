@@ -1,11 +1,17 @@
 // `longhaul sweeps report NAME`: the comparison of a sweep as an HTML file that a browser can open, from any store.
-import { mkdir, writeFile } from 'node:fs/promises';
-import { dirname, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import { comparisonPage, sweepsNamed } from '../../store/evaluations/comparisons.js';
 import { checkName, checkSweepId } from '../../store/objects/layout.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
-import { folderOption, openStoreOf, type StoreFlags, storeOption, withOutput } from '../output.js';
+import {
+  folderOption,
+  openStoreOf,
+  type StoreFlags,
+  storeOption,
+  withOutput,
+  writeOutput,
+} from '../output.js';
 
 interface ReportFlags extends StoreFlags {
   project: string;
@@ -29,7 +35,7 @@ export function addReport(command: Command): void {
         const page = await store.get(key);
         if (page === null) throw new Error(`${key} is not in the store any more: ask once more`);
         const file = resolve(flags.output ?? `${sweep.slice(sweep.indexOf('/') + 1)}-comparison.html`);
-        await written(file, page);
+        await writeOutput(file, page);
         console.log(flags.json ? JSON.stringify({ sweep, file }) : `Comparison of ${sweep}: ${file}`);
       }),
     );
@@ -56,17 +62,4 @@ async function newestComparison(
   throw new Error(
     `project ${project} has no sweep "${name}" in ${store.address}: ${known.length === 0 ? 'none was started yet' : `there are ${shown}`}`,
   );
-}
-
-async function written(file: string, page: Uint8Array): Promise<void> {
-  try {
-    await mkdir(dirname(file), { recursive: true });
-    await writeFile(file, page);
-  } catch (error) {
-    const code = (error as NodeJS.ErrnoException).code ?? String(error);
-    throw new Error(
-      `the comparison cannot be written to ${file} (${code}): name another file with --output`,
-      { cause: error },
-    );
-  }
 }

@@ -53,7 +53,7 @@ describe('longhaul export', () => {
 
   test('writes what LoRA has learned merged, or as adapters', async () => {
     const [merged, peft] = ['merged', 'peft'].map((name) => join(adapted!.folder, name)) as [string, string];
-    expect((await longhaul(adapted!, 'export', run, '--to', merged, '--merged')).code).toBe(0);
+    expect((await longhaul(adapted!, 'export', run, '--to', merged)).code).toBe(0);
     expect(readdirSync(merged).sort()).toEqual([...model, ...tokenizer].sort());
     expect((await longhaul(adapted!, 'export', run, '--to', peft, '--peft')).code).toBe(0);
     expect(readdirSync(peft).sort()).toEqual(
@@ -97,7 +97,7 @@ describe('longhaul report', () => {
   test('says where it cannot be written', async () => {
     const file = join(process.cwd(), 'package.json', 'report.html');
     expect((await longhaul(full!, 'report', run, '-o', file)).errors).toMatch(
-      /^error: the report cannot be written to [^\n]*report\.html \((ENOTDIR|EEXIST)\): name another file with --output\n$/,
+      /^error: [^\n]*report\.html cannot be written \((ENOTDIR|EEXIST)\): name another file with --output\n$/,
     );
   });
 
