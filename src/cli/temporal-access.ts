@@ -199,6 +199,9 @@ export async function refuseForeignServer(
   );
 }
 
+/** Statuses of a workflow that has not ended. */
+export const openStatuses: readonly string[] = ['RUNNING', 'PAUSED', 'CONTINUED_AS_NEW'];
+
 export type RunHandle = WorkflowHandle<typeof trainingRun>;
 
 export function runHandle(client: Client, run: string): RunHandle {

@@ -3,33 +3,12 @@
 import { join } from 'node:path';
 import { z } from 'zod';
 import { readIfWhole, replaceFile } from './json-file.js';
-import type { RunningTotals } from './step-values.js';
-
-/** What a tracker, or a channel, has not received, and why. */
-export interface DroppedNotice {
-  sink: string;
-  /** `points behind step 12`; in words for people. */
-  what: string;
-  /** Includes the fix, if there is one. */
-  reason: string;
-  /** When it began, ISO 8601. */
-  since: string;
-}
-
-export interface FollowerNotes {
-  run: string;
-  sink: string;
-  /** Last step that the tracker was given; null before the first. */
-  step: number | null;
-  totals: RunningTotals | null;
-  /** Null while it keeps up. */
-  notice: DroppedNotice | null;
-}
 
 const notesSchema = z.object({
   schema: z.literal('longhaul.follower/1'),
   run: z.string(),
   sink: z.string(),
+  /** Last step that the tracker was given; null before the first. */
   step: z.number().int().nonnegative().nullable(),
   totals: z
     .object({
@@ -43,8 +22,14 @@ const notesSchema = z.object({
     .nullable()
     // Totals of an earlier version are computed again.
     .catch(null),
+  /**
+   * What a tracker, or a channel, has not received (`points behind step 12`), why, with the fix if there is one, and since when (ISO 8601);
+   * null while it keeps up.
+   */
   notice: z.object({ sink: z.string(), what: z.string(), reason: z.string(), since: z.string() }).nullable(),
 });
+export type FollowerNotes = Omit<z.output<typeof notesSchema>, 'schema'>;
+export type DroppedNotice = NonNullable<FollowerNotes['notice']>;
 
 export const notesPath = (folder: string, run: string, sink: string): string =>
   join(folder, run, `${sink.replaceAll(/[^A-Za-z0-9_-]/g, '_')}.json`);

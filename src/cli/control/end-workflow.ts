@@ -2,11 +2,10 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { type Client, WorkflowNotFoundError } from '@temporalio/client';
 import { inFolder } from '../output.js';
-import { runHandle, type TemporalFlags } from '../temporal-access.js';
+import { openStatuses, runHandle, type TemporalFlags } from '../temporal-access.js';
 
 const answerWithinMs = 10_000;
 const pollMs = 250;
-const openStatuses: readonly string[] = ['RUNNING', 'PAUSED', 'CONTINUED_AS_NEW'];
 
 /** Cancels the name's workflow, and returns when it has ended; false if none was open. */
 export async function endWorkflow(

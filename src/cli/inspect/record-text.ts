@@ -1,5 +1,4 @@
 // Any object of the store as readable text (`longhaul show KEY`).
-import type { CheckpointManifest } from '../../spec/records/manifests.js';
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import { decodeBatchFile } from '../../store/files/batch-file.js';
 import { recordDigest } from '../../store/records/canonical.js';
@@ -82,7 +81,6 @@ function showJson(key: string, text: string): string {
   const record = checkRecord(key, kind, value);
   const head = `${key}\n${schema.text}  digest ${recordDigest(record)}\n\n`;
   if (kind === 'episode') return head + showEpisode(record as EpisodeRecord);
-  if (kind === 'checkpoint') return head + showManifest(record as CheckpointManifest);
   return head + cut(pretty(record));
 }
 
@@ -129,19 +127,6 @@ function turnLines({ turns, logprobs }: EpisodeRecord): string[] {
     ];
     return columns.join('  ');
   });
-}
-
-function showManifest(manifest: CheckpointManifest): string {
-  return [
-    `run       ${manifest.run}, step ${manifest.step}`,
-    `state     ${manifest.state}`,
-    `numerics  ${manifest.numerics.backend} ${manifest.numerics.version}`,
-    '',
-    ...manifest.files.map(
-      ({ path, size, sha256 }) => `${String(size).padStart(14)} bytes  ${sha256}  ${path}`,
-    ),
-    '',
-  ].join('\n');
 }
 
 function showBatch(bytes: Uint8Array, key: string): string {

@@ -9,7 +9,7 @@ import { headline, remainingSeconds } from '../../workflows/status/run-text.js';
 import type { TrainingResult } from '../../workflows/run/training-run.js';
 import { inFolder } from '../output.js';
 import { changesLines, clear } from '../terminal.js';
-import type { RunHandle } from '../temporal-access.js';
+import { openStatuses, type RunHandle } from '../temporal-access.js';
 import { troubleOf, waitingFor, waitingLine } from '../waiting-text.js';
 
 const pollMs = 500;
@@ -17,7 +17,6 @@ const queryDeadlineMs = 3_000;
 /** A restart of the orchestrator or of Temporal takes less. */
 const silenceMs = 10_000;
 const resultDeadlineMs = 15_000;
-const openStatuses = ['RUNNING', 'PAUSED', 'CONTINUED_AS_NEW'];
 
 export interface FollowOptions {
   /** Absent: nothing is shown. */

@@ -7,24 +7,14 @@ export interface CircuitBreakerOptions {
   probe: (signal: AbortSignal) => Promise<boolean>;
   /** Transport losses in a row that open it. */
   threshold?: number;
-  minBackoffMs?: number;
-  maxBackoffMs?: number;
 }
 
-export interface CircuitBreaker {
-  /** False while calls would only fail. */
-  readonly allowsCalls: boolean;
-  succeeded(): void;
-  lost(): void;
-  close(): void;
-}
-
-export function createCircuitBreaker(options: CircuitBreakerOptions): CircuitBreaker {
-  const { threshold = 5, minBackoffMs = 200, maxBackoffMs = 2000 } = options;
+export function createCircuitBreaker(options: CircuitBreakerOptions) {
+  const { threshold = 5 } = options;
   const stopped = new AbortController();
   let state: 'closed' | 'open' | 'half-open' = 'closed';
   let losses = 0;
-  const pauses = new Backoff([minBackoffMs, maxBackoffMs]);
+  const pauses = new Backoff([200, 2000]);
   let timer: NodeJS.Timeout | undefined;
 
   async function poll(): Promise<void> {
@@ -41,6 +31,7 @@ export function createCircuitBreaker(options: CircuitBreakerOptions): CircuitBre
   }
 
   return {
+    /** False while calls would only fail. */
     get allowsCalls() {
       return state !== 'open';
     },

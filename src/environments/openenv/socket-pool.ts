@@ -3,16 +3,10 @@ import type { OpenEnvSocket } from './openenv-socket.js';
 
 const idleSocketMs = 30_000;
 
-export interface SocketPool {
-  take(): OpenEnvSocket | undefined;
-  give(socket: OpenEnvSocket): void;
-  close(): Promise<void>;
-}
-
-export function createSocketPool(): SocketPool {
+export function createSocketPool() {
   const idle = new Map<OpenEnvSocket, NodeJS.Timeout>();
   return {
-    take() {
+    take(): OpenEnvSocket | undefined {
       const [socket] = idle.keys();
       if (!socket) return undefined;
       clearTimeout(idle.get(socket));
@@ -20,7 +14,7 @@ export function createSocketPool(): SocketPool {
       socket.onIdleEnd = undefined;
       return socket;
     },
-    give(socket) {
+    give(socket: OpenEnvSocket): void {
       if (!socket.usable) return;
       const timer = setTimeout(() => {
         idle.delete(socket);
@@ -33,7 +27,7 @@ export function createSocketPool(): SocketPool {
       };
       idle.set(socket, timer);
     },
-    async close() {
+    async close(): Promise<void> {
       await Promise.all(
         [...idle].map(([socket, timer]) => {
           clearTimeout(timer);

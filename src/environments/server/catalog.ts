@@ -1,5 +1,4 @@
 // All apps of one server, and which app a task key belongs to.
-import type { ToolSpec } from '../../spec/records/task.js';
 import type { ServedApp, ServedTask } from './app-session.js';
 
 export interface SelectedTask {
@@ -12,16 +11,9 @@ export interface TaskChoice {
   environment?: string | undefined;
 }
 
-export interface Catalog {
-  apps: readonly ServedApp[];
-  /** Tools that a session without a task lists: those of all apps. */
-  tools: readonly ToolSpec[];
-  app(name: string): ServedApp | undefined;
-  /** Throws with what was wrong and what exists. */
-  select(choice: TaskChoice): SelectedTask;
-}
+export type Catalog = ReturnType<typeof createCatalog>;
 
-export function createCatalog(apps: readonly ServedApp[]): Catalog {
+export function createCatalog(apps: readonly ServedApp[]) {
   const first = apps[0];
   if (!first) throw new Error('the environment server needs at least one app');
   const reserved = ['reset', 'step', 'state', 'close'];
@@ -34,8 +26,10 @@ export function createCatalog(apps: readonly ServedApp[]): Catalog {
   const names = apps.map((app) => app.name).join(', ');
   const byName = new Map(apps.map((app) => [app.name.toLowerCase(), app]));
   const app = (name: string): ServedApp | undefined => byName.get(name.toLowerCase());
+  // A session without a task lists the tools of all apps.
   const tools = new Map(apps.flatMap((served) => served.tools).map((spec) => [spec.name, spec]));
 
+  /** Throws with what was wrong and what exists. */
   function select({ taskKey, environment }: TaskChoice): SelectedTask {
     if (taskKey !== undefined) {
       for (const served of apps) {

@@ -29,15 +29,7 @@ export interface ToolCallOutcome {
 }
 
 /** A request repeated under an idempotency key of its session is not done again, but gets its earlier result. */
-export interface EpisodeProtocol {
-  reset(session: Session, args: ResetArguments): Observation;
-  step(session: Session, action: StepAction): Observation;
-  call(session: Session, name: string, args: Record<string, unknown>, key: CallKey): ToolCallOutcome;
-  state(session: Session): Record<string, unknown>;
-  grade(session: Session, args: GradeArguments): { value: number; explanation: string };
-  /** Throws `ForbiddenError`; takes the same time for every wrong token. */
-  checkToken(token: string): void;
-}
+export type EpisodeProtocol = ReturnType<typeof createEpisodeProtocol>;
 
 export interface CallKey {
   turn: number | undefined;
@@ -55,10 +47,11 @@ export interface ProtocolOptions {
   onFault(kind: InfrastructureFault | 'tool_error'): void;
 }
 
-export function createEpisodeProtocol(options: ProtocolOptions): EpisodeProtocol {
+export function createEpisodeProtocol(options: ProtocolOptions) {
   const { catalog, faults } = options;
   const tokenDigest = sha256(options.gradingToken);
 
+  /** Throws `ForbiddenError`; takes the same time for every wrong token. */
   function checkToken(token: string): void {
     if (!timingSafeEqual(sha256(token), tokenDigest)) throw new ForbiddenError();
   }
@@ -102,7 +95,7 @@ export function createEpisodeProtocol(options: ProtocolOptions): EpisodeProtocol
     };
   }
 
-  const call: EpisodeProtocol['call'] = (session, name, args, key) =>
+  const call = (session: Session, name: string, args: Record<string, unknown>, key: CallKey) =>
     session.answered.once('call', key.idempotencyKey, () => callTool(session, name, args, key));
 
   function callTool(
@@ -155,13 +148,15 @@ export function createEpisodeProtocol(options: ProtocolOptions): EpisodeProtocol
   }
 
   return {
-    reset: (session, args) => session.answered.once('reset', args.idempotencyKey, () => reset(session, args)),
+    reset: (session: Session, args: ResetArguments) =>
+      session.answered.once('reset', args.idempotencyKey, () => reset(session, args)),
     step,
     call,
-    grade: (session, args) => session.answered.once('grade', args.idempotencyKey, () => grade(session, args)),
+    grade: (session: Session, args: GradeArguments) =>
+      session.answered.once('grade', args.idempotencyKey, () => grade(session, args)),
     checkToken,
     // Neither the task's solution nor its rows: only what the agent has been given.
-    state: ({ episode }) => ({
+    state: ({ episode }: Session) => ({
       episode_id: episode?.episodeId ?? null,
       step_count: episode?.turns ?? 0,
       task_key: episode?.selected.task.task_key ?? null,

@@ -77,12 +77,19 @@ function dispatch(
 
 function createSession({ sessions }: RpcContext, own: Session | undefined): Answer {
   if (own) return { result: { session_id: own.id } };
+  return inNewSession(sessions, ({ id }) => ({ result: { session_id: id } }));
+}
+
+/** The session stays. */
+function inNewSession(sessions: SessionTable, run: (session: Session) => Answer): Answer {
+  let session: Session;
   try {
-    return { result: { session_id: sessions.create('http').id } };
+    session = sessions.create('http');
   } catch (error) {
     if (!(error instanceof CapacityError)) throw error;
     return failure(serverError, error.message, { active_sessions: error.active, max_sessions: error.limit });
   }
+  return run(session);
 }
 
 function closeSession(
@@ -122,18 +129,13 @@ function withSession(
     session.lastUsed = performance.now();
     return run(session);
   }
-  let temporary: Session;
-  try {
-    temporary = sessions.create('http');
-  } catch (error) {
-    if (!(error instanceof CapacityError)) throw error;
-    return failure(serverError, error.message, { active_sessions: error.active, max_sessions: error.limit });
-  }
-  try {
-    return run(temporary);
-  } finally {
-    sessions.end(temporary);
-  }
+  return inNewSession(sessions, (temporary) => {
+    try {
+      return run(temporary);
+    } finally {
+      sessions.end(temporary);
+    }
+  });
 }
 
 function listTools({ catalog }: RpcContext, session: Session): Answer {

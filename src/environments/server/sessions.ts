@@ -68,21 +68,7 @@ export interface SessionCounts {
   leaked: number;
 }
 
-export interface SessionTable {
-  readonly size: number;
-  counts(now: number): SessionCounts;
-  /** Throws `CapacityError` when all places are taken by clients that live. */
-  create(kind: SessionKind, holder?: SessionHolder, id?: string): Session;
-  get(id: string): Session | undefined;
-  /** Binds the one socket that a session may have; with `takeOver`, in place of another one. Throws with the reason if it may not. */
-  attach(id: string, holder: SessionHolder, takeOver: boolean): Session;
-  /** The socket has gone. `closed`: one of both sides said so; else it was lost. */
-  detach(session: Session, holder: SessionHolder, closed: boolean): void;
-  end(session: Session): void;
-  /** Ends sessions that were unused for their time. A session that outlives sockets is in use while a socket holds it. */
-  expire(now: number): void;
-  endAll(): void;
-}
+export type SessionTable = ReturnType<typeof createSessionTable>;
 
 export interface SessionTableOptions {
   maxSessions: number;
@@ -96,7 +82,7 @@ export function sweepMs({ sessionTimeoutMs, resumeTimeoutMs }: SessionTableOptio
   return Math.min(5000, sessionTimeoutMs / 4, resumeTimeoutMs / 4);
 }
 
-export function createSessionTable(options: SessionTableOptions): SessionTable {
+export function createSessionTable(options: SessionTableOptions) {
   const sessions = new Map<string, Session>();
 
   function end(session: Session): void {
@@ -127,10 +113,10 @@ export function createSessionTable(options: SessionTableOptions): SessionTable {
   }
 
   return {
-    get size() {
+    get size(): number {
       return sessions.size;
     },
-    counts(now) {
+    counts(now: number): SessionCounts {
       const all = [...sessions.values()];
       return {
         max_sessions: options.maxSessions,
@@ -139,7 +125,8 @@ export function createSessionTable(options: SessionTableOptions): SessionTable {
         leaked: all.filter((session) => isOverdue(session, now - sweepMs(options))).length,
       };
     },
-    create(kind, holder, id = randomUUID()) {
+    /** Throws `CapacityError` when all places are taken by clients that live. */
+    create(kind: SessionKind, holder?: SessionHolder, id: string = randomUUID()): Session {
       if (sessions.size >= options.maxSessions) makeRoom();
       if (sessions.size >= options.maxSessions) throw new CapacityError(sessions.size, options.maxSessions);
       const session: Session = {
@@ -155,8 +142,9 @@ export function createSessionTable(options: SessionTableOptions): SessionTable {
       sessions.set(session.id, session);
       return session;
     },
-    get: (id) => sessions.get(id),
-    attach(id, holder, takeOver) {
+    get: (id: string): Session | undefined => sessions.get(id),
+    /** Binds the one socket that a session may have; with `takeOver`, in place of another one. Throws with the reason if it may not. */
+    attach(id: string, holder: SessionHolder, takeOver: boolean): Session {
       const session = sessions.get(id);
       if (!session) throw new Error(`Unknown session_id: ${id}`);
       const former = session.holder;
@@ -166,7 +154,8 @@ export function createSessionTable(options: SessionTableOptions): SessionTable {
       former?.replaced();
       return session;
     },
-    detach(session, holder, closed) {
+    /** The socket has gone. `closed`: one of both sides said so; else it was lost. */
+    detach(session: Session, holder: SessionHolder, closed: boolean): void {
       if (session.holder !== holder) return;
       session.holder = undefined;
       session.lastUsed = performance.now();
@@ -175,7 +164,8 @@ export function createSessionTable(options: SessionTableOptions): SessionTable {
       }
     },
     end,
-    expire(now) {
+    /** Ends sessions that were unused for their time. A session that outlives sockets is in use while a socket holds it. */
+    expire(now: number): void {
       for (const session of sessions.values()) {
         if (!isOverdue(session, now)) continue;
         const { holder } = session;
@@ -183,7 +173,7 @@ export function createSessionTable(options: SessionTableOptions): SessionTable {
         holder?.expired();
       }
     },
-    endAll() {
+    endAll(): void {
       for (const session of sessions.values()) end(session);
     },
   };

@@ -36,8 +36,7 @@ import { lastCommittedStep, readRun, readUpdate } from '../runs/run-records.js';
 import { foldBatch } from '../runs/stored-batch.js';
 
 export interface CollectionOptions {
-  /** Null keeps every checkpoint. */
-  retention: RetentionSpec | null;
+  retention: RetentionSpec;
   /** Skip steps that a collection before the last one has named: a run that collects as it goes looks at its newest steps alone. */
   onlyNewSteps?: boolean;
 }
@@ -118,16 +117,8 @@ export async function collect(
 ): Promise<Collected> {
   const plan = await planCollection(store, run, options);
   const collected: Collected = {
-    ...{
-      n: null,
-      checkpoints: [],
-      episodes: [],
-      batches: [],
-      evaluations: [],
-      spared: [],
-      left: [...plan.left],
-      freed: 0,
-    },
+    ...{ n: null, checkpoints: [], episodes: [], batches: [], evaluations: [], spared: [] },
+    ...{ left: [...plan.left], freed: 0 },
   };
   const { checkpoints, episodes, batches, evaluations } = plan;
   if ([checkpoints, episodes, batches, evaluations].every(({ length }) => length === 0)) return collected;
@@ -211,7 +202,7 @@ async function foldedBefore(
 async function checkpointsOf(
   store: ObjectStore,
   run: string,
-  retention: RetentionSpec | null,
+  retention: RetentionSpec,
   evaluations: readonly FoundEvaluation[],
 ): Promise<{ first: number; stored: number[]; kept: CollectionPlan['kept'] }> {
   const record = await readRun(store, run);

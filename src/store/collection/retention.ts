@@ -3,8 +3,7 @@ import type { RetentionSpec } from '../../spec/run-spec.js';
 import type { RankedSteps } from './evaluated-steps.js';
 
 export interface Wanted {
-  /** Null keeps every checkpoint. */
-  retention: RetentionSpec | null;
+  retention: RetentionSpec;
   /** Steps with a state that another run, a sweep or an audit needs, and by what. */
   needed: readonly { step: number; by: string }[];
   /** Evaluated steps, best first, and those with an evaluation without a rank. */
@@ -27,11 +26,6 @@ export function keptCheckpoints(
 
   keep(checkpoints.at(-1), 'newest');
   for (const { step, by } of needed) keep(covering(step), `needed by ${by}`);
-  if (retention === null) {
-    for (const step of checkpoints)
-      if (!kept.has(step)) keep(step, 'no retention is set: give --keep-last N');
-    return kept;
-  }
   const { keep_last, keep_every, keep_best } = retention;
   for (const step of checkpoints.slice(-keep_last, -1)) keep(step, 'keep_last');
   for (const step of firstOfEach(checkpoints, keep_every)) keep(step, 'keep_every');

@@ -4,21 +4,15 @@ import { dirname } from 'node:path';
 
 const alreadyDurable = Promise.resolve();
 
-export interface FolderSync {
-  /** Resolves when an fsync of `folder` that began after this call is done. */
-  settle(folder: string): Promise<void>;
-  /** Makes `folder` and its missing parents durable, down from the root. */
-  ensureFolder(folder: string): Promise<void>;
-  /** `folder` may have been deleted. */
-  forget(folder: string): void;
-}
+export type FolderSync = ReturnType<typeof createFolderSync>;
 
 /** `remembered`: folders known to be durable; one more than that costs an fsync when it is used again. */
-export function createFolderSync(root: string, remembered = 1024): FolderSync {
+export function createFolderSync(root: string, remembered = 1024) {
   const running = new Map<string, Promise<void>>();
   const waiting = new Map<string, Promise<void>>();
   const durable = new Map<string, Promise<void>>();
 
+  /** Resolves when an fsync of `folder` that began after this call is done. */
   function settle(folder: string): Promise<void> {
     const joined = waiting.get(folder);
     if (joined) return joined;
@@ -43,6 +37,7 @@ export function createFolderSync(root: string, remembered = 1024): FolderSync {
     return done;
   }
 
+  /** Makes `folder` and its missing parents durable, down from the root. */
   function ensureFolder(folder: string): Promise<void> {
     if (folder === root) return Promise.resolve();
     const made = durable.get(folder) ?? making(folder);
@@ -78,6 +73,7 @@ export function createFolderSync(root: string, remembered = 1024): FolderSync {
     await settle(parent);
   }
 
+  /** `folder` may have been deleted. */
   function forget(folder: string): void {
     for (let path = folder; path.length > root.length; path = dirname(path)) durable.delete(path);
   }

@@ -75,10 +75,7 @@ export async function checkpointExists(
   record: RunRecord,
   step: number,
 ): Promise<boolean> {
-  return isWhole(store, await homeOfStep(store, record, step), step);
-}
-
-async function isWhole(store: ObjectStore, home: CheckpointHome, step: number): Promise<boolean> {
+  const home = await homeOfStep(store, record, step);
   return (await hasManifest(store, home, step)) && hasData(store, home, step);
 }
 
@@ -95,12 +92,7 @@ async function hasData(store: ObjectStore, home: CheckpointHome, step: number): 
  * the data is there and whole.
  */
 export async function listCheckpoints(store: ObjectStore, record: RunRecord): Promise<number[]> {
-  const isLeft = manifestsLeft(store);
-  return listSteps(
-    store,
-    record,
-    async (home, step) => (await hasManifest(store, home, step)) && !(await isLeft(home, step)),
-  );
+  return listManifests(store, record, false);
 }
 
 /**
@@ -108,12 +100,7 @@ export async function listCheckpoints(store: ObjectStore, record: RunRecord): Pr
  * another finished the checkpoint. Data that is gone without a collection is damage, and stays in `listCheckpoints`.
  */
 export async function listCollectedManifests(store: ObjectStore, record: RunRecord): Promise<number[]> {
-  const isLeft = manifestsLeft(store);
-  return listSteps(
-    store,
-    record,
-    async (home, step) => (await hasManifest(store, home, step)) && isLeft(home, step),
-  );
+  return listManifests(store, record, true);
 }
 
 /** Whether a manifest has no data and a collection named its step; each run's collections are read at most once. */
@@ -132,11 +119,9 @@ async function collectedCheckpoints(store: ObjectStore, run: string): Promise<Re
   return new Set(records.flatMap(({ checkpoints }) => checkpoints));
 }
 
-async function listSteps(
-  store: ObjectStore,
-  record: RunRecord,
-  counts: (home: CheckpointHome, step: number) => Promise<boolean>,
-): Promise<number[]> {
+/** `left`: those that a collection has left, or the others. */
+async function listManifests(store: ObjectStore, record: RunRecord, left: boolean): Promise<number[]> {
+  const isLeft = manifestsLeft(store);
   const found: { step: number; home: CheckpointHome }[] = [];
   for await (const { run, after, upTo } of timelinesOf(store, record.run)) {
     const home = checkpointHome(run === record.run ? record : await readRun(store, run));
@@ -145,7 +130,10 @@ async function listSteps(
       if (step > after && step <= upTo) found.push({ step, home });
     }
   }
-  const counted = await inParallel(found, ({ home, step }) => counts(home, step));
+  const counted = await inParallel(
+    found,
+    async ({ home, step }) => (await hasManifest(store, home, step)) && (await isLeft(home, step)) === left,
+  );
   return found
     .filter((_, index) => counted[index])
     .map(({ step }) => step)

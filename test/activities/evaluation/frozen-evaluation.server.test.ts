@@ -52,7 +52,12 @@ async function playedElsewhere(store: OpenedStore): Promise<unknown> {
 }
 
 async function foldEvaluation(store: OpenedStore): Promise<void> {
-  const options = { retention: null, graceMs: 0, by: 'test', wait: () => Promise.resolve() };
+  const options = {
+    retention: { keep_last: 1e6, keep_every: 0, keep_best: 0 },
+    graceMs: 0,
+    by: 'test',
+    wait: () => Promise.resolve(),
+  };
   const done = await collect(store, run, options);
   expect(done).toMatchObject({ evaluations: [{ step }], left: [] });
 }

@@ -123,7 +123,7 @@ describe('a rebase', () => {
     expect(spentInAll('counted', updates).tokens).toBe(0);
     expect(spentInAll('counted', updates).gpu_seconds).toBeGreaterThan(0);
     const plan = await planCollection(harness.store, 'counted', {
-      retention: null,
+      retention: { keep_last: 1e6, keep_every: 0, keep_best: 0 },
     });
     expect(plan.episodes).toEqual([]);
   });

@@ -38,7 +38,7 @@ test('an evaluation is folded, and read, audited and adopted as before; so is ea
   for await (const { key, modified } of store.list(folder)) times.set(key, modified.getTime());
 
   const done = await collect(store, run, {
-    retention: null,
+    retention: { keep_last: 1e6, keep_every: 0, keep_best: 0 },
     ...{ graceMs: 0, by: 'test', wait: () => Promise.resolve() },
   });
   const { state, suite } = evaluated;

@@ -110,7 +110,7 @@ describe('a collection', () => {
     const { store } = await copy();
     const done = await collect(store, run, {
       ...keepNewest,
-      retention: null,
+      retention: { keep_last: 1e6, keep_every: 0, keep_best: 0 },
       graceMs: 0,
       by: 'test',
       wait: () => Promise.resolve(),

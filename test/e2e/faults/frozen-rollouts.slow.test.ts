@@ -55,7 +55,7 @@ describe('a node that stood still while its step was committed and folded', { ti
 
   const fold = async (run: string): Promise<void> => {
     const done = await collect(cluster.store, run, {
-      retention: null,
+      retention: { keep_last: 1e6, keep_every: 0, keep_best: 0 },
       graceMs: 0,
       by: 'test',
       wait: () => Promise.resolve(),

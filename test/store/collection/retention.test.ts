@@ -16,7 +16,6 @@ function kept(checkpoints: readonly number[], wanted: Partial<Wanted>): number[]
 }
 
 test.each<{ what: string; checkpoints?: number[]; wanted: Partial<Wanted>; stays: number[] }>([
-  { what: 'all of them, where nothing is set', wanted: { retention: null }, stays: tens },
   { what: 'the newest ones', wanted: { retention: { ...settings, keep_last: 3 } }, stays: [40, 50, 60] },
   {
     what: 'as many as there are, where more are asked for',
