@@ -2,18 +2,16 @@
 import type { Task, ToolSpec } from '../../spec/records/task.js';
 import type { ToolResult } from '../environment.js';
 
-export type ServedTask = Omit<Task, 'split'> & { split?: Task['split'] };
-
 export interface ServedApp {
   /** `env_key` of its tasks. */
   name: string;
   description: string;
   tools: readonly ToolSpec[];
   /** The task of a key, or undefined when the key is not one of this app. */
-  task(key: string): ServedTask | undefined;
+  task(key: string): Task | undefined;
   /** The task of a `reset` that names none. */
-  firstTask(): ServedTask;
-  open(task: ServedTask, options: { seed: number }): ServedWorld;
+  firstTask(): Task;
+  open(task: Task, options: { seed: number }): ServedWorld;
 }
 
 /** One episode's state. All methods are synchronous: a world is memory, and one process answers thousands a second. */

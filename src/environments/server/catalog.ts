@@ -1,9 +1,10 @@
 // All apps of one server, and which app a task key belongs to.
-import type { ServedApp, ServedTask } from './app-session.js';
+import type { Task } from '../../spec/records/task.js';
+import type { ServedApp } from './app-session.js';
 
 export interface SelectedTask {
   app: ServedApp;
-  task: ServedTask;
+  task: Task;
 }
 
 export interface TaskChoice {
