@@ -5,7 +5,6 @@ import { amount, count, digest, positive, text, time } from './parts.js';
 const seconds = amount;
 
 /** Source of a state. `base`: made from the seed; `held`: the engine had an older one. */
-export type RestoreSource = z.infer<typeof restoreSource>;
 const restoreSource = z.enum(['disk', 'store', 'base', 'held']);
 
 export type RecoveryCause = Recovery['cause'];
@@ -51,7 +50,6 @@ const recovery = z.strictObject({
     .describe('updates applied again after it'),
 });
 
-export type AttemptObserved = AttemptRecord['observed'];
 /** Evidence for checkers, never truth (R9): keys of the episodes that this attempt is about to start. */
 export type AttemptRecord = z.infer<typeof attempt>;
 export const attempt = z.strictObject({

@@ -71,7 +71,6 @@ export const episode = z
   });
 
 /** First line of `episodes.jsonl.gz`: the episodes of a committed step, or of a whole evaluation, folded into one file (R23). */
-export type EpisodesHeader = z.infer<typeof episodes>;
 const lines = count.describe('lines after it');
 export const episodes = z.discriminatedUnion('schema', [
   z.strictObject({ schema: z.literal('longhaul.episodes/1'), run: text, step: positive, count: lines }),

@@ -79,7 +79,6 @@ const everyResult = {
   }),
 };
 
-export type EnvironmentResult = z.infer<typeof environmentResult>;
 const environmentResult = z
   .strictObject({ ...environmentFigures, pass_at_1: passRate })
   .refine(hasRateIfGraded, ungradedRate);

@@ -49,7 +49,6 @@ const curriculum = z.strictObject({
 });
 
 /** A place for a group. */
-export type GroupSlot = z.infer<typeof slot>;
 const slot = z.strictObject({
   slot: count,
   task_key: text,

@@ -4,7 +4,6 @@ import type { RunSpec } from '../run-spec.js';
 import { amount, count, digest, numerics, positive, text, time } from './parts.js';
 
 export type DatasetReference = RunRecord['dataset'];
-export type Lineage = NonNullable<RunRecord['lineage']>;
 export type RunRecord = z.infer<typeof run>;
 export const run = z.strictObject({
   schema: z.enum(['longhaul.run/1', 'longhaul.run/2']),
@@ -84,7 +83,6 @@ export const owner = z.strictObject({
 });
 
 /** Which run a name's n-th timeline is. */
-export type NameRecord = z.infer<typeof name>;
 export const name = z.strictObject({
   schema: z.literal('longhaul.name/1'),
   n: positive,

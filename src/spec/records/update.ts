@@ -19,8 +19,6 @@ export const batch = z.strictObject({
   metrics: figures.describe('functions of the inputs'),
 });
 
-export type UpdateIdentity = UpdateRecord['identity'];
-export type UpdateObserved = UpdateRecord['observed'];
 /** `steps/{n}/update.json`, n ≥ 1 (R11). */
 export type UpdateRecord = z.infer<typeof update>;
 export const update = z.strictObject({
