@@ -4,8 +4,6 @@ import { settingsOfKind, type LossPlan } from './records/loss-plan.js';
 import type { AdvantagePlan } from './records/plan.js';
 import type { GeneratorSpec, TrainerSpec } from './run-spec.js';
 
-export const advantageEstimators = ['grpo', 'rloo', 'reinforce++', 'maxrl'] as const;
-
 /** Policy losses that clip the probability ratio at 1 − `eps_clip_low` and 1 + `eps_clip_high`. */
 export function clipsRatio({ policy_loss_type }: Pick<TrainerSpec, 'policy_loss_type'>): boolean {
   return settingsOfKind[policy_loss_type].includes('eps_clip_low');

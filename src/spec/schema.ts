@@ -2,8 +2,7 @@
 // types of the result, `docs/run-spec.md` is generated from here.
 import { z } from 'zod';
 import { count, countOrZero, name, positive, runId, seed, text } from './fields.js';
-import { advantageEstimators } from './loss.js';
-import { klEstimators, lossReductions, policyLossTypes } from './records/loss-plan.js';
+import { advantageEstimators, klEstimators, lossReductions, policyLossTypes } from './records/loss-plan.js';
 import { model } from './model-schema.js';
 import { secretInUrl } from '../base/secrets.js';
 

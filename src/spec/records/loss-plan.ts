@@ -5,6 +5,7 @@ import { amount, positive } from './parts.js';
 export const policyLossTypes = ['regular', 'dual_clip', 'gspo', 'cispo', 'sapo', 'reinforce'] as const;
 export const lossReductions = ['token_mean', 'sequence_mean', 'seq_mean_token_sum_norm'] as const;
 export const klEstimators = ['k1', 'k2', 'k3'] as const;
+export const advantageEstimators = ['grpo', 'rloo', 'reinforce++', 'maxrl'] as const;
 
 /** The engine's loss, as its protocol takes it: `loss.ts` makes it from a spec. Keys that do not affect it are absent. */
 export type LossPlan = z.infer<typeof lossSettings>;
