@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createNativeEngine } from '../../src/engine/native/native-engine.js';
-import type { RandomModel } from '../../src/engine/policy-engine.js';
+import type { RandomModel } from '../../src/engine/file-engine.js';
 import { findEngineBinary } from '../../src/workers/process/engine-binary.js';
 import { type Measured, median } from '../figures/figure.js';
 

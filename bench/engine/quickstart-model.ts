@@ -1,6 +1,6 @@
 // The quickstart's model and the shape of its episodes, for measurements of the engine alone.
 import { join } from 'node:path';
-import type { RandomModel } from '../../src/engine/policy-engine.js';
+import type { RandomModel } from '../../src/engine/file-engine.js';
 import { readSpecFile } from '../../src/spec/spec-input.js';
 import { repository } from '../repository.js';
 

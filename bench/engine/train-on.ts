@@ -2,7 +2,8 @@
 import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { sha256Hex } from '../../src/base/sha256.js';
-import type { GenerateResult, PolicyEngine, UpdateRequest } from '../../src/engine/policy-engine.js';
+import type { FileEngine, UpdateRequest } from '../../src/engine/file-engine.js';
+import type { GenerateResult } from '../../src/engine/policy-engine.js';
 import { packForest } from '../../src/rl/packing.js';
 import type { Digest } from '../../src/spec/records/parts.js';
 import { encodeBatchFile } from '../../src/store/files/batch-file.js';
@@ -12,7 +13,7 @@ const temperature = 1;
 
 /** One update on what was generated, four samples a group; its old log-probs are those of the rollouts. */
 export async function trainOn(
-  engine: PolicyEngine,
+  engine: FileEngine,
   state: Digest,
   generated: readonly GenerateResult[],
   folder: string,

@@ -2,7 +2,7 @@
 // has it puts its weights into the store, where all others, and every later restore, take them from.
 import { mkdir, readdir, rm, stat, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { LoadedState, PolicyEngine, TrainedPart } from '../engine/policy-engine.js';
+import type { LoadedState, FileEngine, TrainedPart } from '../engine/file-engine.js';
 import { EngineError } from '../engine/policy-engine.js';
 import { BadModelFolder } from '../models/hf-config.js';
 import { isFolder, modelFilesDigest } from '../models/model-files.js';
@@ -24,7 +24,7 @@ import { weightsFileDigest } from './state-file.js';
 
 export interface BaseModelOptions {
   store: ObjectStore;
-  engine: PolicyEngine;
+  engine: FileEngine;
   /** Node disk. */
   folder: string;
   log: (message: string) => void;

@@ -2,7 +2,7 @@
 // is written whole or not at all.
 import { mkdir, open, rename, rm, rmdir, stat, writeFile } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
-import type { ExportRequest, PolicyEngine } from '../engine/policy-engine.js';
+import type { ExportRequest, FileEngine } from '../engine/file-engine.js';
 import { loadChatTemplate } from '../episode/chat-template.js';
 import { loadTokenizer } from '../episode/tokenizer.js';
 import type { Digest } from '../spec/records/parts.js';
@@ -49,7 +49,7 @@ export async function requireNewFolder(to: string): Promise<void> {
 
 /** The engine holds the state. Throws if the folder exists. */
 export async function exportModel(
-  engine: Pick<PolicyEngine, 'exportHf'>,
+  engine: Pick<FileEngine, 'exportHf'>,
   model: ModelToExport,
 ): Promise<ExportedModel> {
   const path = resolve(model.to);

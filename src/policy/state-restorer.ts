@@ -1,15 +1,16 @@
 // How a state is restored (R15): weights are a function of the records. The newest held or saved state that agrees with them is the start;
 // the logged batches after it are applied.
 import { rm, stat, utimes } from 'node:fs/promises';
-import type { PolicyEngine, UpdateProgress, UpdateResult } from '../engine/policy-engine.js';
+import type { FileEngine } from '../engine/file-engine.js';
+import type { UpdateProgress, UpdateResult } from '../engine/policy-engine.js';
 import { EngineError } from '../engine/policy-engine.js';
 import { type Restored, rounded } from './attended.js';
 import { BaseModel } from './base-model.js';
 import { fileExists, type LocalStates, statesKept } from './local-states.js';
 import { fetchBatch, loggedUpdates } from './logged-updates.js';
+import { provenances, type StepUpdate } from './state-keeper.js';
 import type { Attended } from './attended.js';
 import type { Digest } from '../spec/records/parts.js';
-import type { PlanRecord } from '../spec/records/plan.js';
 import type { RunRecord } from '../spec/records/run-records.js';
 import { lastWarmStep } from '../spec/warm-start.js';
 import { fetchCheckpoint, listCheckpoints } from '../store/runs/checkpoints.js';
@@ -29,7 +30,7 @@ import { weightsExist } from '../store/files/weights.js';
 
 export interface StateRestorerOptions {
   store: ObjectStore;
-  engine: PolicyEngine;
+  engine: FileEngine;
   /** States saved here. */
   states: LocalStates;
   /** States fetched from the store: a sweep goes through all of a run's states, and a retry finds the last few again. */
@@ -39,25 +40,10 @@ export interface StateRestorerOptions {
   log: (message: string) => void;
 }
 
-/** A step's batch, as its update applies it. */
-export interface StepUpdate {
-  run: string;
-  step: number;
-  plan: PlanRecord;
-  batch: Digest;
-  stepId: Digest;
-  onProgress?: (progress: UpdateProgress) => void;
-  signal?: AbortSignal;
-}
-
 type LoadedState = Omit<Restored['restore'], 'seconds'>;
 
 /** Where a state's file is: `fetched` is the copy of one in the store that the node still has. */
 type Source = 'disk' | 'fetched' | 'store';
-
-/** How a state is obtained before it is changed: as the engine holds it, or computed again after a divergence, once each (R19). */
-export const provenances = ['held', 'on a fresh engine', 'from an older checkpoint'] as const;
-export type Provenance = (typeof provenances)[number];
 
 /** Callers hold the engine's lock exclusively. */
 export class StateRestorer {

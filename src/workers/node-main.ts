@@ -7,7 +7,7 @@ import { keepLastCommit } from '../activities/step/upload-last-commit.js';
 import { NewestEntries } from '../base/newest-entries.js';
 import { createNodeActivities, createTransferActivities } from '../activities/node-activities.js';
 import type { CheckpointStall, LastCommit } from '../activities/node-deps.js';
-import { PolicyHolder } from '../policy/policy-holder.js';
+import { NativePolicyHolder } from '../policy/native-states.js';
 import { RunDataCache } from '../data/run-data.js';
 import { createNativeEngine } from '../engine/native/native-engine.js';
 import { createStateLock } from '../engine/native/state-lock.js';
@@ -57,7 +57,7 @@ async function createParts(
     store,
     node: config.node,
     runs: new RunDataCache(store, new DatasetCache(store)),
-    holder: new PolicyHolder({
+    holder: new NativePolicyHolder({
       store,
       engine,
       lock: createStateLock(),

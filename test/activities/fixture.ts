@@ -15,11 +15,11 @@ import type { NodeDeps } from '../../src/activities/node-deps.js';
 import { openRun } from '../../src/activities/run/open-run.js';
 import type { OpenedDeps } from '../../src/activities/orchestrator-deps.js';
 import { planStep } from '../../src/activities/step/plan-step.js';
-import { PolicyHolder } from '../../src/policy/policy-holder.js';
+import { NativePolicyHolder } from '../../src/policy/native-states.js';
 import { ProcessLife } from '../../src/activities/attempt/process-life.js';
 import { RunDataCache } from '../../src/data/run-data.js';
 import { updatePolicy } from '../../src/activities/step/update-policy.js';
-import type { PolicyEngine } from '../../src/engine/policy-engine.js';
+import type { FileEngine } from '../../src/engine/file-engine.js';
 import { createNativeEngine, type NativeEngine } from '../../src/engine/native/native-engine.js';
 import { createStateLock } from '../../src/engine/native/state-lock.js';
 import { JournalFolder } from '../../src/episode/journal-folder.js';
@@ -143,12 +143,15 @@ export const workflow = {
 export const activityId = (step: number, part: string): string =>
   `step-${String(step).padStart(6, '0')}/${part}`;
 
+/** A node whose engine and state files a test sees. */
+export type NativeNode = NodeDeps & { holder: NativePolicyHolder };
+
 export interface Harness {
   folder: string;
   store: OpenedStore;
   spec: Record<string, unknown>;
   orchestrator: OpenedDeps;
-  node: NodeDeps;
+  node: NativeNode;
   engine: NativeEngine;
   said: string[];
   open(spec?: unknown): Promise<OpenedRun>;
@@ -166,7 +169,7 @@ export interface Harness {
   /** The reference, and all slots. */
   rollouts(planned: PlannedStep): StepReference & { plan: string; slots: [number, number] };
   /** Another node worker on the same store, with a disk and an engine of its own. */
-  secondNode(): NodeDeps;
+  secondNode(): NativeNode;
   close(): Promise<void>;
 }
 
@@ -180,7 +183,7 @@ export async function startHarness(environments: { url: string }, disk?: string)
   const log = (message: string): void => void said.push(message);
   const closers: (() => Promise<void>)[] = [];
 
-  function nodeDeps(name: string): { deps: NodeDeps; engine: NativeEngine } {
+  function nodeDeps(name: string): { deps: NativeNode; engine: NativeEngine } {
     const disk = join(folder, name);
     mkdirSync(disk);
     const meter = new BusyMeter();
@@ -189,11 +192,11 @@ export async function startHarness(environments: { url: string }, disk?: string)
     closers.push(async () => {
       await Promise.all([engine.close(), backends.close()]);
     });
-    const deps: NodeDeps = {
+    const deps: NativeNode = {
       store,
       node: name,
       runs: new RunDataCache(store, new DatasetCache(store)),
-      holder: new PolicyHolder({
+      holder: new NativePolicyHolder({
         store,
         engine: meteredEngine(engine, meter),
         lock: createStateLock(),
@@ -292,9 +295,12 @@ export async function startHarness(environments: { url: string }, disk?: string)
 }
 
 /** The node's engine, counting what it is asked to do. */
-export function counting(deps: NodeDeps): { deps: NodeDeps; calls: { generate: number; update: number } } {
+export function counting(deps: NativeNode): {
+  deps: NativeNode;
+  calls: { generate: number; update: number };
+} {
   const calls = { generate: 0, update: 0 };
-  const engine: PolicyEngine = deps.holder.engine;
+  const engine: FileEngine = deps.holder.engine;
   const { generate, update: apply } = engine;
   engine.generate = (...args) => {
     calls.generate += 1;

@@ -2,7 +2,7 @@
 // fails a fifth of all calls. An infrastructure failure must never change a grade: each outcome is the recorded one, or unknown.
 import { StateLock } from '../../src/engine/native/state-lock.js';
 import { DatasetCache } from '../../src/data/dataset-cache.js';
-import { PolicyHolder } from '../../src/policy/policy-holder.js';
+import { NativePolicyHolder } from '../../src/policy/native-states.js';
 import { RunDataCache } from '../../src/data/run-data.js';
 import { createNativeEngine } from '../../src/engine/native/native-engine.js';
 import { createOpenEnvBackend } from '../../src/environments/openenv/openenv-backend.js';
@@ -56,7 +56,7 @@ export async function replayWithFaults(options: FaultyReplay): Promise<FalseZero
     callTimeoutMs,
     faultRate,
   });
-  const holder = new PolicyHolder({
+  const holder = new NativePolicyHolder({
     ...{ store, engine, lock: new StateLock(), folder: options.scratch },
     log: () => undefined,
   });

@@ -8,7 +8,8 @@ import {
   type NativeEngine,
   type NativeEngineOptions,
 } from '../../src/engine/native/native-engine.js';
-import type { GenerateRequest, RandomModel, UpdateRequest } from '../../src/engine/policy-engine.js';
+import type { RandomModel, UpdateRequest } from '../../src/engine/file-engine.js';
+import type { GenerateRequest } from '../../src/engine/policy-engine.js';
 import type { BatchArrays } from '../../src/spec/records/batch.js';
 import type { Digest } from '../../src/spec/records/parts.js';
 import { packForest, type SampleToPack } from '../../src/rl/packing.js';

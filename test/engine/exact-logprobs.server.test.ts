@@ -7,7 +7,8 @@ import { expect, it } from 'vitest';
 import { promptOf, quickstartModel } from '../../bench/engine/quickstart-model.js';
 import { trainOn } from '../../bench/engine/train-on.js';
 import { createNativeEngine, type NativeEngineOptions } from '../../src/engine/native/native-engine.js';
-import type { GenerateResult, RandomModel } from '../../src/engine/policy-engine.js';
+import type { RandomModel } from '../../src/engine/file-engine.js';
+import type { GenerateResult } from '../../src/engine/policy-engine.js';
 import type { Digest } from '../../src/spec/records/parts.js';
 import { findEngine } from '../support/find-tools.js';
 

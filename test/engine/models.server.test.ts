@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { stateFileDigest, weightsFileDigest } from '../../src/policy/state-file.js';
 import type { NativeEngine } from '../../src/engine/native/native-engine.js';
-import type { RandomModel } from '../../src/engine/policy-engine.js';
+import type { RandomModel } from '../../src/engine/file-engine.js';
 import {
   generation,
   startEngine,

@@ -2,7 +2,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { sha256Hex } from '../../src/base/sha256.js';
-import type { LoadedState } from '../../src/engine/policy-engine.js';
+import type { LoadedState } from '../../src/engine/file-engine.js';
 import {
   applyUpdates,
   generation,

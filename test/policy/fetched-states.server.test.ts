@@ -3,7 +3,7 @@ import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { statesKept } from '../../src/policy/local-states.js';
-import { PolicyHolder } from '../../src/policy/policy-holder.js';
+import { NativePolicyHolder } from '../../src/policy/native-states.js';
 import { createStateLock } from '../../src/engine/native/state-lock.js';
 import { readState } from '../../src/store/runs/run-records.js';
 import { saveState, uploadCheckpoint } from '../../src/activities/step/save-state.js';
@@ -28,12 +28,12 @@ beforeAll(async () => {
 
 let folder: string;
 let said: string[];
-let holder: PolicyHolder;
+let holder: NativePolicyHolder;
 beforeEach(async () => {
   folder = mkdtempSync(join(scratch, 'node-'));
   said = [];
   const { store, engine } = harness;
-  holder = new PolicyHolder({
+  holder = new NativePolicyHolder({
     ...{ store, engine, folder },
     lock: createStateLock(),
     log: (line) => said.push(line),

@@ -1,12 +1,11 @@
 // A node whose engine holds an earlier state of the run goes forward from it: it loads nothing, and applies only the batches
 // that were logged since (R14).
 import { beforeEach, describe, expect, it } from 'vitest';
-import type { NodeDeps } from '../../src/activities/node-deps.js';
 import { saveState, uploadCheckpoint } from '../../src/activities/step/save-state.js';
 import { runKey } from '../../src/store/objects/layout.js';
 import { adoptOrCreate } from '../../src/store/records/records.js';
 import { readRun, readState } from '../../src/store/runs/run-records.js';
-import { run } from '../activities/fixture.js';
+import { type NativeNode, run } from '../activities/fixture.js';
 import { harness, useHarness } from '../activities/own-harness.js';
 
 useHarness();
@@ -19,7 +18,7 @@ beforeEach(async () => {
 const learning = 4;
 
 /** What the node's engine loads and computes, in order; its first `wrong` updates come out wrong. */
-function watched(deps: NodeDeps, wrong = 0): string[] {
+function watched(deps: NativeNode, wrong = 0): string[] {
   const { engine } = deps.holder;
   const { update, restart, loadRandom, loadState } = engine;
   const did: string[] = [];
@@ -43,7 +42,7 @@ function watched(deps: NodeDeps, wrong = 0): string[] {
   return did;
 }
 
-async function hold({ holder }: NodeDeps, step: number, name = run): Promise<void> {
+async function hold({ holder }: NativeNode, step: number, name = run): Promise<void> {
   await holder.withState(name, step, () => Promise.resolve());
   expect((await holder.engine.held())?.state).toBe(await readState(harness.store, name, step));
 }
@@ -54,7 +53,7 @@ async function checkpoint(step: number): Promise<void> {
 }
 
 /** Another node that holds the state after `step`, as one that helped with the rollouts after it. */
-async function nodeAt(step: number): Promise<NodeDeps> {
+async function nodeAt(step: number): Promise<NativeNode> {
   await harness.advance(step);
   const other = harness.secondNode();
   await hold(other, step);

@@ -19,7 +19,7 @@ import { exportModel } from '../../src/policy/model-export.js';
 import type { NodeDeps } from '../../src/activities/node-deps.js';
 import { saveState, uploadCheckpoint } from '../../src/activities/step/save-state.js';
 import { weightsFileDigest } from '../../src/policy/state-file.js';
-import type { RandomModel } from '../../src/engine/policy-engine.js';
+import type { RandomModel } from '../../src/engine/file-engine.js';
 import { readModelFolder } from '../../src/models/model-folder.js';
 import type { WeightsManifest } from '../../src/spec/records/manifests.js';
 import { parseRunSpec } from '../../src/spec/spec-input.js';

@@ -1,9 +1,8 @@
 // A restore that disagrees with a record is made again: on a fresh engine, then from an older checkpoint (R19).
 import { beforeEach, describe, expect, it } from 'vitest';
-import type { NodeDeps } from '../../src/activities/node-deps.js';
 import { saveState, uploadCheckpoint } from '../../src/activities/step/save-state.js';
 import { readState } from '../../src/store/runs/run-records.js';
-import { lastSftStep, run } from '../activities/fixture.js';
+import { lastSftStep, type NativeNode, run } from '../activities/fixture.js';
 import { harness, useHarness } from '../activities/own-harness.js';
 
 useHarness();
@@ -19,7 +18,7 @@ beforeEach(async () => {
 const checkpoint = lastSftStep - 1;
 
 /** A node whose first `times` updates come out wrong; what it loaded and computed, in order. */
-function wrongAtFirst(times: number): { deps: NodeDeps; did: string[] } {
+function wrongAtFirst(times: number): { deps: NativeNode; did: string[] } {
   const deps = harness.secondNode();
   const { engine } = deps.holder;
   const { update, restart, loadRandom, loadState } = engine;
@@ -45,7 +44,7 @@ function wrongAtFirst(times: number): { deps: NodeDeps; did: string[] } {
   return { deps, did };
 }
 
-const hold = ({ holder }: NodeDeps): Promise<void> =>
+const hold = ({ holder }: NativeNode): Promise<void> =>
   holder.withState(run, lastSftStep, () => Promise.resolve());
 
 describe('a restore that disagrees with a record', () => {

@@ -1,6 +1,6 @@
 // Measures when real work is in flight: the union of all engine verbs and environment calls of this process.
 // What is left of a step's wall time is orchestration.
-import type { PolicyEngine } from '../../engine/policy-engine.js';
+import type { FileEngine } from '../../engine/file-engine.js';
 import type { Environment, EnvironmentBackend } from '../../environments/environment.js';
 
 export class BusyMeter {
@@ -23,9 +23,8 @@ export class BusyMeter {
   }
 }
 
-export function meteredEngine(engine: PolicyEngine, meter: BusyMeter): PolicyEngine {
+export function meteredEngine(engine: FileEngine, meter: BusyMeter): FileEngine {
   return {
-    capabilities: engine.capabilities,
     info: () => engine.info(),
     held: (wanted) => engine.held(wanted),
     stats: () => engine.stats(),

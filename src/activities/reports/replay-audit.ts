@@ -4,11 +4,12 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createStateLock } from '../../engine/native/state-lock.js';
-import type { PolicyEngine } from '../../engine/policy-engine.js';
+import type { FileEngine } from '../../engine/file-engine.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { lastCommittedStep, readPlan, readRun, readState, readUpdate } from '../../store/runs/run-records.js';
-import { PolicyHolder } from '../../policy/policy-holder.js';
+import type { PolicyHolder } from '../../policy/policy-holder.js';
+import { NativePolicyHolder } from '../../policy/native-states.js';
 
 export interface ReplayRange {
   /** First and last step, both included; from 1. */
@@ -53,7 +54,7 @@ export function parseReplayRange(text: string): ReplayRange {
 
 /** The engine must be fresh: one that already holds a state would only confirm itself. */
 export async function replayUpdates(
-  { store, engine, log }: { store: ObjectStore; engine: PolicyEngine; log: (message: string) => void },
+  { store, engine, log }: { store: ObjectStore; engine: FileEngine; log: (message: string) => void },
   run: string,
   { from, to }: ReplayRange,
 ): Promise<ReplayAudit> {
@@ -67,7 +68,7 @@ export async function replayUpdates(
     );
   }
   const folder = await mkdtemp(join(tmpdir(), 'longhaul-replay-'));
-  const holder = new PolicyHolder({ store, engine, lock: createStateLock(), folder, log });
+  const holder = new NativePolicyHolder({ store, engine, lock: createStateLock(), folder, log });
   const clock = (): number => performance.now() / 1000;
   try {
     const began = clock();

@@ -9,7 +9,7 @@ import { currentScope } from '../attempt/scope.js';
 import { type SealedBatch, sealBatch } from './seal-batch.js';
 import { episodeFigures, policyMetrics } from '../../rl/metrics.js';
 import { span } from '../../base/spans.js';
-import { type Provenance, provenances } from '../../policy/state-restorer.js';
+import { type Provenance, provenances } from '../../policy/state-keeper.js';
 import { stoppingPoint } from '../attempt/stopping-point.js';
 import type { UpdateProgress, UpdateResult } from '../../engine/policy-engine.js';
 import type { Digest } from '../../spec/records/parts.js';
@@ -123,7 +123,7 @@ async function compute(
   const advance = async (): Promise<UpdateResult & { weights?: Digest }> => {
     const result = learns ? await apply() : unchanged;
     // Before another caller changes what the engine holds.
-    const weights = namesWeights ? (await holder.engine.held({ weights: true }))?.weights : null;
+    const weights = namesWeights ? await holder.keeper.weights() : null;
     return weights ? { ...result, weights } : result;
   };
   if (!learns && !namesWeights) return unchanged;

@@ -1,9 +1,7 @@
 // A node that leaves uploads the state after the last step that it committed, which it alone may have, so that no other node has to compute
 // it again (R17).
 import type { NodeDeps } from '../node-deps.js';
-import { fileExists } from '../../policy/local-states.js';
-import { putOnDisk } from './save-state.js';
-import { checkpointExists, writeCheckpoint } from '../../store/runs/checkpoints.js';
+import { checkpointExists } from '../../store/runs/checkpoints.js';
 import { readRun, readUpdate } from '../../store/runs/run-records.js';
 
 export interface CommittedState {
@@ -23,10 +21,9 @@ export async function keepLastCommit(deps: NodeDeps, signal: AbortSignal): Promi
   const record = await readRun(store, run);
   if (await checkpointExists(store, record, step)) return { run, step };
   const { state, numerics } = (await readUpdate(store, run, step)).identity;
-  const saved = await fileExists(holder.states.path(run, { step, state }));
-  if (!saved && (await holder.engine.held())?.state !== state) return null;
-  const attempt = { signal, progress: () => undefined };
-  const { path: statePath } = await putOnDisk(deps, run, { step, state }, attempt);
-  await writeCheckpoint(store, record, { step, state, numerics, statePath, signal });
+  const committed = { run, step, state };
+  if ((await holder.keeper.kept(committed)) === null && (await holder.keeper.held()) !== state) return null;
+  await holder.keep(committed, { signal, progress: () => undefined });
+  await holder.keeper.upload(record, committed, { numerics, signal });
   return { run, step };
 }

@@ -1,6 +1,6 @@
 // A model folder under an engine of its own, for use without a run.
 import { createNativeEngine, type NativeEngine } from '../../engine/native/native-engine.js';
-import type { LoadedState } from '../../engine/policy-engine.js';
+import type { LoadedState } from '../../engine/file-engine.js';
 import { type ChatTemplate, loadChatTemplate } from '../../episode/chat-template.js';
 import { loadTokenizer, type Tokenizer } from '../../episode/tokenizer.js';
 import { type ModelFolder, readModelFolder } from '../../models/model-folder.js';

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Command, Option } from 'commander';
 import { type ExportedModel, exportModel, requireNewFolder } from '../../policy/model-export.js';
-import { PolicyHolder } from '../../policy/policy-holder.js';
+import { NativePolicyHolder } from '../../policy/native-states.js';
 import { readAsset } from '../../data/run-data.js';
 import { createNativeEngine } from '../../engine/native/native-engine.js';
 import { createStateLock } from '../../engine/native/state-lock.js';
@@ -94,7 +94,7 @@ async function exportRun(
   const engine = createNativeEngine({ binary: findEngineBinary() });
   const log = (message: string): void => console.error(message);
   try {
-    const holder = new PolicyHolder({ store, engine, lock: createStateLock(), folder, log });
+    const holder = new NativePolicyHolder({ store, engine, lock: createStateLock(), folder, log });
     return await holder.withState(run, step, async (state) => {
       const exported = await exportModel(engine, {
         ...{ state, to: flags.to, tokenizer, template },

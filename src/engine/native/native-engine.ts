@@ -1,26 +1,9 @@
-// PolicyEngine over a child process. Starts the process at the first call and again at the first call after a death; a new process holds no
+// FileEngine over a child process. Starts the process at the first call and again at the first call after a death; a new process holds no
 // state, so a call that needs one answers `WrongState` until a state is loaded (ensurePolicy, R14).
 import { awakeTimeout } from '../../base/awake-clock.js';
 import type { Digest } from '../../spec/records/parts.js';
-import {
-  EngineError,
-  type EngineInfo,
-  type ExportRequest,
-  type GenerateRequest,
-  type GenerateResult,
-  type HeldState,
-  type LoadedState,
-  type PolicyEngine,
-  type RandomModel,
-  type ReferenceSource,
-  type SavedFile,
-  type SavedState,
-  type ScoreRequest,
-  type StoredModel,
-  type UpdateProgress,
-  type UpdateRequest,
-  type UpdateResult,
-} from '../policy-engine.js';
+import type { ExportRequest, HeldState, LoadedState, FileEngine, RandomModel, ReferenceSource, SavedFile, SavedState, ScoreRequest, StoredModel, UpdateRequest } from '../file-engine.js';
+import { EngineError, type EngineInfo, type GenerateRequest, type GenerateResult, type UpdateProgress, type UpdateResult } from '../policy-engine.js';
 import { type CallOptions, EngineProcess, type Reply } from './engine-process.js';
 import { type FrameArray, isObject } from './frames.js';
 
@@ -42,8 +25,8 @@ export interface NativeEngineOptions {
   stallMs?: number;
 }
 
-/** A PolicyEngine with a visible process: for supervisors, and for tests that kill it. */
-export interface NativeEngine extends PolicyEngine {
+/** A FileEngine with a visible process: for supervisors, and for tests that kill it. */
+export interface NativeEngine extends FileEngine {
   /** Process id of the running engine; null when none runs. */
   pid(): number | null;
   /** For tests, with `testFaults`: dies now, after the next update, or in the middle of this reply; or stops, whole or only its work. */
@@ -85,7 +68,6 @@ export function createNativeEngine(options: NativeEngineOptions): NativeEngine {
   }
 
   return {
-    capabilities: { stateDigest: true, exactLogprobs: true, regenerates: true },
 
     info: async () => (await engine()).info,
 

@@ -1,6 +1,6 @@
 // The engine and the environments of a node, with a span for each verb; frequent calls of an episode are tallied.
 import { span } from '../../base/spans.js';
-import type { PolicyEngine } from '../../engine/policy-engine.js';
+import type { FileEngine } from '../../engine/file-engine.js';
 import type { Environment, EnvironmentBackend } from '../../environments/environment.js';
 
 /** Counts calls that are too many for spans of their own. */
@@ -13,9 +13,8 @@ export interface CallTallies {
 }
 
 /** Names are those of the engine's protocol (docs/engine-protocol.md). Verbs that take no time have none. */
-export function tracedEngine(engine: PolicyEngine, tracing: CallTallies): PolicyEngine {
+export function tracedEngine(engine: FileEngine, tracing: CallTallies): FileEngine {
   return {
-    capabilities: engine.capabilities,
     info: () => engine.info(),
     held: (wanted) => engine.held(wanted),
     stats: () => engine.stats(),

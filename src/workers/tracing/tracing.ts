@@ -4,7 +4,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Context } from '@temporalio/activity';
 import type { ActivityInterceptorsFactory, InjectedSinks } from '@temporalio/worker';
 import type { OpenSpan, SpanAttributes, Tracer } from '../../base/spans.js';
-import type { PolicyEngine } from '../../engine/policy-engine.js';
+import type { FileEngine } from '../../engine/file-engine.js';
 import type { EnvironmentBackend } from '../../environments/environment.js';
 import type { TraceSinks } from '../../workflows/step-tracing.js';
 import { CallTally } from './call-tally.js';
@@ -75,7 +75,7 @@ export class Tracing implements Tracer {
     },
   };
 
-  engine(engine: PolicyEngine): PolicyEngine {
+  engine(engine: FileEngine): FileEngine {
     return tracedEngine(engine, this);
   }
 

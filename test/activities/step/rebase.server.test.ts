@@ -2,13 +2,12 @@
 import { describe, expect, test } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { createNodeActivities } from '../../../src/activities/node-activities.js';
-import type { NodeDeps } from '../../../src/activities/node-deps.js';
 import { forkSpec } from '../../../src/activities/run/fork-spec.js';
 import { planStep } from '../../../src/activities/step/plan-step.js';
 import { requestLease } from '../../../src/activities/run/request-lease.js';
 import type { LeaseRequest } from '../../../src/activities/contracts.js';
 import { replayUpdates } from '../../../src/activities/reports/replay-audit.js';
-import type { PolicyEngine } from '../../../src/engine/policy-engine.js';
+import type { FileEngine } from '../../../src/engine/file-engine.js';
 import type { PlanRecord } from '../../../src/spec/records/plan.js';
 import type { Numerics } from '../../../src/spec/records/numerics.js';
 import type { ForkSpec } from '../../../src/spec/run-spec.js';
@@ -20,7 +19,7 @@ import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { requireRecord } from '../../../src/store/records/records.js';
 import { readUpdate } from '../../../src/store/runs/run-records.js';
 import { spentInAll } from '../../../src/rl/spending.js';
-import { run, tamper, workflow } from '../fixture.js';
+import { type NativeNode, run, tamper, workflow } from '../fixture.js';
 import {
   advance,
   copy,
@@ -51,16 +50,13 @@ async function rebase(): Promise<ForkSpec> {
  * Runs `use` while the node's engine computes otherwise, as another device would: its name for its arithmetic is another one, and
  * so is the last bit of what it adds to a denominator.
  */
-async function onOtherArithmetic<T>(deps: NodeDeps, use: () => Promise<T>, bits = 1e-3): Promise<T> {
+async function onOtherArithmetic<T>(deps: NativeNode, use: () => Promise<T>, bits = 1e-3): Promise<T> {
   const { engine } = deps.holder;
   const real = { info: engine.info.bind(engine), update: engine.update.bind(engine) };
   const numerics = await raised();
   engine.info = async () => ({ ...(await real.info()), numerics });
   engine.update = ((order, ...rest) =>
-    real.update(
-      { ...order, adam_eps: order.adam_eps * (1 + bits) },
-      ...rest,
-    )) satisfies PolicyEngine['update'];
+    real.update({ ...order, adam_eps: order.adam_eps * (1 + bits) }, ...rest)) satisfies FileEngine['update'];
   try {
     return await use();
   } finally {

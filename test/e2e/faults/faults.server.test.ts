@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { createNodeActivities } from '../../../src/activities/node-activities.js';
-import { PolicyHolder } from '../../../src/policy/policy-holder.js';
+import { NativePolicyHolder } from '../../../src/policy/native-states.js';
 import { createNativeEngine } from '../../../src/engine/native/native-engine.js';
 import { createStateLock } from '../../../src/engine/native/state-lock.js';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
@@ -100,7 +100,7 @@ describe('an engine that cannot be used', () => {
     for (const binary of [older, '/nowhere/longhaul-engine']) {
       const engine = createNativeEngine({ binary, threads: 1 });
       cleanup.push(() => engine.close());
-      const holder = new PolicyHolder({
+      const holder = new NativePolicyHolder({
         store: harness.store,
         engine,
         lock: createStateLock(),

@@ -1,0 +1,145 @@
+// The keeper of native states: files on the node's disk and in the store, each proven by its digest.
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { FileEngine } from '../engine/file-engine.js';
+import type { UpdateResult } from '../engine/policy-engine.js';
+import type { Digest } from '../spec/records/parts.js';
+import type { RunRecord } from '../spec/records/run-records.js';
+import { lastWarmStep } from '../spec/warm-start.js';
+import type { ObjectStore } from '../store/objects/object-store.js';
+import { writeCheckpoint } from '../store/runs/checkpoints.js';
+import type { Attended } from './attended.js';
+import { fileExists, LocalStates, statesKept } from './local-states.js';
+import { PolicyHolder, type PolicyHolderOptions } from './policy-holder.js';
+import { stateFileDigest } from './state-file.js';
+import type {
+  BaseState,
+  CheckpointUpload,
+  CommittedState,
+  Provenance,
+  StateKeeper,
+  StepUpdate,
+} from './state-keeper.js';
+import { StateRestorer } from './state-restorer.js';
+
+export interface NativeStatesOptions {
+  store: ObjectStore;
+  engine: FileEngine;
+  /** Node disk: saved states and fetched batches. */
+  folder: string;
+  log: (message: string) => void;
+}
+
+/** Runs whose states stay on the disk: more than a node serves at once, and not all that it ever has. */
+const runsKept = 32;
+
+export class NativeStates implements StateKeeper {
+  readonly files: LocalStates;
+  readonly #restorer: StateRestorer;
+
+  constructor(private readonly options: NativeStatesOptions) {
+    const { store, engine, folder, log } = options;
+    this.files = new LocalStates(join(folder, 'states'));
+    const fetched = new LocalStates(join(folder, 'fetched-states'));
+    this.#restorer = new StateRestorer({ store, engine, states: this.files, fetched, folder, log });
+  }
+
+  async held(): Promise<Digest | null> {
+    return (await this.options.engine.held())?.state ?? null;
+  }
+
+  async weights(): Promise<Digest | null> {
+    return (await this.options.engine.held({ weights: true }))?.weights ?? null;
+  }
+
+  async holdBase(record: RunRecord, attempt: Attended): Promise<BaseState> {
+    await this.#restorer.forgetReference();
+    const held = await this.#restorer.base.hold(record, attempt);
+    // A process that finds state 0 on record must find its weights too.
+    await this.#restorer.base.keep(record, held, attempt);
+    // Later the state would have to be loaded for this alone.
+    if (record.spec.trainer.use_kl_loss && lastWarmStep(record.spec) === 0)
+      await this.options.engine.setReference({ held: true });
+    return held;
+  }
+
+  hold({ run, step, state }: CommittedState, attempt: Attended): Promise<void> {
+    return this.#restorer.restore(run, step, state, attempt);
+  }
+
+  async holdForUpdate(
+    { run, step, state }: CommittedState,
+    stepId: Digest,
+    provenance: Provenance,
+    attempt: Attended,
+  ): Promise<void> {
+    const held = await this.options.engine.held();
+    const begun = held?.lastStepId === stepId;
+    const ready = held?.state === state && (await this.#restorer.knowsReference(run, step));
+    if (begun || ready) return;
+    const newest =
+      provenance === 'from an older checkpoint' ? await this.#restorer.olderThanNewest(run, step) : step;
+    await this.#restorer.restore(run, step, state, attempt, newest);
+  }
+
+  forget(): Promise<void> {
+    return this.options.engine.restart();
+  }
+
+  apply(update: StepUpdate): Promise<UpdateResult> {
+    return this.#restorer.apply(update);
+  }
+
+  async kept({ run, ...state }: CommittedState): Promise<string | null> {
+    const path = this.files.path(run, state);
+    return (await fileExists(path)) ? path : null;
+  }
+
+  async keep({ run, ...state }: CommittedState, { signal }: Attended): Promise<string> {
+    const path = this.files.path(run, state);
+    await this.files.prepare(run);
+    signal.throwIfAborted();
+    await this.options.engine.saveState(state.state, path);
+    return path;
+  }
+
+  async prune({ run, ...state }: CommittedState, spare?: number): Promise<void> {
+    await this.files.prune(run, state, statesKept, spare);
+    await this.files.pruneRuns(runsKept);
+  }
+
+  /** A file that holds another state is removed. */
+  async problemOf({ run, ...state }: CommittedState, signal: AbortSignal): Promise<string | null> {
+    const path = this.files.path(run, state);
+    if (!(await fileExists(path))) return `${path} is not there`;
+    const found = await stateFileDigest(path, signal).catch((error: Error) => {
+      if (error.name === 'BadTensorFile') return error.message;
+      throw error;
+    });
+    if (found === state.state) return null;
+    await rm(path, { force: true });
+    return `${path} was damaged: it held ${found}`;
+  }
+
+  async upload(
+    record: RunRecord,
+    { run, ...state }: CommittedState,
+    upload: CheckpointUpload,
+  ): Promise<void> {
+    const statePath = this.files.path(run, state);
+    await writeCheckpoint(this.options.store, record, { ...upload, ...state, statePath });
+  }
+}
+
+/** A holder whose engine and files are seen. */
+export class NativePolicyHolder extends PolicyHolder {
+  declare readonly engine: FileEngine;
+  readonly states: LocalStates;
+
+  constructor(options: NativeStatesOptions & Pick<PolicyHolderOptions, 'lock'>) {
+    const { store, engine, lock } = options;
+    const keeper = new NativeStates(options);
+    super({ store, engine, keeper, lock });
+    this.states = keeper.files;
+  }
+}
