@@ -1,0 +1,90 @@
+// The policy engine over a Tinker server: it samples the one state that its `StateKeeper` has made the server hold.
+import { createHash, randomUUID } from 'node:crypto';
+import type { Digest } from '../../spec/records/parts.js';
+import {
+  EngineError,
+  type EngineInfo,
+  type GenerateRequest,
+  type GenerateResult,
+  type PolicyEngine,
+} from '../policy-engine.js';
+import type { TinkerService } from './service.js';
+
+export interface ServedPolicy {
+  /** The operator's name of the server: addresses move. */
+  service: string;
+  /** As the server names it. */
+  model: string;
+}
+
+/** Raised when the same requests would come out otherwise. */
+const version = 1;
+
+export class TinkerEngine implements PolicyEngine {
+  /** Set by the keeper while the state is held. */
+  sampled: { state: Digest; path: string } | null = null;
+  private readonly incarnation = randomUUID();
+  private tokens = 0;
+
+  constructor(
+    private readonly tinker: TinkerService,
+    private readonly policy: ServedPolicy,
+  ) {}
+
+  async info(): Promise<EngineInfo> {
+    const { service, model } = this.policy;
+    const models = await this.tinker.models();
+    if (!models.includes(model))
+      throw new EngineError(
+        'EngineMissing',
+        `the Tinker server ${service} does not have ${model}; it has ${models.join(', ') || 'no model'}`,
+      );
+    return {
+      incarnation: this.incarnation,
+      build: `tinker ${service}`,
+      numerics: { backend: 'tinker', version, service, model },
+      instructionSet: 'remote',
+      threads: 0,
+    };
+  }
+
+  setVocabulary(): Promise<void> {
+    return Promise.reject(new EngineError('BadInput', 'a Tinker server ends no turn at a text'));
+  }
+
+  async generate(request: GenerateRequest, signal?: AbortSignal): Promise<GenerateResult> {
+    const { sampled } = this;
+    if (sampled?.state !== request.state)
+      throw new EngineError('WrongState', `the server holds ${sampled?.state ?? 'nothing'}`);
+    const { tokens, logprobs, stop } = await this.tinker.sample(
+      {
+        model_path: sampled.path,
+        tokens: request.tokens,
+        max_tokens: request.max_new_tokens,
+        seed: seedOf(request),
+        stop: request.stop_tokens,
+      },
+      signal ? { signal } : {},
+    );
+    this.tokens += tokens.length;
+    // A sample that began with one state must not end as another one's.
+    if (this.sampled !== sampled) throw new EngineError('WrongState', 'the server was given another state');
+    return { tokens, logprobs, finish: stop };
+  }
+
+  stats(): Promise<Record<string, number>> {
+    return Promise.resolve({ tokens: this.tokens });
+  }
+
+  close(): Promise<void> {
+    this.tinker.close();
+    return Promise.resolve();
+  }
+}
+
+/** 31 bits, of the seat and the place in its transcript: servers give equal samples to equal seeds. */
+function seedOf({ key, tokens }: Pick<GenerateRequest, 'key' | 'tokens'>): number {
+  const { seed, domain, step, slot, sample } = key;
+  const place = [seed, domain, step, slot, sample, tokens.length].join(' ');
+  return createHash('sha256').update(place).digest().readUInt32LE(0) >>> 1;
+}

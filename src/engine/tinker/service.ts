@@ -1,0 +1,208 @@
+// Models on a Tinker server: sessions that stay alive, models that begin without another's gradients, numbered training requests,
+// saved states. Errors: futures.ts.
+import { InDoubt, type TinkerClient, TinkerRefused, type WaitOptions } from './futures.js';
+import {
+  BadTinkerAnswer,
+  decodePass,
+  decodeSamples,
+  encodePass,
+  type PassRequest,
+  type PassResult,
+  type SampledSequence,
+} from './wire.js';
+
+/** Adapters of a model on the server. */
+export interface ServedLora {
+  rank: number;
+  seed: number;
+}
+
+export interface AdamParams {
+  learning_rate: number;
+  beta1: number;
+  beta2: number;
+  eps: number;
+  weight_decay: number;
+}
+
+/** A training request's place: numbers count from 1 without gaps, and a number sent twice is one request. */
+export interface Numbered {
+  model_id: string;
+  seq_id: number;
+}
+
+export interface SavedOnServer {
+  checkpoint_id: string;
+  checkpoint_type: 'training' | 'sampler';
+  tinker_path: string;
+}
+
+export interface SampleRequest {
+  model_path: string;
+  tokens: readonly number[];
+  max_tokens: number;
+  seed: number;
+  /** Token ids; the first of them ends the sample, and is part of it. */
+  stop: readonly number[];
+}
+
+const beatMs = 10_000;
+const nothing: AdamParams = { learning_rate: 0, beta1: 0.9, beta2: 0.95, eps: 1e-8, weight_decay: 0 };
+
+export class TinkerService {
+  private session: Promise<string> | null = null;
+  private beats: NodeJS.Timeout | null = null;
+  private scrubbed = false;
+
+  constructor(private readonly client: TinkerClient) {}
+
+  /** Names of the models that the server trains; the only evidence of what it serves. */
+  async models(signal?: AbortSignal): Promise<string[]> {
+    const { supported_models: models } = await this.client.call(
+      '/get_server_capabilities',
+      undefined,
+      signal,
+    );
+    if (!Array.isArray(models)) throw new BadTinkerAnswer('the server does not say which models it has');
+    return models.flatMap((model: unknown) => {
+      const name = (model as { model_name?: unknown } | null)?.model_name;
+      return typeof name === 'string' ? [name] : [];
+    });
+  }
+
+  /**
+   * A model with fresh adapters. The first one of a process is made twice: on some servers a slot keeps the gradients of the model that
+   * was there before, and the first would train on them.
+   */
+  async createModel(base: string, lora: ServedLora, options: WaitOptions = {}): Promise<string> {
+    if (!this.scrubbed) {
+      await this.unload(await this.create(base, lora, options), options);
+      this.scrubbed = true;
+    }
+    return this.create(base, lora, options);
+  }
+
+  private async create(base: string, lora: ServedLora, options: WaitOptions): Promise<string> {
+    const session_id = await this.openSession(options.signal);
+    const body = { session_id, base_model: base, lora_config: lora, model_role: 'policy' };
+    const made = await this.client.call('/create_model', body, options.signal);
+    const { model_id, request_id } = made;
+    if (typeof model_id !== 'string' || typeof request_id !== 'string')
+      throw new InDoubt('create_model was answered without a model id');
+    await this.client.wait(request_id, options);
+    return model_id;
+  }
+
+  /** Ends the model, and with a step of rate 0 the gradients that it leaves in its slot. A model that is gone already is no error. */
+  async unload(model_id: string, options: WaitOptions = {}): Promise<void> {
+    try {
+      await this.client.run('/optim_step', { model_id, adam_params: nothing }, options);
+      await this.client.run('/unload_model', { model_id }, options);
+    } catch (error) {
+      options.signal?.throwIfAborted();
+      if ((error as Error).name !== 'ModelLost') throw error;
+    }
+  }
+
+  /** Only as a model's first request. */
+  async loadWeights(place: Numbered, path: string, options: WaitOptions = {}): Promise<void> {
+    await this.client.run('/load_weights', { ...place, path, optimizer: true }, options);
+  }
+
+  async pass(request: PassRequest, options: WaitOptions = {}): Promise<PassResult> {
+    const answer = await this.client.run('/forward_backward', encodePass(request), options);
+    if (!(answer instanceof Uint8Array))
+      throw new BadTinkerAnswer('the server answers a pass in JSON: it is older than skyrl 0.4');
+    const result = decodePass(answer);
+    if (result.outputs.length === request.data.length) return result;
+    throw new BadTinkerAnswer(`${request.data.length} sequences came back as ${result.outputs.length}`);
+  }
+
+  /** Applies the gradients since the last step. Returns the server's figures, e.g. `skyrl.ai/grad_norm`. */
+  async optimStep(
+    place: Numbered,
+    adam_params: AdamParams,
+    options: WaitOptions = {},
+  ): Promise<Record<string, number>> {
+    const answer = await this.client.run('/optim_step', { ...place, adam_params }, options);
+    return (answer as { metrics?: Record<string, number> | null }).metrics ?? {};
+  }
+
+  /** Saves weights and optimizer under `name`. Returns the path of the saved state. */
+  saveWeights(place: Numbered, name: string, options: WaitOptions = {}): Promise<string> {
+    return this.save('/save_weights', place, name, options);
+  }
+
+  /** Makes the model's weights those that samples under the returned path come from. */
+  saveForSampler(place: Numbered, name: string, options: WaitOptions = {}): Promise<string> {
+    return this.save('/save_weights_for_sampler', place, name, options);
+  }
+
+  private async save(call: string, place: Numbered, name: string, options: WaitOptions): Promise<string> {
+    const { path } = (await this.client.run(call, { ...place, path: name }, options)) as { path?: unknown };
+    if (typeof path === 'string') return path;
+    throw new BadTinkerAnswer(`${call} was answered without a path`);
+  }
+
+  /** Whole saved states of a model, those that were cut off left out. Empty for a model that the server does not know. */
+  async checkpoints(model_id: string, signal?: AbortSignal): Promise<SavedOnServer[]> {
+    const path = `/training_runs/${encodeURIComponent(model_id)}/checkpoints`;
+    const answer = await this.client.call(path, undefined, signal).catch((error: unknown) => {
+      const gone =
+        (error as Error).name === 'ModelLost' || (error instanceof TinkerRefused && error.status === 404);
+      if (gone) return { checkpoints: [] };
+      throw error;
+    });
+    return answer['checkpoints'] as SavedOnServer[];
+  }
+
+  /** The adapters of a state that was saved for sampling, as a tar.gz in PEFT's form. */
+  archive(model_id: string, checkpoint_id: string, signal?: AbortSignal): Promise<Uint8Array> {
+    const [model, checkpoint] = [model_id, checkpoint_id].map(encodeURIComponent);
+    return this.client.download(`/training_runs/${model}/checkpoints/${checkpoint}/archive`, signal);
+  }
+
+  async sample(request: SampleRequest, options: WaitOptions = {}): Promise<SampledSequence> {
+    const { model_path, tokens, max_tokens, seed, stop } = request;
+    const answer = await this.client.run(
+      '/asample',
+      {
+        model_path,
+        prompt: { chunks: [{ type: 'encoded_text', tokens }] },
+        num_samples: 1,
+        sampling_params: { max_tokens, seed, stop, temperature: 1 },
+      },
+      options,
+    );
+    if (!(answer instanceof Uint8Array))
+      throw new BadTinkerAnswer('the server answers a sample in JSON: it is older than skyrl 0.4');
+    const [sampled] = decodeSamples(answer);
+    if (sampled) return sampled;
+    throw new BadTinkerAnswer('the server answers a sample without a sequence');
+  }
+
+  /** A session beats before its first model: one that never did would keep its models for ever. */
+  private async openSession(signal?: AbortSignal): Promise<string> {
+    this.session ??= this.newSession(signal).catch((error: unknown) => {
+      this.session = null;
+      throw error;
+    });
+    return this.session;
+  }
+
+  private async newSession(signal?: AbortSignal): Promise<string> {
+    const body = { tags: ['longhaul'], sdk_version: 'longhaul', user_metadata: {} };
+    const { session_id } = await this.client.call('/create_session', body, signal);
+    if (typeof session_id !== 'string')
+      throw new BadTinkerAnswer('create_session was answered without an id');
+    const beat = () => this.client.call('/session_heartbeat', { session_id });
+    await beat();
+    // A beat that fails is followed by another; whether the models live is what their own requests say.
+    this.beats = setInterval(() => void beat().catch(() => undefined), beatMs).unref();
+    return session_id;
+  }
+
+  close(): void {
+    if (this.beats) clearInterval(this.beats);
+  }
+}
