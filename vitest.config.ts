@@ -4,6 +4,9 @@ import LongestFirst from './test/support/whole-run/longest-first.js';
 /** For files that share a process and its modules. */
 const sharedProcess = 'test/support/preloads/shared-process-setup.ts';
 
+/** For all: a worker thread runs the sources that a test runs. */
+const threads = 'test/support/preloads/threads-from-sources.ts';
+
 /** Tests that wait for other processes. */
 const waiting = {
   pool: 'forks',
@@ -28,7 +31,7 @@ export default defineConfig({
           name: 'pure',
           include: ['test/**/*.test.ts'],
           exclude: ['test/**/*.{server,slow}.test.ts'],
-          setupFiles: ['test/support/preloads/pure-setup.ts', sharedProcess],
+          setupFiles: ['test/support/preloads/pure-setup.ts', sharedProcess, threads],
           // Not threads: some of the native parts that these files load do not outlive the end of one.
           pool: 'forks',
           isolate: false,
@@ -44,7 +47,7 @@ export default defineConfig({
           include: ['test/**/*.server.test.ts'],
           // Loading the code and Temporal's SDK takes longer than most of these files.
           isolate: false,
-          setupFiles: sharedProcess,
+          setupFiles: [sharedProcess, threads],
           globalSetup: ['test/support/whole-run/temporal-setup.ts'],
         },
       },
@@ -53,6 +56,7 @@ export default defineConfig({
           ...waiting,
           name: 'slow',
           include: ['test/**/*.slow.test.ts'],
+          setupFiles: threads,
         },
       },
     ],

@@ -171,6 +171,8 @@ export interface LeaseRequest extends RunWorkflow {
   priority: number;
   /** Numerics of the run's records; null before there are any: the first node decides (R18). */
   numerics: Numerics | null;
+  /** The run's `model.served.name`, where `numerics` is null; absent: a model that the node loads itself. */
+  served?: string;
   /** Nodes that the request excludes. */
   besides: string[];
   /** Do not wait: if no node is free at once, the answer is `refused`. */
@@ -188,7 +190,7 @@ export interface OrchestratorActivities {
    * Asks the pool for a node, or reports a held one; the answer comes as a signal. `numericsOf`: the run whose numerics the node must have,
    * if the holder is not a run.
    */
-  requestLease(input: Omit<LeaseRequest, 'numerics'> & { numericsOf?: string }): Promise<void>;
+  requestLease(input: Omit<LeaseRequest, 'numerics' | 'served'> & { numericsOf?: string }): Promise<void>;
   /** The runs that are over (R30); one whose server does not answer does not count as over. */
   closedRuns(input: { runs: RunWorkflow[] }): Promise<RunWorkflow[]>;
   /** Writes the next control record, or finds the one of this Update (R21). */

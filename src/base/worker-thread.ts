@@ -40,6 +40,7 @@ export function startThread<Input, Output>(
   }
 
   async function end(): Promise<void> {
+    failed.abort(new Error('the thread was ended'));
     stopped.release();
     await worker.terminate();
   }

@@ -38,7 +38,9 @@ export function baseModelDigest(
   { seed, model }: Pick<RunSpec, 'seed' | 'model'>,
   files: Digest | null,
 ): Digest {
-  const { init, architecture, initializer_range, lora, moments } = model;
+  const { init, architecture, initializer_range, lora, moments, served } = model;
+  if (served)
+    return sha256Hex(canonicalText({ served: served.name, rank: served.rank, seed: served.seed ?? seed }));
   const trained = {
     ...(lora ? { lora } : {}),
     ...(moments === undefined || moments === 'fp32' ? {} : { moments }),
@@ -118,7 +120,7 @@ export class BaseModel {
       throw error;
     });
     if (found === (await this.#recordedWeights(record))) return false;
-    this.options.log(`${path} is damaged: it is fetched anew`);
+    this.options.log(`${path} is damaged: it is fetched again`);
     await rm(path, { force: true });
     return true;
   }
@@ -159,7 +161,7 @@ export class BaseModel {
         loaded instanceof EngineError ? loaded.message : `it holds the weights ${loaded.weights}`;
       await rm(path, { force: true });
       if (isLast) throw new CorruptCheckpoint(path, null, problem);
-      log(`${path} is not usable (${problem}): fetching it anew`);
+      log(`${path} is not usable (${problem}): fetching it again`);
     }
     throw new Error('not reached');
   }

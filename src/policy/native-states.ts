@@ -35,13 +35,13 @@ const runsKept = 32;
 
 export class NativeStates implements StateKeeper {
   readonly files: LocalStates;
-  readonly #restorer: StateRestorer;
+  private readonly restorer: StateRestorer;
 
   constructor(private readonly options: NativeStatesOptions) {
     const { store, engine, folder, log } = options;
     this.files = new LocalStates(join(folder, 'states'));
     const fetched = new LocalStates(join(folder, 'fetched-states'));
-    this.#restorer = new StateRestorer({ store, engine, states: this.files, fetched, folder, log });
+    this.restorer = new StateRestorer({ store, engine, states: this.files, fetched, folder, log });
   }
 
   async held(): Promise<Digest | null> {
@@ -53,10 +53,10 @@ export class NativeStates implements StateKeeper {
   }
 
   async holdBase(record: RunRecord, attempt: Attended): Promise<BaseState> {
-    await this.#restorer.forgetReference();
-    const held = await this.#restorer.base.hold(record, attempt);
+    await this.restorer.forgetReference();
+    const held = await this.restorer.base.hold(record, attempt);
     // A process that finds state 0 on record must find its weights too.
-    await this.#restorer.base.keep(record, held, attempt);
+    await this.restorer.base.keep(record, held, attempt);
     // Later the state would have to be loaded for this alone.
     if (record.spec.trainer.use_kl_loss && lastWarmStep(record.spec) === 0)
       await this.options.engine.setReference({ held: true });
@@ -64,7 +64,7 @@ export class NativeStates implements StateKeeper {
   }
 
   hold({ run, step, state }: CommittedState, attempt: Attended): Promise<void> {
-    return this.#restorer.restore(run, step, state, attempt);
+    return this.restorer.restore(run, step, state, attempt);
   }
 
   async holdForUpdate(
@@ -75,11 +75,11 @@ export class NativeStates implements StateKeeper {
   ): Promise<void> {
     const held = await this.options.engine.held();
     const begun = held?.lastStepId === stepId;
-    const ready = held?.state === state && (await this.#restorer.knowsReference(run, step));
+    const ready = held?.state === state && (await this.restorer.knowsReference(run, step));
     if (begun || ready) return;
     const newest =
-      provenance === 'from an older checkpoint' ? await this.#restorer.olderThanNewest(run, step) : step;
-    await this.#restorer.restore(run, step, state, attempt, newest);
+      provenance === 'from an older checkpoint' ? await this.restorer.olderThanNewest(run, step) : step;
+    await this.restorer.restore(run, step, state, attempt, newest);
   }
 
   forget(): Promise<void> {
@@ -87,7 +87,7 @@ export class NativeStates implements StateKeeper {
   }
 
   apply(update: StepUpdate): Promise<UpdateResult> {
-    return this.#restorer.apply(update);
+    return this.restorer.apply(update);
   }
 
   async kept({ run, ...state }: CommittedState): Promise<string | null> {
@@ -122,12 +122,13 @@ export class NativeStates implements StateKeeper {
   }
 
   async upload(
+    store: ObjectStore,
     record: RunRecord,
     { run, ...state }: CommittedState,
     upload: CheckpointUpload,
   ): Promise<void> {
     const statePath = this.files.path(run, state);
-    await writeCheckpoint(this.options.store, record, { ...upload, ...state, statePath });
+    await writeCheckpoint(store, record, { ...upload, ...state, statePath });
   }
 }
 

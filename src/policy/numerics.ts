@@ -11,6 +11,6 @@ export function otherNumerics(run: string, recorded: Numerics, who: string, foun
     'OtherNumerics',
     `${who} computes with numerics ${other}, but run ${run} was computed with ${wanted}: its steps would come out ` +
       `otherwise. Start a node worker of the Longhaul version whose engine has ${wanted} ` +
-      `(\`longhaul doctor\` tells an engine’s), or apply its logged batches anew: longhaul rebase ${nameOfRun(run)} --numerics ${other}`,
+      `(\`longhaul doctor\` tells an engine’s), or apply its logged batches again: longhaul rebase ${nameOfRun(run)} --numerics ${other}`,
   );
 }

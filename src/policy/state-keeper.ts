@@ -3,6 +3,7 @@ import type { UpdateProgress, UpdateResult } from '../engine/policy-engine.js';
 import type { Digest } from '../spec/records/parts.js';
 import type { PlanRecord } from '../spec/records/plan.js';
 import type { RunRecord } from '../spec/records/run-records.js';
+import type { ObjectStore } from '../store/objects/object-store.js';
 import type { CheckpointToWrite } from '../store/runs/checkpoints.js';
 import type { Attended } from './attended.js';
 
@@ -16,9 +17,10 @@ export interface CommittedState {
 /** State 0, as `longhaul.base` records it. */
 export interface BaseState {
   state: Digest;
-  weights: Digest;
-  /** Numbers of parameters in the model without adapters, and in its trained part. */
-  parameters: { model: number; trained: number };
+  /** Absent if the engine computes none, as are the numbers of parameters. */
+  weights?: Digest;
+  /** In the model without adapters, and in its trained part. */
+  parameters?: { model: number; trained: number };
 }
 
 /** A step's batch, as its update applies it. */
@@ -66,5 +68,10 @@ export interface StateKeeper {
   /** Why the kept state cannot be uploaded; null if it can. */
   problemOf(committed: CommittedState, signal: AbortSignal): Promise<string | null>;
   /** Puts the kept state into the store, manifest last (R17). */
-  upload(record: RunRecord, committed: CommittedState, upload: CheckpointUpload): Promise<void>;
+  upload(
+    store: ObjectStore,
+    record: RunRecord,
+    committed: CommittedState,
+    upload: CheckpointUpload,
+  ): Promise<void>;
 }

@@ -328,7 +328,7 @@ export class StateRestorer {
     const base = await readState(this.options.store, run, 0);
     if (held.state !== base) {
       throw new Diverged(
-        `the base model of ${run} was made anew as state ${held.state}, but step 0 records ${base}`,
+        `the base model of ${run} was made again as state ${held.state}, but step 0 records ${base}`,
         {
           key: updateKey(run, 0),
           stored: base,

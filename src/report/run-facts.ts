@@ -2,6 +2,7 @@
 import { escapeHtml } from './html.js';
 import { modelFacts } from './model-facts.js';
 import type { RunHistory } from './history/run-history.js';
+import { nameOfNumerics } from '../spec/records/numerics.js';
 import { hasEnded, positionOf } from './run-position.js';
 
 export function runFacts(history: RunHistory): string {
@@ -12,7 +13,7 @@ export function runFacts(history: RunHistory): string {
     ...modelFacts(record, history.base),
     ['base model', record.base_model],
     ['dataset', `${record.dataset.name} ${record.dataset.version}`],
-    ['numerics', last ? `${last.identity.numerics.backend}, version ${last.identity.numerics.version}` : '–'],
+    ['numerics', last ? nameOfNumerics(last.identity.numerics) : '–'],
     ['engine builds', [...new Set(updates.map((update) => update.observed.engine.build))].join(', ') || '–'],
     ['driven by', ownersText(history)],
   ];

@@ -5,6 +5,7 @@ import type { ModelArchitecture, RunSpec } from './run-spec.js';
 export function combinationProblems(spec: RunSpec): SpecProblem[] {
   return [
     ...modelProblems(spec),
+    ...servedModelProblems(spec),
     ...dataProblems(spec),
     ...environmentProblems(spec),
     ...warmStartProblems(spec),
@@ -17,7 +18,7 @@ export function combinationProblems(spec: RunSpec): SpecProblem[] {
 }
 
 function modelProblems({ model }: RunSpec): SpecProblem[] {
-  const { architecture, path, tokenizer, chat_template } = model;
+  const { architecture, path, served, tokenizer, chat_template } = model;
   const problems: SpecProblem[] = [];
   if (architecture !== undefined && path !== undefined) {
     problems.push({
@@ -26,11 +27,11 @@ function modelProblems({ model }: RunSpec): SpecProblem[] {
       fix: 'a model folder has its own config.json: keep one of them',
     });
   }
-  if (architecture === undefined && path === undefined) {
+  if (architecture === undefined && path === undefined && served === undefined) {
     problems.push({
       path: 'model',
-      problem: 'neither architecture nor path is given',
-      fix: 'name a Hugging Face folder in path, or give the architecture of random weights',
+      problem: 'none of path, architecture and served is given',
+      fix: 'name a Hugging Face folder in path, give the architecture of random weights, or name a Tinker server’s model in served.name',
     });
   }
   for (const [key, file] of Object.entries({ tokenizer, chat_template })) {
@@ -42,6 +43,81 @@ function modelProblems({ model }: RunSpec): SpecProblem[] {
     });
   }
   return architecture === undefined ? problems : [...problems, ...architectureProblems(architecture)];
+}
+
+/** Losses that Tinker servers have; which of them one server has, it says itself. */
+const servedLosses: readonly string[] = ['regular', 'cispo', 'gspo', 'reinforce'];
+
+/** What a Tinker server would ignore in silence, or compute otherwise. */
+function servedModelProblems(spec: RunSpec): SpecProblem[] {
+  const { model, generator, trainer, placement } = spec;
+  if (model.served === undefined)
+    return trainer.save_every === undefined
+      ? []
+      : [{ path: 'trainer.save_every', problem: 'is for model.served', fix: 'remove it' }];
+  const refused: [path: string, isGiven: boolean, problem: string, fix: string][] = [
+    ['model.path', model.path !== undefined, 'is given beside model.served', 'keep one of them'],
+    [
+      'model.architecture',
+      model.architecture !== undefined,
+      'is given beside model.served',
+      'keep one of them',
+    ],
+    [
+      'model.lora',
+      model.lora !== undefined,
+      'is for models that a node loads itself: a server chooses targets and alpha',
+      'remove it; the rank of the adapters is model.served.rank',
+    ],
+    [
+      'model.served.chunk_tokens',
+      model.served.chunk_tokens < generator.max_sequence_length,
+      `${model.served.chunk_tokens} tokens hold no sequence of generator.max_sequence_length ${generator.max_sequence_length}`,
+      'raise it',
+    ],
+    ['warm_start', spec.warm_start.length > 0, 'is not yet trained on a Tinker server', 'remove it'],
+    ['model.moments', model.moments !== 'fp32', 'are kept by the server, in its own way', 'remove it'],
+    [
+      'trainer.policy_loss_type',
+      !servedLosses.includes(trainer.policy_loss_type),
+      `${trainer.policy_loss_type} is no loss of a Tinker server`,
+      `take one of ${servedLosses.join(', ')}`,
+    ],
+    ['trainer.use_kl_loss', trainer.use_kl_loss, 'is no term of a Tinker server’s losses', 'remove it'],
+    [
+      'trainer.use_entropy_loss',
+      trainer.use_entropy_loss,
+      'is no term of a Tinker server’s losses',
+      'remove it',
+    ],
+    [
+      'trainer.use_tis',
+      trainer.use_tis,
+      'needs log-probs that a Tinker server is not yet asked for',
+      'remove it',
+    ],
+    [
+      'generator.temperature',
+      generator.temperature !== 1,
+      `${generator.temperature} would train on other log-probs: a Tinker server’s are those of temperature 1`,
+      'remove it',
+    ],
+    ['generator.top_p', generator.top_p !== undefined, 'is not sent to a Tinker server', 'remove it'],
+    ['generator.top_k', generator.top_k !== undefined, 'is not sent to a Tinker server', 'remove it'],
+    [
+      'generator.stop',
+      generator.stop !== undefined,
+      'cannot be mixed with the ends of turns there',
+      'remove it',
+    ],
+    [
+      'placement.nodes',
+      (placement?.nodes ?? 1) > 1,
+      'a model on a Tinker server is one node’s',
+      'remove it: the server itself spreads the work',
+    ],
+  ];
+  return refused.flatMap(([path, isGiven, problem, fix]) => (isGiven ? [{ path, problem, fix }] : []));
 }
 
 function architectureProblems(architecture: ModelArchitecture): SpecProblem[] {

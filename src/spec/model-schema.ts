@@ -52,6 +52,21 @@ const lora = z.strictObject({
   seed: seed.exactOptional().describe('absent: the run’s'),
 });
 
+const served = z.strictObject({
+  name: text.describe('as the server names it'),
+  rank: count.max(1024).describe('width of the adapters, which alone are trained'),
+  seed: seed.exactOptional().describe('of the adapters’ first values; absent: the run’s'),
+  reduction: z
+    .enum(['sum', 'sequence_mean'])
+    .default('sum')
+    .describe('how the server adds up the losses of tokens; `sequence_mean` is SkyRL’s JAX backend'),
+  chunk_sequences: count.default(128).describe('most sequences of one request'),
+  chunk_tokens: count.default(65_536).describe('most tokens of one request'),
+  logprob_tolerance: positive
+    .default(0.1)
+    .describe('largest mean distance of the trainer’s log-probs from the sampled ones that is trained on'),
+});
+
 export const model = z.strictObject({
   name: name.describe('name in checkpoint keys'),
   init: z.literal('random').default('random').describe('drawn from the seed, without `path`'),
@@ -60,6 +75,9 @@ export const model = z.strictObject({
     .exactOptional()
     .describe('of random weights, by `config.json`’s keys; excludes `path`'),
   initializer_range: positive.default(0.02).describe('standard deviation of random weights'),
+  served: served
+    .exactOptional()
+    .describe('a model of a Tinker server, in place of `path` and `architecture`'),
   lora: lora.exactOptional().describe('trains adapters; absent: all weights'),
   moments: z.enum(['fp32', 'int8']).default('fp32').describe('moments in 8 or 2 bytes a parameter'),
   tokenizer: text.exactOptional().describe('path of a `tokenizer.json`; absent: that of `path`'),

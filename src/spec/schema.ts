@@ -175,6 +175,9 @@ const trainer = z.strictObject({
     .min(0)
     .default(0)
     .describe('templates are drawn by pass rate p, as p(1−p) + this; 0: uniformly'),
+  save_every: count
+    .exactOptional()
+    .describe('with `model.served`: steps between the states that the server saves; absent: 1'),
   ckpt_interval: count.default(10).describe('steps between uploaded checkpoints'),
   eval_interval: count.default(10).describe('GRPO steps between evaluations'),
   target_pass_at_1: share

@@ -11,6 +11,8 @@ const ordinaryNames =
 const outward =
   /^(AWS_.*|OTEL_.*|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|(HTTPS?|NO|ALL)_PROXY|(https?|no|all)_proxy)$/;
 const ofFollower = /^(SLACK|WANDB)_/;
+/** A node alone trains on a Tinker server. */
+const ofTinker = /^TINKER_/;
 /** The stack's own server has neither keys nor certificates: a profile's are for another server. */
 const ofOtherServers = /^TEMPORAL_(API_KEY|TLS_.*|GRPC_META_.*|CODEC_.*)$/;
 
@@ -18,7 +20,7 @@ const passes: Record<StackRole, (name: string) => boolean> = {
   temporal: isOrdinary,
   environments: isOrdinary,
   follower: (name) => isOrdinary(name) || outward.test(name) || ofFollower.test(name),
-  orchestrator: mayHoldGradingTokens,
+  orchestrator: (name) => mayHoldGradingTokens(name) && !ofTinker.test(name),
   node: mayHoldGradingTokens,
 };
 

@@ -1,16 +1,13 @@
 // Process entry of a node worker. Flags and variables: config.ts.
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { BusyMeter, meteredBackend, meteredEngine } from '../activities/attempt/busy-meter.js';
+import { BusyMeter, meteredBackend } from '../activities/attempt/busy-meter.js';
 import { DatasetCache } from '../data/dataset-cache.js';
 import { keepLastCommit } from '../activities/step/upload-last-commit.js';
 import { NewestEntries } from '../base/newest-entries.js';
 import { createNodeActivities, createTransferActivities } from '../activities/node-activities.js';
 import type { CheckpointStall, LastCommit } from '../activities/node-deps.js';
-import { NativePolicyHolder } from '../policy/native-states.js';
 import { RunDataCache } from '../data/run-data.js';
-import { createNativeEngine } from '../engine/native/native-engine.js';
-import { createStateLock } from '../engine/native/state-lock.js';
 import { JournalFolder } from '../episode/journal-folder.js';
 import type { Numerics } from '../spec/records/numerics.js';
 import type { EnvironmentSpec } from '../spec/run-spec.js';
@@ -18,6 +15,7 @@ import type { ObjectStore } from '../store/objects/object-store.js';
 import { openStore, probeStore } from '../store/open-store.js';
 import { readWorkerConfig, type WorkerConfig } from './process/config.js';
 import { environmentBackends } from './node/environment-backends.js';
+import { nativePolicy, openServedPolicy } from './node/policies.js';
 import { keepLife } from './process/life-file.js';
 import { type NodeParts, serveNode } from './node/node-worker.js';
 import { openTracing } from './tracing/open-tracing.js';
@@ -41,8 +39,6 @@ async function createParts(
   tracing: Tracing | null,
   log: WorkerLog,
 ): Promise<NodeParts> {
-  if (!config.engine)
-    throw new Error('a node worker needs --engine or LONGHAUL_ENGINE: the path of the native engine');
   const token = config.gradingTokenFile
     ? (await readFile(config.gradingTokenFile, 'utf8')).trim()
     : undefined;
@@ -50,20 +46,22 @@ async function createParts(
   // Store and Temporal have answered by now.
   serves();
   const meter = new BusyMeter();
-  const metered = meteredEngine(createNativeEngine({ binary: config.engine, log }), meter);
-  const engine = tracing?.engine(metered) ?? metered;
+  const holder = config.tinker
+    ? await openServedPolicy(config.tinker, {
+        store,
+        by: config.node,
+        folder: join(config.folder, 'policy'),
+        meter,
+        log,
+      })
+    : nativePolicy(config, { store, meter, tracing, log });
+  const { engine } = holder;
   const environments = environmentBackends({ url: config.environments, ...(token ? { token } : {}) });
   const deps = {
     store,
     node: config.node,
     runs: new RunDataCache(store, new DatasetCache(store)),
-    holder: new NativePolicyHolder({
-      store,
-      engine,
-      lock: createStateLock(),
-      folder: join(config.folder, 'policy'),
-      log,
-    }),
+    holder,
     journals: new JournalFolder(join(config.folder, 'journal'), log),
     backendFor: (spec: EnvironmentSpec, callTimeoutMs: number) => {
       const backend = meteredBackend(environments.backendFor(spec, callTimeoutMs), meter);

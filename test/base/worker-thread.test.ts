@@ -1,7 +1,6 @@
 import { getEventListeners } from 'node:events';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { startThread, type WorkerThread } from '../../src/base/worker-thread.js';
-import '../support/preloads/threads-from-sources.js';
 import type { Awkward } from './awkward-thread.js';
 
 const entry = new URL('./awkward-thread.js', import.meta.url);

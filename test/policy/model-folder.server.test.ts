@@ -141,7 +141,7 @@ describe('what was put into the store', () => {
     return { weights, file: join(harness.folder, 'node-2', 'weights', `${weights}.safetensors`) };
   };
 
-  test('is fetched anew where a node’s own file of it is damaged, and no checkpoint is lost for it', async () => {
+  test('is fetched again where a node’s own file of it is damaged, and no checkpoint is lost for it', async () => {
     const { file } = await prepared();
     const other = harness.secondNode();
     await hold(2, other);
@@ -193,7 +193,7 @@ describe('what was put into the store', () => {
 
       expect(await hold(0, node)).toBe(state);
       expect(harness.said).toContain(
-        `${file} is not usable (it holds the weights ${other}): fetching it anew`,
+        `${file} is not usable (it holds the weights ${other}): fetching it again`,
       );
       expect(await weightsFileDigest(file)).toBe(wanted);
     });

@@ -269,6 +269,26 @@ export function recordsOfAllKinds(): RecordTypes {
       suite: digestOf('d'),
       samples: [[[1, 3, 2, 0]], [[null, 1, 0, 0]]],
     },
+    instance: {
+      schema: 'longhaul.instance/1',
+      n: 1,
+      run: 'tiny',
+      model: 'model_1',
+      step: 0,
+      path: null,
+      observed: { at, by: 'node-1' },
+    },
+    saved: {
+      schema: 'longhaul.saved/1',
+      n: 1,
+      run: 'tiny',
+      step: 1,
+      state: digestOf('b'),
+      path: 'tinker://model_1/weights/s000001-0123456789abcdef',
+      instance: 1,
+      number: 4,
+      observed: { at, by: 'node-1' },
+    },
   };
 }
 

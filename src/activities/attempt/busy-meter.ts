@@ -1,6 +1,8 @@
 // Measures when real work is in flight: the union of all engine verbs and environment calls of this process.
 // What is left of a step's wall time is orchestration.
 import type { FileEngine } from '../../engine/file-engine.js';
+import type { PolicyEngine } from '../../engine/policy-engine.js';
+import type { StateKeeper } from '../../policy/state-keeper.js';
 import type { Environment, EnvironmentBackend } from '../../environments/environment.js';
 
 export class BusyMeter {
@@ -42,6 +44,34 @@ export function meteredEngine(engine: FileEngine, meter: BusyMeter): FileEngine 
     generate: (request, signal) => meter.during(() => engine.generate(request, signal)),
     score: (request) => meter.during(() => engine.score(request)),
     update: (request, onProgress, signal) => meter.during(() => engine.update(request, onProgress, signal)),
+  };
+}
+
+/** An engine whose keeper makes its states elsewhere: sampling alone is the engine's work. */
+export function meteredPolicy(engine: PolicyEngine, meter: BusyMeter): PolicyEngine {
+  return {
+    info: () => engine.info(),
+    stats: () => engine.stats(),
+    close: () => engine.close(),
+    setVocabulary: (tokens) => engine.setVocabulary(tokens),
+    generate: (request, signal) => meter.during(() => engine.generate(request, signal)),
+  };
+}
+
+export function meteredKeeper(keeper: StateKeeper, meter: BusyMeter): StateKeeper {
+  return {
+    held: () => keeper.held(),
+    weights: () => keeper.weights(),
+    forget: () => keeper.forget(),
+    kept: (committed) => keeper.kept(committed),
+    prune: (committed, spare) => keeper.prune(committed, spare),
+    problemOf: (committed, signal) => keeper.problemOf(committed, signal),
+    holdBase: (record, attempt) => meter.during(() => keeper.holdBase(record, attempt)),
+    hold: (wanted, attempt) => meter.during(() => keeper.hold(wanted, attempt)),
+    holdForUpdate: (...wanted) => meter.during(() => keeper.holdForUpdate(...wanted)),
+    apply: (update) => meter.during(() => keeper.apply(update)),
+    keep: (committed, attempt) => meter.during(() => keeper.keep(committed, attempt)),
+    upload: (...upload) => meter.during(() => keeper.upload(...upload)),
   };
 }
 

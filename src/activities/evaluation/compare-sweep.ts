@@ -26,7 +26,8 @@ import type { Place, SweepRecord, SweepSuiteEntry } from '../../spec/records/swe
 /** The size that fits into a workflow's answer. */
 const longestTable = 4_000;
 const comparisonThread = new URL('../../sweeps/comparison-thread.js', import.meta.url);
-const comparisonDeadlineMs = 10 * 60_000;
+/** Half of what the activity has, so that this error comes first. */
+const comparisonDeadlineMs = 5 * 60_000;
 const more = '… more of it is on the page\n';
 
 export interface WrittenComparison extends SweepComparison {

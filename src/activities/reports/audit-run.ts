@@ -31,7 +31,9 @@ export async function auditRun(
 
 /** What a run's record says twice, and what follows from its parts. The digest of its weights checks a model made from files instead. */
 function runProblems({ seed, spec, base_model }: RunRecord, parent: RunRecord | null): string[] {
-  const made = parent?.base_model ?? (spec.model.architecture ? baseModelDigest(spec, null) : base_model);
+  const made =
+    parent?.base_model ??
+    (spec.model.architecture || spec.model.served ? baseModelDigest(spec, null) : base_model);
   return [
     ...(seed === spec.seed ? [] : [`its seed is ${seed}, that of its spec ${spec.seed}`]),
     ...(base_model === made

@@ -5,14 +5,16 @@ import type { Numerics } from '../../spec/records/numerics.js';
 import { inParallel } from '../../base/in-parallel.js';
 import { updateKey } from '../../store/objects/layout.js';
 import { readRecord } from '../../store/records/records.js';
-import { rebasedTo, timelineOf } from '../../store/runs/run-records.js';
+import { readRun, rebasedTo, timelineOf } from '../../store/runs/run-records.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 
 export async function requestLease(
   deps: OrchestratorDeps,
-  { numericsOf: run, ...request }: Omit<LeaseRequest, 'numerics'> & { numericsOf?: string },
+  { numericsOf, ...request }: Omit<LeaseRequest, 'numerics' | 'served'> & { numericsOf?: string },
 ): Promise<void> {
-  await deps.requestLease({ ...request, numerics: await numericsOf(deps.store, run ?? request.run) });
+  const run = numericsOf ?? request.run;
+  const numerics = await recordedNumerics(deps.store, run);
+  await deps.requestLease({ ...request, numerics, ...(numerics ? {} : await servedBy(deps.store, run)) });
 }
 
 export async function closedRuns(
@@ -23,8 +25,13 @@ export async function closedRuns(
   return runs.filter((_, index) => over[index]);
 }
 
-/** Null before the run has a base: the first node decides. */
-async function numericsOf(store: ObjectStore, run: string): Promise<Numerics | null> {
+async function servedBy(store: ObjectStore, run: string): Promise<{ served?: string }> {
+  const { served } = (await readRun(store, run)).spec.model;
+  return served === undefined ? {} : { served: served.name };
+}
+
+/** Null before the run has a base: the first node that can serve it decides. */
+async function recordedNumerics(store: ObjectStore, run: string): Promise<Numerics | null> {
   const rebased = await rebasedTo(store, run);
   if (rebased) return rebased;
   const base = await readRecord(store, updateKey(await timelineOf(store, run, 0), 0), 'base');

@@ -26,13 +26,13 @@ export async function commitBase(
       step: 0,
       base_model: record.base_model,
       state,
-      weights,
+      ...(weights ? { weights } : {}),
       numerics: engine.numerics,
     },
     observed: {
       engine: { build: engine.build, incarnation: engine.incarnation },
       committed_at: new Date().toISOString(),
-      parameters,
+      ...(parameters ? { parameters } : {}),
     },
   };
   await recordFunction(store, key, 'base', base);

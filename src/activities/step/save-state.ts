@@ -62,7 +62,7 @@ export async function uploadCheckpoint(
     );
   }
   if (problem !== null) await deps.holder.keep(committed, scope);
-  await keeper.upload(record, committed, {
+  await keeper.upload(store, record, committed, {
     numerics,
     beforeManifest: () => stoppingPoint('checkpoint-data-written'),
     signal,

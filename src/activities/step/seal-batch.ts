@@ -59,7 +59,7 @@ export async function sealBatch(
 function otherBatch(stored: Uint8Array, computed: Uint8Array, key: string): Diverged {
   return new Diverged(
     `${key} is not the batch of its plan and episodes: ${batchDifference(stored, computed, key)}. ` +
-      `To seal the step anew: longhaul quarantine ${key}`,
+      `To seal the step again: longhaul quarantine ${key}`,
     { key, stored: sha256Hex(stored), computed: sha256Hex(computed) },
   );
 }

@@ -24,6 +24,6 @@ export async function keepLastCommit(deps: NodeDeps, signal: AbortSignal): Promi
   const committed = { run, step, state };
   if ((await holder.keeper.kept(committed)) === null && (await holder.keeper.held()) !== state) return null;
   await holder.keep(committed, { signal, progress: () => undefined });
-  await holder.keeper.upload(record, committed, { numerics, signal });
+  await holder.keeper.upload(store, record, committed, { numerics, signal });
   return { run, step };
 }

@@ -54,7 +54,7 @@ const font: NonNullable<ResvgRenderOptions['font']> = {
   fontFiles: ['DejaVuSans.ttf', 'DejaVuSans-Bold.ttf'].map((file) => resolve(`dejavu-fonts-ttf/ttf/${file}`)),
   defaultFontFamily: 'DejaVu Sans',
 };
-const styleSheet = `text { font: 13px DejaVu Sans, sans-serif; fill: #55565a; } .grid { stroke: #e2e2e5; } .line { fill: none; stroke-linejoin: round; }
+const styleSheet = `text { font-size: 13px; font-family: DejaVu Sans, sans-serif; fill: #55565a; } .grid { stroke: #e2e2e5; } .line { fill: none; stroke-linejoin: round; }
 .title { font-size: 18px; fill: #1d1c1d; } .name { font-size: 14px; fill: #1d1c1d; } .first { font-weight: bold; }`;
 
 /** PNG, 800 × 400; null if there is no point to show. */

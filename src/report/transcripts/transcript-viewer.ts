@@ -77,7 +77,7 @@ function sourcesText(run: string, { index, selection, embedded }: ShownTranscrip
     ...(training.length < trainingSteps
       ? [
           `The steps are spread evenly over the run’s ${whole(trainingEpisodes)} training episodes; others: ` +
-            `<code>longhaul transcripts ${escapeHtml(run)} --step N</code>, or more in here: <code>longhaul report ${escapeHtml(run)} --transcripts N</code>.`,
+            `<code>longhaul transcripts ${escapeHtml(run)} --step N</code>.`,
         ]
       : []),
     ...(embedded.length < index.chunks.length

@@ -7,10 +7,15 @@ import type { numerics } from './parts.js';
 export type Numerics = z.infer<typeof numerics>;
 
 export function sameNumerics(a: Numerics, b: Numerics): boolean {
-  return a.backend === b.backend && a.version === b.version;
+  return a.backend === b.backend && a.version === b.version && a.service === b.service && a.model === b.model;
 }
 
-/** `cpu/2`, as `--numerics` takes it. */
-export function nameOfNumerics({ backend, version }: Numerics): string {
-  return `${backend}/${version}`;
+/** `cpu/2`, as `--numerics` takes it, or `tinker/1 Qwen/Qwen3-8B at hosted`. */
+export function nameOfNumerics({ backend, version, service, model }: Numerics): string {
+  return `${backend}/${version}${model === undefined ? '' : ` ${model} at ${service ?? '?'}`}`;
+}
+
+/** What a run needs of a node before its base is recorded: a Tinker server's model of this name, or none. */
+export function offersModel({ backend, model }: Numerics, served: string | null): boolean {
+  return served === null ? backend !== 'tinker' : model === served;
 }

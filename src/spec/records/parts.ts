@@ -20,8 +20,10 @@ export const counts = z.record(z.string(), count).meta({ id: 'counts' });
 
 export const numerics = z
   .strictObject({
-    backend: z.literal('cpu'),
+    backend: z.enum(['cpu', 'tinker']),
     version: positive.describe('raised when a golden digest changes'),
+    service: text.exactOptional().describe('of `tinker`: the operator’s name of the server'),
+    model: text.exactOptional().describe('of `tinker`: as the server names it'),
   })
   .meta({ id: 'numerics', description: 'equal ones give equal bits (R18)' });
 export const engine = z

@@ -9,6 +9,7 @@ import { checkpoint, dataset, weights } from './manifests.js';
 import { plan } from './plan.js';
 import { gc, name, notice, owner, ref, run } from './run-records.js';
 import { sweep, tally } from './sweep-record.js';
+import { instance, saved } from './served-model.js';
 import { base, batch, update } from './update.js';
 
 /**
@@ -37,6 +38,8 @@ const schemas = {
   evaluated,
   sweep,
   tally,
+  instance,
+  saved,
 };
 export type RecordKind = keyof typeof schemas;
 export type RecordTypes = { [Kind in RecordKind]: z.infer<(typeof schemas)[Kind]> };
@@ -66,6 +69,8 @@ export const schemaVersions: Record<RecordKind, number> = {
   evaluated: 1,
   sweep: 2,
   tally: 1,
+  instance: 1,
+  saved: 1,
 };
 
 /** The oldest version of a kind that this code reads, if that is not the newest one. */

@@ -5,7 +5,7 @@ import type { ObjectStore } from '../objects/object-store.js';
 import { readRecord } from '../records/records.js';
 import type { RecordKind, RecordTypes } from '../../spec/records/record-kinds.js';
 
-/** Rules of the records; what each says is in docs/records.md. */
+/** Rules of the records; docs/rules.md says what each is. */
 export type Rule =
   | 'R1'
   | 'R2'

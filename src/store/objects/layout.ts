@@ -82,6 +82,11 @@ export const refsFolder = (run: string) => `${runFolder(run)}refs/`;
 /** `user`: a run id, or a name of its form. */
 export const refKey = (run: string, user: string) => `${refsFolder(run)}${checkRunId(user)}.json`;
 export const collectionsFolder = (run: string) => `${runFolder(run)}gc/`;
+/** Models that a Tinker server held for the run, in the order in which they were made (R33). */
+export const instancesFolder = (run: string) => `${runFolder(run)}instances/`;
+/** States of a step that a Tinker server has saved (R36). */
+export const savedStatesFolder = (run: string, step: number) =>
+  `${runFolder(run)}states/${padded(step, 6, 'step')}/`;
 export const noticesFolder = (run: string) => `${runFolder(run)}notices/`;
 export const runEvaluationsFolder = (run: string) => `${runFolder(run)}evaluations/`;
 /** Which evaluation is the run's, by step and suite name. */

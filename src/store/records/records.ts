@@ -133,7 +133,7 @@ export async function appendSequence<Kind extends SequenceKind>(
   }
 }
 
-export type SequenceKind = 'owner' | 'control' | 'name' | 'attempt' | 'gc' | 'notice';
+export type SequenceKind = 'owner' | 'control' | 'name' | 'attempt' | 'gc' | 'notice' | 'instance' | 'saved';
 
 /** All records of a sequence, in order: n = 1, 2, … without a gap. `known`, its first ones, are not read again. */
 export async function readSequence<Kind extends SequenceKind>(

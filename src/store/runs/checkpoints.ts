@@ -20,21 +20,28 @@ import { CorruptCheckpoint } from '../objects/store-errors.js';
 import { fetchListed, uploadSame, verifyListed } from '../files/stored-files.js';
 import type { Transfer } from '../objects/transfer.js';
 
+/** The file of a checkpoint: a state, or what a Tinker server hands out of one. */
 const stateFile = 'state.safetensors';
+const adapterFile = 'adapter.tar.gz';
+
+interface CheckpointPlace extends CheckpointHome {
+  file: string;
+}
 
 export interface CheckpointToWrite extends Transfer {
   step: number;
   state: Digest;
   numerics: Numerics;
-  /** `state.safetensors` on the node's disk. */
+  /** The checkpoint's one file, on the node's disk. */
   statePath: string;
   /** Called after all data files are stored and before the manifest is. */
   beforeManifest?: () => Promise<void>;
 }
 
 /** Where a run's own checkpoints are: `checkpoints/{project}/{model}/{run}/`. */
-export function checkpointHome(record: RunRecord): CheckpointHome {
-  return { project: record.spec.project, model: record.spec.model.name, run: record.run };
+export function checkpointHome({ run, spec }: RunRecord): CheckpointPlace {
+  const file = spec.model.served ? adapterFile : stateFile;
+  return { project: spec.project, model: spec.model.name, run, file };
 }
 
 /** Where the checkpoint of a step is: under the run of the timeline that it lies on (R5). */
@@ -42,9 +49,19 @@ export async function homeOfStep(
   store: ObjectStore,
   record: RunRecord,
   step: number,
-): Promise<CheckpointHome> {
+): Promise<CheckpointPlace> {
   const run = await timelineOf(store, record.run, step);
   return checkpointHome(run === record.run ? record : await readRun(store, run));
+}
+
+/** Where the checkpoint's file is in the store. */
+export async function checkpointDataKey(
+  store: ObjectStore,
+  record: RunRecord,
+  step: number,
+): Promise<string> {
+  const home = await homeOfStep(store, record, step);
+  return checkpointFileKey(home, step, home.file);
 }
 
 /** Uploads a state. Existing files are compared and adopted; other bytes are `Diverged`. */
@@ -55,7 +72,7 @@ export async function writeCheckpoint(
 ): Promise<CheckpointManifest> {
   const { step, state, numerics, statePath, signal, onProgress } = checkpoint;
   const home = await homeOfStep(store, record, step);
-  const file: FileEntry = { path: stateFile, ...(await sha256File(statePath, signal)) };
+  const file: FileEntry = { path: home.file, ...(await sha256File(statePath, signal)) };
   await uploadSame(store, checkpointFileKey(home, step, file.path), statePath, file, { signal, onProgress });
   await checkpoint.beforeManifest?.();
   signal?.throwIfAborted();
@@ -83,8 +100,8 @@ async function hasManifest(store: ObjectStore, home: CheckpointHome, step: numbe
   return (await store.head(checkpointManifestKey(home, step))) !== null;
 }
 
-async function hasData(store: ObjectStore, home: CheckpointHome, step: number): Promise<boolean> {
-  return (await store.head(checkpointFileKey(home, step, stateFile))) !== null;
+async function hasData(store: ObjectStore, home: CheckpointPlace, step: number): Promise<boolean> {
+  return (await store.head(checkpointFileKey(home, step, home.file))) !== null;
 }
 
 /**
@@ -104,7 +121,7 @@ export async function listCollectedManifests(store: ObjectStore, record: RunReco
 }
 
 /** Whether a manifest has no data and a collection named its step; each run's collections are read at most once. */
-function manifestsLeft(store: ObjectStore): (home: CheckpointHome, step: number) => Promise<boolean> {
+function manifestsLeft(store: ObjectStore): (home: CheckpointPlace, step: number) => Promise<boolean> {
   const collected = new Map<string, Promise<ReadonlySet<number>>>();
   return async (home, step) => {
     if (await hasData(store, home, step)) return false;
@@ -122,7 +139,7 @@ async function collectedCheckpoints(store: ObjectStore, run: string): Promise<Re
 /** `left`: those that a collection has left, or the others. */
 async function listManifests(store: ObjectStore, record: RunRecord, left: boolean): Promise<number[]> {
   const isLeft = manifestsLeft(store);
-  const found: { step: number; home: CheckpointHome }[] = [];
+  const found: { step: number; home: CheckpointPlace }[] = [];
   for await (const { run, after, upTo } of timelinesOf(store, record.run)) {
     const home = checkpointHome(run === record.run ? record : await readRun(store, run));
     for (const name of await store.listFolder(checkpointsFolder(home))) {
@@ -150,9 +167,9 @@ export async function fetchCheckpoint(
 ): Promise<CheckpointManifest> {
   const home = await homeOfStep(store, record, step);
   const manifest = await readManifest(store, home, step);
-  const file = manifest.files.find((entry) => entry.path === stateFile);
+  const file = manifest.files.find((entry) => entry.path === home.file);
   const manifestKey = checkpointManifestKey(home, step);
-  if (!file) throw new CorruptCheckpoint(manifestKey, null, `it lists no ${stateFile}`);
+  if (!file) throw new CorruptCheckpoint(manifestKey, null, `it lists no ${home.file}`);
   await fetchListed(store, checkpointFileKey(home, step, file.path), file, path, transfer);
   return manifest;
 }

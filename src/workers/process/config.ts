@@ -26,6 +26,8 @@ export interface WorkerConfig {
   /** Folder of this process alone: lock, open activities, states and batches. */
   folder: string;
   engine: string | null;
+  /** A Tinker server that this node uses in place of an engine of its own. */
+  tinker: TinkerConfig | null;
   /** Server of environments that name no `url` in the spec. */
   environments: string | null;
   gradingTokenFile: string | null;
@@ -37,6 +39,14 @@ export interface WorkerConfig {
   metricsAddress: string | null;
   /** The worker deployment that an orchestrator belongs to; null if its workflows are not versioned. */
   deployment: Deployment | null;
+}
+
+export interface TinkerConfig {
+  url: string;
+  /** The operator's name of the server, which numerics and states carry: addresses move. */
+  service: string;
+  /** Null: the one model that the server has. */
+  model: string | null;
 }
 
 export interface Deployment {
@@ -55,6 +65,9 @@ const options = {
   node: { type: 'string' },
   folder: { type: 'string' },
   engine: { type: 'string' },
+  tinker: { type: 'string' },
+  'tinker-service': { type: 'string' },
+  'served-model': { type: 'string' },
   environments: { type: 'string' },
   'grading-token-file': { type: 'string' },
   places: { type: 'string' },
@@ -107,7 +120,16 @@ export function readWorkerConfig(
     node,
     folder: resolve(needed('folder', 'LONGHAUL_FOLDER', '/var/lib/longhaul')),
     engine: read('engine', 'LONGHAUL_ENGINE'),
-    environments: withoutCredentials(read('environments', 'LONGHAUL_ENVIRONMENTS')),
+    tinker: tinkerOf(
+      read('tinker', 'LONGHAUL_TINKER'),
+      read('tinker-service', 'LONGHAUL_TINKER_SERVICE'),
+      read('served-model', 'LONGHAUL_SERVED_MODEL'),
+    ),
+    environments: withoutCredentials(
+      read('environments', 'LONGHAUL_ENVIRONMENTS'),
+      '--environments or LONGHAUL_ENVIRONMENTS',
+      'the grading token with --grading-token-file',
+    ),
     gradingTokenFile: read('grading-token-file', 'LONGHAUL_GRADING_TOKEN_FILE'),
     places: number('places', 'LONGHAUL_PLACES', '1', [1, 100]),
     graceMs: number('grace', 'LONGHAUL_GRACE', defaultGraceSeconds, [1, 3_600]) * 1000,
@@ -207,12 +229,26 @@ function checkAddress(address: string): string {
   );
 }
 
-/** The address of an environment server is in messages and in records: a secret in it would be, too. */
-function withoutCredentials(url: string | null): string | null {
+/** A server's address is in messages and in records: a secret in it would be, too. */
+function withoutCredentials(url: string | null, flag: string, place: string): string | null {
   const secret = url === null ? null : secretInUrl(url);
   if (secret === null) return url;
   throw new Error(
-    `--environments or LONGHAUL_ENVIRONMENTS is a URL with ${secret}, which would be logged and recorded: ` +
-      'give http://host:port, and the grading token with --grading-token-file',
+    `${flag} is a URL with ${secret}, which would be logged and recorded: give http://host:port, and ${place}`,
   );
+}
+
+function tinkerOf(url: string | null, service: string | null, model: string | null): TinkerConfig | null {
+  if (!url) return null;
+  const flag = '--tinker or LONGHAUL_TINKER';
+  withoutCredentials(url, flag, 'the key in TINKER_API_KEY');
+  if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol))
+    throw new Error(`${flag} takes the URL of a Tinker server, for example http://127.0.0.1:8000`);
+  const name = service ?? 'tinker';
+  if (!/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$/.test(name))
+    throw new Error(
+      `--tinker-service or LONGHAUL_TINKER_SERVICE names the server in at most 64 letters, digits, ".", "_" or "-"; ` +
+        `${JSON.stringify(name.slice(0, 80))} does not`,
+    );
+  return { url: url.replace(/\/+$/, ''), service: name, model };
 }

@@ -34,6 +34,7 @@ interface Lease extends RunWorkflow {
   run: string;
   project: string;
   numerics: Numerics | null;
+  served?: string;
   node: string;
   since: number;
   /** Run id of the execution that asked. */
@@ -104,7 +105,7 @@ export class LeaseTable {
     if (this.farewell(report.instance)) this.revokeAllOn(report.id, 'draining');
     // An engine that was exchanged computes other bits: its runs would be refused there.
     for (const lease of this.leasesOn(report.id))
-      if (!mayFit(lease.numerics, report.numerics)) this.revoke(lease, 'released');
+      if (!mayFit(lease, report.numerics)) this.revoke(lease, 'released');
     this.serve(now);
   }
 
@@ -289,7 +290,11 @@ export class LeaseTable {
 
   private grant(request: LeaseRequest, node: string, now: number): void {
     const { lease, run, project, numerics, workflowId, firstExecutionRunId } = request;
-    const granted = { lease, run, project, numerics, workflowId, firstExecutionRunId, node, since: now };
+    const served = request.served === undefined ? {} : { served: request.served };
+    const granted = {
+      ...{ lease, run, project, numerics, ...served, workflowId, firstExecutionRunId },
+      ...{ node, since: now },
+    };
     const execution = request.asker?.execution;
     this.leases.set(lease, execution === undefined ? granted : { ...granted, execution });
   }
@@ -329,9 +334,7 @@ export class LeaseTable {
   private nodeFor(request: LeaseRequest): string | null {
     const free = this.within(request).filter(
       (node) =>
-        mayFit(request.numerics, node.numerics) &&
-        !node.suspected &&
-        this.leasesOn(node.id).length < node.places,
+        mayFit(request, node.numerics) && !node.suspected && this.leasesOn(node.id).length < node.places,
     );
     // A node that has not reported its numerics may turn out to have others.
     const rank = (node: PoolNode): number[] => [

@@ -29,7 +29,10 @@ const has =
   (value) =>
     unreadable(value, shape) === null;
 
-const numerics = has<Numerics>({ backend: text, version: number });
+const numerics = has<Numerics>({
+  ...{ backend: text, version: number },
+  ...{ service: optional(text), model: optional(text) },
+});
 
 export const nodeReport: Shape<NodeReport> = {
   ...{ id: text, instance: text, host: text, memory_bytes: number, places: number },
@@ -40,7 +43,8 @@ export const nodeInstance: Shape<NodeInstance> = { id: text, instance: text };
 
 export const leaseRequest: Shape<LeaseRequest> = {
   ...{ workflowId: text, firstExecutionRunId: text, lease: text, run: text, project: text },
-  ...{ priority: number, numerics: nullable(numerics), besides: texts, holding: optional(text) },
+  ...{ priority: number, numerics: nullable(numerics), served: optional(text) },
+  ...{ besides: texts, holding: optional(text) },
   atOnce: optional((value) => value === true),
   asker: optional(has<Required<LeaseRequest>['asker']>({ execution: text, knows: texts })),
 };

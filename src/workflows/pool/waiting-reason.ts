@@ -1,6 +1,6 @@
 // Why a request for a node waits, in words for people.
 import type { LeaseRequest } from '../../activities/contracts.js';
-import { nameOfNumerics, sameNumerics } from '../../spec/records/numerics.js';
+import { nameOfNumerics, offersModel, sameNumerics } from '../../spec/records/numerics.js';
 import type { Numerics } from '../../spec/records/numerics.js';
 import type { WaitingLease } from '../messages.js';
 
@@ -25,10 +25,8 @@ export interface NodesAtHand {
 /** Nodes, or runs, that a reason names. */
 const named = 4;
 
-export function waitingReason(
-  { lease, run, numerics }: LeaseRequest,
-  { within, alive, draining }: NodesAtHand,
-): WaitingLease {
+export function waitingReason(request: LeaseRequest, { within, alive, draining }: NodesAtHand): WaitingLease {
+  const { lease, run, numerics, served } = request;
   if (within.length === 0 && alive.length > 0)
     return { lease, cause: 'busy', why: `no other node than ${listed(alive)} is alive` };
   if (within.length === 0) {
@@ -36,15 +34,16 @@ export function waitingReason(
     const why = draining.length > 0 ? `${none} that is not draining (${listed(draining)})` : none;
     return { lease, cause: 'none', why };
   }
-  const fitting = within.filter((node) => mayFit(numerics, node.numerics));
-  if (numerics && fitting.length === 0) {
+  const fitting = within.filter((node) => mayFit(request, node.numerics));
+  if (fitting.length === 0) {
     const offers = within.map(
       ({ id, numerics: own }) => `${id} computes with ${own ? nameOfNumerics(own) : '?'}`,
     );
-    const why =
-      `no living node has numerics ${nameOfNumerics(numerics)}, with which ${run} was computed, and with others its steps ` +
-      `would come out otherwise: ${listed(offers)}`;
-    return { lease, cause: 'unfit', why };
+    const lacking = numerics
+      ? `no living node has numerics ${nameOfNumerics(numerics)}, with which ${run} was computed, and with others its steps ` +
+        'would come out otherwise'
+      : `no living node ${served === undefined ? 'loads models itself' : `has ${served} on a Tinker server`}, as ${run} needs`;
+    return { lease, cause: 'unfit', why: `${lacking}: ${listed(offers)}` };
   }
   const held = fitting.map(({ id, suspected, holders }) =>
     suspected
@@ -54,9 +53,13 @@ export function waitingReason(
   return { lease, cause: 'busy', why: listed(held) };
 }
 
-/** Equal numerics give equal states (R18); a side that has not reported its numerics may fit. */
-export function mayFit(asked: Numerics | null, offered: Numerics | undefined): boolean {
-  return !asked || !offered || sameNumerics(asked, offered);
+/** Equal numerics give equal states (R18); a node that has not reported its numerics may fit. */
+export function mayFit(
+  { numerics, served }: Pick<LeaseRequest, 'numerics' | 'served'>,
+  offered: Numerics | undefined,
+): boolean {
+  if (!offered) return true;
+  return numerics ? sameNumerics(numerics, offered) : offersModel(offered, served ?? null);
 }
 
 function listed(parts: readonly string[]): string {

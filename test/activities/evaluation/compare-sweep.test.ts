@@ -18,7 +18,6 @@ import { adoptOrCreate, appendSequence } from '../../../src/store/records/record
 import { recordsOfAllKinds } from '../../store/fixtures.js';
 import { makeRunIn, stateOf } from '../../store/made-runs.js';
 import { compareStates, madeUpState, madeUpSuite } from '../../sweeps/made-up.js';
-import '../../support/preloads/threads-from-sources.js';
 import { ownFolder } from '../../support/scratch-folder.js';
 
 const sweep = 'longhaul/nightly';

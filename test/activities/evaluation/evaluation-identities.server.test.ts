@@ -30,7 +30,6 @@ import {
 } from '../../environments/foreign-server.js';
 import { counting, lastSftStep, tamper } from '../fixture.js';
 import { harness, useHarness } from '../own-harness.js';
-import '../../support/preloads/threads-from-sources.js';
 import { keysOf } from '../../store/overlaid-store.js';
 
 const tokenName = 'LONGHAUL_TEST_GRADING_TOKEN';

@@ -120,6 +120,7 @@ for (const folder of [
   'ownersFolder',
   'controlFolder',
   'noticesFolder',
+  'instancesFolder',
   'runEvaluationsFolder',
   'refsFolder',
   'collectionsFolder',
@@ -145,6 +146,7 @@ for (const ofStep of [
   'episodesFolder',
   'foldedEpisodesKey',
   'attemptsFolder',
+  'savedStatesFolder',
 ] as const)
   makes(ofStep, 'runs/', run, whole);
 makes('episodeKey', 'runs/', run, whole, whole, whole);

@@ -1,4 +1,4 @@
-// Import it in tests that reach a worker thread: the thread then runs the sources, as everything else in a test does.
+// A test that reaches a worker thread runs it from the sources, as everything else in a test does.
 import { existsSync } from 'node:fs';
 import { createRequire, syncBuiltinESMExports } from 'node:module';
 import type * as Threads from 'node:worker_threads';
@@ -7,11 +7,16 @@ const threads = createRequire(import.meta.url)('node:worker_threads') as { Worke
 const register = new URL('./typescript-register.mjs', import.meta.url).href;
 const execArgv = [...process.execArgv, '--import', register];
 
-threads.Worker = class extends threads.Worker {
+class SourceWorker extends threads.Worker {
   constructor(entry: string | URL, options?: Threads.WorkerOptions) {
     const source = entry instanceof URL ? new URL(entry.href.replace(/\.js$/, '.ts')) : null;
     if (source && existsSync(source)) super(source, { ...options, execArgv });
     else super(entry, options);
   }
-};
-syncBuiltinESMExports();
+}
+
+// Files that share a process load this again.
+if (threads.Worker.name !== SourceWorker.name) {
+  threads.Worker = SourceWorker;
+  syncBuiltinESMExports();
+}

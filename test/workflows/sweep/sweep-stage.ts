@@ -35,7 +35,6 @@ import {
   startTemporal,
   type TestTemporal,
 } from '../../support/servers/temporal-server.js';
-import '../../support/preloads/threads-from-sources.js';
 
 export type SweepHandle = WorkflowHandleWithFirstExecutionRunId<typeof evalSweep>;
 

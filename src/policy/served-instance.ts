@@ -1,0 +1,211 @@
+// One model of a run on a Tinker server, and the numbered requests that train it (R34): what a step sends follows from its batch, its plan and
+// the run's spec alone.
+import type { Datum } from '../engine/tinker/wire.js';
+import { chunksOf, servedLoss } from '../engine/tinker/passes.js';
+import { TinkerRefused, type WaitOptions } from '../engine/tinker/futures.js';
+import type { AdamParams, SavedOnServer, TinkerService } from '../engine/tinker/service.js';
+import type { UpdateResult } from '../engine/policy-engine.js';
+import type { BatchArrays } from '../spec/records/batch.js';
+import type { Digest } from '../spec/records/parts.js';
+import type { PlanRecord } from '../spec/records/plan.js';
+import type { InstanceRecord } from '../spec/records/served-model.js';
+import type { RunSpec, ServedModel } from '../spec/run-spec.js';
+import { nameOfSampler, nameOfSave, nameOfState } from './served-names.js';
+
+/** The model cannot be trusted any more: the next one begins with a saved state (R35). */
+export class InstanceGivenUp extends Error {
+  override readonly name = 'InstanceGivenUp';
+}
+
+export interface StepToApply {
+  step: number;
+  plan: PlanRecord;
+  batch: BatchArrays;
+  stepId: Digest;
+}
+
+export interface AppliedStep extends UpdateResult {
+  /** Absent if the step is not one that is saved. */
+  saved?: { path: string; number: number };
+}
+
+export type Holding = { step: number; state: Digest };
+
+/** A name that is taken is listed when its save is whole; one that is not by then was cut off. */
+const listedWithinMs = 30_000;
+
+export class ServedInstance {
+  /** Null while a step is applied, and after one that failed. */
+  holds: Holding | null;
+  private sampled: { state: Digest; path: string } | null = null;
+
+  /** `next`: number of the next training request. */
+  constructor(
+    readonly record: InstanceRecord,
+    private readonly spec: RunSpec,
+    private readonly service: TinkerService,
+    holds: Holding,
+    private next: number,
+  ) {
+    this.holds = holds;
+  }
+
+  /** Requests of a step that was applied. */
+  static requestsOf(
+    spec: RunSpec,
+    { step, plan, batch }: Pick<StepToApply, 'step' | 'plan' | 'batch'>,
+  ): number {
+    const miniBatches = chunked(spec, plan, batch);
+    return 1 + miniBatches.flat().length + miniBatches.length + (isSaved(spec, step) ? 1 : 0);
+  }
+
+  /** Passes over a committed step, whose requests were all answered. */
+  skip(requests: number, holds: Holding): void {
+    this.next += requests;
+    this.holds = holds;
+  }
+
+  /** Path that samples the held state. Its number is the first of the step that follows. */
+  async sampler(options: WaitOptions): Promise<string> {
+    const { holds, record } = this;
+    if (!holds) throw new InstanceGivenUp(`nothing is known of what ${record.model} holds`);
+    if (this.sampled?.state === holds.state) return this.sampled.path;
+    const name = nameOfSampler(holds.step, holds.state);
+    const path = await this.save('sampler', name, this.next, options);
+    this.sampled = { state: holds.state, path };
+    return path;
+  }
+
+  /** Sends the requests of the step after the held one; whoever has sent some of them before sends the same ones. */
+  async apply(step: StepToApply, options: WaitOptions): Promise<AppliedStep> {
+    await this.sampler(options);
+    this.holds = null;
+    let number = this.next + 1;
+    const { model_id, service } = { model_id: this.record.model, service: this.service };
+    const loss = servedLoss(step.plan.loss);
+    const figures = new PassFigures();
+    for (const [index, chunks] of chunked(this.spec, step.plan, step.batch).entries()) {
+      for (const data of chunks) {
+        const request = { model_id, seq_id: number++, data, ...loss };
+        figures.add(data, (await service.pass(request, options)).outputs);
+      }
+      figures.check(this.served.logprob_tolerance, step.plan.kind === 'grpo' && index === 0);
+      const place = { model_id, seq_id: number++ };
+      figures.stepped(await service.optimStep(place, adamOf(step.plan, index), options));
+    }
+    const state = nameOfState(step.plan.previous_state, step.stepId);
+    const result: AppliedStep = { state, applied: true, metrics: figures.metrics() };
+    if (isSaved(this.spec, step.step)) {
+      const path = await this.save('training', nameOfSave(step.step, step.stepId), number, options);
+      result.saved = { path, number: number++ };
+    }
+    this.next = number;
+    this.holds = { step: step.step, state };
+    return result;
+  }
+
+  /** A 409 for a name proves nothing: only what is listed is saved (R36). */
+  private async save(
+    type: SavedOnServer['checkpoint_type'],
+    name: string,
+    seq_id: number,
+    options: WaitOptions,
+  ): Promise<string> {
+    const { service } = this;
+    const place = { model_id: this.record.model, seq_id };
+    try {
+      return await (type === 'sampler'
+        ? service.saveForSampler(place, name, options)
+        : service.saveWeights(place, name, options));
+    } catch (error) {
+      if (!(error instanceof TinkerRefused && error.status === 409)) throw error;
+    }
+    const deadline = performance.now() + listedWithinMs;
+    for (;;) {
+      const found = (await service.checkpoints(this.record.model, options.signal)).find(
+        (one) => one.checkpoint_id === name && one.checkpoint_type === type,
+      );
+      if (found) return found.tinker_path;
+      if (performance.now() > deadline)
+        throw new InstanceGivenUp(`a save of ${name} was cut off: ${this.record.model} is given up`);
+      await new Promise((resolve) => setTimeout(resolve, 250));
+      options.signal?.throwIfAborted();
+    }
+  }
+
+  private get served(): ServedModel {
+    return this.spec.model.served as ServedModel;
+  }
+}
+
+export function isSaved({ trainer }: RunSpec, step: number): boolean {
+  return step % (trainer.save_every ?? 1) === 0;
+}
+
+function chunked({ model }: RunSpec, plan: PlanRecord, batch: BatchArrays): Datum[][][] {
+  const { reduction, chunk_sequences, chunk_tokens } = model.served as ServedModel;
+  return chunksOf(batch, plan.loss, reduction, { sequences: chunk_sequences, tokens: chunk_tokens });
+}
+
+function adamOf({ optimizer }: PlanRecord, miniBatch: number): AdamParams {
+  const [beta1, beta2] = optimizer.adam_betas;
+  return {
+    learning_rate: optimizer.learning_rates[miniBatch] ?? 0,
+    ...{ beta1, beta2, eps: optimizer.adam_eps, weight_decay: optimizer.weight_decay },
+  };
+}
+
+/** What the server computed beside the gradients, over the tokens that are trained on. */
+class PassFigures {
+  private tokens = 0;
+  private loss = 0;
+  private apart = 0;
+  private furthest = 0;
+  private gradNorms: number[] = [];
+  private finite = true;
+
+  add(data: readonly Datum[], outputs: readonly Record<string, number[]>[]): void {
+    for (const [index, { inputs }] of data.entries()) {
+      const { logprobs = [], elementwise_loss: losses = [] } = outputs[index] ?? {};
+      const old = inputs['logprobs']?.data;
+      for (const [at, weight] of (inputs['weights']?.data ?? []).entries()) {
+        if (weight === 0) continue;
+        const logprob = logprobs[at] ?? NaN;
+        if (!Number.isFinite(logprob)) this.finite = false;
+        const apart = old ? Math.abs(logprob - (old[at] ?? 0)) : 0;
+        this.tokens += 1;
+        this.loss += losses[at] ?? 0;
+        this.apart += apart;
+        this.furthest = Math.max(this.furthest, apart);
+      }
+    }
+  }
+
+  /** Before the optimizer's step (R37). `compares`: the weights are still those that the episodes were sampled from. */
+  check(tolerance: number, compares: boolean): void {
+    if (!this.finite) throw new InstanceGivenUp('the trainer has log-probs that are not finite');
+    const apart = this.apart / Math.max(this.tokens, 1);
+    if (compares && apart > tolerance)
+      throw new InstanceGivenUp(
+        `the trainer's log-probs lie ${apart.toFixed(4)} from the sampled ones on average, and model.served.logprob_tolerance ` +
+          `is ${tolerance}: it has other weights, another tokenizer or another sampler than the episodes`,
+      );
+  }
+
+  stepped(metrics: Record<string, number>): void {
+    const norm = metrics['skyrl.ai/grad_norm'] ?? metrics['grad_norm'];
+    if (norm !== undefined) this.gradNorms.push(norm);
+    if (norm !== undefined && !Number.isFinite(norm))
+      throw new InstanceGivenUp('the optimizer’s step had a gradient that is not finite');
+  }
+
+  metrics(): Record<string, number> {
+    return {
+      loss: this.loss / Math.max(this.tokens, 1),
+      max_logprob_difference: this.furthest,
+      ...(this.gradNorms.length === 0
+        ? {}
+        : { grad_norm: this.gradNorms.reduce((sum, one) => sum + one, 0) / this.gradNorms.length }),
+    };
+  }
+}

@@ -1,0 +1,36 @@
+// Names of states on a Tinker server (R32): nobody hashes its weights, so a state is named for what was done. The name says which batches
+// are in it, not which bits.
+import { sha256Hex } from '../base/sha256.js';
+import type { Digest } from '../spec/records/parts.js';
+import { canonicalText } from '../store/records/canonical.js';
+
+const kind = 'longhaul.named-state/1';
+
+export interface ServedBase {
+  service: string;
+  model: string;
+  rank: number;
+  seed: number;
+}
+
+export function nameOfBase(base: ServedBase): Digest {
+  return sha256Hex(`${kind}\n${canonicalText(base)}\n`);
+}
+
+export function nameOfState(previous: Digest, stepId: Digest): Digest {
+  return sha256Hex(`${kind}\n${previous}\n${stepId}\n`);
+}
+
+/** Of a saved state: a server that lists it has applied this very update. */
+export function nameOfSave(step: number, stepId: Digest): string {
+  return `s${String(step).padStart(6, '0')}-${stepId.slice(0, 16)}`;
+}
+
+/** Of the weights that samples of a state are drawn from. */
+export function nameOfSampler(step: number, state: Digest): string {
+  return `w${String(step).padStart(6, '0')}-${state.slice(0, 16)}`;
+}
+
+export function isSamplerOf(name: string, state: Digest): boolean {
+  return name.startsWith('w') && name.endsWith(`-${state.slice(0, 16)}`);
+}

@@ -1,0 +1,29 @@
+// The records of a run on a Tinker server: which models it had there (R33), and which of its states are saved there (R36).
+import { z } from 'zod';
+import { count, digest, positive, text, time } from './parts.js';
+
+/** Only the newest instance is trained. */
+export type InstanceRecord = z.infer<typeof instance>;
+export const instance = z.strictObject({
+  schema: z.literal('longhaul.instance/1'),
+  n: positive,
+  run: text,
+  model: text.min(1).describe('the server’s id of it'),
+  step: count.describe('whose state it began with'),
+  path: text.min(1).nullable().describe('saved state that it loaded; null: fresh adapters'),
+  observed: z.strictObject({ at: time, by: text }),
+});
+
+/** Several saved states of a step are legal: each is the same batches applied to the same base. */
+export type SavedStateRecord = z.infer<typeof saved>;
+export const saved = z.strictObject({
+  schema: z.literal('longhaul.saved/1'),
+  n: positive,
+  run: text,
+  step: positive,
+  state: digest,
+  path: text.min(1).describe('as the server names it'),
+  instance: positive.describe('number of the instance that saved it'),
+  number: positive.describe('of the save among the training requests of that instance (R34)'),
+  observed: z.strictObject({ at: time, by: text }),
+});

@@ -1,0 +1,47 @@
+// Where a run's models on a Tinker server are recorded (R33, R36).
+import type { InstanceRecord, SavedStateRecord } from '../../spec/records/served-model.js';
+import { instancesFolder, savedStatesFolder } from '../objects/layout.js';
+import type { ObjectStore } from '../objects/object-store.js';
+import { appendSequence, readSequence } from '../records/records.js';
+
+export function readInstances(store: ObjectStore, run: string): Promise<InstanceRecord[]> {
+  return readSequence(store, instancesFolder(run), 'instance');
+}
+
+export function recordInstance(
+  store: ObjectStore,
+  instance: Pick<InstanceRecord, 'run' | 'model' | 'step' | 'path'> & { by: string },
+): Promise<InstanceRecord> {
+  const { by, ...rest } = instance;
+  const observed = { at: new Date().toISOString(), by };
+  return appendSequence(store, instancesFolder(instance.run), 'instance', (n) => ({
+    ...{ schema: 'longhaul.instance/1', n },
+    ...rest,
+    observed,
+  }));
+}
+
+/** `run`: whose timeline has the step. */
+export function readSavedStates(store: ObjectStore, run: string, step: number): Promise<SavedStateRecord[]> {
+  return readSequence(store, savedStatesFolder(run, step), 'saved');
+}
+
+/** A path is recorded once. */
+export function recordSavedState(
+  store: ObjectStore,
+  saved: Pick<SavedStateRecord, 'run' | 'step' | 'state' | 'path' | 'instance' | 'number'> & { by: string },
+): Promise<SavedStateRecord> {
+  const { by, ...rest } = saved;
+  const observed = { at: new Date().toISOString(), by };
+  return appendSequence(
+    store,
+    savedStatesFolder(saved.run, saved.step),
+    'saved',
+    (n, existing) =>
+      existing.find(({ path }) => path === saved.path) ?? {
+        ...{ schema: 'longhaul.saved/1', n },
+        ...rest,
+        observed,
+      },
+  );
+}

@@ -1,0 +1,73 @@
+// The policy of a node: an engine of its own, or a model on a Tinker server.
+import { join } from 'node:path';
+import {
+  type BusyMeter,
+  meteredEngine,
+  meteredKeeper,
+  meteredPolicy,
+} from '../../activities/attempt/busy-meter.js';
+import { keepSecret } from '../../base/known-secrets.js';
+import { createNativeEngine } from '../../engine/native/native-engine.js';
+import { createStateLock } from '../../engine/native/state-lock.js';
+import { TinkerClient } from '../../engine/tinker/futures.js';
+import { TinkerEngine } from '../../engine/tinker/sampling.js';
+import { TinkerService } from '../../engine/tinker/service.js';
+import { NativePolicyHolder } from '../../policy/native-states.js';
+import { PolicyHolder } from '../../policy/policy-holder.js';
+import { ServedStates } from '../../policy/served-states.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import type { TinkerConfig, WorkerConfig } from '../process/config.js';
+import type { Tracing } from '../tracing/tracing.js';
+
+interface Parts {
+  store: ObjectStore;
+  meter: BusyMeter;
+  log: (message: string) => void;
+}
+
+export function nativePolicy(
+  { engine: binary, folder }: WorkerConfig,
+  { store, meter, tracing, log }: Parts & { tracing: Tracing | null },
+): PolicyHolder {
+  if (!binary)
+    throw new Error(
+      'a node worker needs --engine or LONGHAUL_ENGINE, the path of the native engine, or --tinker or LONGHAUL_TINKER, the URL of a ' +
+        'Tinker server',
+    );
+  const metered = meteredEngine(createNativeEngine({ binary, log }), meter);
+  const engine = tracing?.engine(metered) ?? metered;
+  return new NativePolicyHolder({
+    ...{ store, engine, log },
+    lock: createStateLock(),
+    folder: join(folder, 'policy'),
+  });
+}
+
+/** The key is `TINKER_API_KEY` of this process. Throws if the server does not say which one of several models is meant. */
+export async function openServedPolicy(
+  { url, service, model }: TinkerConfig,
+  { store, by, folder, meter, log }: Parts & { by: string; folder: string },
+): Promise<PolicyHolder> {
+  const key = process.env['TINKER_API_KEY'];
+  if (key) keepSecret(key);
+  const tinker = new TinkerService(new TinkerClient({ url, ...(key ? { key } : {}) }));
+  const policy = { service, model: model ?? (await onlyModel(tinker, service)) };
+  const engine = new TinkerEngine(tinker, policy);
+  const keeper = new ServedStates({ ...{ store, engine, policy, by, folder, log }, service: tinker });
+  return new PolicyHolder({
+    store,
+    engine: meteredPolicy(engine, meter),
+    keeper: meteredKeeper(keeper, meter),
+    lock: createStateLock(),
+  });
+}
+
+async function onlyModel(tinker: TinkerService, service: string): Promise<string> {
+  const models = await tinker.models();
+  const [only] = models;
+  if (only !== undefined && models.length === 1) return only;
+  throw new Error(
+    `the Tinker server ${service} has ${models.length === 0 ? 'no model' : models.join(', ')}: name one with --served-model or ` +
+      'LONGHAUL_SERVED_MODEL',
+  );
+}

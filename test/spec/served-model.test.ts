@@ -1,0 +1,70 @@
+// What a run on a Tinker server cannot have is refused by path, before a token is paid for.
+import { describe, expect, it } from 'vitest';
+import { InvalidSpec } from '../../src/spec/invalid-spec.js';
+import { parseRunSpec } from '../../src/spec/spec-input.js';
+
+const spec = {
+  name: 'served',
+  project: 'tests',
+  seed: 1,
+  model: {
+    name: 'm',
+    served: { name: 'Qwen/Qwen3-0.6B', rank: 8 },
+    ...{ tokenizer: '/t/tokenizer.json', chat_template: '/t/chat_template.jinja' },
+  },
+  data: { tasks: '/t/tasks.jsonl', eval_tasks: 1, final_eval_tasks: 1 },
+  environments: [{ env_key: 'tracker', url: 'http://127.0.0.1:9' }],
+  generator: { max_sequence_length: 512, max_input_length: 448, max_generate_length: 64 },
+  trainer: { max_training_steps: 3 },
+};
+
+function pathsRefused(change: (copy: Record<string, Record<string, unknown>>) => void): string[] {
+  const copy = structuredClone(spec) as unknown as Record<string, Record<string, unknown>>;
+  change(copy);
+  try {
+    parseRunSpec(copy);
+  } catch (error) {
+    if (error instanceof InvalidSpec) return error.problems.map(({ path }) => path);
+    throw error;
+  }
+  return [];
+}
+
+describe('a served model', () => {
+  it('takes the place of path and architecture', () => {
+    expect(parseRunSpec(spec).model.served).toEqual({
+      ...{ name: 'Qwen/Qwen3-0.6B', rank: 8, reduction: 'sum' },
+      ...{ chunk_sequences: 128, chunk_tokens: 65_536, logprob_tolerance: 0.1 },
+    });
+  });
+
+  it.each<[string, (copy: Record<string, Record<string, unknown>>) => void]>([
+    ['model.path', ({ model }) => (model!['path'] = '/m')],
+    ['model.lora', ({ model }) => (model!['lora'] = { rank: 4, alpha: 8 })],
+    ['model.moments', ({ model }) => (model!['moments'] = 'int8')],
+    ['trainer.policy_loss_type', ({ trainer }) => (trainer!['policy_loss_type'] = 'sapo')],
+    ['trainer.use_kl_loss', ({ trainer }) => (trainer!['use_kl_loss'] = true)],
+    ['trainer.use_entropy_loss', ({ trainer }) => (trainer!['use_entropy_loss'] = true)],
+    ['trainer.use_tis', ({ trainer }) => (trainer!['use_tis'] = true)],
+    ['generator.temperature', ({ generator }) => (generator!['temperature'] = 0.7)],
+    ['generator.stop', ({ generator }) => (generator!['stop'] = ['END'])],
+    ['placement.nodes', (copy) => (copy['placement'] = { nodes: 2 })],
+    [
+      'model.served.chunk_tokens',
+      ({ model }) => (model!['served'] = { ...spec.model.served, chunk_tokens: 100 }),
+    ],
+  ])('refuses %s', (path, change) => {
+    expect(pathsRefused(change)).toContain(path);
+  });
+
+  it('alone knows save_every', () => {
+    expect(pathsRefused(({ trainer }) => (trainer!['save_every'] = 2))).toEqual([]);
+    expect(
+      pathsRefused(({ trainer, model }) => {
+        trainer!['save_every'] = 2;
+        delete model!['served'];
+        model!['path'] = '/m';
+      }),
+    ).toContain('trainer.save_every');
+  });
+});

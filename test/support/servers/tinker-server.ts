@@ -1,0 +1,83 @@
+// A stock SkyRL server of the Tinker API on this machine: its own packages, its JAX backend, a small model with random weights.
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, openSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { promisify } from 'node:util';
+import { freePort } from '../../../src/stack/free-port.js';
+import { ensurePythonVenv, type PythonVenv } from '../python-venv.js';
+
+/** The package forgets `aiohttp`, and its API starts the engine by `uv`. */
+export const tinkerVenv = (): Promise<PythonVenv> =>
+  ensurePythonVenv(['skyrl[tinker,jax]==0.4.0', 'aiohttp==3.14.5', 'uv==0.13.9'], {
+    ...{ version: '3.12', uv: '0.13.9' },
+  });
+
+export interface TinkerServer {
+  url: string;
+  /** As the server names it. */
+  model: string;
+  stop(): Promise<void>;
+}
+
+const upWithinMs = 120_000;
+
+export async function startTinkerServer(python: string, folder: string): Promise<TinkerServer> {
+  const model = join(folder, 'model');
+  const bin = dirname(python);
+  const script = resolve('test/support/servers/make_served_model.py');
+  await promisify(execFile)(python, [script, model, resolve('presets/tokenizers/small/tokenizer.json')]);
+  const port = await freePort();
+  const url = `http://127.0.0.1:${port}`;
+  mkdirSync(join(folder, 'server'));
+  const log = openSync(join(folder, 'server.log'), 'a');
+  const backend = { max_lora_adapters: 4, max_lora_rank: 8, sample_max_num_sequences: 16 };
+  const server = spawn(
+    join(bin, 'uv'),
+    [
+      ...['run', '--no-project', '-m', 'skyrl.tinker.api', '--backend', 'jax'],
+      ...['--backend-config', JSON.stringify(backend), '--base-model', model],
+      ...['--host', '127.0.0.1', '--port', String(port)],
+      ...['--database-url', `sqlite:///${join(folder, 'server', 'tinker.db')}`],
+      ...['--checkpoints-base', join(folder, 'server', 'checkpoints')],
+    ],
+    {
+      // The engine outlives its launcher: the whole group is ended.
+      detached: true,
+      cwd: join(folder, 'server'),
+      stdio: ['ignore', log, log],
+      env: {
+        ...process.env,
+        ...{ VIRTUAL_ENV: dirname(bin), PATH: `${bin}:${process.env['PATH'] ?? ''}` },
+        ...{ UV_OFFLINE: '1', HF_HUB_OFFLINE: '1', JAX_PLATFORMS: 'cpu' },
+      },
+    },
+  );
+  const stop = (): Promise<void> => endGroup(server);
+  const deadline = Date.now() + upWithinMs;
+  for (;;) {
+    if (
+      await fetch(`${url}/api/v1/healthz`).then(
+        ({ ok }) => ok,
+        () => false,
+      )
+    )
+      return { url, model, stop };
+    if (server.exitCode !== null || Date.now() > deadline) {
+      await stop();
+      throw new Error(`the Tinker server did not come up; ${join(folder, 'server.log')} says why`);
+    }
+    await delay(200);
+  }
+}
+
+async function endGroup(server: ChildProcess): Promise<void> {
+  const over = server.exitCode === null ? once(server, 'exit') : null;
+  try {
+    process.kill(-(server.pid as number), 'SIGKILL');
+  } catch {
+    // Its processes are gone already.
+  }
+  await over;
+}
