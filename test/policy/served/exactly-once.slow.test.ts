@@ -2,7 +2,7 @@
 // the final state, since nobody promises bits.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { NodeDeps } from '../../../src/activities/node-deps.js';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';

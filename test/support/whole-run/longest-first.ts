@@ -21,6 +21,7 @@ const longest = [
   'e2e/fork-and-rewind',
   'e2e/faults/faults',
   'bench/small-durability',
+  'policy/served/exactly-once',
 ];
 
 export default class LongestFirst extends BaseSequencer {
