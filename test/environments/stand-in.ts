@@ -35,7 +35,8 @@ export const counter: ServedApp = {
     { name: 'shout', description: 'Ten megabytes.', input_schema: parameters },
   ],
   task: (key) => (/^counter\/up\/\d+$/.test(key) ? counterTask(Number(key.split('/')[2])) : undefined),
-  firstTask: () => counterTask(1),
+  numTasks: (split) => (split === 'train' ? 4 : 1),
+  taskAt: (split, index): Task => counterTask(split === 'train' ? index + 1 : 9),
   open(task) {
     let count = 0;
     let open = true;

@@ -9,8 +9,9 @@ export interface ServedApp {
   tools: readonly ToolSpec[];
   /** The task of a key, or undefined when the key is not one of this app. */
   task(key: string): Task | undefined;
-  /** The task of a `reset` that names none. */
-  firstTask(): Task;
+  /** Tasks that the task API lists for a split; selected by `reset(split, index)` too. */
+  numTasks(split: Task['split']): number;
+  taskAt(split: Task['split'], index: number): Task;
   open(task: Task, options: { seed: number }): ServedWorld;
 }
 

@@ -1,10 +1,14 @@
 // The built-in apps, as the server serves them.
+import type { Task } from '../../spec/records/task.js';
 import type { App } from '../apps/app.js';
 import { infrastructureFault, modelFault } from '../apps/faults.js';
 import { appByName, appNames } from '../apps/registry.js';
-import { formatTaskKey, taskFromKey } from '../apps/task-key.js';
+import { formatTaskKey, keyNumbers, splitOf, taskFromKey } from '../apps/task-key.js';
 import { openWorld } from '../apps/world.js';
 import type { FaultSource, ServedApp } from './app-session.js';
+
+/** Tasks of each template that the task API lists; `task_key` selects any of the million others. */
+const listed: Record<Task['split'], number> = { train: 64, held_out: 16 };
 
 export function builtInApps(): ServedApp[] {
   return appNames.map((name) => served(appByName(name)));
@@ -17,14 +21,19 @@ export const builtInFaults: FaultSource = {
 };
 
 function served(app: App): ServedApp {
-  const [first] = app.templates;
-  if (!first) throw new Error(`${app.name} has no template`);
+  const keys: Partial<Record<Task['split'], string[]>> = {};
+  const keysOf = (split: Task['split']): string[] => (keys[split] ??= listKeys(app, split));
   return {
     name: app.name,
     description: `${app.tools.length} tools on a seeded SQLite database; graded on all of its rows`,
     tools: app.tools,
     task: (key) => (key.startsWith(`${app.name}/`) ? taskFromKey(key) : undefined),
-    firstTask: () => taskFromKey(formatTaskKey(app, first, 0)),
+    numTasks: (split) => keysOf(split).length,
+    taskAt(split, index) {
+      const key = keysOf(split)[index];
+      if (key === undefined) throw new RangeError(`${app.name} lists no task ${index} in ${split}`);
+      return taskFromKey(key);
+    },
     open(task) {
       const world = openWorld(task.task_key);
       return {
@@ -34,4 +43,16 @@ function served(app: App): ServedApp {
       };
     },
   };
+}
+
+function listKeys(app: App, split: Task['split']): string[] {
+  return app.templates.flatMap((template) => {
+    const keys: string[] = [];
+    for (let number = 0; number < keyNumbers && number < 20 * listed[split]; number++) {
+      const key = formatTaskKey(app, template, number);
+      if (splitOf(key) === split) keys.push(key);
+      if (keys.length === listed[split]) break;
+    }
+    return keys;
+  });
 }

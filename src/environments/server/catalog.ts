@@ -1,4 +1,4 @@
-// All apps of one server, and which app a task key belongs to.
+// All apps of one server: which app a task key belongs to, and the tasks that the task API offers.
 import type { Task } from '../../spec/records/task.js';
 import type { ServedApp } from './app-session.js';
 
@@ -10,9 +10,17 @@ export interface SelectedTask {
 export interface TaskChoice {
   taskKey?: string | undefined;
   environment?: string | undefined;
+  split?: string | undefined;
+  index?: number | undefined;
 }
 
 export type Catalog = ReturnType<typeof createCatalog>;
+
+export const splits: readonly Task['split'][] = ['train', 'held_out'];
+
+export function isSplit(split: string): split is Task['split'] {
+  return (splits as readonly string[]).includes(split);
+}
 
 export function createCatalog(apps: readonly ServedApp[]) {
   const first = apps[0];
@@ -31,7 +39,7 @@ export function createCatalog(apps: readonly ServedApp[]) {
   const tools = new Map(apps.flatMap((served) => served.tools).map((spec) => [spec.name, spec]));
 
   /** Throws with what was wrong and what exists. */
-  function select({ taskKey, environment }: TaskChoice): SelectedTask {
+  function select({ taskKey, environment, split, index }: TaskChoice): SelectedTask {
     if (taskKey !== undefined) {
       for (const served of apps) {
         const task = served.task(taskKey);
@@ -44,7 +52,16 @@ export function createCatalog(apps: readonly ServedApp[]) {
     const served = environment === undefined ? first! : app(environment);
     if (!served)
       throw new Error(`unknown environment ${JSON.stringify(environment)}; this server has ${names}`);
-    return { app: served, task: served.firstTask() };
+    const chosen = split ?? 'train';
+    if (!isSplit(chosen))
+      throw new Error(`unknown split ${JSON.stringify(chosen)}; there are ${splits.join(', ')}`);
+    const at = index ?? 0;
+    if (at < 0 || at >= served.numTasks(chosen)) {
+      throw new Error(
+        `Invalid task index ${at}; ${served.name} has ${served.numTasks(chosen)} tasks in ${chosen}`,
+      );
+    }
+    return { app: served, task: served.taskAt(chosen, at) };
   }
 
   return { apps, tools: [...tools.values()], app, select };

@@ -9,7 +9,7 @@ import { createCatalog } from './catalog.js';
 import { createEpisodeProtocol } from './episode-protocol.js';
 import { answerHttp, maxBodyBytes } from './http-routes.js';
 import { createSessionTable, sweepMs } from './sessions.js';
-import { serveFrames, type SocketContext, type WantedSession } from './socket-session.js';
+import { serveFrames, serveRpc, type SocketContext, type WantedSession } from './socket-session.js';
 
 export interface EnvironmentServerOptions {
   /** Loopback unless `allowRemote`. */
@@ -121,20 +121,21 @@ export async function createEnvironmentServer(options: EnvironmentServerOptions)
     const url = new URL(request.url ?? '/', 'http://localhost');
     const refusal = !originAllowed(request, options.allowRemote)
       ? '403 Forbidden'
-      : url.pathname === '/ws'
+      : url.pathname === '/ws' || url.pathname === '/mcp'
         ? undefined
         : '404 Not Found';
     if (refusal) {
       socket.end(`HTTP/1.1 ${refusal}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
       return;
     }
-    const wanted = wantedSession(url.searchParams);
+    const wanted = url.pathname === '/ws' ? wantedSession(url.searchParams) : ({ kind: 'socket' } as const);
     wantedBy.set(request, wanted);
     webSockets.handleUpgrade(request, socket, head, (webSocket) => {
       socket.setNoDelay(true);
       alive.set(webSocket, true);
       webSocket.on('pong', () => alive.set(webSocket, true));
-      serveFrames(context, webSocket, wanted);
+      if (url.pathname === '/ws') serveFrames(context, webSocket, wanted);
+      else serveRpc(context, webSocket);
     });
   });
 

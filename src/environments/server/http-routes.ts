@@ -2,12 +2,13 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { appsVersion } from '../apps/registry.js';
 import { RepeatedKeyError } from './answered-requests.js';
+import { isSplit, splits } from './catalog.js';
 import { ForbiddenError, InjectedFault } from './episode-protocol.js';
 import { observationData, type Observation, type ValidationProblem } from './frames.js';
 import { answerRpc, parseError, rpcError } from './json-rpc.js';
 import { CapacityError, type Session } from './sessions.js';
 import type { SocketContext } from './socket-session.js';
-import { checkAction, checkGrade, checkReset, isObject, type Checked } from './validation.js';
+import { checkAction, checkGrade, checkReset, checkTaskQuery, isObject, type Checked } from './validation.js';
 
 /** Biggest request body, in bytes; the limit that uvicorn puts on frames. */
 export const maxBodyBytes = 16 * 1024 * 1024;
@@ -50,7 +51,7 @@ export async function answerHttp(
 }
 
 function route(context: SocketContext, method: string, path: string, text: string): unknown {
-  const { protocol } = context;
+  const { protocol, catalog } = context;
   const wanted = routes[path];
   if (wanted !== undefined && wanted !== method) throw new HttpError(405, 'Method Not Allowed');
   switch (path) {
@@ -62,6 +63,8 @@ function route(context: SocketContext, method: string, path: string, text: strin
       return schema;
     case '/openapi.json':
       return openApi;
+    case '/list_environments':
+      return catalog.apps.map((app) => app.name);
     case '/state':
       return forOneRequest(context, (session) => protocol.state(session));
     case '/reset': {
@@ -87,7 +90,10 @@ function route(context: SocketContext, method: string, path: string, text: strin
     case '/x/grade':
       return grade(context, text);
   }
-  throw new HttpError(404, 'Not Found');
+  const named = /^\/([^/]+)\/(splits|tasks|num_tasks|task|task_range)$/.exec(path);
+  if (!named) throw new HttpError(404, 'Not Found');
+  if ((named[2] === 'splits') !== (method === 'GET')) throw new HttpError(405, 'Method Not Allowed');
+  return answerTasks(context, decodeName(named[1] ?? ''), named[2] ?? '', text);
 }
 
 const routes: Record<string, string> = {
@@ -95,6 +101,7 @@ const routes: Record<string, string> = {
   '/metadata': 'GET',
   '/schema': 'GET',
   '/openapi.json': 'GET',
+  '/list_environments': 'GET',
   '/state': 'GET',
   '/reset': 'POST',
   '/step': 'POST',
@@ -126,6 +133,32 @@ function grade({ protocol, sessions }: SocketContext, text: string): unknown {
   if (!session) throw new HttpError(404, `Unknown session_id: ${args.sessionId ?? ''}`);
   session.lastUsed = performance.now();
   return protocol.grade(session, args);
+}
+
+function answerTasks({ catalog }: SocketContext, name: string, what: string, text: string): unknown {
+  const app = catalog.app(name);
+  if (!app) throw new HttpError(404, `unknown environment '${name}'`);
+  if (what === 'splits') {
+    return splits.map((split) => ({ name: split, type: split === 'train' ? 'train' : 'custom' }));
+  }
+  const query = valid(checkTaskQuery(body(text), what === 'task' || what === 'task_range' ? what : 'all'));
+  const { split, index = 0 } = query;
+  if (!isSplit(split)) throw new HttpError(400, `Invalid split; there are ${splits.join(', ')}`);
+  const count = app.numTasks(split);
+  const list = (from: number, to: number): unknown[] =>
+    Array.from({ length: Math.max(0, to - from) }, (_, index) => app.taskAt(split, from + index));
+  const clamp = (index: number): number => Math.min(count, Math.max(0, index));
+  switch (what) {
+    case 'num_tasks':
+      return { num_tasks: count };
+    case 'task':
+      if (index < 0 || index >= count) throw new HttpError(400, 'Invalid task index');
+      return { task: app.taskAt(split, index) };
+    case 'task_range':
+      return { tasks: list(clamp(query.start ?? 0), clamp(query.stop ?? count)) };
+    default:
+      return { tasks: list(0, count), env_name: app.name };
+  }
 }
 
 function metadata({ catalog }: SocketContext): unknown {
@@ -237,6 +270,14 @@ function body(text: string): Record<string, unknown> {
 function valid<T>(checked: Checked<T>): T {
   if (checked.ok) return checked.value;
   throw new HttpError(422, checked.problems);
+}
+
+function decodeName(name: string): string {
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return name;
+  }
 }
 
 async function readBody(request: IncomingMessage): Promise<string> {

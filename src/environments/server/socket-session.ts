@@ -1,10 +1,10 @@
-// One WebSocket of `/ws`: reads a frame, answers it, in order.
+// One WebSocket of `/ws` (frames) or `/mcp` (bare JSON-RPC): reads a message, answers it, in order.
 // Invariant: nothing that a client sends can end the process; a message that breaks the framing ends its own socket only.
 import type { RawData, WebSocket } from 'ws';
 import { RepeatedKeyError } from './answered-requests.js';
 import { ForbiddenError, InjectedFault } from './episode-protocol.js';
 import { errorFrame, observationFrame, type ErrorCode, type ValidationProblem } from './frames.js';
-import { answerRpc, type RpcContext } from './json-rpc.js';
+import { answerRpc, parseError, rpcError, type RpcContext } from './json-rpc.js';
 import { CapacityError, type Session, type SessionHolder } from './sessions.js';
 import {
   checkAction,
@@ -67,6 +67,30 @@ export function serveFrames(context: SocketContext, socket: WebSocket, wanted: W
         context.sessions.end(session);
         socket.terminate();
       } else socket.send(reply.text);
+    }
+  });
+}
+
+/** Serves bare JSON-RPC. */
+export function serveRpc(context: SocketContext, socket: WebSocket): void {
+  const opened = openSession(context, socket, { kind: 'socket' });
+  if (!opened) return;
+  const { session } = opened;
+  let silent = false;
+  socket.on('message', (data) => {
+    if (silent || session.ended) return;
+    context.onRequest();
+    session.lastUsed = performance.now();
+    const request = parse(data);
+    if (!request) return socket.send(JSON.stringify(rpcError(parseError, 'Parse error')));
+    try {
+      socket.send(JSON.stringify(answerRpc(context, request.value, session)));
+    } catch (error) {
+      const reply = replyToError(context, error);
+      if (reply.kind === 'hang') silent = true;
+      else if (reply.kind === 'drop') socket.terminate();
+      else
+        socket.send(JSON.stringify(rpcError(-32603, error instanceof Error ? error.message : String(error))));
     }
   });
 }

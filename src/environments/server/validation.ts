@@ -59,6 +59,8 @@ const reset = z
     seed: maybe(int.min(0, 'greater_than_equal')),
     episode_id: maybe(shortString),
     task_key: maybe(string),
+    split: maybe(string),
+    index: maybe(int),
     env_key: maybe(string),
     try: maybe(int),
     token: maybe(string),
@@ -135,6 +137,34 @@ export type GradeArguments = z.infer<typeof grade>;
 
 export function checkGrade(data: JsonObject, at: (string | number)[] = []): Checked<GradeArguments> {
   return check(grade, data, at);
+}
+
+const split = z
+  .string(missingOr('string_type'))
+  .nullable()
+  .transform((name) => name ?? '');
+const taskQueries = {
+  all: z.strictObject({ split }),
+  task: z.strictObject({
+    split,
+    index: z
+      .int(missingOr('int_type'))
+      .nullable()
+      .transform((at) => at ?? 0),
+  }),
+  task_range: z.strictObject({ split, start: maybe(int), stop: maybe(int) }),
+};
+
+interface TaskQuery {
+  split: string;
+  index?: number;
+  start?: number | undefined;
+  stop?: number | undefined;
+}
+
+/** Body of a task API route: exactly its keys. */
+export function checkTaskQuery(body: JsonObject, route: keyof typeof taskQueries): Checked<TaskQuery> {
+  return check<TaskQuery>(taskQueries[route], body, ['body']);
 }
 
 function check<T>(schema: z.ZodType<T>, value: JsonObject, at: (string | number)[]): Checked<T> {

@@ -46,8 +46,10 @@ describe('reset', () => {
     client.socket.close();
   });
 
-  it('takes the first task where none is named', async () => {
+  it('takes the task by split and index, and the first one without any', async () => {
     const client = await open();
+    const third = await client.ask({ type: 'reset', data: { split: 'train', index: 2 } });
+    expect(third.data.observation.task_key).toBe('counter/up/3');
     expect((await client.ask({ type: 'reset' })).data.observation.task_key).toBe('counter/up/1');
     client.socket.close();
   });
@@ -67,6 +69,8 @@ describe('reset', () => {
       'EXECUTION_ERROR',
       /no app of this server has the task "nowhere\/1"; apps: counter/,
     ],
+    [{ split: 'test' }, 'EXECUTION_ERROR', /unknown split "test"/],
+    [{ split: 'train', index: 4 }, 'EXECUTION_ERROR', /Invalid task index 4; counter has 4 tasks/],
     [{ seed: -1 }, 'VALIDATION_ERROR', /Invalid message/],
     [{ seed: 'x' }, 'VALIDATION_ERROR', /Invalid message/],
     [{ episode_id: 'e'.repeat(256) }, 'VALIDATION_ERROR', /Invalid message/],

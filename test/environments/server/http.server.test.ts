@@ -1,4 +1,4 @@
-// The HTTP half of OpenEnv 0.10: stateless routes, JSON-RPC sessions and grading.
+// The HTTP half of OpenEnv 0.10: stateless routes, the task API, JSON-RPC sessions and grading.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
   createEnvironmentServer,
@@ -74,6 +74,8 @@ describe('stateless routes', () => {
     ['/step', { action: { tool_name: 1 } }, ['body', 'action', 'tool_name'], 'string_type'],
     ['/reset', { seed: -1 }, ['body', 'seed'], 'greater_than_equal'],
     ['/reset', '{', ['body', 0], 'json_invalid'],
+    ['/counter/task', { split: 'train' }, ['body', 'index'], 'missing'],
+    ['/counter/tasks', { split: 'train', colour: 1 }, ['body', 'colour'], 'extra_forbidden'],
   ])('%s refuses %j with 422', async (path, sent, loc, type) => {
     const { status, body } = await post(path, sent);
     expect(status).toBe(422);
@@ -89,6 +91,38 @@ describe('stateless routes', () => {
   it('are not for pages of other sites', async () => {
     const response = await fetch(`${server.url}/health`, { headers: { origin: 'https://example.org' } });
     expect(response.status).toBe(403);
+  });
+});
+
+describe('the task API', () => {
+  it('lists environments, splits and tasks', async () => {
+    expect((await get('/list_environments')).body).toEqual(['counter']);
+    expect((await get('/Counter/splits')).body).toEqual([
+      { name: 'train', type: 'train' },
+      { name: 'held_out', type: 'custom' },
+    ]);
+    expect((await post('/counter/num_tasks', { split: 'train' })).body).toEqual({ num_tasks: 4 });
+    expect((await post('/counter/task', { split: 'train', index: 1 })).body).toMatchObject({
+      task: { task_key: 'counter/up/2' },
+    });
+    expect((await post('/counter/task_range', { split: 'train', start: 1, stop: 3 })).body).toMatchObject({
+      tasks: [{ task_key: 'counter/up/2' }, { task_key: 'counter/up/3' }],
+    });
+    expect((await post('/counter/tasks', { split: 'held_out' })).body).toMatchObject({
+      env_name: 'counter',
+      tasks: [{ task_key: 'counter/up/9' }],
+    });
+  });
+
+  it('says what there is not', async () => {
+    expect(await post('/counter/task', { split: 'train', index: 4 })).toEqual({
+      status: 400,
+      body: { detail: 'Invalid task index' },
+    });
+    expect(await get('/chess/splits')).toEqual({
+      status: 404,
+      body: { detail: "unknown environment 'chess'" },
+    });
   });
 });
 
@@ -154,6 +188,14 @@ describe('JSON-RPC', () => {
       message: 'Unknown session_id: none',
     });
     expect(await socket.closed).toBe(1000);
+  });
+
+  it('runs bare on the socket /mcp too', async () => {
+    const socket = await openRawSocket(server.url, '/mcp');
+    const request = { jsonrpc: '2.0', method: 'tools/list', id: 'x' };
+    expect(await socket.ask(request)).toMatchObject({ id: 'x', result: { tools: expect.any(Array) } });
+    expect(await socket.ask('{')).toMatchObject({ error: { code: -32700 } });
+    socket.socket.close();
   });
 });
 

@@ -49,7 +49,7 @@ describe('a resumable session', () => {
   it('is named in the handshake of whoever asks for it, and of nobody else', async () => {
     const asked = await handshake(server.url, '/ws?resumable=true');
     expect(asked.id).toMatch(/^[0-9a-f-]{36}$/);
-    for (const path of ['/ws', `/ws?session_id=${asked.id}`, '/ws?resumable=no']) {
+    for (const path of ['/ws', `/ws?session_id=${asked.id}`, '/ws?resumable=no', '/mcp?resumable=true']) {
       expect((await handshake(server.url, path)).id).toBeUndefined();
     }
   });
