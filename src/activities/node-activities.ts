@@ -17,7 +17,7 @@ export function createNodeActivities(deps: NodeDeps): NodeActivities & SweepNode
   return {
     commitBase: withFailures(withRunView(deps, recovering(keepingDivergence(commitBase)))),
     collectRollouts: withFailures(withRunView(deps, recovering(keepingDivergence(collectRollouts)))),
-    // It keeps the result of each of its tries without a wrapper.
+    // It records its own divergences.
     updatePolicy: withFailures(withRunView(deps, recovering(updatePolicy))),
     evaluateState: withFailures(withRunView(deps, recovering(keepingDivergence(evaluateState)))),
     evaluatePair: withFailures(evaluatePair(deps)),

@@ -25,5 +25,5 @@ export interface OrchestratorDeps {
   log(message: string): void;
 }
 
-/** The process's own dependencies: in a run's view of them the store is not the opened one. */
+/** The process's own dependencies. Activities see a run's view of them, whose store reads around quarantined records. */
 export type OpenedDeps = OrchestratorDeps & { store: OpenedStore };

@@ -33,7 +33,7 @@ export function awakeTimeout(late: () => void, ms: number): () => void {
   let reading: NodeJS.Immediate | undefined;
   const checkIn = (delayMs: number): void => {
     timer = setTimeout(check, Math.ceil(delayMs));
-    // The awaited work keeps the process alive, not its time limit.
+    // The time limit alone must not keep the process alive.
     timer.unref();
   };
   const check = (): void => {

@@ -1,6 +1,6 @@
 // A process's memory by name, for as long as it lives: it keeps the newest names, and so never too many.
 
-/** More than are ever in use at once, and few enough to forget those that moved away. */
+/** More names than are in use at once; older ones are forgotten. */
 const maxRemembered = 1_000;
 
 export class NewestEntries<V> {

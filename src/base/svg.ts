@@ -65,7 +65,7 @@ export function yAxis(
 
 /** Whole numbers below the plot: at most `count` + 1 of those from `first` to `last`. */
 export function stepAxis(first: number, last: number, count: number, x: Scale, { bottom }: Box): string {
-  // Less than a step between two of them would never end where steps have sixteen digits.
+  // Ticks closer than one step would loop for ever: at sixteen digits, adding less than 1 changes nothing.
   const some = first === last ? [first] : ticks(first, last, Math.min(count, last - first));
   const steps = some.filter((step) => Number.isInteger(step) && step >= first && step <= last);
   return steps

@@ -22,8 +22,11 @@ export function startThread<Input, Output>(
   worker.once('error', (error) => failed.abort(error));
   worker.once('exit', (code) => failed.abort(new Error(`the thread ${name} ended with code ${code}`)));
 
+  let isBusy = false;
   async function call(input: Input): Promise<Output> {
     stopped.signal.throwIfAborted();
+    if (isBusy) throw new Error(`the thread ${name} was called while it was computing`);
+    isBusy = true;
     const late = (): void =>
       failed.abort(new Error(`the thread ${name} gave no answer within ${deadlineMs} ms`));
     const timer = setTimeout(late, deadlineMs);
@@ -36,6 +39,7 @@ export function startThread<Input, Output>(
       throw error;
     } finally {
       clearTimeout(timer);
+      isBusy = false;
     }
   }
 

@@ -41,7 +41,7 @@ export async function waitingFor(client: Client, handle: RunHandle): Promise<Wai
     const way = `temporal activity unpause -w ${handle.workflowId} -a ${entry.activity}`;
     if (Number(state) === paused) return [{ ...entry, reason: `it is paused; go on with: ${way}` }];
     if (Number(state) === pauseRequested)
-      return [{ ...entry, reason: `it is to be paused, and may end before; go on with: ${way}` }];
+      return [{ ...entry, reason: `it will be paused unless it ends first; go on with: ${way}` }];
     if (Number(state) === started) {
       const wait = waitIn(pending.heartbeatDetails?.payloads?.[0]);
       const forMs = wait ? Date.now() - wait.waiting_since : 0;
@@ -89,7 +89,7 @@ function waitIn(payload: Payload | null | undefined): WaitTold | null {
       ? { waiting_episodes: 1, ...wait, waiting: wait.waiting, waiting_since: wait.waiting_since }
       : null;
   } catch {
-    // A codec of its owner.
+    // The payload is encoded by a codec that only its owner has.
     return null;
   }
 }

@@ -9,7 +9,7 @@ export function refuseOtherSweep(sweep: string, stored: SweepSpec, given: SweepS
   if (found.length === 0) return;
   const problem = `${sweep} was chosen by another spec:\n${found.map((line) => `    ${line}`).join('\n')}`;
   const fix =
-    'go on with it by the file as it was, or start it under another id: what is evaluated is taken as it is there too';
+    'restore the file to go on with it, or start the sweep under another id: finished evaluations are reused there too';
   throw new InvalidSpec([{ path: '', problem, fix }], `sweep ${given.name}`);
 }
 

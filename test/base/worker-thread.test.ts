@@ -47,3 +47,11 @@ test('the deadline ends a computation', async () => {
   start(50);
   await expect(thread.call('compute')).rejects.toThrow('gave no answer within 50 ms');
 });
+
+test('an end settles the call under way, and a second call beside it is refused', async () => {
+  const computed = thread.call('compute');
+  await expect(thread.call({ answer: 'one' })).rejects.toThrow('was called while it was computing');
+  const ended = expect(computed).rejects.toThrow('the thread was ended');
+  await thread.end();
+  await ended;
+});

@@ -22,9 +22,9 @@ export type StoppingPoint =
   | 'checkpoint-data-written';
 
 /**
- * Waits while the file `{folder}/{name}` exists, or `{folder}/{name}.{activity}` with dots for the slashes of the activity's id,
- * or that one with `.{part}` of the activity's work behind it, after writing `{that file}.reached.{pid}` beside it. A test that holds a point owns the wait: it removes the file or kills
- * this process.
+ * Waits while one of these files exists: `{folder}/{name}`; `{folder}/{name}.{activity}`, with dots for the slashes of the activity's
+ * id; `{folder}/{name}.{activity}.{part}`, for one part of its work. First it writes `{that file}.reached.{pid}`. A test that holds a
+ * point ends the wait: it removes the file or kills this process.
  */
 export async function stoppingPoint(name: StoppingPoint, part?: string): Promise<void> {
   const folder = process.env['LONGHAUL_STOPPING_POINTS'];

@@ -116,7 +116,7 @@ export async function comparisonOf(
         reference = state;
         suite = emptyComparison(entry, reference, against);
       }
-      // Without the states before it, which nothing there looks at.
+      // The comparison of a state does not look at the states before it.
       const compared = await thread.call([{ ...suite, states: [] }, reference, state]);
       suite.states.push(compared);
       rows.push(resultRow(suite, state, compared));

@@ -88,7 +88,7 @@ async function chosen(
     const there =
       shown === '' ? 'it holds no run yet' : `it holds ${shown}${runs.length > namesShown ? ', …' : ''}`;
     const fix = near === null ? there : `did you mean ${near}?`;
-    const problem = `${suites_of}, whose data and settings the suites have, is no run in ${store.address}`;
+    const problem = `the suites are those of run ${suites_of}, which is not in ${store.address}`;
     throw new InvalidSpec([{ path: suitesAreNamedBy(spec), problem, fix }], `sweep ${spec.name}`);
   }
   const { tasks } = await datasets.load(reference.dataset);
@@ -135,7 +135,7 @@ async function asking(
 function checkId({ name, project }: SweepSpec, sweep: string): void {
   const [of, own, ...more] = sweep.split('/');
   if (of === project && own !== undefined && more.length === 0 && isSweepId(sweep)) return;
-  const problem = `has the workflow id eval/${sweep}, which is no sweep's of project ${project}`;
+  const problem = `has the workflow id eval/${sweep}; sweeps of project ${project} have eval/${project}/NAME`;
   const fix = `start it as eval/${project}/${name}, or with another name of letters, digits, ".", "_" and "-" behind eval/${project}/`;
   throw new InvalidSpec([{ path: '', problem, fix }], `sweep ${name}`);
 }
@@ -181,7 +181,7 @@ async function missingOf(view: ObjectStore, pair: SweepPair): Promise<MissingPai
   const { tasks, samples_per_task } = suite.record;
   const { digest } = await newestRound(view, state, suite.record, suite.digest);
   const names = await view.listFolder(evaluationEpisodesFolder(state, digest));
-  // Another run may have put one aside, and played it again beside it.
+  // If another run has set one aside and played it again, both files are there.
   const played = names.filter((name) => name.endsWith('.json.gz')).length;
   return { n, run, step, suite: suite.label, missing: tasks.length * samples_per_task - played };
 }

@@ -29,7 +29,7 @@ export async function auditRun(
   });
 }
 
-/** What a run's record says twice, and what follows from its parts. The digest of its weights checks a model made from files instead. */
+/** Checks what a run's record repeats, and what follows from its parts. A model from files is checked by the digest of its weights instead. */
 function runProblems({ seed, spec, base_model }: RunRecord, parent: RunRecord | null): string[] {
   const made =
     parent?.base_model ??

@@ -30,7 +30,7 @@ export class FinishedElsewhere extends Error {}
 /** A process that stood still for longer looks again before it samples. */
 export const freshMs = 2000;
 
-/** Knows until when an episode had no record, so that sampling stops when another worker has finished it (R9). */
+/** Remembers when an episode was last seen without a record: sampling stops once another worker has finished it (R9). */
 export class Unfinished {
   /** By the wall clock: it goes on while the machine itself is suspended. */
   #at: number | null = null;
@@ -41,7 +41,7 @@ export class Unfinished {
     private readonly patience: Patience,
   ) {}
 
-  /** Returns if that was at most `ms` ago; looks again until it is. Throws `FinishedElsewhere`. */
+  /** Looks again unless the last look is at most `ms` old. Throws `FinishedElsewhere` if there is a record. */
   async within(ms: number): Promise<void> {
     for (let isFresh = this.#isWithin(ms); !isFresh; isFresh = this.#isWithin(freshMs)) {
       this.patience.signal.throwIfAborted();

@@ -10,7 +10,7 @@ import { readPlan, readUpdate, timelineOf } from '../../store/runs/run-records.j
 import { UnreadableRecord } from '../../store/objects/store-errors.js';
 import { readBatch } from '../../store/runs/stored-batch.js';
 
-/** The plan of `parent`'s step, with itself as the rebased one; `run`, state, numerics, control and owner are still the parent's. */
+/** The plan of `parent`'s step, naming that step as its source. Run, state, numerics, control and owner are left as the parent's. */
 export async function rebasedPlan(store: ObjectStore, parent: string, step: number): Promise<PlanRecord> {
   const { identity } = await readUpdate(store, parent, step);
   const { record, digest } = await readPlan(store, parent, step, identity.plan);

@@ -52,8 +52,8 @@ export async function fillSeats(
 }
 
 /**
- * Seats to play, now announced in an attempt record. A worker that is held up here may announce what another finishes meanwhile: no harm
- * (R9).
+ * Announces the seats to play in an attempt record, and returns them. If another worker finishes one of them meanwhile, its record is
+ * adopted (R9).
  */
 async function announced(store: ObjectStore, order: RolloutOrder, evidence: EvidenceWriter): Promise<Seat[]> {
   const { missing } = await look(store, order);

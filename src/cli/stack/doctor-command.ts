@@ -46,7 +46,10 @@ export function register(program: Command): void {
   )
     .addOption(storeOption())
     .option('--spec <spec>', 'also check this run spec, and the environments that it names')
-    .option('--slack-channel <channel>', 'also check that the bot of SLACK_BOT_TOKEN can tell a run there')
+    .option(
+      '--slack-channel <channel>',
+      'also check that the bot of SLACK_BOT_TOKEN can post in this channel',
+    )
     .option('--json', 'print one JSON array of {check, ok, detail}')
     .action(
       withOutput(async (flags: DoctorFlags, command: Command) => {
@@ -104,7 +107,7 @@ async function slackChecks({ slackChannel, spec }: DoctorFlags): Promise<CheckRe
   const channel = slackChannel ?? stated?.slack?.channel ?? null;
   if (!token && channel === null) return [];
   if (!token) {
-    const detail = `SLACK_BOT_TOKEN is not set here, so nobody is notified in ${channel}: export the bot’s token, for the follower above all`;
+    const detail = `SLACK_BOT_TOKEN is not set here, so nobody is notified in ${channel}: export the bot’s token where the follower is started`;
     return [{ check: 'slack token', ok: false, detail }];
   }
   const apiUrl = process.env.SLACK_API_URL;

@@ -77,7 +77,7 @@ export function appliedText(applied: AppliedSchedule, file = 'FILE'): string {
   const { sweep, schedule, paused, next } = applied;
   if (schedule === 'deleted') return `${sweep} has no schedule any more`;
   if (schedule === 'none')
-    return `${sweep} says no schedule, and has none; start it with: longhaul sweeps run ${file}`;
+    return `${sweep} has no schedule, in the file or on the server; start it with: longhaul sweeps run ${file}`;
   const then = paused
     ? [`paused; go on with: longhaul sweeps resume ${sweep}${inProject(applied)}`]
     : next.map((time) => `fires ${time}`);

@@ -1,5 +1,5 @@
-// Checks the episodes of a run's steps, folded or not (R8, R9, R23): one for each seat of the plan, of that plan and state, with the
-// outcome that the update names, and none made again once its step was folded.
+// Checks the episodes of a run's steps, folded or not (R8, R9, R23): each seat of the plan has one, which names this plan and
+// state and has the outcome that the update names; none was made again once its step was folded.
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import type { GrpoPlan } from '../../spec/records/plan.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
@@ -95,14 +95,14 @@ async function auditedEpisodes(
 }
 
 /**
- * A single record beside the file of folded episodes was meant to be deleted, or was written by a worker that stood still while it was
- * folded: then only its clocks differ.
+ * Why a record may lie beside the file of folded episodes: its deletion was cut off, or a worker that had stood still wrote it after the
+ * fold. Either way only its clocks may differ.
  */
 async function checkLeftOver({ store, report }: Chain, key: string, folded: FoldedEpisodes): Promise<void> {
   const record = await report.read(store, key, 'episode');
   const first = folded.get(key)?.record;
   if (record && first && recordDigest(record) !== recordDigest(first))
-    report.add('R9', key, 'it was made again after its step was folded, and says otherwise');
+    report.add('R9', key, 'it was made again after its step was folded, and differs from the folded one');
 }
 
 function checkEpisode(

@@ -19,9 +19,9 @@ export interface OpenActivity {
 
 /** Longer than a Temporal server takes to restart and to receive what it missed. */
 const keptAfterReturnMs = 20_000;
-/** A server's messages for a token of another of its namespaces, and for one that it cannot read; the client drops their code. */
+/** How a server refuses the token of another namespace, and one that it cannot read. The client drops the error codes. */
 const isForeign = /token from a different namespace|deserializing task token/i;
-/** For all tokens together, because no work begins before. */
+/** For all tokens together: no work begins before they are dealt with. */
 const cleanUpMs = 10_000;
 
 export class OpenActivities {

@@ -63,7 +63,7 @@ interface Session {
   lacking: { times: number; notBefore: number };
 }
 
-/** On disk, in a folder of its own: a run's notes are set aside with a namesake's run, and this is not. */
+/** Which runs are followed, on disk. It has a folder of its own, because a run's folder is set aside when another run takes its name. */
 interface Followed {
   workflowId: string;
   firstRunId: string;
@@ -234,7 +234,7 @@ class FollowerProcess {
     this.begin();
   }
 
-  /** A look asks both. */
+  /** A look asks the store and the Temporal server: which of them failed. */
   private problem(error: unknown): [what: string, problem: string] {
     const { temporal } = this.config;
     const refused = refusalOf(error, temporal);
@@ -264,7 +264,7 @@ class FollowerProcess {
     if (!isDone) await this.note(driven, false);
   }
 
-  /** A run that was over and is not, or has ended again, was reset: sinks that had all of it start again. */
+  /** A run that was over and goes on, or has ended a second time, was reset: sinks that had received all of it start again. */
   private async hear(session: Session, standing: RunStanding): Promise<void> {
     const { driven, standing: before } = session;
     // The known end stays, even if Temporal has forgotten it.
@@ -347,7 +347,7 @@ class FollowerProcess {
     await replaceFile(this.followedFile(run), followed);
   }
 
-  /** The files on this machine are completed first, so that a stack that is stopped with its run leaves them whole. */
+  /** Completes the files on this machine first: a stack that is stopped right after its run leaves them whole. */
   private async end(): Promise<void> {
     const open = [...this.sessions.values()].filter(({ running }) => running);
     const running = open.flatMap((session) => session.running ?? []);

@@ -30,7 +30,7 @@ export class NodePlacement {
   private readonly moving = new Map<string, Promise<boolean>>();
   /** Work under way. */
   private working = 0;
-  /** Work on ended leases that the server has not closed yet; `tries` is new to each of them. */
+  /** Number of activities on ended leases that the server has not closed yet. Each gets its own `tries`, which is part of its id. */
   private leftBehind = 0;
   private tries = 0;
 
@@ -197,7 +197,7 @@ export class NodePlacement {
     let other = this.leases.held.find((held) => held !== left);
     if (!other) {
       const asked = this.leases.ask([left.node], true);
-      const summary = `find another node than ${left.node}, ${why}`;
+      const summary = `find a node other than ${left.node}, ${why}`;
       await this.leases.request(asked, summary);
       const found = (): HeldLease | undefined => this.leases.held.find(({ lease }) => lease === asked.lease);
       await condition(() => found() !== undefined || asked.refused || isLeft(), placing.firstAskAgainMs);
@@ -206,7 +206,7 @@ export class NodePlacement {
     }
     // The node was lost meanwhile: the search for a living one takes over.
     if (!other) return isLeft();
-    log.warn(`Work is done once more on another node than the one ${why}`, {
+    log.warn(`Work is repeated on another node: the first is one ${why}`, {
       node: left.node,
       other: other.node,
     });

@@ -63,7 +63,7 @@ export class RunProgress {
   /** What the run itself is doing; a hold-up is shown above it in `status.phase`. */
   private doing: RunPhase = 'starting';
   private readonly blocks: NonNullable<RunStatus['blocked']>[] = [];
-  /** The last phase worth searching for, and the one that searches find now; they differ only while the run is blocked. */
+  /** `coarse`: the last phase worth a search attribute. `published`: the attribute now; another one only while the run is blocked. */
   private coarse = 'starting';
   private published = 'starting';
   private checkpointTrouble: string | null = null;

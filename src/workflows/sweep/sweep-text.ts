@@ -16,7 +16,7 @@ export function sweepDetails(status: SweepStatus, workflowId: string): string {
     [`**${plain(sweep)}**`, ''],
     ['phase', `**${phase}**`],
     ['evaluations', `**${done}** of ${pairs}`],
-    ['episodes played', `${episodes.toLocaleString('en')}; what was evaluated before is taken as it is`],
+    ['episodes played', `${episodes.toLocaleString('en')}; earlier evaluations are reused`],
     ...(failed.length === 0 ? [] : [['not evaluated', String(failed.length)]]),
     ...(report === null ? [] : [['comparison', `\`${report}\``]]),
   ]);

@@ -35,7 +35,7 @@ test.each([
   ).rejects.toMatchObject({
     name: 'InvalidSpec',
     message: expect.stringContaining(
-      `${path}: ${run}, whose data and settings the suites have, is no run in ${store.address}; ${fix}`,
+      `${path}: the suites are those of run ${run}, which is not in ${store.address}; ${fix}`,
     ) as string,
   });
 });

@@ -39,7 +39,7 @@ for path in sorted(Path(sys.argv[1]).glob("wandb/offline-run-*/run-*.wandb")):
         record = wandb_internal_pb2.Record()
         record.ParseFromString(data)
         if record.WhichOneof("record_type") == "history":
-            row = {  }
+            row = {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in record.history.item}
             print(json.dumps({"step": row.get("_step", record.history.step.num), "id": row["longhaul/point"],
                               "globalStep": row["trainer/global_step"], "keys": len(row)}))
 `;
