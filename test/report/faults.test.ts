@@ -1,0 +1,48 @@
+// What a report counts as a fault: failures of the run's own attempts, by cause, and none of the run that it was forked from.
+import { beforeAll, expect, test } from 'vitest';
+import { faultsOf, faultTable } from '../../src/report/history/faults.js';
+import type { StepAttempt } from '../../src/report/history/attempts.js';
+import { readHistory, type RunHistory } from '../../src/report/history/run-history.js';
+import type { RecoveryCause } from '../../src/spec/records/attempt-records.js';
+import { digestOf, recordsOfAllKinds } from '../store/fixtures.js';
+import { recordedRun } from './recorded-run.js';
+
+let history: RunHistory;
+beforeAll(async () => {
+  history = await readHistory(await recordedRun(), 'tiny');
+});
+
+/** An attempt at a step that went on after a failure. */
+function after(cause: RecoveryCause, step: number, event = `${cause} ${step}`): StepAttempt {
+  const { attempt } = recordsOfAllKinds();
+  const recovery = {
+    ...{ cause, event, detection_seconds: 0.5, down_seconds: 2 },
+    lost: { seconds: 1, tokens: 10, episodes: 1 },
+  };
+  const activity = `step-${String(step).padStart(6, '0')}/collect`;
+  return {
+    step,
+    record: { ...attempt, activity, observed: { ...attempt.observed, recoveries: [recovery] } },
+  };
+}
+
+test('a failure counts once, however many attempts of the step went on after it', () => {
+  const { causes } = faultsOf(history, [
+    after('engine_exit', 3),
+    after('engine_exit', 3),
+    after('engine_exit', 5),
+    after('worker_restart', 6),
+  ]);
+  expect(causes.map(({ cause, count }) => [cause, count])).toEqual([
+    ['engine_exit', 2],
+    ['worker_restart', 1],
+  ]);
+});
+
+test('a fork has none of its parent’s faults', () => {
+  const lineage = { run: 'parent', step: 10, state: digestOf('b') };
+  const fork = { ...history, record: { ...history.record, lineage } };
+  const { causes } = faultsOf(fork, [after('engine_exit', 4), after('worker_restart', 12)]);
+  expect(causes.map(({ cause }) => cause)).toEqual(['worker_restart']);
+  expect(faultTable(faultsOf(fork, [after('engine_exit', 4)]))).not.toContain('the engine died');
+});
