@@ -41,7 +41,7 @@ export async function waitingFor(client: Client, handle: RunHandle): Promise<Wai
     const way = `temporal activity unpause -w ${handle.workflowId} -a ${entry.activity}`;
     if (Number(state) === paused) return [{ ...entry, reason: `it is paused; go on with: ${way}` }];
     if (Number(state) === pauseRequested)
-      return [{ ...entry, reason: `it will be paused unless it ends first; go on with: ${way}` }];
+      return [{ ...entry, reason: `it is to be paused, and may end before; go on with: ${way}` }];
     if (Number(state) === started) {
       const wait = waitIn(pending.heartbeatDetails?.payloads?.[0]);
       const forMs = wait ? Date.now() - wait.waiting_since : 0;

@@ -7,6 +7,7 @@ import { followRun } from '../../../src/cli/train/live-view.js';
 import { whyFollowedEnded } from '../../../src/cli/train/run-end.js';
 import { waitingFor } from '../../../src/cli/waiting-text.js';
 import { StoreFull } from '../../../src/store/objects/store-errors.js';
+import { writeNotice } from '../../../src/store/runs/notices.js';
 import { recordsOf, writeAll } from '../../followers/written-run.js';
 import {
   gate,
@@ -69,6 +70,8 @@ describe('longhaul status', { timeout: 120_000 }, () => {
       'policy/grad_norm': step === 6 ? 900 : 0.5,
     });
     await writeAll(store, recordsOf({ run, steps: 12, metrics }));
+    const trouble = { what: '2 messages', reason: 'not in the channel', since: '2026-11-26T08:11:12.000Z' };
+    await writeNotice(store, run, { sink: 'slack', trouble, by: 'follower' }, []);
     const found = [
       { name: 'no_learning_signal', holds: true, steps: [8] },
       { name: 'reward_collapsed', holds: true, steps: [9] },
@@ -84,10 +87,15 @@ describe('longhaul status', { timeout: 120_000 }, () => {
       );
       expect(shown.output).toMatch(/warning: No Learning Signal since step 8/);
       expect(shown.output).toMatch(/earlier: Gradient Norm \(step 6\)/);
+      expect(shown.output).toContain('slack lacks 2 messages since 2026-11-26 08:11 UTC: not in the channel');
       held.release();
       await handle.result();
       const after = await longhaul('status', run, '--json', '--store', storeAddress);
-      const { alerts } = JSON.parse(after.output) as { alerts: { name: string }[] };
+      const { alerts, undelivered } = JSON.parse(after.output) as {
+        alerts: { name: string }[];
+        undelivered: object[];
+      };
+      expect(undelivered).toEqual([{ sink: 'slack', ...trouble }]);
       expect(alerts.sort((a, b) => (a.name < b.name ? 1 : -1))).toMatchObject(
         found.sort((a, b) => (a.name < b.name ? 1 : -1)),
       );
