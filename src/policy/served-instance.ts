@@ -81,7 +81,8 @@ export class ServedInstance {
     await this.sampler(options);
     this.holds = null;
     let number = this.next + 1;
-    const { model_id, service } = { model_id: this.record.model, service: this.service };
+    const { service } = this;
+    const model_id = this.record.model;
     const loss = servedLoss(step.plan.loss);
     const figures = new PassFigures();
     for (const [index, chunks] of chunked(this.spec, step.plan, step.batch).entries()) {

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { ModelLost, TinkerRefused, type WaitOptions } from '../engine/tinker/futures.js';
+import { TinkerRefused, type WaitOptions } from '../engine/tinker/futures.js';
 import type { ServedPolicy, TinkerEngine } from '../engine/tinker/sampling.js';
 import type { TinkerService } from '../engine/tinker/service.js';
 import type { UpdateResult } from '../engine/policy-engine.js';
@@ -61,7 +61,10 @@ export class ServedStates implements StateKeeper {
   /** Step ids whose update the server's list of saved states proves. */
   private proven: { stepId: Digest; state: Digest } | null = null;
 
-  constructor(private readonly options: ServedStatesOptions) {}
+  constructor(private readonly options: ServedStatesOptions) {
+    // A state that the server has lost is held no more: the next use makes it again (R35).
+    options.engine.onLost = () => void this.forget();
+  }
 
   held(): Promise<Digest | null> {
     return Promise.resolve(this.options.engine.sampled?.state ?? null);
@@ -334,7 +337,7 @@ export class ServedStates implements StateKeeper {
   private async unload(model: string, options: WaitOptions): Promise<void> {
     await this.options.service.unload(model, options).catch((error: unknown) => {
       options.signal?.throwIfAborted();
-      if (!(error instanceof TinkerRefused) && !(error instanceof ModelLost)) throw error;
+      if (!(error instanceof TinkerRefused)) throw error;
       this.options.log(`${model} is not unloaded: ${error.message}`);
     });
   }

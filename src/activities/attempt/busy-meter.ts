@@ -27,11 +27,9 @@ export class BusyMeter {
 
 export function meteredEngine(engine: FileEngine, meter: BusyMeter): FileEngine {
   return {
-    info: () => engine.info(),
+    ...meteredPolicy(engine, meter),
     held: (wanted) => engine.held(wanted),
-    stats: () => engine.stats(),
     restart: () => engine.restart(),
-    close: () => engine.close(),
     loadRandom: (model) => meter.during(() => engine.loadRandom(model)),
     loadHf: (model) => meter.during(() => engine.loadHf(model)),
     loadWeights: (model) => meter.during(() => engine.loadWeights(model)),
@@ -40,8 +38,6 @@ export function meteredEngine(engine: FileEngine, meter: BusyMeter): FileEngine 
     saveState: (state, path) => meter.during(() => engine.saveState(state, path)),
     setReference: (from) => meter.during(() => engine.setReference(from)),
     exportHf: (request) => meter.during(() => engine.exportHf(request)),
-    setVocabulary: (tokens) => meter.during(() => engine.setVocabulary(tokens)),
-    generate: (request, signal) => meter.during(() => engine.generate(request, signal)),
     score: (request) => meter.during(() => engine.score(request)),
     update: (request, onProgress, signal) => meter.during(() => engine.update(request, onProgress, signal)),
   };
@@ -53,7 +49,7 @@ export function meteredPolicy(engine: PolicyEngine, meter: BusyMeter): PolicyEng
     info: () => engine.info(),
     stats: () => engine.stats(),
     close: () => engine.close(),
-    setVocabulary: (tokens) => engine.setVocabulary(tokens),
+    setVocabulary: (tokens) => meter.during(() => engine.setVocabulary(tokens)),
     generate: (request, signal) => meter.during(() => engine.generate(request, signal)),
   };
 }

@@ -1,6 +1,7 @@
 // Calls of a Tinker server. A request is submitted, answered with an id at once, and waited for apart; what comes of it is a value, or one
 // of the errors below, which say what a caller may do next.
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Backoff, type BackoffRange } from '../../base/backoff.js';
 
 /** The server does not have the model any more: it restarted, or the model expired or was unloaded. */
 export class ModelLost extends Error {
@@ -36,7 +37,7 @@ export interface TinkerOptions {
   key?: string;
   /** Milliseconds within which a call is answered; a wait is a call after another. */
   callTimeoutMs?: number;
-  /** Milliseconds within which a request is carried out, counted anew while the server says that it waits for something. */
+  /** Milliseconds within which a request is carried out, counted from the start again while the server says that it waits for something. */
   requestTimeoutMs?: number;
 }
 
@@ -56,8 +57,7 @@ type Json = Record<string, unknown>;
 
 /** Longest of one poll; servers hold a poll for up to 300 s, and proxies between hold less. */
 const pollMs = 45_000;
-const firstPauseMs = 1_000;
-const longestPauseMs = 30_000;
+const pauses: BackoffRange = [1_000, 30_000];
 
 export class TinkerClient {
   private readonly options: Required<Omit<TinkerOptions, 'key'>> & Pick<TinkerOptions, 'key'>;
@@ -68,11 +68,12 @@ export class TinkerClient {
 
   /** A call that answers at once. Throws `TinkerRefused`, `ModelLost`, `InDoubt` or `TinkerUnreachable`. */
   async call<T extends object = Json>(path: string, body?: Body, signal?: AbortSignal): Promise<T> {
-    for (let pause = firstPauseMs; ; pause = Math.min(2 * pause, longestPauseMs)) {
+    const backoff = new Backoff(pauses);
+    for (;;) {
       const { status, value } = await this.fetch(path, body, this.options.callTimeoutMs, signal);
       if (status < 300) return value as T;
       if (status !== 429) throw failure(path, status, value);
-      await sleep(jittered(pause), undefined, signal ? { signal } : {});
+      await sleep(jittered(backoff.next()), undefined, signal ? { signal } : {});
     }
   }
 
@@ -92,8 +93,9 @@ export class TinkerClient {
 
   /** What a submitted request came to: bytes where the server answers in protobuf. */
   async wait(id: string, { signal, onWaiting }: WaitOptions = {}): Promise<Json | Uint8Array> {
+    const backoff = new Backoff(pauses);
     let since = performance.now();
-    for (let pause = firstPauseMs; ;) {
+    for (;;) {
       const { status, value } = await this.fetch(
         '/retrieve_future',
         { request_id: id },
@@ -111,8 +113,7 @@ export class TinkerClient {
         throw new InDoubt(`request ${id} was not carried out in ${this.options.requestTimeoutMs / 1000} s`);
       onWaiting?.(reason === null ? {} : { reason });
       if (status === 408) continue;
-      await sleep(jittered(pause), undefined, signal ? { signal } : {});
-      pause = Math.min(2 * pause, longestPauseMs);
+      await sleep(jittered(backoff.next()), undefined, signal ? { signal } : {});
     }
   }
 

@@ -8,6 +8,7 @@ import {
   type GenerateResult,
   type PolicyEngine,
 } from '../policy-engine.js';
+import { ModelLost } from './futures.js';
 import type { TinkerService } from './service.js';
 
 export interface ServedPolicy {
@@ -23,6 +24,9 @@ const version = 1;
 export class TinkerEngine implements PolicyEngine {
   /** Set by the keeper while the state is held. */
   sampled: { state: Digest; path: string } | null = null;
+  /** Called where the server turns out to have lost the model that is sampled. */
+  onLost: () => void = () => undefined;
+  private known: Promise<EngineInfo> | null = null;
   private readonly incarnation = randomUUID();
   private tokens = 0;
 
@@ -31,7 +35,16 @@ export class TinkerEngine implements PolicyEngine {
     private readonly policy: ServedPolicy,
   ) {}
 
-  async info(): Promise<EngineInfo> {
+  /** Asked before each episode, so the server is asked once. */
+  info(): Promise<EngineInfo> {
+    this.known ??= this.ask().catch((error: unknown) => {
+      this.known = null;
+      throw error;
+    });
+    return this.known;
+  }
+
+  private async ask(): Promise<EngineInfo> {
     const { service, model } = this.policy;
     const models = await this.tinker.models();
     if (!models.includes(model))
@@ -56,16 +69,21 @@ export class TinkerEngine implements PolicyEngine {
     const { sampled } = this;
     if (sampled?.state !== request.state)
       throw new EngineError('WrongState', `the server holds ${sampled?.state ?? 'nothing'}`);
-    const { tokens, logprobs, stop } = await this.tinker.sample(
-      {
-        model_path: sampled.path,
-        tokens: request.tokens,
-        max_tokens: request.max_new_tokens,
-        seed: seedOf(request),
-        stop: request.stop_tokens,
-      },
-      signal ? { signal } : {},
-    );
+    const { tokens, logprobs, stop } = await this.tinker
+      .sample(
+        {
+          model_path: sampled.path,
+          tokens: request.tokens,
+          max_tokens: request.max_new_tokens,
+          seed: seedOf(request),
+          stop: request.stop_tokens,
+        },
+        signal ? { signal } : {},
+      )
+      .catch((error: unknown) => {
+        if (error instanceof ModelLost && this.sampled === sampled) this.onLost();
+        throw error;
+      });
     this.tokens += tokens.length;
     // A sample that began with one state must not end as another one's.
     if (this.sampled !== sampled) throw new EngineError('WrongState', 'the server was given another state');

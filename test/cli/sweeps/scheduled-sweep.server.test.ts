@@ -1,14 +1,12 @@
 // A sweep file becomes a schedule that fires by itself; what the first firing has evaluated the next ones take as it is.
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import { describe, expect, it } from 'vitest';
 import type { SweepResult } from '../../../src/workflows/sweep/sweep-messages.js';
 import { parseSweepSpec } from '../../../src/sweeps/sweep-input.js';
 import { appliedText, apply, list } from '../../../src/cli/sweeps/sweep-schedules.js';
 import { resultText } from '../../../src/cli/sweeps/sweeps-command.js';
-import { type Harness, run, startEnvironments, startHarness } from '../../activities/fixture.js';
-import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import { run } from '../../activities/fixture.js';
 import { until } from '../../support/until.js';
-import { SweepStage, trained } from '../../workflows/sweep/sweep-stage.js';
+import { type SweepStage, useSweeps } from '../../workflows/sweep/sweep-stage.js';
 
 const nightly = (every: string) =>
   parseSweepSpec({
@@ -21,30 +19,12 @@ const nightly = (every: string) =>
   });
 
 describe('a scheduled sweep', { timeout: 240_000 }, () => {
-  let environments: EnvironmentServer;
-  let temporal: TestTemporal;
-  let harness: Harness;
   let stage: SweepStage;
-  beforeAll(async () => {
-    [environments, temporal] = await Promise.all([startEnvironments(), startTemporal()]);
-  });
-  afterAll(async () => {
-    await temporal?.stop();
-    await environments?.close();
-  });
-  beforeEach(async () => {
-    harness = await startHarness(environments);
-    await trained(harness, 2, [1, 2]);
-    stage = await SweepStage.open(temporal, harness);
-  }, 180_000);
-  afterEach(async () => {
-    await stage?.close();
-    await harness?.close();
-  });
+  useSweeps(2, (opened) => (stage = opened));
 
   it('fires by itself, evaluates what is new, and finds nothing to do the next time', async () => {
-    const { client } = temporal;
-    await stage.node(harness.node);
+    const { client } = stage.temporal;
+    await stage.node(stage.harness.node);
     expect(appliedText(await apply(client, nightly('3s')))).toMatch(
       /^nightly: schedule created\n {2}fires 2/,
     );

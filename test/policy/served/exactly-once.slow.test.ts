@@ -93,16 +93,24 @@ describe.skipIf('skipped' in venv)('a run on a Tinker server', { timeout: 300_00
     }
   }
 
-  /** Takes all steps. `deaths`: by step, the call behind whose sending the worker dies; another takes its place. */
-  async function train(deaths: Record<number, string> = {}): Promise<Harness> {
+  /** Takes all steps. `lost`: the one before whose episodes the server loses the model. `deaths`: by step, the call behind whose sending the worker dies; another takes its place. */
+  async function train(deaths: Record<number, string> = {}, lost?: number): Promise<Harness> {
     const harness = await open();
     let node = servedNode(harness, () => false);
     await harness.attempt('base', () => commitBase(node, { run, owner: 1 }));
     for (let step = 1; step <= last; step++) {
       const planned = await harness.plan(step);
-      await harness.attempt(activityId(step, 'collect'), () =>
-        collectRollouts(node, harness.rollouts(planned)),
-      );
+      const collect = (attempt: number) =>
+        harness.attempt(
+          activityId(step, 'collect'),
+          () => collectRollouts(node, harness.rollouts(planned)),
+          attempt,
+        );
+      if (step === lost) {
+        await node.holder.withState(run, step - 1, () => loseModel(harness));
+        await expect(collect(1)).rejects.toThrow('not loaded');
+      }
+      await collect(step === lost ? 2 : 1);
       await pass(harness, step);
       const update = (by: NodeDeps, attempt: number) =>
         harness.attempt(
@@ -122,10 +130,14 @@ describe.skipIf('skipped' in venv)('a run on a Tinker server', { timeout: 300_00
     return harness;
   }
 
-  async function finalLogprobs({ store }: Harness): Promise<number[]> {
+  async function loseModel({ store }: Harness): Promise<void> {
     const service = new TinkerService(new TinkerClient({ url: server.url }));
     for (const { model } of await readInstances(store, run)) await service.unload(model);
-    service.close();
+  }
+
+  async function finalLogprobs(harness: Harness): Promise<number[]> {
+    const { store } = harness;
+    await loseModel(harness);
     const saved = (await readSavedStates(store, run, last)).at(-1)!;
     expect(saved.state).toBe(await readState(store, run, last));
     return logprobsOf(saved.path);
@@ -150,7 +162,7 @@ describe.skipIf('skipped' in venv)('a run on a Tinker server', { timeout: 300_00
   const furthest = (a: number[], b: number[]): number =>
     Math.max(...a.map((value, at) => Math.abs(value - b[at]!)));
 
-  test('ends with the same log-probs where workers died behind a chunk, an optimizer’s step and a save', async () => {
+  test('ends with the same log-probs where workers died behind a chunk, an optimizer’s step and a save, or the server lost the model', async () => {
     const undisturbed = await train();
     const expected = await finalLogprobs(undisturbed);
     const disturbed = await train({
@@ -160,7 +172,9 @@ describe.skipIf('skipped' in venv)('a run on a Tinker server', { timeout: 300_00
       4: '/forward_backward 2',
     });
     expect(furthest(await finalLogprobs(disturbed), expected)).toBeLessThanOrEqual(1e-6);
-    for (const { store } of [undisturbed, disturbed])
+    const reloaded = await train({}, 3);
+    expect(furthest(await finalLogprobs(reloaded), expected)).toBeLessThanOrEqual(1e-6);
+    for (const { store } of [undisturbed, disturbed, reloaded])
       expect((await auditRun(store, run)).violations).toEqual([]);
     // The control: another state is far from it.
     expect(furthest(await logprobsOf(null), expected)).toBeGreaterThan(0.01);
