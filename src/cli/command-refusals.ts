@@ -1,4 +1,4 @@
-// Temporal's answer about a run that cannot take a command, as one sentence with the way on.
+// Turns Temporal's refusal of a command into one sentence that also says how to continue.
 import { WorkflowNotFoundError, WorkflowUpdateFailedError } from '@temporalio/client';
 import { nameOfRun } from '../store/objects/layout.js';
 import { inFolder } from './output.js';
@@ -7,7 +7,7 @@ import type { RunHandle, TemporalFlags } from './temporal-access.js';
 const answerWithinMs = 10_000;
 const namesShown = 10;
 
-/** The answer to a command for the handle's run, or a sentence that says why none came. `flags`: for the commands in it. */
+/** Awaits the answer to a command. If none comes, throws an error that says why; `flags` go into the commands that its text suggests. */
 export async function explained<T>(
   handle: RunHandle,
   answer: Promise<T>,
@@ -24,7 +24,7 @@ export async function explained<T>(
   }
 }
 
-/** Why a run's workflow is not open: how it ended, or which runs exist instead. */
+/** Says why a run's workflow is not open: how it ended, or which runs exist if this one does not. */
 export async function whyNotOpen(handle: RunHandle, flags: TemporalFlags): Promise<string> {
   const name = nameOfHandle(handle);
   return handle.client.withDeadline(Date.now() + answerWithinMs, async () => {
@@ -55,7 +55,7 @@ async function howItEnded(handle: RunHandle, flags: TemporalFlags): Promise<stri
   );
 }
 
-/** The command that continues any run with records: a fork or a rewind has no spec file. */
+/** The command that continues a run that has records. It needs no spec file, because a fork or a rewind has none. */
 export function goOn(run: string, flags: TemporalFlags): string {
   return `longhaul train --run ${run}${inFolder(flags)}`;
 }

@@ -1,5 +1,5 @@
-// Progress of a command that answers only at its end: on a terminal one line that changes and disappears at the end, elsewhere a line now
-// and then. On standard error, so that standard output holds the answer alone.
+// Progress of a command that answers only at its end. A terminal shows one changing line, which disappears at the end; other outputs get a
+// line from time to time. It goes to standard error, so that standard output holds only the answer.
 import { timeSpan } from '../report/format.js';
 import { changesLines, clear } from './terminal.js';
 
@@ -8,7 +8,7 @@ const logMs = 30_000;
 
 type Output = Pick<NodeJS.WriteStream, 'write' | 'columns' | 'isTTY'>;
 
-/** `work` receives a function that shows where it is. Work of less than a second shows nothing. */
+/** `work` receives a function that shows its current position. Nothing is shown for work that takes less than a second. */
 export async function withElapsedLine<T>(
   title: string,
   work: (at: (place: string) => void) => Promise<T>,

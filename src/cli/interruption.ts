@@ -1,11 +1,11 @@
-// Ctrl-C ends a command that follows a run, and not the run, which its workers drive: this says so, because the two are easily confused.
+// Ctrl-C ends a command that follows a run, but the workers continue the run. The two are easily confused, so a message says it.
 import { inFolder } from './output.js';
 import type { TemporalFlags } from './temporal-access.js';
 
-/** The shell's exit code for a process that SIGINT has ended. */
+/** The shell's exit code for a process that was ended by SIGINT. */
 const interrupted = 130;
 
-/** Until `follow` is done. The run's workflow is started by then, or is about to be. */
+/** Prints the message on Ctrl-C while `follow` runs. By then the run's workflow has been started, or is about to be. */
 export async function sayingThatItGoesOn<T>(
   run: string,
   flags: TemporalFlags,

@@ -1,12 +1,12 @@
-// After a rewind a name is also the id of its first timeline, and commands that read records take it as that.
+// After a rewind a name is also the id of its first timeline. Commands that read records take the name as that id.
 import { timelinesNamed } from '../activities/run/fork-run.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { readRun } from '../store/runs/run-records.js';
 import { printable } from './printable.js';
 
 /**
- * Adds to the answer that the run was rewound, and which command answers for the newer timeline; `command` has TIMELINE in place of the
- * run.
+ * If the run was rewound, adds a note to the answer: the newest timeline, and the command that answers for it. In `command`, TIMELINE
+ * stands for the run.
  */
 export async function noteNewerTimeline(store: ObjectStore, run: string, command: string): Promise<void> {
   const { name } = await readRun(store, run);

@@ -1,4 +1,4 @@
-// What all commands share: the form of errors, and the location of the store.
+// What all commands share: the form of errors, and how to find the store.
 import { readFileSync } from 'node:fs';
 import { access, constants, mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -23,20 +23,20 @@ export function folderOption(): Option {
   return new Option('--folder <folder>', 'folder of the embedded stack').default(defaultStackFolder);
 }
 
-/** For a command in a hint, which can then be typed as it is. */
+/** The `--folder` option for a command that a hint suggests, so that the command can be typed as it is. */
 export function inFolder({ folder }: { folder?: string | undefined }): string {
   if (folder === undefined || folder === defaultStackFolder) return '';
   return ` --folder ${/^[\w./~@:+-]+$/.test(folder) ? folder : `'${folder.replaceAll("'", "'\\''")}'`}`;
 }
 
-/** `--store`, then LONGHAUL_STORE, then the embedded stack's store. */
+/** The `--store` option: the flag comes first, then LONGHAUL_STORE, then the embedded stack's store. */
 export function storeOption(): Option {
   return new Option('--store <address>', 'object store: dir:/path or s3://bucket/prefix')
     .env('LONGHAUL_STORE')
     .default(`dir:${defaultStore}`);
 }
 
-/** Opens a store to read it: a reader, unlike a run, must not create an empty one when a person is in the wrong folder. */
+/** Opens a store to read it. Unlike a run, a reader must not create an empty store when a person is in the wrong folder. */
 export async function openExistingStore(address: string): Promise<OpenedStore> {
   const problem = await storeFolderProblem(address);
   if (problem === 'ENOENT')
@@ -47,9 +47,9 @@ export async function openExistingStore(address: string): Promise<OpenedStore> {
   return openStore(address);
 }
 
-/** Why a directory store's folder cannot be read, as the system's code, ENOENT if it is missing; null if nothing is wrong. */
+/** The system's error code if a directory store's folder cannot be read (ENOENT if it is missing), else null. */
 export async function storeFolderProblem(address: string): Promise<string | null> {
-  // As `openStore` reads an address: without a scheme it is a path.
+  // Reads an address as `openStore` does: without a scheme it is a path.
   const folder = /^(?:dir:|(?![a-z][a-z0-9+.-]+:))(.+)$/is.exec(address)?.[1];
   if (folder === undefined) return null;
   try {
@@ -65,7 +65,9 @@ export function unreadableStore(address: string, code: string): string {
   return `the store at ${address} cannot be read (${code}): read it as a user who may, or get the right to its folders`;
 }
 
-/** The named store, else that of the folder's last stack: if no folder is named, of the nearest stack folder here or above. */
+/**
+ * Opens the named store, or else the store of the folder's last stack. If no folder is named, it is the nearest stack folder here or above.
+ */
 export function openStoreOf(command: Command, { store, folder }: StoreFlags): Promise<OpenedStore> {
   const named = command.getOptionValueSource('store') !== 'default';
   if (named) return openExistingStore(store);
@@ -73,20 +75,20 @@ export function openStoreOf(command: Command, { store, folder }: StoreFlags): Pr
   return openExistingStore(storeOfFolder(here ? nearestStackFolder() : folder));
 }
 
-/** Store of the folder's last stack. */
+/** Address of the store that the folder's last stack used. */
 export function storeOfFolder(folder: string): string {
   try {
     const { store } = JSON.parse(readFileSync(join(folder, 'stack.json'), 'utf8')) as { store?: unknown };
     if (typeof store === 'string') return store;
   } catch {
-    // No stack has served there, or its file is damaged: its store is where a stack puts it by default.
+    // No stack has run there, or its file is damaged: assume a stack's default place.
   }
   return folder === defaultStackFolder ? `dir:${defaultStore}` : `dir:${join(folder, 'store')}`;
 }
 
 const namesShown = 10;
 
-/** Lists the runs if this one does not exist. */
+/** Throws an error that lists the known runs if this one does not exist. */
 export async function requireRun(store: ObjectStore, run: string): Promise<void> {
   if (await readRunIfAny(store, run)) return;
   const runs = await listRuns(store);
@@ -97,7 +99,7 @@ export async function requireRun(store: ObjectStore, run: string): Promise<void>
   throw new Error(`there is no run "${run}" in ${store.address}: ${known}`);
 }
 
-/** Writes a page that a person asked for, and makes its folder. */
+/** Writes a page that a person asked for, and creates its folder if needed. */
 export async function writeOutput(file: string, page: string | Uint8Array): Promise<void> {
   try {
     await mkdir(dirname(file), { recursive: true });
@@ -110,12 +112,12 @@ export async function writeOutput(file: string, page: string | Uint8Array): Prom
   }
 }
 
-/** Input that cannot be understood: ends with 2, as a mistyped option does. */
+/** The input cannot be understood. The command exits with 2, as for a mistyped option. */
 export class BadInput extends Error {
   override readonly name = 'BadInput';
 }
 
-/** For options: whole numbers from `least` to `most`. */
+/** Parser for options that take a whole number from `least` to `most`. */
 export function wholeNumber(least = 0, most = Number.MAX_SAFE_INTEGER): (text: string) => number {
   return (text) => {
     const number = Number(text);
@@ -127,8 +129,8 @@ export function wholeNumber(least = 0, most = Number.MAX_SAFE_INTEGER): (text: s
 }
 
 /**
- * Turns an action into one that ends with exit code 1 (2 for `BadInput`) and a readable line on failure. With `--json` the line is
- * `{"error":{"name","message"}}` on standard output, so that a script reads one format. LONGHAUL_DEBUG adds the stack.
+ * Wraps a command's action. On failure it prints a readable line and exits with 1 (2 for `BadInput`). With `--json` the line is
+ * `{"error":{"name","message"}}` on standard output, so that a script reads one format. LONGHAUL_DEBUG adds the stack trace.
  */
 export function withOutput<Arguments extends unknown[]>(
   action: (...args: Arguments) => Promise<void> | void,

@@ -1,6 +1,7 @@
-// Text of a model or an environment may hold control sequences: colours at best, writes to the clipboard or a window title at worst.
+// Makes untrusted text safe to print. Text of a model or an environment may hold control sequences, which can change colours, the clipboard
+// or the window title.
 
-/** The text with its control characters, and those that change the direction of writing, spelled out; line ends and tabs stay. */
+/** Spells out control characters and characters that change the direction of writing. Line ends and tabs stay. */
 export function printable(text: string): string {
   return text.replace(
     /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g,

@@ -7,7 +7,7 @@ interface CommandModule {
   register(program: Command): void;
 }
 
-/** Which file registers which verbs, in the order of the help. */
+/** Which file registers which verbs, in the order of the help text. */
 export const modules: [verbs: string[], load: () => Promise<CommandModule>][] = [
   [['quickstart'], () => import('./train/quickstart-command.js')],
   [['up'], () => import('./stack/up-command.js')],
@@ -33,7 +33,7 @@ export const modules: [verbs: string[], load: () => Promise<CommandModule>][] = 
 
 const usageExitCode = 2;
 
-/** Runs one command line (without node and script); returns the exit code: 1 the command failed, 2 it was not understood. */
+/** Runs one command line (without node and script). Returns the exit code: 0, 1 if the command failed, 2 if it was not understood. */
 export async function runCommandLine(args: readonly string[]): Promise<number> {
   const program = new Command('longhaul')
     .description('Durable, days-long GRPO training of tool-use agents.')
@@ -49,7 +49,7 @@ export async function runCommandLine(args: readonly string[]): Promise<number> {
   }
   try {
     if (args.length === 0) program.help({ error: true });
-    // Before `--help` is handled: otherwise an unknown verb would get the general help.
+    // Drop the options of an unknown verb: otherwise `--help` would print the general help instead of an error.
     if (one === undefined && /^[^-]/.test(verb) && verb !== 'help') args = [verb];
     await program.parseAsync([...args], { from: 'user' });
     return Number(process.exitCode ?? 0);
@@ -68,7 +68,7 @@ function fullName(command: Command): string {
   return command.parent === null ? command.name() : `${fullName(command.parent)} ${command.name()}`;
 }
 
-/** The package is the nearest folder above with a package.json: this file runs from `src/` and from `dist/`. */
+/** The package is the nearest folder above that has a package.json, whether this file runs from `src/` or from `dist/`. */
 function version(): string {
   for (let folder = new URL('.', import.meta.url); ; folder = new URL('..', folder)) {
     try {

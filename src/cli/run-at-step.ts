@@ -1,8 +1,8 @@
-// `RUN@STEP`, as the command line takes it.
+// Parses `RUN@STEP` from the command line.
 
 export interface NamedPlace {
   name: string;
-  /** Null if only the run is named. */
+  /** Null if no step is named. */
   step: number | null;
 }
 

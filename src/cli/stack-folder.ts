@@ -1,10 +1,10 @@
-// Which stack folder a command means if none is named: `.longhaul` here, else in the nearest folder above that has one.
+// Finds the stack folder of a command that names none: `.longhaul` here, else in the nearest folder above that has one.
 import { statSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 
 export const defaultStackFolder = '.longhaul';
 
-/** As a path from here, for people. */
+/** The path relative to the current folder, for people. */
 export function nearestStackFolder(): string {
   const here = process.cwd();
   if (isFolder(join(here, defaultStackFolder))) return defaultStackFolder;
@@ -20,7 +20,7 @@ function isFolder(path: string): boolean {
   return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
 }
 
-/** In a folder that many may write to, anybody could put a stack folder above us and receive our commands. */
+/** Accepts only a folder that this user owns. In a shared folder above, anybody could place a stack folder and receive our commands. */
 function isOurs(path: string): boolean {
   try {
     const info = statSync(path);

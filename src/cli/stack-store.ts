@@ -1,4 +1,4 @@
-// The store of a command that also asks Temporal: the running stack's if none is named.
+// The store of a command that also asks Temporal. It is the running stack's store if none is named.
 import type { Command } from 'commander';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { openExistingStore, storeFolderProblem, storeOfFolder, unreadableStore } from './output.js';
@@ -6,8 +6,8 @@ import { defaultStackFolder } from './stack-folder.js';
 import { type TemporalFlags, temporalConfig } from './temporal-access.js';
 
 /**
- * The named store, the running stack's, or the one in this folder; null if none is named and none is found, or it may not be read, which is
- * reported: without it a command knows less.
+ * The named store, the running stack's, or the one in this folder. Null if no store is named and none is found. Null, with a message, if
+ * the folder's store may not be read: the command still works, but knows less.
  */
 export async function storeOfCommand(
   command: Command,

@@ -1,4 +1,4 @@
-// A table of text: columns as wide as their widest cell.
+// A text table: each column is as wide as its widest cell.
 
 export function textTable(rows: readonly (readonly string[])[]): string {
   const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));

@@ -1,5 +1,5 @@
-// How the commands find Temporal and a run's workflow: flags, then the `temporal` CLI's own profile, then the stack in this folder or in
-// one above. A command that writes uses only a server that was named.
+// How a command finds Temporal and a run's workflow: first its flags, then the `temporal` CLI's own profile, then the stack in this folder
+// or in one above. A command that writes refuses to use a server that nobody named.
 import { accessSync, constants } from 'node:fs';
 import { type Command, CommanderError, Option } from 'commander';
 import type { Client, WorkflowHandle } from '@temporalio/client';
@@ -19,25 +19,25 @@ import { connectClient } from '../workers/temporal/temporal-connection.js';
 import { refusalOf } from '../workers/temporal/temporal-refusal.js';
 import type { trainingRun } from '../workflows/run/training-run.js';
 
-/** If no server is named and no stack runs, there is hardly a server to wait for. */
+/** Deadline when no server is named and no stack runs: a server at the default address is unlikely. */
 const unnamedServerDeadlineMs = 1_000;
 
-/** A verb that only reads may look at the default address; one that writes may not. */
+/** A command that only reads may try the default address. A command that writes may not. */
 export type TemporalAccess = 'reads' | 'writes';
 
 export interface TemporalFlags {
   temporalAddress?: string;
   namespace?: string;
-  /** If a person has named a server: a mistyped name must not lead to another server's runs. */
+  /** Set only if a person named a folder. A mistyped folder is an error: it must not lead to another server's runs. */
   folder?: string;
   /** Set by `withTemporalFlags`. */
   access?: TemporalAccess;
   json?: boolean | undefined;
-  /** The command starts nothing and asks no server. */
+  /** The command prints its input, starts nothing and asks no server. */
   print?: boolean;
 }
 
-/** Options that name a server, and the refusal of a verb that writes if they, the environment and the folders name none. */
+/** Adds the options that name a server. A command that writes is refused if options, environment and folders name no server. */
 export function withTemporalFlags(command: Command, access: TemporalAccess): Command {
   command.setOptionValue('access', access);
   if (access === 'writes') command.hook('preAction', refuseUnnamedServer);
@@ -57,12 +57,12 @@ export function withTemporalFlags(command: Command, access: TemporalAccess): Com
     );
 }
 
-/** A command that would change a server was given no server. */
+/** Thrown when no server is named for a command that would change one. */
 export class UnnamedServer extends Error {
   override readonly name = 'UnnamedServer';
 }
 
-/** Checked first: other problems are not worth fixing for the wrong server. */
+/** Checked first: if the server is missing, other problems need not be fixed yet. */
 async function refuseUnnamedServer(command: Command): Promise<void> {
   const flags = command.opts<TemporalFlags>();
   if (flags.print === true) return;
@@ -94,15 +94,15 @@ function stackFolderIsThere(folder: string): boolean {
 export interface TemporalPlace {
   config: TemporalConfig;
   stack: StackAddresses | null;
-  /** The source of the server's name, for people; null if only the default address is left to try. */
+  /** Where the server's name comes from, for people; null if only the default address is left to try. */
   source: string | null;
-  /** The stack folder that was looked at. */
+  /** The stack folder that was searched. */
   folder: string;
-  /** Says which server is used if the environment names another one than the folder's; null if there is no doubt. */
+  /** Says which server is used if the environment names another server than the folder's stack; null if there is no doubt. */
   note: string | null;
 }
 
-/** Throws if a folder is named in which no stack runs, and no server beside it. */
+/** Throws if a folder is named, no stack runs in it, and no server address is given. */
 export function temporalConfig(flags: TemporalFlags): TemporalPlace {
   const folder = flags.folder ?? nearestStackFolder();
   const stack = runningStack(folder);
@@ -149,7 +149,7 @@ function noStackIn(folder: string): string {
   );
 }
 
-/** Says which server is used, and closes the connection even if `use` throws. */
+/** Connects, says which server is used, and runs `use`. Closes the connection even if `use` throws. */
 export async function withClient<T>(flags: TemporalFlags, use: (client: Client) => Promise<T>): Promise<T> {
   const { config, stack, source, folder, note } = temporalConfig(flags);
   const writes = flags.access === 'writes';
@@ -159,11 +159,11 @@ export async function withClient<T>(flags: TemporalFlags, use: (client: Client) 
   const { client, close } = await connectClient(config, deadlineMs, { readOnly: !writes });
   try {
     if (stack) await refuseForeignServer(client, stack, folder);
-    // A reader that was given the address need not see it again.
+    // A reader that passed the address as a flag need not see it again.
     if (writes || !flags.temporalAddress) process.stderr.write(`${placeText(config, source)}\n`);
     return await use(client);
   } catch (error) {
-    // A server may greet everybody, and ask for a key only when its namespaces are used.
+    // Some servers accept a connection without a key and ask for it only at the first use of a namespace.
     throw refusalOf(error, config) ?? error;
   } finally {
     await close();
@@ -179,7 +179,7 @@ export function sourceText(source: string | null): string {
   return source === null ? 'the default address: nobody named a server' : `from ${source}`;
 }
 
-/** Another server may listen by now at the address in a stack's folder. */
+/** Throws if another server now listens at the address that the stack's folder names. */
 export async function refuseForeignServer(
   client: Client,
   stack: StackAddresses,
@@ -208,7 +208,7 @@ export function runHandle(client: Client, run: string): RunHandle {
   return client.workflow.getHandle<typeof trainingRun>(workflowIdOf(run));
 }
 
-/** Accepts a run's name, its id (of any timeline: one workflow drives the name's newest) and its workflow id. */
+/** Accepts a run's name, the id of any of its timelines, or its workflow id: one workflow drives the newest timeline of a name. */
 export function workflowIdOf(run: string): string {
   return nameOfRun(run.startsWith('train/') ? run : `train/${run}`);
 }

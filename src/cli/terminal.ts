@@ -1,9 +1,12 @@
-// Terminal control beyond text. Nothing here has a colour, so NO_COLOR needs no case.
+// Terminal control. Nothing here uses a colour, so NO_COLOR needs no handling.
 
-/** Back to the line's beginning, and the line emptied. */
+/** Moves to the beginning of the line and empties it. */
 export const clear = '\r\u001b[2K';
 
-/** False for a file, a pipe, and a terminal that only prints (an editor's shell, a serial line): those get whole lines. */
+/**
+ * Whether a line can be changed after it is printed. False for a file, a pipe, and a simple terminal (an editor's shell, a serial line):
+ * these get whole lines.
+ */
 export function changesLines({ isTTY }: Pick<NodeJS.WriteStream, 'isTTY'>): boolean {
   return isTTY && process.env['TERM'] !== 'dumb';
 }

@@ -1,5 +1,5 @@
-// What keeps a run from going on: activities that failed and are retried, that no worker has taken, that were paused by hand, or that wait
-// themselves, for an environment or the store. Only the server knows them.
+// Says what holds up a run: activities that failed and are retried, that no worker has taken, that were paused by hand, or that wait for an
+// environment or the store. Only the Temporal server knows this.
 import type { Client } from '@temporalio/client';
 import { defaultPayloadConverter } from '@temporalio/common';
 import type { WaitTold } from '../activities/step/open-waits.js';
@@ -7,11 +7,11 @@ import { timeSpan } from '../report/format.js';
 import type { RunHandle } from './temporal-access.js';
 
 const describeDeadlineMs = 3_000;
-/** Long enough for any worker that is there to take a task. */
+/** Long enough for any running worker to take a task. */
 const takenWithinMs = 5_000;
-/** Calls are retried silently for this long: that is no trouble yet. */
+/** For this long a call is retried silently: a short wait is no trouble yet. */
 const shownAfterMs = 3_000;
-/** temporal.api.enums.v1.PendingActivityState; `scheduled` also while the server backs off. */
+/** temporal.api.enums.v1.PendingActivityState. An activity is also `scheduled` while the server backs off. */
 const scheduled = 1;
 const started = 2;
 const paused = 4;
@@ -20,17 +20,18 @@ const pauseRequested = 5;
 export interface Waiting {
   /** `step-000120/collect` */
   activity: string;
-  /** The next try. */
+  /** Number of the next try. */
   attempt: number;
   /**
-   * Why the last try failed, what this one waits for, that no worker takes it, or that it was paused by hand (`temporal activity pause`).
+   * Why the last try failed, what this one waits for, that no worker has taken it, or that it was paused by hand (`temporal activity
+   * pause`).
    */
   reason: string;
-  /** How long a try with a worker has waited. */
+  /** How long a running try has waited. */
   seconds?: number;
 }
 
-/** Empty if nothing waits, and while Temporal does not answer. */
+/** Empty if nothing waits, or if Temporal does not answer. */
 export async function waitingFor(client: Client, handle: RunHandle): Promise<Waiting[]> {
   const described = await client
     .withDeadline(Date.now() + describeDeadlineMs, () => handle.describe())
@@ -62,7 +63,7 @@ export function waitingLine({ activity, attempt, reason, seconds }: Waiting): st
   return `waits for ${activity}, try ${attempt}${time}: ${reason}`;
 }
 
-/** A line without counters: the same while the trouble is the same. */
+/** The line without its counters, so that it stays the same while the trouble is the same. */
 export function troubleOf(line: string): string {
   return line.replace(/, try \d+(, for [^:]*)?/, '').replace(/: \d+ episodes? waits? for /, ': ');
 }
@@ -80,7 +81,7 @@ function whatFor({ waiting, waiting_episodes, waiting_reason, waiting_until }: W
 
 type Payload = Parameters<typeof defaultPayloadConverter.fromPayload>[0];
 
-/** What an attempt has reported that it waits for; null if it waits for nothing, or its details cannot be read here. */
+/** What a running attempt reports that it waits for. Null if it waits for nothing, or if its details cannot be decoded here. */
 function waitIn(payload: Payload | null | undefined): WaitTold | null {
   if (!payload) return null;
   try {

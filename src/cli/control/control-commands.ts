@@ -1,5 +1,5 @@
-// `longhaul pause|resume|checkpoint|stop|set RUN`: each is one Temporal Update, as `temporal workflow update execute` sends it.
-// `longhaul cancel RUN` is what `temporal workflow cancel` asks for, awaited.
+// `longhaul pause|resume|checkpoint|stop|set RUN`: each sends one Temporal Update, as `temporal workflow update execute` would. `longhaul
+// cancel RUN` cancels the workflow, as `temporal workflow cancel` does, and waits for its end.
 import type { Command } from 'commander';
 import type { ControlState } from '../../activities/contracts.js';
 import type { Hyperparameters } from '../../spec/records/control-records.js';
@@ -28,7 +28,7 @@ interface ControlFlags extends TemporalFlags {
   json?: boolean;
 }
 
-/** An Update is answered when its record is stored; 30 s are a restart of everything in between. */
+/** An Update is answered when its record is stored. 30 s are enough for a restart of every process on the way. */
 const answerWithinMs = 30_000;
 
 export function register(program: Command): void {
@@ -134,7 +134,7 @@ function registerCancel(program: Command): void {
     );
 }
 
-/** Parses `lr=1e-4 temperature=0.9`; ranges are checked by the run itself. */
+/** Parses `lr=1e-4 temperature=0.9`. The run itself checks the ranges. */
 function hyperparameters(values: readonly string[]): Hyperparameters {
   const wanted: Hyperparameters = {};
   for (const value of values) {

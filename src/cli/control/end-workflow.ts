@@ -1,4 +1,4 @@
-// Cancelling a run's workflow, as `cancel`, `rewind` and `rebase` do: it lets its node go, writes its report, and ends.
+// Cancels a run's workflow for `cancel`, `rewind` and `rebase`. The cancelled workflow releases its node, writes its report and ends.
 import { setTimeout as delay } from 'node:timers/promises';
 import { type Client, WorkflowNotFoundError } from '@temporalio/client';
 import { inFolder } from '../output.js';
@@ -7,7 +7,7 @@ import { openStatuses, runHandle, type TemporalFlags } from '../temporal-access.
 const answerWithinMs = 10_000;
 const pollMs = 250;
 
-/** Cancels the name's workflow, and returns when it has ended; false if none was open. */
+/** Cancels the workflow of this name and waits until it has ended; false if none was open. */
 export async function endWorkflow(
   client: Client,
   name: string,
@@ -24,7 +24,7 @@ export async function endWorkflow(
       throw error;
     });
     if (!described || !openStatuses.includes(described.status.name)) return cancelled !== null;
-    // An execution that has continued as new since then has not received the cancellation.
+    // If the workflow has continued as new since then, the new execution has not received the cancellation.
     if (cancelled !== described.runId) {
       process.stderr.write(`cancelling the workflow of ${name}: it writes its report and ends\n`);
       await within(() => handle.cancel());

@@ -1,5 +1,5 @@
-// `longhaul fork RUN@STEP --name NEW`, `longhaul rewind NAME@STEP`, `longhaul rebase NAME`: each makes a spec with `fork` and starts
-// its workflow, which writes the records (R18, R22). `--print` gives the same to `temporal workflow start`.
+// `longhaul fork RUN@STEP --name NEW`, `longhaul rewind NAME@STEP`, `longhaul rebase NAME`: each makes a spec with `fork` and starts its
+// workflow, which writes the records (R18, R22). `--print` prints that spec as input for `temporal workflow start`.
 import { type Command, InvalidArgumentError } from 'commander';
 import { forkSpec } from '../../activities/run/fork-spec.js';
 import { planFork, timelinesNamed } from '../../activities/run/fork-run.js';
@@ -128,8 +128,8 @@ function parseNumerics(text: string): RebaseSpec['numerics'] {
 }
 
 /**
- * From the newest stored checkpoint of the timeline on; `from`: the run's numerics. If the newest timeline is this rebase already, only its
- * workflow may be missing, and `from` is null.
+ * The spec that rebases from the newest stored checkpoint of the timeline. `from`: the run's current numerics; null if the newest timeline
+ * already is this rebase, so that only its workflow may be missing.
  */
 async function rebased(
   store: ObjectStore,
@@ -188,7 +188,7 @@ async function newestTimeline(store: ObjectStore, name: string): Promise<string>
   return newest ?? name;
 }
 
-/** If the newest timeline is this rewind and has not moved since, it was made before, and only its workflow is missing. */
+/** If the newest timeline already is this rewind and has taken no step since, its records exist and only its workflow is missing. */
 async function rewound(
   store: ObjectStore,
   fork: ForkSpec,

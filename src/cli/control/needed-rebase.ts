@@ -1,17 +1,20 @@
-// Whether a rebase is the way out: it ends the run's workflow, so a run that can go on, or could not after it, keeps its own.
+// Refuses a rebase that is not needed or cannot succeed. A rebase ends the run's workflow, so these checks come first.
 import { nameOfNumerics, sameNumerics } from '../../spec/records/numerics.js';
 import type { Numerics } from '../../spec/records/numerics.js';
 import type { PoolView } from '../../workflows/messages.js';
 import { inFolder } from '../output.js';
 import type { TemporalFlags } from '../temporal-access.js';
 
-/** Throws if the run has the wanted numerics already. */
+/** Throws if the run already has the wanted numerics. */
 export function refuseEqualNumerics(run: string, has: Numerics, wanted: Numerics): void {
   if (!sameNumerics(has, wanted)) return;
   throw new Error(`${run} has numerics ${nameOfNumerics(has)} already: there is nothing to rebase`);
 }
 
-/** Throws if a node still has the run's own numerics, or none has the wanted ones. `flags`: for the commands in it. */
+/**
+ * Throws if a living node still has the run's own numerics, or if no living node has the wanted ones. `flags` go into the commands that the
+ * error suggests.
+ */
 export function refuseNeedlessRebase(
   run: string,
   { nodes }: Pick<PoolView, 'nodes'>,

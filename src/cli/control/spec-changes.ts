@@ -1,9 +1,9 @@
-// `--set lr=1e-4 --set trainer.max_training_steps=80`: changes of a spec on the command line.
+// Changes a spec by command-line flags: `--set lr=1e-4 --set trainer.max_training_steps=80`.
 import { parse as parseYaml } from 'yaml';
 import type { RunSpec } from '../../spec/run-spec.js';
 import { parseRunSpec } from '../../spec/spec-input.js';
 
-/** Values are YAML. Throws `InvalidSpec` if the result is not a valid spec, and names a change that is not understood. */
+/** Values are YAML. Throws `InvalidSpec` if a change cannot be understood (it names the change) or the result is not a valid spec. */
 export function changedSpec(spec: RunSpec, changes: readonly string[]): RunSpec {
   const changed = structuredClone(spec) as unknown as Record<string, unknown>;
   for (const change of changes) {
@@ -16,7 +16,7 @@ export function changedSpec(spec: RunSpec, changes: readonly string[]): RunSpec 
   return parseRunSpec(changed);
 }
 
-/** Settings of the trainer and the generator need no path before them. An unknown name is most likely one of them. */
+/** Settings of the trainer and the generator need no path before them. An unknown name is taken for one of these settings. */
 function pathOf(spec: RunSpec, name: string): string {
   if (name in spec || name.includes('.')) return name;
   return name in spec.generator ? `generator.${name}` : `trainer.${name}`;

@@ -1,4 +1,4 @@
-// `longhaul engine …`: the engine without a run. Scores and samples of a model folder can be compared with any other implementation's.
+// `longhaul engine …`: the engine without a run. Its scores and samples of a model folder can be compared with any other implementation.
 import { text as readStream } from 'node:stream/consumers';
 import { readFile } from 'node:fs/promises';
 import { type Command, Option } from 'commander';
@@ -117,7 +117,7 @@ async function describe(model: OpenModel): Promise<object> {
   };
 }
 
-/** Checks all requests before the first one is computed; answers in their order, one line each. */
+/** Checks all requests before the engine computes the first one. Prints the answers in the order of the requests, one line each. */
 async function answerAll<T>(
   flags: InputFlags,
   parse: (text: string) => Placed<T>[],
@@ -134,7 +134,7 @@ async function answerAll<T>(
         throw isInput ? new BadInput(`${where}: ${error.message}`, { cause: error }) : error;
       }
     });
-    // The first failure ends the command and the engine: the other requests are not awaited.
+    // The first failure ends the command and the engine, so nothing awaits the other requests.
     for (const one of answers) one.catch(() => undefined);
     for (const one of answers) console.log(JSON.stringify(await one));
   });
@@ -169,7 +169,7 @@ async function generate(model: OpenModel, request: GenerateInput): Promise<objec
     Array.from({ length: request.n }, async (_, sample) => {
       const { finish, ...sampled } = await engine.generate({
         ...{ state: loaded.state, tokens, temperature, max_new_tokens },
-        // Independent of the other requests: a request given alone samples the same.
+        // The key does not depend on the other requests: a request alone gets the same samples.
         key: { seed, domain: 'eval', step: 0, slot: 0, sample },
         stop_tokens: request.ignore_eos ? [] : folder.eosTokens,
         ...(stop === undefined ? {} : { stop_strings: stop }),

@@ -1,10 +1,10 @@
-// The input of `longhaul engine score` and `generate`: one JSON object, a list of them, or one a line. Every fault is one error that names
-// the place and the field.
+// The input of `longhaul engine score` and `generate`: one JSON object, a list of objects, or one object a line. An error names the place
+// and the field of a fault.
 import { z } from 'zod';
 import { inOneLine, issueProblems } from '../../spec/spec-issues.js';
 import { BadInput } from '../output.js';
 
-/** A request and where it stands, for errors. */
+/** A request and its place in the input, for errors. */
 export interface Placed<T> {
   where: string;
   request: T;
@@ -15,7 +15,7 @@ const message = z.strictObject({
   content: z.string(),
 });
 
-/** Exactly one of them. */
+/** A request has exactly one of these. */
 const prompt = {
   text: z.string().exactOptional(),
   tokens: z.array(z.int().min(0)).min(1).exactOptional(),

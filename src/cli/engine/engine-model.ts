@@ -1,4 +1,4 @@
-// A model folder under an engine of its own, for use without a run.
+// Opens a model folder on an engine of its own, for use without a run.
 import { createNativeEngine, type NativeEngine } from '../../engine/native/native-engine.js';
 import type { LoadedState } from '../../engine/file-engine.js';
 import { type ChatTemplate, loadChatTemplate } from '../../episode/chat-template.js';
@@ -10,7 +10,7 @@ import { BadInput } from '../output.js';
 
 export interface ModelFlags {
   model: string;
-  /** A state file of a run; with LoRA it lies over the folder's weights. */
+  /** A run's state file. A LoRA state is applied on top of the folder's weights. */
   state?: string;
   threads?: number;
 }
@@ -19,10 +19,10 @@ export interface OpenModel {
   folder: ModelFolder;
   engine: NativeEngine;
   loaded: LoadedState;
-  /** Both throw a `BadInput` that says what the folder lacks. */
+  /** `tokenizer` and `template` throw `BadInput`, which says what the folder lacks. */
   tokenizer(): Tokenizer;
   template(): ChatTemplate;
-  /** Sends the engine the bytes of each token, for stop texts; once. */
+  /** Sends the engine the bytes of each token, which stop texts need; sends them once. */
   tellVocabulary(): Promise<void>;
 }
 
@@ -75,7 +75,7 @@ function textCoders({
   };
 }
 
-/** Ids of a request's text; `generate`: messages end where the next turn of the assistant begins. */
+/** Token ids of a request's prompt. With `generate`, messages end where the assistant's next turn begins. */
 export async function tokensOf(
   model: OpenModel,
   input: PromptInput,
@@ -88,7 +88,7 @@ export async function tokensOf(
   return model.tokenizer().encodeLong(generate ? template.prompt(messages) : template.conversation(messages));
 }
 
-/** Text of ids; null if the folder has no tokenizer. */
+/** Text of the token ids; null if the folder has no tokenizer. */
 export function textOf(model: OpenModel, tokens: readonly number[]): string | null {
   return model.folder.tokenizer === null ? null : model.tokenizer().decode(tokens);
 }

@@ -1,4 +1,4 @@
-// `longhaul audit RUN`: checks a run's records, and with --replay recomputes its updates. Exit 1 on any violation.
+// `longhaul audit RUN`: checks a run's records; with --replay it also recomputes the updates. Exits with 1 on any violation.
 import type { Command } from 'commander';
 import { auditRun } from '../../activities/reports/audit-run.js';
 import {
@@ -62,7 +62,10 @@ export function register(program: Command): void {
     );
 }
 
-/** The run that this one goes on from, and the runs that go on from it. Null if damage hides it: the audit names that. */
+/**
+ * The run's parent (`lineage`) and the runs that were forked from it. `needed` is null if a damaged record hides them; the audit names that
+ * record.
+ */
 interface Family {
   lineage: ForkSpec | null;
   needed: { step: number; by: string }[] | null;

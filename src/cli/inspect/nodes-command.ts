@@ -1,4 +1,4 @@
-// `longhaul nodes`: the nodes that report, what they offer, which runs hold them, and which wait.
+// `longhaul nodes`: the nodes that report to the pool, what they offer, which runs hold them, and which runs wait.
 import { type Client, WorkflowNotFoundError } from '@temporalio/client';
 import type { Command } from 'commander';
 import { timeSpan } from '../../report/format.js';
@@ -38,7 +38,7 @@ export async function poolView(client: Client): Promise<PoolView> {
   }
 }
 
-/** `now`: milliseconds since the epoch; ages are shown against it. */
+/** `now`: milliseconds since the epoch, from which ages are computed. */
 export function describePool(
   { nodes, leases, queue }: PoolView,
   now: number,
@@ -59,7 +59,7 @@ export function describePool(
     ...[gibibytes(node.memory_bytes), node.host, String(node.places), heldBy(node.id)],
   ]);
   const head = ['NODE', 'STATE', 'HEARD', 'NUMERICS', 'GPU', 'MEMORY', 'HOST', 'PLACES', 'HELD BY'];
-  // A restarted pool may hold a lease of a node that has not reported yet.
+  // After a restart the pool may list a lease on a node that has not reported yet.
   const unheard = leases.filter(({ node }) => nodes.every(({ id }) => id !== node));
   const waiting = queue.map(
     ({ run, project, priority, since, why }) =>
@@ -70,7 +70,7 @@ export function describePool(
     ...unheard.map(({ run, node }) => `${run} holds ${node}, which has not reported yet`),
     ...(waiting.length > 0 ? ['', 'Waiting, the first in line first:', ...waiting] : []),
   ];
-  // Any client that can signal the pool chooses these names.
+  // These names are untrusted: any client that can signal the pool chooses them.
   return lines.map(printable).join('\n');
 }
 

@@ -1,4 +1,4 @@
-// Any object of the store as readable text (`longhaul show KEY`).
+// Shows any object of the store as readable text (`longhaul show KEY`).
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import { decodeBatchFile } from '../../store/files/batch-file.js';
 import { recordDigest } from '../../store/records/canonical.js';
@@ -15,8 +15,8 @@ const textLimit = 200_000;
 const longList = 12;
 
 /**
- * Readable text of the object at `key`. Throws `UnreadableRecord`, `OlderSchema` or `NewerSchema`, and for a missing key an error that
- * lists nearby keys.
+ * Readable text of the object at `key`. Throws `UnreadableRecord`, `OlderSchema` or `NewerSchema`; for a missing key, an error that lists
+ * nearby keys.
  */
 export async function showRecord(store: ObjectStore, key: string): Promise<string> {
   const plain = key.replace(/\.r[1-9][0-9]*$/, '');
@@ -49,7 +49,7 @@ async function showFolder(store: ObjectStore, folder: string): Promise<string> {
   return `${folder}\n${names.map((name) => `  ${name}\n`).join('')}`;
 }
 
-/** An episode of a folded step, or the list of all of them at the key of their folder; null if none was folded there. */
+/** Shows one episode of a folded step or, for the key of the episodes' folder, a list of them; null if the step is not folded. */
 async function showFolded(store: ObjectStore, key: string): Promise<string | null> {
   const place = parseEpisodeKey(key);
   const folded = place && (await readFolded(store, place));
@@ -151,7 +151,7 @@ function showBatch(bytes: Uint8Array, key: string): string {
   ].join('\n');
 }
 
-/** Header of a safetensors file; its data may be gigabytes and is not read. */
+/** Shows the header of a safetensors file. Its data may be gigabytes, so it is not read. */
 async function showTensors(store: ObjectStore, key: string): Promise<string> {
   const info = await store.head(key);
   const pieces = info && (await store.stream(key));
@@ -180,7 +180,7 @@ async function nearby(store: ObjectStore, key: string): Promise<string> {
   return `; ${folder || 'the store'} has ${names.slice(0, longList).join(', ')}${names.length > longList ? ', …' : ''}`;
 }
 
-/** Indented JSON in which lists of numbers stay on one line and long ones are cut. */
+/** Indented JSON. A list of numbers stays on one line, and a long list is cut. */
 function pretty(value: unknown, indent = ''): string {
   if (Array.isArray(value)) {
     if (value.every((item) => typeof item !== 'object' || item === null)) {

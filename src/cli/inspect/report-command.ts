@@ -72,7 +72,7 @@ function transcriptsFolder(file: string): string {
   return join(dirname(file), `${basename(file, extname(file))}.transcripts`);
 }
 
-/** Files that an earlier report has left there and this one does not use. */
+/** Removes files that an earlier report left there and this one does not use. */
 async function removeOthers(folder: string, kept: ReadonlySet<string>): Promise<void> {
   const names = await readdir(folder).catch(() => []);
   const others = names.filter((name) => /^[0-9a-f]{16}\.js$/.test(name) && !kept.has(name));

@@ -1,4 +1,4 @@
-// `longhaul runs`: the training runs that the Temporal server knows, and those that only the store knows, newest first.
+// `longhaul runs`: the training runs that the Temporal server or the store knows, newest first.
 import type { Command } from 'commander';
 import type { Client, WorkflowExecutionInfo } from '@temporalio/client';
 import { timelinesNamed } from '../../activities/run/fork-run.js';
@@ -27,17 +27,18 @@ interface RunsFlags extends TemporalFlags {
 }
 
 interface RunLine {
-  /** Id of the timeline, as `audit`, `report` and `fork` take it; the name if no store identifies the timeline. */
+  /** Id of the timeline, as `audit`, `report` and `fork` take it. It is the name if no store identifies the timeline. */
   run: string;
   /**
-   * The workflow's status; `not running here` if this server does not know it, `in the store` if no server was asked, `rewound` if its name
-   * has a newer timeline, `start failed` (or `start terminated`, …) if the newest workflow of its name ended before it opened the run.
+   * The workflow's status, or one of: `not running here` if this server does not know the run; `in the store` if no server was asked;
+   * `rewound` if the name has a newer timeline; `start failed` (or `start terminated`, …) if the newest workflow of the name ended before
+   * it opened the run.
    */
   status: string;
   phase: string;
   step: number | null;
   passAt1: number | null;
-  /** Where it goes on from; null if it began with the base model, or no store can answer. */
+  /** The run and step that it was forked from; null if it began with the base model, or if no store can answer. */
   from: { run: string; step: number } | null;
   started: string;
 }
@@ -52,7 +53,7 @@ export function register(program: Command): void {
       withOutput(async (flags: RunsFlags, command: Command) => {
         const store = await storeOfCommand(command, flags);
         const driven = await drivenLines(flags, store);
-        // Temporal does not know the others, and so cannot say whether a query matches them.
+        // With a query, runs that only the store knows are left out: Temporal cannot say whether they match.
         const others = store && flags.query === undefined ? await storedLines(store, driven) : [];
         const lines = [...(driven ?? []), ...others]
           .sort((a, b) => (a.started < b.started ? 1 : -1))
@@ -62,10 +63,10 @@ export function register(program: Command): void {
     );
 }
 
-/** Null if no server can be asked, which is reported: the store's contents are known without one. */
+/** Null if no server can be asked. That is reported, and the command goes on with the store's contents. */
 async function drivenLines(flags: RunsFlags, store: ObjectStore | null): Promise<RunLine[] | null> {
   const fromStore = store !== null && flags.query === undefined;
-  // The default address may be anybody's server: beside a store's runs its own would be mistaken for them.
+  // A stranger's server may listen at the default address: its runs would be mistaken for the store's.
   if (fromStore && temporalConfig(flags).source === null) {
     process.stderr.write('no stack runs here and no Temporal server is named: only what the store knows\n');
     return null;
@@ -83,7 +84,10 @@ async function drivenLines(flags: RunsFlags, store: ObjectStore | null): Promise
   }
 }
 
-/** Newest first. A long run is a chain of executions: each chain gives its newest one, with the start of the first that is known. */
+/**
+ * Newest first. A long run is a chain of executions: the result has the newest execution of each chain, with the start time of the earliest
+ * known one.
+ */
 async function executionsOf(client: Client): Promise<WorkflowExecutionInfo[]> {
   const found: WorkflowExecutionInfo[] = [];
   for await (const execution of client.workflow.list({ query: 'WorkflowType = "trainingRun"' }))
@@ -108,7 +112,7 @@ async function matching(
   return executions.filter(({ runId }) => runIds.has(runId));
 }
 
-/** The newest execution of each workflow id. At most one is open; one that continued as new goes on in the next. */
+/** The newest execution of each chain. `CONTINUED_AS_NEW` executions are merged into the execution that follows them. */
 export function newestOfChains<E extends Pick<WorkflowExecutionInfo, 'workflowId' | 'startTime' | 'status'>>(
   executions: readonly E[],
 ): E[] {
@@ -126,7 +130,7 @@ export function newestOfChains<E extends Pick<WorkflowExecutionInfo, 'workflowId
   return newest.sort((a, b) => b.startTime.getTime() - a.startTime.getTime());
 }
 
-/** One line for each timeline that an execution has driven, from the newest one that did. */
+/** One line for each timeline, made from the newest execution that drove it. */
 async function timelineLines(
   client: Client,
   store: ObjectStore,
@@ -150,7 +154,7 @@ async function timelineLines(
   for (const line of lines) {
     const later = newest.get(line.run);
     if (!later) newest.set(line.run, line);
-    // A refused start left the run as it was: only the status is that start's, and not even that if nothing was left to do.
+    // A refused start did not change the run: take only its status, or nothing if the run is already complete.
     else if (later.status.startsWith(startOf))
       newest.set(line.run, line.status === 'completed' ? line : { ...line, status: later.status });
   }
@@ -159,7 +163,7 @@ async function timelineLines(
 
 const startOf = 'start ';
 
-/** The line of a workflow that ended before it had claimed a timeline: it was meant for the newest one. */
+/** The line of a workflow that ended before it claimed a timeline. It was started for the newest one. */
 function failedStart(execution: WorkflowExecutionInfo, { newest, origins }: Timelines): RunLine {
   const line = lineOf(execution);
   return {
@@ -173,12 +177,12 @@ function failedStart(execution: WorkflowExecutionInfo, { newest, origins }: Time
 
 interface Timelines {
   newest: string;
-  /** Run ids by the first run id of each workflow that has claimed one. */
+  /** From the first run id of each claiming workflow to the run id that it claimed. */
   drivers: Map<string, string>;
   origins: Map<string, RunLine['from']>;
 }
 
-/** Null if the store has no timeline of the name, or they cannot be read. */
+/** Null if the store has no timeline of this name, or if its timelines cannot be read. */
 async function timelinesOfName(store: ObjectStore, name: string): Promise<Timelines | null> {
   try {
     const runs = await timelinesNamed(store, name);
@@ -201,13 +205,16 @@ async function timelinesOfName(store: ObjectStore, name: string): Promise<Timeli
   }
 }
 
-/** An open workflow without a claim yet is about to drive the newest timeline; null for a closed one that never claimed one. */
+/**
+ * The timeline that this execution drives. An open workflow without a claim is about to drive the newest one; a closed workflow that never
+ * claimed any gives null.
+ */
 async function timelineDrivenBy(
   client: Client,
   { workflowId, runId, status }: WorkflowExecutionInfo,
   { newest, drivers }: Timelines,
 ): Promise<string | null> {
-  // A list does not show the first execution of a chain.
+  // A list of executions does not show the first run id of a chain, so ask for it.
   const first = async (): Promise<string> => {
     const described = await client.withDeadline(Date.now() + describeDeadlineMs, () =>
       client.workflow.getHandle(workflowId, runId).describe(),
@@ -218,7 +225,7 @@ async function timelineDrivenBy(
   return run ?? (status.name === 'RUNNING' ? newest : null);
 }
 
-/** Timelines without a workflow that Temporal still knows. `driven`: null if Temporal was not asked. */
+/** Timelines whose workflow Temporal does not know any more. `driven`: null if Temporal was not asked. */
 async function storedLines(store: ObjectStore, driven: readonly RunLine[] | null): Promise<RunLine[]> {
   const known = new Set(driven?.map(({ run }) => run));
   const unseen = driven === null ? 'in the store' : 'not running here';
@@ -233,7 +240,7 @@ async function storedLines(store: ObjectStore, driven: readonly RunLine[] | null
       const step = await lastCommittedStep(store, run);
       return { ...others, run, status, step, from: originOf(record), started: record.observed.started_at };
     } catch (error) {
-      // One damaged run hides no other; `longhaul audit` says what is wrong with it.
+      // A damaged run does not hide the others; `longhaul audit` says what is wrong with it.
       if (!isUnreadable(error)) throw error;
       return { ...others, run, status: 'unreadable', started: '' };
     }

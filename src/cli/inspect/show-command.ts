@@ -1,4 +1,4 @@
-// `longhaul show KEY`: any object of the store, readable.
+// `longhaul show KEY`: prints any object of the store as readable text.
 import type { Command } from 'commander';
 import { showRecord } from './record-text.js';
 import { folderOption, openStoreOf, type StoreFlags, storeOption, withOutput } from '../output.js';

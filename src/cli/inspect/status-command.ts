@@ -1,4 +1,4 @@
-// `longhaul status RUN`: where a run is and its last figures; with --watch, as it goes.
+// `longhaul status RUN`: a run's position and last figures. With --watch it updates them until the run ends.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Command } from 'commander';
 import type { RunStatus } from '../../activities/contracts.js';
@@ -96,7 +96,7 @@ export function register(program: Command): void {
     );
 }
 
-/** How the workflow of a run ended, if it did not complete. */
+/** Says how the workflow of a run ended, if it did not complete. */
 function farewell(
   run: string,
   { end, status }: EndedRun,
@@ -135,12 +135,12 @@ function hasEnded({ phase }: RunStatus): boolean {
   return phase === 'completed' || phase === 'stopped';
 }
 
-/** A reason may quote an environment server. */
+/** A reason may quote text of an environment server, which is untrusted. */
 function alertLine(line: string): string {
   return `  ${printable(line)}`;
 }
 
-/** What a tracker or a channel has not received; empty if the store cannot be read, because a status is known without it. */
+/** What a tracker or a channel has not received. Empty if the store cannot be read, because the rest of the status does not need it. */
 async function undeliveredOf(command: Command, flags: StatusFlags, run: string): Promise<Undelivered[]> {
   const read = async (): Promise<Undelivered[]> => {
     const store = await storeOfCommand(command, flags);
@@ -151,13 +151,13 @@ async function undeliveredOf(command: Command, flags: StatusFlags, run: string):
   return Promise.race([read().catch(() => []), late]);
 }
 
-/** `slack lacks messages behind step 12 since 08:11 UTC: …`, with the fix if there is one. */
+/** `slack lacks messages behind step 12 since 08:11 UTC: …`. The reason includes the fix if there is one. */
 function undeliveredLine({ sink, what, reason, since }: Undelivered): string {
   const at = since.slice(0, 16).replace('T', ' ');
   return `  ${sink} lacks ${what} since ${at} UTC: ${printable(reason)}`;
 }
 
-/** `waiting`: null once the run has ended, when no node and no limit concerns it any more. */
+/** `waiting`: null once the run has ended, when nodes and limits no longer concern it. */
 function figures(status: RunStatus, flags: TemporalFlags, waiting: readonly Waiting[] | null): string[] {
   const nodes = [status.node ?? 'none', ...status.sharingNodes].join(', ');
   const lines = [
@@ -188,7 +188,9 @@ function figures(status: RunStatus, flags: TemporalFlags, waiting: readonly Wait
   return lines;
 }
 
-/** The number of unknown outcomes of the last rollouts, or else of the last evaluation, and the most frequent reason. */
+/**
+ * Counts the unknown outcomes of the last rollouts (of the last evaluation if the rollouts had none) and names the most frequent reason.
+ */
 function unknownNote({ outcomes, evaluations }: RunStatus): string | null {
   const evaluation = evaluations.at(-1);
   const {
@@ -202,7 +204,7 @@ function unknownNote({ outcomes, evaluations }: RunStatus): string | null {
   return `unknown outcomes: ${unknown} of ${graded + unknown} at step ${step}${why}`;
 }
 
-/** A cause may have several lines: one a problem. */
+/** A cause may have several lines, one for each problem. */
 function indented(text: string): string[] {
   return text.split('\n').map((line) => `  ${line}`);
 }

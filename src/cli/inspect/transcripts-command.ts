@@ -1,4 +1,4 @@
-// `longhaul transcripts RUN`: episodes as conversations, from a step's rollouts or from the newest evaluation.
+// `longhaul transcripts RUN`: shows episodes as conversations, from a step's rollouts or from the newest evaluation.
 import { Option, type Command } from 'commander';
 import { DatasetCache } from '../../data/dataset-cache.js';
 import { RunDataCache } from '../../data/run-data.js';

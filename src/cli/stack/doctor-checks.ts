@@ -1,4 +1,4 @@
-// Probes of what a run needs. Each answers in seconds, and a failed one names the fix.
+// Probes for everything that a run needs. Each probe answers in seconds; a failed one says how to fix the problem.
 import { statfs } from 'node:fs/promises';
 import type { Client } from '@temporalio/client';
 import { createNativeEngine } from '../../engine/native/native-engine.js';
@@ -13,7 +13,7 @@ import { orchestratorQueue } from '../../workflows/messages.js';
 export interface CheckResult {
   check: string;
   ok: boolean;
-  /** What was found, or what is wrong and how to fix it. */
+  /** What the probe found, or what is wrong and how to fix it. */
   detail: string;
 }
 
@@ -22,7 +22,7 @@ const answerWithinMs = 5_000;
 const activityTasks = 2;
 const neededDiskGiB = 1;
 
-/** A probe that throws has failed; its message is the detail. */
+/** Runs a probe. If it throws, the check has failed and the error's message is the detail. */
 export async function check(name: string, probe: () => Promise<string>): Promise<CheckResult> {
   try {
     return { check: name, ok: true, detail: await probe() };
@@ -31,7 +31,7 @@ export async function check(name: string, probe: () => Promise<string>): Promise
   }
 }
 
-/** Throws `TemporalUnreachable`, or says which namespace is missing. `also`: a further condition on the server. */
+/** Throws `TemporalUnreachable`, or an error that names the missing namespace. `also`: a further check of the server. */
 export async function probeTemporal(
   config: TemporalConfig,
   also: (client: Client) => Promise<void> = () => Promise.resolve(),
@@ -58,7 +58,7 @@ export async function probeTemporal(
   }
 }
 
-/** A run waits for ever in a queue without a poller. `start`: the command that starts workers. */
+/** Checks that a worker polls each queue: without one, a run waits for ever. `start`: the command that starts workers. */
 export async function probeWorkers(config: TemporalConfig, start: string): Promise<string> {
   const { client, close } = await connectClient(config, answerWithinMs);
   try {
@@ -78,7 +78,8 @@ export async function probeWorkers(config: TemporalConfig, start: string): Promi
 }
 
 /**
- * Creates must be exclusive and visible at once (R31); a directory also needs room. A missing one is not created: its name may be mistyped.
+ * Checks that creates are exclusive and visible at once (R31) and that a directory has free space. A missing directory is not created,
+ * because its name may be mistyped.
  */
 export async function checkStore(address: string): Promise<string> {
   const problem = await storeFolderProblem(address);
@@ -100,7 +101,7 @@ export async function checkStore(address: string): Promise<string> {
   return `${store.address} takes create-only puts; ${freeGiB.toFixed(0)} GiB free`;
 }
 
-/** Starts the engine and greets it: a binary of another version or for another machine does not answer. */
+/** Starts the engine and greets it. A binary of another version, or built for another machine, does not answer. */
 export async function probeEngine(): Promise<string> {
   const engine = createNativeEngine({ binary: findEngineBinary() });
   try {

@@ -1,4 +1,4 @@
-// `longhaul doctor`: what a run needs, probed for real. Exit code 1 when something is wrong.
+// `longhaul doctor`: probes everything that a run needs. Exits with 1 when something is wrong.
 import type { Command } from 'commander';
 import { refuseBadFiles } from '../../data/dataset-validation.js';
 import { probeSlack } from '../../integrations/slack/slack-probe.js';
@@ -80,7 +80,7 @@ async function diagnose(flags: DoctorFlags, storeIsDefault: boolean): Promise<Ch
     check('node', () => Promise.resolve(`${process.versions.node} on ${process.platform}-${process.arch}`)),
     check('engine', probeEngine),
     check('store', async () =>
-      // A person in the wrong folder must not create an empty store there.
+      // Do not create an empty store for a person who is in the wrong folder.
       storeIsDefault && stack === null && (await storeFolderProblem(store)) === 'ENOENT'
         ? `none in this folder yet; the first \`${start}\` or quickstart makes ${flags.folder === undefined ? defaultStore : store}`
         : checkStore(store),
@@ -100,7 +100,7 @@ async function diagnose(flags: DoctorFlags, storeIsDefault: boolean): Promise<Ch
   return [...results, ...slack];
 }
 
-/** Only if a token is set, or a channel that needs one. */
+/** Checks Slack only if a token is set or a channel is named. */
 async function slackChecks({ slackChannel, spec }: DoctorFlags): Promise<CheckResult[]> {
   const token = process.env.SLACK_BOT_TOKEN;
   const stated = spec === undefined ? null : await readSpecFile(spec).catch(() => null);
@@ -117,7 +117,7 @@ async function slackChecks({ slackChannel, spec }: DoctorFlags): Promise<CheckRe
   });
 }
 
-/** A folder without a stack is one possible problem: the others are probed all the same. */
+/** An error if the named folder has no running stack. The other probes run all the same. */
 function placeOf(flags: DoctorFlags): TemporalPlace | Error {
   try {
     return temporalConfig(flags);

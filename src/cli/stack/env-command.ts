@@ -1,4 +1,4 @@
-// `longhaul env serve`: the built-in environment server in the foreground; its own flags follow.
+// `longhaul env serve`: runs the built-in environment server in the foreground and passes its flags on.
 import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import type { Command } from 'commander';

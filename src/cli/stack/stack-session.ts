@@ -1,4 +1,4 @@
-// The embedded stack for the duration of a command: signals and a stack that cannot be kept alive end it, in order.
+// Runs the embedded stack for the duration of a command. A stop signal, or a stack that keeps failing, ends it in order.
 import { findEngineBinary } from '../../workers/process/engine-binary.js';
 import { type Stack, startStack } from '../../stack/stack.js';
 
@@ -25,7 +25,7 @@ export class StackStopped extends Error {
 
 const stopSignals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
-/** Starts the stack, runs `use`, and always stops the stack. The signal's reason is a `StackStopped`. */
+/** Starts the stack, runs `use`, and always stops the stack. When `signal` aborts, its reason is a `StackStopped`. */
 export async function withStack<T>(
   flags: StackFlags,
   log: (message: string) => void,
@@ -62,7 +62,7 @@ export async function withStack<T>(
   }
 }
 
-/** Rejects with the signal's reason. */
+/** A promise that rejects with the signal's reason when the signal aborts. */
 export function whenEnding(signal: AbortSignal): Promise<never> {
   return new Promise((_, reject) => {
     if (signal.aborted) reject(signal.reason as Error);

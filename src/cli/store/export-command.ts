@@ -1,4 +1,4 @@
-// `longhaul export RUN[@STEP] --to DIR`: a run's model as a folder that transformers opens.
+// `longhaul export RUN[@STEP] --to DIR`: writes a run's model as a folder that transformers can open.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -59,7 +59,7 @@ export function register(program: Command): void {
         const { name: run, step } = parsePlace(text);
         const store = await openStoreOf(command, flags);
         await requireRun(store, run);
-        // Before the state is restored, which may take minutes.
+        // Checked first, because restoring the state may take minutes.
         await requireNewFolder(flags.to);
         const exported = await exportRun(store, run, await committedStep(store, run, step), flags);
         console.log(flags.json ? JSON.stringify(exported) : exportedText(exported));
@@ -77,7 +77,7 @@ async function committedStep(store: ObjectStore, run: string, step: number | nul
   return step ?? last;
 }
 
-/** The state is restored on an engine of its own, from the newest checkpoint before it and the logged batches after that. */
+/** Restores the state on an engine of its own: loads the newest checkpoint before it and applies the logged batches after that. */
 async function exportRun(
   store: ObjectStore,
   run: string,

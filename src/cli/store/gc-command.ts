@@ -83,7 +83,7 @@ export function register(program: Command): void {
     );
 }
 
-/** The spec's retention, with the flags' values in its place. */
+/** The spec's retention; flags replace its values. */
 function retentionOf(spec: RunSpec, { keepLast, keepEvery, keepBest }: Partial<GcOptions>): RetentionSpec {
   const { keep_last, keep_every, keep_best } = retentionInForce(spec);
   return {
@@ -134,14 +134,14 @@ function leftLines(run: string, { left }: Pick<CollectionPlan, 'left'>, flags: {
   );
 }
 
-/** `steps 3–120, 130`, `steps 5–475 (every 5th)`, `step 7`; of steps in ascending order. */
+/** Text for steps in ascending order: `steps 3–120, 130`, `steps 5–475 (every 5th)`, `step 7`. */
 export function stepsText(steps: readonly number[]): string {
   const ranges: number[][] = [];
   for (const step of steps) {
     const range = ranges.at(-1);
     const [first = step, second = step] = range ?? [];
     if (range && (range.length === 1 || step - (range.at(-1) ?? step) === second - first)) range.push(step);
-    // Two steps are not a row yet: the second may begin one.
+    // Two distant steps are not a range yet. If this step directly follows the second, the second begins a new range.
     else if (range?.length === 2 && second - first > 1 && step - second === 1)
       ranges.push([range.pop() ?? second, step]);
     else ranges.push([step]);

@@ -1,4 +1,4 @@
-// `longhaul quarantine KEY`: sets an unreadable record aside (R24). Its bytes stay; the run's readers then use KEY.r1.
+// `longhaul quarantine KEY`: sets an unreadable record aside (R24). Its bytes stay, and the run's readers use KEY.r1 instead.
 import { randomUUID } from 'node:crypto';
 import type { Command } from 'commander';
 import { controlFolder } from '../../store/objects/layout.js';
@@ -14,9 +14,9 @@ export interface Quarantined {
   key: string;
   /** Number of the control record. */
   control: number;
-  /** False if an earlier record has set the key aside already. */
+  /** False if an earlier control record already set the key aside. */
   written: boolean;
-  /** Keys of records made from it, which were set aside with it. */
+  /** Keys of records that were made from this one and so were set aside with it. */
   also: string[];
 }
 

@@ -1,4 +1,4 @@
-// The schedules of sweeps, as the command line makes, lists and changes them.
+// Creates, lists and changes the schedules of sweeps for the command line.
 import {
   type Client,
   type ScheduleDescription,
@@ -32,19 +32,19 @@ export interface NamedFlags extends TemporalFlags, JsonFlag {
   project: string;
 }
 
-/** One JSON object in place of the text, if that was asked for. */
+/** Prints the text, or one JSON object with `--json`. */
 export function say({ json }: JsonFlag, value: object, text: string): void {
   console.log(json ? JSON.stringify(value) : text);
 }
 
-/** The result of applying a file. */
+/** The result of applying a sweep file. */
 export interface AppliedSchedule {
   sweep: string;
   project: string;
-  /** `none`: the file asks for none, and none existed. */
+  /** `none`: the file has no schedule, and none existed. */
   schedule: 'created' | 'updated' | 'unchanged' | 'deleted' | 'none';
   paused: boolean;
-  /** The next firings, ISO 8601; none if it is paused. */
+  /** Times of the next firings, ISO 8601; empty while the schedule is paused. */
   next: string[];
 }
 
@@ -72,7 +72,7 @@ export async function apply(client: Client, spec: SweepSpec): Promise<AppliedSch
   return { ...without, schedule, paused: state.paused, next: state.paused ? [] : next };
 }
 
-/** `file`: the sweep's file, for the command that starts it by hand. */
+/** `file`: the sweep's file, for the command that starts the sweep by hand. */
 export function appliedText(applied: AppliedSchedule, file = 'FILE'): string {
   const { sweep, schedule, paused, next } = applied;
   if (schedule === 'deleted') return `${sweep} has no schedule any more`;
@@ -84,7 +84,7 @@ export function appliedText(applied: AppliedSchedule, file = 'FILE'): string {
   return [`${sweep}: schedule ${schedule}`, ...then].join('\n  ');
 }
 
-/** For a command in a hint, which can then be typed as it is. */
+/** The `--project` option for a command that a hint suggests, so that the command can be typed as it is. */
 export function inProject({ project }: { project: string }): string {
   return project === defaultProject ? '' : ` --project ${project}`;
 }
@@ -104,10 +104,10 @@ export interface ScheduleLine {
   sweep: string;
   project: string;
   state: 'active' | 'paused';
-  /** ISO 8601; null: none. */
+  /** Time of the last firing, ISO 8601; null if it has not fired. */
   last: string | null;
   next: string | null;
-  /** Why it is paused, and what was done by hand. */
+  /** Why the schedule is paused, and what was done by hand. */
   note: string;
 }
 
@@ -145,7 +145,7 @@ function printableTable(rows: string[][]): string {
   return textTable(rows).split('\n').map(printable).join('\n');
 }
 
-/** Runs `act` on the schedule of a name; returns the text to print. */
+/** Makes a command that runs `act` on the schedule with the given name and prints the text that `act` returns. */
 export function onSchedule<Flags extends object>(
   act: (
     handle: ReturnType<Client['schedule']['getHandle']>,

@@ -1,4 +1,4 @@
-// `longhaul sweeps`: sweeps as Temporal Schedules, and by hand. Applying a file makes the schedule match the file.
+// `longhaul sweeps`: runs sweeps by Temporal Schedules or by hand. Applying a file makes the schedule match the file.
 import { setTimeout as delay } from 'node:timers/promises';
 import {
   type Client,
@@ -169,7 +169,7 @@ interface RunFlags {
 }
 
 export async function runNow(client: Client, spec: SweepSpec, { id, detach, json }: RunFlags): Promise<void> {
-  // Named like a schedule's firings, so that two of them never collide.
+  // A schedule names its firings in this form, too: two starts at different times never get one name.
   const name = id ?? `${spec.name}-${new Date().toISOString().replace(/\.\d+Z$/, 'Z')}`;
   const workflowId = `eval/${spec.project}/${name}`;
   const handle = await client.workflow
@@ -197,7 +197,7 @@ export async function runNow(client: Client, spec: SweepSpec, { id, detach, json
   say({ json }, result, `${result.table.trimEnd()}\n\n${printable(resultText(result))}`);
 }
 
-/** Reports progress on standard error. Throws the sweep's failure. */
+/** Reports progress on standard error until the sweep ends. Throws the sweep's failure. */
 async function followed(handle: SweepHandle, name: string): Promise<SweepResult> {
   let over = false;
   const said = tellOf(handle, () => over);
@@ -245,7 +245,7 @@ export function resultText({
   return [...lines, `comparison: ${report}`, `as a page: ${pageCommand(sweep)}`].join('\n');
 }
 
-/** `sweep`: `{project}/{name}`. */
+/** The command that writes the comparison page. `sweep`: `{project}/{name}`. */
 function pageCommand(sweep: string): string {
   const [project = '', name = ''] = sweep.split('/');
   return `longhaul sweeps report ${name}${inProject({ project })}`;

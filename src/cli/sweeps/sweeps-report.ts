@@ -1,4 +1,4 @@
-// `longhaul sweeps report NAME`: the comparison of a sweep as an HTML file that a browser can open, from any store.
+// `longhaul sweeps report NAME`: writes the comparison of a sweep, from any store, as an HTML file for a browser.
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import { comparisonPage, sweepsNamed } from '../../store/evaluations/comparisons.js';
@@ -21,7 +21,7 @@ interface ReportFlags extends StoreFlags {
 
 const namesShown = 10;
 
-/** `command`: without its options. */
+/** Adds options and action to `command`, which has none yet. */
 export function addReport(command: Command): void {
   command
     .addOption(storeOption())
@@ -41,13 +41,16 @@ export function addReport(command: Command): void {
     );
 }
 
-/** Comparison of the start by that name, else of the schedule's newest firing. Throws an error that lists what exists. */
+/**
+ * The comparison of the sweep that was started under this name, or else of the schedule's newest firing. Throws an error that lists what
+ * exists.
+ */
 async function newestComparison(
   store: ObjectStore,
   project: string,
   name: string,
 ): Promise<{ sweep: string; key: string }> {
-  // The name of the start's workflow: keys have no colons.
+  // A workflow id has colons in its time; the store's keys have dots there.
   checkSweepId(`${project}/${name.replaceAll(':', '.')}`);
   const { found, known } = await sweepsNamed(store, project, name.replaceAll(':', '.'));
   for (const sweep of found) {

@@ -1,4 +1,4 @@
-// Starts a run's workflow, or finds it running, and follows it to its end: shared by `train`, `fork` and `rewind`.
+// Starts a run's workflow, or finds it running, and follows it to its end, for `train`, `fork` and `rewind`.
 import { setTimeout as delay } from 'node:timers/promises';
 import { type Client } from '@temporalio/client';
 import { alertLines } from '../../report/alerts.js';
@@ -18,25 +18,28 @@ import { endedError, endedRun, whyFollowedEnded } from './run-end.js';
 import { startTraining } from './start-training.js';
 import { type RunHandle, type TemporalFlags, temporalConfig } from '../temporal-access.js';
 
-/** A refused spec is reported within a second or two; a start must not wait for a worker that is not running. */
+/** A run reports a refused spec within a second or two. A start does not wait longer for workers that may not be running. */
 const beginsWithinMs = 10_000;
 const queryDeadlineMs = 3_000;
 const pollMs = 250;
 
 export interface FollowFlags extends TemporalFlags {
   json?: boolean;
-  /** Start it and return. */
+  /** Return once it is started. */
   detach?: boolean;
 }
 
 export interface FollowedStart {
   begun: string;
   options?: TrainingOptions;
-  /** Opens the run's store if this machine has it: for the alerts at its end. */
+  /** Opens the run's store if this machine can reach it; needed for the alerts at the run's end. */
   store: () => Promise<ObjectStore | null>;
 }
 
-/** `begun` says what a new workflow is doing. Throws the end of a workflow that did not complete, even if it was not to be followed. */
+/**
+ * `begun`: what to print when a new workflow was started. Throws if the workflow ends without completing, even if nobody asked to follow
+ * it.
+ */
 export async function trainAndFollow(
   client: Client,
   spec: RunSpec,
@@ -84,7 +87,7 @@ function endOf(result: TrainingResult): string {
   return `${result.ended} at step ${result.step}${last ? `, held-out pass@1 ${countedPassRate(last)}` : ''}`;
 }
 
-/** `late`: no answer came in time. Throws if its workflow ended before it claimed the run. */
+/** `late`: no answer came in time. Throws if the workflow ended before it claimed the run. */
 export async function howItBegins(
   client: Client,
   handle: RunHandle,

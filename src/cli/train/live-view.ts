@@ -1,4 +1,4 @@
-// A run as it goes. In a terminal one line changes, and evaluations and troubles stay above it; elsewhere each step is a line.
+// Shows a run while it trains. A terminal has one changing line, with evaluations and troubles above it; other outputs get one line a step.
 import { setTimeout as delay } from 'node:timers/promises';
 import { type Client, WorkflowNotFoundError } from '@temporalio/client';
 import type { RunStatus } from '../../activities/contracts.js';
@@ -14,19 +14,19 @@ import { troubleOf, waitingFor, waitingLine } from '../waiting-text.js';
 
 const pollMs = 500;
 const queryDeadlineMs = 3_000;
-/** A restart of the orchestrator or of Temporal takes less. */
+/** Longer than a restart of the orchestrator or of Temporal takes. */
 const silenceMs = 10_000;
 const resultDeadlineMs = 15_000;
 
 export interface FollowOptions {
-  /** Absent: nothing is shown. */
+  /** If absent, nothing is shown. */
   output?: NodeJS.WriteStream;
   signal?: AbortSignal;
-  /** Folder of the embedded stack if a person named it: for the commands that are shown. */
+  /** Folder of the embedded stack if a person named it; it goes into the commands that are shown. */
   folder?: string | undefined;
 }
 
-/** Shows the run until its workflow ends; returns its result, or throws what ended it. */
+/** Shows the run until its workflow ends. Returns the run's result, or throws the error that ended it. */
 export async function followRun(
   client: Client,
   handle: RunHandle,
@@ -58,17 +58,17 @@ async function queryStatus(client: Client, handle: RunHandle): Promise<RunStatus
 }
 
 /**
- * `step 34/120 grpo · reward 0.41 · pass@1 61.0 % · 8421 tokens/s · at most 2 min`; `ended`: how its workflow has ended without completing.
+ * `step 34/120 grpo · reward 0.41 · pass@1 61.0 % · 8421 tokens/s · at most 2 min`. `ended`: how the workflow ended if it did not complete.
  */
 export function progressLine(status: RunStatus, ended: string | null = null, folder?: string): string {
   const where = inFolder({ folder });
   const { step, totalSteps, trainingPhase } = status;
   const last = status.recent.at(-1);
   const parts: string[] = [];
-  // Before the base model exists, the phase belongs to no step.
+  // Before the base model exists, `trainingPhase` belongs to no step.
   if (totalSteps > 0)
     parts.push(step < 0 ? `step 0/${totalSteps}` : `step ${step}/${totalSteps} ${trainingPhase}`.trim());
-  // A workflow that has continued as new knows its last steps before it has opened the run.
+  // A workflow that continued as new knows its last steps before it has opened the run again.
   else if (last) parts.push(`step ${last.step}`);
   const figure = last ? headline(last) : null;
   if (figure) parts.push(figure);
@@ -83,7 +83,7 @@ export function progressLine(status: RunStatus, ended: string | null = null, fol
   else if (status.phase === 'paused') parts.push(`paused; longhaul resume ${status.run}${where}`);
   else if (status.phase === 'placing') parts.push(`waits for a node: ${status.waitsFor ?? ''}`);
   else if (isWaiting(status)) parts.push(status.phase);
-  // Supervised steps have another pace and are few: they do not predict the rest. A run may reach its target earlier.
+  // Supervised steps are few and have another pace, so they do not predict the rest. A run may also reach its target earlier.
   else if (last?.kind === 'grpo') parts.push(`at most ${timeSpan(remainingSeconds(status))}`);
   else if (trainingPhase === 'grpo') parts.push(status.phase);
   else parts.push('warm start');
@@ -119,7 +119,7 @@ interface View {
   end(): void;
 }
 
-/** Evaluations and troubles stay on the screen, in full; the line below them changes and is cut to the window. */
+/** Evaluations and troubles stay on the screen in full. The line below them changes and is cut to the window's width. */
 export class ChangingLine implements View {
   private evaluations = 0;
   private trouble: string | null = null;
@@ -139,7 +139,7 @@ export class ChangingLine implements View {
     const trouble = held
       ? `${blocked ? 'blocked' : 'keeps failing'}: ${held.reason} · ${held.remedy}${inFolder({ folder: this.folder })}`
       : waiting;
-    // The count of tries and the time go on; it is the same trouble while it has the same reason.
+    // Tries and times keep changing; a trouble is the same while its reason is the same.
     const kind = held?.reason ?? (waiting === null ? null : troubleOf(waiting));
     if (trouble !== null && kind !== this.trouble) this.keep(trouble);
     this.trouble = kind;
@@ -163,7 +163,7 @@ export class ChangingLine implements View {
   }
 }
 
-/** A line counts once: when its step, phase or trouble is new. */
+/** Prints a line only when its step, phase or trouble is new. */
 class LinePerStep implements View {
   private key = '';
   private isSilent = false;
@@ -208,8 +208,8 @@ function isWaiting(status: RunStatus): boolean {
 }
 
 /**
- * Polls instead of waiting in one long call: Temporal may restart meanwhile, and a call that is left behind when its connection closes
- * would end this process.
+ * Polls instead of waiting in one long call. Temporal may restart during such a call, and a call that is still open when its connection
+ * closes would end this process.
  */
 async function resultWhenClosed(
   client: Client,

@@ -1,4 +1,4 @@
-// `longhaul quickstart`: the whole system on one machine, from nothing to a trained policy and its report.
+// `longhaul quickstart`: runs the whole system on one machine, from nothing to a trained policy and its report.
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Command } from 'commander';
@@ -28,12 +28,12 @@ interface QuickstartFlags extends StackFlags {
   keepOpen?: boolean;
 }
 
-/** Last line of `--json`. */
+/** Last line of the `--json` output. */
 export interface QuickstartResult {
   run: string;
   seconds: number;
   heldOutPassAt1: { before: number | null; after: number | null };
-  /** The pass rate at which an interval evaluation ended it; null for any other end. */
+  /** The pass rate of the interval evaluation that ended the run; null if the run ended in any other way. */
   reachedTarget: number | null;
   digest: string | null;
   report: string | null;
@@ -95,12 +95,12 @@ async function quickstart(flags: QuickstartFlags): Promise<void> {
   }
 }
 
-/** As README has it: it sets up what is missing, and needs no PATH. */
+/** The command as the README gives it: it installs what is missing, and needs no PATH. */
 function startOf({ folder }: Pick<QuickstartFlags, 'folder'>, seed: number): string {
   return `npm run quickstart -- --seed ${seed} --folder ${folder}`;
 }
 
-/** The result of a run with a completed workflow, or null. */
+/** The result of the run if its workflow has completed, else null. */
 async function alreadyDone(
   client: Awaited<ReturnType<typeof connectClient>>['client'],
   run: string,
@@ -157,7 +157,7 @@ function report(
   process.stdout.write(`${JSON.stringify(summary)}\n`);
 }
 
-/** Pass rates of the final suite, before GRPO and at the end. A result of an earlier version has 0 if nothing was graded. */
+/** Pass rates of the final suite before GRPO and at the end. A result of an earlier version has 0 where nothing was graded. */
 export function heldOut({ evaluations }: Pick<TrainingResult, 'evaluations'>): {
   before: PassRate;
   after: PassRate;

@@ -1,4 +1,4 @@
-// The alerts of a run for `status` and for a run's end, also without a channel.
+// The alerts of a run, for `status` and for the end of a run. They need no Slack channel.
 import type { RunStatus } from '../../activities/contracts.js';
 import { within } from '../../followers/deadlines.js';
 import { alertsOf, type AlertStanding, restAside, stalledSince } from '../../rl/alerts.js';
@@ -13,12 +13,12 @@ import { lastCommittedStep, readRun, readUpdates } from '../../store/runs/run-re
 import { printable } from '../printable.js';
 
 const storeWithinMs = 10_000;
-/** Updates to read before the time limit starts again: a long run may take longer, a store that hangs may not. */
+/** Updates to read before the time limit starts again. A long run may take longer in all, but a store that hangs is noticed. */
 const pageSteps = 256;
 
 /**
- * Empty, with a line on standard error, if the store stops answering for `withinMs`: a status is known without alerts. `status`: null for
- * an ended run.
+ * Alerts of a run. Empty, with a line on standard error, if the store does not answer within `withinMs`: the rest of the status does not
+ * need them. `status`: null for an ended run.
  */
 export async function alertsWithin(
   open: () => Promise<ObjectStore | null>,
@@ -40,7 +40,7 @@ export async function alertsWithin(
 /** Throws if the answer comes too late. */
 type Answered = <T>(answer: Promise<T>) => Promise<T>;
 
-/** An alert is judged by all steps before it, as the report and Slack judge it, so the whole run is read. */
+/** Reads the whole run: the report and Slack judge an alert by all steps before it, and so does this. */
 async function readAlerts(
   stored: ObjectStore,
   run: string,
@@ -56,7 +56,7 @@ async function readAlerts(
   const updates: UpdateRecord[] = [];
   for (let first = (record.lineage?.step ?? 0) + 1; first <= last; first += pageSteps)
     updates.push(...(await answered(readUpdates(store, run, first, Math.min(last, first + pageSteps - 1)))));
-  // The alert of a lost node holds for one step: the attempts of older ones would be read for nothing.
+  // The alert of a lost node holds for one step only, so the attempts of older steps need not be read.
   const newest = updates.splice(-pageSteps);
   const before = updates.at(-1);
   const totals = before ? faultsAfter(before) : noFaults(record);

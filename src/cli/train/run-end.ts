@@ -1,5 +1,5 @@
-// How a run's newest workflow has ended without completing, and what is known of the run then: a workflow that ended before it had claimed
-// the run knows nothing of it, but the one before it does.
+// Says how a run's newest workflow ended if it did not complete, and gives the run's status at that time. A workflow that ended before it
+// claimed the run has no status of it, so an earlier workflow is asked.
 import { WorkflowFailedError } from '@temporalio/client';
 import type { RunStatus } from '../../activities/contracts.js';
 import { statusQuery } from '../../workflows/messages.js';
@@ -10,22 +10,22 @@ import { whyItEnded } from './start-training.js';
 import type { RunHandle, TemporalFlags } from '../temporal-access.js';
 
 const answerWithinMs = 10_000;
-/** Failed starts in a row after which earlier figures are not looked for. */
+/** Looks for earlier figures at most this many failed starts back. */
 const maxEarlier = 8;
 
 export interface RunEnd {
   how: 'failed' | 'terminated' | 'cancelled' | 'timed out';
-  /** Null if the word says all: the run was ended without a reason. */
+  /** Null if the run was ended without a reason. */
   cause: string | null;
-  /** By the server's clock. */
+  /** Time of the end by the server's clock, ISO 8601. */
   at: string;
-  /** False if it ended before it claimed the run: the run is as it was. */
+  /** False if the workflow ended before it claimed the run, which is then unchanged. */
   claimed: boolean;
 }
 
 export interface EndedRun {
   end: RunEnd;
-  /** As the last workflow with a claim left it; null if there is no such workflow, or no worker answers. */
+  /** The run's status when the last workflow that claimed it ended; null if there is none, or if no worker answers. */
   status: RunStatus | null;
 }
 
@@ -36,7 +36,7 @@ const ways: Partial<Record<string, RunEnd['how']>> = {
   TIMED_OUT: 'timed out',
 };
 
-/** Null while the run's workflow is open, and if it has completed. Throws `WorkflowNotFoundError` if it does not exist. */
+/** Null if the run's workflow is open or has completed. Throws `WorkflowNotFoundError` if it does not exist. */
 export async function endedRun(handle: RunHandle): Promise<EndedRun | null> {
   const { status, runId, closeTime } = await within(handle, () => handle.describe());
   const how = ways[status.name];
@@ -45,7 +45,7 @@ export async function endedRun(handle: RunHandle): Promise<EndedRun | null> {
     causeOf(handle, runId, how),
     lastStatus(handle, runId).catch(() => null),
   ]);
-  // A workflow without an answering worker may have claimed it.
+  // If no worker answers for the workflow, assume that it claimed the run.
   const claimed = own === null || own.owner > 0;
   const end = { how, cause, at: closeTime?.toISOString() ?? '', claimed };
   return { end, status: claimed ? own : await earlierStatus(handle, runId) };
@@ -56,7 +56,7 @@ export function endLine(end: RunEnd): string {
   return `${end.claimed ? '' : 'its last start '}${howAndWhy(end)}`;
 }
 
-/** The same with the run's name and the way on, for an error. */
+/** The same with the run's name and how to continue, for an error. */
 export function endedError(run: string, { end, status }: EndedRun, flags: TemporalFlags): Error {
   const what = end.claimed ? run : `the start of ${run}`;
   return new Error(`${what} ${howAndWhy(end)}\n${wayOn(run, end, status !== null, flags)}`);
@@ -68,7 +68,7 @@ function howAndWhy({ how, cause, at }: RunEnd): string {
   return `${was}${how}${when}${cause === null ? '' : `: ${cause}`}`;
 }
 
-/** How to go on; a failure's cause says what has to be fixed first. `known`: the run has records. */
+/** How to continue; for a failed run, the cause says what must be fixed first. `known`: the run has records. */
 export function wayOn(run: string, { how, claimed }: RunEnd, known: boolean, flags: TemporalFlags): string {
   if (claimed) return `${how === 'failed' ? 'fix that, then go' : 'go'} on with: ${goOn(run, flags)}`;
   return known
@@ -76,7 +76,7 @@ export function wayOn(run: string, { how, claimed }: RunEnd, known: boolean, fla
     : `nothing has begun; start it${how === 'failed' ? ', once that is fixed,' : ''} with: longhaul train SPEC${inFolder(flags)}`;
 }
 
-/** For a command that followed the run: the error of its workflow's end, with the way on. Other errors as they are. */
+/** For a command that followed the run: an error that says how the workflow ended and how to continue. Returns other errors unchanged. */
 export async function whyFollowedEnded(
   handle: RunHandle,
   run: string,
@@ -96,12 +96,12 @@ async function causeOf(handle: RunHandle, runId: string, how: RunEnd['how']): Pr
   } catch (error) {
     if (!(error instanceof WorkflowFailedError)) throw error;
     const why = whyItEnded(error);
-    // Null for the SDK's own words, which mean that no reason was given.
+    // Without a given reason the message is the SDK's own and says nothing: null.
     return how === 'failed' || !why.startsWith('Workflow execution ') ? why : null;
   }
 }
 
-/** Status of the newest earlier workflow that had claimed the run. */
+/** Status from the newest earlier workflow that claimed the run. */
 async function earlierStatus(handle: RunHandle, newest: string): Promise<RunStatus | null> {
   const earlier: { runId: string; startTime: Date }[] = [];
   const query = `WorkflowId = ${JSON.stringify(handle.workflowId)}`;

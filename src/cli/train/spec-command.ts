@@ -1,4 +1,5 @@
-// `longhaul spec SPEC`: the checked spec as JSON, ready for `temporal workflow start --input-file`. `--run RUN`: that of a run.
+// `longhaul spec SPEC`: prints the checked spec as JSON, ready for `temporal workflow start --input-file`. With `--run RUN` it prints the
+// spec of a run.
 import type { Command } from 'commander';
 import { refuseBadFiles } from '../../data/dataset-validation.js';
 import type { RunSpec } from '../../spec/run-spec.js';

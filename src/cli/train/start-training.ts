@@ -1,5 +1,5 @@
-// Starts a run's workflow as `temporal workflow start --type trainingRun --task-queue longhaul -w train/NAME` does, except for one number:
-// its workflow tasks time out after 5 s, where the default of the server, and so of that command without `--task-timeout 5s`, is 10 s.
+// Starts a run's workflow as `temporal workflow start --type trainingRun --task-queue longhaul -w train/NAME` does, with one difference:
+// its workflow tasks time out after 5 s instead of the server's default of 10 s. `--task-timeout 5s` gives that command the same.
 import { type Client, WorkflowExecutionAlreadyStartedError } from '@temporalio/client';
 import { refuseDifference } from '../../activities/run/open-run.js';
 import type { RunSpec } from '../../spec/run-spec.js';
@@ -12,11 +12,11 @@ import { inputOfWorkflow } from './workflow-input.js';
 
 export interface StartedRun {
   handle: RunHandle;
-  /** False if its workflow was running already. */
+  /** False if the workflow was already running. */
   started: boolean;
 }
 
-/** Throws `InvalidSpec` with the difference if the run is under way with another spec. */
+/** Throws `InvalidSpec`, with the difference, if the run is already running with another spec. */
 export async function startTraining(
   client: Client,
   spec: RunSpec,
@@ -30,7 +30,7 @@ export async function startTraining(
       workflowIdReusePolicy: 'ALLOW_DUPLICATE',
       workflowIdConflictPolicy: 'FAIL',
       ...shownAs(spec),
-      // Its tasks take milliseconds; the task of a killed orchestrator goes to the next one after this time.
+      // A workflow task takes milliseconds. If its orchestrator is killed, another one gets the task after this time.
       workflowTaskTimeout: '5 seconds',
     });
     return { handle: runHandle(client, spec.name), started: true };
@@ -42,7 +42,7 @@ export async function startTraining(
   }
 }
 
-/** Shown by the Temporal UI even without a worker: it is in the history, so it is short. */
+/** The Temporal UI shows this text even without a worker. It is kept in the history, so it is short. */
 function shownAs({ name, project, model, trainer }: RunSpec) {
   return {
     staticSummary: `trains ${model.name} · ${project} · ${trainer.max_training_steps} steps of GRPO`,
@@ -53,18 +53,18 @@ function shownAs({ name, project, model, trainer }: RunSpec) {
   };
 }
 
-/** The spec that the running workflow was started with; null if its input cannot be read here. */
+/** The spec that the running workflow was started with; null if its input cannot be decoded here. */
 async function runningSpec(client: Client, name: string): Promise<RunSpec | null> {
   const input = await inputOfWorkflow(client, workflowIdOf(name));
   try {
     return input === null ? null : parseRunSpec(input);
   } catch {
-    // The workflow is about to refuse this spec itself.
+    // The workflow itself is about to refuse this spec.
     return null;
   }
 }
 
-/** The sentence of a failed or cancelled workflow: causes are nested, the innermost one is for people. */
+/** The reason of a failed or cancelled workflow. Causes are nested; the innermost one is written for people. */
 export function whyItEnded(error: unknown): string {
   let inner: unknown = error;
   while (inner instanceof Error && inner.cause instanceof Error) inner = inner.cause;

@@ -1,4 +1,4 @@
-// The spec with which a run continues, from its records alone: a fork or a rewind has no spec file, and a file may be lost.
+// Reads the spec of a run from its records alone: a fork or a rewind has no spec file, and a file may be lost.
 import type { Command } from 'commander';
 import { timelinesNamed } from '../../activities/run/fork-run.js';
 import type { OwnerRecord } from '../../spec/records/run-records.js';
@@ -11,12 +11,12 @@ import { readRun } from '../../store/runs/run-records.js';
 import { requireRun, storeOption } from '../output.js';
 
 export interface StoredSpec {
-  /** The newest timeline of its name: a start of the name continues it. */
+  /** The newest timeline of its name, which a start of this name continues. */
   run: string;
   spec: RunSpec;
 }
 
-/** Spec of the name's newest timeline. What may change between starts (servers, budget, channels) is as in the newest start. */
+/** Spec of the name's newest timeline. Settings that may change between starts (servers, budget, channels) come from the last start. */
 export async function storedSpec(store: ObjectStore, run: string): Promise<StoredSpec> {
   const name = nameOfRun(run);
   const newest = (await timelinesNamed(store, name)).at(-1) ?? name;
@@ -44,7 +44,7 @@ function asLastStarted(spec: RunSpec, { observed }: OwnerRecord): RunSpec {
   };
 }
 
-/** For commands that take a spec: a file, or `--run RUN` in its place. Neither and both are refused. */
+/** For commands that take a spec, either as a file or by `--run RUN`. Giving neither or both is an error. */
 export function takingSpecOrRun(command: Command): Command {
   return command
     .argument('[spec]', 'run spec, YAML or JSON')

@@ -1,4 +1,4 @@
-// `longhaul train SPEC`: start or resume a run, and follow it. `longhaul train --run RUN`: resume one from its records alone.
+// `longhaul train SPEC`: starts or resumes a run, and follows it. `longhaul train --run RUN` resumes a run from its records alone.
 import type { Command } from 'commander';
 import type { RunSpec } from '../../spec/run-spec.js';
 import { readSpecFile } from '../../spec/spec-input.js';

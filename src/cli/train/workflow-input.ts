@@ -1,10 +1,13 @@
-// The input with which a running workflow was started.
+// Reads the input that a running workflow was started with.
 import type { Client } from '@temporalio/client';
 import { defaultPayloadConverter } from '@temporalio/common';
 
 const answerWithinMs = 10_000;
 
-/** Its first argument; null if it cannot be read here, as with a codec of its owner. Throws if the workflow does not exist. */
+/**
+ * The workflow's first argument; null if it cannot be decoded here, for example if its owner uses a codec. Throws if the workflow does not
+ * exist.
+ */
 export async function inputOfWorkflow(client: Client, workflowId: string): Promise<unknown> {
   const { history } = await client.withDeadline(Date.now() + answerWithinMs, () =>
     client.workflowService.getWorkflowExecutionHistory({
