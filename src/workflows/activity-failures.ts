@@ -1,8 +1,8 @@
-// What a workflow learns from a failed activity, beyond that it failed.
+// What a workflow can read from an activity's failure.
 import { ActivityFailure, ApplicationFailure, TimeoutFailure } from '@temporalio/workflow';
 import type { ControlIsBehind, ControlState, FatalFailure, Standstill } from '../activities/contracts.js';
 
-/** The standstill, if the activity has failed in the same way again and again (R27); null for any other failure. */
+/** The standstill (R27: the activity failed in the same way again and again) that a failure carries; null for any other failure. */
 export function standstillIn(error: unknown): (Standstill & { reason: string }) | null {
   if (!(error instanceof ActivityFailure) || !(error.cause instanceof ApplicationFailure)) return null;
   const { type, details, message } = error.cause;
@@ -11,12 +11,12 @@ export function standstillIn(error: unknown): (Standstill & { reason: string }) 
   return { recorded: standstill?.recorded === true, reason: message };
 }
 
-/** True if work has failed on its node again and again: the node may be the cause. */
+/** True if the work failed again and again on its node: the node may be the cause. */
 export function standsStill(error: unknown): boolean {
   return standstillIn(error) !== null;
 }
 
-/** True if the node computed otherwise than a record says: the node may be wrong (R19). */
+/** True if the node's result differs from a record: the node may be wrong (R19). */
 export function hasDiverged(error: unknown): boolean {
   if (!(error instanceof ActivityFailure) || !(error.cause instanceof ApplicationFailure)) return false;
   return error.cause.type === ('Diverged' satisfies FatalFailure);
@@ -28,7 +28,7 @@ export function nodeIsGone(error: unknown): boolean {
   return error.cause.timeoutType === 'SCHEDULE_TO_START';
 }
 
-/** The control that a workflow reset to an earlier point has lost, as `planStep` reports it; null for any other failure. */
+/** The control records that a reset to an earlier point made the workflow forget, as `planStep` reports them; null if none. */
 export function forgottenControl(error: unknown): ControlState | null {
   if (!(error instanceof ActivityFailure) || !(error.cause instanceof ApplicationFailure)) return null;
   const { type, details } = error.cause;

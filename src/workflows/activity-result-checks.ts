@@ -1,5 +1,5 @@
-// What the workflows rely on in an activity's result. A person may complete an activity by hand (`temporal activity complete`), and a
-// workflow that throws on a malformed result stands still: it cannot even answer a query.
+// Checks the fields of activity results that the workflows use. A person may complete an activity by hand (`temporal activity complete`)
+// with a malformed result; a workflow that throws on it stops and cannot even answer a query.
 import { ActivityFailure, ApplicationFailure, RetryState } from '@temporalio/common';
 import type { NodeActivities, OrchestratorActivities, TransferActivities } from '../activities/contracts.js';
 import type { Interruptions } from './interruptions.js';
@@ -20,7 +20,7 @@ const required: { [A in keyof Activities]?: Partial<Record<Members<A>, Kind>> } 
   evaluateState: { state: 'string', suite_name: 'string', pass_at_1: 'number or null', graded: 'number' },
 };
 
-/** The activities, which also receive what interrupted their run; a result of the wrong shape fails as an activity does. */
+/** Wraps the activities: each also receives the run's interruptions, and a result of the wrong shape counts as a failed activity. */
 export function withCheckedAnswers<T extends object>(activities: T, id: string, run?: Interruptions): T {
   return new Proxy(activities, {
     get: (target, name) => {

@@ -1,4 +1,4 @@
-// What may change while a run is under way, and within which range: a bad value is refused before it leaves a trace (R21).
+// Which values may change while a run is under way, and their ranges. A bad value is refused before anything is recorded (R21).
 import type { ControlState, Hyperparameters } from '../spec/records/control-records.js';
 
 interface Range {
@@ -10,12 +10,12 @@ interface Range {
 const steps: Range = { low: 1, high: 1_000_000, whole: true };
 /** Default of the spec's `model.architecture.max_position_embeddings`. */
 const defaultPositions = 32_768;
-/** Limit if the model is a folder: the workflow does not know the real one; the engine does. */
+/** The limit if the model is a folder: the workflow cannot read the folder's limit; the engine checks it. */
 const mostPositions = 1_048_576;
-/** As `clipsRatio` of spec/loss.ts, which a workflow does not carry. */
+/** Same list as `clipsRatio` of spec/loss.ts, which the workflow bundle does not include. */
 const clippingLosses = ['regular', 'dual_clip', 'gspo'];
 
-/** The spec's own ranges, and what the keys of a step's records have room for: 1,000 samples of 100,000 slots. */
+/** The spec's own ranges, limited further by the digits in a step's record keys: 100,000 slots with 1,000 samples each. */
 function rangesFor(spec: unknown): Record<keyof Hyperparameters, Range> {
   const tokens: Range = { low: 1, high: positionsOf(spec), whole: true };
   return {
@@ -40,7 +40,7 @@ export const hyperparameterNames = Object.keys(rangesFor(null)) as (keyof Hyperp
 
 const example = 'for example {"lr": 0.0001, "temperature": 1}';
 
-/** Why `values` cannot be set for a run of this spec, or null. `spec` is as the workflow was given it, unchecked. */
+/** Why `values` cannot be set for a run of this spec, or null. `spec` is the workflow's unchecked input. */
 export function problemWith(values: unknown, spec: unknown): string | null {
   if (typeof values !== 'object' || values === null || Array.isArray(values)) {
     return `setHyperparameters takes an object, ${example}`;
@@ -63,7 +63,7 @@ export function problemWith(values: unknown, spec: unknown): string | null {
   return null;
 }
 
-/** `lr set to 0.0001`, a line for each changed value. */
+/** One line for each changed value, such as `lr set to 0.0001`. */
 export function settingNotes(control: ControlState): string[] {
   return hyperparameterNames.flatMap((name) => {
     const value = control[name] ?? null;
@@ -76,7 +76,7 @@ function within({ low, high, whole }: Range, value: unknown): boolean {
   return value >= low && value <= high && (!whole || Number.isInteger(value));
 }
 
-/** Why a value would change nothing in a run of this spec, or null: said at once, when it is set. */
+/** Why setting a value has no effect in a run of this spec, or null. The user sees the reason when the value is set. */
 function whyIdle(name: string, spec: unknown): string | null {
   const trainer = ((spec ?? {}) as { trainer?: Record<string, unknown> }).trainer ?? {};
   const given = trainer['policy_loss_type'];

@@ -1,12 +1,12 @@
-// The messages and queries of the workflows. Clients import these definitions; `temporal` takes the names.
+// The messages and queries of the workflows. Clients import these definitions; the `temporal` command uses their names.
 import { defineQuery, defineSignal, defineUpdate } from '@temporalio/workflow';
 import type { ControlState, LeaseRequest, RunStatus } from '../activities/contracts.js';
 import type { Hyperparameters } from '../spec/records/control-records.js';
 import type { Numerics } from '../spec/records/numerics.js';
 
-/** Answers are given when the change is stored, not when it takes effect (R21). */
+/** An Update is answered when its change is stored, not when the change takes effect (R21). */
 export const pauseUpdate = defineUpdate<ControlState>('pause');
-/** Cuts off the episodes in flight in place of waiting for the step's end. */
+/** Cuts off the episodes in flight instead of waiting for the end of the step. */
 export const pauseNowUpdate = defineUpdate<ControlState>('pauseNow');
 export const resumeUpdate = defineUpdate<ControlState>('resume');
 export const setHyperparametersUpdate = defineUpdate<ControlState, [Hyperparameters]>('setHyperparameters');
@@ -18,9 +18,9 @@ export interface StopAfter {
   step: number;
 }
 
-/** Between two reports of a node. */
+/** Time between two reports of a node. */
 export const nodeReportIntervalMs = 5_000;
-/** A node that has been silent for this long is lost: one report may be missed or late, and a death is known after two intervals. */
+/** A node that has been silent for this long counts as lost: one report may be late, and a death shows within two intervals. */
 export const nodeLostAfterMs = 1.8 * nodeReportIntervalMs;
 
 /** Sent by a node worker when it starts to serve, and then every `nodeReportIntervalMs`. */
@@ -37,7 +37,7 @@ export interface NodeReport {
   places: number;
 }
 
-/** A report of one instance says nothing about a newer instance with the same id. */
+/** One worker process of a node: what one instance reports says nothing about a newer instance of the same node. */
 export interface NodeInstance {
   id: string;
   instance: string;
@@ -49,8 +49,8 @@ export interface GrantedLease {
 }
 
 /**
- * `released`: the pool ended the lease for another reason: the node offers other numerics now, or an execution of the run that did not know
- * of the lease asked for another.
+ * `released`: the pool ended the lease although its node is alive. Either the node now has other numerics, or a later execution of the run,
+ * which did not know this lease, has asked for a node.
  */
 export interface RevokedLease extends GrantedLease {
   reason: 'lost' | 'draining' | 'released';
@@ -59,15 +59,15 @@ export interface RevokedLease extends GrantedLease {
 /** Why a request is not granted yet. */
 export interface WaitingLease {
   lease: string;
-  /** `unfit`: nodes are alive, and none has the run's numerics (R18). */
+  /** `unfit`: nodes are alive, but none of them has the run's numerics (R18). */
   cause: 'none' | 'busy' | 'unfit';
   why: string;
 }
 
-/** Answer of the query `pool`: all in the order of their ids, the queue in the order in which it is served. */
+/** The answer of the query `pool`. Nodes and leases are ordered by id, the queue by the order in which it is served. */
 export interface PoolView {
   nodes: (NodeReport & {
-    /** Milliseconds since the epoch, by the Temporal server's clock; so are all times here. */
+    /** Milliseconds since the epoch on the Temporal server's clock, like all times here. */
     lastSeen: number;
     state: 'up' | 'draining' | 'lost';
   })[];
@@ -75,37 +75,37 @@ export interface PoolView {
   queue: { lease: string; run: string; project: string; priority: number; since: number; why: string }[];
 }
 
-/** To the pool, by nodes; all of them may come twice and in any order. */
+/** Signals from nodes to the pool. Each may arrive twice and in any order. */
 export const nodeUpSignal = defineSignal<[NodeReport]>('nodeUp');
-/** The worker ends soon: it is given no new lease, and those that it holds move. */
+/** The worker will end soon: it gets no new lease, and runs that hold its leases move to other nodes. */
 export const nodeDrainingSignal = defineSignal<[NodeInstance]>('nodeDraining');
 /** The worker has left. */
 export const nodeDownSignal = defineSignal<[NodeInstance]>('nodeDown');
-/** To the pool, by runs. */
+/** Signals from runs to the pool. */
 export const requestSignal = defineSignal<[LeaseRequest]>('request');
 export const releaseSignal = defineSignal<[{ lease: string }]>('release');
-/** A run saw its work time out on the node; the lease ends, another one has to be asked for. */
+/** The run's work on the node timed out. The pool ends the lease; the run has to ask for another one. */
 export const suspectSignal = defineSignal<[GrantedLease]>('suspect');
-/** To a run, by the pool. */
+/** Signals from the pool to a run. */
 export const grantedSignal = defineSignal<[GrantedLease]>('granted');
 export const revokedSignal = defineSignal<[RevokedLease]>('revoked');
 export const waitingSignal = defineSignal<[WaitingLease]>('waiting');
-/** To a run that asked `atOnce`, or by a name that has ended. */
+/** The pool refuses a request that asked `atOnce` and would have to wait, or a request under the name of an ended lease. */
 export const refusedSignal = defineSignal<[{ lease: string }]>('refused');
 export const poolQuery = defineQuery<PoolView>('pool');
 
 export const orchestratorQueue = 'longhaul';
 
-/** What needs a node's engine. */
+/** Task queue for the work that needs the node's engine. */
 export function engineQueue(node: string): string {
   return `longhaul-node.${node}.gpu`;
 }
 
-/** Uploads of the same node: an hour's collect must not block them. */
+/** Task queue for the node's uploads. It is separate because a `collectRollouts` of an hour must not block them. */
 export function transferQueue(node: string): string {
   return `longhaul-node.${node}.io`;
 }
 
 export const defaultPoolId = 'nodes/default';
-/** The first message to the pool starts it. */
+/** Summary of the pool's workflow, which the first message to the pool starts. */
 export const poolSummary = 'knows the nodes, and says which run works where';

@@ -1,15 +1,15 @@
-// How long an activity may take, when it is tried again, and which failures no retry can fix.
+// Time-outs and retry policies of activities, and the failures that no retry can fix.
 import type { ActivityOptions } from '@temporalio/workflow';
 import type { FatalFailure, NoSignal } from '../activities/contracts.js';
 
-/** Failures that end the workflow: a person has to start another one, so waiting for `resume` makes no sense. */
+/** Failures that end the workflow: waiting for `resume` makes no sense, because a person has to start another workflow. */
 export const endingFailures: readonly string[] = [
   'InvalidSpec',
   'RunOwned',
   'OwnerChanged',
 ] satisfies FatalFailure[];
 
-/** What a person does about each failure before the run can go on; the command to go on with is added to it. */
+/** What a person has to do about each failure before the run can go on; the command that resumes the run is appended. */
 export const remedies: Record<FatalFailure, string> = {
   InvalidSpec: 'Correct the spec and start the run again',
   RunOwned: 'Stop the workflow that owns the run, or start this one with --take-over',
@@ -31,7 +31,7 @@ export const remedies: Record<FatalFailure, string> = {
   BadModelFolder: 'Put the model folder of the spec’s `model.path` in order on the run’s node',
 };
 
-/** Activities look at the records before they act, so trying again is always safe and soon is best (R28). */
+/** Activities look for their records first, so a retry is always safe, and an early retry is best (R28). */
 const recordGuardedRetry = {
   initialInterval: 200,
   backoffCoefficient: 1.5,
@@ -40,8 +40,8 @@ const recordGuardedRetry = {
 } as const;
 
 /**
- * Workers send a heartbeat every two seconds by a timer of their own. An activity that was handed to a worker in the moment of its death is
- * known only to the server, and waits this long. Too short for a machine that stalls costs no more than another try.
+ * Workers send a heartbeat every two seconds, by their own timer. If a worker dies just as it receives an activity, only the server knows
+ * of that activity, and its retry waits this long. If the time-out is too short for a machine that stalls, that costs one more attempt.
  */
 const heartbeatTimeout = '10 seconds';
 
@@ -52,13 +52,13 @@ export const orchestratorPolicy = {
   retry: recordGuardedRetry,
 } satisfies ActivityOptions;
 
-/** Asked again within a minute in any case. */
+/** Has a deadline because the workflow asks again within a minute. */
 export const closedRunsPolicy = {
   ...orchestratorPolicy,
   scheduleToCloseTimeout: '30 seconds',
 } satisfies ActivityOptions;
 
-/** A first opening may generate the built-in tasks. */
+/** Longer, because a run's first opening may generate the built-in tasks. */
 export const openRunPolicy = {
   startToCloseTimeout: '15 minutes',
   heartbeatTimeout,
@@ -71,18 +71,18 @@ export const reportPolicy = {
   retry: recordGuardedRetry,
 } satisfies ActivityOptions;
 
-/** A report at a cancelled run's end must not hold the cancellation for ever. */
+/** Limited, because a report at the end of a cancelled run must not delay the cancellation for ever. */
 export const farewellReportPolicy = {
   ...reportPolicy,
   scheduleToCloseTimeout: '10 minutes',
 } satisfies ActivityOptions;
 
-/** A node's queues are its own: a node that takes no task in this time is gone, and the run looks for another. */
+/** Each node has its own task queues: if no worker takes a task for this long, the node is gone, and the run looks for another one. */
 const nodeIsGoneAfter = '2 minutes';
 
 /**
- * A pause or a cancelled run waits until its node has let go: the activity's name is taken until then. The workflow does not wait for a
- * lost node (`NodePlacement`).
+ * A pause or a cancelled run waits until the activity on its node has ended, because the activity's id is in use until then. For a lost
+ * node the workflow does not wait (`NodePlacement`).
  */
 const cancellationType = 'WAIT_CANCELLATION_COMPLETED';
 
@@ -95,7 +95,7 @@ export const enginePolicy = {
   retry: recordGuardedRetry,
 } satisfies ActivityOptions;
 
-/** A save or an upload that keeps failing is given up: the next checkpoint is taken from the state that is held (R17). */
+/** A save or an upload that keeps failing is given up: the next checkpoint saves the state held then (R17). */
 export const checkpointPolicy = {
   cancellationType,
   startToCloseTimeout: '6 hours',
@@ -104,47 +104,47 @@ export const checkpointPolicy = {
   retry: { ...recordGuardedRetry, maximumAttempts: 12 },
 } satisfies ActivityOptions;
 
-/** After the last step there is no next checkpoint: a full store is waited for, and other failures end as in any activity (R27). */
+/** No checkpoint follows the last one: its upload waits while the store is full; other failures end it as in any activity (R27). */
 export const lastCheckpointPolicy = {
   ...checkpointPolicy,
   retry: recordGuardedRetry,
 } satisfies ActivityOptions;
 
-/** While a run waits for a node. The pool sends its answer unasked; asking again is for the case that the pool was lost. */
+/** Intervals while a run waits for a node. The pool answers by itself; the run asks again only in case the pool was lost. */
 export const placing = {
   firstAskAgainMs: 60_000,
   backoff: 2,
   longestAskAgainMs: 3_600_000,
-  /** How long no node may be alive before a person is asked. */
+  /** If no node is alive for this long, the run asks a person. */
   deadlineMs: 3_600_000,
   /** How long a paused or blocked run keeps its nodes. */
   idleRunHoldsMs: 60_000,
 } as const;
 
-/** A step that had nothing to learn from is no failure. */
+/** The reason of a step that had nothing to learn from; such a step did not fail. */
 export const noSignal: NoSignal = 'no_signal';
 
-/** Steps in a row that applied nothing before a person is asked (R27). */
+/** After this many steps in a row that applied nothing, the run asks a person (R27). */
 export const maxUnappliedSteps = 3;
 
-/** Pauses between rounds of tries of what keeps failing: doubled each time (R27). */
+/** Pauses between attempts at work that keeps failing: each is twice the one before (R27). */
 export const standstillPause = { firstMs: 2_000, longestMs: 120_000 };
 
-/** GRPO steps in a row with too few grades before a person is asked. */
+/** After this many GRPO steps in a row with too few grades, the run asks a person. */
 export const maxUngradedSteps = 2;
 
-/** Upload intervals that may pass while one is in flight before a step waits for it (R17). */
+/** A step waits for an upload that is still in flight after this many checkpoint intervals (R17). */
 export const maxUploadLag = 3;
 
 /**
- * Work worth saving to the node's disk: at least so many seconds of steps, and so many times the part of a save that the next rollouts do
- * not hide.
+ * When a state is worth saving on the node's disk: the steps since the last save took at least `afterSeconds`, and at least `timesItsCost`
+ * times the part of the save that the next rollouts do not hide.
  */
 export const localSave = { afterSeconds: 10, timesItsCost: 20 } as const;
 
 /**
- * A collection that keeps failing is given up: the next one looks at what there is. Cancelled, it is not waited for, since it may end
- * at any moment.
+ * A collection that keeps failing is given up: the next one starts from what it finds. Nothing waits for a cancelled collection, because a
+ * collection may end at any moment.
  */
 export const collectionPolicy = {
   cancellationType: 'TRY_CANCEL',
@@ -153,14 +153,14 @@ export const collectionPolicy = {
   retry: { ...recordGuardedRetry, maximumAttempts: 5 },
 } satisfies ActivityOptions;
 
-/** A last collection must not hold up a run's end: `longhaul gc` does the rest. */
+/** Limited, because the last collection must not delay the end of a run: `longhaul gc` can do the rest. */
 export const lastCollectionPolicy = {
   ...collectionPolicy,
   scheduleToCloseTimeout: '5 minutes',
 } satisfies ActivityOptions;
 
 /**
- * Limits of a sweep. Between two evaluations, once a lease is older than `turnMs`, it is released and requested again behind all that wait.
- * What keeps failing in the same way is tried again until nothing has succeeded for `patienceMs` (R27).
+ * Limits of a sweep. When a lease is older than `turnMs`, the sweep releases it between two evaluations and requests another one, behind
+ * all waiting requests. Work that keeps failing in the same way is tried again until no pair has succeeded for `patienceMs` (R27).
  */
 export const sweeping = { windowPairs: 40, turnMs: 10 * 60_000, patienceMs: 10 * 60_000 };

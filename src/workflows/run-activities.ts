@@ -1,4 +1,4 @@
-// The activities as the workflow calls them: stable ids (`step-000120/update`) that operators can address, and a summary each.
+// The activities as the workflow calls them: each has a stable id (`step-000120/update`) that operators can use, and a summary.
 import { proxyActivities } from '@temporalio/workflow';
 import type { ActivityOptions } from '@temporalio/workflow';
 import type {
@@ -19,15 +19,15 @@ export function stepId(step: number, name: string): string {
 /** A node, as activities are scheduled on it. */
 export interface Place {
   node: string;
-  /** Project of the run: projects take turns when work waits in the node's queue. */
+  /** Project of the run: when work waits in the node's queue, projects take turns. */
   project: string;
-  /** The run's priority; absent if the work is no run's. */
+  /** Interruptions to report with the next activity; absent if the work does not belong to a run. */
   interruptions?: Interruptions;
-  /** Above 0 while an earlier try of the same work was left behind on a lost node: its activity's id is taken until it ends. */
+  /** Above 0 while an earlier activity for the same work may still be open on a lost node: its id is in use until it ends. */
   tries: number;
 }
 
-/** On the workflow's own task queue. */
+/** Activities on the workflow's own task queue. */
 export function orchestrator(id: string, summary: string, policy: ActivityOptions) {
   const activities = proxyActivities<OrchestratorActivities>({ ...policy, activityId: id, summary });
   return withCheckedAnswers(activities, id);
@@ -50,12 +50,12 @@ function onTransfers(place: Place, id: string, summary: string, policy: Activity
   });
 }
 
-/** Attempt records lie under this id: it may hold only what a key may hold. */
+/** The activity id with the number of the try. Attempt records use it as a key, so it may contain only a key's characters. */
 function idAt({ tries }: Place, id: string): string {
   return tries === 0 ? id : `${id}.${tries}`;
 }
 
-/** Puts the state after the step on the node's disk. */
+/** Saves the state after the step on the node's disk. */
 export async function saveOn(
   place: Place,
   at: StepReference & { spare?: number },
@@ -64,7 +64,7 @@ export async function saveOn(
   await onEngine(place, stepId(at.step, 'save'), summary, checkpointPolicy).saveState(at);
 }
 
-/** Carries it to the store; `restore`: after the run's last step, as long as it takes. */
+/** Uploads the saved state to the store. `restore`: after the run's last step, when the upload may take as long as it needs. */
 export async function uploadFrom(
   place: Place,
   at: StepReference,

@@ -1,10 +1,10 @@
-// Reports when a run's steps began and that they ended, for a worker that traces. Only such a worker bundles it, and it sends nothing to
-// the server: histories are the same with it and without, and so is the order in which a workflow's promises settle.
+// Reports the begin and the end of a run's steps to a tracing worker. Only a worker that traces bundles this code. It sends nothing to the
+// server, so the histories and the order in which promises settle are the same with and without it.
 import { proxySinks, type Sinks, type WorkflowInterceptorsFactory } from '@temporalio/workflow';
 
 export interface EndedStep {
   step: number;
-  /** Workflow time, milliseconds since 1970. The sink takes the end from its own clock, because workflow time stands still after a lost workflow task. */
+  /** Workflow time, ms since 1970. The sink takes the end from its own clock: workflow time stops after a lost workflow task. */
   startedAt: number;
   failed: boolean;
 }
@@ -15,7 +15,7 @@ export interface TraceSinks extends Sinks {
 
 const { trace } = proxySinks<TraceSinks>();
 
-/** What a step begins and ends with; step 0 is one activity. */
+/** The activities that begin and end a step; step 0 has only one activity. */
 const first: readonly string[] = ['plan', 'base'];
 const last: readonly string[] = ['update', 'base'];
 

@@ -1,6 +1,6 @@
-// Who may work on which node: the nodes that report, the leases on them, and the requests that wait. Pure: messages go into an outbox, and
-// time is an argument. Every input may come twice and in any order, and a false loss does no harm, because no record depends on where a run
-// works.
+// Which run may work on which node: the nodes that report, their leases, and the waiting requests. Pure: messages go into an outbox, and
+// time is an argument. Every input may arrive twice and in any order. A node that is declared lost by mistake does no harm, because no
+// record depends on where a run works.
 import type { Numerics } from '../../spec/records/numerics.js';
 import type { LeaseRequest, RunWorkflow } from '../../activities/contracts.js';
 import {
@@ -43,18 +43,18 @@ interface Lease extends RunWorkflow {
 
 interface Waiter extends LeaseRequest {
   since: number;
-  /** The last waiting notice sent to the run. */
+  /** The last waiting notice sent to the run; null if none was. */
   told: WaitingLease | null;
 }
 
-/** Carried over continue-as-new. */
+/** The table's state, carried over continue-as-new. */
 export interface LeaseTableState {
   nodes: PoolNode[];
   leases: Lease[];
   queue: Waiter[];
   /** Released, revoked and refused leases: a request that arrives after its release is ignored. */
   ended: { lease: string; revoked: RevokedLease | null }[];
-  /** Instances that are draining, and since `left` those that have left. */
+  /** Instances that are draining (`left` is false) or have left. */
   farewells: { instance: string; left: boolean }[];
   /** No node is declared lost before this time. */
   graceUntil: number;
@@ -67,7 +67,7 @@ const emptyState: LeaseTableState = {
 
 /** Nodes that have been silent for this long are forgotten. */
 const forgetAfterMs = 24 * 3_600_000;
-/** How many ended leases are remembered; no message arrives later than that. */
+/** How many ended leases are remembered; a message for an older lease does not arrive any more. */
 const remembered = 100;
 
 export class LeaseTable {
@@ -103,7 +103,7 @@ export class LeaseTable {
     if (this.farewell(report.instance)?.left) return;
     this.nodes.set(report.id, { ...report, lastSeen: now, lost: false, suspected: false });
     if (this.farewell(report.instance)) this.revokeAllOn(report.id, 'draining');
-    // An engine that was exchanged computes other bits: its runs would be refused there.
+    // A replaced engine has other numerics, so it would refuse the runs that hold leases.
     for (const lease of this.leasesOn(report.id))
       if (!mayFit(lease, report.numerics)) this.revoke(lease, 'released');
     this.serve(now);
@@ -125,7 +125,7 @@ export class LeaseTable {
     this.serve(now);
   }
 
-  /** True if the run now has to wait and did not wait before. */
+  /** Returns true if the request has to wait now and did not wait before. */
   request(request: LeaseRequest, now: number): boolean {
     const { lease, holding } = request;
     const to = request;
@@ -147,7 +147,7 @@ export class LeaseTable {
     }
     const waiter = this.queue.find((one) => one.lease === lease);
     if (waiter) {
-      // A later execution of the run may have forgotten this.
+      // A later execution of the run may not know the last notice, so it is sent again.
       waiter.told = null;
       this.serve(now);
       return false;
@@ -166,8 +166,9 @@ export class LeaseTable {
   }
 
   /**
-   * Ends leases and requests of an execution that was since reset to before it asked: nothing would ever release them. A request that
-   * arrives later than those of the execution's successors ends what they hold too: they are notified, and ask under another name.
+   * Ends leases and requests that the run's current execution does not know: they are of an execution that a reset has undone, and nothing
+   * would ever release them. A delayed request of such an old execution ends what its successor holds; the successor is notified and asks
+   * under another name.
    */
   private endForgotten({ asker, workflowId, firstExecutionRunId }: LeaseRequest): void {
     if (!asker) return;
@@ -187,7 +188,7 @@ export class LeaseTable {
     this.serve(now);
   }
 
-  /** The lease ends, and the node is given nothing before its next report. */
+  /** Ends the lease; the node gets no other lease before its next report. */
   suspect({ lease, node }: GrantedLease, now: number): void {
     const held = this.leases.get(lease);
     if (held?.node !== node) return;
@@ -197,7 +198,7 @@ export class LeaseTable {
     this.serve(now);
   }
 
-  /** The run is over, or another one has its workflow's name: no notice is sent (R30). */
+  /** The run has ended, or another run has its workflow id: its leases and requests go without a notice (R30). */
   closed({ workflowId, firstExecutionRunId }: RunWorkflow, now: number): void {
     const isTheirs = (one: RunWorkflow): boolean =>
       one.workflowId === workflowId && one.firstExecutionRunId === firstExecutionRunId;
@@ -206,7 +207,7 @@ export class LeaseTable {
     this.serve(now);
   }
 
-  /** Nodes that have been silent for too long are lost. */
+  /** Declares nodes lost that have been silent for too long; call when time has passed. */
   passed(now: number): void {
     for (const node of this.nodes.values()) {
       if (!node.lost && this.lostAt(node.lastSeen) <= now) {
@@ -220,12 +221,12 @@ export class LeaseTable {
     this.serve(now);
   }
 
-  /** The pool has not listened for a while: silent nodes are not lost before they could report again. */
+  /** The pool did not receive signals for a while: no silent node is declared lost before it had time to report again. */
   away(now: number): void {
     this.graceUntil = Math.max(this.graceUntil, now + nodeLostAfterMs);
   }
 
-  /** When `passed` has something to do next, in milliseconds since the epoch; null if no node is watched. */
+  /** When `passed` next has something to do, in milliseconds since the epoch; null if there is no node to watch. */
   get deadline(): number | null {
     const alive = [...this.nodes.values()].filter(({ lost }) => !lost).map(({ lastSeen }) => lastSeen);
     const unseen = [...this.leases.values()].filter(({ node }) => !this.nodes.has(node));
@@ -237,7 +238,7 @@ export class LeaseTable {
     return this.queue.length > 0;
   }
 
-  /** The runs to look up while a request waits: a closed run holds nothing, and waits for nothing. */
+  /** The runs to check while a request waits: if a run is closed, its leases and requests end. */
   runs(): RunWorkflow[] {
     const all = [...this.leases.values(), ...this.queue].map(({ workflowId, firstExecutionRunId }) => ({
       workflowId,
@@ -246,7 +247,7 @@ export class LeaseTable {
     return [...new Map(all.map((run) => [`${run.workflowId}/${run.firstExecutionRunId}`, run])).values()];
   }
 
-  /** The messages to send; each is handed out once. */
+  /** Returns the messages to send, each only once. */
   messages(): PoolMessage[] {
     const messages = this.outbox;
     this.outbox = [];
@@ -269,10 +270,10 @@ export class LeaseTable {
     };
   }
 
-  /** Gives free nodes to the first in order, and notifies the others of what they wait for. */
+  /** Gives free nodes to the waiting requests in order, and notifies the remaining ones why they wait. */
   private serve(now: number): void {
     for (;;) {
-      // Each grant changes the order of those behind.
+      // Each grant may change the order of the remaining requests.
       const next = this.inOrder().find((waiter) => this.nodeFor(waiter) !== null);
       const node = next ? this.nodeFor(next) : null;
       if (!next || node === null) break;
@@ -299,7 +300,7 @@ export class LeaseTable {
     this.leases.set(lease, execution === undefined ? granted : { ...granted, execution });
   }
 
-  /** This table does not know the lease: an earlier table was lost with it. */
+  /** Adds a lease that this table does not know: an earlier pool granted it and was lost. */
   private adopt(request: LeaseRequest, holding: string, now: number): void {
     const { lease } = request;
     const node = this.nodes.get(holding);
@@ -307,7 +308,7 @@ export class LeaseTable {
     const isFree = this.leasesOn(holding).length < places;
     if (isFree && (!node || this.isUp(node))) {
       this.grant(request, holding, now);
-      // A run that has released it meanwhile releases it again.
+      // If the run has released the lease in the meantime, it releases it again when it gets this grant.
       this.outbox.push({ to: request, signal: 'granted', say: { lease, node: holding } });
       return;
     }
@@ -316,7 +317,7 @@ export class LeaseTable {
     this.outbox.push({ to: request, signal: 'revoked', say: revoked });
   }
 
-  /** By priority; then the project that holds the fewest leases, the run that does, and the earliest request. */
+  /** Waiting requests by priority, then by the fewest leases of their project, the fewest leases of their run, and age. */
   private inOrder(): Waiter[] {
     const held = [...this.leases.values()];
     const ranked = this.queue.map((waiter, arrival) => ({
@@ -336,7 +337,7 @@ export class LeaseTable {
       (node) =>
         mayFit(request, node.numerics) && !node.suspected && this.leasesOn(node.id).length < node.places,
     );
-    // A node that has not reported its numerics may turn out to have others.
+    // A node that has not reported its numerics yet ranks lower: they may turn out not to fit.
     const rank = (node: PoolNode): number[] => [
       request.numerics && !node.numerics ? 1 : 0,
       this.leasesOn(node.id).length / node.places,
@@ -345,7 +346,7 @@ export class LeaseTable {
     return best?.id ?? null;
   }
 
-  /** Living nodes that the request may use at all: a second lease of a run is one on another node. */
+  /** Living nodes that the request may use: a run's second lease must be on another node than its first. */
   private within({ besides, workflowId }: LeaseRequest): PoolNode[] {
     const own = [...this.leases.values()].filter((lease) => lease.workflowId === workflowId);
     const excluded = new Set([...besides, ...own.map(({ node }) => node)]);

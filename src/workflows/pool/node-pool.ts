@@ -1,5 +1,5 @@
-// The pool of nodes: who is there by their own reports, which run works where, and who waits. It hears signals and sends
-// signals; what it decides is in lease-table.ts, and nothing that must last depends on it.
+// The pool of nodes: which nodes are alive, which run works where, and which requests wait. It receives and sends signals; `lease-table.ts`
+// makes its decisions. Nothing that must last depends on the pool.
 import {
   condition,
   getExternalWorkflowHandle,
@@ -34,12 +34,12 @@ import { poolDetails } from './pool-details.js';
 import { closedRunsPolicy } from '../policies.js';
 import { orchestrator } from '../run-activities.js';
 
-/** A timer that fires this late means that the workflow was not served, and nor were the nodes' reports. */
+/** If a timer fires this late, the workflow was not served in the meantime, so the nodes' reports did not arrive either. */
 const awayAfterMs = nodeReportIntervalMs / 2;
-/** Interval between checks whether the runs that hold nodes are open, while a request waits (R30). */
+/** While a request waits, the pool checks at this interval whether the runs that hold nodes are open (R30). */
 const askEveryMs = 60_000;
 
-/** Workflow id `nodes/default`. The first message starts it: a node's report, or a run's request. */
+/** Workflow id `nodes/default`. The first signal starts it: a node's report or a run's request. */
 export async function nodePool(carried?: LeaseTableState): Promise<void> {
   const pool = new Pool(new LeaseTable(carried));
   pool.listen();
@@ -48,15 +48,15 @@ export async function nodePool(carried?: LeaseTableState): Promise<void> {
 }
 
 class Pool {
-  /** The last message to each run's workflow: a second one waits for it, so that they arrive in their order. */
+  /** The last message to each run's workflow: the next one waits for it, so that messages arrive in order. */
   private readonly notified = new Map<string, Promise<void>>();
   private asking = false;
-  /** A request waits that did not wait at the last check. */
+  /** True if a request waits that did not wait at the last check. */
   private askAgain = false;
 
   constructor(private readonly table: LeaseTable) {}
 
-  /** Call before the first await. */
+  /** Registers the signal handlers; call before the first await. */
   listen(): void {
     const { table } = this;
     setHandler(poolQuery, () => table.view(), {
@@ -72,7 +72,7 @@ class Pool {
     this.on(suspectSignal, grantedLease, (lease) => table.suspect(lease, Date.now()));
   }
 
-  /** Returns when it is time to continue as new: nothing is under way then, and later messages reach the next execution. */
+  /** Returns when it is time to continue as new. Nothing is in flight then, and later messages reach the next execution. */
   async serve(): Promise<void> {
     this.speak();
     while (!this.due()) {
@@ -132,7 +132,7 @@ class Pool {
     }
   }
 
-  /** Runs before any request waits for a node, and each minute while one does (R30). */
+  /** Checks which runs are open before a request waits for a node, and each minute while one does (R30). */
   private async askWhoIsOpen(): Promise<void> {
     this.asking = true;
     try {

@@ -1,12 +1,12 @@
-// The live text of the pool of nodes in the Temporal UI: who is there, who works where, and who waits for what.
+// The live text of the pool in the Temporal UI: the nodes, the runs that work on them, and the waiting requests.
 import { nameOfNumerics } from '../../spec/records/numerics.js';
 import { markdownTable, plain } from '../status/markdown.js';
 import type { PoolView } from '../messages.js';
 
-/** The UI puts the text into an address. */
+/** Maximum number of rows in a table: the UI puts the text into a URL. */
 const shown = 30;
 
-/** Markdown. Times are those of the server's clock, because the text stands still between two reports. */
+/** Returns Markdown. Times are points in time, not durations, because the text does not change between two reports. */
 export function poolDetails({ nodes, leases, queue }: PoolView): string {
   const places = nodes.filter(({ state }) => state === 'up').reduce((sum, node) => sum + node.places, 0);
   const up = nodes.filter(({ state }) => state === 'up').length;
@@ -48,7 +48,7 @@ function waiting({ run, project, priority, since, why }: PoolView['queue'][numbe
   return `- ${plain(run)} (${plain(project)}, priority ${priority}) since ${clock(since)}: ${plain(why)}`;
 }
 
-/** `11-23 02:31:05 UTC`: a lease may be days old. */
+/** `11-23 02:31:05 UTC`: with the date, because a lease may be days old. */
 function clock(time: number): string {
   return `${new Date(time).toISOString().slice(5, 19).replace('T', ' ')} UTC`;
 }

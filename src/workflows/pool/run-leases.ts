@@ -1,5 +1,5 @@
-// The leases of one run, as the pool grants and revokes them. Each has a name that this run alone makes, so that a message that comes
-// twice, late, or to a later execution of the run is understood.
+// The leases of one run, as the pool grants and revokes them. The run gives each lease a unique name, so that it recognizes messages that
+// come twice, late, or to a later execution.
 import {
   CancellationScope,
   getExternalWorkflowHandle,
@@ -27,7 +27,7 @@ import { orchestratorPolicy, placing } from '../policies.js';
 import { orchestrator } from '../run-activities.js';
 
 export interface HeldLease extends GrantedLease {
-  /** Resolves when the lease has ended, by either side. */
+  /** Resolves when the lease has ended, whether the run or the pool ended it. */
   ended: Trigger<void>;
 }
 
@@ -36,14 +36,14 @@ export interface AskedLease {
   besides: string[];
   atOnce: boolean;
   waiting: WaitingLease | null;
-  /** Since when no node is known to be alive, in milliseconds since the epoch; null if one is. */
+  /** The time since which no node is known to be alive, in milliseconds since the epoch; null if one is. */
   noneSince: number | null;
   refused: boolean;
-  /** The request that is under way. */
+  /** The activity that sends the request now; null if none does. */
   asking: Promise<void> | null;
   /**
-   * A pool that was lost and restarted does not know the request, so it is repeated: when next (milliseconds since the epoch; 0 if the pool
-   * has not been asked, or has not answered yet, under this name), and how long after that.
+   * When to send the request again, in milliseconds since the epoch; 0 if the pool has not been asked or has not answered under this name.
+   * A pool that was lost and restarted does not know the request, so it is repeated.
    */
   askAgainAt: number;
   askAgainMs: number;
@@ -53,11 +53,11 @@ export interface LeaseHolder {
   run: string;
   project: string;
   placement: PlacementSpec;
-  /** Run whose numerics a node is to have; absent: the holder is a run. */
+  /** The run that fixes the node's numerics; absent if the holder is itself a run. */
   numericsOf?: string;
 }
 
-/** State carried over continue-as-new. */
+/** The leases' state, carried over continue-as-new. */
 export interface CarriedLeases {
   named: number;
   held: GrantedLease[];
@@ -66,13 +66,13 @@ export interface CarriedLeases {
 }
 
 export class RunLeases {
-  /** Updates and evaluations use the first. */
+  /** Updates and evaluations use the first lease. */
   held: HeldLease[];
   private readonly asked: Map<string, AskedLease>;
   private named: number;
-  /** Nodes that disagreed with a record: others share the steps. */
+  /** Nodes whose results differ from a record: they get no share of a step. */
   private readonly shunned: string[];
-  /** Messages to the pool that are under way. */
+  /** Number of messages to the pool that are being sent. */
   telling = 0;
 
   /** `changed` is called whenever there is something new to show, `gone` for each held lease that the pool ends. */
@@ -90,7 +90,7 @@ export class RunLeases {
     );
   }
 
-  /** Receives the pool's messages from now on; earlier ones are delivered at once, so both callbacks must be ready. */
+  /** Receives the pool's messages from now on. Earlier ones are delivered at once, so both callbacks must be ready before this call. */
   listen(): void {
     hear(grantedSignal, grantedLease, (granted) => this.granted(granted));
     hear(revokedSignal, revokedLease, (revoked) => {
@@ -112,7 +112,7 @@ export class RunLeases {
     for (const { lease, node } of this.held) this.retell(lease, node);
   }
 
-  /** A new name, for `request` to ask with. */
+  /** Makes a request under a new name; `request` sends it. */
   ask(besides: string[] = [], atOnce = false): AskedLease {
     const asked = askedLease(this.newName(), besides, atOnce);
     this.asked.set(asked.lease, asked);
@@ -121,10 +121,10 @@ export class RunLeases {
 
   async request(asked: AskedLease, summary: string): Promise<void> {
     const isHeld = this.held.some(({ lease }) => lease === asked.lease);
-    // The lease was granted and taken away before the caller could look, or released with all others.
+    // The lease was granted and revoked before the caller looked, or was released with all others.
     if (!isHeld && !this.asked.has(asked.lease)) this.rename(asked);
     const { lease } = asked;
-    // The activity's name is taken until the request ends.
+    // The activity's id is in use until the request ends.
     asked.asking ??= this.send(asked, summary).finally(() => {
       asked.asking = null;
       if (!this.asked.has(lease)) return;
@@ -134,7 +134,7 @@ export class RunLeases {
     await asked.asking;
   }
 
-  /** Asks for what the run may use beyond its first node, again from time to time, and waits for none of it. */
+  /** Asks for the run's nodes beyond the first, and repeats these requests from time to time, without waiting for an answer. */
   askForMore(): void {
     while (this.held.length + this.asked.size < this.holder.placement.nodes) this.ask(this.shunned);
     const due = [...this.asked.values()].filter(({ askAgainAt }) => askAgainAt <= Date.now());
@@ -144,7 +144,7 @@ export class RunLeases {
     });
   }
 
-  /** Also releases a lease that was requested and is not wanted any more. */
+  /** Releases a lease, or takes back a request that is no longer needed. */
   release({ lease }: { lease: string }): void {
     this.asked.delete(lease);
     this.drop(lease);
@@ -155,13 +155,13 @@ export class RunLeases {
     for (const lease of [...this.held, ...this.asked.values()]) this.release(lease);
   }
 
-  /** The node is not asked for again to share the steps. */
+  /** The run does not ask again for this node to share its steps. */
   shun(held: HeldLease): void {
     this.shunned.push(held.node);
     this.release(held);
   }
 
-  /** Work on the node has timed out. */
+  /** Reports to the pool that work on the node timed out. */
   suspect({ lease, node }: GrantedLease): void {
     if (!this.drop(lease)) return;
     this.gone({ lease, node, reason: 'lost' });
@@ -192,10 +192,10 @@ export class RunLeases {
   private granted({ lease, node }: GrantedLease): void {
     if (this.held.some((held) => held.lease === lease)) return;
     const asked = this.asked.get(lease);
-    // A lease that is no longer wanted would keep others from the node.
+    // A lease that the run no longer wants would keep others from the node.
     if (!asked) return this.tell(releaseSignal, { lease });
     this.asked.delete(lease);
-    // A lease that is taken away at once is requested again under another name.
+    // If the lease is revoked at once, the run asks again under another name.
     asked.askAgainAt = 0;
     this.held.push(this.heldLease({ lease, node }));
     this.changed();
@@ -209,7 +209,7 @@ export class RunLeases {
     else this.rename(asked);
   }
 
-  /** The pool gives nothing to a name that has ended. */
+  /** Gives the request a new name: the pool grants nothing under a name that has ended. */
   private rename(asked: AskedLease): void {
     const { firstAskAgainMs: askAgainMs } = placing;
     Object.assign(asked, { lease: this.newName(), waiting: null, askAgainAt: 0, askAgainMs });
@@ -218,7 +218,7 @@ export class RunLeases {
   }
 
   private newName(): string {
-    // After a reset to an earlier point the request needs a new name, too: the pool may know the old one as ended.
+    // After a reset to an earlier point the request also needs a new name: the pool may have ended the old one.
     const unique = uuid4().slice(0, 8);
     return `${this.holder.run}/${unique}/${++this.named}`;
   }
@@ -236,7 +236,7 @@ export class RunLeases {
     return true;
   }
 
-  /** A pool that was lost and restarted does not know the lease. */
+  /** Reports a held lease to the pool, which does not know it if it was lost and restarted. */
   private retell(lease: string, node: string): void {
     orchestrator(placeId(lease), `tell the pool that ${node} is in use`, orchestratorPolicy)
       .requestLease({ ...this.identity(lease), besides: [], holding: node })
@@ -254,7 +254,7 @@ export class RunLeases {
     };
   }
 
-  /** A missing pool holds no leases, so its failure is only logged. */
+  /** A failed message is only logged: if the pool is missing, it holds no leases. */
   private tell<T>(signal: SignalDefinition<[T]>, say: T): void {
     this.telling += 1;
     CancellationScope.nonCancellable(() => getExternalWorkflowHandle(defaultPoolId).signal(signal, say))
@@ -263,7 +263,7 @@ export class RunLeases {
   }
 }
 
-/** The first request, or one under another name. */
+/** True if the request has not been sent under its current name. */
 export function isToBeAsked({ askAgainAt }: AskedLease): boolean {
   return askAgainAt === 0;
 }

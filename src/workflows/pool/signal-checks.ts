@@ -1,5 +1,5 @@
-// The shapes of valid signals. Anybody may send one (`temporal workflow signal`): an error in a handler would fail the workflow's task
-// again and again, and a half-read message would stay in the workflow's state.
+// Checks the shape of signals. Anybody may send one (`temporal workflow signal`): an error in a handler would fail the workflow task again
+// and again, and a partly read message would corrupt the workflow's state.
 import { log, setHandler, type SignalDefinition } from '@temporalio/workflow';
 import type { LeaseRequest } from '../../activities/contracts.js';
 import type { Numerics } from '../../spec/records/numerics.js';
@@ -54,7 +54,7 @@ export const grantedLease: Shape<GrantedLease> = { ...leaseName, node: text };
 export const revokedLease: Shape<RevokedLease> = { ...grantedLease, reason: text };
 export const waitingLease: Shape<WaitingLease> = { ...leaseName, cause: text, why: text };
 
-/** A signal of another shape changes nothing. */
+/** Handles a signal; one of another shape is logged and changes nothing. */
 export function hear<T>(signal: SignalDefinition<[T]>, shape: Shape<T>, heard: (say: T) => void): void {
   setHandler(signal, (say) => {
     const member = unreadable(say, shape);
@@ -63,7 +63,7 @@ export function hear<T>(signal: SignalDefinition<[T]>, shape: Shape<T>, heard: (
   });
 }
 
-/** The first member of the wrong shape; null if all are right. */
+/** The first member that has the wrong shape; null if all are right. */
 function unreadable<T>(say: unknown, shape: Shape<T>): string | null {
   const checks = Object.entries<Check>(shape);
   const wrong = checks.find(([member, check]) => !isObject(say) || !check(Reflect.get(say, member)));

@@ -1,4 +1,4 @@
-// Why a request for a node waits, in words for people.
+// Says why a request for a node waits, for people.
 import type { LeaseRequest } from '../../activities/contracts.js';
 import { nameOfNumerics, offersModel, sameNumerics } from '../../spec/records/numerics.js';
 import type { Numerics } from '../../spec/records/numerics.js';
@@ -10,11 +10,11 @@ export interface CandidateNode {
   numerics?: Numerics;
   /** A run's work has timed out on it. */
   suspected: boolean;
-  /** Workflows that hold it. */
+  /** Ids of the workflows that hold the node. */
   holders: readonly string[];
 }
 
-/** Ids, in an order that does not change. */
+/** Nodes in a fixed order, so that the reason does not change from call to call. */
 export interface NodesAtHand {
   /** Nodes that the request may use at all. */
   within: readonly CandidateNode[];
@@ -22,7 +22,7 @@ export interface NodesAtHand {
   draining: readonly string[];
 }
 
-/** Nodes, or runs, that a reason names. */
+/** How many nodes or runs a reason names at most. */
 const named = 4;
 
 export function waitingReason(request: LeaseRequest, { within, alive, draining }: NodesAtHand): WaitingLease {
@@ -53,7 +53,7 @@ export function waitingReason(request: LeaseRequest, { within, alive, draining }
   return { lease, cause: 'busy', why: listed(held) };
 }
 
-/** Equal numerics give equal states (R18); a node that has not reported its numerics may fit. */
+/** True if the node's numerics are the run's (equal numerics give equal states, R18), or are not reported yet. */
 export function mayFit(
   { numerics, served }: Pick<LeaseRequest, 'numerics' | 'served'>,
   offered: Numerics | undefined,

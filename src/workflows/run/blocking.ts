@@ -1,4 +1,4 @@
-// What a run does when an activity fails for good: a few failures end it, the others wait for a person.
+// Handles an activity that fails for good: a few failures end the run, all others block it until a person resumes it.
 import {
   ActivityFailure,
   ApplicationFailure,
@@ -13,20 +13,20 @@ import type { ControlDesk } from './control-desk.js';
 import { endingFailures, remedies, standstillPause } from '../policies.js';
 import type { RunProgress } from './run-progress.js';
 
-/** A record that a part of a step was made from may have changed: the step begins again from its plan. */
+/** A record that the step has already used may have changed: the step begins again from its plan. */
 export class RecordsChanged extends Error {}
 
-/** A person who fixes them may set records aside (R24). */
+/** Failures that a person may fix by quarantining records (R24). */
 const failuresOfRecords: readonly string[] = ['UnreadableRecord', 'Diverged'] satisfies FatalFailure[];
 
-/** After a resume: what the caller was given may name records that were set aside meanwhile. */
+/** Call after a resume: values that the caller has read may name records that were quarantined in the meantime. */
 export function throwWhereRecordsChanged(failure: string): void {
   if (failuresOfRecords.includes(failure)) throw new RecordsChanged();
 }
 
 /**
- * Runs `attempt` until it succeeds. A failure that no retry fixes, or a standstill that has lasted, makes the run `blocked` until a person
- * resumes it. `resumed` gets the type of that failure, and may throw in place of another attempt.
+ * Runs `attempt` until it succeeds. A failure that no retry fixes, or a standstill that lasts too long, makes the run `blocked` until a
+ * person resumes it. Then `resumed` is called with the failure's type; it may throw to prevent another attempt.
  */
 export async function untilFixed<T>(
   desk: ControlDesk,
@@ -45,10 +45,10 @@ export async function untilFixed<T>(
       if (isCancellation(error) || error instanceof ApplicationFailure) throw error;
       const cause = error instanceof ActivityFailure ? error.cause : undefined;
       const type = cause instanceof ApplicationFailure ? (cause.type ?? 'Error') : 'Error';
-      // Our own failures are complete in their message; their causes (a parser's words, say) are for the log.
+      // The messages of our own failures are complete; their causes (such as a parser's message) belong in the log.
       const message =
         cause instanceof ApplicationFailure ? cause.message : (rootCause(error) ?? String(error));
-      // `temporal activity fail` sets the reason and nothing else.
+      // `temporal activity fail` sets only the reason.
       const reason =
         message === '' ? `${activityOf(error)} was failed by hand, and no reason was given` : message;
       if (endingFailures.includes(type)) {
@@ -73,8 +73,8 @@ function activityOf(error: unknown): string {
 }
 
 /**
- * Repeated failures of one kind may pass: a driver restarts, a neighbour frees memory. They are shown at once, and tried again after
- * growing pauses, until they have lasted for the run's `block_after_s` (R27).
+ * Failures that repeat may pass: a driver restarts, another process frees memory. They are shown at once, and the work is tried again after
+ * growing pauses until they have lasted for the run's `block_after_s` (R27).
  */
 class Patience {
   private since: number | null = null;
@@ -86,7 +86,7 @@ class Patience {
     private readonly progress: RunProgress,
   ) {}
 
-  /** Returns true when it is time for another attempt; false if no further attempt can fix the failure, or none has. */
+  /** Pauses, and returns true if it is time for another attempt; false if the failure is not a standstill, or has lasted too long. */
   async pausedFor(error: unknown): Promise<boolean> {
     const standstill = standstillIn(error);
     if (!standstill || standstill.recorded) this.ends();
@@ -112,7 +112,7 @@ class Patience {
     return true;
   }
 
-  /** The work succeeded, or progressed before it failed, or a person is asked. */
+  /** Forgets the failures: the work succeeded, or wrote a record before it failed, or the run asks a person now. */
   ends(): void {
     this.since = null;
     this.pauseMs = standstillPause.firstMs;
@@ -134,7 +134,7 @@ class Patience {
 }
 
 /**
- * Waits for `resume`, or until `over` holds without it. Several parts of a step may be blocked at once; one `resume` lets all of them try
+ * Waits for `resume`, or until `over` returns true. Several parts of a step may be blocked at once; one `resume` lets all of them try
  * again.
  */
 export async function blockedUntilResumed(

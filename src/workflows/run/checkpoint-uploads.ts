@@ -1,38 +1,38 @@
-// Checkpoints behind the steps: saved beside a step's rollouts, uploaded while the next steps run, one at a time. A failed checkpoint fails
-// no step: the next one is taken from the state held then (R16, R17).
+// Uploads checkpoints while later steps run: a state is saved beside a step's rollouts and uploaded beside the next steps, one at a time. A
+// failed checkpoint fails no step: the next one saves the state held then (R16, R17).
 import { isCancellation, log, rootCause } from '@temporalio/workflow';
 import type { KeptState, RunStatus } from '../../activities/contracts.js';
 import { localSave, maxUploadLag } from '../policies.js';
 import { checkpointDue } from './step-schedule.js';
 
-/** Where a run is, and callbacks that report what became of its checkpoints. */
+/** A run's position, and callbacks for what became of its checkpoints. */
 export interface CheckpointWatch {
   readonly status: Readonly<Pick<RunStatus, 'step' | 'lastCheckpoint'>>;
   checkpoint(step: number): void;
   checkpointFailed(step: number, message: string): void;
 }
 
-/** The schedule as it is set now. */
+/** When checkpoints are due, as set now. */
 export interface CheckpointSchedule {
-  /** Steps. */
+  /** Steps between two checkpoints. */
   interval: number;
-  /** A person wants a checkpoint of this step, or of a later one. */
+  /** The step from which a person asked for a checkpoint; null if nobody did. */
   asked: number | null;
 }
 
 /** A save on the node's disk. */
 export interface Saving {
-  /** The step whose state is being uploaded: the node keeps few states, and is to keep this one. */
+  /** The step whose state is being uploaded: the node keeps only few states, and must keep this one. */
   spare?: number;
 }
 
 export class CheckpointUploads {
   private inFlight: { step: number; done: Promise<void> } | null = null;
-  /** The last save to be planned is beside an upload, or too close behind one: it starts none. */
+  /** True if the last planned save starts no upload: another upload is in flight, or ended only during the last step. */
   private quiet = false;
   private unsavedSeconds = 0;
   private saveSeconds = 0;
-  /** An upload of an earlier step has ended since the last step was planned. */
+  /** True if an upload of an earlier step has ended since the last step was planned. */
   private overran = false;
 
   constructor(
@@ -41,18 +41,18 @@ export class CheckpointUploads {
     private readonly upload: (step: number) => Promise<void>,
   ) {}
 
-  /** A restart would have to compute this much more again. */
+  /** Adds a step's time to what a restart would have to compute again. */
   stepTook(seconds: number): void {
     this.unsavedSeconds += seconds;
   }
 
   /**
-   * How to save the state after `step` beside the next step; null if no checkpoint is due and the steps since the last save are not worth
-   * one. Waits for an upload that lags too far behind; what is due then is taken from the state after. `hiddenSeconds`: time that a save
-   * may take without holding anything up.
+   * How to save the state after `step` beside the next step. Null if no checkpoint is due and the steps since the last save are not worth
+   * saving. Waits for an upload that lags too far behind; the checkpoint that is due then saves a later state. `hiddenSeconds`: how long a
+   * save may take without delaying anything.
    */
   async wants(step: number, hiddenSeconds: number): Promise<Saving | null> {
-    // The end of one upload and a whole other one would be too much for one step's history.
+    // The end of one upload and a whole second upload would add too many events to the history of one step.
     this.quiet = this.overran || this.inFlight !== null;
     this.overran = false;
     if (step < 1) return null;
@@ -63,7 +63,7 @@ export class CheckpointUploads {
     return this.inFlight ? { spare: this.inFlight.step } : {};
   }
 
-  /** The state after `step` is on the node's disk, or why it is not: starts its upload where a checkpoint is due. */
+  /** The save of the state after `step` has ended, with the saved state or a problem. Starts the upload if a checkpoint is due. */
   saved(step: number, kept: KeptState): void {
     this.unsavedSeconds = 0;
     if ('problem' in kept) return this.failed(step, kept.problem);
@@ -95,7 +95,7 @@ export class CheckpointUploads {
     return this.unsavedSeconds >= Math.max(localSave.afterSeconds, localSave.timesItsCost * cost);
   }
 
-  /** Returns when nothing is in flight. */
+  /** Returns when no upload is in flight. */
   async drained(): Promise<void> {
     await this.inFlight?.done;
   }
@@ -105,7 +105,7 @@ export class CheckpointUploads {
     const done = this.upload(step)
       .then(() => this.progress.checkpoint(step))
       .catch((error: unknown) => {
-        // A cancelled run is notified where it waits; a background promise must not reject unhandled.
+        // Code that waits for the upload sees the cancellation; this background promise must not be left with an unhandled rejection.
         if (!isCancellation(error)) this.failed(step, rootCause(error) ?? String(error));
       })
       .finally(() => {

@@ -1,6 +1,6 @@
-// Updates become control records (R21): an Update is answered when its record is stored, and no step is planned meanwhile.
-// Validators are synchronous and pure: an asynchronous one that rejects would fail the workflow task, not the Update.
-// A signal of the same name does the same (`control-signals.ts`).
+// Turns Updates into control records (R21). An Update is answered when its record is stored, and no step is planned in the meantime.
+// Validators are synchronous and pure: an asynchronous one that rejects would fail the workflow task instead of the Update. A signal of the
+// same name does the same (`control-signals.ts`).
 import type { UpdateDefinition } from '@temporalio/common';
 import {
   ApplicationFailure,
@@ -36,9 +36,9 @@ export interface ControlledRun {
 
 export class ControlDesk {
   private folded: ControlState = noControl;
-  /** A stop that this workflow was started to go past; null once another stop is asked for, at any step. */
+  /** A stop that the run had reached before this workflow started, and goes past. Null once another stop is requested. */
   passedStop: number | null = null;
-  /** Rises with each `resume`, so that a blocked run notices it even if no pause was recorded. */
+  /** Grows with each `resume`, so that a blocked run notices it even if no pause was recorded. */
   resumes = 0;
   private writing = 0;
   private readonly signals: ControlSignals;
@@ -46,7 +46,7 @@ export class ControlDesk {
   private nextBoundary = (): number => 0;
   private cutOff = (): void => undefined;
 
-  /** Registers the handlers; call before the first await of the workflow. `spec`: as the workflow was given it. */
+  /** Registers the handlers; call before the first await of the workflow. `spec`: the workflow's unchecked input. */
   constructor(
     spec: unknown,
     private readonly controlled: ControlledRun,
@@ -85,12 +85,12 @@ export class ControlDesk {
     });
   }
 
-  /** Signals that no part of the run knows are noted from now on; call when all other handlers are registered. */
+  /** From now on, notes signals that the run does not know; call after all other handlers are registered. */
   noteUnknownSignals(): void {
     this.signals.noteUnknown();
   }
 
-  /** The verb as an Update and as a signal. Ids are unique within an execution; a run may have several, one after another. */
+  /** Offers the verb as an Update and as a signal. Its ids are unique within one execution, and a run may have several executions. */
   private offer<Input extends unknown[]>(
     update: UpdateDefinition<ControlState, Input>,
     verb: Verb<Input>,
@@ -111,13 +111,13 @@ export class ControlDesk {
     this.signals.offer(update.name, verb);
   }
 
-  /** The folded control, without a stop that this workflow has been started to go past. */
+  /** The folded control, without a stop that this workflow was started to go past. */
   get control(): ControlState {
     const stopAfter = this.folded.stopAfter === this.passedStop ? null : this.folded.stopAfter;
     return { ...this.folded, stopAfter };
   }
 
-  /** Changes that arrive before the run is opened wait for this. */
+  /** The run is opened: changes that arrived before are recorded now. */
   open(
     control: ControlState,
     passedStop: number | null,
@@ -130,7 +130,7 @@ export class ControlDesk {
     this.adopt(control);
   }
 
-  /** From now on `cutOff` is called when a pause `now` is recorded; without work it does nothing. */
+  /** From now on, `cutOff` is called when a pause `now` is recorded; `cutOff` does nothing if no work is in flight. */
   onPauseNow(cutOff: () => void): void {
     this.cutOff = cutOff;
   }
@@ -140,25 +140,25 @@ export class ControlDesk {
     await condition(() => this.writing === 0);
   }
 
-  /** A change that already holds is answered without a second record. */
+  /** If the run is already paused in this way, answers without a second record. */
   private async pause(id: string, now: boolean): Promise<ControlState> {
     const { paused, pausedNow = false } = this.folded;
     if (this.settled && paused && (pausedNow || !now)) return this.control;
     return this.write(id, 'pause', () => ({ kind: 'pause', ...(now ? { now } : {}) }));
   }
 
-  /** Resumes the run. If nothing holds the run, answers at once, without a record. */
+  /** Resumes the run. If the run is neither paused nor blocked, answers at once, without a record. */
   private async resume(id: string): Promise<ControlState> {
     if (this.settled && !this.folded.paused && !this.controlled.waitsForPerson) return this.control;
     return this.write(id, 'resume', () => ({ kind: 'resume' }));
   }
 
-  /** The folded control includes all that was asked for: a pause or a resume that is being written may reverse it. */
+  /** True if no record is being written, so the folded control includes every request. */
   private get settled(): boolean {
     return this.record !== null && this.writing === 0;
   }
 
-  /** `change` is called once the run is open. */
+  /** Writes the record of a change; `change` is called once the run is open. */
   private async write(
     id: string,
     kind: ControlChange['kind'],
@@ -166,7 +166,7 @@ export class ControlDesk {
   ): Promise<ControlState> {
     this.writing += 1;
     try {
-      // A run that is blocked before it is open cannot record this; it needs the resume to open at all.
+      // A run that is blocked before it is open cannot record the resume, but needs it in order to open.
       const early = kind === 'resume' && this.record === null;
       if (early) this.resumes += 1;
       await condition(() => this.record !== null);
@@ -182,8 +182,7 @@ export class ControlDesk {
   }
 
   /**
-   * The folded control as it is stored. Two records may be written at once: the one with the higher number has folded in the
-   * other.
+   * Takes over the folded control as it is stored. If two records were written at once, the one with the higher number includes the other.
    */
   adopt(control: ControlState): void {
     if (control.n >= this.folded.n) this.folded = control;

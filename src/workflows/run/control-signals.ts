@@ -1,5 +1,5 @@
-// Control by signals (R21): `temporal workflow signal --name pause` does what the Update of that name does. A signal has no answer, so one
-// that changes nothing is noted in the run's details and in `status`.
+// Control by signals (R21): `temporal workflow signal --name pause` does the same as the Update `pause`. A signal has no answer, so a
+// signal that changes nothing is noted in the run's details and in `status`.
 import {
   defineSignal,
   log,
@@ -15,15 +15,15 @@ type SignalNote = NonNullable<RunStatus['signals']>[number];
 
 export type NoteSignal = (note: SignalNote) => void;
 
-/** `id` is that of the Update or signal: a record is written once for each (R21). */
+/** `id`: id of the Update or signal; each writes one record (R21). */
 export interface Verb<Input extends unknown[]> {
-  /** Why the verb cannot be done with `input`, or null. */
+  /** Why `input` is not valid, or null. */
   problem?: (...input: Input) => string | null;
   take: (id: string, ...input: Input) => Promise<ControlState>;
   description: string;
 }
 
-/** Names and reasons may come from anybody, and are shown: they are cut to these lengths. */
+/** Names and reasons come from any sender and are displayed, so they are cut to these lengths. */
 const maxNameLength = 40;
 const maxReasonLength = 400;
 
@@ -31,7 +31,7 @@ export class ControlSignals {
   private readonly names: string[] = [];
   private received = 0;
 
-  /** `recorded`: number of the newest control record that the run knows. */
+  /** `recorded` returns the number of the newest control record that the run knows. */
   constructor(
     private readonly noted: NoteSignal,
     private readonly recorded: () => number,
@@ -46,7 +46,7 @@ export class ControlSignals {
       const id = this.nextId(name);
       const found = problem(...input);
       if (found !== null) return this.note(name, found);
-      // In histories of earlier versions such a signal did nothing.
+      // In histories of earlier versions, such a signal did nothing.
       if (!patched('control-signals')) return;
       const before = this.recorded();
       try {
@@ -54,19 +54,19 @@ export class ControlSignals {
         if (this.recorded() === before)
           this.note(name, 'the run did so already, or had this signal before a reset');
       } catch (error) {
-        // An error that left the handler would end the workflow.
+        // An error that leaves the handler would end the workflow.
         this.note(name, rootCause(error) ?? String(error));
       }
     };
     setHandler(defineSignal<Input>(name), handle, { description });
   }
 
-  /** Call when the run's other signals have their handlers: this one would take theirs. */
+  /** Call after the run's other signals have their handlers: the default handler would otherwise take their signals. */
   noteUnknown(): void {
     setDefaultSignalHandler((name) => this.note(name, `a run knows the signals ${this.names.join(', ')}`));
   }
 
-  /** A reset brings the same signals in the same order, under the same original execution. */
+  /** Gives a signal the same id after a reset: the same signals arrive in the same order, under the same original execution. */
   private nextId(name: string): string {
     this.received += 1;
     return `${workflowInfo().originalExecutionRunId}/signal-${this.received}-${name}`;

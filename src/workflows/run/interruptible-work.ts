@@ -1,18 +1,18 @@
-// A pause `now` cuts off what a step is sampling: episodes in flight leave no record, finished ones stay (R8), and after
-// `resume` the same plan is filled (R9).
+// A pause `now` cuts off the sampling of a step. Episodes in flight leave no record, and finished ones stay (R8); after `resume` the same
+// plan is completed (R9).
 import { ActivityFailure, CancellationScope, CancelledFailure, isCancellation } from '@temporalio/workflow';
 import type { ControlDesk } from './control-desk.js';
 import type { NodePlacement } from './node-placement.js';
 import type { Place } from '../run-activities.js';
 
-/** The run ends in the middle of a step, where it was paused: the episodes sampled so far stay for the execution that goes on. */
+/** The run ends in the middle of a step in which it was paused. The finished episodes stay for a later execution. */
 export class StepInterrupted extends Error {}
 
 export class InterruptibleWork {
   private readonly cuts = new Set<() => void>();
   private resting: Promise<void> | null = null;
 
-  /** `rest` returns when the run goes on, or is to end at this point. */
+  /** `rest` returns when the run continues, or has to end here. */
   constructor(
     private readonly desk: ControlDesk,
     private readonly nodes: NodePlacement,
@@ -23,13 +23,13 @@ export class InterruptibleWork {
     });
   }
 
-  /** As `NodePlacement.ready`, once no pause holds the step. Throws `StepInterrupted`. */
+  /** Like `NodePlacement.ready`, but first waits until no pause holds the step. Throws `StepInterrupted`. */
   async ready(): Promise<void> {
     if (this.desk.control.pausedNow) await this.restTogether();
     await this.nodes.ready();
   }
 
-  /** As `NodePlacement.onNode`, again and again until no pause has cut `work` off. Throws `StepInterrupted`. */
+  /** Like `NodePlacement.onNode`, but repeats `work` after each pause that cuts it off. Throws `StepInterrupted`. */
   async onNode<T>(
     work: (place: Place) => Promise<T>,
     resumed?: (failure: string) => void,
@@ -39,7 +39,7 @@ export class InterruptibleWork {
     for (;;) {
       if (this.desk.control.pausedNow) await this.restTogether();
       let isCut = false;
-      // Inside the lease's scope: when the lease ends, this work ends.
+      // This runs inside the lease's scope, so the work ends when the lease ends.
       const uncut = async (place: Place): Promise<T> => {
         const scope = new CancellationScope();
         const cut = (): void => {
@@ -51,7 +51,7 @@ export class InterruptibleWork {
         try {
           return await scope.run(() => work(place));
         } catch (error) {
-          // The server does not retry cancelled work, so a failure of its worker comes through as it is.
+          // The server does not retry cancelled work, so a failure of its worker arrives here unchanged.
           throw isCut && error instanceof ActivityFailure
             ? new CancelledFailure('cut off by a pause')
             : error;
@@ -67,7 +67,7 @@ export class InterruptibleWork {
     }
   }
 
-  /** Parts of a step that run side by side rest as one. */
+  /** Parts of a step that run side by side share one rest. */
   private async restTogether(): Promise<void> {
     this.resting ??= this.rest().finally(() => {
       this.resting = null;

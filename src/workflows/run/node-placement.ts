@@ -1,4 +1,4 @@
-// Which nodes a run works on. Placement is never truth: if a node is gone, any other one takes over from the records.
+// Decides on which nodes a run works. Placement is never truth: if a node is gone, any other node continues from the records.
 import { CancellationScope, condition, isCancellation, log, patched } from '@temporalio/workflow';
 import type { Interruption } from '../../activities/contracts.js';
 import { hasDiverged, nodeIsGone, standsStill } from '../activity-failures.js';
@@ -17,7 +17,7 @@ import {
 } from '../pool/run-leases.js';
 import type { RunProgress } from './run-progress.js';
 
-/** State carried over continue-as-new. */
+/** The placement's state, carried over continue-as-new. */
 export interface CarriedPlacement extends CarriedLeases {
   /** Absent if nothing interrupted the run. */
   interruptions?: readonly Interruption[];
@@ -28,13 +28,13 @@ export class NodePlacement {
   private readonly interruptions: Interruptions;
   private search: { asked: AskedLease; over: Promise<void> } | null = null;
   private readonly moving = new Map<string, Promise<boolean>>();
-  /** Work under way. */
+  /** Number of pieces of work under way. */
   private working = 0;
-  /** Number of activities on ended leases that the server has not closed yet. Each gets its own `tries`, which is part of its id. */
+  /** Number of activities on ended leases that the server has not closed yet. `tries` keeps their ids distinct. */
   private leftBehind = 0;
   private tries = 0;
 
-  /** Hears the pool from now on. */
+  /** Receives the pool's messages from now on. */
   constructor(
     private readonly desk: ControlDesk,
     private readonly progress: RunProgress,
@@ -52,28 +52,28 @@ export class NodePlacement {
     );
     this.leases.listen();
     this.show();
-    // It ends with the workflow.
+    // This loop ends with the workflow.
     this.giveBackWhileIdle().catch(() => undefined);
   }
 
-  /** Returns when at least one lease is held; asks for the others that the run may use without waiting for them. */
+  /** Returns when the run holds at least one lease. Also asks for the other nodes that the run may use, but does not wait for them. */
   async ready(): Promise<void> {
     await this.lease();
-    // Before the base is recorded the first node decides about numerics (R18).
+    // The first node fixes the run's numerics, so other nodes are requested only after the base is recorded (R18).
     if (this.progress.status.step >= 0) this.leases.askForMore();
   }
 
   /**
-   * The nodes held now; updates and evaluations use the first. There may be fewer than the run has asked for, and other ones with each
-   * step.
+   * The nodes held now; updates and evaluations use the first. There may be fewer nodes than the run asked for, and they may change with
+   * each step.
    */
   granted(): string[] {
     return this.leases.held.map(({ node }) => node);
   }
 
   /**
-   * Runs `work` on the run's first node, and on another one if that node is gone; on `preferred` while its lease is held. If `work` cannot
-   * go on, waits for a person as `untilFixed` does.
+   * Runs `work` on the run's first node, or on `preferred` while that node's lease is held. Moves to another node if the node is gone. If
+   * `work` cannot go on, waits for a person, like `untilFixed`.
    */
   onNode<T>(
     work: (place: Place) => Promise<T>,
@@ -97,16 +97,16 @@ export class NodePlacement {
     return untilFixed(this.desk, this.progress, attempt, resumed);
   }
 
-  /** Words about the node that was used, if another one may do better. */
+  /** Why another node may do better than the one that was used, as the end of a sentence; null if it would not. */
   private reasonToMove(error: unknown): string | null {
     if (hasDiverged(error)) return 'which disagrees with a record';
     if (!standsStill(error)) return null;
-    // An execution of an earlier version has blocked without a look at another node.
+    // In histories of an earlier version, the run blocked without trying another node.
     const moves = this.progress.blockAfterMs > 0 || patched('moves-before-blocking');
     return moves ? 'on which work keeps failing' : null;
   }
 
-  /** As `onNode`, but failures other than a lost node are the caller's. */
+  /** Like `onNode`, but throws every failure except the loss of a node. */
   async onLivingNode<T>(work: (place: Place) => Promise<T>, preferred?: string): Promise<T> {
     for (;;) {
       const outcome = await this.onLease(await this.lease(preferred), work);
@@ -114,13 +114,13 @@ export class NodePlacement {
     }
   }
 
-  /** Releases all nodes, at the run's end. */
+  /** Releases all nodes at the end of the run. */
   async released(): Promise<void> {
     this.leases.releaseAll();
     await CancellationScope.nonCancellable(() => condition(() => this.hasNotifiedAll));
   }
 
-  /** A message not yet sent to the pool would be lost with this execution. */
+  /** True if all messages to the pool are sent: the end of this execution would lose unsent ones. */
   get hasNotifiedAll(): boolean {
     return this.leases.telling === 0;
   }
@@ -130,12 +130,12 @@ export class NodePlacement {
     return { ...this.leases.carried(), ...(undelivered.length > 0 ? { interruptions: undelivered } : {}) };
   }
 
-  /** The run waits for a person, so it has lost nothing with a node. */
+  /** True if the run waits for a person: a lost node costs it nothing then. */
   private get isHeldUp(): boolean {
     return ['paused', 'blocked'].includes(this.progress.status.phase);
   }
 
-  /** A run that waits for a person keeps its nodes for a while only; the next use asks for one again. */
+  /** A run that waits for a person gives its nodes back after a while; its next work asks for a node again. */
   private async giveBackWhileIdle(): Promise<void> {
     const isIdle = (): boolean => this.working === 0 && this.leases.held.length > 0 && this.isHeldUp;
     for (;;) {
@@ -144,7 +144,7 @@ export class NodePlacement {
     }
   }
 
-  /** Null if the lease ended before the work did. */
+  /** Runs `work` on a lease; null if the lease ended before the work did. */
   private async onLease<T>(
     held: HeldLease,
     work: (place: Place) => Promise<T>,
@@ -168,7 +168,7 @@ export class NodePlacement {
     }
   }
 
-  /** A lost node may never answer: its work is cancelled and not waited for. */
+  /** Cancels the work on an ended lease without waiting for it: a lost node may never answer. */
   private leave(scope: CancellationScope, working: Promise<unknown>): void {
     this.leftBehind += 1;
     this.tries += 1;
@@ -180,7 +180,7 @@ export class NodePlacement {
     scope.cancel();
   }
 
-  /** Moves to another node, if there is one; parts of a step that run side by side move together. */
+  /** Moves from `node` to another node, in one move for all parts of a step. True if the run has left `node`. */
   private moveFrom(node: string, why: string): Promise<boolean> {
     const left = this.leases.held.find((held) => held.node === node);
     if (!left) return Promise.resolve(true);
@@ -204,7 +204,7 @@ export class NodePlacement {
       other = found();
       if (!other && !asked.refused) this.leases.release(asked);
     }
-    // The node was lost meanwhile: the search for a living one takes over.
+    // If the node was lost in the meantime, the caller searches for a living one.
     if (!other) return isLeft();
     log.warn(`Work is repeated on another node: the first is one ${why}`, {
       node: left.node,
@@ -215,7 +215,7 @@ export class NodePlacement {
     return true;
   }
 
-  /** Parts of a step that run side by side share one search. */
+  /** The lease to work on. Parts of a step that run side by side share one search. */
   private async lease(preferred?: string): Promise<HeldLease> {
     for (;;) {
       const { held } = this.leases;
@@ -236,7 +236,7 @@ export class NodePlacement {
     return { asked, over };
   }
 
-  /** Returns when a lease is held. Shows what it waits for, and asks a person where waiting alone fixes nothing. */
+  /** Returns when a lease is held. Shows why the run waits, and blocks the run if waiting alone cannot help. */
   private async find(asked: AskedLease): Promise<void> {
     const found = (): boolean => this.leases.held.length > 0;
     const isAnswered = (): boolean => found() || isToBeAsked(asked);
@@ -251,7 +251,7 @@ export class NodePlacement {
           const fixed = (): boolean => isAnswered() || asked.waiting?.cause !== cause;
           await blockedUntilResumed(this.desk, this.progress, block.reason, block.remedy, fixed);
           if (asked.noneSince !== null) asked.noneSince = Date.now();
-          // The time a person held the run is in their records.
+          // The time for which the run was blocked does not count as waiting for a node: the control records show it.
           if (!fixed()) since = Date.now();
           break;
         }
@@ -277,7 +277,7 @@ export class NodePlacement {
   }
 }
 
-/** The caller that began the work may be cancelled, and the work with it: the other callers begin it again. */
+/** Shares work between callers. If the caller that started the work is cancelled, so is the work; the other callers then start it again. */
 async function shared<T>(work: () => Promise<T>): Promise<T> {
   for (;;) {
     try {

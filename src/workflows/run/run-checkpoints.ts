@@ -1,4 +1,4 @@
-// The checkpoints of one run: how its states reach the node's disk, and from there the store.
+// The checkpoints of one run: saves its states on the node's disk, then uploads them to the store.
 import { isCancellation, rootCause } from '@temporalio/workflow';
 import {
   CheckpointUploads,
@@ -13,7 +13,7 @@ import type { JoinedRollouts } from './shared-rollouts.js';
 
 export class RunCheckpoints {
   private readonly uploads: CheckpointUploads;
-  /** Rollout time of the last step that had rollouts: the next ones hide a save that takes no longer. */
+  /** Rollout time of the last step that had rollouts. The next rollouts hide a save that takes no longer. */
   private rolloutSeconds = 0;
 
   constructor(
@@ -32,12 +32,12 @@ export class RunCheckpoints {
       checkpointFailed: (step, message) => progress.checkpointFailed(step, message),
     };
     this.uploads = new CheckpointUploads(schedule, watch, (step) =>
-      // The first node saved it just now. If that node is gone, another one gives this checkpoint up.
+      // The first node has just saved the state. If that node is gone, no other node has it, and the checkpoint is given up.
       nodes.onLivingNode((place) => this.upload(place, step)),
     );
   }
 
-  /** As `CheckpointUploads.wants`; `beside` is true if rollouts come next. */
+  /** Like `CheckpointUploads.wants`; `beside` is true if rollouts come next. */
   wants(step: number, beside: boolean): Promise<Saving | null> {
     return this.uploads.wants(step, beside ? this.rolloutSeconds : 0);
   }
@@ -46,19 +46,19 @@ export class RunCheckpoints {
     this.uploads.stepTook(seconds);
   }
 
-  /** Returns when nothing is in flight. */
+  /** Returns when no upload is in flight. */
   drained(): Promise<void> {
     return this.uploads.drained();
   }
 
-  /** The rollouts from the state after `step` are done; the state was saved beside them if that was asked for. */
+  /** The rollouts from the state after `step` are done; if requested, the state was saved beside them. */
   savedBeside(step: number, { kept, seconds }: JoinedRollouts): void {
     this.rolloutSeconds = seconds;
     if (!kept) return;
     this.uploads.saved(step, kept);
   }
 
-  /** Saves the state after `step` when no rollouts could save it. */
+  /** Saves the state after `step` when there are no rollouts to save it beside. */
   async save(step: number, saving: Saving = {}): Promise<void> {
     const begun = Date.now();
     const summary = this.progress.summary(step, 'save');
@@ -71,7 +71,7 @@ export class RunCheckpoints {
     }
   }
 
-  /** Called while the run rests after `step`: returns when the store has the checkpoint that a person waits for. */
+  /** Called while the run is paused after `step`: returns when the store has the checkpoint that a person asked for. */
   async uploadAsked(step: number): Promise<void> {
     if (!this.uploads.asked(step)) return;
     await this.uploads.drained();
@@ -80,7 +80,7 @@ export class RunCheckpoints {
     await this.uploads.drained();
   }
 
-  /** The last state is always uploaded, by any node; here a failure waits for a person. */
+  /** The last state is always uploaded, by any node; if that fails, the run waits for a person. */
   async keepLast(step: number): Promise<void> {
     await this.uploads.drained();
     if (step < 1 || this.progress.status.lastCheckpoint === step) return;

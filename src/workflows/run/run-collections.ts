@@ -1,15 +1,15 @@
-// Collections beside the steps, one at a time (R23): no step waits for one, and a failed one fails no step.
+// Garbage collections beside the steps, one at a time (R23): no step waits for a collection, and a failed collection fails no step.
 import { CancellationScope, condition, isCancellation, log, patched, rootCause } from '@temporalio/workflow';
 import { collectionPolicy, lastCollectionPolicy } from '../policies.js';
 import { orchestrator, stepId } from '../run-activities.js';
 import type { RunProgress } from './run-progress.js';
 
-/** How long the end of a run waits for a collection that is under way before it leaves out the last one. */
+/** How long the end of a run waits for a collection in flight before it skips the last collection. */
 const patience = '2 minutes';
 
 export class RunCollections {
   private inFlight: { scope: CancellationScope; ended: Promise<void> } | null = null;
-  /** Executions that began with an earlier version have none. */
+  /** False in executions that began with an earlier version. */
   private readonly areMade = patched('collections');
 
   constructor(
@@ -17,7 +17,7 @@ export class RunCollections {
     private readonly progress: RunProgress,
   ) {}
 
-  /** A checkpoint is in the store: those before it may go. */
+  /** Starts a collection, because a new checkpoint is in the store and older ones may be deleted. */
   startBeside(step: number): void {
     if (!this.areMade || this.inFlight) return;
     const scope = new CancellationScope();
@@ -29,13 +29,13 @@ export class RunCollections {
     this.inFlight = { scope, ended };
   }
 
-  /** Cancels the collection in flight, so that nothing waits for it: a collection may be killed at any moment. */
+  /** Cancels the collection in flight, so that nothing has to wait for it: a collection may be killed at any moment. */
   async givenUp(): Promise<void> {
     this.inFlight?.scope.cancel();
     await this.inFlight?.ended;
   }
 
-  /** Runs the last collection at the run's end. Never rejects. */
+  /** Runs the last collection at the end of the run. Never rejects. */
   async last(step: number): Promise<void> {
     if (!this.areMade) return;
     try {

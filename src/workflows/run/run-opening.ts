@@ -1,4 +1,4 @@
-// The beginning of a run's workflow: the spec becomes records, the run is claimed, and control is folded (R20, R21).
+// The beginning of a run's workflow: writes the spec's records, claims the run, and folds its control records (R20, R21).
 import { workflowInfo } from '@temporalio/workflow';
 import type { OpenedRun } from '../../activities/contracts.js';
 import { untilFixed } from './blocking.js';
@@ -8,7 +8,7 @@ import { orchestrator } from '../run-activities.js';
 import type { RunProgress } from './run-progress.js';
 import type { TrainingOptions } from './training-options.js';
 
-/** Opens the records, claims the run, and lets the updates that came early be written. */
+/** Opens the records, claims the run, and lets changes that arrived early be recorded. */
 export async function openRun(
   spec: unknown,
   options: TrainingOptions,
@@ -28,7 +28,7 @@ export async function openRun(
   const { outline, owner, position, control } = opened;
   progress.opened(outline, owner, position);
   let written = 0;
-  // Starting a stopped run again goes past its stop; continue-as-new is no such start.
+  // Starting a stopped run again goes past its stop; continue-as-new does not count as such a start.
   const reached = control.stopAfter !== null && control.stopAfter <= position.step;
   const passedStop = options.carried ? options.carried.passedStop : reached ? control.stopAfter : null;
   desk.open(

@@ -1,4 +1,4 @@
-// The figures that a run shows: the answer of `status`, the live text in the Temporal UI, search attributes, summaries.
+// What a run shows: the answer of `status`, the live text in the Temporal UI, search attributes, and summaries.
 import { defineSearchAttributeKey } from '@temporalio/common';
 import { setCurrentDetails, upsertSearchAttributes } from '@temporalio/workflow';
 import type {
@@ -28,15 +28,15 @@ const attributeKeys = {
   passAt1: defineSearchAttributeKey('PassAt1', 'DOUBLE'),
 };
 
-/** How much of the past `status` shows; older figures are in the records. */
+/** How many recent steps `status` shows; figures of older steps are in the records. */
 const maxRecentSteps = 20;
 const maxEvaluations = 60;
 const maxRewards = 40;
 const maxSignals = 3;
-/** Phases that last and are worth a search; the phases within a step would cost an event each. */
+/** Phases that last long enough to search for. Each change of the attribute costs an event, so the phases within a step are left out. */
 const searchablePhases: readonly RunPhase[] = ['evaluating', 'paused', 'completed', 'stopped'];
 
-/** Characters of a reason that are shown and carried. */
+/** Characters of a reason that are shown and carried over continue-as-new. */
 const maxReason = 300;
 
 type OutcomeFigures = 'graded' | 'unknown' | 'unknown_reason';
@@ -45,7 +45,7 @@ function shownReason(reason: string | undefined): { unknown_reason?: string } {
   return reason === undefined ? {} : { unknown_reason: reason.slice(0, maxReason) };
 }
 
-/** Carried over continue-as-new: figures for people that no record of the run holds in one place. */
+/** Figures for people, carried over continue-as-new because no single record of the run holds them. */
 export interface CarriedFigures {
   evaluations: RunStatus['evaluations'];
   recent: RunStatus['recent'];
@@ -60,17 +60,17 @@ export interface CarriedFigures {
 export class RunProgress {
   readonly status: RunStatus;
   private outline: RunOutline | null = null;
-  /** What the run itself is doing; a hold-up is shown above it in `status.phase`. */
+  /** What the run itself is doing; if something holds it up, `status.phase` shows that instead. */
   private doing: RunPhase = 'starting';
   private readonly blocks: NonNullable<RunStatus['blocked']>[] = [];
-  /** `coarse`: the last phase worth a search attribute. `published`: the attribute now; another one only while the run is blocked. */
+  /** `coarse`: the last phase in `searchablePhases`. `published`: the search attribute; it differs while the run is blocked or failing. */
   private coarse = 'starting';
   private published = 'starting';
   private checkpointTrouble: string | null = null;
   private readonly failures: NonNullable<RunStatus['failing']>[] = [];
   private blockAfterSeconds: number;
 
-  /** `blockAfterSeconds`: from the workflow's input, until the run is opened. */
+  /** `blockAfterSeconds`: the value in the workflow's input, used until the run is opened. */
   constructor(run: string, carried: CarriedFigures | undefined, blockAfterSeconds: number) {
     this.blockAfterSeconds = blockAfterSeconds;
     this.status = {
@@ -116,7 +116,7 @@ export class RunProgress {
     this.status.control = control;
   }
 
-  /** The run is blocked, or fails again and again: `resume` makes it try at once. */
+  /** True if the run is blocked or keeps failing: `resume` makes it try at once. */
   get waitsForPerson(): boolean {
     return this.status.blocked !== null || this.status.failing !== undefined;
   }
@@ -133,24 +133,24 @@ export class RunProgress {
     this.showPhase();
   }
 
-  /** An evaluation beside a step's rollouts is part of collecting. */
+  /** Shows an evaluation; one beside a step's rollouts is part of the phase `collecting`. */
   evaluating(): void {
     if (this.doing !== 'collecting') this.phase('evaluating');
   }
 
-  /** What is used of each limit, at a step boundary. */
+  /** How much of each limit is used, at a step boundary. */
   budget(lines: BudgetLine[] | null): void {
     if (!lines) return;
     this.status.budget = lines;
     this.show();
   }
 
-  /** Why the run ends at this step boundary; null while something is left of each limit. */
+  /** Why the run ends at this step boundary; null while no limit is used up. */
   get spentBudget(): string | null {
     return budgetNotes((this.status.budget ?? []).filter(isSpent))[0] ?? null;
   }
 
-  /** Where the run works, and what it waits for if it has to wait for a node. */
+  /** The nodes on which the run works, and why it waits if it waits for a node. */
   placed(nodes: readonly string[], waitsFor: string | null): void {
     const [node = null, ...others] = nodes;
     this.status.node = node;
@@ -159,7 +159,7 @@ export class RunProgress {
     this.showPhase();
   }
 
-  /** Shows the run as blocked until the returned function is called; of several blocked parts, the last one. */
+  /** Shows the run as blocked until `way` ends; if several parts are blocked, the last one is shown. */
   async whileBlocked(blocked: NonNullable<RunStatus['blocked']>, way: () => Promise<void>): Promise<void> {
     this.blocks.push(blocked);
     this.showPhase();
@@ -171,12 +171,12 @@ export class RunProgress {
     }
   }
 
-  /** How long the same failure is tried again before a person is asked. */
+  /** For how long the run repeats work that fails in the same way before it asks a person. */
   get blockAfterMs(): number {
     return 1000 * this.blockAfterSeconds;
   }
 
-  /** Shows that a part of the run fails and is still tried; of several parts, the last one. Returns what ends the display. */
+  /** Shows that a part of the run fails and is tried again (the last such part, if several) until the returned function is called. */
   failing(failure: NonNullable<RunStatus['failing']>): () => void {
     this.failures.push(failure);
     this.showPhase();
@@ -216,7 +216,7 @@ export class RunProgress {
       last: { step, graded, unknown, ...shownReason(unknown_reason) },
     };
     const reward = metrics['reward/avg_raw_reward'];
-    // Three digits: enough to show, and little to carry.
+    // Three digits are enough to show, and little to carry.
     if (reward !== undefined)
       this.status.rewards = [...rewards, Number(reward.toFixed(3))].slice(-maxRewards);
   }
@@ -245,7 +245,7 @@ export class RunProgress {
     this.show();
   }
 
-  /** Nothing waits for a collection, so a failure is shown until the next one has succeeded. */
+  /** A collection succeeded. A failed one is shown until then, because nothing waits for it. */
   collected(): void {
     delete this.status.collectionFailure;
     this.show();
@@ -256,7 +256,7 @@ export class RunProgress {
     this.show();
   }
 
-  /** A signal has no answer: the reason why it changed nothing is shown. */
+  /** Shows why a signal changed nothing: a signal has no answer. */
   signalled(note: NonNullable<RunStatus['signals']>[number]): void {
     this.status.signals = [...(this.status.signals ?? []), note].slice(-maxSignals);
     this.show();
@@ -273,7 +273,7 @@ export class RunProgress {
     };
   }
 
-  /** `step 121 · update · reward 0.41 at 120`: fixed when the activity is scheduled, so it carries the last known figures. */
+  /** `step 121 · update · reward 0.41 at 120`. Fixed when the activity is scheduled, so it has the last known figures. */
   summary(step: number, doing: string): string {
     return summaryOf(this.status, step, doing);
   }
@@ -292,7 +292,7 @@ export class RunProgress {
     this.show();
   }
 
-  /** An upsert is an event: only when the coarse phase has changed. */
+  /** Updates the search attributes, but only if the coarse phase has changed: each update is an event. */
   private publish(phase: string): void {
     if (this.published === phase) return;
     this.published = phase;
@@ -308,7 +308,7 @@ export class RunProgress {
   }
 }
 
-/** Answers of an earlier version have 0 where nothing was graded. */
+/** Earlier versions answered a rate of 0 when nothing was graded. */
 function withoutUngradedRate(evaluation: RunStatus['evaluations'][number]): RunStatus['evaluations'][number] {
   return evaluation.graded === 0 ? { ...evaluation, pass_at_1: null } : evaluation;
 }

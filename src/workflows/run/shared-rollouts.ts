@@ -1,5 +1,5 @@
-// The rollouts of one step on all nodes that the run holds: each takes a range of slots, and the update waits for all of them. The records
-// hold what a node has finished (R9): another node fills the range of a lost one.
+// Shares the rollouts of one step among all nodes that the run holds: each plays a range of slots, and the update waits for all of them.
+// The records hold what a node has finished (R9), so another node can complete the range of a lost one.
 import { CancellationScope } from '@temporalio/workflow';
 import type { CollectedRollouts, PlannedStep } from '../../activities/contracts.js';
 import { throwWhereRecordsChanged } from './blocking.js';
@@ -9,7 +9,7 @@ import type { NodePlacement } from './node-placement.js';
 import { onEngine, type Place, stepId } from '../run-activities.js';
 import type { RunProgress } from './run-progress.js';
 
-/** The run that the step belongs to. */
+/** The run to which the step belongs. */
 export interface Collecting {
   readonly owned: { run: string; owner: number };
   readonly nodes: NodePlacement;
@@ -18,28 +18,28 @@ export interface Collecting {
 }
 
 export interface Share {
-  /** `collect`, `collect-2`, …: each is an activity of its own, with attempt records of its own. */
+  /** `collect`, `collect-2`, …: each share is an activity with its own attempt records. */
   name: string;
-  /** From the first to behind the last. */
+  /** First slot, and the slot after the last one. */
   slots: [number, number];
-  /** The first is the run's first, which also saves, evaluates and updates. */
+  /** Node that plays the share. The first share is on the run's first node, which also saves, evaluates and updates. */
   node: string | undefined;
 }
 
-/** What one node has played of a step. */
+/** What one node has played in a step. */
 export interface Part {
   node: string;
   sampled: CollectedRollouts;
 }
 
 export interface JoinedRollouts extends CollectedRollouts {
-  /** Seconds of each share's call; the first share is the first. */
+  /** Seconds of each share's activity; the first entry is the first share. */
   calls: { node: string; seconds: number }[];
 }
 
 /**
- * Plays on all nodes granted now; a later one helps with the next step. With `keep`, the first node's activity also saves the state that
- * samples: an activity of its own would cost the history six events.
+ * Plays the rollouts on all nodes that are granted now; a node granted later helps with the next step. With `keep`, the first node's
+ * activity also saves the state that samples, because a separate activity would add six events to the history.
  */
 export function collectOnAll(
   { owned, nodes, interruptible, progress }: Collecting,
@@ -59,7 +59,7 @@ export function collectOnAll(
   });
 }
 
-/** Contiguous ranges; sizes differ by at most one, the greater ones first; every node has at least one slot. */
+/** Contiguous ranges, the larger ones first; their sizes differ by at most one. Every share has at least one slot. */
 export function sharesOf(slots: number, nodes: readonly string[]): Share[] {
   const count = Math.max(1, Math.min(nodes.length, slots));
   const startOf = (share: number): number => Math.ceil((share * slots) / count);
@@ -70,7 +70,7 @@ export function sharesOf(slots: number, nodes: readonly string[]): Share[] {
   }));
 }
 
-/** Runs all shares as one; if one fails for good, the others are cancelled before its failure is thrown. */
+/** Runs all shares together. If one fails for good, the others are cancelled before its failure is thrown. */
 export async function collectShares(
   shares: readonly Share[],
   collect: (share: Share) => Promise<Part>,
@@ -90,7 +90,7 @@ export async function collectShares(
   });
 }
 
-/** `seconds` is the slowest share's, `kept` the first one's: no other one saves. */
+/** `seconds` is the time of the slowest share. `kept` is that of the first share, because only its node saves. */
 export function joined(parts: readonly Part[]): JoinedRollouts {
   const all = parts.map(({ sampled }) => sampled);
   const total = (figure: (sampled: CollectedRollouts) => number): number =>
@@ -115,7 +115,7 @@ export function joined(parts: readonly Part[]): JoinedRollouts {
   };
 }
 
-/** Rollout seconds of the other nodes: the updating node cannot measure them, and a budget counts them. */
+/** Rollout seconds of the other nodes. The budget counts them, and the updating node cannot measure them. */
 export function playedElsewhere(sampled: JoinedRollouts | null, updating: string): number {
   const others = (sampled?.calls ?? []).filter(({ node }) => node !== updating);
   return others.reduce((sum, { seconds }) => sum + seconds, 0);

@@ -1,8 +1,8 @@
-// When a run does what, as functions of its outline and control alone: a retry, a new owner and continue-as-new agree on all of it.
+// When evaluations and checkpoints are due: pure functions, so a retry, a new owner and continue-as-new all agree.
 import type { ControlState, PhaseSpan, RunOutline } from '../../activities/contracts.js';
 import { suiteAfter } from '../../spec/suite-due.js';
 
-/** The outline with the intervals that people have set while the run was under way. */
+/** The outline with the intervals that people set while the run was under way. */
 export function outlineUnder(outline: RunOutline, control: ControlState): RunOutline {
   const { ckpt_interval = outline.ckpt_interval, eval_interval = outline.eval_interval } = control;
   return { ...outline, ckpt_interval, eval_interval };
@@ -12,12 +12,12 @@ export function totalSteps({ phases }: RunOutline): number {
   return phases.at(-1)?.last ?? 0;
 }
 
-/** The phase of a step; the last one past the end. */
+/** The phase of a step; for a step past the end, the last phase. */
 export function phaseOf({ phases }: RunOutline, step: number): PhaseSpan | undefined {
   return phases.find((span) => step >= span.first && step <= span.last) ?? phases.at(-1);
 }
 
-/** As `suiteAfter`. */
+/** Same rule as `suiteAfter`. */
 export function suiteDue(outline: RunOutline, step: number): 'interval' | 'final' | null {
   const total = totalSteps(outline);
   const grpo = outline.phases.find(({ kind, first, last }) => kind === 'grpo' && last >= first);

@@ -1,21 +1,21 @@
-// What a training run is started with, and what its workflow hands to its own successor.
+// The options that start a training run, and what its workflow carries over continue-as-new.
 import type { CarriedPlacement } from './node-placement.js';
 import type { CarriedFigures } from './run-progress.js';
 
 export interface TrainingOptions {
-  /** Take the run over from an owner that cannot be asked (R20). */
+  /** Take the run over from an owner that cannot be asked whether it is still open (R20). */
   takeOver?: boolean;
-  /** Set by continue-as-new only. */
+  /** Set only by continue-as-new. */
   carried?: CarriedRun;
 }
 
 export interface CarriedRun {
   figures: CarriedFigures;
-  /** A stop that was reached before this workflow began: starting the run again goes past it. */
+  /** A stop that the run had reached before this workflow began; starting the run again goes past it. */
   passedStop: number | null;
-  /** Steps in a row that were not applied. */
+  /** Number of steps in a row that were not applied. */
   unapplied: number;
-  /** GRPO steps in a row with too few grades. */
+  /** Number of GRPO steps in a row with too few grades. */
   ungraded?: number;
   leases: CarriedPlacement;
 }

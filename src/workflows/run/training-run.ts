@@ -1,5 +1,5 @@
-// A training run: control flow only. What a step depends on and what it leaves is in the records (docs/records.md); this workflow can be
-// lost at any point and started again from them.
+// The workflow of a training run: control flow only. Records hold what a step depends on and what it produces (docs/records.md), so this
+// workflow can be lost at any point and started again from them.
 import {
   allHandlersFinished,
   CancellationScope,
@@ -47,21 +47,21 @@ import { outlineUnder, phaseOf, suiteDue, totalSteps } from './step-schedule.js'
 
 export interface TrainingResult {
   run: string;
-  /** `completed`: all steps, or the target was reached; `stopped`: by `stopAfter`, or because a budget is spent. */
+  /** `completed`: all steps are done, or the target was reached. `stopped`: `stopAfter` was reached, or a budget is spent. */
   ended: 'completed' | 'stopped';
   step: number;
   state: string | null;
   evaluations: RunStatus['evaluations'];
-  /** The target that ended it; absent for any other end. */
+  /** The target that ended the run; absent if it ended otherwise. */
   reachedTarget?: number;
   report: string | null;
-  /** The budget that ended it; null for any other end. */
+  /** The budget that ended the run; null if it ended otherwise. */
   budget: string | null;
   tokens: number;
   sampleSeconds: number;
 }
 
-/** Workflow id `train/{name}`; the input is a run spec as JSON, verbatim from a user. */
+/** Workflow id `train/{name}`. The input is a run spec as JSON, exactly as the user wrote it. */
 export async function trainingRun(spec: unknown, options: TrainingOptions = {}): Promise<TrainingResult> {
   const name = workflowInfo().workflowId.replace(/^train\//, '');
   const progress = new RunProgress(name, options.carried?.figures, blockAfterSecondsIn(spec));
@@ -73,7 +73,7 @@ export async function trainingRun(spec: unknown, options: TrainingOptions = {}):
     return await new TrainingLoop(spec, options, opened, desk, progress).run();
   } catch (error) {
     if (!isCancellation(error) || progress.status.owner === 0) throw error;
-    // Everything that was finished is in the store; the report is for the person who cancelled.
+    // All finished work is in the store; this report is for the person who cancelled the run.
     await CancellationScope.nonCancellable(async () => {
       progress.phase('stopped');
       await writeReport(progress, farewellReportPolicy).catch((cause: unknown) => {
@@ -84,7 +84,7 @@ export async function trainingRun(spec: unknown, options: TrainingOptions = {}):
   }
 }
 
-/** Until the run is opened only the input holds this value; without it the run blocks at once, as before. */
+/** `block_after_s` from the input, for the time until the run is opened; 0 (block at once) if the input does not set it. */
 function blockAfterSecondsIn(spec: unknown): number {
   const { trainer } = (spec ?? {}) as { trainer?: { block_after_s?: unknown } };
   return typeof trainer?.block_after_s === 'number' ? trainer.block_after_s : 0;
@@ -170,7 +170,7 @@ class TrainingLoop {
     this.progress.at(0, state);
   }
 
-  /** Holds a paused run at this step boundary; false when the run ends here. */
+  /** Waits at this step boundary while the run is paused; returns false when the run ends here. */
   private async goesOn(): Promise<boolean> {
     await this.desk.quiet();
     this.progress.budget(this.budget.lines());
@@ -180,12 +180,12 @@ class TrainingLoop {
     if (this.endsHere()) return false;
     const suite = suiteDue(this.outline, this.step);
     if (suite === 'final' || (suite && this.mayEndAtTarget())) await this.unlessLeft(this.evaluate(suite));
-    // The evaluation took time: a pause or a stop that came meanwhile holds before the step, not after it.
+    // A pause or a stop may have come during the evaluation; it takes effect before the step, not after it.
     if (this.desk.control.paused && !this.endsHere()) return this.goesOn();
     return !this.endsHere();
   }
 
-  /** Until `resume`, or until a stop is reached. A checkpoint requested meanwhile is of the held state. */
+  /** Waits until `resume`, or until a stop is reached. A checkpoint that is requested meanwhile saves the current state. */
   private async rest(): Promise<void> {
     const { desk } = this;
     const over = (): boolean => !desk.control.paused || this.stopReached();
@@ -222,7 +222,7 @@ class TrainingLoop {
     return this.opened.outline.target_pass_at_1 > 0;
   }
 
-  /** State `step − 1` to state `step`: plan, collect, seal and update. */
+  /** One step, from state `step − 1` to state `step`: plans, collects, seals the batch and updates. */
   private async takeStep(): Promise<void> {
     const step = this.step + 1;
     const startedAt = Date.now();
@@ -237,7 +237,7 @@ class TrainingLoop {
     }
   }
 
-  /** Every part looks at the records first, so that beginning again repeats no work. */
+  /** Takes the step from its plan on. Each part looks at the records first, so a step that begins again repeats no work. */
   private async stepFromPlan(
     step: number,
     startedAt: number,
@@ -270,7 +270,7 @@ class TrainingLoop {
     await this.watchGrades(committed);
   }
 
-  /** Throws `StepInterrupted` if the records hold control that this workflow did not know: it may have to rest before the step. */
+  /** Throws `StepInterrupted` if the records hold control that this workflow did not know, such as a pause before the step. */
   private async plan(step: number): Promise<PlannedStep> {
     const planned = await untilFixed(this.desk, this.progress, async () => {
       await this.desk.quiet();
@@ -297,13 +297,13 @@ class TrainingLoop {
     return sampled;
   }
 
-  /** A supervised step has no rollouts to save the state beside. */
+  /** Saves the state before a supervised step, which has no rollouts to save it beside. */
   private async saveAlone(step: number, keep: Saving | null): Promise<null> {
     if (keep) await this.checkpoints.save(step, keep);
     return null;
   }
 
-  /** If no target can end the run, an interval evaluation shares the engine with the next step's rollouts (R15). */
+  /** If no target can end the run, an interval evaluation runs beside the next step's rollouts on the same engine (R15). */
   private async evaluateBeside(step: number): Promise<void> {
     if (suiteDue(this.outline, step) === 'interval' && !this.mayEndAtTarget())
       await this.evaluate('interval');
@@ -313,7 +313,7 @@ class TrainingLoop {
     const { step, progress } = this;
     if (progress.status.evaluations.some((known) => known.step === step && known.suite === suite)) return;
     progress.evaluating();
-    // At the run's end there is nothing to hold it for.
+    // At the end of the run, a pause holds nothing up, so it does not interrupt the evaluation.
     const work = this.endsHere() ? this.nodes : this.interruptible;
     const evaluated = await work.onNode((place) =>
       onEngine(
@@ -344,14 +344,14 @@ class TrainingLoop {
 
   private async watchGrades({ ungraded }: CommittedStep): Promise<void> {
     this.ungraded = ungraded === undefined ? 0 : this.ungraded + 1;
-    // An execution of an earlier version went on past such steps.
+    // In histories of an earlier version, the run continued after such steps.
     if (ungraded === undefined || this.ungraded < maxUngradedSteps || !patched('ungraded-steps')) return;
     this.ungraded = 0;
     const reason = `${maxUngradedSteps} steps in a row had too few grades. The last one: ${ungraded}`;
     await blockedUntilResumed(this.desk, this.progress, reason, remedies.NothingGraded);
   }
 
-  /** Only at a step boundary, with no handler and no upload in flight; the records hold all the rest. */
+  /** Continues as new only at a step boundary, with no handler running and no upload in flight. The records hold all other state. */
   private async continueAsNewWhenDue(): Promise<void> {
     if (!workflowInfo().continueAsNewSuggested && !newBuildWaits()) return;
     await this.checkpoints.drained();

@@ -1,7 +1,7 @@
-// What a run may use, and what it has used: a warning when little is left, and an end at the step boundary when nothing is.
+// What a run may use, and what it has used. A nearly spent limit shows a warning; a spent one ends the run at the next step boundary.
 import type { BudgetLine, CommittedStep, OpenedBudget } from '../../activities/contracts.js';
 
-/** Share of a limit from which it is shown as a warning. */
+/** A limit shows a warning from this share of use. */
 const warnFrom = 0.8;
 
 export class Budget {
@@ -16,7 +16,7 @@ export class Budget {
     this.spent.gpu_seconds += spent?.gpu_seconds ?? 0;
   }
 
-  /** As of now; null if nothing is limited. */
+  /** The limits and what is used of them now; null if nothing is limited. */
   lines(): BudgetLine[] | null {
     if (!this.opened) return null;
     const { limits, startedAt } = this.opened;
@@ -29,12 +29,12 @@ export function isSpent({ spent, limit }: BudgetLine): boolean {
   return spent >= limit;
 }
 
-/** 1 and more where it is spent. */
+/** Used share of a limit, 1 or more if it is spent. */
 export function usedShare({ spent, limit }: BudgetLine): number {
   return limit > 0 ? spent / limit : 1;
 }
 
-/** A line for each limit of which little or nothing is left. */
+/** One line for each limit that is spent or nearly spent. */
 export function budgetNotes(lines: readonly BudgetLine[]): string[] {
   const short = lines.filter(({ spent, limit }) => spent >= warnFrom * limit);
   return short.map((line) => {

@@ -1,12 +1,12 @@
-// What faults have cost a run, in a line.
+// One line that says what faults have cost a run.
 
-/** Null if nothing has failed, and nothing was waited for. */
+/** Null if nothing failed and the run waited for nothing. */
 export function faultNote(faults: Readonly<Record<string, number>>): string | null {
   const of = (name: string): number => faults[`ft/${name}`] ?? 0;
   const restarts = Object.entries(faults)
     .filter(([name]) => name.startsWith('ft/restarts/'))
     .map(([name, count]) => ({ cause: name.slice('ft/restarts/'.length).replaceAll('_', ' '), count }));
-  // Without a fault this is the cost of the run's placement on a node, such as a fork's first one.
+  // Without a fault, lost seconds are only the cost of placing the run on a node, such as a fork's first node.
   const lost = (restarts.length > 0 ? of('lost_seconds') : 0) + of('waiting_seconds');
   if (restarts.length === 0 && lost === 0) return null;
   const causes = restarts.map(({ cause, count }) => (count > 1 ? `${cause} ×${count}` : cause)).join(', ');

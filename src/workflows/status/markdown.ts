@@ -1,9 +1,9 @@
-// Markdown as the Temporal UI shows it in "User Metadata": a style sheet of its own without padding in tables, no code of ours.
+// Markdown for "User Metadata" in the Temporal UI, which gives table cells no padding and runs none of our code.
 
-/** Keeps the cells of a row apart; the UI collapses spaces, and has no padding. */
+/** Separates the cells of a row: an em space, because the UI collapses spaces. */
 const gap = '\u2003';
 
-/** Rows of one length, the first is the head. Cells may hold Markdown; what comes from outside goes through `plain` before. */
+/** A table; all rows have the length of the first, the head. Cells may hold Markdown, so text from outside must go through `plain`. */
 export function markdownTable(rows: readonly (readonly string[])[]): string {
   const [head = [], ...body] = rows;
   const line = (cells: readonly string[]): string =>
@@ -11,7 +11,7 @@ export function markdownTable(rows: readonly (readonly string[])[]): string {
   return [line(head), `|${head.map(() => ':--|').join('')}`, ...body.map(line)].join('\n');
 }
 
-/** Text of a person, a file or a failure, for a cell or a list: one line, and neither a tag nor a link nor the end of a cell. */
+/** Makes text of a person, a file or a failure safe for a cell or a list: one line, without tags, links or cell ends. */
 export function plain(text: string): string {
   return text
     .trim()
@@ -19,7 +19,7 @@ export function plain(text: string): string {
     .replace(/[|<[]/g, '\\$&');
 }
 
-/** A cell that is not broken where the pane is narrow. */
+/** Text that does not wrap in a narrow pane. */
 export function unbroken(text: string): string {
   return text.replaceAll(' ', '\u00a0');
 }

@@ -1,4 +1,4 @@
-// The live text of a run in the Temporal UI (`setCurrentDetails`): it costs the history nothing, and is asked for like a query.
+// The live text of a run in the Temporal UI (`setCurrentDetails`). The UI asks for it like a query, so it adds nothing to the history.
 import type { RunOutline, RunStatus } from '../../activities/contracts.js';
 import { countedPassRate, passRateChange, passRateText } from '../../spec/pass-rate.js';
 import { usedShare } from './budget.js';
@@ -11,17 +11,17 @@ import { sparkline } from './sparkline.js';
 const shownEvaluations = 5;
 const shownSteps = 3;
 
-/** Facts about a run for its text alone; no record holds them. */
+/** Facts that only this text shows; no record holds them. */
 export interface RunNews {
   /** Null until the run is opened. */
   outline: RunOutline | null;
-  /** Why the last checkpoint is not there. */
+  /** Why the last checkpoint failed; null if it did not. */
   checkpointTrouble: string | null;
   /** Milliseconds since the epoch. */
   now: number;
 }
 
-/** Markdown of some 3 kB; the UI puts it into an address, so it must not grow with the run. */
+/** Markdown of about 3 kB. The UI puts it into a URL, so it must not grow with the run. */
 export function detailsOf(status: RunStatus, news: RunNews): string {
   const { outline } = news;
   return [
@@ -36,7 +36,7 @@ export function detailsOf(status: RunStatus, news: RunNews): string {
     .join('\n\n');
 }
 
-/** First of all, because these wait for a person. */
+/** What waits for a person, so it comes first in the text. */
 function holdUps({ blocked, failing, phase, waitsFor, run }: RunStatus): string {
   const lines: string[] = [];
   if (blocked) lines.push(`**Blocked**: ${plain(blocked.reason)}`, `**Way on**: ${plain(blocked.remedy)}`);
@@ -168,7 +168,7 @@ function lastSteps({ recent }: RunStatus): string {
   return lines.length === 0 ? '' : ['**Last steps**', '', ...lines].join('\n');
 }
 
-/** Exact commands, those of the stock CLI too: the reader may have no checkout. */
+/** Exact commands, including those of the standard `temporal` CLI: the reader may not have this project's code. */
 function ways({ run, phase, step, control }: RunStatus): string {
   const workflow = `train/${nameOf(run)}`;
   const update = (name: string, input = ''): string =>
@@ -201,7 +201,7 @@ function ways({ run, phase, step, control }: RunStatus): string {
   return [...(phase === 'stopped' ? [] : steering), ...again].join('\n');
 }
 
-/** Name without the timeline: `demo` for `demo~2`. */
+/** The name without the timeline: `demo` for `demo~2`. */
 function nameOf(run: string): string {
   return run.replace(/~\d+$/, '');
 }

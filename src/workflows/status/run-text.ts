@@ -1,8 +1,8 @@
-// Short texts about a running run: the figures in activities' summaries and in one line.
+// Short texts about a running run: its figures in activity summaries and in one-line notes.
 import type { RunStatus } from '../../activities/contracts.js';
 import { endingText, nothingGraded, passRateText } from '../../spec/pass-rate.js';
 
-/** As `RunProgress.summary`. */
+/** Same as `RunProgress.summary`. */
 export function summaryOf(status: RunStatus, step: number, doing: string): string {
   const last = status.recent.at(-1);
   const evaluation = status.evaluations.at(-1);
@@ -13,7 +13,7 @@ export function summaryOf(status: RunStatus, step: number, doing: string): strin
   return parts.join(' · ');
 }
 
-/** The one figure that says how a step went. */
+/** The one figure that shows best how a step went. */
 export function headline({
   kind,
   metrics,
@@ -26,7 +26,7 @@ export function headline({
   return loss === undefined ? null : `loss ${loss.toFixed(3)}`;
 }
 
-/** When the run ends by `stopAfter`; null if no stop was asked for, and once the run has ended. */
+/** When the run will end by `stopAfter`; null if no stop was requested or the run has ended. */
 export function stopNote({
   step,
   phase,
@@ -37,7 +37,7 @@ export function stopNote({
   return stopAfter > step ? `stops after step ${stopAfter}` : 'stops at the next step boundary';
 }
 
-/** One line for each of the last signals that changed nothing. */
+/** One line for each recent signal that changed nothing. */
 export function signalNotes({ signals = [] }: Pick<RunStatus, 'signals'>): string[] {
   return signals.map(({ name, reason, at }) => {
     const time = at.slice(0, 16).replace('T', ' ');
@@ -45,7 +45,7 @@ export function signalNotes({ signals = [] }: Pick<RunStatus, 'signals'>): strin
   });
 }
 
-/** Why the store keeps what the run no longer needs; null if the last collection did not fail. */
+/** Why the store still keeps data that the run no longer needs; null if the last collection did not fail. */
 export function collectionNote({
   run,
   collectionFailure: failure,
@@ -57,7 +57,7 @@ export function collectionNote({
   );
 }
 
-/** How an evaluation ended the run; null if none has reached the target. */
+/** How an evaluation ended the run; null if no evaluation has reached the target. */
 export function targetNote({
   step,
   evaluations,
@@ -68,7 +68,7 @@ export function targetNote({
   return endingText({ step, target, final });
 }
 
-/** Time to the last step at the pace of recent steps of its kind: a bound, because a run may reach its target earlier. */
+/** Time left, in seconds, at the pace of recent steps of the same kind. An upper bound, because a run may reach its target earlier. */
 export function remainingSeconds({ recent, totalSteps, step }: RunStatus): number {
   const kind = recent.at(-1)?.kind;
   const alike = recent.filter((one) => one.kind === kind).slice(-8);

@@ -1,9 +1,9 @@
-// A curve in one line of text, for a terminal, the Temporal UI and a log alike.
+// A curve in one line of text, for terminals, the Temporal UI and logs.
 
 const bars = '▁▂▃▄▅▆▇█';
 const longest = 16;
 
-/** `▁▃▅█`, oldest first, from the least to the greatest of the values; longer series are averaged. Empty below two values. */
+/** `▁▃▅█`, oldest value first, scaled from the least to the greatest; long series are averaged. Empty below two values. */
 export function sparkline(values: readonly number[]): string {
   if (values.length < 2) return '';
   const points = averaged(values, longest);
@@ -14,7 +14,7 @@ export function sparkline(values: readonly number[]): string {
   return points.map((value) => bars[heightOf(value)] ?? '').join('');
 }
 
-/** At most `most` values, each the mean of as many neighbours as the others, or one more. */
+/** At most `most` values. Each is the mean of neighbouring values; the groups' sizes differ by at most one. */
 function averaged(values: readonly number[], most: number): number[] {
   const count = Math.min(values.length, most);
   return Array.from({ length: count }, (_, index) => {

@@ -1,5 +1,5 @@
-// The workflow of a sweep: every pair of a state and a suite once, on leased nodes, then a comparison. The records hold what was evaluated;
-// a sweep that is cancelled, lost or started again goes on with what is missing.
+// The workflow of a sweep: evaluates every pair of a state and a suite once, on leased nodes, then compares them. The records hold the
+// results, so a sweep that was cancelled, lost or restarted evaluates only what is missing.
 import {
   allHandlersFinished,
   CancellationScope,
@@ -40,21 +40,21 @@ import { SweepNodes, type SweepWork } from './sweep-nodes.js';
 import { sweepDetails, sweepOfWorkflow } from './sweep-text.js';
 
 export interface SweepOptions {
-  /** Set by continue-as-new only. */
+  /** Set only by continue-as-new. */
   carried?: CarriedSweep;
 }
 
 interface CarriedSweep {
-  /** Number of the last pair before which nothing is left to do. */
+  /** Number of the last pair up to which every pair has a result or has failed. */
   seen: number;
   episodes: number;
   failed: FailedPair[];
 }
 
-/** Below the runs' priority: a sweep uses the nodes that they leave. */
+/** Lower than a run's priority: a sweep uses only nodes that no run needs. */
 const priority = -1;
 
-/** Workflow id `eval/{name}`, with a time behind it where a schedule starts it; the input is a sweep spec as JSON. */
+/** Workflow id `eval/{name}`; if a schedule starts it, its start time is appended. The input is a sweep spec as JSON. */
 export async function evalSweep(spec: unknown, options: SweepOptions = {}): Promise<SweepResult> {
   const { workflowId } = workflowInfo();
   const sweep = sweepOfWorkflow(workflowId);
@@ -89,9 +89,9 @@ class SweepLoop implements SweepWork<MissingPair> {
   private exhausted = false;
   private reading: Promise<void> | null = null;
   private seen: number;
-  /** Pairs handed out, and neither evaluated nor failed. */
+  /** Numbers of the pairs that are being evaluated. */
   private readonly open = new Set<number>();
-  /** How often a pair has lost its node: the name of its activity may be taken until the server knows of the loss. */
+  /** How many tries of a pair ended without a result. Part of the activity's id: the id of a lost try may still be in use. */
   private readonly tries = new Map<number, number>();
   private readonly failures: SweepFailures;
 
@@ -102,7 +102,7 @@ class SweepLoop implements SweepWork<MissingPair> {
     carried: CarriedSweep | undefined,
   ) {
     const { sweep, project, suitesOf, parallel } = planned;
-    // As the pool shows it; it has to have the form of a run's name.
+    // The name in the pool's view; it must have the form of a run's name.
     const run = (sweep.split('/').at(-1) ?? sweep).slice(0, 64);
     this.failures = new SweepFailures(status.failed);
     this.seen = carried?.seen ?? -1;
@@ -126,15 +126,15 @@ class SweepLoop implements SweepWork<MissingPair> {
     }
   }
 
-  /** When the first failure that may pass occurred, with no success since; null if no failure is being waited out. */
+  /** When the first failure since the last success occurred; null if there was none. Only failures that may pass count. */
   private failingSince: number | null = null;
 
-  /** The rest is left to the next start. */
+  /** True if the sweep leaves the remaining pairs to its next start. */
   private get givenUp(): boolean {
     return this.failures.areEverywhere(this.window);
   }
 
-  /** Without the second condition, a worker that released its lease at the end of a window would wait for a window that no worker reads. */
+  /** `exhausted` matters: otherwise a worker whose lease ended with a window would wait for a window that no worker reads. */
   hasMore(): boolean {
     return this.window.length > 0 || !this.exhausted;
   }
@@ -147,16 +147,16 @@ class SweepLoop implements SweepWork<MissingPair> {
     return this.exhausted && this.window.length === 0 && this.open.size === 0;
   }
 
-  /** The rest is for another execution. */
+  /** True if this execution starts no further pair. */
   private rests(): boolean {
     return this.givenUp || workflowInfo().continueAsNewSuggested || newBuildWaits();
   }
 
-  /** One worker for each place in the window; if one throws, the others are cancelled. */
+  /** Starts `parallel` workers; if one throws, the others are cancelled. */
   private async evaluateAll(): Promise<void> {
     await CancellationScope.cancellable(async () => {
       const scope = CancellationScope.current();
-      // No node is requested before a missing pair is known.
+      // The sweep requests a node only when it knows of a missing pair.
       await this.fill();
       const workers = Array.from({ length: this.planned.parallel }, () =>
         this.nodes.serve(this).catch((error: unknown) => {
@@ -177,7 +177,7 @@ class SweepLoop implements SweepWork<MissingPair> {
     return pair;
   }
 
-  /** Reads on until the window holds a pair that is not put aside, or no pair is left. */
+  /** Reads more pairs until the window holds one that is not put aside, or none is left. */
   private async fill(): Promise<void> {
     while (this.window.every((pair) => this.failures.isPutAside(pair)) && !this.exhausted && !this.rests()) {
       this.reading ??= this.read().finally(() => (this.reading = null));
@@ -211,7 +211,7 @@ class SweepLoop implements SweepWork<MissingPair> {
     return this.tries.get(n) ?? 0;
   }
 
-  /** A lost node may answer late: by then the pair belongs to another try. */
+  /** Evaluates a pair. If a lost node answers late, its answer is dropped, because the pair belongs to another try. */
   async work(node: string, { missing, ...pair }: MissingPair): Promise<void> {
     const entry = { ...pair, node };
     this.status.running.push(entry);
@@ -223,7 +223,7 @@ class SweepLoop implements SweepWork<MissingPair> {
         pauseMs = Math.min(2 * pauseMs, standstillPause.longestMs)
       ) {
         if (await this.evaluate(node, { missing, ...pair })) return;
-        // Another activity id: the server still has the failed one.
+        // Another activity id, because the server still knows the failed one.
         const tries = this.triesOf(pair) + 1;
         this.tries.set(pair.n, tries);
         await sleep(pauseMs);
@@ -235,7 +235,7 @@ class SweepLoop implements SweepWork<MissingPair> {
     }
   }
 
-  /** False if the failure may pass, and the pair is to be tried again after a pause. */
+  /** Returns false if the failure may pass, so that the pair is tried again after a pause. */
   private async evaluate(node: string, { missing, ...pair }: MissingPair): Promise<boolean> {
     const { sweep } = this.planned;
     const tries = this.triesOf(pair);
@@ -307,7 +307,7 @@ class SweepLoop implements SweepWork<MissingPair> {
 
   private show(): void {
     const { status } = this;
-    // Pairs behind `seen` that are neither in the window nor running had a result, or have one now.
+    // Of the pairs up to `seen`, those that are neither in the window nor running have a result.
     status.done = Math.max(
       0,
       this.seen + 1 - this.window.length - status.running.length - status.failed.length,
@@ -317,7 +317,7 @@ class SweepLoop implements SweepWork<MissingPair> {
   }
 }
 
-/** The node did not take it in time. */
+/** True if the node did not take the activity in time. */
 function isTimeout(error: unknown): boolean {
   const cause = (error as { cause?: { timeoutType?: string } }).cause;
   return cause?.timeoutType === 'SCHEDULE_TO_START';

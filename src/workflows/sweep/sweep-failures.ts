@@ -1,15 +1,15 @@
-// The failed pairs of a sweep, and so what is tried next and when the rest is left: one bad state or suite must not end a sweep.
+// Counts the failed pairs of a sweep, decides which pair comes next, and when to give up: one bad state must not end a sweep.
 import type { FailedPair, PairToDo } from '../../activities/sweep-contracts.js';
 
-/** When this many states fail in a row with no success in between, the cause is not a state. */
+/** If this many different states fail in a row, with no success in between, a bad state is not the cause. */
 const maxStatesInARow = 3;
 const maxNamed = 50;
 
 export class SweepFailures {
-  /** Since the last success. */
+  /** Pairs that have failed since the last success. */
   private inARow: PairToDo[] = [];
 
-  /** `named`: failed pairs that are shown and not tried again; it grows with each failure. */
+  /** `named`: the failed pairs, which are shown and not tried again; each failure adds one. */
   constructor(readonly named: FailedPair[]) {}
 
   succeeded(): void {
@@ -25,21 +25,21 @@ export class SweepFailures {
     return this.named.some((failed) => failed.n === n);
   }
 
-  /** Other pairs of a failed state wait until nothing else is left: each may cost as many tries as the first. */
+  /** Other pairs of a failed state wait until no other pair is left, because each may fail as slowly as the first. */
   isPutAside(pair: PairToDo): boolean {
     return this.named.some((failed) => stateOf(failed) === stateOf(pair));
   }
 
-  /** Takes the next pair out of the window; undefined if that is empty. */
+  /** Takes the next pair out of the window; undefined if the window is empty. */
   take<Pair extends PairToDo>(window: Pair[]): Pair | undefined {
     const suspect = this.states > 1 ? this.onlySuite : null;
-    // Several states have failed on one suite, and on no other: a pair of another suite shows whether the suite is the cause.
+    // If several states have failed on one suite only, a pair of another suite shows whether that suite is the cause.
     let index = suspect === null ? -1 : window.findIndex(({ suite }) => suite !== suspect);
     if (index < 0) index = window.findIndex((pair) => !this.isPutAside(pair));
     return window.splice(Math.max(index, 0), 1)[0];
   }
 
-  /** The cause is neither a state's nor a suite's, or nothing in `window` could show that. */
+  /** True if too many states failed to blame a state, and they failed on several suites, or `window` has no pair of another suite. */
   areEverywhere(window: readonly PairToDo[]): boolean {
     const suite = this.onlySuite;
     const isElsewhere = suite === null || window.every((pair) => pair.suite === suite);
@@ -50,7 +50,7 @@ export class SweepFailures {
     return new Set(this.inARow.map(stateOf)).size;
   }
 
-  /** Null: none, or several. */
+  /** The suite of all failed pairs; null if there is none, or several. */
   private get onlySuite(): string | null {
     const [suite, ...others] = new Set(this.inARow.map((pair) => pair.suite));
     return others.length === 0 ? (suite ?? null) : null;

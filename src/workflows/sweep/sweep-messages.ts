@@ -1,4 +1,4 @@
-// The answers of the workflow `evalSweep`.
+// What the workflow `evalSweep` answers to queries and returns.
 import { defineQuery } from '@temporalio/workflow';
 import type { FailedPair, PairToDo } from '../../activities/sweep-contracts.js';
 
@@ -6,12 +6,12 @@ export interface SweepStatus {
   sweep: string;
   phase: 'planning' | 'evaluating' | 'comparing' | 'completed' | 'incomplete' | 'cancelled';
   pairs: number;
-  /** Evaluated before this sweep or by it. */
+  /** Number of pairs that have a result, from this sweep or from before. */
   done: number;
-  /** Episodes played by any try of this sweep; those that existed before are not counted. */
+  /** Episodes that any try of this sweep has played; episodes from before are not counted. */
   episodes: number;
   running: (PairToDo & { node: string })[];
-  /** Why no node works for it; null if one does. */
+  /** Why no node works for the sweep; null if one does. */
   waitsFor: string | null;
   failed: FailedPair[];
   report: string | null;
@@ -21,14 +21,14 @@ export interface SweepStatus {
 
 export interface SweepResult {
   sweep: string;
-  /** `incomplete`: some pairs failed, or could not be compared; starting the sweep again under the same id tries those alone. */
+  /** `incomplete`: some pairs failed or could not be compared. Starting the sweep again under the same id tries only those. */
   ended: 'completed' | 'incomplete';
   pairs: number;
   episodes: number;
   failed: FailedPair[];
   report: string;
   alarms: string[];
-  /** What could not be compared. */
+  /** Texts about what could not be compared. */
   gaps: string[];
   /** The comparison as text, at most 4,000 characters. */
   table: string;

@@ -1,4 +1,4 @@
-// The nodes of one sweep: each of its workers holds one lease at a time, for a while, so that waiting runs get their turn.
+// The nodes of one sweep. Each of its workers holds one lease at a time, and releases it after a while so that waiting runs get their turn.
 import { CancellationScope, condition, log } from '@temporalio/workflow';
 import { nodeIsGone } from '../activity-failures.js';
 import { sweeping } from '../policies.js';
@@ -10,17 +10,17 @@ import {
   RunLeases,
 } from '../pool/run-leases.js';
 
-/** What a sweep's workers do. */
+/** The work that a sweep's workers share. */
 export interface SweepWork<T> {
-  /** True if an item is left, or may be. */
+  /** True if an item is left, or may be left. */
   hasMore(): boolean;
-  /** Null if no item is left after all. */
+  /** The next item; null if none is left after all. */
   next(): Promise<T | null>;
-  /** Its failures end the sweep, except that of a node that takes no work. */
+  /** Works on one item. A failure ends the sweep, except if the node does not take the work in time. */
   work(node: string, item: T): Promise<void>;
-  /** The node was lost before the work ended. */
+  /** Called when the node was lost before the work on `item` ended. */
   lost(item: T): void;
-  /** No more work is to begin. */
+  /** True if no more work may begin. */
   isOver(): boolean;
 }
 
@@ -28,24 +28,24 @@ export class SweepNodes {
   private readonly leases: RunLeases;
   private readonly asked = new Set<AskedLease>();
 
-  /** `changed` is called when the pool says something new. */
+  /** `changed` is called when the pool sends something new. */
   constructor(holder: LeaseHolder, changed: () => void) {
     this.leases = new RunLeases(holder, undefined, changed);
   }
 
-  /** Hears the pool from now on. */
+  /** Receives the pool's messages from now on. */
   listen(): void {
     this.leases.listen();
   }
 
-  /** Why no node is held; null if one is held or none is wanted. */
+  /** Why no node is held; null if one is held or none is needed. */
   get waitsFor(): string | null {
     if (this.leases.held.length > 0) return null;
     for (const { waiting } of this.asked) if (waiting) return waiting.why;
     return null;
   }
 
-  /** One worker: takes one item after another on one node at a time, until the work is over. */
+  /** One worker: takes items and works on them, on one node at a time, until the work is over. */
   async serve<T>(work: SweepWork<T>): Promise<void> {
     for (;;) {
       await condition(() => work.isOver() || work.hasMore());
@@ -67,20 +67,20 @@ export class SweepNodes {
     }
   }
 
-  /** Releases all leases: at the end, and before another execution goes on. */
+  /** Releases all leases, at the end or before continuing as new. */
   async released(): Promise<void> {
     this.leases.releaseAll();
     await CancellationScope.nonCancellable(() => condition(() => this.leases.telling === 0));
   }
 
-  /** False if the node was lost before the work ended. */
+  /** Returns false if the node was lost before the work ended. */
   private async onLease(held: HeldLease, work: () => Promise<void>): Promise<boolean> {
     const scope = new CancellationScope();
     const working = scope.run(work);
     try {
       const done = await Promise.race([working.then(() => true), held.ended.then(() => false)]);
       if (!done) {
-        // A lost node may never answer: its work is cancelled and not waited for.
+        // Cancels the work without waiting for it: a lost node may never answer.
         working.catch(() => undefined);
         scope.cancel();
       }
@@ -93,7 +93,7 @@ export class SweepNodes {
     }
   }
 
-  /** Null if `over` holds before a lease is granted. */
+  /** Waits for a lease; null if `over` returns true first. */
   private async lease(over: () => boolean): Promise<HeldLease | null> {
     const asked = this.leases.ask();
     this.asked.add(asked);
