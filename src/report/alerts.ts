@@ -1,4 +1,4 @@
-// Alerts of a run, for people without a channel that reports them: as lines of a terminal and as the report's table.
+// Shows the alerts of a run to people who have no Slack channel: as lines of a terminal and as the report's table.
 import { alertWords, type AlertWriter } from '../rl/alert-words.js';
 import { alertsOf, type AlertStanding } from '../rl/alerts.js';
 import type { RunRecord } from '../spec/records/run-records.js';
@@ -8,11 +8,11 @@ import { escapeHtml, table } from './html.js';
 
 const asIs = (text: string): string => text;
 const writer: AlertWriter = { name: asIs, reason: asIs, percent, whole, timeSpan };
-/** A terminal shows those that hold, and this many of the others. */
+/** A terminal shows all alerts that still hold, and this many past ones. */
 const pastShown = 3;
 const stepsNamed = 3;
 
-/** Alerts of the run's own steps. Those of its parent are in the parent's report. */
+/** Alerts of the run's own steps. The parent's report has those of its parent's steps. */
 export function alertsOfRun(
   { run, observed }: Pick<RunRecord, 'run' | 'observed'>,
   updates: readonly UpdateRecord[],
@@ -37,7 +37,7 @@ export function alertLines(alerts: readonly AlertStanding[]): string[] {
   return lines;
 }
 
-/** Null without alerts. */
+/** Null if there are no alerts. */
 export function alertTable(alerts: readonly AlertStanding[]): string | null {
   if (alerts.length === 0) return null;
   return table(alerts, [

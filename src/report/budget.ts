@@ -1,4 +1,4 @@
-// What a run has used of its budget, as given to its newest start.
+// What a run has used of its budget. The budget is the one that its newest start gave.
 import { limitsOf, type BudgetLimit } from '../spec/budget.js';
 import type { OwnerRecord, RunRecord } from '../spec/records/run-records.js';
 import type { UpdateRecord } from '../spec/records/update.js';
@@ -17,7 +17,7 @@ interface Spender {
   owners: readonly OwnerRecord[];
 }
 
-/** Up to the newest step, or up to `until` (ISO 8601) if that is later. Empty if nothing is limited. */
+/** Use up to the newest step, or up to `until` (ISO 8601) if that is later. Empty if no limit is set. */
 export function usedLimits({ record, updates, owners }: Spender, until?: string): UsedLimit[] {
   const budget = owners.at(-1)?.observed.budget;
   if (!budget) return [];
@@ -36,10 +36,10 @@ export function budgetIsSpent(spender: Spender, until?: string): boolean {
   return usedLimits(spender, until).some(({ spent, limit }) => spent >= limit);
 }
 
-/** Share of a limit from which the report warns, as `status` does. */
+/** The report warns when this share of a limit is used, as `status` does. */
 const warnFrom = 0.8;
 
-/** HTML; null if nothing is limited. */
+/** HTML; null if no limit is set. */
 export function budgetTable(spender: Spender): string | null {
   const limits = usedLimits(spender);
   if (limits.length === 0) return null;

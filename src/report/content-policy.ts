@@ -1,9 +1,9 @@
-// What a browser may do with the page: run and draw only what is listed here by its hash, for any text in it.
+// The page's content security policy. A browser runs and styles only what the policy lists by its hash, whatever text the page contains.
 import { createHash } from 'node:crypto';
 
 /**
- * `strict-dynamic`: the page's one script may load the files of transcripts beside it, which no hash can name for a page opened from a
- * folder; with trusted types it can load no others.
+ * `strict-dynamic`: the page's one script may load the transcript files beside the page. No hash can name them, because a page may be
+ * opened from a folder. Trusted types keep the script from loading anything else.
  */
 export function contentPolicy(parts: { style: string; script: string | null }): string {
   const script =

@@ -1,4 +1,4 @@
-// Per environment and per template: baseline → final, the change, and what it means.
+// Tables by environment and by task template: pass@1 of the baseline and of the final evaluation, the change, and what the change means.
 import { errorShare } from '../rl/metrics.js';
 import type { PassRate } from '../spec/pass-rate.js';
 import type { EvaluationFigure } from './history/evaluations.js';
@@ -9,9 +9,9 @@ export type EnvironmentStatus =
 export interface EnvironmentRow {
   env_key: string;
   graded: number;
-  /** Null: the baseline has no graded episode here. */
+  /** Null if the baseline has no graded episode here. */
   before: number | null;
-  /** Null: all outcomes are unknown. */
+  /** Null if all outcomes are unknown. */
   after: number | null;
   delta: number | null;
   /** One standard error of `after`. */
@@ -36,18 +36,18 @@ interface CountedRate {
   graded: number;
 }
 
-/** A change counts from this many standard errors of the difference: chance alone reaches them once in twenty times. */
+/** A change counts from this many standard errors of the difference. Chance alone reaches that once in twenty times. */
 const significant = 2;
-/** With too few episodes to detect a change of this size, "no change" says nothing. */
+/** If even a change of this size would not count, there are too few episodes to say "no change". */
 const noticeable = 0.1;
-/** In words, for readers of the table. */
+/** The rule in words, for readers of the table. */
 export const statusRule =
   'improving or declining: the change is more than two standard errors of the difference; unclear: too few episodes to show ' +
   'even a change of ten points';
 const allButPerfect = 0.95;
 const allButNothing = 0.1;
 
-/** One row an environment, and a last one for all of them if there are several. */
+/** One row for each environment, and a last row for all of them if there are several. */
 export function environmentRows(before: EvaluationFigure, after: EvaluationFigure): EnvironmentRow[] {
   const rows = Object.entries(after.result.environments).map(([env_key, final]) => {
     const base = before.result.environments[env_key];
@@ -93,7 +93,7 @@ function allOf(before: EvaluationFigure, after: EvaluationFigure, rows: Environm
   };
 }
 
-/** The weakest first: they need attention. */
+/** Sorted by pass rate, lowest first: these templates need attention. */
 export function templateRows(before: EvaluationFigure, after: EvaluationFigure): TemplateRow[] {
   const rate = (of: EvaluationFigure, template: string): CountedRate | null => {
     const counted = of.result.templates[template];
@@ -110,7 +110,7 @@ export function templateRows(before: EvaluationFigure, after: EvaluationFigure):
     .sort((a, b) => (a.after ?? 0) - (b.after ?? 0) || a.template.localeCompare(b.template));
 }
 
-/** Null: no graded episode. */
+/** An argument is null if it has no graded episode. */
 export function statusOf(before: CountedRate | null, after: CountedRate | null): EnvironmentStatus {
   if (before === null || after === null) return 'new';
   const change = after.share - before.share;
@@ -121,7 +121,7 @@ export function statusOf(before: CountedRate | null, after: CountedRate | null):
   return after.share < allButNothing ? 'failing' : 'flat';
 }
 
-/** Standard error of the difference, from the pooled rate: the one expected by chance alone; it is not 0 if all or none passed. */
+/** Standard error of the difference under the assumption of equal rates, from the pooled rate. It is 0 only if both passed all or none. */
 function errorOfDifference(before: CountedRate, after: CountedRate): number {
   const graded = before.graded + after.graded;
   const pooled = (before.share * before.graded + after.share * after.graded) / graded;

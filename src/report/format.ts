@@ -1,4 +1,4 @@
-// The format of figures, in the report and on the command line alike.
+// The format of figures, in the report and on the command line.
 export const percent = (share: number): string => `${(share * 100).toFixed(1)} %`;
 
 /** A change in percentage points, with its sign. */
@@ -7,7 +7,7 @@ export const points = (change: number): string =>
 
 export const whole = (count: number): string => Math.round(count).toLocaleString('en');
 
-/** `8 min 19 s`; two units at most. */
+/** For example `8 min 19 s`; at most two units. */
 export function timeSpan(seconds: number): string {
   const total = Math.max(0, Math.round(seconds));
   if (total < 60) return `${total} s`;

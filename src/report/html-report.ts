@@ -1,4 +1,4 @@
-// The run's report: one HTML page, with most of its transcripts in files beside it.
+// The run's report: one HTML page. Most of its transcripts are in files beside it.
 import { alertsOfRun, alertTable } from './alerts.js';
 import { budgetTable } from './budget.js';
 import {
@@ -41,9 +41,9 @@ export interface ReportInput {
   faults: Faults;
   changes: AcceptedChange[];
   episodes: ReadEpisodes;
-  /** Absent: the newest state has a result, or is not evaluated. */
+  /** Absent if the newest state has a result, or is not evaluated. */
   unfinished?: UnfinishedEvaluation | null;
-  /** Absent: all trackers and channels have all of it. */
+  /** Absent if every tracker and channel has received everything. */
   undelivered?: readonly LackingSink[];
 }
 
@@ -126,7 +126,7 @@ function header(history: RunHistory, { figures }: Faults): string {
   );
 }
 
-/** From there on the states are not the parent's, although the batches are (R18). */
+/** After the fork's step the states differ from the parent's, although the batches up to step `to` are the same (R18). */
 function rebaseInWords({ to, numerics }: RebaseSpec): string {
   return `rebased to numerics ${nameOfNumerics(numerics)}: up to step ${to} its parent's batches were applied again`;
 }
@@ -168,7 +168,7 @@ function tile(name: string, value: string, style = ''): string {
 function secondsOf({ updates, record }: RunHistory): number {
   const last = updates.at(-1)?.observed.committed_at;
   if (last === undefined) return 0;
-  // The newest step of a fork may be its parent's.
+  // Not negative: the newest step of a fork may be its parent's, which is older than the fork.
   return Math.max(0, (Date.parse(last) - Date.parse(record.observed.started_at)) / 1000);
 }
 
@@ -191,7 +191,7 @@ function learningCurve(history: RunHistory): string {
       style: 'interval',
       draw: 'dots',
       points: others.flatMap(pointsOf),
-      // The whole warm start lies between the untrained policy's evaluation and the next one, and the baseline.
+      // No line crosses the warm start: between the untrained policy's evaluation and the baseline nothing was measured.
       joinedFrom: baselineOf(history)?.step ?? 0,
     },
     {
@@ -213,7 +213,7 @@ function learningCurve(history: RunHistory): string {
     '<div class="chart-wide">' +
     lineChart({ ...chart, size: { width: 900, height: 320 }, legend: true }) +
     '</div><div class="chart-narrow">' +
-    // The same for a phone: the other one's figures would be too small to read when scaled down.
+    // The same chart for a phone, where the figures of the wide one would be too small to read.
     lineChart({ ...chart, size: { width: 390, height: 280 }, legend: false }) +
     `</div><p class="quiet">${bandsInWords(history)} ` +
     'The curriculum prefers tasks that are neither solved nor hopeless, so the reward of training ' +
@@ -224,7 +224,7 @@ function learningCurve(history: RunHistory): string {
 const pointsOf = ({ step, result }: EvaluationFigure): ChartSeries['points'] =>
   result.pass_at_1 === null ? [] : [{ x: step, y: result.pass_at_1 }];
 
-/** The evaluations that the headline compares: these alone are marked. */
+/** The two evaluations that the headline compares. Only these are marked in the chart. */
 function comparedPoints(history: RunHistory): { name: string; figures: EvaluationFigure[] } {
   const change = beforeAndAfter(history);
   if (!change) {
@@ -245,7 +245,7 @@ function tasksInWords(figures: readonly EvaluationFigure[]): string {
   return `${counts.map(whole).join(' or ')} tasks`;
 }
 
-/** Runs of steps of one kind; supervised phases have no name in their records, so they count as warm start. Empty if all is GRPO. */
+/** Spans of steps of one kind. Records do not name supervised phases, so all of them count as warm start. Empty if all steps are GRPO. */
 function phaseBands({ record, updates }: RunHistory): ChartBand[] {
   const firstGrpo = updates.find((update) => update.identity.kind === 'grpo')?.identity.step;
   const last = updates.at(-1)?.identity.step ?? 0;

@@ -1,19 +1,22 @@
-// Writes the HTML of all parts of the report. All text from a record goes through `escapeHtml`.
+// Writes the HTML of all parts of the report. Text from a record always goes through `escapeHtml`.
 import { escapeXml } from '../base/svg.js';
 
 export { escapeXml as escapeHtml };
 
 export interface Column<Row> {
   title: string;
-  /** Already HTML. */
+  /** Returns HTML, already escaped. */
   cell: (row: Row) => string;
-  /** Figures are right-aligned, so that their digits stand under each other. */
+  /** Figures are right-aligned, so that their digits are in columns. */
   figure?: boolean;
 }
 
-/** On a narrow page a row of more columns becomes a block of lines, each with its column's title: cut-off columns would not be seen. */
+/**
+ * On a narrow page, a row with more columns than this becomes a block of lines, each with its column's title. Otherwise columns would be
+ * cut off.
+ */
 const columnsThatFit = 3;
-/** The titles in each cell make the page longer: a table of more rows is scrolled sideways. */
+/** Titles in each cell make the page longer, so a table with more rows than this scrolls sideways instead. */
 const rowsStacked = 60;
 
 export function table<Row>(rows: readonly Row[], columns: readonly Column<Row>[], caption?: string): string {

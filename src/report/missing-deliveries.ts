@@ -1,4 +1,4 @@
-// What trackers and channels have not received of the run, from the notices of its follower.
+// What trackers and channels have not received of the run. The run's follower reports it in its notices.
 import type { Trouble } from '../store/runs/notices.js';
 import { escapeHtml, table } from './html.js';
 
@@ -7,7 +7,7 @@ export interface LackingSink {
   trouble: Trouble;
 }
 
-/** Null if all trackers and channels have all of it. */
+/** Null if every tracker and channel has received everything. */
 export function missingDeliveriesTable(lacking: readonly LackingSink[]): string | null {
   if (lacking.length === 0) return null;
   return table(lacking, [

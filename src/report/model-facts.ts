@@ -1,4 +1,4 @@
-// What was trained and by which objective, in words: a reader's first questions about an unknown run.
+// Says in words what was trained and by which objective: a reader asks this first about an unknown run.
 import type { BaseRecord } from '../spec/records/update.js';
 import type { RunRecord } from '../spec/records/run-records.js';
 import { clipsRatio } from '../spec/loss.js';
@@ -8,12 +8,12 @@ import { withLaterSettings } from '../spec/spec-input.js';
 import { lastWarmStep } from '../spec/warm-start.js';
 import { whole } from './format.js';
 
-/** For the page's first lines; null if all weights are trained, as is usual. */
+/** For the page's first lines. Null in the usual case, in which all weights are trained. */
 export function loraInWords({ spec: { model } }: RunRecord): string | null {
   return model.lora ? `LoRA of rank ${model.lora.rank}` : null;
 }
 
-/** Rows of a table: a name, and what it is. */
+/** Rows of a table: a name and its value. */
 export function modelFacts(record: RunRecord, base: BaseRecord | null): [string, string][] {
   const spec = withLaterSettings(record.spec);
   const { model } = spec;
@@ -26,7 +26,7 @@ export function modelFacts(record: RunRecord, base: BaseRecord | null): [string,
     ],
     ['trains', model.lora ? adapters(model.lora, parameters?.trained) : `all weights${size}`],
     ['optimizer', optimizer(spec.trainer, model.moments)],
-    // A spec of another version may name one that is unknown to this one.
+    // The spec of another version may name a loss type that this version does not know.
     ...((policyLossTypes as readonly string[]).includes(spec.trainer.policy_loss_type)
       ? [['objective', objective(spec.trainer, lastWarmStep(spec))] satisfies [string, string]]
       : []),

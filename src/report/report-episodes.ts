@@ -1,5 +1,5 @@
-// One pass over a run's episodes, for the report: counts how they went and puts their transcripts into files. It holds the records of a few
-// steps at a time, one open chunk of transcripts and a row of numbers for each.
+// Reads a run's episodes once, for the report: counts how they went and writes their transcripts to files. Memory holds the records of a
+// few steps, one open chunk of transcripts and a row of numbers for each episode.
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { EpisodeRecord } from '../spec/records/episode.js';
 import { readEvaluationEpisodes } from '../store/evaluations/evaluation-episodes.js';
@@ -25,7 +25,7 @@ import type { ShownTranscripts } from './transcripts/transcript-viewer.js';
 import { toTranscript } from './transcripts/transcripts.js';
 
 export interface EpisodeReading {
-  /** Episodes at most. */
+  /** Maximum number of episodes. */
   limit: number;
   /** Text of token ids, special tokens included. */
   decode: (tokens: number[]) => string;
@@ -43,14 +43,14 @@ export interface ReadEpisodes {
   shown: ShownTranscripts;
 }
 
-/** The newest evaluation's come first, so that a page without its folder still has them. */
+/** Sources begin with the newest evaluation, so a page without its folder still has its transcripts. */
 const charsInPage = 1_000_000;
-/** Episodes held at once, unless a single source has more. */
+/** Episodes held in memory at once. A single source with more is still read as one. */
 const heldEpisodes = 256;
-/** The event loop serves others: it is not blocked for longer than this. */
+/** The event loop must serve others, too, so it is blocked for at most this long. */
 const stretchMs = 20;
 
-/** Throws `StoreUnavailable`; unreadable records are left out, and reported. */
+/** Throws `StoreUnavailable`. Unreadable records are left out and reported. */
 export async function readReportEpisodes(
   store: ObjectStore,
   history: RunHistory,
@@ -67,7 +67,7 @@ export async function readReportEpisodes(
       embedded.push(chunk);
       return;
     }
-    // From here on all lie beside the page, in their order.
+    // All later chunks are written beside the page, so that the page has the first ones without a gap.
     room = 0;
     await keep(chunk.name, chunkScript(chunk));
   });
@@ -85,7 +85,8 @@ export async function readReportEpisodes(
         unreadable.push(`${placeText(source)}: ${episodes ?? 'nothing was read'}`);
         continue;
       }
-      // A committed step's episodes never change: chunks of steps alone are the same in the next report.
+      // End the chunk before the first training step. Episodes of committed steps never change, so chunks of steps alone stay the same in
+      // the next report.
       if (before?.kind === 'evaluation' && source.kind === 'training') await chunks.finish();
       before = source;
       written.open(source);

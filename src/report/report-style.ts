@@ -1,6 +1,9 @@
-// The report's look, on light, dark and paper.
+// The report's style sheet, for light pages, dark pages and paper.
 
-/** A shadow at each edge behind which there is more to scroll to: the page-coloured covers move with the content, the shadows do not. */
+/**
+ * Draws a shadow at an edge behind which there is more to scroll to. Page-coloured covers scroll with the content; the shadows stay and
+ * show when a cover has moved away.
+ */
 const scrollShadows = [
   'linear-gradient(to right, var(--page) 50%, transparent) left / 36px 100% no-repeat local',
   'linear-gradient(to left, var(--page) 50%, transparent) right / 36px 100% no-repeat local',

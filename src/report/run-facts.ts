@@ -24,7 +24,7 @@ export function runFacts(history: RunHistory): string {
   return `<table class="facts">${body}</table><details><summary>spec</summary><pre>${spec}</pre></details>`;
 }
 
-/** A workflow claims its run again whenever it continues as new: that is the same owner, and no restart of a process. */
+/** A workflow claims its run again whenever it continues as new. That is the same owner, not a restart, so it is counted once. */
 function ownersText({ owners }: RunHistory): string {
   const drivers = new Map<string, number>();
   for (const owner of owners) {

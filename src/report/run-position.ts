@@ -1,5 +1,5 @@
-// How far a run has come, according to its records. They do not distinguish a run that is under way from one that was cancelled, is blocked
-// or lost its server: all of these are unfinished.
+// How far a run has come, according to its records. Records cannot tell whether an unfinished run is running, was cancelled, is blocked or
+// has lost its server.
 import { foldControl } from '../store/runs/control-records.js';
 import { budgetIsSpent } from './budget.js';
 import type { RunHistory } from './history/run-history.js';
@@ -7,12 +7,12 @@ import { endingText, type TargetEnding } from '../spec/pass-rate.js';
 import { plannedSteps, reachesTarget } from '../spec/schedule.js';
 
 export type RunPosition =
-  /** `ending`: null if it ended with its last step. */
+  /** `ending`: null if the run ended with its last planned step. */
   | { kind: 'completed'; step: number; ending: TargetEnding | null }
   | { kind: 'stopped'; step: number }
   | { kind: 'paused' | 'unfinished'; step: number; atMost: number };
 
-/** A run ends with the evaluation of its last state: before that, it has not ended. */
+/** A run ends with the evaluation of its last state. Before that evaluation it has not ended. */
 export function positionOf(history: RunHistory): RunPosition {
   const { record, updates, evaluations, control } = history;
   const step = updates.at(-1)?.identity.step ?? 0;

@@ -1,4 +1,4 @@
-// What a person reads of an evaluation that has no result.
+// Says in words that an evaluation has no result yet, and why.
 import { mostFrequentReason, reasonText } from '../rl/unknown-outcomes.js';
 import type { UnfinishedEvaluation } from '../store/evaluations/unfinished-evaluations.js';
 

@@ -1,4 +1,4 @@
-// Places the value of a dot where it can be read: beside it, off the lines.
+// Places the value of a dot where it can be read: beside the dot, and not over a line.
 import type { Box, Place } from '../../base/svg.js';
 
 export interface Label extends Place {
@@ -8,7 +8,7 @@ export interface Label extends Place {
 
 export interface DrawnLine {
   points: readonly Place[];
-  /** The cost of writing over it, per unit of length. */
+  /** Cost of covering this line, per unit of its covered length. */
   weight: number;
 }
 
@@ -16,12 +16,15 @@ const textHeight = 10;
 const characterWidth = 7.5;
 /** Margin around the text, so that it does not touch its neighbours. */
 const air = 3;
-/** A label far from its dot seems to be another's: this much covered line weighs as much as one unit of distance. */
+/** Cost of one unit of vertical distance, in units of covered line. A label far from its dot seems to belong to another dot. */
 const farness = 0.3;
-/** Distance between the sampled points of a line. */
+/** Distance between the points at which a line is sampled. */
 const stride = 2;
 
-/** The position around `dot` within `plot` that covers least of `lines`; the first in order of preference wins a tie. */
+/**
+ * The label position around `dot`, within `plot`, with the lowest cost. Positions are tried in order of preference; the first one wins a
+ * tie.
+ */
 export function clearest(dot: Place, text: string, plot: Box, lines: readonly DrawnLine[]): Label {
   const width = text.length * characterWidth;
   const candidates: Label[] = [];
@@ -48,7 +51,7 @@ function boxOf({ x, y, anchor }: Label, width: number): Box {
   return { left: left - air, right: left + width + air, top: y - textHeight - air, bottom: y + 3 + air };
 }
 
-/** Length of a line within `box`, roughly. */
+/** Approximate length of the line inside `box`. */
 function covered(points: readonly Place[], box: Box): number {
   let length = 0;
   for (const [index, to] of points.entries()) {

@@ -1,4 +1,4 @@
-// Line charts as inline SVG: readable on a light and a dark page, at any width, and on paper.
+// Line charts as inline SVG. They are readable on light and dark pages, at any width, and on paper.
 import {
   type Box,
   element,
@@ -17,12 +17,15 @@ import { clearest } from './chart-label.js';
 
 export interface ChartSeries {
   name: string;
-  /** CSS class that carries the colour: `raw`, `smooth`, `interval`, `final`. */
+  /** CSS class that sets the colour: `raw`, `smooth`, `interval`, `final`. */
   style: string;
   points: { x: number; y: number }[];
-  /** `line`: no dots; `dots`: a line with dots that show their value; `labels`: dots with their value, and no line. */
+  /**
+   * `line`: a line without dots; `dots`: a line with dots, which show their value on hover; `labels`: dots with their value beside them, no
+   * line.
+   */
   draw: 'line' | 'dots' | 'labels';
-  /** Points left of it have no line to the next: the line would show values that were never measured. */
+  /** The line begins at this step. Before it, a line would show values that were never measured. */
   joinedFrom?: number;
 }
 
@@ -36,12 +39,12 @@ export interface ChartOptions {
   /** Text alternative of the chart. */
   description: string;
   size: { width: number; height: number };
-  /** Absent: as the points and the bands need. Charts for comparison share one. */
+  /** If absent, the range covers all points and bands. Charts that are compared share one range. */
   xRange?: [number, number];
   yRange: [number, number];
   yFormat: (value: number) => string;
   series: ChartSeries[];
-  /** Spans of steps with a name, shaded by turns. */
+  /** Named spans of steps. Every second one is shaded. */
   bands: ChartBand[];
   legend: boolean;
 }
@@ -101,7 +104,7 @@ function drawBand({ from, to, label }: ChartBand, index: number, x: Scale, { top
     index % 2 === 0
       ? element('rect', { class: 'band', x: x(from), y: top, width, height: bottom - top })
       : '';
-  // A name that does not fit its band would cover its neighbour's.
+  // Leave out a name that does not fit its band: it would cover the next name.
   const fits = width > label.length * 6.5 + 8;
   return shade + (fits ? text(label, x(from) + 5, top + 14) : '');
 }
@@ -126,7 +129,7 @@ function legend(series: readonly ChartSeries[]): string {
   return `<div class="legend">${items.join('')}</div>`;
 }
 
-/** Mean over a window of `width` points around each one; at both ends over the available part. */
+/** Moving mean over a window of `width` points. At both ends the window is cut off. */
 export function smoothed(points: { x: number; y: number }[], width: number): { x: number; y: number }[] {
   const half = Math.floor(width / 2);
   return points.map(({ x }, index) => {
@@ -135,7 +138,7 @@ export function smoothed(points: { x: number; y: number }[], width: number): { x
   });
 }
 
-/** An odd window of about a twentieth of the points; 1 if there are too few to smooth. */
+/** An odd window of about a twentieth of the points, at most 51; 1 if there are too few points to smooth. */
 export function smoothingWidth(count: number): number {
   return count < 10 ? 1 : 2 * Math.min(25, Math.max(2, Math.round(count / 40))) + 1;
 }

@@ -1,8 +1,8 @@
-// How episodes went over training, one point for each step that was read.
+// Charts of how episodes went during training: one point for each step whose episodes were read.
 import { trendFigures } from './trend-figures.js';
 import { cutOff, premature, turnsInAll, type TrajectoryCounts } from '../transcripts/trajectory-analysis.js';
 
-/** Shares are of the step's episodes. */
+/** Shares are relative to the step's episodes. */
 export interface TrajectoryPoint {
   step: number;
   turns: number;
@@ -11,7 +11,7 @@ export interface TrajectoryPoint {
   cutOff: number;
 }
 
-/** `counts`: of one step, with at least one episode. */
+/** `counts`: the counts of one step, which has at least one episode. */
 export function trajectoryPoint(step: number, counts: TrajectoryCounts): TrajectoryPoint {
   const { episodes } = counts;
   return {
@@ -36,7 +36,7 @@ const trends: {
   { title: 'Episodes cut off by a limit', of: 'cutOff', format: shareText },
 ];
 
-/** Empty if there is nothing to draw; events that never happened have no chart. */
+/** Empty if there is nothing to draw. An event that never happened gets no chart. */
 export function trajectoryTrends(points: readonly TrajectoryPoint[]): string {
   if (points.length < 2) return '';
   return trendFigures(

@@ -1,21 +1,21 @@
-// Small charts side by side, each of one figure by step.
+// Small charts side by side. Each shows one figure by step.
 import { escapeXml } from '../../base/svg.js';
 import { lineChart, smoothed, smoothingWidth, type ChartSeries } from './chart.js';
 
 export interface TrendFigure {
   title: string;
-  /** At least one. */
+  /** Not empty. */
   points: ChartSeries['points'];
   format: (value: number) => string;
 }
 
-/** Empty without figures. */
+/** Empty if there are no figures. */
 export function trendFigures(figures: readonly TrendFigure[]): string {
   if (figures.length === 0) return '';
   return `<div class="trends">${figures.map(trendFigure).join('\n')}</div>`;
 }
 
-/** The figure's line, and a smoothed one where there are enough points. */
+/** Draws the figure's line and, if there are enough points, a smoothed one. */
 function trendFigure({ title, points, format }: TrendFigure): string {
   const most = points.reduce((max, { y }) => Math.max(max, y), -Infinity);
   const width = smoothingWidth(points.length);

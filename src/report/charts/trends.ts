@@ -1,4 +1,4 @@
-// Small charts for a researcher whose curve is not as expected.
+// Small charts that help a researcher find out why a reward curve is not as expected.
 import { metricsOf } from '../../rl/metrics.js';
 import type { UpdateRecord } from '../../spec/records/update.js';
 import { trendFigures } from './trend-figures.js';
@@ -6,10 +6,10 @@ import { trendFigures } from './trend-figures.js';
 interface Trend {
   title: string;
   kind: 'grpo' | 'sft';
-  /** `before`: the step before, if the report has it. */
+  /** `before`: the update of the previous step, if the report has it. */
   value: (update: UpdateRecord, before: UpdateRecord | undefined) => number | undefined;
   format: (value: number) => string;
-  /** Left out if all values are 0: with one update a step no ratio can be clipped. */
+  /** The chart is left out if all its values are 0: with one update a step, no ratio can be clipped. */
   optional?: true;
 }
 
@@ -60,7 +60,7 @@ const trend: Trend[] = [
   {
     title: 'Tool errors of all calls',
     kind: 'grpo',
-    // Steps before version 2 of episodes may have counted more errors than calls.
+    // Episode records before version 2 may have counted more errors than calls.
     value: ({ observed }) => {
       const rate = observed.metrics['environment/tool_error_rate'];
       return rate === undefined ? undefined : Math.min(1, rate);
@@ -75,7 +75,7 @@ const trend: Trend[] = [
   },
 ];
 
-/** Seconds of the step in which a person held the run, or no workflow drove it: they do not count as the step's duration. */
+/** Seconds of the step in which a person held the run or no workflow drove it. They do not count as the step's duration. */
 function heldUp(update: UpdateRecord, before: UpdateRecord | undefined): number {
   const total = ({ observed }: UpdateRecord): number =>
     ['paused', 'blocked', 'unowned']

@@ -1,4 +1,4 @@
-// The attempts at a run's steps, its ancestors' among them.
+// Reads the attempts at a run's steps, including the steps of its ancestors.
 import type { AttemptRecord } from '../../spec/records/attempt-records.js';
 import { readAttemptsIn } from '../../store/runs/step-attempts.js';
 import { inParallel } from '../../base/in-parallel.js';
@@ -17,7 +17,7 @@ export async function readAttempts(
   { record, updates }: RunHistory,
 ): Promise<StepAttempt[]> {
   const first = record.lineage?.step ?? 0;
-  // A fork's work at the state that it left from is its own.
+  // At the step that a fork left from, both the parent and the fork have attempts: read both.
   const places = [0, ...updates.map(({ identity }) => identity.step)].map(async (step) => ({
     step,
     runs: [...new Set([await timelineOf(store, record.run, step), ...(step === first ? [record.run] : [])])],

@@ -1,4 +1,4 @@
-// What people changed while a run was under way, and the first step of each change.
+// What people changed while a run was running, and the first step of each change.
 import type { ControlChange } from '../../spec/records/control-records.js';
 import { inParallel } from '../../base/in-parallel.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
@@ -9,7 +9,10 @@ export interface AcceptedChange {
   n: number;
   at: string;
   what: string;
-  /** First step whose plan includes the change, and to which it applies if it is about steps to come (R21); null while no step does. */
+  /**
+   * First step with a plan that includes the change; if the change names a step, the first such step from there on (R21). Null until there
+   * is such a step.
+   */
   step: number | null;
 }
 
@@ -22,7 +25,7 @@ export async function readChanges(store: ObjectStore, history: RunHistory): Prom
   }));
 }
 
-/** Plans name the highest control number folded in, which never falls: a binary search reads few of them. */
+/** A plan names the highest control number that it folded in. That number never falls, so a binary search reads only a few plans. */
 async function firstStepCovering(
   store: ObjectStore,
   { record, updates }: RunHistory,

@@ -1,4 +1,4 @@
-// Which episodes a report reads: all of them if they are few, else its newest evaluations and training steps spread evenly.
+// Chooses the episodes that a report reads: all of them if they are few, else the newest evaluations and training steps spread evenly.
 import type { EvaluationFigure } from './evaluations.js';
 import { tasksOf } from './evaluations.js';
 import { newestEvaluation, type RunHistory } from './run-history.js';
@@ -12,13 +12,13 @@ export type EpisodeSource =
       figure: EvaluationFigure;
       isNewest: boolean;
     }
-  /** `run`: the one with the step in its timeline. */
+  /** `run`: the run of the timeline that took the step. */
   | { kind: 'training'; name: 'train'; run: string; step: number; episodes: number };
 
 export interface EpisodeSelection {
-  /** The newest evaluation first, then the others from new to old, then training steps in order. */
+  /** The newest evaluation first, then the other evaluations from new to old, then training steps in order. */
   sources: EpisodeSource[];
-  /** In the run's records. */
+  /** These three count what the run's records hold, selected or not. */
   trainingSteps: number;
   trainingEpisodes: number;
   evaluations: number;
@@ -26,7 +26,7 @@ export interface EpisodeSelection {
 
 type History = Pick<RunHistory, 'updates' | 'evaluations'>;
 
-/** `limit`: episodes in all. Evaluations get up to half of them, or what training leaves; the newest is always included. */
+/** `limit`: episodes in all. Evaluations get half of them, or more if training needs less. The newest evaluation is always included. */
 export function selectEpisodes(history: History, limit: number): EpisodeSelection {
   const training = history.updates.flatMap(({ identity: { run, step, outcomes } }): EpisodeSource[] => {
     const episodes = outcomes.reduce((sum, group) => sum + group.length, 0);
@@ -57,7 +57,7 @@ function evaluationSources({ evaluations }: History): EpisodeSource[] {
   return ordered.map((figure) => {
     const { suite_name, suite } = figure.result;
     const plain = `${suite_name}.${figure.step}`;
-    // Timelines with other data may have played a suite of the same name on the same state.
+    // Timelines with other data may have played another suite of the same name on the same state.
     const name = names.has(plain) ? `${suite_name}-${suite.slice(0, 8)}` : suite_name;
     names.add(plain);
     const isNewest = figure === newest;
@@ -65,7 +65,7 @@ function evaluationSources({ evaluations }: History): EpisodeSource[] {
   });
 }
 
-/** As many as fit, as evenly as possible, always with the last one. */
+/** As many sources as fit the limit, spread as evenly as possible, always with the last one. */
 function spread(sources: readonly EpisodeSource[], limit: number): EpisodeSource[] {
   if (countOf(sources) <= limit) return [...sources];
   for (

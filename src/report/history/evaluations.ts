@@ -1,5 +1,5 @@
-// The evaluations of a run. They are filed by state, so beside the run's own there may be those of other runs that had the same state: the
-// run adopts them if it asks for the same suite, and ignores the others.
+// Reads the evaluations of a run. Results are stored by state, so a state may also have results of other runs. The run adopts such a result
+// if it asks for the same suite; other results are ignored.
 import type { EvaluationResult } from '../../spec/records/evaluation-records.js';
 import type { ControlRecord } from '../../spec/records/control-records.js';
 import type { Digest } from '../../spec/records/parts.js';
@@ -29,7 +29,7 @@ interface EvaluatedRun {
   owners: readonly OwnerRecord[];
 }
 
-/** A state and the steps after which the run has it: several if a step was not applied. */
+/** A state and the steps after which the run has it. There are several if a step was not applied. */
 interface HeldState {
   state: Digest;
   steps: number[];
@@ -40,7 +40,7 @@ interface Found {
   result: EvaluationResult;
 }
 
-/** By step, then by suite name. The run's base record must be there. */
+/** Sorted by step, then by suite name. The run's base record must exist. */
 export async function readEvaluations(store: ObjectStore, run: EvaluatedRun): Promise<EvaluationFigure[]> {
   const { record, updates } = run;
   const named = await readNamed(store, record.run);
@@ -83,7 +83,9 @@ export async function readEvaluations(store: ObjectStore, run: EvaluatedRun): Pr
   );
 }
 
-/** Those that the run and its ancestors name: for each step, the one that its own timeline names. */
+/**
+ * Evaluations that the run and its ancestors name in their records. For each step, the record of the timeline that took the step counts.
+ */
 async function readNamed(store: ObjectStore, run: string): Promise<EvaluationFigure[]> {
   const figures = new Map<string, EvaluationFigure>();
   for await (const { run: timeline, upTo } of timelinesOf(store, run)) {
@@ -101,7 +103,7 @@ async function readNamed(store: ObjectStore, run: string): Promise<EvaluationFig
   return [...figures.values()];
 }
 
-/** Results of versions that named no runs: their suite shows which run they belong to. */
+/** Results written by versions that named no runs. Their suite shows which run they belong to. */
 async function unnamedOf(store: ObjectStore, found: readonly Found[]): Promise<Found[]> {
   const unnamed = await inParallel(found, ({ result }) => isUnnamed(store, result));
   return found.filter((_, index) => unnamed[index]);
@@ -128,7 +130,7 @@ async function readResults(store: ObjectStore, held: readonly HeldState[]): Prom
   return found.filter((one) => one !== null);
 }
 
-/** Where the run ends, or ended once: there it plays `final`. A late stop held at the step of that moment. */
+/** Whether the run ended at a step, now or earlier: there it plays `final`. A late stop request took effect at the step of its moment. */
 function endOf(run: EvaluatedRun, intervals: readonly EvaluationFigure[]): (step: number) => boolean {
   const { spec } = run.record;
   const { updates, control } = run;
@@ -144,7 +146,7 @@ function endOf(run: EvaluatedRun, intervals: readonly EvaluationFigure[]): (step
     intervals.some((one) => one.step === step && reachesTarget(spec, step, one.result.pass_at_1));
 }
 
-/** Tasks that were played. */
+/** Number of tasks that were played. */
 export function tasksOf({ result }: EvaluationFigure): number {
   return result.graded + result.unknown;
 }

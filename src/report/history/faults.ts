@@ -1,4 +1,4 @@
-// What faults a run has survived and what they cost: figures ft/* as in `status`, and a table by cause.
+// Which faults a run has survived and what they cost: figures ft/* as in `status`, and a table by cause.
 import {
   isFault,
   asOf,
@@ -25,10 +25,10 @@ export interface CauseOfLoss {
 }
 
 export interface Faults {
-  /** Since the run began, as of its newest step and what was evaluated after it. */
+  /** Totals since the run began, up to its newest step and the evaluations after it. */
   figures: FaultFigures;
   causes: CauseOfLoss[];
-  /** The history's updates, with the figures up to each of the run's own steps among its metrics. */
+  /** The history's updates. Those of the run's own steps have the fault figures up to that step added to their metrics. */
   updates: UpdateRecord[];
 }
 
@@ -88,7 +88,7 @@ const inWords: Record<RecoveryCause, string> = {
   engine_shared: 'another run had used the engine',
 };
 
-/** HTML. */
+/** The table as HTML. */
 export function faultTable({ figures, causes }: Faults): string {
   const of = (name: string): number => figures[`ft/${name}`] ?? 0;
   const seconds = (value: number | undefined): string => (value ? `${value.toFixed(1)} s` : '–');
@@ -106,7 +106,7 @@ export function faultTable({ figures, causes }: Faults): string {
       ? [`waiting for environments, the store or a node ${seconds(of('waiting_seconds'))}`]
       : []),
   ];
-  // Records of an older version have no figures.
+  // Records of an older version have no such figures.
   const sentence =
     of('wall_seconds') === 0
       ? ''

@@ -1,4 +1,4 @@
-// The history of a run, from its records alone.
+// Reads the history of a run from its records.
 import { readEvaluations, type EvaluationFigure } from './evaluations.js';
 import type { ControlRecord } from '../../spec/records/control-records.js';
 import type { OwnerRecord, RunRecord } from '../../spec/records/run-records.js';
@@ -15,7 +15,7 @@ export interface RunHistory {
   base: BaseRecord | null;
   /** Steps 1…n in order. */
   updates: UpdateRecord[];
-  /** Those that the run asked for, by step, then by suite name. */
+  /** Evaluations that the run asked for, by step, then by suite name. */
   evaluations: EvaluationFigure[];
   owners: OwnerRecord[];
   control: ControlRecord[];
@@ -37,23 +37,26 @@ export async function readHistory(store: ObjectStore, run: string): Promise<RunH
 export interface Comparison {
   before: EvaluationFigure;
   after: EvaluationFigure;
-  /** False if the newest evaluation is of a smaller suite: its tasks are the first ones of the larger. */
+  /** False if the two evaluations are of different suites. The smaller suite has the first tasks of the larger one. */
   sameTasks: boolean;
 }
 
-/** The evaluation of the state where GRPO begins, or will begin. */
+/** The evaluation of the state where GRPO begins or will begin. */
 export function baselineOf({ record, updates, evaluations }: RunHistory): EvaluationFigure | null {
   const begin = firstGrpoStep(updates) ?? plannedSteps(record.spec).warmStart + 1;
   return evaluations.find((one) => one.step === begin - 1 && one.result.suite_name === 'final') ?? null;
 }
 
-/** The baseline, and the newest state that was evaluated after it: on the same suite if that was played there. */
+/**
+ * The baseline and an evaluation of the newest state that was evaluated since. It is of the baseline's suite if that suite was played on
+ * this state.
+ */
 export function beforeAndAfter(history: RunHistory): Comparison | null {
   const before = baselineOf(history);
   const firstGrpo = firstGrpoStep(history.updates);
   if (!before || firstGrpo === null) return null;
   const later = history.evaluations.filter((figure) => figure.step >= firstGrpo);
-  // A run that was stopped and goes on has an older state on the same suite, which is not its present position.
+  // After a stop and a restart, the newest evaluation of the baseline's suite may be of an older state, which is not the run's present one.
   const newest = newestEvaluation(later);
   const after =
     later.find((one) => one.step === newest?.step && one.result.suite === before.result.suite) ?? newest;
@@ -64,7 +67,7 @@ function firstGrpoStep(updates: readonly UpdateRecord[]): number | null {
   return updates.find((update) => update.identity.kind === 'grpo')?.identity.step ?? null;
 }
 
-/** The evaluation of the newest state; among its suites the one with the most episodes. */
+/** An evaluation of the newest state. If it has several suites, the one with the most episodes. */
 export function newestEvaluation(evaluations: readonly EvaluationFigure[]): EvaluationFigure | null {
   const step = Math.max(...evaluations.map((figure) => figure.step));
   const newest = evaluations.filter((figure) => figure.step === step);

@@ -1,24 +1,24 @@
-// Tools' error messages without the values in them, counted in bounded memory.
+// Counts the error messages of tools, without the values in them, in bounded memory.
 
-/** Distinct patterns that one counter keeps; later ones are counted together. */
+/** Number of distinct patterns that one counter keeps. Later ones are counted together. */
 const patternsKept = 500;
 const longest = 140;
-/** Characters of a message that are read; patterns do not differ further on. */
+/** Only this many characters of a message are read. */
 const readChars = 2_000;
 
 export interface ErrorPattern {
-  /** Null: the turn held no valid call. */
+  /** Null if the turn had no valid call. */
   tool: string | null;
   message: string;
   count: number;
-  /** Id of the first transcript that has it. */
+  /** Id of the first transcript that has the pattern. */
   example: string;
 }
 
-/** Patterns by tool and message, in the order of their first occurrence. */
+/** Patterns by tool and message, in the order of first occurrence. */
 export interface ErrorPatterns {
   kept: Map<string, ErrorPattern>;
-  /** Errors with a pattern beyond the limit. */
+  /** Errors beyond the limit of patterns. */
   others: number;
 }
 
@@ -26,7 +26,7 @@ export function noErrors(): ErrorPatterns {
   return { kept: new Map(), others: 0 };
 }
 
-/** `message`: from `normalisedError`. */
+/** `message`: a result of `normalisedError`. */
 export function addError(
   patterns: ErrorPatterns,
   { tool, message, example, count = 1 }: Omit<ErrorPattern, 'count'> & { count?: number },
@@ -38,7 +38,7 @@ export function addError(
   else patterns.others += count;
 }
 
-/** The most frequent first; equal ones by message. */
+/** Sorted by frequency, the most frequent first; ties are sorted by message. */
 export function ranked({ kept }: ErrorPatterns): ErrorPattern[] {
   return [...kept.values()].sort(
     (a, b) =>
@@ -61,19 +61,19 @@ export function normalisedError(text: string): string {
   return general.length <= longest ? general : `${general.slice(0, longest - 1).trimEnd()}…`;
 }
 
-/** An HTTP status: if it were replaced as a number, a message would begin with two gaps. */
+/** Whether the word is an HTTP status, which is kept at the beginning of a message because it says what happened. */
 function isStatus(word: string): boolean {
   return /^[45]\d\d$/.test(word);
 }
 
-/** `#` for a number and a name like 3QKK; `ISS-…` for ISS-QKFD, which says what kind of thing it is. */
+/** `#` for a number or a name like 3QKK; `ISS-…` for ISS-QKFD, because the prefix says what kind of thing it is. */
 function withoutValue(word: string): string {
   const kind = /^([A-Z]{2,})-[A-Z0-9-]+$/.exec(word)?.[1];
   if (kind !== undefined) return `${kind}-…`;
   return /\p{N}/u.test(word) ? '#' : word;
 }
 
-/** The message inside an error that is JSON. */
+/** If the error is JSON, the message inside it. */
 function messageIn(text: string): string {
   if (!text.trimStart().startsWith('{')) return text;
   try {

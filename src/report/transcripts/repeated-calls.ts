@@ -1,11 +1,11 @@
-// Calls that give the model nothing new: the same tool with the same arguments, twice in a row or three times in an episode.
+// Counts calls that give the model nothing new: the same tool with the same arguments, twice in a row or three times in an episode.
 
-/** From this number on, an episode's equal calls count as repeated even with others between them: two looks at a thing may be right. */
+/** From this number on, equal calls count as repeated even with other calls between them. Looking at the same thing twice may be right. */
 const often = 3;
 
 /**
- * Calls of one episode that repeat an earlier one. `calls`: a text for each turn, equal for equal calls; null for a turn without a call,
- * which is ignored.
+ * Number of calls in one episode that repeat an earlier one. `calls` has a text for each turn, equal for equal calls; null for a turn
+ * without a call, which is ignored.
  */
 export function repeatedCalls(calls: readonly (string | null)[]): number {
   const made = calls.filter((call) => call !== null);

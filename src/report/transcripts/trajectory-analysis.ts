@@ -1,5 +1,5 @@
-// How episodes went, counted as they stream by: by environment, over training and in the newest evaluation. Memory depends on the number of
-// environments, reasons and patterns, and not on the number of episodes.
+// Counts how episodes went while they stream by: by environment, over training and in the newest evaluation. Memory grows with the number
+// of environments, reasons and patterns, not with the number of episodes.
 import type { StopReason } from '../../spec/records/episode.js';
 import { addError, noErrors, normalisedError, ranked, type ErrorPatterns } from './error-patterns.js';
 import { repeatedCalls } from './repeated-calls.js';
@@ -11,29 +11,31 @@ export interface TrajectoryCounts {
   turns: Map<number, number>;
   /** Valid tool calls. */
   calls: number;
-  /** Turns that got an error: refused calls, and malformed ones. */
+  /** Turns whose call was refused or malformed. */
   errors: number;
-  /** Those among them without a valid call. */
+  /** How many of the errors had no valid call. */
   malformed: number;
-  /** Calls that repeat another, and episodes with such a call. */
+  /** Calls that repeat an earlier one; then episodes with such a call. */
   repeatedCalls: number;
   repeating: number;
-  /** Episodes ended as done without success: without any call, and after calls that were all refused. */
+  /** Episodes that the model ended as done without success: first those without any call, then those with only refused calls. */
   doneWithoutCall: number;
   doneAfterErrors: number;
   endedBy: Record<StopReason, number>;
   /** Unknown outcomes by reason. */
   unknown: Map<string, number>;
-  /** Groups with two graded samples or more, and those with differing rewards among them: GRPO learns from these alone. */
+  /** `compared`: groups with at least two graded samples. `varied`: those of them whose rewards differ; GRPO learns only from these. */
   groups: { compared: number; varied: number };
   patterns: ErrorPatterns;
 }
 
-/** Number of reasons that are counted separately: environments choose some of them, and may say anything. */
+/**
+ * Number of reasons that are counted separately. Environments choose some of the reasons and may write anything, so memory needs a limit.
+ */
 const reasonsKept = 100;
 const otherReasons = 'other reasons';
 
-/** What a trajectory is marked with, as bits: readers filter transcripts by it. */
+/** Marks of a trajectory, as bits. Readers filter transcripts by them. */
 export const marks = { toolError: 1, repeated: 2, prematureDone: 4, cutOff: 8 } as const;
 
 export function noTrajectories(): TrajectoryCounts {
@@ -79,7 +81,7 @@ export function addTrajectory(counts: TrajectoryCounts, trajectory: Trajectory):
   );
 }
 
-/** `values`: the group's graded values, null for unknown. */
+/** `values`: the group's graded values; null for an unknown outcome. */
 export function addGroup({ groups }: TrajectoryCounts, values: readonly (number | null)[]): void {
   const graded = values.filter((value) => value !== null);
   if (graded.length < 2) return;
@@ -87,7 +89,7 @@ export function addGroup({ groups }: TrajectoryCounts, values: readonly (number 
   groups.varied += Number(graded.some((value) => value !== graded[0]));
 }
 
-/** Counts of both. */
+/** The sum of both counts. */
 export function plusTrajectories(a: TrajectoryCounts, b: TrajectoryCounts): TrajectoryCounts {
   const sum = noTrajectories();
   for (const counts of [a, b]) {
@@ -108,8 +110,8 @@ export function plusTrajectories(a: TrajectoryCounts, b: TrajectoryCounts): Traj
 }
 
 /**
- * Null: not premature, or unknown. An episode in which every call was refused has changed nothing; otherwise only the grade shows it, and
- * one that passed was not premature.
+ * Why an episode that the model ended counts as premature. If every call was refused, the episode has changed nothing. Null if it is not
+ * premature or cannot be judged: apart from these two cases only the grade shows it, and an episode that passed was not premature.
  */
 function prematureDone({
   stop_reason,

@@ -1,5 +1,5 @@
-// How episodes went, in words and figures: over training and in the newest evaluation, by environment. Figures link to the transcripts that
-// they count.
+// Says in words and figures how episodes went, over training and in the newest evaluation, by environment. Figures link to the transcripts
+// that they count.
 import { percent, whole } from '../format.js';
 import { ranked, type ErrorPattern } from './error-patterns.js';
 import { escapeHtml, table } from '../html.js';
@@ -15,16 +15,16 @@ import {
 } from './trajectory-analysis.js';
 
 export interface TrajectoryAnalysis {
-  /** By environment. */
+  /** Counts by environment. */
   training: Map<string, TrajectoryCounts>;
   newest: Map<string, TrajectoryCounts>;
-  /** In words: `the final evaluation after step 120`; null without an evaluation. */
+  /** For example `the final evaluation after step 120`; null without an evaluation. */
   newestName: string | null;
 }
 
 interface Row {
   environment: string;
-  /** Null: all of them. */
+  /** Null in the row for all environments. */
   filter: string | null;
   where: 'training' | 'newest';
   counts: TrajectoryCounts;
@@ -146,7 +146,7 @@ function patternTable(analysis: TrajectoryAnalysis, rows: readonly Row[]): strin
       const key = JSON.stringify([environment, pattern.tool, pattern.message]);
       const row = found.get(key) ?? { ...pattern, environment, newest: 0, training: 0 };
       row[where] += pattern.count;
-      // The newest policy's errors are the ones that can be fixed.
+      // Prefer an example of the newest policy: only its errors can still be fixed.
       if (where === 'newest') row.example = pattern.example;
       found.set(key, row);
     }

@@ -1,13 +1,15 @@
-// What an episode's model did, turn by turn: the input of the analysis.
+// What the model did in an episode, turn by turn. This is the input of the analysis.
 import type { EpisodeRecord, StopReason } from '../../spec/records/episode.js';
 import { reasonOf, segmentsOf, verdictOf, type Transcript, type Verdict } from './transcripts.js';
 
 export interface TrajectoryTurn {
-  /** Tool and arguments in one text, equal for equal calls in any order of their arguments; null: no valid call. */
+  /** Tool and arguments as one text. Equal calls have equal texts, in any order of their arguments. Null if there is no valid call. */
   call: string | null;
   tool: string | null;
   isError: boolean;
-  /** The error that the model read; null if there was none, and for an episode's last turn, because no record holds its answer. */
+  /**
+   * The error text that the model read. Null if there was none, and for an episode's last turn, because no record holds the answer to it.
+   */
   error: string | null;
 }
 
@@ -17,7 +19,7 @@ export interface Trajectory {
   env_key: string;
   verdict: Verdict;
   stop_reason: StopReason;
-  /** Why the outcome is unknown, with the text of the failure; null if it is known. */
+  /** Why the outcome is unknown, with the failure's text; null if the outcome is known. */
   reason: string | null;
   turns: TrajectoryTurn[];
 }
@@ -34,7 +36,7 @@ export function trajectoryOf(id: string, episode: EpisodeRecord, transcript: Tra
 
 function turnsOf({ turns }: EpisodeRecord, { messages }: Transcript): TrajectoryTurn[] {
   const said = messages.flatMap(({ role }, index) => (role === 'assistant' ? [index] : []));
-  // A prompt may hold turns of its own, as examples.
+  // Skip assistant messages of the prompt: it may hold examples.
   const own = said.slice(said.length - turns.length);
   return turns.map((turn, n) => {
     const at = own[n] ?? -1;

@@ -1,9 +1,13 @@
-// Transcripts beside the page, in files of some hundred kilobytes that it loads on demand. A page opened from a folder may not fetch its
-// neighbours, but it may run them: so each is a script that hands over one string. Nothing in it is code.
+// Writes transcripts to files of some hundred kilobytes beside the page, which loads them on demand. A page opened from a folder may not
+// fetch files, but it may run scripts: so each file is a script that passes one string to the page. Text in the string is never run as
+// code.
 import { sha256Hex } from '../../base/sha256.js';
 import { readableResult, segmentsOf, type Message, type Segment, type Transcript } from './transcripts.js';
 
-/** A part of a conversation as the page builds it. Numbers are places in the chunk's `texts`, because prompts are alike. */
+/**
+ * A part of a conversation as the page builds it. Numbers are indexes into the chunk's `texts`: prompts are alike, so equal texts are
+ * stored once.
+ */
 export type TalkPart =
   [who: 'system' | 'task' | 'result' | 'error', text: number] | [who: 'model', segments: Segment[]];
 
@@ -19,12 +23,12 @@ export interface FinishedChunk {
   content: string;
 }
 
-/** Size in characters at which a chunk is finished: it loads in some milliseconds. */
+/** A chunk is finished at this size, in characters. It then loads within some milliseconds. */
 const chunkChars = 256 * 1024;
-/** A call may have sampled without end, and a tool answered so: a longer text is cut, and says so. */
+/** Limit of one text. A model may sample without end and a tool may answer at any length: a longer text is cut, and says so. */
 const textChars = 64 * 1024;
 
-/** Collects transcripts; `onChunk` is awaited with each chunk that is full. */
+/** Collects transcripts. When a chunk is full, calls `onChunk` and awaits it. */
 export class ChunkWriter {
   private open: TranscriptChunk = { texts: [], transcripts: [] };
   private places = new Map<string, number>();
@@ -33,7 +37,7 @@ export class ChunkWriter {
 
   constructor(private readonly onChunk: (chunk: FinishedChunk) => Promise<void>) {}
 
-  /** Where it will be found: the number of the chunk, and the place in it. */
+  /** Returns where the transcript is: the number of the chunk, and the index in it. */
   async add(transcript: Transcript): Promise<{ chunk: number; at: number }> {
     if (this.chars >= chunkChars) await this.finish();
     const place = { chunk: this.finished, at: this.open.transcripts.length };
@@ -43,7 +47,7 @@ export class ChunkWriter {
     return place;
   }
 
-  /** Ends the open chunk, so that what follows begins another. */
+  /** Ends the open chunk, so that the next transcript begins a new one. */
   async finish(): Promise<void> {
     if (this.open.transcripts.length === 0) return;
     const content = JSON.stringify(this.open);
@@ -77,12 +81,12 @@ export class ChunkWriter {
   }
 }
 
-/** The file of a chunk. For any transcripts, it is one call with two string literals. */
+/** The file of a chunk: one call with two string literals, whatever the transcripts contain. */
 export function chunkScript({ name, content }: FinishedChunk): string {
   return `longhaulChunk(${JSON.stringify(name)}, ${inMarkup(JSON.stringify(content))});\n`;
 }
 
-/** JSON that may stand in a page or be taken for one. */
+/** Escapes JSON so that it can be embedded in a page, where it cannot end its script element. */
 export function inMarkup(json: string): string {
   return json.replaceAll('<', '\\u003c').replaceAll('\u2028', '\\u2028').replaceAll('\u2029', '\\u2029');
 }

@@ -1,23 +1,23 @@
-// What the page knows of each transcript before it loads any: enough to filter and to list them. Rows are numbers, so 10,000 of them take
+// What the page knows about each transcript before it loads any: enough to filter and list them. Rows are numbers, so 10,000 of them take
 // some hundred kilobytes.
 import type { EpisodeSource } from '../history/episode-selection.js';
 import type { FinishedChunk } from './transcript-chunks.js';
 import type { Transcript, Verdict } from './transcripts.js';
 
 export const verdicts: readonly Verdict[] = ['fail', 'unknown', 'pass'];
-/** Their labels for readers, in the order of `stopReasons`. */
+/** In this order; the viewer has labels for them in the same order. */
 export const stopReasons = ['done', 'max_turns', 'length', 'unknown'] as const;
 
-/** [place, slot, sample, task, verdict, stop reason, turns, marks, chunk, place in the chunk] */
+/** [place, slot, sample, task, verdict, stop reason, turns, marks, chunk, index in the chunk] */
 export type TranscriptRow = [number, number, number, number, number, number, number, number, number, number];
 
 export interface TranscriptIndex {
-  /** Folder of the chunks' files, beside the page. */
+  /** Folder of the chunk files, beside the page. */
   folder: string;
-  /** Evaluations and training steps: [name, step, 1 where it is the newest evaluation]. */
+  /** Evaluations and training steps: [name, step, 1 if it is the newest evaluation, else 0]. */
   places: [name: string, step: number, newest: 0 | 1][];
   environments: string[];
-  /** [key, environment, what it asks for, cut]. */
+  /** [key, index of the environment, request, cut to `requestChars`]. */
   tasks: [key: string, environment: number, request: string][];
   chunks: string[];
   rows: TranscriptRow[];
@@ -34,7 +34,7 @@ export class IndexWriter {
     this.index = { folder, places: [], environments: [], tasks: [], chunks: [], rows: [] };
   }
 
-  /** Later rows belong to this source. */
+  /** Rows that are added from now on belong to this source. */
   open(source: EpisodeSource): void {
     const isNewest = source.kind === 'evaluation' && source.isNewest;
     this.index.places.push([source.name, source.step, isNewest ? 1 : 0]);

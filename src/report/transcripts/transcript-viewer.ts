@@ -1,4 +1,4 @@
-// The part of the page for finding and reading transcripts. It is empty until the page's script fills it.
+// The part of the page where readers find and read transcripts. It is empty until the page's script fills it.
 import { escapeHtml } from '../html.js';
 import { whole } from '../format.js';
 import type { EpisodeSelection } from '../history/episode-selection.js';
@@ -8,7 +8,7 @@ import type { TranscriptIndex } from './transcript-index.js';
 export interface ShownTranscripts {
   index: TranscriptIndex;
   selection: EpisodeSelection;
-  /** Chunks in the page itself, so that a page without its folder still shows them. */
+  /** Chunks inside the page itself, so that a page without its folder still shows them. */
   embedded: FinishedChunk[];
   /** Sources that cannot be read, in words. */
   unreadable: string[];
@@ -59,7 +59,7 @@ function select(name: string, label: string, options: [value: string, text: stri
   return `<label>${label} <select name="${name}">${listed.join('')}</select></label>`;
 }
 
-/** No browser runs it: it is data. */
+/** A script element of data, which no browser runs. */
 function data(id: string, json: string): string {
   return `<script type="application/json" id="${id}">${inMarkup(json)}</script>`;
 }

@@ -1,11 +1,11 @@
-// Episodes as conversations that a person can read.
+// Turns episodes into conversations that a person can read.
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 
 export type Role = 'system' | 'user' | 'assistant' | 'environment';
 
 export interface Message {
   role: Role;
-  /** Without the chat template's marks. */
+  /** Text without the marks of the chat template. */
   text: string;
 }
 
@@ -25,7 +25,7 @@ export interface Transcript {
   messages: Message[];
 }
 
-/** `decode` turns token ids into text with special tokens shown. */
+/** `decode` turns token ids into text that includes special tokens. */
 export function toTranscript(episode: EpisodeRecord, decode: (tokens: number[]) => string): Transcript {
   const messages = messagesOf(decode(episode.tokens.slice(0, episode.prompt_length)), 'user');
   const request = messages.findLast((message) => message.role === 'user')?.text ?? '';
@@ -64,7 +64,7 @@ export function reasonOf(reason: string, { observed: { failure } }: EpisodeRecor
   return failure === undefined ? reason : `${reason}: ${failure}`;
 }
 
-/** With the grader's words if the record has them: `reward 0: issues ISS-7Q2K: assignee is "isaac", should be "marco"`. */
+/** The grade, with the grader's explanation if the record has one: `reward 0: issues ISS-7Q2K: assignee is "isaac", should be "marco"`. */
 function gradeOf(value: number, { observed: { explanation } }: EpisodeRecord): string {
   return explanation === undefined ? `reward ${value}` : `reward ${value}: ${explanation}`;
 }
@@ -74,14 +74,14 @@ export function verdictOf({ outcome }: EpisodeRecord): Verdict {
   return outcome.value > 0 ? 'pass' : 'fail';
 }
 
-/** Splits text where the template (ChatML, which Qwen models use) opens a message. `otherwise`: role of unmarked text. */
+/** Splits text where the template (ChatML, as in Qwen models) opens a message. `otherwise`: role of text before the first mark. */
 function messagesOf(text: string, otherwise: Role): Message[] {
   const messages: Message[] = [];
   const marked = /<\|im_start\|>([a-z]+)\n([\s\S]*?)(?=<\|im_start\|>|$)/g;
   for (const [, name = '', body = ''] of text.matchAll(marked)) {
     const role: Role = name === 'system' || name === 'user' || name === 'assistant' ? name : 'environment';
     const plain = withoutMarks(body);
-    // The assistant's opening at the end is where generation begins: it says nothing yet.
+    // Skip an empty message: at the end of a prompt the template opens the assistant's turn.
     if (plain !== '') messages.push({ role, text: plain });
   }
   if (messages.length > 0 || text.includes('<|im_start|>')) return messages;
@@ -93,7 +93,7 @@ function withoutMarks(text: string): string {
   return text.replace(/<\|[A-Za-z0-9_]+\|>/g, '').trim();
 }
 
-/** Up to `each` of every verdict, spread over environments; failures first, since they teach more. */
+/** Up to `each` episodes of every verdict, spread over environments. Failures come first, because they teach more. */
 export function pickTranscripts(episodes: EpisodeRecord[], each: number): EpisodeRecord[] {
   const verdicts: Verdict[] = ['fail', 'unknown', 'pass'];
   return verdicts.flatMap((verdict) => {
@@ -114,11 +114,11 @@ export function pickTranscripts(episodes: EpisodeRecord[], each: number): Episod
   });
 }
 
-/** A model's turn: what it says, and what it calls. */
+/** A part of the model's turn: text, a call, or the end. */
 export type Segment =
   | { kind: 'text'; text: string }
   | { kind: 'call'; name: string; arguments: [name: string, value: string][] }
-  /** A tag that holds no call. */
+  /** A tool-call tag without a valid call. */
   | { kind: 'malformed'; text: string }
   | { kind: 'done' };
 
@@ -159,7 +159,7 @@ function callOf(body: string): Segment {
   };
 }
 
-/** `{"a":1}` behind a line of words as indented JSON; other text as it is. */
+/** Shows JSON with indentation, also if words precede it (`result: {"a":1}`). Other text is returned unchanged. */
 export function readableResult(text: string): string {
   const begin = text.search(/[{[]/);
   if (begin < 0) return text;
@@ -172,7 +172,7 @@ export function readableResult(text: string): string {
   }
 }
 
-/** Lists of objects one a line, for people. */
+/** Puts each object of a list on one line, for people. */
 function indented(value: unknown): string {
   const rows = (list: unknown[], indent: string): string =>
     `[\n${list.map((one) => `${indent}  ${JSON.stringify(one)}`).join(',\n')}\n${indent}]`;

@@ -1,5 +1,6 @@
-// The report's one script, put into the page as it is: filters the index of transcripts, loads the ones that are opened, and builds them as
-// text. Nothing of it depends on the run: the content policy names it by its hash. Everything from outside becomes a text node.
+// The report's one script, copied into the page unchanged. It filters the index of transcripts, loads the chunks of transcripts that are
+// opened, and shows them as text. It is the same for every run, because the content policy names it by its hash. All data from outside
+// becomes text nodes.
 (() => {
   'use strict';
   const box = document.getElementById('transcript-browser');
@@ -51,7 +52,7 @@
   }
   const count = (value) => value.toLocaleString('en');
 
-  // ── what is looked for
+  // ── search
   function settings() {
     const data = new FormData(form);
     return Object.fromEntries(NAMES.map((name) => [name, String(data.get(name) ?? '').trim()]));
@@ -89,7 +90,7 @@
       (row) =>
         places[row[0]] && tasks[row[3]] && (verdict < 0 || row[4] === verdict) && (row[7] & bit) === bit,
     );
-    // Failures teach more.
+    // Failures first: they teach more.
     rows.sort((a, b) => a[4] - b[4]);
     shown = 0;
     list.replaceChildren();
@@ -137,7 +138,7 @@
     return make('li', '', link);
   }
 
-  // ── what is opened
+  // ── the opened transcript
   const loaded = new Map(),
     waiting = new Map();
   const addresses = new Set(index.chunks.filter((name) => /^[0-9a-f]{16}$/.test(name)).map(addressOfChunk));
@@ -274,7 +275,7 @@
     return index.rows.find((row) => idOf(row) === id);
   }
 
-  // ── the page's address says what is shown
+  // ── the page's address
   function route() {
     const params = new URLSearchParams(location.hash.slice(1));
     if (![...params.keys()].some((name) => name === 't' || NAMES.includes(name))) return;
@@ -299,7 +300,7 @@
   function changed() {
     search();
     closePanel();
-    // A page that has no address of its own keeps what it shows all the same.
+    // Some pages, such as `about:srcdoc`, cannot change their address: they still show the results.
     try {
       history.replaceState(null, '', addressOf(settings(), null));
     } catch {}
