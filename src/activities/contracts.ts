@@ -1,5 +1,5 @@
-// The types that workflows and activities exchange. Workflows import types from here only; the one value is for activities. All payloads
-// are small (< 10 KB): digests and figures, never data.
+// The types that workflows and activities exchange. Workflows import only types from here; the one value, `fatalFailures`, is for
+// activities. All payloads are small (< 10 KB): digests and figures, never data.
 import type { BudgetLimit, Spent } from '../spec/budget.js';
 import type { ControlChange, ControlState } from '../spec/records/control-records.js';
 import type { PassRate } from '../spec/pass-rate.js';
@@ -24,7 +24,7 @@ export interface PhaseSpan {
   last: number;
 }
 
-/** What the workflow needs of the spec. */
+/** The parts of the spec that the workflow needs. */
 export interface RunOutline {
   run: string;
   name: string;
@@ -32,15 +32,17 @@ export interface RunOutline {
   model: string;
   /** In order; the last one is GRPO. */
   phases: PhaseSpan[];
-  /** The run and step that this one goes on from; absent if it began with the base model. */
+  /** The run and step at which this run was forked; absent if it began with the base model. */
   lineage?: { run: string; step: number };
   ckpt_interval: number;
   eval_interval: number;
-  /** 0: no early end. */
+  /** 0: the run has no target and never ends early. */
   target_pass_at_1: number;
-  /** How long the same failure is tried again before a person is asked (R27). Absent in answers of an earlier version: 0. */
+  /**
+   * Seconds for which the same failure is retried before a person is asked (R27). Absent in answers of an earlier version, which means 0.
+   */
   block_after_s?: number;
-  /** Where else people can follow the run, in words: `Slack #runs`. */
+  /** Other places where people can follow the run, as text: `Slack #runs`. */
   followed_in?: string[];
 }
 
@@ -52,7 +54,7 @@ export interface RunPosition {
   lastCheckpoint: number | null;
 }
 
-/** A run's limits, what it had used when it was opened, and when it was first started. */
+/** A run's limits, its use at the time it was opened, and the time of its first start. */
 export interface OpenedBudget {
   limits: BudgetLimit[];
   spent: Omit<Spent, 'wall_seconds'>;
@@ -73,7 +75,7 @@ export interface OpenedRun {
   control: ControlState;
   /** Absent if nothing is limited. */
   budget?: OpenedBudget;
-  /** The placement of this start; absent: one node, priority 0. */
+  /** The placement of this start. Absent: one node, priority 0. */
   placement?: PlacementSpec;
 }
 
@@ -83,48 +85,54 @@ export interface StepReference {
   owner: number;
 }
 
-/** What the workflow learns of an attempt beside its result. */
+/** Facts about an attempt that the workflow receives beside the result. */
 export interface Observation {
   /** Milliseconds since 1970 by the server's clock: when the attempt was scheduled, plus its duration. */
   ended_at?: number;
 }
 
-/** A hold-up of a run that only its workflow knows. `waited`: for a node, the orchestrator or the server. `event`: a lease. */
+/**
+ * An interruption that only the run's workflow knows. `waited`: the run waited for a node, the orchestrator or the server. `event`: the
+ * lease that ended.
+ */
 export type Interruption =
   | { what: 'node_lost' | 'node_drained'; event: string; seconds: number }
   | { what: 'waited'; seconds: number };
 
-/** Failure of `planStep` if the workflow does not know all control records; its first detail is the folded `ControlState`. */
+/**
+ * Type of the failure with which `planStep` reports control records that the workflow does not know. Its first detail is the folded
+ * `ControlState`.
+ */
 export type ControlIsBehind = 'ControlIsBehind';
 
 export interface PlannedStep extends Observation {
   step: number;
-  /** `rebased`: a logged batch is applied again; nothing is sampled. */
+  /** `rebased`: the step applies a logged batch again and samples nothing. */
   kind: 'sft' | 'grpo' | 'rebased';
   plan: Digest;
   slots: number;
-  /** The run's figures `ft/…` up to the step before, if they are known by now. */
+  /** The run's figures `ft/…` up to the step before, if they were counted in time. */
   faults?: Record<string, number>;
 }
 
 export interface CollectedRollouts extends Observation {
   graded: number;
   unknown: number;
-  /** The reason of most unknown outcomes, in words; absent if all are known, or the step was committed already. */
+  /** The most frequent reason of unknown outcomes, as text; absent if all outcomes are known, or if the step was committed already. */
   unknown_reason?: string;
-  /** Null if nothing was graded; 0 in answers of an earlier version. */
+  /** Null if no outcome was graded. Answers of an earlier version have 0 instead. */
   mean_reward: number | null;
-  /** Sampled tokens, and seconds of this call. */
+  /** Tokens sampled by this call, and its duration. */
   tokens: number;
   seconds: number;
-  /** The result of `keep`; null if it was not asked for, or the step was committed already. */
+  /** The result of saving the state; null without `keep`, or if the step was committed already. */
   kept: KeptState | null;
 }
 
-/** A state on the node's disk, or why it is missing, which fails no step (R16). */
+/** A state saved to the node's disk, or the problem that prevented it. A failed save fails no step (R16). */
 export type KeptState = { seconds: number } | { problem: string };
 
-/** `reason` of a step whose groups had nothing to learn from: not applied, but no fault. */
+/** `reason` of a step that applied no update because no group had a learning signal. This is no fault. */
 export type NoSignal = 'no_signal';
 
 export interface CommittedStep extends Observation {
@@ -133,11 +141,11 @@ export interface CommittedStep extends Observation {
   state: Digest;
   applied: boolean;
   reason: string | null;
-  /** What the step has used. */
+  /** The step's use of the budget. */
   spent?: Omit<Spent, 'wall_seconds'>;
-  /** The few metrics that `status` shows; the record has all of them, and of many environments. */
+  /** Only the metrics that `status` shows; the record has all metrics, also per environment. */
   metrics: Record<string, number>;
-  /** Set if too few of its outcomes are graded: why, and how to fix it. */
+  /** Set if too few of the step's outcomes are graded: the cause, and how to fix it. */
   ungraded?: string;
 }
 
@@ -148,37 +156,39 @@ export interface EvaluatedState extends Observation {
   pass_at_1: PassRate;
   graded: number;
   unknown: number;
-  /** The reason of most unknown outcomes, in words. */
+  /** The most frequent reason of unknown outcomes, as text. */
   unknown_reason?: string;
 }
 
-/** A chain of executions of one workflow: starting a run again under the same id begins another chain. */
+/** Identifies a chain of executions of one workflow. If a run is started again under the same workflow id, a new chain begins. */
 export interface RunWorkflow {
   workflowId: string;
   firstExecutionRunId: string;
 }
 
 /**
- * A run's request for one node. Repeated under the same `lease`, it changes nothing; with `holding` it reports a lease that the pool may
- * have forgotten.
+ * A run's request for one node. Repeating it with the same `lease` changes nothing. With `holding`, it reports a lease that the run holds,
+ * in case the pool has lost it.
  */
 export interface LeaseRequest extends RunWorkflow {
   /** `{run}/{a random part}/{n}` */
   lease: string;
   run: string;
   project: string;
-  /** Higher goes first. */
+  /** A higher priority is served first. */
   priority: number;
-  /** Numerics of the run's records; null before there are any: the first node decides (R18). */
+  /** Numerics in the run's records; null before the first record, when the first node decides (R18). */
   numerics: Numerics | null;
-  /** The run's `model.served.name`, where `numerics` is null; absent: a model that the node loads itself. */
+  /** The run's `model.served.name`, needed only while `numerics` is null. Absent: the node loads the model itself. */
   served?: string;
-  /** Nodes that the request excludes. */
+  /** Nodes that must not be chosen. */
   besides: string[];
-  /** Do not wait: if no node is free at once, the answer is `refused`. */
+  /** If no node is free now, the answer is `refused` instead of a place in the queue. */
   atOnce?: true;
   holding?: string;
-  /** An execution's run id, and all leases that it holds or has requested: one that was reset has forgotten the later ones. */
+  /**
+   * The execution's run id, and all leases that it holds or has requested. An execution that was reset no longer knows its later leases.
+   */
   asker?: { execution: string; knows: string[] };
 }
 
@@ -187,13 +197,13 @@ export interface OrchestratorActivities {
   /** Checks the spec, creates or resumes the run's records, claims ownership (R20). Fails with every problem at once. */
   openRun(input: { spec: unknown; workflow: WorkflowIdentity; takeOver?: boolean }): Promise<OpenedRun>;
   /**
-   * Asks the pool for a node, or reports a held one; the answer comes as a signal. `numericsOf`: the run whose numerics the node must have,
-   * if the holder is not a run.
+   * Asks the pool for a node, or reports a held one; the answer arrives as a signal. `numericsOf`: the run whose numerics the node must
+   * have; used when the holder of the lease is not a run.
    */
   requestLease(input: Omit<LeaseRequest, 'numerics' | 'served'> & { numericsOf?: string }): Promise<void>;
-  /** The runs that are over (R30); one whose server does not answer does not count as over. */
+  /** Returns the runs that have ended (R30). A run whose server does not answer is not returned. */
   closedRuns(input: { runs: RunWorkflow[] }): Promise<RunWorkflow[]>;
-  /** Writes the next control record, or finds the one of this Update (R21). */
+  /** Writes the next control record, or finds the record of this Update (R21). */
   recordControl(input: {
     run: string;
     owner: number;
@@ -201,13 +211,15 @@ export interface OrchestratorActivities {
     change: ControlChange;
   }): Promise<ControlState>;
   planStep(input: StepReference & { control: number }): Promise<PlannedStep>;
-  /** Deletes checkpoints beyond the retention and folds the episodes of committed steps (R23); waits for its grace. */
+  /**
+   * Deletes checkpoints beyond the retention and folds the episodes of committed steps (R23). Waits for the grace period before it deletes.
+   */
   collectGarbage(input: StepReference): Promise<CollectedGarbage>;
   /** Writes the HTML report beside the run's records; returns its key and its figures `ft/…`. */
   writeReport(input: { run: string }): Promise<{ key: string; faults?: Record<string, number> }>;
 }
 
-/** `n`: number of the record; null if there was nothing to collect. `freed`: bytes. */
+/** `n`: number of the collection's record; null if there was nothing to collect. `freed`: bytes. */
 export interface CollectedGarbage {
   n: number | null;
   checkpoints: number;
@@ -216,41 +228,44 @@ export interface CollectedGarbage {
   freed: number;
 }
 
-/** What the workflow passes to every activity of `NodeActivities` beside its input. */
+/** What the workflow passes to every activity of `NodeActivities` in addition to its own input. */
 export interface OnNode {
-  /** Since the last result of an activity on a node; the attempt's record will hold them. Absent if there are none. */
+  /** Interruptions since an activity on a node last returned a result; the attempt's record will contain them. Absent if there are none. */
   interruptions?: Interruption[];
 }
 
 /** On a node's queue `longhaul-node.<id>.gpu`. */
 export interface NodeActivities {
-  /** Holds the base model and records it as step 0. */
+  /** Loads the base model and records it as step 0. */
   commitBase(input: { run: string; owner: number } & OnNode): Promise<{ state: Digest }>;
-  /** With `keep`, the state that samples is saved to the node's disk beside the rollouts (R16); `spare` as of `saveState`. */
+  /** With `keep`, the node saves the sampling state to its disk while it plays the rollouts (R16). `spare`: see `saveState`. */
   collectRollouts(
     input: StepReference & OnNode & { plan: Digest; slots: [number, number]; keep?: boolean; spare?: number },
   ): Promise<CollectedRollouts>;
   /**
-   * Seals the batch of the plan's episodes, applies it, and commits the step. `elsewhere`: seconds in which nodes other than this one
-   * played its episodes.
+   * Builds the batch from the plan's episodes, applies it, and commits the step. `elsewhere`: seconds in which other nodes played this
+   * step's episodes.
    */
   updatePolicy(input: StepReference & OnNode & { plan: Digest; elsewhere?: number }): Promise<CommittedStep>;
-  /** Evaluates the state after `step` on a suite of held-out tasks; each (state, suite, task, sample) once ever. */
+  /** Evaluates the state after `step` on a suite of held-out tasks. Each (state, suite, task, sample) is played only once. */
   evaluateState(input: StepReference & OnNode & { suite: 'interval' | 'final' }): Promise<EvaluatedState>;
-  /** Saves the state after `step` to the node's disk, which keeps a few; keeps that of step `spare`, too, which is being uploaded. */
+  /**
+   * Saves the state after `step` to the node's disk and deletes older ones there, except the state after step `spare`, whose upload is
+   * running.
+   */
   saveState(input: StepReference & OnNode & { spare?: number }): Promise<{ path: string }>;
 }
 
 /** On a node's queue `longhaul-node.<id>.io`. */
 export interface TransferActivities {
   /**
-   * Uploads what was saved on this node, the manifest last. If it is missing: fails with `CheckpointGivenUp`, or restores it with
-   * `restore`.
+   * Uploads the state saved on this node, the manifest last. If the saved state is missing or damaged, it is computed again with `restore`;
+   * without `restore`, the activity fails with `CheckpointGivenUp`.
    */
   uploadCheckpoint(input: StepReference & { restore?: boolean }): Promise<{ key: string }>;
 }
 
-/** Failure types that a retry cannot fix; each blocks or ends the run. */
+/** Failure types that a retry cannot fix. Each of them blocks or ends the run. */
 export const fatalFailures = [
   'InvalidSpec',
   'OwnerChanged',
@@ -268,12 +283,12 @@ export const fatalFailures = [
 ] as const;
 export type FatalFailure = (typeof fatalFailures)[number];
 
-/** First detail of a failure that has a better remedy than the one of its type. */
+/** First detail of a failure that has a more specific remedy than its type. */
 export interface FailureDetail {
   remedy: string;
 }
 
-/** Details of `NoProgress`: whether the activity had left a record before it began to fail. */
+/** Details of `NoProgress`: whether the activity had written a record before the failures began. */
 export interface Standstill {
   recorded: boolean;
 }
@@ -294,59 +309,59 @@ export type RunPhase =
 /** Answer of the query `status`. */
 export interface RunStatus {
   run: string;
-  /** As in the outline. */
+  /** As in `RunOutline`. */
   lineage?: { run: string; step: number };
   phase: RunPhase;
-  /** Last committed step and the last one planned for. */
+  /** Last committed step, and the last planned one of the run. */
   step: number;
   totalSteps: number;
   trainingPhase: string;
   owner: number;
-  /** The node of updates and evaluations; null while the run has none. */
+  /** The node that computes updates and evaluations; null if the run has no node now. */
   node: string | null;
   /** Other nodes that share its rollouts. */
   sharingNodes: string[];
-  /** Why the run has no node yet; null while it waits for none. */
+  /** Why the run has no node yet; null if it is not waiting for one. */
   waitsFor: string | null;
-  /** Digest after `step`. */
+  /** Digest of the state after `step`. */
   state: Digest | null;
   control: ControlState;
-  /** Present if the run has a budget: as of the last step boundary. */
+  /** Present if the run has a budget; as of the last step boundary. */
   budget?: BudgetLine[];
-  /** Present while `blocked`: why, and the way out. */
+  /** Present in phase `blocked`: the cause and the remedy. */
   blocked: { reason: string; remedy: string } | null;
-  /** Present while a part of it fails again and again and is still tried: why, and what happens next. */
+  /** Present while an activity keeps failing but is still retried: the cause, and what happens next. */
   failing?: { reason: string; remedy: string };
-  /** Figures `ft/…` since the run began, as of the newest plan: the cost of faults. A missing figure is 0. */
+  /** Figures `ft/…`, the cost of faults since the run began, as of the newest plan. A missing figure is 0. */
   faults?: Record<string, number>;
   evaluations: {
     step: number;
     suite: string;
     pass_at_1: PassRate;
     graded: number;
-    /** Absent if all outcomes are graded, and in answers of an earlier version. */
+    /** Absent if all outcomes are graded, or in answers of an earlier version. */
     unknown?: number;
     unknown_reason?: string;
   }[];
-  /** The target that an interval evaluation has reached, which ends the run; absent until then. */
+  /** The target that an interval evaluation has reached. Reaching it ends the run; absent until then. */
   reachedTarget?: number;
   /** The last steps, newest last; at most 20. */
   recent: { step: number; kind: string; seconds: number; metrics: Record<string, number> }[];
   /** Mean rewards of the last GRPO steps, newest last; at most 40. Absent in answers of an earlier version. */
   rewards?: number[];
   lastCheckpoint: number | null;
-  /** Tokens sampled while this workflow collected rollouts, and the seconds that took. */
+  /** Tokens that this workflow has sampled, and the seconds it spent collecting rollouts. */
   tokens: number;
   sampleSeconds: number;
-  /** Episodes that ended meanwhile, and those of the last step that sampled; absent before there are any. */
+  /** Outcomes of the episodes in the same time, and those of the last step that sampled; absent before the first. */
   outcomes?: {
     graded: number;
     unknown: number;
     last: { step: number; graded: number; unknown: number; unknown_reason?: string };
   };
   report: string | null;
-  /** Why the last collection of garbage, begun after `step`, failed; absent if it did not. */
+  /** Why the last garbage collection, begun after `step`, failed; absent if it succeeded. */
   collectionFailure?: { step: number; reason: string };
-  /** The last signals that changed nothing, newest last, at most 3; absent before there is one. `at`: ISO 8601. */
+  /** The last signals that had no effect, newest last, at most 3; absent if there were none. `at`: ISO 8601. */
   signals?: { name: string; reason: string; at: string }[];
 }

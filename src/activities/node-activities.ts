@@ -17,7 +17,7 @@ export function createNodeActivities(deps: NodeDeps): NodeActivities & SweepNode
   return {
     commitBase: withFailures(withRunView(deps, recovering(keepingDivergence(commitBase)))),
     collectRollouts: withFailures(withRunView(deps, recovering(keepingDivergence(collectRollouts)))),
-    // It records its own divergences.
+    // Not wrapped in `keepingDivergence`: updatePolicy records its own divergences.
     updatePolicy: withFailures(withRunView(deps, recovering(updatePolicy))),
     evaluateState: withFailures(withRunView(deps, recovering(keepingDivergence(evaluateState)))),
     evaluatePair: withFailures(evaluatePair(deps)),

@@ -9,7 +9,7 @@ import type { PolicyHolder } from '../policy/policy-holder.js';
 import type { ProcessLife } from './attempt/process-life.js';
 import type { RunDataCache } from '../data/run-data.js';
 
-/** When this process committed a step, and the meter's reading then. */
+/** When this process last committed a step of a run, and the busy meter's reading at that time. */
 export interface LastCommit {
   step: number;
   at: number;
@@ -28,11 +28,11 @@ export interface NodeDeps {
   runs: RunDataCache;
   meter: BusyMeter;
   life: ProcessLife;
-  /** By run; a node may serve several in turn. */
+  /** By run, because a node may serve several runs in turn. */
   lastCommits: NewestEntries<LastCommit>;
-  /** By run; includes runs whose last step another node committed. */
+  /** By run. Includes runs whose last step was committed by another node. */
   checkpointStalls: NewestEntries<CheckpointStall>;
-  /** Where episodes in flight write their turns. */
+  /** Folder in which running episodes record their turns. */
   journals: JournalFolder;
   /** Stable id of this node. */
   node: string;

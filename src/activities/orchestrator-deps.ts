@@ -13,17 +13,17 @@ export interface OrchestratorDeps {
   runs: RunDataCache;
   datasets: DatasetCache;
   life: ProcessLife;
-  /** `host:port` of the Temporal server that this worker serves. */
+  /** `host:port` of the Temporal server that this worker is connected to. */
   temporalAddress: string;
   clusterId(): Promise<string>;
-  /** Asks the recorded server whether the owner's workflow is still open (R20). */
+  /** Asks the owner's Temporal server, named in the record, whether the owner's workflow is still open (R20). */
   ownerState(owner: OwnerRecord): Promise<OwnerState>;
   /** Sends the request to the pool; starts the pool if it is not running. */
   requestLease(request: LeaseRequest): Promise<void>;
-  /** True if our server knows that the run's workflow is closed, or does not know the workflow. */
+  /** True if our Temporal server says that the run's workflow is closed, or does not know the workflow. */
   isOver(run: RunWorkflow): Promise<boolean>;
   log(message: string): void;
 }
 
-/** The process's own dependencies. Activities see a run's view of them, whose store reads around quarantined records. */
+/** Dependencies as the process opened them. An activity receives them with its run's view of the store, which skips quarantined records. */
 export type OpenedDeps = OrchestratorDeps & { store: OpenedStore };

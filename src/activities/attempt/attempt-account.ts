@@ -1,33 +1,36 @@
-// What an attempt has under way, what its death would cost, and what had failed before it worked: kept in memory, sent to the server with
-// each heartbeat, and written to the attempt's records if it is worth a record (ft/*).
+// Tracks for one attempt: its work in progress, what would be lost if it died now, and the failures before it. The account is kept in
+// memory, sent to the server with each heartbeat, and written to the attempt's records if there is something to report (ft/*).
 import { Context } from '@temporalio/activity';
 import { type Restored, rounded } from '../../policy/attended.js';
 import type { LostWork, Recovery, RecoveryCause } from '../../spec/records/attempt-records.js';
 
-/** A part of an attempt's work that can be lost alone: an episode, an update. */
+/** A part of an attempt's work that can be lost on its own: an episode or an update. */
 export interface WorkUnit {
   sampled(tokens: number): void;
-  /** All work so far can be reused by any later attempt. */
+  /** A later attempt can reuse all work done so far. */
   kept(): void;
-  /** The unit waits for an environment or the store, until it samples or ends. */
+  /** The unit waits for an environment or the store; the wait ends when it samples again or ends. */
   waits(): void;
   end(): void;
 }
 
-/** A failure with no work after it yet. `failedAt`: by `performance.now()`, negative if another process failed. */
+/**
+ * A failure after which work has not begun again yet. `failedAt` is on the clock of `performance.now()`; it is negative if an earlier
+ * process failed.
+ */
 export type Failure = Omit<Recovery, 'down_seconds' | 'restore' | 'replay'> & { failedAt: number };
 
-/** What the next attempt receives. */
+/** State that the heartbeat passes to the next attempt. */
 export interface AttemptSnapshot {
   /** This machine's clock, milliseconds since 1970. */
   at: number;
   lost: LostWork;
-  /** Recoveries that are in no record yet. */
+  /** Recoveries that no record contains yet. */
   recoveries: Recovery[];
   waited_seconds: number;
 }
 
-/** What a failed attempt left in this process's memory. `failure`: null if a person ended it. */
+/** State of a failed attempt, kept in this process's memory. `failure` is null if a person ended the attempt. */
 export interface EndedAttempt extends Pick<AttemptSnapshot, 'recoveries' | 'waited_seconds'> {
   failure: Failure | null;
 }
@@ -50,12 +53,12 @@ export class AttemptAccount {
   private workedAt: number | null = null;
   private waitingSince: number | null = null;
   private waitedMs = 0;
-  /** The engine process that last worked for the attempt; null before there is one. */
+  /** The engine process that last worked for this attempt; null before the first. */
   engine: string | null = null;
 
   /**
-   * Call once, before the work: what ended the attempt before, what that one had not recorded, and a function that explains why a state had
-   * to be restored without a known failure.
+   * Call once, before the work begins. `EndedAttempt` says how the previous attempt ended and what it had not recorded. `explain` finds the
+   * cause of a restore for which no failure is known.
    */
   begins(
     { failure, recoveries, waited_seconds }: EndedAttempt,
@@ -67,7 +70,7 @@ export class AttemptAccount {
     this.explain = explain;
   }
 
-  /** Work goes on: the failure is over. */
+  /** Starts a unit of work; this ends the downtime of an earlier failure. */
   begin(what: Unit['what']): WorkUnit {
     this.workedAt ??= performance.now();
     const unit: Unit = { what, since: performance.now(), tokens: 0, waiting: false };
@@ -94,7 +97,7 @@ export class AttemptAccount {
     };
   }
 
-  /** The work under way failed within the attempt, and begins again. `event` names what happened. */
+  /** The work in progress failed inside this attempt and starts over. `event` names the failure. */
   fails(cause: RecoveryCause, event: string): void {
     this.carried = this.explained;
     this.restorations = [];
@@ -103,7 +106,7 @@ export class AttemptAccount {
     this.workedAt = null;
   }
 
-  /** The work under way has left its record. */
+  /** The work in progress has been recorded. */
   finished(): void {
     this.units.clear();
     this.clock();
@@ -117,7 +120,7 @@ export class AttemptAccount {
     this.restorations.push(restored);
   }
 
-  /** What could not be reused if the attempt ended now. */
+  /** Work that would be lost if the attempt ended now. */
   get lost(): LostWork {
     const now = performance.now();
     const units = [...this.units];
@@ -129,14 +132,14 @@ export class AttemptAccount {
     };
   }
 
-  /** True if a failure, a restore or a wait of that length is in no record yet. */
+  /** True if no record yet contains some failure, some restore, or waits that add up to at least `shortestWaitSeconds`. */
   hasNews(shortestWaitSeconds: number): boolean {
     return (
       this.explained.length > 0 || this.unexplained !== null || this.unrecordedWait >= shortestWaitSeconds
     );
   }
 
-  /** Recoveries that are in no record yet. */
+  /** Recoveries that no record contains yet. */
   async recoveries(): Promise<Recovery[]> {
     const restored = this.unexplained;
     if (!restored || !this.explain) return this.explained;
@@ -148,7 +151,7 @@ export class AttemptAccount {
     return rounded((this.waitedMs + waiting) / 1000);
   }
 
-  /** A record holds them now. */
+  /** Call after a record with these recoveries was written. */
   recorded(): void {
     this.carried = [];
     this.failure = null;
@@ -157,7 +160,7 @@ export class AttemptAccount {
     if (this.waitingSince !== null) this.waitingSince = performance.now();
   }
 
-  /** For the attempt after this one, should it be needed; null before `begins`. */
+  /** Sent with the heartbeat for a possible next attempt; null before `begins`. */
   get reported(): AttemptSnapshot | null {
     return this.explain && this.snapshot;
   }
@@ -174,7 +177,10 @@ export class AttemptAccount {
     return [...this.carried, { ...failure, down_seconds, ...this.restoredInAll }];
   }
 
-  /** A node that shares a run's steps follows each of its updates from the state that it holds: that is no failure. */
+  /**
+   * The restores of an attempt without a failure. Null if the engine held a state to start from: a node that shares a run's steps applies
+   * each update to the state it holds, and that is no fault.
+   */
   private get unexplained(): Restored | null {
     const restored = this.failure ? null : this.restoredInAll;
     return restored?.restore.from === 'held' ? null : restored;
@@ -185,7 +191,7 @@ export class AttemptAccount {
     return first ? more.reduce(together, first) : null;
   }
 
-  /** The clock of waiting runs while every unit waits. */
+  /** The wait counts only while every unit waits. */
   private clock(): void {
     const units = [...this.units];
     const waits = units.length > 0 && units.every(({ waiting }) => waiting);
@@ -199,7 +205,7 @@ export class AttemptAccount {
 
 const accounts = new WeakMap<Context, AttemptAccount>();
 
-/** Account of the attempt that runs here. */
+/** Account of the current attempt. */
 export function currentAccount(): AttemptAccount {
   return accountOf(Context.current());
 }
@@ -210,7 +216,7 @@ export function accountOf(context: Context): AttemptAccount {
   return account;
 }
 
-/** Sum of two restores in one attempt; where it came from is the last one's. */
+/** Adds up two restores of one attempt; the origin is the later one's. */
 function together(one: Restored, other: Restored): Restored {
   return {
     restore: {

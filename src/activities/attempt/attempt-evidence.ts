@@ -12,17 +12,20 @@ import type { ObjectStore } from '../../store/objects/object-store.js';
 import { appendSequence } from '../../store/records/records.js';
 import { Diverged } from '../../store/objects/store-errors.js';
 
-/** Seconds; a shorter wait is the pace of a busy server. */
+/** In seconds. A shorter wait is normal for a busy server and is not recorded. */
 const shortestWait = 0.1;
 
 export interface EvidenceWriter {
   /** Call before the first token of these episodes is sampled. */
   starts(keys: string[]): Promise<void>;
-  /** The episode was sampled to its end, but another's record is stored: proof that it was sampled twice (R9). */
+  /**
+   * Call when an episode was sampled to its end but the store already held another worker's record. It proves that the episode was sampled
+   * twice (R9).
+   */
   discarded(key: string): Promise<void>;
-  /** Records what had failed before this attempt, if no record holds it yet. */
+  /** Records the failures before this attempt, unless a record already contains them. */
   recovered(): Promise<void>;
-  /** A computation that disagrees with the stored record: both results are kept (R19). */
+  /** Records a computation that disagrees with the stored record, with both results (R19). */
   diverged(verb: string, input: Digest, error: Diverged): Promise<void>;
 }
 
@@ -66,7 +69,7 @@ export function attemptEvidence(
   };
 }
 
-/** Keeps both results of a divergence that ends the activity, at whatever depth it arose (R19). */
+/** Records both results when a divergence ends the activity, wherever in the activity it occurred (R19). */
 export function keepingDivergence<I extends { run: string; step?: number }, O>(
   activity: (deps: NodeDeps, input: I) => Promise<O>,
 ): (deps: NodeDeps, input: I) => Promise<O> {
@@ -77,7 +80,7 @@ export function keepingDivergence<I extends { run: string; step?: number }, O>(
       if (!(error instanceof Diverged) || !error.evidence) throw error;
       const scope = currentScope();
       const evidence = attemptEvidence(deps.store, input.run, input.step ?? 0, scope, deps.life);
-      // The divergence matters more than a store that does not take its evidence.
+      // Report the divergence even if the store does not accept its evidence.
       await evidence
         .diverged(nameWithoutStep(scope), recordDigest(input), error)
         .catch((problem: Error) => deps.log(`the evidence of a divergence is not kept: ${problem.message}`));

@@ -1,5 +1,5 @@
-// Measures when real work is in flight: the union of all engine verbs and environment calls of this process.
-// What is left of a step's wall time is orchestration.
+// Measures how long this process does real work: the time in which at least one engine verb or environment call is in flight. The rest of a
+// step's wall time is orchestration.
 import type { FileEngine } from '../../engine/file-engine.js';
 import type { PolicyEngine } from '../../engine/policy-engine.js';
 import type { StateKeeper } from '../../policy/state-keeper.js';
@@ -43,7 +43,7 @@ export function meteredEngine(engine: FileEngine, meter: BusyMeter): FileEngine 
   };
 }
 
-/** An engine whose keeper makes its states elsewhere: sampling alone is the engine's work. */
+/** Meters an engine that only samples, because its keeper computes its states elsewhere. */
 export function meteredPolicy(engine: PolicyEngine, meter: BusyMeter): PolicyEngine {
   return {
     info: () => engine.info(),

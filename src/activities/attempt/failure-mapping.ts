@@ -1,5 +1,5 @@
-// Maps errors to Temporal failures: fatal ones by type, everything else retryable as it is, until it has happened too often in the same
-// way.
+// Maps errors to Temporal failures. Fatal errors keep their type and are not retried; all others can be retried until the same failure has
+// occurred too often.
 import { ApplicationFailure, CancelledFailure } from '@temporalio/common';
 import { type FailureDetail, fatalFailures, type FatalFailure, type Standstill } from '../contracts.js';
 import { censored } from '../../base/known-secrets.js';
@@ -17,8 +17,8 @@ const unfitEngine: readonly EngineError['code'][] = ['VersionMismatch', 'EngineM
 type Activity<I, O> = (input: I) => Promise<O>;
 
 /**
- * On abort, throws the cancellation reason: an AbortError would be reported as a cancellation that was never requested, and the attempt
- * would dangle until its heartbeat times out.
+ * If the activity was cancelled, throws the cancellation's reason. An AbortError would reach the server as a cancellation that nobody
+ * requested, and the attempt would stay open until its heartbeat timed out.
  */
 export function withFailures<I, O>(activity: Activity<I, O>): Activity<I, O> {
   return async (input) => {
@@ -36,7 +36,7 @@ export function withFailures<I, O>(activity: Activity<I, O>): Activity<I, O> {
   };
 }
 
-/** The failure itself, or `NoProgress` if the activity has failed like this too often (R27). */
+/** The failure itself, or `NoProgress` if the activity has failed in the same way too often (R27). */
 function unlessRepeated(failure: Error, { activity, execution }: AttemptScope): Error {
   const final = failure instanceof ApplicationFailure && failure.nonRetryable === true;
   const count = final ? 0 : repeatedFailures.count(execution, failure);
@@ -65,7 +65,7 @@ function mapped(error: unknown): Error {
         : {}),
     });
   }
-  // Every retry would meet the same program.
+  // A retry would use the same engine program, so it cannot succeed.
   if (error instanceof EngineError && unfitEngine.includes(error.code)) {
     return ApplicationFailure.create({
       message: error.message,

@@ -1,18 +1,21 @@
-// What a worker's process knows of its own past, and of the process that served its folder before.
+// What a worker process remembers of its own work, and knows of the process that used its folder before.
 import type { EndedAttempt } from './attempt-account.js';
 import { NewestEntries } from '../../base/newest-entries.js';
 
 export interface Predecessor {
-  /** As `ProcessLife.identity`. */
+  /** In the form of `ProcessLife.identity`. */
   identity: string;
-  /** When it was last alive, and when this process was started in its place: by this machine's clock, milliseconds since 1970. */
+  /**
+   * When the predecessor was last alive (`aliveAt`), and when this process was started in its place (`noticedAt`), in milliseconds since
+   * 1970 by this machine's clock.
+   */
   aliveAt: number;
   noticedAt: number;
-  /** It was asked to end, and did. */
+  /** True if the predecessor ended in order, because it was asked to. */
   left: boolean;
 }
 
-/** Where a process runs: a worker's name, which it keeps over restarts, its machine, and its process id there. */
+/** Where a process runs: the worker's name, which stays the same over restarts, its machine, and its process id. */
 export interface ProcessPlace {
   name: string;
   host: string;
@@ -23,17 +26,17 @@ export class ProcessLife {
   private readonly endedAttempts = new NewestEntries<EndedAttempt>();
   private readonly executions = new NewestEntries<true>();
   private readonly runs = new NewestEntries<true>();
-  /** The engine process that each run used here last. */
+  /** For each run, the engine process that it last used on this worker. */
   readonly engines = new NewestEntries<string>();
 
   constructor(
     readonly process: ProcessPlace,
     readonly predecessor: Predecessor | null = null,
-    /** The cause to report when its predecessor was killed. */
+    /** Cause to report if the predecessor was killed. */
     readonly restart: 'worker_restart' | 'orchestrator_restart' = 'worker_restart',
   ) {}
 
-  /** The worker on its machine, independent of the process: `{name}@{host}` */
+  /** The worker on its machine, the same for each of its processes: `{name}@{host}` */
   get node(): string {
     return `${this.process.name}@${this.process.host}`;
   }
@@ -43,12 +46,12 @@ export class ProcessLife {
     return `${this.node} pid ${this.process.pid}`;
   }
 
-  /** Returns whether this process knew the execution of an activity. */
+  /** Notes an activity's execution; returns whether this process already knew it. */
   noteExecution(execution: string): boolean {
     return wasKnown(this.executions, execution);
   }
 
-  /** Returns whether this process knew the run. */
+  /** Notes a run; returns whether this process already knew it. */
   noteRun(run: string): boolean {
     return wasKnown(this.runs, run);
   }
@@ -57,13 +60,13 @@ export class ProcessLife {
     this.endedAttempts.set(activity, attempt);
   }
 
-  /** What the activity's last attempt here has left; returned once. */
+  /** What the activity's last attempt in this process left behind. Only the first call returns it. */
   takeEnded(activity: string): EndedAttempt | null {
     return this.endedAttempts.take(activity) ?? null;
   }
 }
 
-/** `ProcessLife.node` of an identity in a record. */
+/** The `ProcessLife.node` part of an identity found in a record. */
 export function nodeOf(identity: string): string {
   return identity.replace(/ pid \d+$/, '');
 }

@@ -1,5 +1,5 @@
-// Why an attempt had to begin: from this process's memory of the one before, from that one's heartbeat, and from the author of the step
-// before. Evidence for the figures ft/*; the work does not depend on it.
+// Finds out why a new attempt was needed. Sources: this process's memory of the previous attempt, that attempt's heartbeat, and the worker
+// that committed the step before. The result is evidence for the figures ft/*; the work does not depend on it.
 import { Context } from '@temporalio/activity';
 import { isGrpcServiceError, ServiceError } from '@temporalio/client';
 import { ApplicationFailure, CancelledFailure } from '@temporalio/common';
@@ -36,15 +36,15 @@ export interface RecoveryDeps {
   log(message: string): void;
 }
 
-/** In server time: when the attempt was scheduled, plus its duration by this process's clock. */
+/** The end of the attempt in server time: the time it was scheduled, plus its duration by this process's clock. */
 function observation(begunAt: number): Observation {
   const { currentAttemptScheduledTimestampMs } = Context.current().info;
   return { ended_at: Math.round(currentAttemptScheduledTimestampMs + performance.now() - begunAt) };
 }
 
 /**
- * Keeps account of an activity's failures: its next attempt, in this process or another, records what had failed, what was lost, and what
- * it took to work again.
+ * Keeps account of an activity's failures. The next attempt, in this process or another, records the failure, the lost work, and the time
+ * and restore needed to work again.
  */
 export function recovering<
   D extends RecoveryDeps,
@@ -61,7 +61,7 @@ export function recovering<
     account.begins(before, (restored) => explained(deps, input, scope, step, restored, account.engine));
     try {
       const answer = await activity(deps, input);
-      // The finished work matters more than a store that does not take its evidence.
+      // Return the finished work even if the store does not accept the evidence.
       await attemptEvidence(deps.store, input.run, step, scope, life)
         .recovered()
         .catch((problem: Error) => deps.log(`what had broken is not recorded: ${problem.message}`));
@@ -76,7 +76,10 @@ export function recovering<
   };
 }
 
-/** Adds the workflow's interruptions. Each try of an activity receives the same ones: an event counts once, and a wait at the first try. */
+/**
+ * Adds the workflow's interruptions. Each retry of an activity receives the same list: readers count an event once however often it is
+ * recorded, and a wait is added on the first try only.
+ */
 function interrupted(ended: EndedAttempt, { interruptions = [] }: OnNode): EndedAttempt {
   const recoveries = [...ended.recoveries];
   let { waited_seconds } = ended;
@@ -95,13 +98,13 @@ function nameOf(run: string, { activity }: AttemptScope): string {
   return `${run}/${activity}`;
 }
 
-/** Covers a process that is gone, too: its last heartbeat is at most two seconds old. */
+/** Also covers an attempt in a process that has died: its last heartbeat is at most two seconds old. */
 function whatEnded(life: ProcessLife, run: string, scope: AttemptScope, begunAt: number): EndedAttempt {
   const { info } = Context.current();
   const name = nameOf(run, scope);
   const seen = life.noteExecution(scope.execution);
   const ended = life.takeEnded(name);
-  // A first try after a final failure: the wait in between was for a person.
+  // On a first try, the earlier failure was final. The time since then was a wait for a person, so it does not count as downtime.
   if (ended) {
     const failure = ended.failure && {
       ...ended.failure,
@@ -119,7 +122,7 @@ function whatEnded(life: ProcessLife, run: string, scope: AttemptScope, begunAt:
   const reported = snapshotIn(info.heartbeatDetails);
   const carried = { recoveries: reported?.recoveries ?? [], waited_seconds: reported?.waited_seconds ?? 0 };
   if (seen || !predecessor || info.scheduledTimestampMs > predecessor.noticedAt + clockTolerance) {
-    // The server gave the attempt up, and nothing here has failed: the attempt's result was lost, or the attempt never arrived.
+    // The server gave up on the attempt although nothing failed here. Either its result was lost, or the attempt never reached a worker.
     const lost = seen ? nothingLost : (reported?.lost ?? nothingLost);
     const event = `${scope.execution}.${info.attempt - 1}`;
     return {
@@ -136,7 +139,7 @@ function restartOf(
   reported: AttemptSnapshot | null,
 ): Failure {
   const lost = reported?.lost ?? nothingLost;
-  // The work under way had gone on until the process died.
+  // The work in progress continued after the last heartbeat, until the process died.
   const late = reported && lost.seconds > 0 ? Math.max(0, aliveAt - reported.at) / 1000 : 0;
   return {
     cause: left ? 'node_drained' : cause,
@@ -170,7 +173,7 @@ function failureOf(
   };
 }
 
-/** Null if it was ended on purpose. */
+/** Null if the attempt was ended on purpose. */
 function causeOf(error: unknown): RecoveryCause | null {
   if (!(error instanceof Error)) return 'error';
   if (error instanceof CancelledFailure) {
@@ -187,7 +190,7 @@ function causeOf(error: unknown): RecoveryCause | null {
   return mendsItself(error) ? 'store' : 'error';
 }
 
-/** A state had to be restored without a known failure: some process had ended while no work of the run was under way. */
+/** Names the cause of a restore without a known failure: some process had ended while no work of the run was in progress. */
 async function explained(
   deps: RecoveryDeps,
   { run, interruptions = [] }: { run: string } & OnNode,
@@ -211,7 +214,7 @@ async function explained(
   if (used !== undefined) return recovery('engine_shared', scope.execution);
   const { predecessor } = life;
   const stateStep = isAtState(scope.activity) ? step : step - 1;
-  // The workflow has already reported a predecessor that left in order, or that was declared lost before this process replaced it.
+  // The workflow itself reports a predecessor that left in order, or that was declared lost before this process replaced it.
   const isReported = predecessor?.left === true || interruptions.some(({ what }) => what === 'node_lost');
   if (predecessor && !isReported && (await wasServedBy(store, run, stateStep, life.node))) {
     const detection_seconds = rounded((predecessor.noticedAt - predecessor.aliveAt) / 1000);
@@ -220,7 +223,7 @@ async function explained(
   return recovery('placed', life.identity);
 }
 
-/** True if the workflow that now drives the run had this step committed by a process of the node. */
+/** True if a process of this node committed the step for the workflow that now drives the run. */
 async function wasServedBy(store: ObjectStore, run: string, step: number, node: string): Promise<boolean> {
   if (step < 1) return false;
   const update = await readUpdateIfAny(store, run, step);

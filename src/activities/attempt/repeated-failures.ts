@@ -1,19 +1,22 @@
-// Attempts have no limit, but five that fail in the same way, seen by a living worker, will not pass by waiting (R27): the activity fails,
-// and the workflow tries again for a while, on another node too.
+// Attempts are not limited. But if a living worker sees an activity fail five times in the same way, waiting will not help (R27): the
+// activity fails, and the workflow tries again for a while, also on another node.
 //
-// Counts live in this process: a worker that dies counts nothing, and its successor counts from 0.
+// The counts are kept in this process. The death of a worker is not counted, and its successor starts from 0.
 import { isGrpcServiceError, ServiceError } from '@temporalio/client';
 import { EngineError } from '../../engine/policy-engine.js';
 import { EnvironmentError } from '../../environments/environment.js';
 import { sha256Hex } from '../../base/sha256.js';
 
-/** Failures of one execution of an activity in the same way, after which a retry has no reason to succeed. */
+/** After this many equal failures of one execution, a further retry is not expected to succeed. */
 export const maxSameFailures = 5;
 
-/** Executions whose counts are kept: more than ever run at once, and few enough to forget those that moved away. */
+/**
+ * Number of executions with a count. It exceeds what ever runs at once, and the oldest entries are dropped: their executions may have moved
+ * to another node.
+ */
 const maxExecutions = 1_000;
 
-/** Error codes of sockets, of name lookups, and of folders on another machine. */
+/** Error codes of sockets, name lookups, and network folders. */
 const lostConnection = [
   'ECONNABORTED',
   'ECONNREFUSED',
@@ -30,12 +33,12 @@ const lostConnection = [
 ];
 
 export class RepeatedFailures {
-  /** By execution, then by what the failures have in common. */
+  /** By execution, then by kind of failure. */
   private readonly counts = new Map<string, Map<string, number>>();
 
   private readonly recordedExecutions = new Set<string>();
 
-  /** Counts a failure of `execution`; returns how often it has failed in this way. 0 if waiting may fix it. */
+  /** Counts a failure of `execution` and returns how often it has failed in the same way. Returns 0 if waiting may fix it. */
   count(execution: string, error: Error): number {
     if (mendsItself(error)) return 0;
     const counts = this.counts.get(execution) ?? new Map<string, number>();
@@ -47,13 +50,13 @@ export class RepeatedFailures {
     return count;
   }
 
-  /** The execution has recorded progress: earlier failures no longer count. */
+  /** The execution wrote a record: earlier failures no longer count. */
   recorded(execution: string): void {
     this.counts.delete(execution);
     this.recordedExecutions.add(execution);
   }
 
-  /** True if it made any progress before it failed. */
+  /** True if the execution has written a record. */
   hasRecorded(execution: string): boolean {
     return this.recordedExecutions.has(execution);
   }
@@ -66,14 +69,14 @@ export class RepeatedFailures {
 }
 
 function wayOf(error: Error): string {
-  // The message of a dead engine holds its process id and its last log lines: no two are equal.
+  // The message of `EngineExited` contains a process id and log lines, so it differs each time; compare only its code.
   const exited = error instanceof EngineError && error.code === 'EngineExited';
   return sha256Hex(`${error.name}\n${exited ? error.code : error.message}`);
 }
 
 /**
- * Losses of the store, of Temporal, of an environment or of a connection pass without help, however long they last. A full store is among
- * them: a person makes room.
+ * True if waiting can fix the error: the store, Temporal, an environment or a connection is unavailable, for however long. A full store
+ * counts too, because a person can make room.
  */
 export function mendsItself(error: Error): boolean {
   if (['StoreUnavailable', 'StoreFull'].includes(error.name)) return true;

@@ -1,10 +1,10 @@
-// What every activity needs of the Temporal attempt that runs it.
+// The parts of Temporal's activity context that every activity uses.
 import { Context } from '@temporalio/activity';
 import type { AttemptScope } from '../../policy/attended.js';
 import { currentAccount } from './attempt-account.js';
 import { RepeatedFailures } from './repeated-failures.js';
 
-/** Shared by all activities in this process. */
+/** Failure counts of all activities in this process. */
 export const repeatedFailures = new RepeatedFailures();
 
 export function currentScope(): AttemptScope {

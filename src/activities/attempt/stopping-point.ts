@@ -1,4 +1,4 @@
-// Named places where a test may stop, kill or continue a real process. Without LONGHAUL_STOPPING_POINTS nothing happens.
+// Named places where a test can hold or kill a real process. They do nothing unless LONGHAUL_STOPPING_POINTS is set.
 import { existsSync, watch } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -22,9 +22,11 @@ export type StoppingPoint =
   | 'checkpoint-data-written';
 
 /**
- * Waits while one of these files exists: `{folder}/{name}`; `{folder}/{name}.{activity}`, with dots for the slashes of the activity's
- * id; `{folder}/{name}.{activity}.{part}`, for one part of its work. First it writes `{that file}.reached.{pid}`. A test that holds a
- * point ends the wait: it removes the file or kills this process.
+ * Waits while one of these files exists:
+ * `{folder}/{name}`
+ * `{folder}/{name}.{activity}`, where the activity's id has dots instead of slashes
+ * `{folder}/{name}.{activity}.{part}`, for one part of the activity's work
+ * Before it waits, it writes `{that file}.reached.{pid}`. The test ends the wait: it removes the file or kills this process.
  */
 export async function stoppingPoint(name: StoppingPoint, part?: string): Promise<void> {
   const folder = process.env['LONGHAUL_STOPPING_POINTS'];

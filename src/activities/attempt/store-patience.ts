@@ -1,4 +1,4 @@
-// Waits for a store that does not answer or is full, where failing would lose others' work with ours.
+// Waits for a store that is full or does not answer, in places where a failure would also lose other work in progress.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { mendsItself } from './repeated-failures.js';
 
@@ -8,15 +8,15 @@ const maxPauseMs = 10_000;
 const defaultLimitMs = 10 * 60_000;
 
 export interface Patience {
-  /** Rejects the wait with its reason. */
+  /** Ends the wait by rejecting with the signal's reason. */
   signal: AbortSignal;
-  /** Called before each pause: waiting with a deadline is no standstill. */
+  /** Called before each pause, so that the attempt still counts as alive. */
   onWait: () => void;
   /** Counted from the first failure. */
   limitMs?: number;
 }
 
-/** Tries again while the store is full or unavailable; throws its error once that has lasted for `limitMs`. */
+/** Retries while the store is full or unavailable. Throws the store's error after `limitMs`. */
 export async function waitOutStore<T>(
   use: () => Promise<T>,
   { signal, onWait, limitMs = defaultLimitMs }: Patience,

@@ -1,5 +1,5 @@
-// compareSweep: tables, page and rows of what a sweep has evaluated. All of them are functions of the records, so a sweep that was killed
-// and started again writes the same bytes.
+// compareSweep: writes the tables, the page and the rows that compare a sweep's evaluations. All of them depend only on the records, so a
+// sweep that is killed and started again writes the same bytes.
 import { sha256Hex } from '../../base/sha256.js';
 import { startThread } from '../../base/worker-thread.js';
 import { comparisonKey, sweepResultsKey } from '../../store/objects/layout.js';
@@ -23,10 +23,10 @@ import { pairOf, readSweep, type SweepPair, withNewestResult } from '../../store
 import type { Attended } from '../../policy/attended.js';
 import type { Place, SweepRecord, SweepSuiteEntry } from '../../spec/records/sweep-record.js';
 
-/** The size that fits into a workflow's answer. */
+/** Characters of the table that fit into a workflow's answer. */
 const longestTable = 4_000;
 const comparisonThread = new URL('../../sweeps/comparison-thread.js', import.meta.url);
-/** Half of what the activity has, so that this error comes first. */
+/** Half of the activity's time-out, so that this error is reported first. */
 const comparisonDeadlineMs = 5 * 60_000;
 const more = '… more of it is on the page\n';
 
@@ -57,14 +57,14 @@ export async function compareSweep(
   return { report, results, alarms, gaps, table: beginning(comparisonText(comparison)) };
 }
 
-/** The whole lines that fit. */
+/** The longest beginning of whole lines that fits. */
 function beginning(text: string): string {
   if (text.length <= longestTable) return text;
   const cut = text.lastIndexOf('\n', longestTable - more.length);
   return text.slice(0, cut + 1) + more;
 }
 
-/** `failed`: pairs that could not be evaluated; their played episodes count. */
+/** `failed`: pairs that could not be evaluated. The episodes that they did play still count. */
 export async function comparisonOf(
   store: ObjectStore,
   record: SweepRecord,
@@ -93,7 +93,10 @@ export async function comparisonOf(
   ];
   return { name: record.sweep, project: record.spec.project, suites, skipped, rows };
 
-  /** Two states are held at a time, the reference and another; each reads many episodes at once, so states go one after the other. */
+  /**
+   * Holds two states at a time, the reference and one other. Each state reads many episodes in parallel, so the states are read in
+   * sequence.
+   */
   async function comparedSuite(index: number): Promise<SuiteComparison> {
     const { checkpoints, baseline, spec } = record;
     const entry = record.suites[index] as SweepSuiteEntry;
@@ -116,7 +119,7 @@ export async function comparisonOf(
         reference = state;
         suite = emptyComparison(entry, reference, against);
       }
-      // The comparison of a state does not look at the states before it.
+      // The comparison of one state does not depend on the other states, so they need not be passed.
       const compared = await thread.call([{ ...suite, states: [] }, reference, state]);
       suite.states.push(compared);
       rows.push(resultRow(suite, state, compared));
@@ -125,7 +128,7 @@ export async function comparisonOf(
   }
 }
 
-/** Read through `view`, the view of the state's run; null if no episode was played. */
+/** Reads through `view`, the view of the state's run. Null if no episode was played. */
 async function playedState(
   store: ObjectStore,
   view: ObjectStore,

@@ -1,5 +1,5 @@
-// Which environment an evaluation was played on. Results of two servers are never compared as one: the identity is in the suite's record,
-// and so in its digest. It is asked for each time a suite is made: the server may have changed by then.
+// Identifies the environment that an evaluation is played on. The identity is in the suite's record and so in the suite's digest; results
+// from two servers are therefore never compared as one. It is asked for whenever a suite is made, because the server may have changed.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { NodeDeps } from '../node-deps.js';
 import type { RunData } from '../../data/run-data.js';
@@ -17,23 +17,23 @@ import { canonicalBytes } from '../../store/records/canonical.js';
 import { sha256Hex } from '../../base/sha256.js';
 
 export interface Asking {
-  /** Where the environments are now. */
+  /** The environments with their current addresses. */
   environments: readonly EnvironmentSpec[];
   tasks: readonly Task[];
-  /** Seconds of a call, and of the wait for a server that is down. */
+  /** In seconds. `callTimeoutS`: for one call; `maxWaitS`: for a server that is down. */
   callTimeoutS: number;
   maxWaitS: number;
   signal: AbortSignal;
-  /** Called repeatedly while one is waited for. */
+  /** Called repeatedly during a wait for an environment. */
   onWait: (envKey: string, reason: string) => void;
 }
 
 const minPauseMs = 100;
 const maxPauseMs = 2000;
-/** Tasks that a server may be asked about. */
+/** At most this many tasks are used to question a server. */
 const tasksAsked = 3;
 
-/** Asks the environments `names` for their identities. Throws `EnvironmentsUnavailable` if one does not answer in time. */
+/** Asks each environment in `names` for its identity. Throws `EnvironmentsUnavailable` if one does not answer in time. */
 export async function askIdentities(
   names: readonly string[],
   asking: Asking,
@@ -48,8 +48,8 @@ export async function askIdentities(
 }
 
 /**
- * sha256 of the canonical JSON. The server's address, `url`, counts if its answer does not distinguish it from another server: a server
- * that has given no reward yet may never give one.
+ * sha256 of the canonical JSON of `facts`. If the facts do not tell the server from others, its address `url` is included. That is also the
+ * case for a server that has given no reward yet, because it may never give one.
  */
 export function identityOf(facts: ServerFacts, url: string | undefined): Digest {
   const { contract, tools, name, version, reward_rule } = facts;
@@ -63,7 +63,7 @@ async function factsOf(name: string, asking: Asking): Promise<ServerFacts> {
   if (environment?.url === undefined) return builtInFacts(name);
   const { url, grading_token_env } = environment;
   const own = asking.tasks.filter(({ env_key }) => env_key === name);
-  // Suites hold held-out tasks only.
+  // Held-out tasks first, because only they occur in suites.
   const tasks = [
     ...own.filter(({ split }) => split === 'held_out'),
     ...own.filter(({ split }) => split === 'train'),
@@ -91,13 +91,16 @@ function unavailable(name: string, { maxWaitS }: Asking, cause: EnvironmentError
   );
 }
 
-/** A node's own server is ours, and this process may not reach it. */
+/** Facts about the node's built-in server: they are known without asking, and this process may not be able to reach it. */
 function builtInFacts(name: string): ServerFacts {
   const tools = appNames.includes(name) ? inOrder(appByName(name).tools) : null;
   return { contract: 'openenv/tools', tools, name: 'longhaul', version: appsVersion, reward_rule: 'grade' };
 }
 
-/** The identities as a node asks before it plays a suite; from then on it plays with the server's current tools. */
+/**
+ * The identities, as asked by the node before it plays a suite. Cached tools are dropped, so the node then plays with the server's current
+ * tools.
+ */
 export async function identitiesOnNode(
   deps: Pick<NodeDeps, 'backendFor'>,
   { record, tasks }: RunData,

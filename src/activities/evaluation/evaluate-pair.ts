@@ -1,4 +1,4 @@
-// evaluatePair: a state on a suite of a sweep. Episodes that a run or another sweep has played are adopted.
+// evaluatePair: evaluates one state on one suite of a sweep. Episodes that a run or another sweep has already played are reused.
 import { pairOf, readSweep, type SweepPair } from '../../store/evaluations/sweeps.js';
 import { keepingDivergence } from '../attempt/attempt-evidence.js';
 import type { NodeDeps } from '../node-deps.js';
@@ -16,7 +16,7 @@ import { readEvaluationEpisodes } from '../../store/evaluations/evaluation-episo
 import { environmentsOf } from '../../sweeps/suite-tasks.js';
 import type { EvaluatedPair, SweepNodeActivities } from '../sweep-contracts.js';
 
-/** `suitesOf`: the run that supplies the suite's data. */
+/** `suitesOf`: the run from which the suite takes its tasks and settings. */
 type PlacedPair = SweepPair & { suitesOf: string };
 
 export function evaluatePair(deps: NodeDeps): SweepNodeActivities['evaluatePair'] {
@@ -47,14 +47,14 @@ async function evaluatePlaced(deps: NodeDeps, pair: PlacedPair): Promise<Evaluat
   return { state, pass_at_1, graded, unknown, seconds };
 }
 
-/** The suite names the environments that it measures; episodes played on others belong to another suite. */
+/** Fails if the environments are not those named in the suite: episodes played on others would belong to another suite. */
 async function refuseOtherEnvironments(
   deps: NodeDeps,
   of: RunData,
   environments: readonly EnvironmentSpec[],
   suite: SuiteRecord,
 ): Promise<void> {
-  // Planned by the first version, which named no environments.
+  // The first version planned suites without naming environments.
   if (suite.environments === undefined) return;
   const now = await identitiesOnNode(deps, of, environments, environmentsOf(suite));
   const changed = Object.keys(now).filter((name) => now[name] !== suite.environments?.[name]);
@@ -68,7 +68,7 @@ async function refuseOtherEnvironments(
   ]);
 }
 
-/** The state's run, with the tasks and environments of the run that supplies the suites. */
+/** The data of the state's run, with the tasks and environments of the run that supplies the suites. */
 async function dataOf(deps: NodeDeps, { run, suitesOf }: PlacedPair): Promise<RunData> {
   const own = await deps.runs.get(run);
   if (run === suitesOf) return own;

@@ -1,5 +1,5 @@
-// evaluateState: a state on one of its run's own suites of held-out tasks. The run's record names its evaluation, played by this run or
-// another; if it is there, the activity answers without asking an environment.
+// evaluateState: evaluates a state on one of its run's own suites of held-out tasks. The evaluation may have been played by this run or by
+// another one. If the run's record already names it, the activity answers without asking an environment.
 import type { EvaluatedState, StepReference } from '../contracts.js';
 import { identitiesOnNode } from './environment-identities.js';
 import type { NodeDeps } from '../node-deps.js';
@@ -27,7 +27,7 @@ export async function evaluateState(
   await checkOwner(store, run, input.owner);
   const key = runEvaluationKey(run, step, name);
   const named = await readRecord(store, key, 'evaluated');
-  // Null also if it was set aside: then it is played again.
+  // Null also if the record was quarantined; the evaluation is then played again.
   const known = named && (await readEvaluated(store, named));
   if (known) return answer(store, known);
   const data = await deps.runs.get(run);

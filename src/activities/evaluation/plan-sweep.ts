@@ -1,4 +1,4 @@
-// planSweep and pairsToDo: what a sweep evaluates, chosen once, and which pairs have no result yet.
+// planSweep chooses, once, what a sweep evaluates. pairsToDo lists the pairs that have no result yet.
 import type { DatasetCache } from '../../data/dataset-cache.js';
 import { InvalidSpec } from '../../spec/invalid-spec.js';
 import { nearestName } from '../../base/nearest-name.js';
@@ -43,7 +43,10 @@ export interface SweepDeps {
   datasets: DatasetCache;
 }
 
-/** Throws `InvalidSpec` with every problem at once. A sweep that was planned before keeps its choice, and refuses another spec. */
+/**
+ * Plans a sweep, or returns the plan that is already stored. Throws `InvalidSpec`, which lists every problem, also if the stored plan has
+ * another spec.
+ */
 export async function planSweep(
   deps: SweepDeps,
   { spec: input, sweep }: { spec: unknown; sweep: string },
@@ -106,14 +109,14 @@ async function chosen(
   };
 }
 
-/** With `again`, the suites are this sweep's alone: no stored result belongs to one of them. */
+/** With `again`, puts the sweep's id into the suite, so that no result stored by others matches. */
 function asked({ again }: SweepSpec, sweep: string, entry: SweepSuiteEntry): SweepSuiteEntry {
   if (again !== true) return entry;
   const record = { ...entry.record, again: sweep };
   return { ...entry, record, digest: recordDigest(record) };
 }
 
-/** Planning a sweep does not wait for a server as long as a run does: its next firing asks again. */
+/** Planning waits less long for a server than a run does, because the schedule starts the sweep again later. */
 const longestWaitS = 120;
 
 async function asking(
@@ -131,7 +134,7 @@ async function asking(
   };
 }
 
-/** Throws `InvalidSpec` if a person has started it under an id that is another project's, or no sweep's. */
+/** Throws `InvalidSpec` if the workflow id that a person chose is not the id of a sweep of this project. */
 function checkId({ name, project }: SweepSpec, sweep: string): void {
   const [of, own, ...more] = sweep.split('/');
   if (of === project && own !== undefined && more.length === 0 && isSweepId(sweep)) return;
@@ -149,7 +152,10 @@ function isSweepId(sweep: string): boolean {
   }
 }
 
-/** At most `limit` pairs behind `after`, and the last one looked at: a restarted sweep has many pairs with a result. */
+/**
+ * Returns at most `limit` pairs without a result, from those after number `after`, and the number of the last pair looked at. After a
+ * restart many pairs have a result already.
+ */
 export async function pairsToDo(
   { store }: Pick<SweepDeps, 'store'>,
   { sweep, after, limit }: { sweep: string; after: number; limit: number },
@@ -168,7 +174,7 @@ export async function pairsToDo(
   return found;
 }
 
-/** Null if the pair has a result, and the pair's run its files. */
+/** Null if the pair has its result, and the pair's run has the trajectory files. */
 async function missingOf(view: ObjectStore, pair: SweepPair): Promise<MissingPair | null> {
   const { n, run, step, state, suite } = pair;
   const done = await newestResult(view, state, suite.record, suite.digest);
@@ -181,7 +187,7 @@ async function missingOf(view: ObjectStore, pair: SweepPair): Promise<MissingPai
   const { tasks, samples_per_task } = suite.record;
   const { digest } = await newestRound(view, state, suite.record, suite.digest);
   const names = await view.listFolder(evaluationEpisodesFolder(state, digest));
-  // If another run has set one aside and played it again, both files are there.
+  // Counts only `.json.gz`: an episode that was quarantined and played again by another run is in the folder twice.
   const played = names.filter((name) => name.endsWith('.json.gz')).length;
   return { n, run, step, suite: suite.label, missing: tasks.length * samples_per_task - played };
 }

@@ -1,5 +1,6 @@
-// The episodes of a state on a suite as a few numbers each. Reading thousands of transcripts takes longer than the rest of a comparison, so
-// the numbers are stored once the evaluation is whole. They are a function of the episodes: missing or unreadable ones are computed again.
+// Reads the episodes of a state on a suite as a few numbers each. Reading thousands of transcripts is the slowest part of a comparison, so
+// the numbers are stored when the evaluation is complete. If the stored numbers are missing or unreadable, they are computed again from the
+// episodes.
 import { requireEpisode } from '../step/episode-record.js';
 import type { TalliedSample, TallyRecord } from '../../spec/records/sweep-record.js';
 import { inParallel } from '../../base/in-parallel.js';
@@ -11,8 +12,8 @@ import type { SweepPair } from '../../store/evaluations/sweeps.js';
 import { addEpisode, emptyTally, type PlayedSample, type TaskTally } from '../../sweeps/tallies.js';
 
 /**
- * The played episodes of a pair. `isKept`: its result is stored, so no episode is added any more, and all runs see the same ones. Throws
- * `UnreadableRecord` on an episode that cannot be read, or is another's (R8).
+ * The played episodes of a pair. `isKept`: the pair's result is stored, so no further episode will be added and all runs see the same ones.
+ * Throws `UnreadableRecord` for an episode that cannot be read or belongs to another plan or state (R8).
  */
 export async function readTally(store: ObjectStore, pair: SweepPair, isKept: boolean): Promise<TaskTally[]> {
   const known = isKept ? await readKept(store, pair) : null;
@@ -21,7 +22,7 @@ export async function readTally(store: ObjectStore, pair: SweepPair, isKept: boo
   const source = { plan: pair.suite.digest, state: pair.state };
   const folder = evaluationEpisodesFolder(pair.state, pair.suite.digest);
   const names = (await store.listFolder(folder)).filter((name) => !name.endsWith('/'));
-  // One at a time would be slow, and all at once too much to hold.
+  // Reads a limited number in parallel: one at a time would be slow, and all at once would need too much memory.
   await inParallel(names, async (name) => {
     addEpisode(tally, await requireEpisode(store, `${folder}${name}`, source));
   });
@@ -60,7 +61,7 @@ function fits({ samples }: TallyRecord, tally: readonly TaskTally[]): boolean {
   );
 }
 
-/** The file is damaged or of another version: the episodes say the same. */
+/** Returns null for a stored file that is damaged or has another version: the episodes hold the same numbers. */
 function ignoreUnread(error: unknown): null {
   const unread = [UnreadableRecord, OlderSchema, NewerSchema];
   if (unread.some((kind) => error instanceof kind)) return null;

@@ -1,5 +1,5 @@
-// A state on a suite, for runs and sweeps alike. Each (state, suite, task, sample) is played once ever, by the first that needs it; its
-// random numbers come from the suite alone (R13).
+// Evaluates a state on a suite, for runs and sweeps alike. Each (state, suite, task, sample) is played only once, by the first run or sweep
+// that needs it; its random numbers depend only on the suite (R13).
 import type { EvaluationResult, SuiteRecord } from '../../spec/records/evaluation-records.js';
 import { InvalidSpec } from '../../spec/invalid-spec.js';
 import { passRateOf } from '../../spec/pass-rate.js';
@@ -33,7 +33,7 @@ import type { RunData } from '../../data/run-data.js';
 import { currentScope } from '../attempt/scope.js';
 import { projectTrajectories } from './trajectories.js';
 
-/** A state, as the run and step that load it, and what it is measured on. */
+/** A state, named by the run and step that load it, and the suite to play. */
 export interface SuiteOfState {
   run: string;
   step: number;
@@ -42,9 +42,9 @@ export interface SuiteOfState {
   suite: SuiteRecord;
   /** The run that supplies the tasks. */
   suiteOf: string;
-  /** The environments that play them. */
+  /** The environments that play the tasks. */
   environments: readonly EnvironmentSpec[];
-  /** The run's own evaluation: outcomes that another left unknown are played again. */
+  /** True if the run evaluates its own state. It then plays outcomes again that another run left unknown. */
   isOwn: boolean;
 }
 
@@ -57,8 +57,8 @@ export interface EvaluatedSuite {
 }
 
 /**
- * Adopts what is stored: a whole result, or the graded episodes of one with unknown outcomes. `load` supplies the run's data if something
- * is missing. Throws `InvalidSpec` if no prompt fits, and `NothingGraded` if too few outcomes are graded.
+ * Reuses what is stored: a complete result, or the graded episodes of a round with unknown outcomes. `load` reads the run's data if
+ * something must be played. Throws `InvalidSpec` if no prompt fits, and `NothingGraded` if too few outcomes are graded.
  */
 export async function evaluateSuite(
   deps: NodeDeps,
@@ -86,8 +86,8 @@ function isAdopted(
 }
 
 /**
- * True if all was played, and ended in `NothingGraded`: a new execution starts another round. A retry of the execution that played it does
- * not: only its result was lost, and is returned again.
+ * True if all episodes of the round were played and ended in `NothingGraded`; the caller then starts another round. False for a retry of
+ * the execution that played the round: only its result was lost, and the retry returns it again.
  */
 async function isSpent(
   store: ObjectStore,
@@ -95,7 +95,7 @@ async function isSpent(
   { suite, digest }: SuiteRound,
   data: RunData,
 ): Promise<boolean> {
-  // The suite was planned by a version without rounds.
+  // Versions before suite/2 had no rounds.
   if (suite.schema === 'longhaul.suite/1') return false;
   const names = new Set(await store.listFolder(evaluationEpisodesFolder(what.state, digest)));
   const keys = seatsOf(what, digest, data).map(({ key }) => key);
@@ -150,7 +150,7 @@ async function playRound(
   return { result: stored.record, suite, episodes };
 }
 
-/** Graded episodes of the round before become this one's too, under its suite. */
+/** Copies the graded episodes of the previous round into this round, under this round's suite. */
 async function takeGraded(
   store: ObjectStore,
   { state }: SuiteOfState,
@@ -179,7 +179,7 @@ function seatsOf({ state, suite, suiteOf }: SuiteOfState, digest: Digest, data: 
   });
 }
 
-/** One long task among many is an unknown outcome; if no task can be played, training would go on in vain. */
+/** One task with a too long prompt is an unknown outcome. But if no prompt fits, further training would be useless. */
 function refuseWhereNoPromptFits(episodes: readonly EpisodeRecord[], { sampling }: SuiteRecord): void {
   const isTooLong = ({ outcome }: EpisodeRecord): boolean =>
     outcome.status === 'unknown' && outcome.reason === promptTooLong;
@@ -204,7 +204,7 @@ type Totals = {
   errors: number;
 };
 
-/** pass@1 = share of passes among graded episodes; unknown outcomes are counted, never scored. */
+/** pass@1 is the share of passes among graded episodes. Unknown outcomes are counted but not scored. */
 export function summarise(
   episodes: EpisodeRecord[],
   suite: SuiteRecord,

@@ -1,7 +1,7 @@
-// An evaluation's episodes in the layout of SkyRL: `trajectories/evals/{run}/global_step_{n}/{env}.jsonl`. A projection: the records are
-// the truth, and an existing folder is left as it is. The layout has one evaluation for each step: if a run has evaluated a step on both of
-// its suites, the later one's files lie below the first one's, under its suite's name. Sweeps have any number of suites, and play several
-// of one state at a time: each has a folder of its own there, by its content.
+// Writes an evaluation's episodes in SkyRL's layout: `trajectories/evals/{run}/global_step_{n}/{env}.jsonl`. The files are copies: the
+// records are the truth, and an existing folder is not changed. The layout has room for one evaluation of each step. If a run has evaluated
+// a step on both of its suites, the second one is written to a subfolder with its suite's name. A sweep may have several suites for one
+// state, so each gets a subfolder named by a digest of the suite.
 import type { RunData } from '../../data/run-data.js';
 import type { EvaluationResult, SuiteRecord } from '../../spec/records/evaluation-records.js';
 import type { PassRate } from '../../spec/pass-rate.js';
@@ -25,7 +25,7 @@ export async function projectTrajectories(
     const key = trajectoryResultsKey(run, step, folder);
     const there = await store.get(key);
     if (there === null && !(await writeLines(store, data, step, folder, suite, episodes))) continue;
-    // Written last: a folder with results is whole.
+    // The results file is written last, so a folder that has it is complete.
     if (there === null) await store.create(key, results);
     else if (!Buffer.from(there).equals(results)) continue;
     return;
@@ -50,7 +50,7 @@ function resultsOf(result: Omit<EvaluationResult, 'observed'>): Buffer {
   return Buffer.from(`${JSON.stringify(aggregated(result))}\n`);
 }
 
-/** False if another evaluation was first: all begin with the file of the data's first environment. */
+/** False if another evaluation already uses the folder. All evaluations write the file of the data's first environment first. */
 async function writeLines(
   store: ObjectStore,
   data: RunData,
@@ -68,7 +68,7 @@ async function writeLines(
   return true;
 }
 
-/** The first free folder below the step's; undefined is the step's folder itself. */
+/** Folders to try, in order, below the step's folder; undefined stands for the step's folder itself. */
 function foldersOf(suite: SuiteRecord): (string | undefined)[] {
   if (isRunSuite(suite.name) && suite.again === undefined) return [undefined, suite.name];
   return [`${suite.name}-${recordDigest(suite).slice(0, 12)}`];
@@ -94,7 +94,7 @@ function trajectoryOf({ tokenizer }: RunData, suite: SuiteRecord, episode: Episo
   return {
     input_prompt: tokenizer.decode(tokens.slice(0, prompt_length)),
     output_response: tokenizer.decode(tokens.slice(prompt_length)),
-    /** Null: unknown, which is not a score of the model. */
+    /** Null for an unknown outcome, which says nothing about the model. */
     score: outcome.status === 'graded' ? outcome.value : null,
     stop_reason,
     env_class: env_key,
@@ -103,7 +103,7 @@ function trajectoryOf({ tokenizer }: RunData, suite: SuiteRecord, episode: Episo
   };
 }
 
-/** Omits the pass rates of ungraded episodes. */
+/** An environment without graded episodes gets no pass rate. */
 function aggregated(result: Omit<EvaluationResult, 'observed'>): Record<string, number> {
   const metrics: Record<string, number> = {};
   const add = (scope: string, rate: PassRate): void => {

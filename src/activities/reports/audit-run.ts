@@ -1,5 +1,5 @@
-// The audit of a run, with the functions that plan its steps, seal its batches and judge its rewards: the store knows the records, not how
-// they are made.
+// Audits a run. The store knows the records but not how they are made, so this file supplies the functions that plan steps, build batches
+// and judge rewards.
 import { baseModelDigest } from '../../policy/base-model.js';
 import { buildBatch } from '../step/build-batch.js';
 import { DatasetCache } from '../../data/dataset-cache.js';
@@ -29,7 +29,10 @@ export async function auditRun(
   });
 }
 
-/** Checks what a run's record repeats, and what follows from its parts. A model from files is checked by the digest of its weights instead. */
+/**
+ * Checks the values that a run's record repeats or derives from its spec. The base model of a model from files is not checked here but by
+ * the digest of its weights.
+ */
 function runProblems({ seed, spec, base_model }: RunRecord, parent: RunRecord | null): string[] {
   const made =
     parent?.base_model ??
@@ -42,7 +45,7 @@ function runProblems({ seed, spec, base_model }: RunRecord, parent: RunRecord | 
   ];
 }
 
-/** The functions that made a run's steps, reading from `view`. */
+/** The functions that made a run's steps. They read from `view`. */
 export function auditMakers(view: ObjectStore): StepMakers {
   const runs = new RunDataCache(view, new DatasetCache(view));
   return {

@@ -1,18 +1,18 @@
-// What faults have cost a run, for the Temporal UI and `status`: sent with each plan, as of the step before it.
+// The cost of a run's faults, for the Temporal UI and `status`. It is sent with each plan, up to the step before.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { StepReference } from '../contracts.js';
 import type { OrchestratorDeps } from '../orchestrator-deps.js';
 import { NewestEntries } from '../../base/newest-entries.js';
 import { type FaultFigures, type FaultTotals, readFaults } from '../../store/runs/fault-figures.js';
 
-/** A long run's count takes longer in a new process: a later plan carries it. */
+/** In a new process, the count for a long run may take longer than this; a later plan then carries it. */
 const withinMs = 500;
 
 export function tellingFaults<I extends StepReference, O extends object>(
   activity: (deps: OrchestratorDeps, input: I) => Promise<O>,
 ): (deps: OrchestratorDeps, input: I) => Promise<O & { faults?: FaultFigures }> {
   const known = new NewestEntries<FaultTotals>();
-  /** Runs that are being counted: a long count is neither begun again nor waited for by each plan. */
+  /** Runs whose faults are being counted now. Plans neither wait for a long count nor start it twice. */
   const counting = new Set<string>();
   const count = async ({ store, runs }: OrchestratorDeps, { run, step }: I): Promise<FaultFigures> => {
     const { record } = await runs.get(run);
@@ -30,7 +30,7 @@ export function tellingFaults<I extends StepReference, O extends object>(
     const { run } = input;
     if (counting.has(run)) return activity(deps, input);
     counting.add(run);
-    // A failed count does not stop the step from being planned.
+    // A failed count must not prevent the plan.
     const counted = count(deps, input)
       .catch(() => null)
       .finally(() => counting.delete(run));

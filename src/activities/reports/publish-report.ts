@@ -1,4 +1,4 @@
-// writeReport: the run's report as of its last committed step, stored beside its records, and its transcripts beside it.
+// writeReport: stores the run's report as of its last committed step, and its transcripts, beside the run's records.
 import type { OrchestratorDeps } from '../orchestrator-deps.js';
 import { readChanges } from '../../report/history/changes.js';
 import { faultsOf } from '../../report/history/faults.js';
@@ -12,7 +12,7 @@ import { readTroubles } from '../../store/runs/notices.js';
 import { reportKey, reportTranscriptsKey } from '../../store/objects/layout.js';
 import { readUnfinishedEvaluation } from '../../store/evaluations/unfinished-evaluations.js';
 
-/** Episodes that a report reads: some ten seconds, and half a megabyte of the page. */
+/** A report reads at most this many episodes: about ten seconds, and half a megabyte of the page. */
 const limit = 10_000;
 
 export async function renderRunReport(
@@ -34,7 +34,7 @@ export async function renderRunReport(
     changes: await readChanges(deps.store, history),
     episodes,
     unfinished: await readUnfinishedEvaluation(deps.store, run),
-    // A report is made without these, too.
+    // The report is made even if these cannot be read.
     undelivered: await readTroubles(deps.store, run).catch(() => []),
   });
   return { html, faults: faults.figures, step: history.updates.at(-1)?.identity.step ?? 0 };
@@ -52,7 +52,7 @@ export async function publishReport(
     },
   });
   const bytes = Buffer.from(html);
-  // Last: a stored page has its transcripts beside it.
+  // The page is stored last, so a stored page always has its transcripts.
   const key = reportKey(input.run, step, sha256Hex(bytes));
   await store.create(key, bytes);
   return { key, faults };

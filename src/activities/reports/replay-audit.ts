@@ -1,5 +1,5 @@
-// Recomputes logged updates on a fresh engine and compares each state with its record: weights are a function of the records (R13), and
-// anybody can check it with this.
+// Recomputes logged updates on a fresh engine and compares each state with its record. The weights depend only on the records (R13), and
+// anybody can check that here.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -12,14 +12,14 @@ import type { PolicyHolder } from '../../policy/policy-holder.js';
 import { NativePolicyHolder } from '../../policy/native-states.js';
 
 export interface ReplayRange {
-  /** First and last step, both included; from 1. */
+  /** First step, from 1, and last step, both included. */
   from: number;
   to: number;
 }
 
 export interface ReplayedStep {
   step: number;
-  /** False for a step that applied nothing: there is nothing to compute. */
+  /** False if the step applied no update, so there is nothing to compute. */
   applied: boolean;
   recorded: Digest;
   computed: Digest;
@@ -28,10 +28,10 @@ export interface ReplayedStep {
 
 export interface ReplayAudit extends ReplayRange {
   run: string;
-  /** In order; the last one is the first that differs, because later ones have no state to start from. */
+  /** In order. The list ends with the first step that differs, because later steps have no correct state to start from. */
   steps: ReplayedStep[];
   equal: boolean;
-  /** Time to reach the state before `from`: the newest checkpoint or the base model, and the updates after it. */
+  /** Time to restore the state before `from`: to load the newest checkpoint or the base model, and to apply the updates after it. */
   restoreSeconds: number;
   /** Time of the updates alone. */
   seconds: number;
@@ -52,7 +52,7 @@ export function parseReplayRange(text: string): ReplayRange {
   throw new BadReplayRange(`"${text}" is no range of steps: write A..B with 1 ≤ A ≤ B, for example 3..5`);
 }
 
-/** The engine must be fresh: one that already holds a state would only confirm itself. */
+/** Replays steps `from` to `to`. The engine must be fresh: an engine that already holds a state would compare that state with itself. */
 export async function replayUpdates(
   { store, engine, log }: { store: ObjectStore; engine: FileEngine; log: (message: string) => void },
   run: string,

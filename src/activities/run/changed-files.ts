@@ -1,4 +1,5 @@
-// A later start of a run names files that the run has stored already: they may be gone, but not changed.
+// When a run is started again, its spec may name files that the run has already stored. Such a file may be missing, but must not have
+// changed.
 import { readFile } from 'node:fs/promises';
 import { templateText } from '../../policy/model-assets.js';
 import { lines } from '../../data/prepare-dataset.js';
@@ -15,16 +16,16 @@ import { requireRecord } from '../../store/records/records.js';
 interface NamedFile {
   /** Key in the spec. */
   path: string;
-  /** Undefined: the spec names none, which is the same as an empty one. */
+  /** Undefined if the spec names no file, which counts as an empty file. */
   file: string | undefined;
   taken: Digest | undefined;
-  /** Reads the text, if that is not the whole file. */
+  /** Reads the text; given if the text is only a part of the file. */
   read?: () => Promise<string>;
   /** The part of the file's text that the run stores. */
   content: (text: string, file: string) => string;
 }
 
-/** Throws `InvalidSpec` naming each file that can be read and differs from what the run stored of it. */
+/** Throws `InvalidSpec`, which names each file that can be read but differs from the copy that the run stored. */
 export async function refuseChangedFiles(
   store: ObjectStore,
   record: RunRecord,
@@ -72,7 +73,7 @@ export async function refuseChangedFiles(
   if (problems.length > 0) throw new InvalidSpec(problems);
 }
 
-/** Digest of the file's content. Null if the file cannot be read: the run has all of it in its store. */
+/** Digest of the file's content. Null if the file cannot be read; the run then uses its stored copy. */
 async function digestOf({ file, read, content }: NamedFile): Promise<string | null> {
   if (file === undefined) return sha256Hex('');
   const text = await (read?.() ?? readFile(file, 'utf8')).catch(() => null);

@@ -8,7 +8,10 @@ import { collect } from '../../store/collection/collection.js';
 import { checkOwner } from '../../store/runs/owners.js';
 import { readRun } from '../../store/runs/run-records.js';
 
-/** From the record of what is deleted to the first deletion. A fork that begins later still gets every state: it computes it. */
+/**
+ * Wait between writing the list of deletions and the first deletion. A fork that begins later loses nothing: it recomputes the states it
+ * needs.
+ */
 const graceMs = 10_000;
 
 export async function collectGarbage(

@@ -1,5 +1,5 @@
-// Forks and rewinds (R22): a run that begins after a committed step of another one. Nothing is copied: steps up to there, their checkpoints
-// and batches are read under the parent (R5). A rewind is a fork into the next timeline of its parent's name.
+// Forks and rewinds (R22): a run that begins after a committed step of another run. A fork copies nothing: it reads the steps before it,
+// with their checkpoints and batches, from its parent (R5). A rewind is a fork into the next timeline of its parent's name.
 import { refuseChangedFiles } from './changed-files.js';
 import { refuseImpossibleData } from '../../data/dataset-validation.js';
 import type { OrchestratorDeps } from '../orchestrator-deps.js';
@@ -22,12 +22,12 @@ import {
   timelineOf,
 } from '../../store/runs/run-records.js';
 
-/** How many committed steps to name near one that is not committed. */
+/** How many committed steps an error names if the requested step is not committed. */
 const nearestShown = 3;
 
 interface PlannedFork {
   run: string;
-  /** Its number among the timelines of its name. */
+  /** The run's number among the timelines of its name. */
   n: number;
   parent: RunRecord;
   /** The timeline that a rewind replaces; null for other forks. */
@@ -35,9 +35,9 @@ interface PlannedFork {
 }
 
 /**
- * Run id for a spec that forks: the name's newest timeline if one of its timelines is this fork already, else a new fork. A rewind first
- * `claims` the timeline that it replaces, so that no workflow drives that any more. Killed at any moment, the same call finishes it. Throws
- * `InvalidSpec`, or what `claim` throws.
+ * Returns the run id for a spec that forks. If this fork exists already, that is the newest timeline of its name; otherwise the fork is
+ * created. A rewind first calls `claim` on the timeline that it replaces, so that no workflow drives that timeline any more. If the process
+ * is killed at any point, the same call finishes the work. Throws `InvalidSpec`, and every error of `claim`.
  */
 export async function openFork(
   deps: OrchestratorDeps,
@@ -78,7 +78,7 @@ export async function openFork(
   return run;
 }
 
-/** Newest timeline of the name if one of them is this fork; null if the fork is still to be made. */
+/** Newest timeline of the name if one of the name's timelines is this fork; null if the fork does not exist yet. */
 async function madeAlready(store: ObjectStore, name: string, fork: ForkSpec): Promise<string | null> {
   const timelines = await timelinesNamed(store, name);
   for (const run of timelines) {
@@ -88,7 +88,7 @@ async function madeAlready(store: ObjectStore, name: string, fork: ForkSpec): Pr
   return null;
 }
 
-/** What `openFork` is about to make; writes nothing. Throws `InvalidSpec` with every problem at once. */
+/** Returns the fork that `openFork` would create; writes nothing. Throws `InvalidSpec`, which lists every problem. */
 export async function planFork(store: ObjectStore, spec: RunSpec, fork: ForkSpec): Promise<PlannedFork> {
   const timelines = await timelinesNamed(store, spec.name);
   const parent = await readRunIfAny(store, fork.run);
@@ -123,7 +123,10 @@ export async function timelinesNamed(store: ObjectStore, name: string): Promise<
   return (await readSequence(store, namesFolder(name), 'name')).map(({ run }) => run);
 }
 
-/** Writes the reference under the run whose timeline holds the step, before anything depends on it: a collection looks there (R23). */
+/**
+ * Writes the reference under the run whose timeline holds the step. It is written before anything depends on it, because garbage collection
+ * reads the references there (R23).
+ */
 async function refer(store: ObjectStore, user: string, fork: ForkSpec): Promise<void> {
   const run = await timelineOf(store, fork.run, fork.step);
   const reference: RefRecord = {
@@ -180,7 +183,7 @@ function rebaseProblems({ run, step, rebase }: ForkSpec, last: number): SpecProb
   ];
 }
 
-/** A fork's steps up to its parent's are the parent's: the fork cannot change what those were made from. */
+/** A fork shares its parent's steps up to `step`, so it cannot change the settings that these steps depend on. */
 function changeProblems(parent: RunRecord, spec: RunSpec, step: number): SpecProblem[] {
   return differences(fixed(withLaterSettings(parent.spec), step), fixed(spec, step)).map((line) => ({
     path: line.slice(0, line.indexOf(' ')),
@@ -189,7 +192,7 @@ function changeProblems(parent: RunRecord, spec: RunSpec, step: number): SpecPro
   }));
 }
 
-/** A run that begins after its last step has nothing to do. */
+/** Refuses a fork that would begin at or after its own last step: it would have nothing to train. */
 function endProblems(spec: RunSpec, { run, step, rebase }: ForkSpec): SpecProblem[] {
   const phases = phasesOf(spec);
   const last = phases.at(-1)?.last ?? 0;
@@ -203,7 +206,7 @@ function endProblems(spec: RunSpec, { run, step, rebase }: ForkSpec): SpecProble
   return [{ path: 'trainer.max_training_steps', problem, fix }];
 }
 
-/** File paths may differ: the digests of their contents are compared. */
+/** Settings that a fork cannot change. File paths are left out: the digests of the files' contents are compared instead. */
 function fixed({ seed, model, data, warm_start }: RunSpec, step: number): object {
   const { tokenizer: _tokenizer, chat_template: _template, path: _path, ...rest } = model;
   return {

@@ -1,8 +1,8 @@
-// The settings of a GRPO step: the spec's, unless another value was set while the run was under way (R21).
+// The settings of a GRPO step: the spec's, except where an Update has set another value during the run (R21).
 import type { ControlState } from '../../spec/records/control-records.js';
 import type { RunSpec } from '../../spec/run-spec.js';
 
-/** A supervised step has settings of its own in the spec; these do not change it. */
+/** Supervised steps are not affected: they have their own settings in the spec. */
 export function settingsUnder(
   { generator, trainer }: RunSpec,
   control: ControlState,

@@ -1,4 +1,4 @@
-// openRun: spec → run. Creates the run's records or finds them, claims ownership (R20), folds control (R21).
+// openRun turns a spec into a run: it creates or finds the run's records, claims ownership (R20), and folds the control records (R21).
 import { refuseChangedFiles } from './changed-files.js';
 import type { OpenedBudget, OpenedRun, RunOutline, WorkflowIdentity } from '../contracts.js';
 import type { OrchestratorDeps } from '../orchestrator-deps.js';
@@ -57,7 +57,7 @@ export async function openRun(
   const step = await lastCommittedStep(deps.store, run);
   const state = step < 0 ? null : await readState(deps.store, run, step);
   const owners = owner === 1 ? [] : await readSequence(deps.store, ownersFolder(run), 'owner');
-  // A run that begins here had no work in an earlier process.
+  // A run that starts for the first time in this execution had no work in an earlier process.
   if (owners.at(-2)?.firstExecutionRunId !== input.workflow.firstExecutionRunId) deps.life.noteRun(run);
   const lastCheckpoint = (await listCheckpoints(deps.store, record)).at(-1) ?? null;
   const followers = followedIn(run, spec);
@@ -125,9 +125,9 @@ function refuseOtherSpec(stored: RunRecord, spec: RunSpec): void {
 }
 
 /**
- * Paths may differ between machines: the digests of the files' contents count (`refuseChangedFiles`). A server may move, a budget may be
- * raised, and followers may change: the newest owner's record holds them. Placement is never truth. Settings newer than the stored spec
- * have their defaults in it.
+ * Differences that are allowed: file paths (`refuseChangedFiles` compares the files' contents instead), server addresses, budget, followers
+ * (the newest owner record holds all three), and placement, which does not affect results. Settings that are newer than the stored spec
+ * count with their default values.
  */
 export function refuseDifference(run: string, stored: RunSpec, spec: RunSpec): void {
   const found = differences(comparable(withLaterSettings(stored)), comparable(spec));
@@ -161,7 +161,7 @@ function comparable(spec: RunSpec): unknown {
   const { tokenizer: _tokenizer, chat_template: _template, path: _path, ...model } = spec.model;
   const { tasks: _tasks, demonstrations: _demonstrations, ...data } = spec.data;
   const environments = spec.environments.map(({ url: _url, ...environment }) => environment);
-  // A run's lineage records where it began: later starts go on with it, with or without a fork in their spec.
+  // The run's lineage already records its fork, so a later start may leave `fork` out of its spec.
   const {
     fork: _fork,
     budget: _budget,
@@ -194,7 +194,9 @@ function outlineOf(record: RunRecord): RunOutline {
   };
 }
 
-/** The trackers and channels that follow this start. Addresses are left to the follower: a W&B server may be a team's own. */
+/**
+ * Trackers and channels that follow this start. Addresses are left out: the follower knows them, because a team may run its own W&B server.
+ */
 function followedIn(run: string, { project, tracking, slack }: RunSpec): string[] {
   const wandb = tracking?.wandb;
   const place = wandb && [wandb.entity, wandb.project ?? project, run].filter(Boolean).join('/');

@@ -1,4 +1,4 @@
-// Which phase a step belongs to, from the spec alone.
+// Finds the phase of a step, using only the spec.
 import type { PhaseSpan } from '../contracts.js';
 import type { RunSpec, SftPhaseSpec } from '../../spec/run-spec.js';
 import { stepsOf } from '../../spec/warm-start.js';

@@ -1,4 +1,5 @@
-// recordControl: an accepted Update becomes a record before it is answered (R21). A known Update id means done.
+// recordControl: writes an accepted Update as a record before the Update is answered (R21). If the Update's id is already recorded, nothing
+// is written.
 import type { ControlChange, ControlRecord, ControlState } from '../../spec/records/control-records.js';
 import { controlFolder } from '../../store/objects/layout.js';
 import { checkOwner } from '../../store/runs/owners.js';
@@ -12,7 +13,7 @@ export async function recordControl(
 ): Promise<ControlState> {
   const { store } = deps;
   await checkOwner(store, input.run, input.owner);
-  // `make` sees what others wrote meanwhile: two attempts of one Update leave one record.
+  // `make` sees records that another attempt wrote in the meantime, so two attempts for one Update write one record.
   let already = false;
   const make = (next: number, existing: readonly ControlRecord[]): ControlRecord => {
     const found = existing.find((record) => record.update_id === input.updateId);

@@ -1,4 +1,5 @@
-// requestLease: asks the pool for a node with the run's numerics (R18). closedRuns: which runs hold their nodes no longer (R30).
+// requestLease asks the pool for a node with the run's numerics (R18). closedRuns lists the runs that have ended and so hold no nodes
+// (R30).
 import type { LeaseRequest, RunWorkflow } from '../contracts.js';
 import type { OrchestratorDeps } from '../orchestrator-deps.js';
 import type { Numerics } from '../../spec/records/numerics.js';
@@ -30,7 +31,7 @@ async function servedBy(store: ObjectStore, run: string): Promise<{ served?: str
   return served === undefined ? {} : { served: served.name };
 }
 
-/** Null before the run has a base: the first node that can serve it decides. */
+/** Null before the run has a base record: then the numerics of the first suitable node are used. */
 async function recordedNumerics(store: ObjectStore, run: string): Promise<Numerics | null> {
   const rebased = await rebasedTo(store, run);
   if (rebased) return rebased;

@@ -1,4 +1,5 @@
-// A step's batch as a function of its plan and of the records that the plan names (R10). sealBatch writes it, the audit compares with it.
+// Builds a step's batch from its plan and the records that the plan names, and from nothing else (R10). sealBatch stores the batch; the
+// audit compares it with the stored one.
 import type { RunData } from '../../data/run-data.js';
 import { tokenizeDemonstration } from '../../episode/demonstration.js';
 import { stepAdvantages } from '../../rl/advantages.js';
@@ -15,13 +16,13 @@ import { canonicalText, recordDigest } from '../../store/records/canonical.js';
 import { sha256Hex } from '../../base/sha256.js';
 
 export interface BatchSources {
-  /** By slot and sample of a GRPO plan; empty for a supervised one. */
+  /** By slot and sample, for a GRPO plan; empty for a supervised plan. */
   episodes: readonly (readonly EpisodeRecord[])[];
   /** Called for supervised plans only. */
   data: () => Promise<RunData>;
 }
 
-/** The bytes of the batch file, and the identity in them. */
+/** Returns the bytes of the batch file, and the identity that they contain. */
 export async function buildBatch(
   plan: PlanRecord,
   { episodes, data }: BatchSources,
@@ -46,8 +47,8 @@ export async function buildBatch(
 }
 
 /**
- * For truncated importance sampling the recorded log-probs are the sampling node's. Ratios are taken against the policy that the update
- * begins with, under the numerics that apply it, which only the engine knows.
+ * Truncated importance sampling needs the log-probs recorded by the sampling node under their own name. The old log-probs of the ratios are
+ * those of the policy before the update, under the updating engine's numerics, which only that engine can compute.
  */
 function withSampled({ target_old_logprobs, ...forest }: PackedForest): BatchArrays {
   return { ...forest, target_rollout_logprobs: target_old_logprobs };
@@ -89,7 +90,7 @@ function valueOf({ outcome }: EpisodeRecord): number | null {
   return outcome.status === 'graded' ? outcome.value : null;
 }
 
-/** An unknown outcome, or a group without signal, carries no loss. */
+/** An unknown outcome, or a group without signal, has a null advantage and no loss. */
 function toSample({ tokens, turns, logprobs }: EpisodeRecord, advantage: number | null): SampleToPack {
   const targets: SampleToPack['targets'][number][] = [];
   if (advantage === null) return { tokens, targets };

@@ -1,4 +1,4 @@
-// collectRollouts: every (slot, sample) of the plan gets its terminal record; one with a record is never sampled again (R9).
+// collectRollouts: gets the terminal record of every (slot, sample) of the plan. An episode that has a record is never sampled again (R9).
 import type { CollectedRollouts, KeptState, StepReference } from '../contracts.js';
 import { attemptEvidence } from '../attempt/attempt-evidence.js';
 import type { NodeDeps } from '../node-deps.js';
@@ -51,7 +51,7 @@ export async function collectRollouts(
     attemptEvidence(store, run, step, scope, deps.life),
   );
   const [filledAt, keptAt] = [endOf(filling), endOf(keeping)];
-  // A save left running would collide with the one of the next try.
+  // Both must end first: a save that is still running would collide with the save of the next attempt.
   await Promise.allSettled([filledAt, keptAt]);
   const [records, kept] = await Promise.all([filling, keeping]);
   if (keeping) deps.checkpointStalls.set(run, { step, ms: Math.max(0, (await keptAt) - (await filledAt)) });
@@ -64,13 +64,13 @@ export async function collectRollouts(
   };
 }
 
-/** By `performance.now()`. */
+/** Returns the end time on the clock of `performance.now()`. */
 async function endOf(work: Promise<unknown> | null): Promise<number> {
   await work;
   return performance.now();
 }
 
-/** If it fails, the next checkpoint is taken from the state held then. */
+/** Saves the state. If that fails, the next checkpoint is made from the state that the engine holds then. */
 async function keepState(deps: NodeDeps, input: StepReference & { spare?: number }): Promise<KeptState> {
   const started = performance.now();
   try {

@@ -1,4 +1,4 @@
-// commitBase: the base model becomes state 0, recorded like every other step (R5).
+// commitBase: records the base model as state 0, like the state of every other step (R5).
 import type { NodeDeps } from '../node-deps.js';
 import { currentScope } from '../attempt/scope.js';
 import type { BaseRecord } from '../../spec/records/update.js';

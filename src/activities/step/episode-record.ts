@@ -1,11 +1,11 @@
-// The record of one episode: read and checked, or watched for while the episode is played.
+// Reads and checks the record of an episode; and watches for that record while the episode is played.
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { requireRecord } from '../../store/records/records.js';
 import { UnreadableRecord } from '../../store/objects/store-errors.js';
 import { type Patience, waitOutStore } from '../attempt/store-patience.js';
 
-/** Throws `UnreadableRecord` if it is missing, or was played for another plan or at another state (R8). */
+/** Throws `UnreadableRecord` if the record is missing, or names another plan or state (R8). */
 export async function requireEpisode(
   store: ObjectStore,
   key: string,
@@ -17,22 +17,22 @@ export async function requireEpisode(
     throw new UnreadableRecord(
       key,
       `it was played for ${member} ${episode[member]}, not for ${source[member]}` +
-        // An evaluation's record is set aside for a run, which is not known here.
+        // The command for an evaluation's record needs its run, which is not known here.
         (key.startsWith('runs/') ? `; set it aside with: longhaul quarantine ${key}` : ''),
     );
   }
   return episode;
 }
 
-/** Another worker has finished the episode. */
+/** Thrown when another worker has finished the episode. */
 export class FinishedElsewhere extends Error {}
 
-/** A process that stood still for longer looks again before it samples. */
+/** Milliseconds. If the last look is older, for example because the process was suspended, the process looks again before it samples. */
 export const freshMs = 2000;
 
-/** Remembers when an episode was last seen without a record: sampling stops once another worker has finished it (R9). */
+/** Remembers when it last saw that an episode has no record. Sampling stops when another worker has finished the episode (R9). */
 export class Unfinished {
-  /** By the wall clock: it goes on while the machine itself is suspended. */
+  /** On the wall clock, which continues while the machine is suspended. */
   #at: number | null = null;
 
   constructor(
@@ -41,7 +41,7 @@ export class Unfinished {
     private readonly patience: Patience,
   ) {}
 
-  /** Looks again unless the last look is at most `ms` old. Throws `FinishedElsewhere` if there is a record. */
+  /** Looks for the record, unless the last look is at most `ms` old. Throws `FinishedElsewhere` if there is a record. */
   async within(ms: number): Promise<void> {
     for (let isFresh = this.#isWithin(ms); !isFresh; isFresh = this.#isWithin(freshMs)) {
       this.patience.signal.throwIfAborted();

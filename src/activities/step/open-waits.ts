@@ -1,15 +1,15 @@
-// What the episodes of an attempt wait for: sent with the heartbeat, so that people see that a run stands still and why.
+// What the episodes of an attempt are waiting for. It is sent with the heartbeat, so that people see why a run makes no progress.
 
-/** For people. Times are by the worker's clock, milliseconds since 1970. */
+/** The wait as people see it. Times are in milliseconds since 1970 by the worker's clock. */
 export interface WaitTold {
   /** An environment's key, or `store`. */
   waiting: string;
   waiting_since: number;
-  /** How many episodes wait for it. */
+  /** How many episodes are waiting for it. */
   waiting_episodes: number;
-  /** Its last message. */
+  /** Last error message of the environment. */
   waiting_reason?: string;
-  /** When the run is blocked if it does not answer before. */
+  /** When the run will be blocked if there is no answer by then. */
   waiting_until?: number;
 }
 
@@ -23,19 +23,19 @@ export interface Wait {
 export class OpenWaits {
   readonly #open = new Map<string, Wait & { since: number }>();
 
-  /** May be called repeatedly while the wait lasts. */
+  /** Notes that an episode waits; may be called repeatedly during one wait. */
   goesOn(who: string, wait: Wait): void {
     const before = this.#open.get(who);
     const since = before?.for === wait.for ? before.since : Date.now();
     this.#open.set(who, { ...wait, since });
   }
 
-  /** False if nothing was waited for. */
+  /** Notes that the episode's wait is over; returns false if it was not waiting. */
   ends(who: string): boolean {
     return this.#open.delete(who);
   }
 
-  /** The longest wait, which ends the attempt first; empty if there is no wait. */
+  /** The longest wait, because it is the first to end the attempt; empty if nothing waits. */
   get told(): WaitTold | Record<string, never> {
     const open = [...this.#open.values()].sort((a, b) => a.since - b.since);
     const [longest] = open;

@@ -1,4 +1,5 @@
-// planStep (R7): fixes everything the step may depend on before its first token is sampled. The first plan wins.
+// planStep (R7): fixes everything that the step may depend on, before its first token is sampled. If two plans are written, the first one
+// counts.
 import { ApplicationFailure } from '@temporalio/common';
 import type { ControlIsBehind, PlannedStep, StepReference } from '../contracts.js';
 import type { OrchestratorDeps } from '../orchestrator-deps.js';
@@ -30,7 +31,7 @@ export async function planStep(
   await checkOwner(store, run, input.owner);
   const records = await readControl(store, run);
   const control = foldControl(records);
-  // Records set aside concern readers of the store; the workflow does nothing about them.
+  // Quarantine records concern only readers of the store; the workflow does nothing with them.
   const unknown = records.slice(input.control).some(({ change }) => change.kind !== 'quarantine');
   if (unknown) throw controlIsBehind(run, input.control, control);
   const existing = await readRecord(store, planKey(run, step), 'plan');
@@ -46,7 +47,10 @@ export async function planStep(
   return answer(record);
 }
 
-/** A workflow that was reset may have forgotten control that it had received (R21): it receives it first, and may have to rest. */
+/**
+ * A workflow that was reset may have lost control records that it once received (R21). It must receive them before the step, because one
+ * may be a pause.
+ */
 function controlIsBehind(run: string, known: number, control: ControlState): ApplicationFailure {
   return ApplicationFailure.create({
     message: `${run} has control record ${control.n}, and its workflow knows of ${known} only`,
@@ -57,8 +61,8 @@ function controlIsBehind(run: string, known: number, control: ControlState): App
 }
 
 /**
- * The plan of a step from the records before it: `planStep` writes it, and the audit compares a stored plan with it. `stored`: that plan,
- * for its version; the audit itself compares the records that it stands on.
+ * Plans a step from the records before it. `planStep` stores the plan; the audit compares it with a stored one. `stored` is that stored
+ * plan, which decides the version; the audit itself checks the records that the plan depends on.
  */
 export async function makePlan(
   { store, runs }: Pick<OrchestratorDeps, 'store' | 'runs'>,
@@ -88,7 +92,7 @@ export async function makePlan(
   });
 }
 
-/** The input of the next step's curriculum: one changed bit in it would draw other tasks. Throws `UnreadableRecord`. */
+/** The step before, on which the next step's curriculum depends: one changed bit would draw other tasks. Throws `UnreadableRecord`. */
 async function stepBefore(
   store: ObjectStore,
   run: string,
@@ -99,12 +103,12 @@ async function stepBefore(
   const { record: plan } = await readPlan(store, run, step, identity.plan);
   if (!checked) return { plan, identity };
   await checkRoots(store, plan);
-  // Later versions of the record carry their own checksum.
+  // From version 2 on, the record has its own checksum.
   if (schema === 'longhaul.update/1') await checkOutcomes(store, identity);
   return { plan, identity };
 }
 
-/** An update of an earlier version is compared with its batch, which it names by sha256. */
+/** Compares the outcomes in an update record of version 1 with its batch, whose sha256 the record contains. */
 async function checkOutcomes(store: ObjectStore, identity: UpdateRecord['identity']): Promise<void> {
   const { run, step, batch, outcomes } = identity;
   const key = batchKey(run, step);
@@ -116,7 +120,7 @@ async function checkOutcomes(store: ObjectStore, identity: UpdateRecord['identit
 }
 
 /**
- * Once the step is committed, its update names the plan's digest; until then a changed plan would steer the step. Throws
+ * Checks a stored plan before its step is committed: nothing names its digest yet, so a changed plan would change the step. Throws
  * `UnreadableRecord`.
  */
 async function checkMade(

@@ -1,5 +1,5 @@
-// A step that applies a logged batch again, with other numerics (R18): plan and batch are those of the step that sampled it, with another
-// state in their identities. Nothing is sampled, and only the arithmetic differs.
+// A rebased step applies a logged batch again with other numerics (R18). Plan and batch are copied from the step that sampled it, with new
+// states in their identities. Nothing is sampled; only the arithmetic differs.
 import type { BatchIdentity } from '../../spec/records/update.js';
 import type { PlanRecord } from '../../spec/records/plan.js';
 import { decodeBatchFile, encodeBatchFile } from '../../store/files/batch-file.js';
@@ -10,7 +10,10 @@ import { readPlan, readUpdate, timelineOf } from '../../store/runs/run-records.j
 import { UnreadableRecord } from '../../store/objects/store-errors.js';
 import { readBatch } from '../../store/runs/stored-batch.js';
 
-/** The plan of `parent`'s step, naming that step as its source. Run, state, numerics, control and owner are left as the parent's. */
+/**
+ * The plan of `parent`'s step, with that step named as its source. Run, state, numerics, control and owner are still the parent's; the
+ * caller replaces them.
+ */
 export async function rebasedPlan(store: ObjectStore, parent: string, step: number): Promise<PlanRecord> {
   const { identity } = await readUpdate(store, parent, step);
   const { record, digest } = await readPlan(store, parent, step, identity.plan);
@@ -18,7 +21,8 @@ export async function rebasedPlan(store: ObjectStore, parent: string, step: numb
 }
 
 /**
- * The batch that `plan.rebased` names, with `plan` in its identity. Throws `UnreadableRecord` if it is missing, broken or another plan's.
+ * The batch that `plan.rebased` names, with `plan` in its identity. Throws `UnreadableRecord` if it is missing, broken, or made from
+ * another plan.
  */
 export async function rebasedBatch(
   store: ObjectStore,

@@ -1,4 +1,4 @@
-// Gets the episodes of a plan or a suite: stored ones are adopted, the rest is announced and played (R9).
+// Gets the episodes of a plan or a suite: stored ones are adopted; the others are announced in an attempt record and played (R9).
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
@@ -15,14 +15,16 @@ import { span } from '../../base/spans.js';
 import { stoppingPoint } from '../attempt/stopping-point.js';
 
 export interface RolloutOrder extends EpisodeTerms {
-  /** Folder of the seats' keys. */
+  /** The folder that holds the seats' records. */
   folder: string;
   seats: Seat[];
-  /** The environments that play them; absent: where the run has its environments now. */
+  /** The environments that play the seats. Absent: the run's environments at their current addresses. */
   environments?: readonly EnvironmentSpec[];
 }
 
-/** Every seat's record as stored: existing ones are adopted, the rest is played at the state after `order.policyStep`. */
+/**
+ * Returns the stored record of every seat. Existing records are adopted; the other seats are played at the state after `order.policyStep`.
+ */
 export async function fillSeats(
   deps: NodeDeps,
   order: RolloutOrder,
@@ -35,12 +37,12 @@ export async function fillSeats(
   await stoppingPoint('episodes-missed');
   const { data, policyStep } = order;
   const fill = async (): Promise<EpisodeRecord[]> => {
-    // Waiting for the engine takes time: meanwhile another worker may have finished what was missing (R9).
+    // Look again: while this worker waited for the engine, another worker may have finished some episodes (R9).
     const begun = await announced(store, order, evidence);
     const others = order.seats.filter((seat) => !begun.includes(seat));
     if (begun.length === 0) return readAll(store, order, others);
     const environments = order.environments ?? (await environmentsNow(deps.store, data.record));
-    // Another run may have set another tokenizer's vocabulary in this engine.
+    // The engine may still hold the vocabulary of another run's tokenizer.
     if (order.sampling.stop) await deps.holder.engine.setVocabulary(data.tokenizer.bytes());
     const journals = await deps.journals.below(order.folder);
     const play = (): Promise<EpisodeRecord[]> =>
@@ -52,8 +54,8 @@ export async function fillSeats(
 }
 
 /**
- * Announces the seats to play in an attempt record, and returns them. If another worker finishes one of them meanwhile, its record is
- * adopted (R9).
+ * Writes an attempt record that names the seats to play, and returns these seats. A seat that another worker finishes in the meantime is
+ * left out (R9).
  */
 async function announced(store: ObjectStore, order: RolloutOrder, evidence: EvidenceWriter): Promise<Seat[]> {
   const { missing } = await look(store, order);
@@ -81,7 +83,7 @@ async function readAll(
   return inParallel(seats, ({ key }) => requireEpisode(store, key, order));
 }
 
-/** The run's environments where its newest start found them: a server may have moved since the first. */
+/** The run's environments at the addresses given at its newest start: a server may have moved since the first start. */
 export async function environmentsNow(
   store: ObjectStore,
   { run, spec }: RunRecord,

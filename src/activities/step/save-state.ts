@@ -1,4 +1,5 @@
-// saveState keeps a committed state beyond the engine's memory; uploadCheckpoint carries it to the store, manifest last (R16, R17, R31).
+// saveState saves a committed state to disk, so that it outlives the engine. uploadCheckpoint copies it to the store, the manifest last
+// (R16, R17, R31).
 import { ApplicationFailure } from '@temporalio/common';
 import type { StepReference } from '../contracts.js';
 import type { NodeDeps } from '../node-deps.js';
@@ -9,7 +10,7 @@ import { checkpointFolder } from '../../store/objects/layout.js';
 import { checkOwner } from '../../store/runs/owners.js';
 import { readRun, readState, readUpdate } from '../../store/runs/run-records.js';
 
-/** Only the next step's update waits for it. */
+/** Saves the state; only the update of the next step waits for this. */
 export async function saveState(
   deps: NodeDeps,
   input: StepReference & { spare?: number },
@@ -20,7 +21,7 @@ export async function saveState(
   return { path };
 }
 
-/** Keeps the state beyond the engine's memory, and removes surplus ones; `written`: whether it was not kept already. */
+/** Saves the state and deletes surplus older ones. `written` is false if the state was saved before. */
 export async function saveAmongFew(
   deps: NodeDeps,
   input: StepReference & { spare?: number },
@@ -35,8 +36,8 @@ export async function saveAmongFew(
 }
 
 /**
- * Uploads what was saved here. If it is missing or damaged, the engine does not go back to an old state for it (`CheckpointGivenUp`): that
- * would cost the steps under way more than a checkpoint is worth. Only with `restore` it does.
+ * Uploads the state saved on this node. If it is missing or damaged, the upload fails with `CheckpointGivenUp`: to restore the old state in
+ * the engine would interrupt the current steps, which are worth more than a checkpoint. With `restore`, it is restored all the same.
  */
 export async function uploadCheckpoint(
   deps: NodeDeps,

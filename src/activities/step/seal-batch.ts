@@ -1,4 +1,4 @@
-// Seals a step (R10): the batch is a function of the plan and of the stored episodes, read back from the store.
+// Seals a step (R10): builds its batch from the plan and from the episodes as read back from the store, and stores it.
 import { buildBatch } from './build-batch.js';
 import type { StepReference } from '../contracts.js';
 import type { NodeDeps } from '../node-deps.js';
@@ -20,17 +20,17 @@ import type { ObjectStore } from '../../store/objects/object-store.js';
 import { createFile } from '../../store/records/records.js';
 import { Diverged } from '../../store/objects/store-errors.js';
 
-/** The batch of a planned step, as it is in the store. */
+/** The stored batch of a planned step. */
 export interface SealedBatch {
   batch: Digest;
   identity: BatchIdentity;
-  /** True if another attempt sealed it. */
+  /** True if another attempt stored it. */
   adopted: boolean;
 }
 
 /**
- * Builds the step's batch and writes it. Throws `UnreadableRecord` if an episode is missing or another plan's, or the stored batch is
- * broken, and `Diverged` if the stored batch differs.
+ * Builds the step's batch and stores it. Throws `UnreadableRecord` if an episode is missing or belongs to another plan, or if the stored
+ * batch is broken; `Diverged` if the stored batch differs from the computed one.
  */
 export async function sealBatch(
   deps: Pick<NodeDeps, 'store' | 'runs'>,
@@ -55,7 +55,7 @@ export async function sealBatch(
   return { batch: sha256, identity, adopted };
 }
 
-/** Says where the two differ. Throws `UnreadableRecord` if the stored one is broken. */
+/** The error that says where stored and computed batch differ. Throws `UnreadableRecord` if the stored batch is broken. */
 function otherBatch(stored: Uint8Array, computed: Uint8Array, key: string): Diverged {
   return new Diverged(
     `${key} is not the batch of its plan and episodes: ${batchDifference(stored, computed, key)}. ` +
@@ -64,7 +64,10 @@ function otherBatch(stored: Uint8Array, computed: Uint8Array, key: string): Dive
   );
 }
 
-/** By slot and sample. Throws `UnreadableRecord` if one is missing or another plan's: the batch waits for every outcome. */
+/**
+ * Reads the episodes by slot and sample. Throws `UnreadableRecord` if one is missing or belongs to another plan: the batch needs every
+ * outcome.
+ */
 async function readEpisodes(store: ObjectStore, plan: GrpoPlan): Promise<EpisodeRecord[][]> {
   const { run, step, slots, samples_per_slot, previous_state: state } = plan;
   const view = withFoldedSteps(store);

@@ -1,4 +1,4 @@
-// Plays seats side by side, each once, and writes their records (R8, R9).
+// Plays seats in parallel, each once, and writes their records (R8, R9).
 import { playEpisode, type EpisodePlay } from '../../episode/episode-loop.js';
 import { recordedText } from '../../episode/recorded-text.js';
 import type { EpisodeJournals, OpenJournal } from '../../episode/journal-folder.js';
@@ -30,13 +30,13 @@ export interface Seat {
   seed: number;
 }
 
-/** What all episodes of a plan or a suite have in common. */
+/** What is the same for all episodes of a plan or a suite. */
 export interface EpisodeTerms {
   data: RunData;
-  /** Plan's or suite's digest. */
+  /** Digest of the plan or the suite. */
   plan: Digest;
   state: Digest;
-  /** The step of the policy that samples. */
+  /** Step of the sampling policy. */
   policyStep: number;
   sampling: SamplingPlan;
   random: { seed: number; domain: 'train' | 'eval'; step: number };
@@ -44,7 +44,7 @@ export interface EpisodeTerms {
 
 export interface PlayOrder extends EpisodeTerms {
   seats: readonly Seat[];
-  /** A view that reads folded episodes at their keys. */
+  /** A view through which folded episodes can be read by their keys. */
   store: ObjectStore;
   environments: readonly EnvironmentSpec[];
   journals: EpisodeJournals;
@@ -55,7 +55,7 @@ interface OpenSeat extends Seat {
   journal: OpenJournal;
 }
 
-/** A cut-off episode leaves no record. */
+/** Plays all seats. An episode that is cut off leaves no record. */
 export async function playSeats(
   deps: NodeDeps,
   order: PlayOrder,
@@ -110,7 +110,7 @@ export async function playSeats(
   }
 }
 
-/** Reports what a seat waits for. */
+/** Reports that a seat waits, and that its wait is over. */
 interface SeatWaiting {
   goesOn: (wait: Wait) => void;
   ends: () => void;
@@ -130,7 +130,7 @@ async function playSeat(
     waiting.goesOn(wait);
   };
   const goesOn = waiting.ends;
-  // One slow answer of the store must not end the other episodes in flight.
+  // One slow answer of the store must not end the other running episodes.
   const patience = { signal, onWait: () => waits({ for: 'store' }) };
   const record = await playUnlessFinished(deps, order, seat, scope, { work, waits, goesOn, patience }).catch(
     (error: unknown) => {
@@ -144,7 +144,9 @@ async function playSeat(
   return stored;
 }
 
-/** The seat's record: this one, or that of the worker that was first. `record`: null if another worker has finished the episode. */
+/**
+ * Stores the seat's record, or returns the record of a worker that was first. `record` is null if another worker has finished the episode.
+ */
 async function recordOnce(
   order: PlayOrder,
   { key }: Seat,
@@ -159,12 +161,12 @@ async function recordOnce(
 interface Playing {
   work: WorkUnit;
   waits: (wait: Wait) => void;
-  /** The awaited server or store answers again. */
+  /** The server or store that the episode waited for answers again. */
   goesOn: () => void;
   patience: Patience;
 }
 
-/** Throws `FinishedElsewhere` if a record has appeared since the seats were looked at. */
+/** Throws `FinishedElsewhere` if another worker has written the episode's record in the meantime. */
 async function playUnlessFinished(
   deps: NodeDeps,
   order: PlayOrder,
@@ -207,7 +209,7 @@ async function playUnlessFinished(
       maxWaitMs: spec.generator.max_wait_s * 1000,
       onWait: (outage) => waits({ for: seat.task.env_key, ...outage }),
       onAnswer: goesOn,
-      // Waiting for a place on the server takes time: meanwhile another worker may have finished the episode (R9).
+      // Look again: while the episode waited for a place on the server, another worker may have finished it (R9).
       beforeSampling: async () => {
         await unfinished.within(0);
         await stoppingPoint('episode-begun', `${seat.slot}.${seat.sample}`);
@@ -242,7 +244,7 @@ async function playUnlessFinished(
   };
 }
 
-/** The words shown of a failure; a server's own words may hold anything. */
+/** The texts of a failure for the record. Known secrets are removed, because a server's message may contain anything. */
 function wordsOf({
   failure,
   explanation,
@@ -254,7 +256,7 @@ function wordsOf({
   };
 }
 
-/** Turns in the journal are not lost with the attempt. */
+/** Counts journaled turns as kept: they survive the attempt. */
 function keeping(journal: OpenJournal, work: WorkUnit): TurnJournal {
   return {
     past: journal.past,

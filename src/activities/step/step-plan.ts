@@ -1,5 +1,5 @@
-// The plan of a step as a function of the records before it (R7): the spec, the folded control, the data, and the plan and outcomes of the
-// step before. planStep writes it; the audit makes it again and compares.
+// Computes the plan of a step from the records before it (R7): the spec, the folded control, the data, and the plan and outcomes of the
+// step before. planStep stores the plan; the audit computes it again and compares.
 import { settingsUnder } from '../run/live-settings.js';
 import { phaseAt } from '../run/phases.js';
 import type { RunData } from '../../data/run-data.js';
@@ -22,7 +22,7 @@ import type { LossPlan } from '../../spec/records/loss-plan.js';
 import type { UpdateRecord } from '../../spec/records/update.js';
 import type { RunSpec, SftPhaseSpec } from '../../spec/run-spec.js';
 
-/** The part of a plan that says its place in the chain. */
+/** The part of a plan that gives its place in the chain of steps. */
 export type OwnPart = Pick<
   PlanRecord,
   | 'schema'
@@ -41,13 +41,13 @@ export interface PlanSources {
   own: OwnPart;
   /** The run's record and its data. */
   data: Pick<RunData, 'record' | 'trainTasks' | 'taskByKey' | 'demonstrationsByKind'>;
-  /** The control that the plan folds. */
+  /** The control state in force for this plan. */
   control: ControlState;
   /** Null before the first step. */
   before: StepBefore | null;
-  /** The rebased plan; null for a step that is planned from data. */
+  /** The plan to rebase; null for a step that is planned from data. */
   rebases: PlanRecord | null;
-  /** Reference weights of the KL term; called for plans that have one. */
+  /** Digest of the KL term's reference weights; called only if the plan has such a term. */
   reference: () => Promise<Digest>;
 }
 
@@ -88,7 +88,7 @@ export async function planOf(sources: PlanSources): Promise<PlanRecord> {
   };
 }
 
-/** A rebased run has reached weights of its own, with other numerics, where its GRPO began. */
+/** A rebased run needs a reference of its own: with other numerics, it began its GRPO phase with other weights than its parent. */
 async function referencePart(
   { reference }: PlanSources,
   loss: LossPlan,
@@ -98,7 +98,7 @@ async function referencePart(
 
 type SftPart = Pick<SftPlan, 'phase' | 'mini_batches' | 'optimizer' | 'loss' | 'curriculum'>;
 
-/** `index` counts the phase's steps from 0; demonstrations are shuffled once an epoch. */
+/** `index` counts the phase's steps from 0. The demonstrations are shuffled again in each epoch. */
 function sftPart(data: PlanSources['data'], phase: SftPhaseSpec, index: number): SftPart {
   const lines = data.demonstrationsByKind.get(phase.demonstrations) ?? [];
   const first = index * phase.mini_batches_per_step;
@@ -170,7 +170,10 @@ function optimizerOf({
   return { adam_eps, weight_decay, max_grad_norm };
 }
 
-/** The first applied update of a phase clears the moments of the phase before; it need not be the phase's first step. */
+/**
+ * The first applied update of a phase clears the previous phase's moments. It need not be in the phase's first step, which may apply
+ * nothing.
+ */
 function resetIsDue(before: StepBefore | null, index: number): boolean {
   if (index === 0 || before === null) return true;
   return before.plan.optimizer.reset_moments && before.identity.applied !== true;

@@ -1,5 +1,5 @@
-// updatePolicy (R10–R12): plan and episodes → batch → state n. It looks at the record first, then at the engine's memory, and recomputes
-// last.
+// updatePolicy (R10–R12): plan and episodes → batch → state n. It looks for the record first, then in the engine's memory, and computes
+// only if both lack the result.
 import { currentAccount } from '../attempt/attempt-account.js';
 import type { CommittedStep, NoSignal, StepReference } from '../contracts.js';
 import { attemptEvidence, type EvidenceWriter } from '../attempt/attempt-evidence.js';
@@ -26,18 +26,18 @@ import { readPlan, readUpdateIfAny } from '../../store/runs/run-records.js';
 import { spentBy } from '../../rl/spending.js';
 import { Diverged } from '../../store/objects/store-errors.js';
 
-/** No group had two graded members that differ: there is nothing to learn from, and no fault. */
+/** No group has two graded members with different rewards: there is nothing to learn, but this is no fault. */
 const noSignal: NoSignal = 'no_signal';
 
-/** `elsewhere`: seconds in which nodes other than this one played the step's episodes. */
+/** `elsewhere`: seconds in which other nodes played this step's episodes. */
 type UpdateInput = StepReference & { plan: Digest; elsewhere?: number };
 
-/** A step whose batch is in the store. */
+/** A step with a stored batch. */
 interface SealedStep extends SealedBatch {
   input: UpdateInput;
   plan: PlanRecord;
   stepId: Digest;
-  /** By `performance.now()`. */
+  /** On the clock of `performance.now()`. */
   sealedAt: number;
 }
 
@@ -55,7 +55,7 @@ export async function updatePolicy(deps: NodeDeps, input: UpdateInput): Promise<
     if (error instanceof Diverged) await evidence.diverged('seal', input.plan, error);
     throw error;
   });
-  // The attempt that sealed it may have gone on, and the engine's state is not changed for a committed step.
+  // The attempt that sealed the batch may have committed the step since. The engine's state must not change for a committed step.
   const commitMeanwhile = sealed.adopted ? await readUpdateIfAny(store, run, step) : null;
   if (commitMeanwhile) return answer(deps, run, commitMeanwhile);
   const stepId = stepIdOf(plan.previous_state, sealed.batch, input.plan);
@@ -68,8 +68,8 @@ export async function updatePolicy(deps: NodeDeps, input: UpdateInput): Promise<
 }
 
 /**
- * If another author's record differs, the step is computed once more on a fresh engine, and once more from an older checkpoint, before a
- * person must look; each result is kept beside the record (R19).
+ * Computes the update and records it. If the stored record of another author differs, the step is computed again on a fresh engine, then
+ * again from an older checkpoint; only then must a person look. Each result is kept beside the record (R19).
  */
 async function recordOnceAgreed(
   deps: NodeDeps,
@@ -84,7 +84,7 @@ async function recordOnceAgreed(
       const computed = await compute(deps, sealed, provenance);
       const computedMs = performance.now() - sealed.sealedAt;
       await stoppingPoint('update-computed');
-      // A reader that finds the step committed also finds the failures on the way to it.
+      // The failures are recorded first, so that a reader who sees the committed step also sees them.
       await evidence.recovered();
       const update = await recordOf(deps, sealed, computed, computedMs);
       return (await recordFunction(deps.store, updateKey(run, step), 'update', update)).record;
@@ -103,7 +103,10 @@ async function recordOnceAgreed(
   );
 }
 
-/** State n from state n − 1; the same state if there is nothing to learn. `weights`: the model's, in the step that records them. */
+/**
+ * Computes state n from state n − 1; with nothing to learn, the state stays the same. `weights`: digest of the model's weights, in the step
+ * that records it.
+ */
 async function compute(
   { holder, runs }: NodeDeps,
   { input: { run, step }, plan, batch, identity, stepId }: SealedStep,
@@ -122,7 +125,7 @@ async function compute(
   const namesWeights = step === lastWarmStep(spec) && spec.model.lora === undefined;
   const advance = async (): Promise<UpdateResult & { weights?: Digest }> => {
     const result = learns ? await apply() : unchanged;
-    // Before another caller changes what the engine holds.
+    // Read the weights now, before another caller changes the engine's state.
     const weights = namesWeights ? await holder.keeper.weights() : null;
     return weights ? { ...result, weights } : result;
   };
@@ -149,7 +152,7 @@ async function recordOf(
       previous_state: plan.previous_state,
       state,
       step_id: stepId,
-      // The holder refuses an engine with other numerics; without a loss nothing was computed.
+      // The plan's numerics are correct: the holder refuses an engine with others, and a step without loss computes nothing.
       numerics: plan.numerics,
       applied,
       outcomes: identity.outcomes,
@@ -169,7 +172,7 @@ async function recordOf(
   };
 }
 
-/** docs/records.md, `longhaul.update`, describes each of them. */
+/** docs/records.md describes each timing under `longhaul.update`. */
 function timingsOf(
   { lastCommits, checkpointStalls, meter }: NodeDeps,
   { run, step, elsewhere }: UpdateInput,
@@ -188,7 +191,9 @@ function timingsOf(
   return Object.fromEntries(Object.entries(timings).map(([name, ms]) => [name, Math.round(ms * 10) / 10]));
 }
 
-/** The metrics shown of a step. With its environments a step has hundreds, and the history would carry them all. */
+/**
+ * The metrics that a step returns to the workflow. A step can have hundreds, one set per environment, and each would stay in the history.
+ */
 const shownMetrics = [
   'reward/avg_raw_reward',
   'policy/final_loss',
@@ -214,7 +219,7 @@ async function answer(deps: NodeDeps, run: string, record: UpdateRecord): Promis
   };
 }
 
-/** Episodes are read back only if too few of them are graded. A rebased step has no episodes of its own. */
+/** Explains a lack of graded outcomes. Episodes are read only if there is one. A rebased step has no episodes of its own. */
 async function lackOfGradesIn(
   { store, runs }: NodeDeps,
   run: string,

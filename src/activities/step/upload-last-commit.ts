@@ -1,5 +1,5 @@
-// A node that leaves uploads the state after the last step that it committed, which it alone may have, so that no other node has to compute
-// it again (R17).
+// A node that leaves uploads the state after the last step it committed. It may be the only node with that state; otherwise another node
+// would have to compute it again (R17).
 import type { NodeDeps } from '../node-deps.js';
 import { checkpointExists } from '../../store/runs/checkpoints.js';
 import { readRun, readUpdate } from '../../store/runs/run-records.js';
@@ -10,8 +10,8 @@ export interface CommittedState {
 }
 
 /**
- * The committed state that is in the store now, by this call or before it; null if the engine holds another state and none was saved.
- * Rejects when `signal` aborts: what was uploaded by then is no checkpoint, because its manifest comes last.
+ * Returns the committed step whose state is now in the store, uploaded now or before. Null if the engine holds another state and this one
+ * was not saved. Rejects when `signal` aborts: a partial upload is no checkpoint, because the manifest is written last.
  */
 export async function keepLastCommit(deps: NodeDeps, signal: AbortSignal): Promise<CommittedState | null> {
   const { store, holder } = deps;
