@@ -1,5 +1,5 @@
-// The model that a run begins with: weights drawn from its seed, or those of a Hugging Face folder. A folder is needed once: the node that
-// has it puts its weights into the store, where all others, and every later restore, take them from.
+// The model that a run begins with: weights drawn from its seed, or those of a Hugging Face folder. The folder is needed only once: the
+// node that has it uploads the weights to the store. All other nodes, and every later restore, fetch them from there.
 import { mkdir, readdir, rm, stat, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { LoadedState, FileEngine, TrainedPart } from '../engine/file-engine.js';
@@ -25,15 +25,18 @@ import { weightsFileDigest } from './state-file.js';
 export interface BaseModelOptions {
   store: ObjectStore;
   engine: FileEngine;
-  /** Node disk. */
+  /** Folder on the node's disk. */
   folder: string;
   log: (message: string) => void;
 }
 
-/** Weights files that stay on the node's disk: each is as big as a model. */
+/** Weights files kept on the node's disk; each is as big as a model. */
 const weightsKept = 2;
 
-/** `run.json`'s `base_model`: what state 0 is made of. `files`: the folder's digest, null for weights drawn from the seed. */
+/**
+ * The `base_model` of `run.json`, which identifies how state 0 is made. `files`: the model folder's digest; null if the weights are drawn
+ * from the seed.
+ */
 export function baseModelDigest(
   { seed, model }: Pick<RunSpec, 'seed' | 'model'>,
   files: Digest | null,
@@ -56,11 +59,11 @@ export async function folderDigest(path: string, signal?: AbortSignal): Promise<
   throw new BadModelFolder(`there is no folder ${path} on this machine`);
 }
 
-/** Callers hold the engine's lock exclusively. */
+/** Callers must hold the engine's lock exclusively. */
 export class BaseModel {
   constructor(private readonly options: BaseModelOptions) {}
 
-  /** Makes the engine hold the run's state 0. */
+  /** Loads the run's state 0 into the engine. */
   async hold(record: RunRecord, attempt: Attended): Promise<LoadedState> {
     const { engine } = this.options;
     const { architecture, initializer_range, path } = record.spec.model;
@@ -73,17 +76,17 @@ export class BaseModel {
     return this.#loadFolder(path as string, record, trained, attempt);
   }
 
-  /** Puts the weights of a folder into the store unless they are there. The engine holds them. */
+  /** Uploads a folder's weights to the store, unless they are there. The engine must hold them. */
   async keep({ spec }: RunRecord, { weights }: LoadedState, attempt: Attended): Promise<void> {
     if (!spec.model.architecture) await this.keepWeights(weights, attempt);
   }
 
-  /** Makes the engine hold weights of the run that are in the store, with fresh moments. */
+  /** Loads weights of the run from the store into the engine, with fresh moments. */
   async holdStored(weights: Digest, record: RunRecord, attempt: Attended): Promise<void> {
     await this.#loadStored(weights, trainedPart(record), attempt);
   }
 
-  /** Puts weights into the store unless they are there. The engine holds them. */
+  /** Uploads weights to the store, unless they are there. The engine must hold them. */
   async keepWeights(weights: Digest, attempt: Attended): Promise<void> {
     const { store, engine } = this.options;
     if (await weightsExist(store, weights)) return;
@@ -98,8 +101,8 @@ export class BaseModel {
   }
 
   /**
-   * What `loadState` needs beside a state file of the run: with LoRA the base weights, which are not in the file. If the engine does not
-   * hold them already, they are drawn from the seed again, or taken from the store.
+   * Prepares `loadState` for a state file of the run. With LoRA, that file lacks the base weights. If the engine does not hold them, they
+   * are drawn from the seed, loaded from the folder, or fetched from the store; the result then names the file.
    */
   async under(record: RunRecord, attempt: Attended): Promise<{ base?: string }> {
     const { engine, store } = this.options;
@@ -113,7 +116,7 @@ export class BaseModel {
     return {};
   }
 
-  /** Whether a weights file on this disk is damaged; a damaged file is removed, and fetched again when next needed. */
+  /** True if a weights file on this disk is damaged. The file is then removed, and fetched again when it is next needed. */
   async forgetIfDamaged(record: RunRecord, path: string): Promise<boolean> {
     const found = await weightsFileDigest(path).catch((error: Error) => {
       if (error.name === 'BadTensorFile') return null;
@@ -147,7 +150,7 @@ export class BaseModel {
     });
   }
 
-  /** A damaged file on this disk is fetched once more. */
+  /** If the file on this disk is damaged, it is fetched again, once. */
   async #loadStored(weights: Digest, trained: TrainedPart, attempt: Attended): Promise<LoadedState> {
     const { engine, log } = this.options;
     for (const isLast of [false, true]) {
@@ -166,11 +169,11 @@ export class BaseModel {
     throw new Error('not reached');
   }
 
-  /** The weights as a file on this disk. */
+  /** Path of the weights' file on this disk; fetches the file if it is missing. */
   async #file(weights: Digest, { signal, progress }: Attended): Promise<string> {
     const path = this.#path(weights);
     if (await fileExists(path)) {
-      // The file's age says which files are in use.
+      // A file's modification time shows when it was last used.
       await utimes(path, new Date(), new Date());
       return path;
     }
@@ -192,7 +195,7 @@ export class BaseModel {
     return join(this.options.folder, 'weights', `${weights}.safetensors`);
   }
 
-  /** Makes room for one more file. */
+  /** Removes the files unused for longest, so that there is room for one more. */
   async #makeRoom(): Promise<void> {
     const folder = join(this.options.folder, 'weights');
     await mkdir(folder, { recursive: true });
@@ -209,7 +212,7 @@ export class BaseModel {
   }
 }
 
-/** Adapters begin with numbers of the run's seed unless the spec names another. */
+/** The adapters' first values are drawn from the run's seed, unless the spec names another seed. */
 function trainedPart({ seed, spec }: RunRecord): TrainedPart {
   const { lora, moments } = spec.model;
   return {

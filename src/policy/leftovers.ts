@@ -1,13 +1,13 @@
-// What killed writers leave behind: files and folders under temporary names that are never renamed, each as big as a whole state.
+// Files and folders that killed writers leave behind. They have temporary names, are never renamed, and can each be as big as a state.
 import { readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 
-/** No writer is silent for this long: a transfer gives up far earlier. */
+/** A file unchanged for this long has no living writer: a transfer gives up much earlier. */
 const silentMs = 15 * 60_000;
 
 /**
- * Removes files and folders that an engine (`*.tmp-PID`) or a transfer (`*.part`) began in `folder` and can no longer finish. Called before
- * a state is written there, because a few leftovers may fill the disk. `prefix`: only names that begin with it are looked at.
+ * Removes files and folders in `folder` that an engine (`*.tmp-PID`) or a transfer (`*.part`) began and cannot finish any more. Call before
+ * a state is written there, because a few leftovers may fill the disk. `prefix`: only names that begin with it.
  */
 export async function removeLeftovers(folder: string, prefix = ''): Promise<void> {
   const names = await readdir(folder).catch(() => []);
@@ -23,7 +23,7 @@ export async function removeLeftovers(folder: string, prefix = ''): Promise<void
   );
 }
 
-/** A process id that the system has reused counts as alive: then the file's age decides. */
+/** Also true if another process has taken the id; then only the file's age counts. */
 function isAlive(pid: number): boolean {
   try {
     return process.kill(pid, 0);
@@ -33,7 +33,7 @@ function isAlive(pid: number): boolean {
 }
 
 async function isSilent(path: string): Promise<boolean> {
-  // Its writer may just have renamed it.
+  // The file may be missing: its writer may just have renamed it.
   const found = await stat(path).catch(() => null);
   return found !== null && Date.now() - found.mtimeMs > silentMs;
 }

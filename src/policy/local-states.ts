@@ -1,4 +1,4 @@
-// The states on a node's disk: a folder for each run, a file for each state, named for what it holds.
+// The saved states on a node's disk: one folder per run, one file per state. A file's name gives its step and digest.
 import { mkdir, readdir, rm, rmdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { removeLeftovers } from './leftovers.js';
@@ -10,26 +10,28 @@ export interface LocalState {
   state: Digest;
 }
 
-/** States of a run that stay on the node's disk: the newest, and one before it in case the newest is damaged. */
+/** States of a run kept on the node's disk: the newest, and the one before it in case the newest is damaged. */
 export const statesKept = 2;
 
 export class LocalStates {
   constructor(private readonly folder: string) {}
 
-  /** The digest is part of the path: a folder may outlive its store, and the same step of another store is another state. */
+  /**
+   * The digest is part of the path, because the folder may outlive its store, and the same step may have another state in another store.
+   */
   path(run: string, { step, state }: LocalState): string {
     const name = `${String(step).padStart(6, '0')}.${state}.safetensors`;
     if (!parseName(name)) throw new TypeError(`${name.slice(0, 120)} is no name of a state's file`);
     return join(this.#folderOf(run), name);
   }
 
-  /** Newest first; of any store that this folder has served. */
+  /** States in this folder, newest first. Some may belong to a store that the node used earlier. */
   async list(run: string): Promise<LocalState[]> {
     const names = await readdir(this.#folderOf(run)).catch(() => []);
     return names.flatMap((name) => parseName(name) ?? []).sort((a, b) => b.step - a.step);
   }
 
-  /** Makes the folder if it is missing, and room in it. Called before a state is written there. */
+  /** Creates the folder if it is missing, and removes leftovers to make room. Call before a state is written. */
   async prepare(run: string): Promise<void> {
     const folder = this.#folderOf(run);
     await mkdir(folder, { recursive: true });
@@ -37,8 +39,8 @@ export class LocalStates {
   }
 
   /**
-   * Keeps `saved`, older states of the run up to `keep` in all, and that of step `spare`; removes the rest: a newer state is another
-   * store's.
+   * Keeps the state `saved`, the newest older states of the run (`keep` states in all), and the state of step `spare`. All others are
+   * removed, also newer ones: those belong to another store.
    */
   async prune(run: string, saved: LocalState, keep: number, spare?: number): Promise<void> {
     const states = await this.list(run);
@@ -49,7 +51,7 @@ export class LocalStates {
     await Promise.all(others.map((state) => rm(this.path(run, state), { force: true })));
   }
 
-  /** Keeps the states of the `keep` runs that were saved here last: the states of an ended run are in its store, or can be computed. */
+  /** Keeps the states of the `keep` runs that last saved one here. The states of an ended run are in its store or can be computed. */
   async pruneRuns(keep: number): Promise<void> {
     const runs = await readdir(this.folder).catch(() => []);
     if (runs.length <= keep) return;
@@ -63,7 +65,7 @@ export class LocalStates {
     await Promise.all(older.map(({ run }) => rm(join(this.folder, run), { recursive: true, force: true })));
   }
 
-  /** Keeps the `keep` files that were used last, across all runs. */
+  /** Keeps the `keep` most recently used files of all runs. */
   async pruneAll(keep: number): Promise<void> {
     const runs = await readdir(this.folder).catch(() => []);
     const files = await Promise.all(
@@ -81,7 +83,7 @@ export class LocalStates {
       .sort((a, b) => b.at - a.at)
       .slice(keep);
     await Promise.all(older.map(({ path }) => rm(path, { force: true })));
-    // Removes the folders of runs that have no file any more.
+    // `rmdir` removes only empty folders: those of runs without a file.
     await Promise.all(runs.map((run) => rmdir(join(this.folder, run)).catch(() => undefined)));
   }
 

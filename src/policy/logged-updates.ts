@@ -1,5 +1,5 @@
-// Logged updates as the engine takes them: records read back, batches on the node's disk. A replay reads the next one while the engine
-// computes, so it takes as long as its updates and no longer.
+// Reads logged updates for the engine: their records, and their batches as files on the node's disk. During a replay the next update is
+// read while the engine computes the current one, so reading adds no time.
 import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Digest } from '../spec/records/parts.js';
@@ -21,8 +21,8 @@ export interface LoggedUpdate {
 }
 
 /**
- * The updates `from`…`to` in order, each read while the caller works on the one before. A batch's file is removed when the next update is
- * requested, and when the caller stops. Throws `UnreadableRecord` if a record or a batch is gone or changed.
+ * Yields the updates `from`…`to` in order; reads each one while the caller works on the one before. A batch's file is removed when the
+ * caller asks for the next update or stops. Throws `UnreadableRecord` if a record or a batch is missing or was changed.
  */
 export async function* loggedUpdates(
   store: ObjectStore,
@@ -35,7 +35,7 @@ export async function* loggedUpdates(
     for (let step = from; coming !== null; step++) {
       const logged: LoggedUpdate = await coming;
       coming = step < to ? readLogged(store, folder, run, step + 1) : null;
-      // A failed read is reported when its turn comes: the update before it does not depend on it.
+      // Without this, a failed read would be an unhandled rejection. The error is thrown when its step's turn comes.
       coming?.catch(() => undefined);
       try {
         yield logged;
@@ -48,7 +48,7 @@ export async function* loggedUpdates(
   }
 }
 
-/** Path of the step's batch in a folder of its own below `folder`; the caller removes it. */
+/** Fetches the step's batch into `{folder}/batches` and returns the path of the file; the caller removes the file. */
 export async function fetchBatch(
   store: ObjectStore,
   folder: string,
@@ -80,7 +80,7 @@ async function readLogged(
 ): Promise<LoggedUpdate> {
   const { identity } = await readUpdate(store, run, step);
   if (identity.applied !== true) return { step, identity, input: null };
-  // A new view for each step: a person may put a record aside meanwhile.
+  // A new view for each step, because a person may quarantine a record during a long replay.
   const view = await openRunView(store, run);
   const [{ record: plan }, batchPath] = await Promise.all([
     readPlan(view, run, step, identity.plan),

@@ -1,5 +1,5 @@
-// What a run stores of its model's files beside the weights: the texts of tokenizer and chat template, and the digest of a folder's model.
-// Afterwards the run depends on none of these files.
+// Reads what a run stores of its model's files besides the weights: the texts of tokenizer and chat template, and the digest of the model
+// folder. Once they are stored, the run no longer needs these files.
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { baseModelDigest } from './base-model.js';
@@ -41,12 +41,12 @@ export async function takeUpModel(spec: RunSpec, signal?: AbortSignal): Promise<
   return { baseModel: baseModelDigest(spec, files), tokenizer, template };
 }
 
-/** The text that a run stores as its chat template. Throws if it cannot be read now. */
+/** Text that a run stores as its chat template. Throws if it cannot be read. */
 export async function templateText(model: ModelSpec): Promise<string> {
   return readTemplate(model, model.path === undefined ? null : await readModelFolder(model.path));
 }
 
-/** The chat template: a file of the spec or of the folder, else the one in `tokenizer_config.json`. */
+/** Reads the chat template from the file that the spec names, else from the model folder. */
 async function readTemplate(model: ModelSpec, folder: ModelFolder | null): Promise<string> {
   const path = model.chat_template;
   if (!folder) return readAsset(path, 'model.chat_template');
@@ -71,7 +71,7 @@ async function readAsset(path: string, key: string): Promise<string> {
   });
 }
 
-/** Loads both once, so that a broken file is refused here and not on a node. */
+/** Loads tokenizer and template once, so that a broken file is refused here and not later on a node. */
 function refuseUnusable(model: ModelSpec, tokenizerText: string, templateText: string): void {
   try {
     loadChatTemplate(templateText, loadTokenizer(tokenizerText));
@@ -98,7 +98,7 @@ function refuseLongerEpisodes({ generator }: RunSpec, { path, outline }: ModelFo
   ]);
 }
 
-/** What is wrong with a model's files, at its key of the spec. */
+/** Turns the problem of a model file into an `InvalidSpec` error at the file's key in the spec. */
 async function named<T>(key: string, read: () => Promise<T>): Promise<T> {
   try {
     return await read();

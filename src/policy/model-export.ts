@@ -1,5 +1,5 @@
-// A state as a folder that other programs open: the engine writes config and weights, this module adds what a tokenizer needs. The folder
-// is written whole or not at all.
+// Exports a state as a folder that other programs can open. The engine writes config and weights; this module adds the tokenizer's files.
+// The folder appears only when it is complete.
 import { mkdir, open, rename, rm, rmdir, stat, writeFile } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import type { ExportRequest, FileEngine } from '../engine/file-engine.js';
@@ -13,23 +13,26 @@ import { removeLeftovers } from './leftovers.js';
 const usualPadding = '<|endoftext|>';
 
 export interface ModelToExport extends Omit<ExportRequest, 'path' | 'eos_tokens'> {
-  /** A path that does not exist yet. */
+  /** Path of the folder to create; it must not exist. */
   to: string;
   /** Texts of `tokenizer.json` and of the chat template. */
   tokenizer: string;
   template: string;
-  /** The run's own setting; null if only the model's config has it. */
+  /** The run's own setting; null if the model's config decides. */
   maxPositionEmbeddings: number | null;
 }
 
 export interface ExportedModel {
   path: string;
   state: Digest;
-  /** Names and sizes, by name. */
+  /** Names, in order, and sizes in bytes. */
   files: { path: string; size: number }[];
 }
 
-/** Throws if the folder exists or cannot be made: a state takes minutes to restore, and the engine's own error is the system's. */
+/**
+ * Throws if the folder exists or cannot be created. Check this first: restoring a state takes minutes, and the engine's error would be less
+ * clear.
+ */
 export async function requireNewFolder(to: string): Promise<void> {
   const path = resolve(to);
   if (await exists(path))
@@ -47,7 +50,7 @@ export async function requireNewFolder(to: string): Promise<void> {
   }
 }
 
-/** The engine holds the state. Throws if the folder exists. */
+/** Exports the state that the engine holds. Throws if the folder exists. */
 export async function exportModel(
   engine: Pick<FileEngine, 'exportHf'>,
   model: ModelToExport,
@@ -62,7 +65,7 @@ export async function exportModel(
   try {
     const exported = await engine.exportHf({
       ...{ state, path: unfinished, dtype, adapters },
-      // Generation stops at the token that ends a turn of this chat template.
+      // Programs stop generating at the token that ends a turn of this chat template.
       eos_tokens: [endOfTurn],
       ...(base_model === undefined ? {} : { base_model }),
     });
@@ -94,7 +97,7 @@ async function addTokenizer(folder: string, model: ModelToExport, endOfTurn: str
   return Object.keys(files);
 }
 
-/** The model's own generation config if its folder is still there; else one from its tokenizer and its config. */
+/** Settings from the model's own folder, if it still exists; other values come from the tokenizer and the model's config. */
 async function tokenizerSettings(folder: string, model: ModelToExport): Promise<TokenizerSettings> {
   const { base_model: origin } = model;
   const own = origin === undefined ? {} : await readTokenizerSettings(origin).catch(() => ({}));
@@ -108,7 +111,7 @@ async function tokenizerSettings(folder: string, model: ModelToExport): Promise<
   };
 }
 
-/** The token that `tokenizer.json` pads with, else the one that models of the Qwen families pad with. */
+/** The padding token in `tokenizer.json`, else the usual one of Qwen models if the tokenizer has it. */
 function paddingOf(tokenizer: string): string | null {
   const { padding, added_tokens = [] } = JSON.parse(tokenizer) as {
     padding?: { pad_token?: unknown } | null;

@@ -1,4 +1,4 @@
-// The keeper of native states: files on the node's disk and in the store, each proven by its digest.
+// Keeps the native engine's states as files on the node's disk and in the store. Each file is checked by its digest.
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { FileEngine } from '../engine/file-engine.js';
@@ -25,12 +25,12 @@ import { StateRestorer } from './state-restorer.js';
 export interface NativeStatesOptions {
   store: ObjectStore;
   engine: FileEngine;
-  /** Node disk: saved states and fetched batches. */
+  /** Folder on the node's disk for saved states and fetched batches. */
   folder: string;
   log: (message: string) => void;
 }
 
-/** Runs whose states stay on the disk: more than a node serves at once, and not all that it ever has. */
+/** Number of runs with saved states on the disk. It exceeds what a node serves at once, but bounds what it ever served. */
 const runsKept = 32;
 
 export class NativeStates implements StateKeeper {
@@ -55,9 +55,9 @@ export class NativeStates implements StateKeeper {
   async holdBase(record: RunRecord, attempt: Attended): Promise<BaseState> {
     await this.restorer.forgetReference();
     const held = await this.restorer.base.hold(record, attempt);
-    // A process that finds state 0 on record must find its weights too.
+    // Upload the weights before state 0 is recorded: a process that finds the record must find them in the store.
     await this.restorer.base.keep(record, held, attempt);
-    // Later the state would have to be loaded for this alone.
+    // Set the reference now; later, this state would have to be loaded again for it.
     if (record.spec.trainer.use_kl_loss && lastWarmStep(record.spec) === 0)
       await this.options.engine.setReference({ held: true });
     return held;
@@ -108,7 +108,7 @@ export class NativeStates implements StateKeeper {
     await this.files.pruneRuns(runsKept);
   }
 
-  /** A file that holds another state is removed. */
+  /** Also removes a file that is damaged or holds another state. */
   async problemOf({ run, ...state }: CommittedState, signal: AbortSignal): Promise<string | null> {
     const path = this.files.path(run, state);
     if (!(await fileExists(path))) return `${path} is not there`;
@@ -132,7 +132,7 @@ export class NativeStates implements StateKeeper {
   }
 }
 
-/** A holder whose engine and files are seen. */
+/** A holder that gives access to its file engine and its saved states. */
 export class NativePolicyHolder extends PolicyHolder {
   declare readonly engine: FileEngine;
   readonly states: LocalStates;

@@ -1,10 +1,10 @@
-// What a node reports when its engine computes other bits than a run's records (R18).
+// The error of a node whose numerics differ from those of a run's records (R18).
 import { EngineError } from '../engine/policy-engine.js';
 import { nameOfNumerics } from '../spec/records/numerics.js';
 import type { Numerics } from '../spec/records/numerics.js';
 import { nameOfRun } from '../store/objects/layout.js';
 
-/** `who` has `found`, but the records of `run` were computed with `recorded`. */
+/** `found`: the numerics of `who`; `recorded`: the numerics of the run's records. */
 export function otherNumerics(run: string, recorded: Numerics, who: string, found: Numerics): EngineError {
   const [wanted, other] = [nameOfNumerics(recorded), nameOfNumerics(found)];
   return new EngineError(

@@ -1,4 +1,4 @@
-// ensurePolicy (R14, R15): the engine holds exactly the state that a caller names, after any crash.
+// ensurePolicy (R14, R15): ensures that the engine holds exactly the state that the caller names, also after a crash.
 import type { PolicyEngine, UpdateResult } from '../engine/policy-engine.js';
 import { otherNumerics } from './numerics.js';
 import type { Attended } from './attended.js';
@@ -30,7 +30,7 @@ export class PolicyHolder {
     this.keeper = options.keeper;
   }
 
-  /** Runs `use` while the engine holds the state after `step`; others may share it, nothing may change it. */
+  /** Runs `use` while the engine holds the state after `step`. Other readers may share this state, but nothing may change it. */
   async withState<T>(
     run: string,
     step: number,
@@ -50,7 +50,7 @@ export class PolicyHolder {
         }, attempt.signal);
         if (done) return done.value;
         const restore = async (): Promise<void> => {
-          // Others that waited for the same state may have restored it.
+          // Another waiting caller may have restored the same state by now.
           if ((await this.keeper.held()) !== state) await this.keeper.hold({ run, step, state }, attempt);
         };
         await ensuring.during(() => lock.exclusive(restore, attempt.signal));
@@ -60,7 +60,7 @@ export class PolicyHolder {
     }
   }
 
-  /** Runs `change` alone, on an engine that holds the state after `step`, or that has applied `stepId` to it. */
+  /** Runs `change` alone, on an engine that holds the state after `step`, or has already applied `stepId` to it. */
   async alone<T>(
     run: string,
     step: number,
@@ -87,7 +87,7 @@ export class PolicyHolder {
     return { state: identity.state, numerics: (await rebasedTo(store, run)) ?? identity.numerics };
   }
 
-  /** A state that the engine already holds may be another run's, which began with other numerics (R18). */
+  /** Checks even a state that the engine already holds: another run with other numerics may have loaded the same state (R18). */
   async #refuseOtherNumerics(run: string, recorded: Numerics, attempt: Attended): Promise<void> {
     const { numerics, incarnation } = await this.engine.info();
     attempt.uses?.(incarnation);
@@ -95,17 +95,17 @@ export class PolicyHolder {
       throw otherNumerics(run, recorded, 'The engine of this node', numerics);
   }
 
-  /** Holds the run's base model. */
+  /** Loads the run's base model into the engine. */
   holdBase(record: RunRecord, attempt: Attended = unattended): Promise<BaseState> {
     return this.options.lock.exclusive(() => this.keeper.holdBase(record, attempt), attempt.signal);
   }
 
-  /** For use within `alone`. */
+  /** Call only within `alone`. */
   apply(update: StepUpdate): Promise<UpdateResult> {
     return this.keeper.apply(update);
   }
 
-  /** Where the state is kept beyond the engine's memory; `written`: whether this call put it there. Removes nothing. */
+  /** Saves the state outside the engine's memory and returns where. `written` is false if it was saved before. Removes nothing. */
   async keep(committed: CommittedState, attempt: Attended): Promise<{ path: string; written: boolean }> {
     const kept = await this.keeper.kept(committed);
     if (kept !== null) return { path: kept, written: false };

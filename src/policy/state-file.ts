@@ -1,5 +1,4 @@
-// The digest of a state, or of a model's weights, in a file (docs/engine-protocol.md, "The state"), computed without the engine that wrote
-// it.
+// Computes the digest of a state file or weights file without the engine (docs/engine-protocol.md, "The state").
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { createBLAKE3 } from 'hash-wasm';
@@ -13,25 +12,25 @@ const lengthBytes = 8;
 
 type Metadata = Record<string, string>;
 
-/** A file's bytes in order, and how many there are. */
+/** A file's bytes, in order, and its size in bytes. */
 interface TensorBytes {
   pieces: AsyncIterable<Uint8Array>;
   size: number;
-  /** For messages. */
+  /** The file's name, for error messages. */
   name: string;
 }
 
-/** Throws `BadTensorFile` if the bytes are no state. */
+/** Throws `BadTensorFile` if the bytes are not a state. */
 export function stateDigest(bytes: TensorBytes, signal?: AbortSignal): Promise<Digest> {
   return treeDigest(bytes, 'longhaul.state/2', stateIdentity, signal);
 }
 
-/** Throws `BadTensorFile` if the file is no state. */
+/** Throws `BadTensorFile` if the file is not a state. */
 export async function stateFileDigest(path: string, signal?: AbortSignal): Promise<Digest> {
   return stateDigest(await bytesOfFile(path), signal);
 }
 
-/** Digest of a file that `saveWeights` wrote; LoRA states call it their base. Throws `BadTensorFile`. */
+/** Digest of a file that `saveWeights` wrote; a LoRA state calls it its base. Throws `BadTensorFile`. */
 export async function weightsFileDigest(path: string, signal?: AbortSignal): Promise<Digest> {
   return treeDigest(
     await bytesOfFile(path),
@@ -41,7 +40,7 @@ export async function weightsFileDigest(path: string, signal?: AbortSignal): Pro
   );
 }
 
-/** What a digest covers beside the tensors: the file's metadata with their own types. */
+/** The part of the digest besides the tensors: the file's metadata, converted from text to their types. */
 function stateIdentity({ architecture, optimizer_steps, moments, lora, base }: Metadata): object {
   return {
     architecture: json(architecture),
@@ -51,7 +50,7 @@ function stateIdentity({ architecture, optimizer_steps, moments, lora, base }: M
   };
 }
 
-/** Such files are canonical, so what follows the header is the concatenation that is hashed, in leaves of 1 MiB. */
+/** Hashes the bytes after the header, in leaves of 1 MiB. This works because the files are canonical: tensor order and layout are fixed. */
 async function treeDigest(
   { pieces, size, name }: TensorBytes,
   domain: string,
@@ -86,7 +85,7 @@ async function treeDigest(
     }
     return root.digest('hex');
   } catch (error) {
-    // The metadata is not JSON, or holds values that JSON cannot.
+    // The metadata is not JSON, or not canonical JSON.
     if (error instanceof SyntaxError || error instanceof TypeError)
       throw new BadTensorFile(`${name} is no file of Longhaul's engine: ${error.message}`, { cause: error });
     throw error;

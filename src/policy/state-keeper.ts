@@ -1,4 +1,5 @@
-// The seam between a run's records and an engine's states: native states are files with digests (native-states.ts).
+// The interface between a run's records and the states of its engine. The native implementation keeps states as files with digests
+// (native-states.ts).
 import type { UpdateProgress, UpdateResult } from '../engine/policy-engine.js';
 import type { Digest } from '../spec/records/parts.js';
 import type { PlanRecord } from '../spec/records/plan.js';
@@ -7,7 +8,7 @@ import type { ObjectStore } from '../store/objects/object-store.js';
 import type { CheckpointToWrite } from '../store/runs/checkpoints.js';
 import type { Attended } from './attended.js';
 
-/** A step whose state is recorded. */
+/** A step and its recorded state. */
 export interface CommittedState {
   run: string;
   step: number;
@@ -17,13 +18,13 @@ export interface CommittedState {
 /** State 0, as `longhaul.base` records it. */
 export interface BaseState {
   state: Digest;
-  /** Absent if the engine computes none, as are the numbers of parameters. */
+  /** Absent, like `parameters`, if the engine does not report it. */
   weights?: Digest;
-  /** In the model without adapters, and in its trained part. */
+  /** Number of parameters in the model without adapters, and in its trained part. */
   parameters?: { model: number; trained: number };
 }
 
-/** A step's batch, as its update applies it. */
+/** The logged batch of a step, and how to apply it. */
 export interface StepUpdate {
   run: string;
   step: number;
@@ -34,40 +35,45 @@ export interface StepUpdate {
   signal?: AbortSignal;
 }
 
-/** How a state is obtained before it is changed: as the engine holds it, or computed again after a divergence, once each (R19). */
+/**
+ * How a state is obtained before an update changes it. `held`: as the engine holds it. The other two recompute it after a divergence, each
+ * tried once (R19).
+ */
 export const provenances = ['held', 'on a fresh engine', 'from an older checkpoint'] as const;
 export type Provenance = (typeof provenances)[number];
 
 export type CheckpointUpload = Omit<CheckpointToWrite, 'step' | 'state' | 'statePath'>;
 
-/** Callers of what changes the held state hold the engine's lock exclusively; readers share it. */
+/** A caller that changes the held state must hold the engine's lock exclusively; readers share the lock. */
 export interface StateKeeper {
   held(): Promise<Digest | null>;
-  /** Digest of the held model's weights; null if the engine computes none. */
+  /** Digest of the held model's weights; null if the engine does not report it. */
   weights(): Promise<Digest | null>;
-  /** Makes the engine hold the run's state 0, where other nodes can have it too. */
+  /** Loads the run's state 0 into the engine, and makes it available to other nodes. */
   holdBase(record: RunRecord, attempt: Attended): Promise<BaseState>;
   hold(wanted: CommittedState, attempt: Attended): Promise<void>;
-  /** Makes the engine hold all that `apply` needs to change `before` by `stepId`, unless it has made that change. */
+  /**
+   * Loads everything that `apply` needs for the update `stepId` of `before`. Does nothing if the engine has already applied that update.
+   */
   holdForUpdate(
     before: CommittedState,
     stepId: Digest,
     provenance: Provenance,
     attempt: Attended,
   ): Promise<void>;
-  /** Drops what the engine holds: the next state is made from what is kept. */
+  /** Drops the state in the engine; the next state is restored from saved ones. */
   forget(): Promise<void>;
-  /** Applies the logged batch of a step to the state before it; throws the reason of `signal`. */
+  /** Applies the logged batch of a step to the state before the step. Throws the reason of `signal` when it aborts. */
   apply(update: StepUpdate): Promise<UpdateResult>;
-  /** Where the state is kept beyond the engine's memory; null if it is not. */
+  /** Where the state is saved outside the engine's memory; null if it is not saved. */
   kept(committed: CommittedState): Promise<string | null>;
-  /** Keeps the held state beyond the engine's memory, and removes nothing: another one there may be in upload. Returns where it is. */
+  /** Saves the held state outside the engine's memory and returns where. Removes nothing, because another saved state may be uploading. */
   keep(committed: CommittedState, attempt: Attended): Promise<string>;
-  /** Removes kept states that nobody needs beside `committed` and the one after step `spare`. */
+  /** Removes saved states that are no longer needed. It keeps `committed` and the state after step `spare`. */
   prune(committed: CommittedState, spare?: number): Promise<void>;
-  /** Why the kept state cannot be uploaded; null if it can. */
+  /** Why the saved state cannot be uploaded; null if it can. */
   problemOf(committed: CommittedState, signal: AbortSignal): Promise<string | null>;
-  /** Puts the kept state into the store, manifest last (R17). */
+  /** Uploads the saved state to the store, manifest last (R17). */
   upload(
     store: ObjectStore,
     record: RunRecord,

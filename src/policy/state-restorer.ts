@@ -1,5 +1,5 @@
-// How a state is restored (R15): weights are a function of the records. The newest held or saved state that agrees with them is the start;
-// the logged batches after it are applied.
+// Restores a state (R15). The weights depend only on the records, so the restorer starts from the newest held or saved state that agrees
+// with the records, and applies the logged batches after it.
 import { rm, stat, utimes } from 'node:fs/promises';
 import type { FileEngine } from '../engine/file-engine.js';
 import type { UpdateProgress, UpdateResult } from '../engine/policy-engine.js';
@@ -31,9 +31,9 @@ import { weightsExist } from '../store/files/weights.js';
 export interface StateRestorerOptions {
   store: ObjectStore;
   engine: FileEngine;
-  /** States saved here. */
+  /** States saved by this node. */
   states: LocalStates;
-  /** States fetched from the store: a sweep goes through all of a run's states, and a retry finds the last few again. */
+  /** States fetched from the store. Kept because a sweep uses all of a run's states, and a retry needs the last few again. */
   fetched: LocalStates;
   /** Folder for fetched batches. */
   folder: string;
@@ -42,10 +42,10 @@ export interface StateRestorerOptions {
 
 type LoadedState = Omit<Restored['restore'], 'seconds'>;
 
-/** Where a state's file is: `fetched` is the copy of one in the store that the node still has. */
+/** Where a state's file is: saved by this node on its disk, fetched earlier from the store, or only in the store. */
 type Source = 'disk' | 'fetched' | 'store';
 
-/** Callers hold the engine's lock exclusively. */
+/** Callers must hold the engine's lock exclusively. */
 export class StateRestorer {
   readonly base: BaseModel;
 
@@ -53,7 +53,7 @@ export class StateRestorer {
     this.base = new BaseModel(options);
   }
 
-  /** Applies the logged batch of `step` to the state before it; throws the reason of `signal`. */
+  /** Applies the logged batch of a step to the state before the step. Throws the reason of `signal` when it aborts. */
   async apply(update: StepUpdate): Promise<UpdateResult> {
     const { store, folder } = this.options;
     const view = await openRunView(store, update.run);
@@ -90,7 +90,10 @@ export class StateRestorer {
     }
   }
 
-  /** A divergence is tried again on a fresh engine, then from an older checkpoint, before a person must look (R19). */
+  /**
+   * Restores the state after `step`. After a divergence it tries again on a fresh engine, then from an older checkpoint; only then must a
+   * person look (R19).
+   */
   async restore(
     run: string,
     step: number,
@@ -101,7 +104,7 @@ export class StateRestorer {
     await this.#restore(run, step, wanted, attempt, newestCheckpoint, true);
   }
 
-  /** `knowing`: also the reference weights of the KL terms. */
+  /** `knowing`: also loads the reference weights of the KL terms. */
   async #restore(
     run: string,
     step: number,
@@ -113,7 +116,7 @@ export class StateRestorer {
     let newest = newestCheckpoint;
     for (const next of [...provenances.slice(1), null]) {
       const begunAt = performance.now();
-      // This comes first: it may load another state than the wanted one.
+      // The reference comes first, because loading it may replace the held state.
       if (knowing) await this.#knowReference(run, step, attempt);
       const held = await this.#heldStep(run, newest);
       const loaded: LoadedState =
@@ -133,7 +136,7 @@ export class StateRestorer {
       } catch (error) {
         if (!(error instanceof Diverged) || next === null) throw error;
         this.options.log(`${error.message}; trying once more ${next}`);
-        // The engine holds nothing then: the next try begins with a checkpoint.
+        // A restarted engine holds no state, so the next try begins with a checkpoint.
         await this.options.engine.restart();
         if (next === 'from an older checkpoint') newest = Math.max(start - 1, 0);
       }
@@ -141,8 +144,8 @@ export class StateRestorer {
   }
 
   /**
-   * The step ≤ `newest` whose state the engine holds; null if it holds none, or a checkpoint is newer. A node that helps with the rollouts
-   * of each step is one update behind: a load would take longer than that update.
+   * The step ≤ `newest` whose state the engine holds. Null if it holds no such state, or if a checkpoint is newer. This helps a node that
+   * shares a run's rollouts: it is only one update behind, and a load would take longer than that update.
    */
   async #heldStep(run: string, newest: number): Promise<number | null> {
     const held = await this.options.engine.held();
@@ -154,7 +157,7 @@ export class StateRestorer {
     return null;
   }
 
-  /** Applies the logged batches after `start`, comparing each state with its record. */
+  /** Applies the logged batches after `start`, and compares each state with its record. */
   async #replay(
     run: string,
     start: number,
@@ -186,7 +189,7 @@ export class StateRestorer {
     }
   }
 
-  /** Loads the newest usable state ≤ `step`. Falls back to older ones, and says so. */
+  /** Loads the newest usable state ≤ `step`. If one is not usable, logs that and tries the next older one. */
   async #loadNewest(run: string, step: number, attempt: Attended): Promise<LoadedState> {
     const { signal, progress } = attempt;
     const { store, log } = this.options;
@@ -218,9 +221,9 @@ export class StateRestorer {
           );
         } catch (error) {
           signal.throwIfAborted();
-          // A store, a disk or an engine in trouble says nothing about the checkpoint: that is for a later try.
+          // An error of the store, the disk or the engine does not mean that the checkpoint is damaged: a later try may succeed.
           if (!isDamage(error)) throw error;
-          // Nor does a damaged file of the base weights; the next try fetches it again.
+          // The damage may be in the file of the base weights instead; the next try fetches it again.
           if (under.base !== undefined && (await this.base.forgetIfDamaged(record, under.base))) throw error;
           log(
             `the checkpoint of step ${candidate} on ${source} is not usable (${error.message}): using an older one`,
@@ -233,15 +236,15 @@ export class StateRestorer {
     return { step: 0, from: 'base', bytes: 0 };
   }
 
-  /** True if the engine holds the reference weights of the KL terms behind `step`, and holds none if the step has no such terms. */
+  /** True if the engine holds exactly the reference weights that `step` needs: those of its KL terms, or none. */
   async knowsReference(run: string, step: number): Promise<boolean> {
     const wanted = await this.#reference(run, step);
     return (await this.#heldReference()) === (wanted?.weights ?? null);
   }
 
   /**
-   * Makes the engine hold the reference weights, or none. This may load another state: with LoRA the reference weights lie under every
-   * state, without LoRA only under the one that GRPO began with.
+   * Loads the reference weights that `step` needs, or drops them. This may replace the held state. With LoRA, every state of the run
+   * contains the reference weights; without LoRA, only the state with which GRPO began does.
    */
   async #knowReference(run: string, step: number, attempt: Attended): Promise<void> {
     const { engine, log } = this.options;
@@ -263,14 +266,14 @@ export class StateRestorer {
     log(`the KL term of ${run} is taken against the weights after step ${wanted.step}, ${weights}`);
   }
 
-  /** A reference that another run has left takes memory that the next load may need. */
+  /** Drops the reference of another run: the next load may need its memory. */
   async forgetReference(): Promise<void> {
     if ((await this.#heldReference()) !== null) await this.options.engine.setReference(null);
   }
 
   /**
-   * The first node that needs the weights behind a warm start puts them into the store: everybody could compute them from the records, but
-   * without a checkpoint that takes as long as the warm start.
+   * Loads the weights that a warm start produced. The first node that needs them uploads them to the store: any node could compute them
+   * from the records, but without a checkpoint that takes as long as the warm start itself.
    */
   async #holdReference(run: string, { step, weights }: Reference, attempt: Attended): Promise<void> {
     const { store, engine } = this.options;
@@ -284,12 +287,12 @@ export class StateRestorer {
       if (await this.#holdStored(weights, record, attempt)) return;
       await this.#restore(run, step, state, attempt, step, false);
     }
-    // Others must not find weights that differ from the record; the caller reports the difference.
+    // Upload only weights that agree with the record; the caller reports a difference.
     if ((await engine.held({ weights: true }))?.weights === weights)
       await this.base.keepWeights(weights, attempt);
   }
 
-  /** False if the store has no usable ones: they can be computed. */
+  /** False if the store has no usable weights; they can then be computed. */
   async #holdStored(weights: Digest, record: RunRecord, attempt: Attended): Promise<boolean> {
     const { store, log } = this.options;
     if (!(await weightsExist(store, weights))) return false;
@@ -308,7 +311,7 @@ export class StateRestorer {
   }
 
   /**
-   * Null in the warm start, and if neither the run nor an ancestor has a KL term; ancestors count because their logged updates may be
+   * Null during the warm start, and if neither the run nor an ancestor has a KL term. Ancestors count because their logged updates may be
    * applied again.
    */
   async #reference(run: string, step: number): Promise<Reference | null> {
@@ -321,7 +324,7 @@ export class StateRestorer {
     return null;
   }
 
-  /** The engine holds the base model then, compared with the record of step 0. */
+  /** Loads the base model into the engine, and compares it with the record of step 0. */
   async loadBase(record: RunRecord, attempt: Attended): Promise<void> {
     const { run } = record;
     const held = await this.base.hold(record, attempt);
@@ -338,7 +341,7 @@ export class StateRestorer {
     }
   }
 
-  /** Steps ≤ `step` that have a checkpoint, newest first, and where it may be. */
+  /** Steps ≤ `step` that may have a checkpoint, newest first, with the places to look for it. */
   async #checkpoints(run: string, step: number): Promise<{ step: number; sources: Source[] }[]> {
     const { store, states, fetched } = this.options;
     const stepsIn = async (folder: LocalStates): Promise<Set<number>> =>
@@ -358,14 +361,14 @@ export class StateRestorer {
       }));
   }
 
-  /** Where to begin so as not to use the newest checkpoint ≤ `step`. */
+  /** The step below the newest checkpoint ≤ `step`, so that a restore does not use that checkpoint. */
   async olderThanNewest(run: string, step: number): Promise<number> {
     const [newest] = await this.#checkpoints(run, step);
     return Math.max((newest?.step ?? 0) - 1, 0);
   }
 }
 
-/** `BadFile`: the engine refuses what the file holds; `WrongBase`: the file says that it lies over other weights. */
+/** `BadFile`: the engine cannot use the file's contents. `WrongBase`: the file names other base weights. */
 function isDamage(error: unknown): error is Error {
   if (error instanceof EngineError) return ['BadFile', 'WrongBase'].includes(error.code);
   return error instanceof CorruptCheckpoint || error instanceof UnreadableRecord;
