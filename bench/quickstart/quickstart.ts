@@ -23,22 +23,22 @@ const deadlineMs = 25 * 60_000;
 
 /** Runs that parts share: one quickstart a seed, made when the first of them asks for it. */
 export class QuickstartRuns {
-  readonly #runs = new Map<number, Promise<QuickstartRun>>();
+  private readonly runs = new Map<number, Promise<QuickstartRun>>();
 
   of(seed: number): Promise<QuickstartRun> {
-    const running = this.#runs.get(seed) ?? runQuickstart(seed);
-    this.#runs.set(seed, running);
+    const running = this.runs.get(seed) ?? runQuickstart(seed);
+    this.runs.set(seed, running);
     return running;
   }
 
   async forget(seed: number): Promise<void> {
-    const run = await this.#runs.get(seed)?.catch(() => null);
-    this.#runs.delete(seed);
+    const run = await this.runs.get(seed)?.catch(() => null);
+    this.runs.delete(seed);
     if (run) await rm(run.folder, { recursive: true, force: true });
   }
 
   async close(): Promise<void> {
-    await Promise.all([...this.#runs.keys()].map((seed) => this.forget(seed)));
+    await Promise.all([...this.runs.keys()].map((seed) => this.forget(seed)));
   }
 }
 

@@ -210,23 +210,23 @@ interface Seat {
 
 /** Writes episodes from the teacher's demonstrations. */
 class EpisodeWriter {
-  readonly #shown: Demonstration[];
+  private readonly shown: Demonstration[];
 
   constructor(private readonly data: RunData) {
-    this.#shown = data.demonstrations.filter(({ kind }) => kind === 'teacher');
+    this.shown = data.demonstrations.filter(({ kind }) => kind === 'teacher');
   }
 
   slot(
     slot: number,
     n: number,
   ): { slot: number; task_key: string; env_key: string; template: string; seed: number } {
-    const { task_key = '', env_key = '' } = this.#demonstration(n);
+    const { task_key = '', env_key = '' } = this.demonstration(n);
     return { slot, task_key, env_key, template: task_key.split('/').slice(0, 2).join('/'), seed: n };
   }
 
   async episode(n: number, sampling: SamplingPlan, seat: Seat): Promise<EpisodeRecord> {
     const { plan, state, slot, sample, policy_step, progress } = seat;
-    const shown = this.#demonstration(n);
+    const shown = this.demonstration(n);
     const { task_key = '', env_key = '' } = shown;
     const luck = fraction(`${state}/${slot}/${sample}`);
     const spoiling =
@@ -266,8 +266,8 @@ class EpisodeWriter {
     };
   }
 
-  #demonstration(n: number): Demonstration {
-    const shown = this.#shown[n % this.#shown.length];
+  private demonstration(n: number): Demonstration {
+    const shown = this.shown[n % this.shown.length];
     if (!shown) throw new Error('the data set has no demonstrations of the teacher');
     return shown;
   }

@@ -24,24 +24,24 @@ const log = installRuntime('instant node', null);
 
 /** Waits for as long as a step's work would take, and knows when each run committed last. */
 class TimedWork {
-  readonly #busyMs = new Map<string, number>();
-  readonly #commits = new Map<string, { step: number; at: number }>();
+  private readonly busyMs = new Map<string, number>();
+  private readonly commits = new Map<string, { step: number; at: number }>();
 
   constructor(private readonly stepMs: number) {}
 
   async take(run: string, share: number): Promise<void> {
     const begun = performance.now();
     if (this.stepMs > 0) await delay(this.stepMs * share);
-    this.#busyMs.set(run, (this.#busyMs.get(run) ?? 0) + performance.now() - begun);
+    this.busyMs.set(run, (this.busyMs.get(run) ?? 0) + performance.now() - begun);
   }
 
   /** Timings as real nodes record them: ms since the previous commit, and how much of that was work. */
   committed(run: string, step: number): Record<string, number> {
-    const [before, at] = [this.#commits.get(run), performance.now()];
+    const [before, at] = [this.commits.get(run), performance.now()];
     const timings: Record<string, number> =
-      before?.step === step - 1 ? { step: at - before.at, in_flight: this.#busyMs.get(run) ?? 0 } : {};
-    this.#commits.set(run, { step, at });
-    this.#busyMs.set(run, 0);
+      before?.step === step - 1 ? { step: at - before.at, in_flight: this.busyMs.get(run) ?? 0 } : {};
+    this.commits.set(run, { step, at });
+    this.busyMs.set(run, 0);
     return timings;
   }
 }

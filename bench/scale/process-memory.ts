@@ -7,21 +7,21 @@ const pageBytes = 4096;
 
 /** Samples of resident memory by process name; a process that was started again keeps its name. */
 export class MemorySamples {
-  readonly #samples = new Map<string, { step: number; bytes: number }[]>();
+  private readonly samples = new Map<string, { step: number; bytes: number }[]>();
 
   take(step: number, processes: Record<string, number | null>): void {
     for (const [name, pid] of Object.entries(processes)) {
       const bytes = pid === null ? null : residentBytes(pid);
       if (bytes === null) continue;
-      const samples = this.#samples.get(name) ?? [];
-      this.#samples.set(name, samples);
+      const samples = this.samples.get(name) ?? [];
+      this.samples.set(name, samples);
       samples.push({ step, bytes });
     }
   }
 
   /** Median over the samples of steps `first` to `last`, both included. Throws where there are none. */
   medianBytes(name: string, first: number, last: number): number {
-    const within = (this.#samples.get(name) ?? []).filter(({ step }) => step >= first && step <= last);
+    const within = (this.samples.get(name) ?? []).filter(({ step }) => step >= first && step <= last);
     if (within.length === 0) throw new Error(`no memory of ${name} was sampled in steps ${first} to ${last}`);
     return median(within.map(({ bytes }) => bytes));
   }

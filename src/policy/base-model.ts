@@ -70,10 +70,10 @@ export class BaseModel {
     const trained = trainedPart(record);
     if (architecture)
       return engine.loadRandom({ architecture, initializer_range, seed: record.seed, ...trained });
-    const weights = await this.#recordedWeights(record);
+    const weights = await this.recordedWeights(record);
     if (weights !== null && (await weightsExist(this.options.store, weights)))
-      return this.#loadStored(weights, trained, attempt);
-    return this.#loadFolder(path as string, record, trained, attempt);
+      return this.loadStored(weights, trained, attempt);
+    return this.loadFolder(path as string, record, trained, attempt);
   }
 
   /** Uploads a folder's weights to the store, unless they are there. The engine must hold them. */
@@ -83,15 +83,15 @@ export class BaseModel {
 
   /** Loads weights of the run from the store into the engine, with fresh moments. */
   async holdStored(weights: Digest, record: RunRecord, attempt: Attended): Promise<void> {
-    await this.#loadStored(weights, trainedPart(record), attempt);
+    await this.loadStored(weights, trainedPart(record), attempt);
   }
 
   /** Uploads weights to the store, unless they are there. The engine must hold them. */
   async keepWeights(weights: Digest, attempt: Attended): Promise<void> {
     const { store, engine } = this.options;
     if (await weightsExist(store, weights)) return;
-    await this.#makeRoom();
-    const path = this.#path(weights);
+    await this.makeRoom();
+    const path = this.path(weights);
     if (!(await fileExists(path))) await engine.saveWeights(weights, path);
     attempt.signal.throwIfAborted();
     await writeWeights(store, weights, path, {
@@ -108,10 +108,10 @@ export class BaseModel {
     const { engine, store } = this.options;
     const { lora, architecture } = record.spec.model;
     if (!lora) return {};
-    const weights = await this.#recordedWeights(record);
+    const weights = await this.recordedWeights(record);
     if (weights !== null && (await engine.held())?.weights === weights) return {};
     if (weights !== null && !architecture && (await weightsExist(store, weights)))
-      return { base: await this.#file(weights, attempt) };
+      return { base: await this.file(weights, attempt) };
     await this.hold(record, attempt);
     return {};
   }
@@ -122,13 +122,13 @@ export class BaseModel {
       if (error.name === 'BadTensorFile') return null;
       throw error;
     });
-    if (found === (await this.#recordedWeights(record))) return false;
+    if (found === (await this.recordedWeights(record))) return false;
     this.options.log(`${path} is damaged: it is fetched again`);
     await rm(path, { force: true });
     return true;
   }
 
-  async #loadFolder(
+  private async loadFolder(
     path: string,
     record: RunRecord,
     trained: TrainedPart,
@@ -151,10 +151,10 @@ export class BaseModel {
   }
 
   /** If the file on this disk is damaged, it is fetched again, once. */
-  async #loadStored(weights: Digest, trained: TrainedPart, attempt: Attended): Promise<LoadedState> {
+  private async loadStored(weights: Digest, trained: TrainedPart, attempt: Attended): Promise<LoadedState> {
     const { engine, log } = this.options;
     for (const isLast of [false, true]) {
-      const path = await this.#file(weights, attempt);
+      const path = await this.file(weights, attempt);
       const loaded = await engine.loadWeights({ path, ...trained }).catch((error: unknown) => {
         if (error instanceof EngineError && error.code === 'BadFile') return error;
         throw error;
@@ -170,14 +170,14 @@ export class BaseModel {
   }
 
   /** Path of the weights' file on this disk; fetches the file if it is missing. */
-  async #file(weights: Digest, { signal, progress }: Attended): Promise<string> {
-    const path = this.#path(weights);
+  private async file(weights: Digest, { signal, progress }: Attended): Promise<string> {
+    const path = this.path(weights);
     if (await fileExists(path)) {
       // A file's modification time shows when it was last used.
       await utimes(path, new Date(), new Date());
       return path;
     }
-    await this.#makeRoom();
+    await this.makeRoom();
     await fetchWeights(this.options.store, weights, path, {
       signal,
       onProgress: (fetched) => progress({ restoring: 'the base model', fetched }),
@@ -185,18 +185,18 @@ export class BaseModel {
     return path;
   }
 
-  async #recordedWeights({ run }: RunRecord): Promise<Digest | null> {
+  private async recordedWeights({ run }: RunRecord): Promise<Digest | null> {
     const { store } = this.options;
     const base = await readRecord(store, updateKey(await timelineOf(store, run, 0), 0), 'base');
     return base?.identity.weights ?? null;
   }
 
-  #path(weights: Digest): string {
+  private path(weights: Digest): string {
     return join(this.options.folder, 'weights', `${weights}.safetensors`);
   }
 
   /** Removes the files unused for longest, so that there is room for one more. */
-  async #makeRoom(): Promise<void> {
+  private async makeRoom(): Promise<void> {
     const folder = join(this.options.folder, 'weights');
     await mkdir(folder, { recursive: true });
     await removeLeftovers(folder);

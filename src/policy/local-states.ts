@@ -22,18 +22,18 @@ export class LocalStates {
   path(run: string, { step, state }: LocalState): string {
     const name = `${String(step).padStart(6, '0')}.${state}.safetensors`;
     if (!parseName(name)) throw new TypeError(`${name.slice(0, 120)} is no name of a state's file`);
-    return join(this.#folderOf(run), name);
+    return join(this.folderOf(run), name);
   }
 
   /** States in this folder, newest first. Some may belong to a store that the node used earlier. */
   async list(run: string): Promise<LocalState[]> {
-    const names = await readdir(this.#folderOf(run)).catch(() => []);
+    const names = await readdir(this.folderOf(run)).catch(() => []);
     return names.flatMap((name) => parseName(name) ?? []).sort((a, b) => b.step - a.step);
   }
 
   /** Creates the folder if it is missing, and removes leftovers to make room. Call before a state is written. */
   async prepare(run: string): Promise<void> {
-    const folder = this.#folderOf(run);
+    const folder = this.folderOf(run);
     await mkdir(folder, { recursive: true });
     await removeLeftovers(folder);
   }
@@ -87,7 +87,7 @@ export class LocalStates {
     await Promise.all(runs.map((run) => rmdir(join(this.folder, run)).catch(() => undefined)));
   }
 
-  #folderOf(run: string): string {
+  private folderOf(run: string): string {
     return join(this.folder, checkRunId(run));
   }
 }

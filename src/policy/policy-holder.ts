@@ -40,10 +40,10 @@ export class PolicyHolder {
     const { lock } = this.options;
     const ensuring = beginSpan('ensurePolicy');
     try {
-      const { state, numerics } = await this.#recorded(run, step);
+      const { state, numerics } = await this.recorded(run, step);
       for (;;) {
         const done = await lock.shared(async () => {
-          await this.#refuseOtherNumerics(run, numerics, attempt);
+          await this.refuseOtherNumerics(run, numerics, attempt);
           if ((await this.keeper.held()) !== state) return null;
           ensuring.end();
           return { value: await use(state) };
@@ -69,10 +69,10 @@ export class PolicyHolder {
     attempt: Attended = unattended,
     provenance: Provenance = 'held',
   ): Promise<T> {
-    const { state, numerics } = await this.#recorded(run, step);
+    const { state, numerics } = await this.recorded(run, step);
     const ensure = async (): Promise<void> => {
       if (provenance !== 'held') await this.keeper.forget();
-      await this.#refuseOtherNumerics(run, numerics, attempt);
+      await this.refuseOtherNumerics(run, numerics, attempt);
       await this.keeper.holdForUpdate({ run, step, state }, stepId, provenance, attempt);
     };
     return this.options.lock.exclusive(async () => {
@@ -81,14 +81,14 @@ export class PolicyHolder {
     }, attempt.signal);
   }
 
-  async #recorded(run: string, step: number): Promise<{ state: Digest; numerics: Numerics }> {
+  private async recorded(run: string, step: number): Promise<{ state: Digest; numerics: Numerics }> {
     const { store } = this.options;
     const { identity } = step === 0 ? await readBase(store, run) : await readUpdate(store, run, step);
     return { state: identity.state, numerics: (await rebasedTo(store, run)) ?? identity.numerics };
   }
 
   /** Checks even a state that the engine already holds: another run with other numerics may have loaded the same state (R18). */
-  async #refuseOtherNumerics(run: string, recorded: Numerics, attempt: Attended): Promise<void> {
+  private async refuseOtherNumerics(run: string, recorded: Numerics, attempt: Attended): Promise<void> {
     const { numerics, incarnation } = await this.engine.info();
     attempt.uses?.(incarnation);
     if (!sameNumerics(numerics, recorded))

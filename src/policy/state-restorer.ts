@@ -59,13 +59,13 @@ export class StateRestorer {
     const view = await openRunView(store, update.run);
     const batchPath = await fetchBatch(view, folder, update.run, update.step, update.batch);
     try {
-      return await this.#compute(update, batchPath);
+      return await this.compute(update, batchPath);
     } finally {
       await rm(batchPath, { force: true });
     }
   }
 
-  async #compute(
+  private async compute(
     { plan, batch, stepId, onProgress, signal }: StepUpdate,
     batchPath: string,
   ): Promise<UpdateResult> {
@@ -101,11 +101,11 @@ export class StateRestorer {
     attempt: Attended,
     newestCheckpoint = step,
   ): Promise<void> {
-    await this.#restore(run, step, wanted, attempt, newestCheckpoint, true);
+    await this.restoreState(run, step, wanted, attempt, newestCheckpoint, true);
   }
 
   /** `knowing`: also loads the reference weights of the KL terms. */
-  async #restore(
+  private async restoreState(
     run: string,
     step: number,
     wanted: Digest,
@@ -117,14 +117,14 @@ export class StateRestorer {
     for (const next of [...provenances.slice(1), null]) {
       const begunAt = performance.now();
       // The reference comes first, because loading it may replace the held state.
-      if (knowing) await this.#knowReference(run, step, attempt);
-      const held = await this.#heldStep(run, newest);
+      if (knowing) await this.knowReference(run, step, attempt);
+      const held = await this.heldStep(run, newest);
       const loaded: LoadedState =
-        held === null ? await this.#loadNewest(run, newest, attempt) : { step: held, from: 'held', bytes: 0 };
+        held === null ? await this.loadNewest(run, newest, attempt) : { step: held, from: 'held', bytes: 0 };
       const { step: start } = loaded;
       const loadedAt = performance.now();
       try {
-        await this.#replay(run, start, step, wanted, attempt);
+        await this.replay(run, start, step, wanted, attempt);
         attempt.restored?.({
           restore: { ...loaded, seconds: rounded((loadedAt - begunAt) / 1000) },
           replay: { steps: step - start, seconds: rounded((performance.now() - loadedAt) / 1000) },
@@ -147,10 +147,10 @@ export class StateRestorer {
    * The step ≤ `newest` whose state the engine holds. Null if it holds no such state, or if a checkpoint is newer. This helps a node that
    * shares a run's rollouts: it is only one update behind, and a load would take longer than that update.
    */
-  async #heldStep(run: string, newest: number): Promise<number | null> {
+  private async heldStep(run: string, newest: number): Promise<number | null> {
     const held = await this.options.engine.held();
     if (!held) return null;
-    const [checkpoint] = await this.#checkpoints(run, newest);
+    const [checkpoint] = await this.checkpoints(run, newest);
     for (let step = newest; step >= (checkpoint?.step ?? 0); step--) {
       if ((await readState(this.options.store, run, step)) === held.state) return step;
     }
@@ -158,7 +158,7 @@ export class StateRestorer {
   }
 
   /** Applies the logged batches after `start`, and compares each state with its record. */
-  async #replay(
+  private async replay(
     run: string,
     start: number,
     step: number,
@@ -175,7 +175,7 @@ export class StateRestorer {
       const onShards = (shards: UpdateProgress): void => progress({ ...replayed, shards });
       const { batch, step_id: stepId } = identity;
       const update = { run, step: next, plan: input.plan, batch, stepId, onProgress: onShards, signal };
-      const result = await this.#compute(update, input.batchPath);
+      const result = await this.compute(update, input.batchPath);
       if (result.state === identity.state) continue;
       throw new Diverged(
         `step ${next} of ${run} was recomputed as state ${result.state}, but its record says ${identity.state}. ` +
@@ -190,11 +190,11 @@ export class StateRestorer {
   }
 
   /** Loads the newest usable state ≤ `step`. If one is not usable, logs that and tries the next older one. */
-  async #loadNewest(run: string, step: number, attempt: Attended): Promise<LoadedState> {
+  private async loadNewest(run: string, step: number, attempt: Attended): Promise<LoadedState> {
     const { signal, progress } = attempt;
     const { store, log } = this.options;
     const record = await readRun(store, run);
-    for (const { step: candidate, sources } of await this.#checkpoints(run, step)) {
+    for (const { step: candidate, sources } of await this.checkpoints(run, step)) {
       const wanted = await readState(store, run, candidate);
       for (const source of sources) {
         const states = source === 'disk' ? this.options.states : this.options.fetched;
@@ -238,23 +238,23 @@ export class StateRestorer {
 
   /** True if the engine holds exactly the reference weights that `step` needs: those of its KL terms, or none. */
   async knowsReference(run: string, step: number): Promise<boolean> {
-    const wanted = await this.#reference(run, step);
-    return (await this.#heldReference()) === (wanted?.weights ?? null);
+    const wanted = await this.reference(run, step);
+    return (await this.heldReference()) === (wanted?.weights ?? null);
   }
 
   /**
    * Loads the reference weights that `step` needs, or drops them. This may replace the held state. With LoRA, every state of the run
    * contains the reference weights; without LoRA, only the state with which GRPO began does.
    */
-  async #knowReference(run: string, step: number, attempt: Attended): Promise<void> {
+  private async knowReference(run: string, step: number, attempt: Attended): Promise<void> {
     const { engine, log } = this.options;
-    const wanted = await this.#reference(run, step);
-    if ((await this.#heldReference()) === (wanted?.weights ?? null)) return;
+    const wanted = await this.reference(run, step);
+    if ((await this.heldReference()) === (wanted?.weights ?? null)) return;
     await this.forgetReference();
     if (wanted === null) return;
     const { weights } = wanted;
     attempt.progress({ restoring: wanted.step, reference: weights });
-    await this.#holdReference(run, wanted, attempt);
+    await this.holdReference(run, wanted, attempt);
     const found = await engine.setReference({ held: true });
     if (found !== weights) {
       const key = updateKey(await timelineOf(this.options.store, run, wanted.step), wanted.step);
@@ -268,14 +268,14 @@ export class StateRestorer {
 
   /** Drops the reference of another run: the next load may need its memory. */
   async forgetReference(): Promise<void> {
-    if ((await this.#heldReference()) !== null) await this.options.engine.setReference(null);
+    if ((await this.heldReference()) !== null) await this.options.engine.setReference(null);
   }
 
   /**
    * Loads the weights that a warm start produced. The first node that needs them uploads them to the store: any node could compute them
    * from the records, but without a checkpoint that takes as long as the warm start itself.
    */
-  async #holdReference(run: string, { step, weights }: Reference, attempt: Attended): Promise<void> {
+  private async holdReference(run: string, { step, weights }: Reference, attempt: Attended): Promise<void> {
     const { store, engine } = this.options;
     const [held, state] = [await engine.held(), await readState(store, run, step)];
     const record = await readRun(store, run);
@@ -284,8 +284,8 @@ export class StateRestorer {
       return;
     }
     if (held?.state !== state && held?.weights !== weights) {
-      if (await this.#holdStored(weights, record, attempt)) return;
-      await this.#restore(run, step, state, attempt, step, false);
+      if (await this.holdStored(weights, record, attempt)) return;
+      await this.restoreState(run, step, state, attempt, step, false);
     }
     // Upload only weights that agree with the record; the caller reports a difference.
     if ((await engine.held({ weights: true }))?.weights === weights)
@@ -293,7 +293,7 @@ export class StateRestorer {
   }
 
   /** False if the store has no usable weights; they can then be computed. */
-  async #holdStored(weights: Digest, record: RunRecord, attempt: Attended): Promise<boolean> {
+  private async holdStored(weights: Digest, record: RunRecord, attempt: Attended): Promise<boolean> {
     const { store, log } = this.options;
     if (!(await weightsExist(store, weights))) return false;
     try {
@@ -306,7 +306,7 @@ export class StateRestorer {
     }
   }
 
-  async #heldReference(): Promise<Digest | null> {
+  private async heldReference(): Promise<Digest | null> {
     return (await this.options.engine.held())?.reference ?? null;
   }
 
@@ -314,7 +314,7 @@ export class StateRestorer {
    * Null during the warm start, and if neither the run nor an ancestor has a KL term. Ancestors count because their logged updates may be
    * applied again.
    */
-  async #reference(run: string, step: number): Promise<Reference | null> {
+  private async reference(run: string, step: number): Promise<Reference | null> {
     const { store } = this.options;
     if (step < lastWarmStep((await readRun(store, run)).spec)) return null;
     for await (const timeline of timelinesOf(store, run)) {
@@ -342,7 +342,7 @@ export class StateRestorer {
   }
 
   /** Steps ≤ `step` that may have a checkpoint, newest first, with the places to look for it. */
-  async #checkpoints(run: string, step: number): Promise<{ step: number; sources: Source[] }[]> {
+  private async checkpoints(run: string, step: number): Promise<{ step: number; sources: Source[] }[]> {
     const { store, states, fetched } = this.options;
     const stepsIn = async (folder: LocalStates): Promise<Set<number>> =>
       new Set((await folder.list(run)).map((state) => state.step));
@@ -363,7 +363,7 @@ export class StateRestorer {
 
   /** The step below the newest checkpoint ≤ `step`, so that a restore does not use that checkpoint. */
   async olderThanNewest(run: string, step: number): Promise<number> {
-    const [newest] = await this.#checkpoints(run, step);
+    const [newest] = await this.checkpoints(run, step);
     return Math.max((newest?.step ?? 0) - 1, 0);
   }
 }

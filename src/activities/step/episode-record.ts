@@ -33,7 +33,7 @@ export const freshMs = 2000;
 /** Remembers when it last saw that an episode has no record. Sampling stops when another worker has finished the episode (R9). */
 export class Unfinished {
   /** On the wall clock, which continues while the machine is suspended. */
-  #at: number | null = null;
+  private at: number | null = null;
 
   constructor(
     private readonly store: ObjectStore,
@@ -43,15 +43,15 @@ export class Unfinished {
 
   /** Looks for the record, unless the last look is at most `ms` old. Throws `FinishedElsewhere` if there is a record. */
   async within(ms: number): Promise<void> {
-    for (let isFresh = this.#isWithin(ms); !isFresh; isFresh = this.#isWithin(freshMs)) {
+    for (let isFresh = this.isWithin(ms); !isFresh; isFresh = this.isWithin(freshMs)) {
       this.patience.signal.throwIfAborted();
       const askedAt = Date.now();
       if (await waitOutStore(() => this.store.head(this.key), this.patience)) throw new FinishedElsewhere();
-      this.#at = askedAt;
+      this.at = askedAt;
     }
   }
 
-  #isWithin(ms: number): boolean {
-    return this.#at !== null && Math.abs(Date.now() - this.#at) <= ms && ms > 0;
+  private isWithin(ms: number): boolean {
+    return this.at !== null && Math.abs(Date.now() - this.at) <= ms && ms > 0;
   }
 }

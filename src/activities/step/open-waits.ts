@@ -21,23 +21,23 @@ export interface Wait {
 }
 
 export class OpenWaits {
-  readonly #open = new Map<string, Wait & { since: number }>();
+  private readonly open = new Map<string, Wait & { since: number }>();
 
   /** Notes that an episode waits; may be called repeatedly during one wait. */
   goesOn(who: string, wait: Wait): void {
-    const before = this.#open.get(who);
+    const before = this.open.get(who);
     const since = before?.for === wait.for ? before.since : Date.now();
-    this.#open.set(who, { ...wait, since });
+    this.open.set(who, { ...wait, since });
   }
 
   /** Notes that the episode's wait is over; returns false if it was not waiting. */
   ends(who: string): boolean {
-    return this.#open.delete(who);
+    return this.open.delete(who);
   }
 
   /** The longest wait, because it is the first to end the attempt; empty if nothing waits. */
   get told(): WaitTold | Record<string, never> {
-    const open = [...this.#open.values()].sort((a, b) => a.since - b.since);
+    const open = [...this.open.values()].sort((a, b) => a.since - b.since);
     const [longest] = open;
     if (!longest) return {};
     return {

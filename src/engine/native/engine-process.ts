@@ -48,57 +48,57 @@ const keptLogLines = 20;
 const drainMs = 500;
 
 export class EngineProcess {
-  readonly #child: ChildProcess;
-  readonly #socket: Duplex;
-  readonly #decoder = new FrameDecoder();
-  readonly #open = new Map<number, OpenCall>();
-  readonly #options: Required<Pick<EngineProcessOptions, 'livenessMs' | 'stallMs'>> & EngineProcessOptions;
-  readonly #logTail: string[] = [];
-  readonly #ended: Promise<void>;
-  #watch: NodeJS.Timeout | null = null;
-  #unsent: Buffer[] = [];
-  #nextId = 1;
-  #death: EngineError | null = null;
-  #killReason: string | null = null;
-  #heardAt = performance.now();
+  private readonly child: ChildProcess;
+  private readonly socket: Duplex;
+  private readonly decoder = new FrameDecoder();
+  private readonly open = new Map<number, OpenCall>();
+  private readonly options: Required<Pick<EngineProcessOptions, 'livenessMs' | 'stallMs'>> & EngineProcessOptions;
+  private readonly logTail: string[] = [];
+  private readonly ended: Promise<void>;
+  private watch: NodeJS.Timeout | null = null;
+  private unsent: Buffer[] = [];
+  private nextId = 1;
+  private death: EngineError | null = null;
+  private killReason: string | null = null;
+  private heardAt = performance.now();
 
   constructor(options: EngineProcessOptions) {
-    this.#options = { livenessMs: 30_000, stallMs: 600_000, ...options };
+    this.options = { livenessMs: 30_000, stallMs: 600_000, ...options };
     const faults = options.testFaults ? ['--test-faults'] : [];
-    this.#child = spawn(options.binary, ['--fd', '3', ...faults], {
+    this.child = spawn(options.binary, ['--fd', '3', ...faults], {
       stdio: ['ignore', 'ignore', 'pipe', 'pipe'],
       env: Object.fromEntries(Object.entries(process.env).filter(([name]) => passedOn.test(name) && !isSecretName(name))),
     });
-    this.#socket = this.#child.stdio[3] as Duplex;
-    this.#socket.on('data', (chunk: Buffer) => this.#receive(chunk));
+    this.socket = this.child.stdio[3] as Duplex;
+    this.socket.on('data', (chunk: Buffer) => this.receive(chunk));
     // The process's end is reported; a reset connection is only its effect.
-    this.#socket.on('error', () => {});
-    createInterface({ input: this.#child.stderr! }).on('line', (line) => {
-      this.#logTail.push(line);
-      if (this.#logTail.length > keptLogLines) this.#logTail.shift();
+    this.socket.on('error', () => {});
+    createInterface({ input: this.child.stderr! }).on('line', (line) => {
+      this.logTail.push(line);
+      if (this.logTail.length > keptLogLines) this.logTail.shift();
       options.log?.(line);
     });
-    this.#ended = new Promise((resolve) => {
+    this.ended = new Promise((resolve) => {
       const end = (error: EngineError) => {
-        this.#fail(error);
+        this.fail(error);
         resolve();
       };
-      this.#child.once('error', (error: NodeJS.ErrnoException) => end(startError(options.binary, error)));
-      this.#child.once('exit', (code, signal) => {
+      this.child.once('error', (error: NodeJS.ErrnoException) => end(startError(options.binary, error)));
+      this.child.once('exit', (code, signal) => {
         // An engine that was killed for its silence keeps the time of its last answer.
-        if (this.#killReason === null) this.#heardAt = performance.now();
-        setTimeout(() => end(this.#exitError(code, signal)), drainMs).unref();
+        if (this.killReason === null) this.heardAt = performance.now();
+        setTimeout(() => end(this.exitError(code, signal)), drainMs).unref();
       });
-      this.#child.once('close', (code, signal) => end(this.#exitError(code, signal)));
+      this.child.once('close', (code, signal) => end(this.exitError(code, signal)));
     });
   }
 
   get pid(): number | undefined {
-    return this.#child.pid;
+    return this.child.pid;
   }
 
   get alive(): boolean {
-    return this.#death === null && this.#child.exitCode === null && this.#child.signalCode === null;
+    return this.death === null && this.child.exitCode === null && this.child.signalCode === null;
   }
 
   /**
@@ -110,9 +110,9 @@ export class EngineProcess {
     arrays: readonly FrameArray[] = [],
     { signal, onProgress }: CallOptions = {},
   ): Promise<Reply> {
-    if (this.#death) return Promise.reject(this.#death);
+    if (this.death) return Promise.reject(this.death);
     if (signal?.aborted) return Promise.reject(new EngineError('Cancelled', 'cancelled before it began'));
-    const id = this.#takeId();
+    const id = this.takeId();
     let bytes: Buffer;
     try {
       bytes = encodeFrame(id, header, arrays);
@@ -122,7 +122,7 @@ export class EngineProcess {
     return new Promise((resolve, reject) => {
       const cancel = () => void this.call({ verb: 'cancel', target: id }).catch(() => {});
       const settled = () => signal?.removeEventListener('abort', cancel);
-      this.#open.set(id, {
+      this.open.set(id, {
         onProgress,
         resolve: (reply) => {
           settled();
@@ -134,75 +134,75 @@ export class EngineProcess {
         },
       });
       signal?.addEventListener('abort', cancel, { once: true });
-      this.#send(bytes);
-      this.#watchLiveness();
+      this.send(bytes);
+      this.watchLiveness();
     });
   }
 
   /** Frames of one turn of the event loop go in one write: a rollout sends hundreds of small ones. */
-  #send(frame: Buffer): void {
-    if (this.#unsent.push(frame) > 1) return;
+  private send(frame: Buffer): void {
+    if (this.unsent.push(frame) > 1) return;
     setImmediate(() => {
-      this.#socket.write(Buffer.concat(this.#unsent));
-      this.#unsent = [];
+      this.socket.write(Buffer.concat(this.unsent));
+      this.unsent = [];
     });
   }
 
   /** Ends the process politely, by force after `graceMs`. */
   async close(graceMs = 5_000): Promise<void> {
-    if (!this.alive) return this.#ended;
-    this.#killReason ??= 'the engine was closed';
-    const force = setTimeout(() => this.#child.kill('SIGKILL'), graceMs);
+    if (!this.alive) return this.ended;
+    this.killReason ??= 'the engine was closed';
+    const force = setTimeout(() => this.child.kill('SIGKILL'), graceMs);
     void this.call({ verb: 'shutdown' }).catch(() => {});
-    await this.#ended;
+    await this.ended;
     clearTimeout(force);
   }
 
   /** Ends the process at once; open calls reject with `reason`. */
   kill(reason: string): void {
-    this.#killReason ??= reason;
-    this.#child.kill('SIGKILL');
+    this.killReason ??= reason;
+    this.child.kill('SIGKILL');
   }
 
-  #takeId(): number {
-    const id = this.#nextId;
+  private takeId(): number {
+    const id = this.nextId;
     // 32 bits, 0 unused; 2³² calls later the old ones are long answered.
-    this.#nextId = id === 0xffff_ffff ? 1 : id + 1;
+    this.nextId = id === 0xffff_ffff ? 1 : id + 1;
     return id;
   }
 
-  #receive(chunk: Buffer): void {
-    this.#heardAt = performance.now();
+  private receive(chunk: Buffer): void {
+    this.heardAt = performance.now();
     let frames: Frame[];
     try {
-      frames = this.#decoder.push(chunk);
+      frames = this.decoder.push(chunk);
     } catch (error) {
       if (!(error instanceof FrameError)) throw error;
       return this.kill(`it sent ${error.message}`);
     }
     for (const { id, header, arrays } of frames) {
-      const call = this.#open.get(id);
+      const call = this.open.get(id);
       if (!call) continue;
       if (isObject(header['progress'])) {
         call.onProgress?.(header['progress']);
         continue;
       }
-      this.#open.delete(id);
+      this.open.delete(id);
       if (header['ok'] === true) call.resolve({ header, arrays });
       else call.reject(replyError(header));
     }
   }
 
-  #watchLiveness(): void {
-    if (this.#watch) return;
-    const { livenessMs, stallMs } = this.#options;
-    this.#watch = setInterval(() => void probe(), livenessMs / 3);
-    this.#watch.unref();
+  private watchLiveness(): void {
+    if (this.watch) return;
+    const { livenessMs, stallMs } = this.options;
+    this.watch = setInterval(() => void probe(), livenessMs / 3);
+    this.watch.unref();
     let probing = false;
     const probe = async () => {
-      if (this.#open.size === 0 && this.#watch) {
-        clearInterval(this.#watch);
-        this.#watch = null;
+      if (this.open.size === 0 && this.watch) {
+        clearInterval(this.watch);
+        this.watch = null;
         return;
       }
       if (probing) return;
@@ -223,25 +223,25 @@ export class EngineProcess {
     };
   }
 
-  #exitError(code: number | null, signal: NodeJS.Signals | null): EngineError {
+  private exitError(code: number | null, signal: NodeJS.Signals | null): EngineError {
     const how = signal ? `was ended by ${signal}` : `exited with code ${code}`;
-    const why = this.#killReason ? `: ${this.#killReason}` : '';
-    const tail = this.#logTail.length > 0 ? `\nIts last log lines:\n${this.#logTail.join('\n')}` : '';
-    const half = this.#decoder.partial ? ' in the middle of a frame' : '';
+    const why = this.killReason ? `: ${this.killReason}` : '';
+    const tail = this.logTail.length > 0 ? `\nIts last log lines:\n${this.logTail.join('\n')}` : '';
+    const half = this.decoder.partial ? ' in the middle of a frame' : '';
     return new EngineExited(
-      `The engine (process ${this.#child.pid}) ${how}${half}${why}.${tail}`,
-      this.#child.pid ?? 0,
-      performance.now() - this.#heardAt,
+      `The engine (process ${this.child.pid}) ${how}${half}${why}.${tail}`,
+      this.child.pid ?? 0,
+      performance.now() - this.heardAt,
     );
   }
 
-  #fail(error: EngineError): void {
-    if (this.#death) return;
-    this.#death = error;
-    if (this.#watch) clearInterval(this.#watch);
-    this.#socket.destroy();
-    for (const call of this.#open.values()) call.reject(error);
-    this.#open.clear();
+  private fail(error: EngineError): void {
+    if (this.death) return;
+    this.death = error;
+    if (this.watch) clearInterval(this.watch);
+    this.socket.destroy();
+    for (const call of this.open.values()) call.reject(error);
+    this.open.clear();
   }
 }
 

@@ -48,40 +48,40 @@ export function encodeFrame(id: number, header: object, arrays: readonly FrameAr
 
 /** Assembles frames from chunks of any size. */
 export class FrameDecoder {
-  #chunks: Uint8Array[] = [];
-  #held = 0;
+  private chunks: Uint8Array[] = [];
+  private held = 0;
   /** Bytes that the frame at the front needs; 4 until its length is known. */
-  #needed = 4;
+  private needed = 4;
 
   /** Every frame that is whole now. Throws FrameError on a broken one. */
   push(chunk: Uint8Array): Frame[] {
-    this.#chunks.push(chunk);
-    this.#held += chunk.length;
+    this.chunks.push(chunk);
+    this.held += chunk.length;
     const frames: Frame[] = [];
-    if (this.#held < this.#needed) return frames;
-    const bytes = this.#chunks.length === 1 ? asBuffer(chunk) : Buffer.concat(this.#chunks, this.#held);
+    if (this.held < this.needed) return frames;
+    const bytes = this.chunks.length === 1 ? asBuffer(chunk) : Buffer.concat(this.chunks, this.held);
     let at = 0;
-    this.#needed = 4;
+    this.needed = 4;
     while (bytes.length - at >= 4) {
       const length = bytes.readUInt32LE(at);
       if (length > maxFrameBytes)
         throw new FrameError(`a frame of ${length} bytes; the limit is ${maxFrameBytes}`);
       if (bytes.length - at < 4 + length) {
-        this.#needed = 4 + length;
+        this.needed = 4 + length;
         break;
       }
       frames.push(decodeFrame(bytes.subarray(at + 4, at + 4 + length)));
       at += 4 + length;
     }
     const rest = bytes.subarray(at);
-    this.#chunks = rest.length > 0 ? [rest] : [];
-    this.#held = rest.length;
+    this.chunks = rest.length > 0 ? [rest] : [];
+    this.held = rest.length;
     return frames;
   }
 
   /** Whether the stream ended within a frame. */
   get partial(): boolean {
-    return this.#held > 0;
+    return this.held > 0;
   }
 }
 

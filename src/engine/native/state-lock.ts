@@ -7,40 +7,40 @@ interface Waiter {
 }
 
 export class StateLock {
-  #readers = 0;
-  #writing = false;
-  #queue: Waiter[] = [];
+  private readers = 0;
+  private writing = false;
+  private queue: Waiter[] = [];
 
   /** Runs `use` beside other readers. */
   async shared<T>(use: () => Promise<T>, signal?: AbortSignal): Promise<T> {
-    await this.#enter(false, signal);
+    await this.enter(false, signal);
     try {
       return await use();
     } finally {
-      this.#readers -= 1;
-      this.#admit();
+      this.readers -= 1;
+      this.admit();
     }
   }
 
   /** Runs `change` alone. */
   async exclusive<T>(change: () => Promise<T>, signal?: AbortSignal): Promise<T> {
-    await this.#enter(true, signal);
+    await this.enter(true, signal);
     try {
       return await change();
     } finally {
-      this.#writing = false;
-      this.#admit();
+      this.writing = false;
+      this.admit();
     }
   }
 
   /** Rejects with the signal's reason if it aborts before the lock is held. */
-  #enter(exclusive: boolean, signal: AbortSignal | undefined): Promise<void> {
+  private enter(exclusive: boolean, signal: AbortSignal | undefined): Promise<void> {
     return new Promise((resolve, reject) => {
       if (signal?.aborted) return reject(signal.reason);
       const leave = () => {
-        this.#queue = this.#queue.filter((other) => other !== waiter);
+        this.queue = this.queue.filter((other) => other !== waiter);
         reject(signal?.reason);
-        this.#admit();
+        this.admit();
       };
       const waiter: Waiter = {
         exclusive,
@@ -50,18 +50,18 @@ export class StateLock {
         },
       };
       signal?.addEventListener('abort', leave, { once: true });
-      this.#queue.push(waiter);
-      this.#admit();
+      this.queue.push(waiter);
+      this.admit();
     });
   }
 
-  #admit(): void {
+  private admit(): void {
     for (;;) {
-      const next = this.#queue[0];
-      if (next === undefined || this.#writing || (next.exclusive && this.#readers > 0)) return;
-      this.#queue.shift();
-      if (next.exclusive) this.#writing = true;
-      else this.#readers += 1;
+      const next = this.queue[0];
+      if (next === undefined || this.writing || (next.exclusive && this.readers > 0)) return;
+      this.queue.shift();
+      if (next.exclusive) this.writing = true;
+      else this.readers += 1;
       next.enter();
     }
   }

@@ -75,31 +75,31 @@ export class SlackServer {
   readonly calls: Call[] = [];
   readonly channels: Channel[] = [];
   readonly uploads = new SlackUploads();
-  readonly #server: Server;
-  #lastTs = 0;
-  readonly #lastPost = new Map<string, number>();
+  private readonly server: Server;
+  private lastTs = 0;
+  private readonly lastPost = new Map<string, number>();
 
   private constructor() {
-    this.#server = createServer((request, response) => {
-      void this.#serve(request, response).catch(() => request.socket.destroy());
+    this.server = createServer((request, response) => {
+      void this.serve(request, response).catch(() => request.socket.destroy());
     });
   }
 
   static async start(): Promise<SlackServer> {
     const server = new SlackServer();
     server.addChannel('training');
-    await new Promise<void>((resolve) => server.#server.listen(0, '127.0.0.1', resolve));
+    await new Promise<void>((resolve) => server.server.listen(0, '127.0.0.1', resolve));
     return server;
   }
 
   async stop(): Promise<void> {
-    const closed = new Promise((resolve) => this.#server.close(resolve));
-    this.#server.closeAllConnections();
+    const closed = new Promise((resolve) => this.server.close(resolve));
+    this.server.closeAllConnections();
     await closed;
   }
 
   get url(): string {
-    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}/api/`;
+    return `http://127.0.0.1:${(this.server.address() as AddressInfo).port}/api/`;
   }
 
   get training(): Channel {
@@ -123,14 +123,14 @@ export class SlackServer {
 
   /** A message of a person or another app. */
   say(channel: Channel, text: string, metadata: StoredMessage['metadata'] = null): StoredMessage {
-    return this.#store(channel, { text, metadata, bot: 'somebody else' });
+    return this.store(channel, { text, metadata, bot: 'somebody else' });
   }
 
   callsOf(method: string): Call[] {
     return this.calls.filter((call) => call.method === method);
   }
 
-  async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  private async serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const pieces: Buffer[] = [];
     for await (const piece of request) pieces.push(piece as Buffer);
     const body = Buffer.concat(pieces);
@@ -146,7 +146,7 @@ export class SlackServer {
       status: number;
       answer: Answer | string;
       headers?: Record<string, string>;
-    }> => (root === 'upload' ? this.uploads.receive(method, request, body) : this.#answer(request, call));
+    }> => (root === 'upload' ? this.uploads.receive(method, request, body) : this.answer(request, call));
     if (fault === null) return send(response, await work());
     switch (fault.kind) {
       case 'limited':
@@ -176,7 +176,7 @@ export class SlackServer {
     }
   }
 
-  async #answer(
+  private async answer(
     request: IncomingMessage,
     call: Call,
   ): Promise<{ status: number; answer: Answer; headers?: Record<string, string> }> {
@@ -190,17 +190,17 @@ export class SlackServer {
     if (authorization === undefined) return refused('not_authed');
     if (authorization !== `Bearer ${this.token}`) return refused('invalid_auth');
     if (this.tokenError !== null) return refused(this.tokenError);
-    const needed = this.#needed(call);
+    const needed = this.needed(call);
     if (!needed.every((scope) => this.scopes.includes(scope)))
       return refused('missing_scope', { needed: needed.join(','), provided: this.scopes.join(',') });
-    const result = this.#do(call);
+    const result = this.do(call);
     if (typeof result === 'number')
       return { ...tooMany(result), headers: { ...tooMany(result).headers, ...headers } };
     if (typeof result === 'string') return refused(result);
     return { status: 200, answer: result, headers };
   }
 
-  #needed({ method, arguments: given }: Call): string[] {
+  private needed({ method, arguments: given }: Call): string[] {
     if (method === 'users.conversations')
       return (given.types ?? 'public_channel')
         .split(',')
@@ -211,20 +211,20 @@ export class SlackServer {
   }
 
   /** The answer; an error by its code; or seconds to wait. */
-  #do({ method, arguments: given }: Call): Answer | string | number {
+  private do({ method, arguments: given }: Call): Answer | string | number {
     switch (method) {
       case 'auth.test':
         return { ok: true, user: this.bot, team: 'Test Team', user_id: 'U000000001', bot_id: 'B000000001' };
       case 'users.conversations':
-        return this.#memberships(given);
+        return this.memberships(given);
       case 'chat.postMessage':
-        return this.#post(given);
+        return this.post(given);
       case 'chat.update':
-        return this.#update(given);
+        return this.update(given);
       case 'conversations.history':
-        return this.#history(given);
+        return this.history(given);
       case 'conversations.replies':
-        return this.#replies(given);
+        return this.replies(given);
       case 'files.getUploadURLExternal':
         return this.uploads.offer(given, this.url);
       case 'files.completeUploadExternal':
@@ -234,12 +234,12 @@ export class SlackServer {
     }
   }
 
-  #memberships(given: Record<string, string>): Answer {
+  private memberships(given: Record<string, string>): Answer {
     const types = (given.types ?? 'public_channel').split(',');
     const all = this.channels.filter(
       (channel) => channel.member && types.includes(channel.private ? 'private_channel' : 'public_channel'),
     );
-    const { page, next } = this.#page(all, given);
+    const { page, next } = this.page(all, given);
     return {
       ok: true,
       channels: page.map(({ id, name }) => ({ id, name })),
@@ -247,31 +247,31 @@ export class SlackServer {
     };
   }
 
-  #post(given: Record<string, string>): Answer | string | number {
-    const channel = this.#channel(given.channel);
+  private post(given: Record<string, string>): Answer | string | number {
+    const channel = this.channel(given.channel);
     if (typeof channel === 'string') return channel;
     if (channel.archived) return 'is_archived';
     if (channel.restricted) return 'restricted_action';
-    const content = this.#content(given);
+    const content = this.content(given);
     if ('ok' in content) return content;
     const now = Date.now();
-    const free = (this.#lastPost.get(channel.id) ?? -Infinity) + this.postEveryMs;
+    const free = (this.lastPost.get(channel.id) ?? -Infinity) + this.postEveryMs;
     if (now < free) return Math.max(1, Math.ceil((free - now) / 1000));
-    this.#lastPost.set(channel.id, now);
+    this.lastPost.set(channel.id, now);
     const thread = given.thread_ts ?? null;
     if (thread !== null && !channel.messages.some(({ ts }) => ts === thread)) return 'thread_not_found';
     const broadcast = given.reply_broadcast === 'true';
-    const message = this.#store(channel, { ...content, thread, broadcast, bot: this.bot });
+    const message = this.store(channel, { ...content, thread, broadcast, bot: this.bot });
     return { ok: true, channel: channel.id, ts: message.ts, message: { text: message.text } };
   }
 
-  #update(given: Record<string, string>): Answer | string {
-    const channel = this.#channel(given.channel);
+  private update(given: Record<string, string>): Answer | string {
+    const channel = this.channel(given.channel);
     if (typeof channel === 'string') return channel;
     const message = channel.messages.find(({ ts }) => ts === given.ts);
     if (!message) return 'message_not_found';
     if (message.bot !== this.bot) return 'cant_update_message';
-    const content = this.#content(given);
+    const content = this.content(given);
     if ('ok' in content) return content;
     const { text, blocks, metadata } = content;
     Object.assign(message, {
@@ -283,28 +283,28 @@ export class SlackServer {
     return { ok: true, channel: channel.id, ts: message.ts, text };
   }
 
-  #history(given: Record<string, string>): Answer | string {
-    const channel = this.#channel(given.channel);
+  private history(given: Record<string, string>): Answer | string {
+    const channel = this.channel(given.channel);
     if (typeof channel === 'string') return channel;
     const found = channel.messages
       .filter(({ thread, broadcast, ts }) => (thread === null || broadcast) && ts > (given.oldest ?? '0'))
       .toReversed();
-    return this.#messages(found, given);
+    return this.messages(found, given);
   }
 
-  #replies(given: Record<string, string>): Answer | string {
-    const channel = this.#channel(given.channel);
+  private replies(given: Record<string, string>): Answer | string {
+    const channel = this.channel(given.channel);
     if (typeof channel === 'string') return channel;
     if (!channel.messages.some(({ ts }) => ts === given.ts)) return 'thread_not_found';
     const found = channel.messages.filter(
       ({ ts, thread }) => ts === given.ts || (thread === given.ts && ts > (given.oldest ?? '0')),
     );
-    return this.#messages(found, given);
+    return this.messages(found, given);
   }
 
-  #messages(found: StoredMessage[], given: Record<string, string>): Answer | string {
+  private messages(found: StoredMessage[], given: Record<string, string>): Answer | string {
     if (Number(given.limit ?? 100) > 999) return 'invalid_limit';
-    const { page, next } = this.#page(found, given);
+    const { page, next } = this.page(found, given);
     const withMetadata = given.include_all_metadata === 'true';
     return {
       ok: true,
@@ -320,7 +320,7 @@ export class SlackServer {
     };
   }
 
-  #page<T>(all: T[], given: Record<string, string>): { page: T[]; next: string } {
+  private page<T>(all: T[], given: Record<string, string>): { page: T[]; next: string } {
     const start = given.cursor === undefined ? 0 : Number(Buffer.from(given.cursor, 'base64').toString());
     const end = start + Math.min(this.largestPage, Number(given.limit ?? 100));
     return {
@@ -330,13 +330,13 @@ export class SlackServer {
   }
 
   /** What a bot that is not in a private channel is told does not betray that there is one. */
-  #channel(name: string | undefined): Channel | string {
+  private channel(name: string | undefined): Channel | string {
     const channel = this.channels.find((one) => one.id === name);
     if (!channel || (channel.private && !channel.member)) return 'channel_not_found';
     return channel.member ? channel : 'not_in_channel';
   }
 
-  #content(
+  private content(
     given: Record<string, string>,
   ):
     | Pick<StoredMessage, 'text' | 'blocks' | 'metadata'>
@@ -357,11 +357,11 @@ export class SlackServer {
     return { text, blocks, metadata };
   }
 
-  #store(channel: Channel, message: Partial<StoredMessage>): StoredMessage {
+  private store(channel: Channel, message: Partial<StoredMessage>): StoredMessage {
     // Microseconds: unique, and later than all before.
-    this.#lastTs = Math.max(this.#lastTs + 1, Date.now() * 1000);
+    this.lastTs = Math.max(this.lastTs + 1, Date.now() * 1000);
     const stored: StoredMessage = {
-      ts: (this.#lastTs / 1_000_000).toFixed(6),
+      ts: (this.lastTs / 1_000_000).toFixed(6),
       thread: null,
       broadcast: false,
       text: '',
