@@ -17,8 +17,8 @@
 
 namespace {
 
-/// The engine uses all cores that are otherwise idle. A process that detects a death, or answers a server, must get one at once: a worker
-/// that starts beside a computing engine of its own priority takes twice as long.
+/// The engine uses all cores that are otherwise idle. A process that detects a death or answers a server must get a core at once: a worker
+/// that starts beside an engine of the same priority takes twice as long.
 constexpr int niceness = 10;
 
 constexpr const char* usage_text =
@@ -42,11 +42,11 @@ int serve(const longhaul::ServerOptions& options) {
   // Ctrl-C reaches the whole process group; the parent decides when the engine ends.
   signal(SIGINT, SIG_IGN);
   fcntl(options.fd, F_SETFD, FD_CLOEXEC);
-  // Threads inherit it. If it may not be changed, only time is lost.
+  // Threads inherit the priority. If it cannot be set, the engine only runs at the usual one.
   setpriority(PRIO_PROCESS, 0, niceness);
   longhaul::Server server(options);
   const int code = server.run();
-  _exit(code);  // the reader's thread still waits in read()
+  _exit(code);  // _exit, since the reader's thread still waits in read()
 }
 
 }  // namespace

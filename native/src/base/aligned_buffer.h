@@ -11,9 +11,9 @@
 
 namespace longhaul {
 
-/// Where a buffer's memory comes from. `mapped`: large ones are zeroed huge pages, which the kernel gives to the threads that touch them
-/// first; a fill by one thread would take longer than reading the same bytes from disk. For long-lived buffers: one that comes and goes
-/// would be zeroed each time.
+/// Where a buffer's memory comes from. `mapped`: a large buffer consists of huge pages, which the kernel zeroes and gives to the threads
+/// that touch them first; a fill by one thread would take longer than reading the same bytes from disk. Use it for long-lived buffers: a
+/// short-lived one would pay for the zeroing each time.
 enum class BufferMemory { heap, mapped };
 
 class AlignedBuffer {
@@ -23,8 +23,8 @@ class AlignedBuffer {
   explicit AlignedBuffer(size_t size) { resize(size); }
   AlignedBuffer(const AlignedBuffer& other) : memory_(other.memory_) { copy(other); }
   AlignedBuffer(AlignedBuffer&& other) noexcept { swap(other); }
-  /// Keeps its memory if that is large enough, else takes new memory of the same kind as before. An empty buffer without any takes over the
-  /// kind as well.
+  /// Reuses its memory if that is large enough, else allocates memory of the kind it had. A buffer without memory also takes the kind of
+  /// `other`.
   AlignedBuffer& operator=(const AlignedBuffer& other) {
     if (this == &other) return *this;
     if (capacity_ == 0) memory_ = other.memory_;
@@ -37,13 +37,13 @@ class AlignedBuffer {
   }
   ~AlignedBuffer() { release(); }
 
-  /// New contents, all zero. Without enough memory (std::bad_alloc) the buffer is empty.
+  /// Sets the size and fills with zeros. If memory runs out (std::bad_alloc), the buffer is empty.
   void resize(size_t size) {
     const bool fresh = reserve(size);
     size_ = size;
     if (size > 0 && !(fresh && is_mapped(capacity_))) std::memset(data_, 0, size * sizeof(float));
   }
-  /// At least `size` floats, with unspecified but at first finite contents; never shrinks. For scratch space.
+  /// Room for at least `size` floats; never shrinks. For scratch space: contents are unspecified, but finite in new memory.
   float* scratch(size_t size) {
     if (size > size_) resize(size > exact_from ? size : size + size / 4);
     return data_;
@@ -65,9 +65,9 @@ class AlignedBuffer {
  private:
   static constexpr std::align_val_t alignment{64};
 
-  /// Below this size a page of its own, and zeroing all of it, cost more than they save.
+  /// Smaller buffers come from the heap: mapping and zeroing pages for them costs more than it saves.
   static constexpr size_t mapped_from = (size_t{4} << 20) / sizeof(float);
-  /// Above this size scratch space is planned to the byte (train/memory_plan.h); below, room to grow saves allocations.
+  /// Scratch space above this size is planned to the byte (train/memory_plan.h); below it, spare room to grow saves allocations.
   static constexpr size_t exact_from = (size_t{64} << 20) / sizeof(float);
 
   bool is_mapped(size_t capacity) const { return memory_ == BufferMemory::mapped && capacity >= mapped_from; }
@@ -78,8 +78,8 @@ class AlignedBuffer {
     if (size_ > 0) std::memcpy(data_, other.data_, size_ * sizeof(float));
   }
 
-  /// True if it allocates: then the contents are lost, and unspecified, or zero if the memory is mapped. The old memory is freed first: two
-  /// large buffers at once may be more than there is.
+  /// Returns true if it allocates: the old contents are lost, and the new ones are unspecified, or zero if the memory is mapped. Frees the
+  /// old memory first, since two large buffers may not fit at once.
   bool reserve(size_t size) {
     if (size <= capacity_) return false;
     release();
@@ -92,7 +92,7 @@ class AlignedBuffer {
   static void* map(size_t bytes) {
     void* fresh = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (fresh == MAP_FAILED) throw std::bad_alloc();
-    ::madvise(fresh, bytes, MADV_HUGEPAGE);  // advice: small pages are only slower
+    ::madvise(fresh, bytes, MADV_HUGEPAGE);  // only advice: small pages work too, but slower
     return fresh;
   }
 

@@ -1,5 +1,6 @@
-// Transcendental functions in plain IEEE double operations: the same bits with every compiler and C library, where libm
-// differs between versions. Accurate to about 1e-15; for tables, initial weights and loss ratios, not for inner loops.
+// Transcendental functions in plain IEEE double operations. They give the same bits with every compiler and C library;
+// those of libm differ between versions. Accurate to about 1e-15; for tables, initial weights and loss ratios, not for
+// inner loops.
 #pragma once
 
 #include <cmath>
@@ -44,7 +45,7 @@ struct SineCosine {
 
 /// |x| up to about 10⁶
 inline SineCosine sine_cosine(double x) {
-  // π/2 in three parts, the first two with 33 bits: their products with n are exact.
+  // π/2 in three parts. The first two have 33 bits, so their products with n are exact.
   const double n = std::nearbyint(x * 0.63661977236758134);
   const double r = ((x - n * 1.57079632673412561417e+00) - n * 6.07710050630396597660e-11) - n * 2.02226624879595063154e-21;
   const double r2 = r * r;

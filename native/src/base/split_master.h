@@ -1,10 +1,9 @@
-// An fp32 weight as two 16-bit halves: `high` is the weight as bf16, which a backend with bf16 arithmetic computes with as it lies;
-// `low` is what is missing, so that master weight and compute weight take 4 bytes together, not 6. The format is shared with the
-// CUDA backend.
-//   high = (bits + 0x8000) >> 16    rounds half away from zero, so that the rest fits a signed half
+// An fp32 weight as two 16-bit halves. `high` is the weight in bf16, which a backend with bf16 arithmetic reads directly; `low` is the
+// remainder. Master weight and compute weight so take 4 bytes together, not 6. The format is shared with the CUDA backend.
+//   high = (bits + 0x8000) >> 16    rounds half away from zero, so that the remainder fits a signed half
 //   low  = int16(bits & 0xFFFF)     bits = (high << 16) + low
-// Exact for every bit pattern, NaN and infinity included (all modulo 2³²). Finite weights of the last half step below infinity
-// (|w| ≥ 2¹²⁸ − 2¹¹⁹) have an infinite `high`; no trained weight gets there.
+// Exact for every bit pattern, NaN and infinity included (all modulo 2³²). Finite weights of the last half step below infinity (|w| ≥ 2¹²⁸
+// − 2¹¹⁹) have an infinite `high`; no trained weight gets there.
 #pragma once
 
 #include <bit>

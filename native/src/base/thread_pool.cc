@@ -25,7 +25,7 @@ void relax() {
 #endif
 }
 
-/// True as soon as `ready` is, false after the spin time.
+/// Spins until `ready` returns true; returns false after the spin time.
 template <class Ready>
 bool spin_until(Ready&& ready) {
   if (ready()) return true;
@@ -49,7 +49,7 @@ struct ThreadPool::State {
   // Written under `mutex`; waiters spin on them first.
   std::atomic<uint64_t> generation{0};
   std::atomic<int> active{0};
-  // Under `mutex`. A worker that wakes after the loop closed does not join it, so the caller never waits for a
+  // Under `mutex`. A worker that wakes after the loop has closed does not join it, so the caller never waits for a
   // worker that the machine has not scheduled.
   bool open = false;
   bool stopping = false;

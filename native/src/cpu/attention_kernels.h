@@ -1,7 +1,6 @@
-// Attention, once over a block-wise cache (sampling) and once over gathered chains (training). Both compute a row the same
-// way: scores in panels of 32 keys, softmax over 16 lanes by position, values as one chain over keys in order of position.
-// Padding adds exact zeros, so which rows share a panel never shows in the bits, and products may leave out what is masked for
-// all of their rows.
+// Attention over a block-wise cache (sampling) and over gathered chains (training). Both compute a row the same way: scores in panels of 32
+// keys, softmax over 16 lanes by position, values as one chain over keys in order of position. Padding adds exact zeros, so the bits do not
+// show which rows share a panel, and a product may skip keys that are masked for all of its rows.
 #pragma once
 
 #include "cpu/gemm_kernels.h"
@@ -27,7 +26,7 @@ struct SoftmaxRow {
   float log_sum;  // log Σ exp(score · scale)
 };
 
-// scores[0, keys) → exp(scaled score − max), zero up to `padded`; the division by the sum is left to the output row.
+// scores[0, keys) → exp(scaled score − max), zero up to `padded`. The caller divides the output row by the sum.
 inline SoftmaxRow softmax_scores(float* scores, int keys, int padded, float scale) {
   Vec greatest = broadcast(-__builtin_inff());
   int j = 0;
@@ -64,7 +63,7 @@ inline void add_row(const float* x, float* y, int n) {
   for (int i = 0; i < n; i += lanes) store(y + i, add(load(y + i), load(x + i)));
 }
 
-// x [width] to its place in panels of 32 columns, `panel_stride` floats apart, zero past `width` (a multiple of 16).
+// Copies x [width] into panels of 32 columns, `panel_stride` floats apart, zero past `width` (a multiple of 16).
 inline void split_row(const float* x, int width, float* out, size_t panel_stride) {
   for (int d = 0; d < width; d += panel_columns, out += panel_stride) {
     const int count = smaller(panel_columns, width - d);
@@ -90,8 +89,8 @@ void store_keys_values(const float* qkv, size_t ld_qkv, int rows, const int32_t*
   }
 }
 
-// Calls fn(block id, first row, last row, next run's block id) for maximal runs of neighbouring rows that all see block b and share
-// it. The blocks of a run lie anywhere, so the product with one fetches the next.
+// Calls fn(block id, first row, last row, next run's block id) for each maximal run of neighbouring rows that share block b and see it. The
+// blocks of two runs lie far apart, so the product with one block prefetches the next.
 template <class Fn>
 inline void for_each_run(const PagedAttention& args, int b, Fn&& fn) {
   const int first_position = b * key_block;
@@ -164,8 +163,8 @@ void paged_attention(const PagedAttention& args) {
   }
 }
 
-// A node is processed in slices of queries with scores that fit the caches; products with values go over chunks of them, each with the keys
-// that its last query sees.
+// A node's queries are processed in slices, so that their scores fit the caches. Products with values take a slice in chunks, each with the
+// keys that the chunk's last query sees.
 constexpr int query_chunk = 16, most_slice_rows = 96, score_budget = 128 * 1024;
 
 inline int slice_queries(int group, int keys) {
@@ -173,7 +172,7 @@ inline int slice_queries(int group, int keys) {
   return larger(1, rows / group / query_chunk) * query_chunk;
 }
 
-// Keys that any query of the node sees.
+// The number of keys that any query of the node sees.
 inline int keys_seen(const ChainAttention& args) { return args.query_places[args.queries - 1] + 1; }
 
 // Keys or values of a chain as the right-hand side of a product over the head's width: [blocks][head_dim][32 keys].
@@ -191,7 +190,7 @@ inline void gather_transposed(const ChainAttention& args, size_t column, int key
   }
 }
 
-// The same for a product over keys: [⌈head_dim / 32⌉][keys][32].
+// The same keys or values as the right-hand side of a product over keys: [⌈head_dim / 32⌉][keys][32].
 inline void gather_rows(const ChainAttention& args, size_t column, int keys, float* out) {
   for (int j = 0; j < keys; ++j)
     split_row(args.keys_values + size_t(args.chain_rows[j]) * args.ld_keys_values + column, args.head_dim,
@@ -210,7 +209,7 @@ struct QuerySlice {
   const int32_t* query_rows;
   const int32_t* outputs;
   int count, group, rows;
-  int seen;  // keys that the last of them sees
+  int seen;  // number of keys that the last query sees
 
   QuerySlice(const ChainAttention& args, int group_size, int first, int most)
       : places(args.query_places + first),
@@ -228,7 +227,7 @@ struct QuerySlice {
     return i * group;
   }
 
-  /// Calls fn(first row, rows, keys that the last of them sees) for chunks of queries.
+  /// Calls fn(first row, rows, number of keys that the last query sees) for each chunk of queries.
   template <class Fn>
   void each_chunk(Fn&& fn) const {
     for (int i = 0; i < count; i += query_chunk) {
@@ -311,8 +310,9 @@ inline void softmax_backward(float* scores, float* d_scores, int keys, int padde
   }
 }
 
-// The gradient of a key or value is one chain over the node's queries in order, for each query over its heads in order; slices
-// continue it, so their size does not show. What the chain gives is then added to `d_keys_values` once.
+// The gradient of a key or value is one chain: over the node's queries in order and, for each query, over its heads in order. A slice
+// continues the chain of the slice before it, so the slice size does not change the bits. The chain's result is added to `d_keys_values`
+// once.
 void chain_attention_backward(const ChainAttentionBackward& backward) {
   const ChainAttention& args = backward.forward;
   if (args.queries == 0) return;
@@ -376,7 +376,7 @@ void chain_attention_backward(const ChainAttentionBackward& backward) {
 
       split_panels(queries, slice.rows, hd, query_panels);
       split_panels(d_outputs, slice.rows, hd, d_output_panels);
-      // A slice sees more keys than those before it did; the gradients of the new ones start at zero.
+      // A slice sees more keys than the slices before it; the gradients of the new keys start at zero.
       for (size_t j = size_t(touched) * width; j < size_t(slice.seen) * width; j += lanes) {
         store(d_keys + j, zeros());
         store(d_values + j, zeros());

@@ -1,4 +1,4 @@
-// The one place that knows which instruction sets exist.
+// The only file that knows which instruction sets exist.
 #include <atomic>
 #include <stdexcept>
 #include <string>

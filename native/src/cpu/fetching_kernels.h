@@ -1,5 +1,5 @@
-// Products that fetch the data of the next work. Decoding reads each sequence's keys and values once, as fast as memory allows, while its
-// products wait only for their own multiply-adds: side by side both take the time of one.
+// Products that prefetch the data of the next work. Decoding reads each sequence's keys and values once, at the speed of memory, while its
+// products wait only for their own multiply-adds: side by side, both take the time of one.
 #pragma once
 
 #include "cpu/gemm_kernels.h"
@@ -10,22 +10,22 @@ namespace {
 
 constexpr int narrow_columns = narrow_vectors * lanes;
 
-/// Hands the pieces of a wish list to the tiles of a product, each as much as keeps them all equally busy.
+/// Distributes the pieces of a fetch list over the tiles of a product, so that all tiles fetch about equally much.
 class Fetching {
  public:
-  /// `steps` > 0: of all tiles that will ask.
+  /// `steps` > 0: the steps of all tiles together.
   Fetching(const FetchList& wanted, size_t steps) : wanted_(wanted) {
     const size_t all = size_t(wanted.count) * wanted.size;
     step_ = int(all < steps * narrow_columns ? (all + steps - 1) / steps : narrow_columns);
   }
 
-  /// Sets what a tile of so many steps fetches; `ahead` stays as it is when nothing is left.
+  /// Sets what a tile of `depth` steps fetches; leaves `ahead` unchanged when nothing is left.
   void next(int depth, Ahead& ahead) {
     if (chunk_ == wanted_.count) return;
     const size_t left = wanted_.size - at_, piece = size_t(step_) * depth;
     ahead.from = wanted_.chunks[chunk_] + at_;
     ahead.step = size_t(step_);
-    // A short rest goes with the last piece.
+    // A short rest is fetched together with the last piece.
     if (left <= piece + piece / 4) {
       ahead.step = size_t(smaller(narrow_columns, (int(left) + depth - 1) / depth));
       at_ = 0;
@@ -42,8 +42,8 @@ class Fetching {
   size_t at_ = 0;
 };
 
-// The first tile of a panel fetches the panel, as everywhere; the others find it near. Narrow tiles: wide ones take fewer steps over a
-// product, and what memory gives at each step is what limits a decode step.
+// The first tile of a panel fetches the panel, as in every product; the others find it in the cache. Uses narrow tiles: wide ones take
+// fewer steps over a product, and a decode step is limited by what memory delivers in each step.
 inline void fetching_panel_product(const float* a, size_t stride, const float* b, int depth, float* c, size_t ldc, int rows,
                                    bool accumulate, Fetching& fetching) {
   const float* own = b + prefetch_depth * panel_columns;

@@ -1,8 +1,8 @@
 // fp32 matrix products. Every element of C is one chain of fused multiply-adds over k = 0..K−1, independent of the tile, the number of
 // rows, and the instruction set; blocking over k continues the chain from C.
 //
-// A block of A's rows stays in the second-level cache while the panels of B pass by it one after another; the kernel reads a panel line by
-// line (and asks for lines ahead of time) and keeps a tile of C in registers.
+// A block of A's rows stays in the second-level cache while the panels of B pass by it one after another. The kernel reads a panel line by
+// line, prefetches later lines, and keeps a tile of C in registers.
 #pragma once
 
 #include "cpu/scratch.h"
@@ -13,8 +13,8 @@
 namespace longhaul::ops {
 namespace {
 
-// Tiles of C that fit the registers. A wide one reads two neighbouring panels: at each step six rows and four vectors take 10 loads
-// where twelve rows and two vectors take 14, for as many multiply-adds; that counts where two threads share a core.
+// Tiles of C that fit the registers. A wide tile reads two neighbouring panels: each step takes 10 loads for six rows and four vectors, and
+// 14 for twelve rows and two vectors, for as many multiply-adds. That matters where two threads share a core.
 #if defined(__AVX512F__)
 constexpr int narrow_rows = 12, narrow_vectors = 2, wide_rows = 6, wide_vectors = 4;
 #elif defined(__AVX2__)
@@ -26,20 +26,20 @@ constexpr int narrow_rows = 4, narrow_vectors = 1, wide_rows = 4, wide_vectors =
 constexpr int packed_rows = narrow_rows;
 constexpr bool has_wide_tiles = wide_vectors * lanes > panel_columns;
 constexpr int line_floats = 64 / int(sizeof(float));
-/// Most rows of C, and most of the chain, processed at once: 192 · 384 floats of A are 288 KiB.
+/// The most rows of C, and the longest part of the chain, processed at once: 192 · 384 floats of A are 288 KiB.
 constexpr int row_block = 192, depth_block = 384;
-/// The same for Aᵀ, where C is a gradient in memory: the longer the chain, the fewer its journeys. Fewer rows, so that the next ones can be
-/// fetched while these are worked on.
+/// The same limits for Aᵀ, where C is a gradient in memory: with a longer chain, C is read and written less often. There are fewer rows, so
+/// that the next ones can be prefetched during the work on these.
 constexpr int transposed_row_block = 96, transposed_depth_block = 512;
-/// Up to this many panels Aᵀ is read in place: packing it would take as long as it saves. (Not if its rows would share a cache set.)
+/// Up to this many panels, Aᵀ is read in place: packing it would take as long as it saves. (Not if its rows would share a cache set.)
 constexpr int most_direct_panels = 4;
-/// How far ahead lines of B and of packed A are asked for: 32 steps are about 380 cycles of a full AVX-512 tile.
+/// Prefetch distance for B and for packed A, in steps: 32 steps are about 380 cycles of a full AVX-512 tile.
 constexpr int prefetch_depth = 32, packed_prefetch_depth = 16;
 
 inline int smaller(int a, int b) { return a < b ? a : b; }
 inline int larger(int a, int b) { return a > b ? a : b; }
 
-/// Parts of `whole`, none above `most`, as equal as multiples of 16 allow.
+/// Size of the parts that `whole` is cut into: at most `most`, and as equal as multiples of 16 allow.
 inline int even_part(int whole, int most) {
   if (whole <= most) return larger(whole, 1);
   const int parts = (whole + most - 1) / most;
@@ -49,15 +49,15 @@ inline int even_part(int whole, int most) {
 /// Place of A[i,k]: a + i·stride + k, or a + k·stride + i.
 enum class Order { by_row, by_depth };
 
-/// What is fetched while a tile computes: some lines at each step of the chain, `step` floats on from the last.
+/// Lines to prefetch while a tile computes: one or more at each step of the chain; each step moves on by `step` floats.
 struct Ahead {
   const float* from;
   size_t step;
-  /// If there are more than two lines: where the others are.
+  /// Where the third and later lines are, if there are more than two.
   const float* second = nullptr;
 };
 
-/// A right-hand side of one panel, or of two that lie `next_panel` floats apart.
+/// A right-hand side of one panel, or of two panels that lie `next_panel` floats apart.
 struct Columns {
   const float* panel;
   size_t next_panel = 0;
@@ -67,8 +67,8 @@ struct Columns {
 template <int Rows, int Vectors, int AheadLines, Order order>
 [[gnu::always_inline]] inline void tile(const float* a, size_t stride, Columns b, Ahead ahead, int depth, float* c, size_t ldc,
                                         bool accumulate) {
-  // Loops over the tile are unrolled before anything else is decided, and one branch stands around all sums instead of one for each:
-  // otherwise the compiler sends them through the stack on their way in and out, which costs as much as eight steps of the chain.
+  // Loops over the tile are unrolled early, and one branch stands around all sums instead of one for each sum. Otherwise the compiler
+  // spills the sums to the stack on their way in and out, which costs as much as eight steps of the chain.
   Vec sum_of[Rows][Vectors];
   if (accumulate) {
 #pragma GCC unroll 12
@@ -109,7 +109,7 @@ template <int Rows, int Vectors, int AheadLines, Order order>
     for (int v = 0; v < Vectors; ++v) store(c + i * ldc + v * lanes, sum_of[i][v]);
 }
 
-// One copy of each height, which the switch below jumps to.
+// One copy for each tile height; the switch below jumps to it.
 template <int Rows, int Vectors, int AheadLines, Order order>
 [[gnu::noinline]] void tile_function(const float* a, size_t stride, Columns b, Ahead ahead, int depth, float* c, size_t ldc,
                                      bool accumulate) {
@@ -125,13 +125,13 @@ inline void tile_of(int rows, const float* a, size_t stride, Columns b, Ahead ah
   tile_function<Most, Vectors, AheadLines, order>(a, stride, b, ahead, depth, c, ldc, accumulate);
 }
 
-/// Asks for the tile of C that comes next.
+/// Prefetches the next tile of C.
 [[gnu::always_inline]] inline void prefetch_tile(const float* c, size_t ldc, int rows, int columns) {
   for (int i = 0; i < rows; ++i)
     for (int j = 0; j < columns; j += line_floats) __builtin_prefetch(c + i * ldc + j, 1);
 }
 
-/// Rows of A in place, cut into tiles of nearly equal height: a short one would wait for its own chains.
+/// Rows of A in place, cut into tiles of nearly equal height: in a very short tile, each multiply-add would wait for the one before it.
 template <Order order_of>
 struct Rows {
   static constexpr Order order = order_of;
@@ -140,7 +140,7 @@ struct Rows {
 
   const float* from(int i) const { return order == Order::by_row ? a + i * stride : a + i; }
 
-  /// Calls tile(first, rows).
+  /// Calls tile(first, rows) for each tile.
   template <class Tile>
   [[gnu::always_inline]] void each_tile(int rows, int most, Tile&& tile) const {
     int i = 0;
@@ -152,7 +152,7 @@ struct Rows {
   }
 };
 
-/// Rows of A as `pack_tiles` left them.
+/// Rows of A in the layout that `pack_tiles` writes.
 struct PackedRows {
   static constexpr Order order = Order::by_depth;
   static constexpr size_t stride = packed_rows;
@@ -167,7 +167,8 @@ struct PackedRows {
   }
 };
 
-// C[rows, 32] (+)= A · one panel. `ahead`: a panel that is read next; null: this one is fetched, some steps before it is read.
+// C[rows, 32] (+)= A · one panel. Prefetches `ahead`, a panel that is read next, or, if it is null, this panel, some steps before it is
+// read.
 template <class A>
 [[gnu::always_inline]] inline void narrow_product(A a, const float* b, int depth, float* c, size_t ldc, int rows, bool accumulate,
                                                   const float* ahead = nullptr) {
@@ -189,13 +190,13 @@ inline void panel_product(const float* a, size_t stride, const float* b, int dep
   narrow_product(Rows<order>{a, stride}, b, depth, c, ldc, rows, accumulate, ahead);
 }
 
-/// What the tiles of a product fetch, one after another, while they compute: the two panels that are read next, a half at a time.
+/// What the tiles of a product prefetch, one tile after another: the two panels that are read next, half a panel at a time.
 class NextPanels {
  public:
   NextPanels() = default;
   NextPanels(const float* first, const float* second) : panels_{first, second} {}
 
-  /// `otherwise` if nothing is left.
+  /// Returns `otherwise` if nothing is left.
   Ahead take(int depth, Ahead otherwise) {
     if (taken_ == halves || !panels_[0]) return otherwise;
     const int half = taken_++;
@@ -208,7 +209,8 @@ class NextPanels {
   int taken_ = 0;
 };
 
-// C[rows, 64] (+)= A · two panels. The first tile fetches them, unless that was done (`near`); the others fetch what `next` gives.
+// C[rows, 64] (+)= A · two panels. The first tile prefetches these panels unless they are in the cache already (`near`); the other tiles
+// prefetch what `next` returns.
 template <class A>
 [[gnu::always_inline]] inline void wide_product(A a, Columns b, bool near, NextPanels next, int depth, float* c, size_t ldc, int rows,
                                                 bool accumulate) {
@@ -226,8 +228,8 @@ template <class A>
   });
 }
 
-// Calls product(c, ldc, accumulate) for a panel with `columns` valid columns: the last panel of a matrix must not write past its width,
-// which may not be a multiple of 32.
+// Calls product(c, ldc, accumulate) for a panel with `columns` valid columns. The last panel of a matrix goes through a copy, since the
+// matrix's width may not be a multiple of 32 and a product writes whole panels.
 template <class Product>
 inline void into_columns(float* c, size_t ldc, int rows, int columns, bool accumulate, Product&& product) {
   if (columns >= panel_columns) {
@@ -243,12 +245,13 @@ inline void into_columns(float* c, size_t ldc, int rows, int columns, bool accum
     for (int j = 0; j < columns; ++j) c[i * ldc + j] = wide[i * panel_columns + j];
 }
 
-/// What a product does between its panels.
+/// The default work between two panels of a product.
 struct Nothing {
   void operator()(int, int) const {}
 };
 
-// C[rows, panels first..last) (+)= A · B for steps [k, k + depth) of the chain. Calls between(panels done, of all) on the way.
+// C[rows, panels first..last) (+)= A · B for steps [k, k + depth) of the chain. Calls between(panels done, panels in all) before each
+// panel.
 template <class A, class Between = Nothing>
 [[gnu::always_inline]] inline void block_product(A a, const Panels& b, int k, int depth, int first, int last, float* c, size_t ldc,
                                                  int rows, bool accumulate, Between&& between = {}) {
@@ -260,7 +263,7 @@ template <class A, class Between = Nothing>
     between(p - first, last - first);
     const NextPanels next = p + 4 <= whole ? NextPanels(at(p + 2), at(p + 3)) : NextPanels();
     wide_product(a, {at(p), size_t(b.depth) * panel_columns}, near, next, depth, c + p * panel_columns, ldc, rows, accumulate);
-    // All four halves were fetched, and a first tile that fetched its own took none of them.
+    // Whether all four halves were prefetched. A first tile that prefetches its own panels takes none of the halves.
     near = tiles >= (near ? 4 : 5);
   }
   for (; p < last; ++p) {
@@ -285,9 +288,9 @@ void matmul(const float* a, size_t lda, const Panels& b, float* c, size_t ldc, i
   matmul_panels(a, lda, b, 0, panel_count(b.columns), c, ldc, m, accumulate);
 }
 
-// A[depth, rows] as tiles one behind another, each [depth, packed_rows]: what one step of the kernel broadcasts lies side by side.
+// A[depth, rows] as consecutive tiles, each [depth, packed_rows]: the values that one step of the kernel broadcasts lie side by side.
 inline void pack_tiles(const float* a, size_t lda, int rows, int depth, float* out) {
-  // So many tiles side by side: neighbouring columns share lines, but more tiles would share cache sets.
+  // Columns of A that are packed at once: neighbouring columns share cache lines, but more tiles would share cache sets.
   constexpr int together = 4 * packed_rows;
   for (int i = 0; i < rows; i += together) {
     const int here = smaller(together, rows - i);
@@ -302,8 +305,8 @@ inline void pack_tiles(const float* a, size_t lda, int rows, int depth, float* o
   }
 }
 
-/// Asks for A[depth, rows] from `first` to `last` of its depth, so that its lines are near when they are packed: rows far apart are
-/// fetched one by one, and waiting for them takes as long as a tenth of the product.
+/// Prefetches rows `first` to `last` of A[depth, rows], so that they are in the cache when they are packed: rows far apart are fetched one
+/// by one, and waiting for them takes as long as a tenth of the product.
 inline void prefetch_rows(const float* a, size_t lda, int rows, int first, int last) {
   for (int k = first; k < last; ++k)
     for (int i = 0; i < rows; i += line_floats) __builtin_prefetch(a + size_t(k) * lda + i, 0, 2);

@@ -1,5 +1,5 @@
-// Rows of logits: normaliser, draw, entropy, gradients. Sums over the vocabulary go by blocks of 64 tokens, in token order, so that a
-// draw walks the same partial sums that normalise the log-prob.
+// Rows of logits: normaliser, draw, entropy, gradients. Sums over the vocabulary add blocks of 64 tokens in token order. So a draw walks
+// the same partial sums that normalise the log-prob.
 #pragma once
 
 #include "cpu/scratch.h"
@@ -53,7 +53,7 @@ int32_t draw_row(const float* logits, int n, float inverse_temperature, float un
   *normalizer = {greatest, logarithm(total)};
   if (!finite(total) || !finite(greatest)) return -1;
 
-  // The middle of the uniform's cell of width 2⁻²⁴: an exact 0 must not select a token of probability 10⁻³⁰.
+  // The middle of the cell of width 2⁻²⁴ that `uniform` stands for: an exact 0 must not select a token of probability 10⁻³⁰.
   const double wanted = (double(uniform) + 0x1p-25) * double(total);
   float before = 0.0f;
   int b = 0;
@@ -69,7 +69,7 @@ int32_t draw_row(const float* logits, int n, float inverse_temperature, float un
       if (double(before) > wanted) return i + j;
     }
   }
-  // Rounding left the last partial sum below the target: takes the likeliest token of the block, so never an improbable one.
+  // Rounding left the last partial sum below the target. Take the likeliest token of the block, so that an improbable one is never drawn.
   int best = b * draw_block;
   for (int i = best + 1; i < end; ++i)
     if (logits[i] > logits[best]) best = i;

@@ -1,4 +1,4 @@
-// The table of one instruction set. Included by exactly one file for each.
+// The table of operations of one instruction set. Exactly one source file for each instruction set includes it.
 #pragma once
 
 #include "cpu/attention_kernels.h"

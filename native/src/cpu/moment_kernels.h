@@ -1,13 +1,13 @@
 // AdamW (Loshchilov & Hutter 2019) with moments in fp32 or, by blocks of 256, in 8 bits (after Dettmers et al. 2022).
 //
-// The 8-bit format: m = code · (max|m| / 127), code in ±127, rounded to nearest, ties to even; v = (code · (max√v / 255))², code in
-// 0..255. A step works on decoded fp32 values; only what is kept for the next step is rounded.
-//  - The code of √v is rounded up or down by chance, so that the mean is right: one step moves v by 1 − β2, a thousandth, which the
-//    nearest code would swallow when v falls and keep when v rises by a lot, and v would drift to several times its value. The
-//    chance is a hash of v's own bits and its place in the block: the same on every machine, and in a repeated run.
-//  - v > 0 never gets code 0. The smallest v that is stored is then (max√v / 255)² of its block, at least the true one, so that no
-//    m that survived rounding is divided by a v that did not. v = 0 with m ≠ 0 is left only where v underflowed (|g| < 10⁻²⁰); there
-//    ε alone divides an m of at most that size.
+// The 8-bit format: m = code · (max|m| / 127), code in ±127, rounded to nearest, ties to even; v = (code · (max√v / 255))², code in 0..255.
+// A step works on decoded fp32 values; only the values stored for the next step are rounded.
+//  - The code of √v is rounded up or down at random, so that its mean is right. One step moves v by 1 − β2, about a thousandth. Rounding
+//    to the nearest code would lose such a move when v falls and keep it when v rises by much, so v would drift to several times its
+//    value. The random choice is a hash of v's own bits and its place in the block: the same on every machine and in a repeated run.
+//  - v > 0 never gets code 0. So the smallest stored v of a block is (max√v / 255)², which is at least the true one: no m that survived
+//    rounding is divided by a v that rounding made zero. v = 0 with m ≠ 0 remains only where v underflowed (|g| < 10⁻²⁰); there ε alone
+//    divides m, which is at most that large.
 #pragma once
 
 #include "cpu/vec16.h"
@@ -90,7 +90,7 @@ void adamw_8bit(const AdamStep& step, float* weights, int8_t* first_codes, float
                        second_scales[block], gradients + begin, count, block_decayed);
       continue;
     }
-    // Filled up with parameters that are 0 and stay 0.
+    // The last, shorter block is padded with parameters that are 0 and stay 0.
     float some_weights[moment_block] = {}, some_gradients[moment_block] = {};
     int8_t some_first[moment_block] = {};
     uint8_t some_second[moment_block] = {};

@@ -14,7 +14,7 @@ inline float norm_row(const float* x, const float* weight, float eps, float* y, 
   return inverse;
 }
 
-// dx (+)= r·w·dy − x·r³·mean(w·dy·x);  dw += dy·x·r, where wanted
+// dx (+)= r·w·dy − x·r³·mean(w·dy·x);  dw += dy·x·r unless dw is null
 template <bool Accumulate>
 inline void norm_row_backward(const float* x, const float* weight, float inverse, const float* dy, float* dx,
                               float* d_weight, int width) {
@@ -45,7 +45,7 @@ void rms_norm_backward(const float* x, const float* weight, const float* inverse
   }
 }
 
-// Rows of any width: whole vectors, then the lanes that are left.
+// Rows may have any width: whole vectors first, then the remaining lanes.
 void add_bias(float* c, size_t ldc, const float* bias, int rows, int columns) {
   for (int r = 0; r < rows; ++r) {
     float* row = c + size_t(r) * ldc;
@@ -84,7 +84,8 @@ void scale_rows(float* x, size_t ldx, float factor, int rows, int columns) {
   }
 }
 
-// Pairs (i, i + width/2), rotated by the position's angle; direction −1 is the transpose. Half a width may be no multiple of 16.
+// Rotates the pairs (i, i + width/2) by the angle of the row's position; direction −1 is the transpose. Half the width need not be a
+// multiple of 16.
 inline void rotate(float* x, const float* cos, const float* sin, int width, float direction) {
   const int half = width / 2;
   const Vec sign = broadcast(direction);

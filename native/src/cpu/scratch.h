@@ -1,4 +1,4 @@
-// Working memory of the kernels: one buffer for each thread and purpose, kept between calls.
+// Working memory of the kernels: one buffer for each thread and purpose, reused by later calls.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,8 @@ enum class Scratch {
   count
 };
 
-/// At least `size` floats with unspecified contents, valid until the next call with the same purpose on this thread.
+/// Room for at least `size` floats with unspecified contents, valid until the next call with the same purpose on this
+/// thread.
 float* scratch(Scratch purpose, size_t size);
 
 }  // namespace longhaul::ops

@@ -1,4 +1,4 @@
-// Scattered rows, as the columns of a panel: the form of weights and keys before a product reads them.
+// Writes scattered rows as the columns of a panel: products read weights and keys in this form.
 #pragma once
 
 #include "cpu/vec16.h"

@@ -1,6 +1,6 @@
 // Sixteen fp32 lanes: one AVX-512 register, two AVX2 registers, or an array. Every operation gives the same bits on all three, and so does
-// all code written in them. Included by one file for each instruction set; hence no std headers with inline code: the linker could mix its
-// copies.
+// all code written in these operations. One file for each instruction set includes this header; so it uses no std header with inline code,
+// because the linker could keep a copy that was compiled for another instruction set.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ inline Vec sub(Vec a, Vec b) { return _mm512_sub_ps(a, b); }
 inline Vec mul(Vec a, Vec b) { return _mm512_mul_ps(a, b); }
 inline Vec div(Vec a, Vec b) { return _mm512_div_ps(a, b); }
 inline Vec square_root(Vec a) { return _mm512_sqrt_ps(a); }
-// a > b ? a : b, so a NaN in b stays
+// a > b ? a : b, so a NaN in b is kept
 inline Vec max(Vec a, Vec b) { return _mm512_max_ps(a, b); }
 inline Vec min(Vec a, Vec b) { return _mm512_min_ps(a, b); }
 inline __mmask16 first_mask(int n) { return __mmask16((1u << n) - 1u); }
@@ -55,7 +55,7 @@ inline Vec load_bytes(const uint8_t* p) {
 inline void store_low_bytes(void* p, Vec shifted) {
   _mm_storeu_si128(static_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_castps_si512(shifted)));
 }
-// A fraction in [0, 1) for each lane, by a hash (lowbias32) of its bits and its place, which is `first_place` for lane 0
+// A fraction in [0, 1) for each lane: a hash (lowbias32) of its bits and its place; lane 0 has place `first_place`
 inline Vec hashed_fraction(Vec v, uint32_t first_place) {
   const __m512i place = _mm512_add_epi32(_mm512_set1_epi32(int(first_place)),
                                          _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
@@ -250,7 +250,7 @@ inline Vec hashed_fraction(Vec v, uint32_t first_place) {
 
 #endif
 
-// The tree: lanes i and i + 8, then + 4, + 2, + 1.
+// The summation tree: first lanes i and i + 8, then + 4, + 2, + 1.
 #if defined(__AVX2__)
 inline float sum(Vec v) {
   const __m256 eight = _mm256_add_ps(lower_half(v), upper_half(v));
@@ -281,7 +281,7 @@ inline Vec zeros() { return broadcast(0.0f); }
 
 inline Vec absolute(Vec a) { return max(a, sub(zeros(), a)); }
 
-// Adding it rounds to the nearest integer, ties to even, and leaves that integer in the low bits: 1.5·2²³
+// 1.5·2²³: adding it rounds to the nearest integer, ties to even, and leaves that integer in the low bits
 constexpr float integer_shift = 12582912.0f;
 
 // eˣ to 2 ulp; x is clamped to [−87, 88], NaN stays NaN. Range reduction and polynomial after Cephes' expf.
@@ -301,7 +301,7 @@ inline Vec exponential(Vec x) {
   return mul(fma(p, mul(r, r), add(r, broadcast(1.0f))), power_of_two(shifted));
 }
 
-// ln x for normal x > 0; NaN and infinity stay. Cephes' logf.
+// ln x for normal x > 0; NaN and infinity are returned unchanged. After Cephes' logf.
 inline float logarithm(float x) {
   if (!(x < __builtin_inff())) return x;
   uint32_t bits;

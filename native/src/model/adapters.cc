@@ -16,10 +16,10 @@ constexpr int most_rank = 1024;
 struct TargetShape {
   LoraTarget target;
   int outputs;
-  int first_output;  // in its fused layer
+  int first_output;  // column in its fused layer
 };
 
-/// The targets of a fused layer that are adapted, in order of their columns.
+/// The adapted targets of a fused layer, in order of their columns.
 std::vector<TargetShape> adapted(const LoraSettings& settings, std::initializer_list<TargetShape> all) {
   std::vector<TargetShape> chosen;
   for (const TargetShape& shape : all)
@@ -49,7 +49,7 @@ void pack(const FusedAdapter& adapter, const float* values, bool transposed, Fus
   for (size_t p = 0; p < adapter.parts.size(); ++p) pack_one(adapter.parts[p].b, out.b[p]);
 }
 
-/// `transposed`: for y = x·Aᵀ and ·Bᵀ, else for the backward pass.
+/// `transposed`: packs for y = x·Aᵀ and ·Bᵀ; otherwise for the backward pass.
 void pack_all(const AdapterLayout& layout, const float* values, bool transposed, std::vector<LayerAdapterPanels>& out,
               ThreadPool* pool) {
   out.resize(layout.layers.size());
@@ -95,7 +95,7 @@ std::string module_path(LoraTarget target) {
 }
 
 void validate(const LoraSettings& settings, const Architecture& architecture) {
-  // hidden_size is a side of every adapted matrix: a product B·A of a higher rank does not exist.
+  // hidden_size is a side of every adapted matrix, so no product B·A has a higher rank.
   const int most = std::min(most_rank, architecture.hidden_size);
   if (settings.rank < 1 || settings.rank > most)
     throw std::invalid_argument("lora.rank is " + std::to_string(settings.rank) + "; it must be between 1 and " +
@@ -189,7 +189,7 @@ void Adapters::initialize(uint64_t seed) {
     const double bound = 1 / std::sqrt(double(places[t].shape[1]));
     PhiloxBlock bits{};
     for (size_t i = 0; i < places[t].size; ++i) {
-      // The last word of the counter separates them from the weights of a model of the same seed.
+      // The counter's last word makes these numbers differ from those of a model's weights with the same seed.
       if (i % 4 == 0)
         bits = philox4x32_10({uint32_t(i / 4), uint32_t(i / 4 >> 32), uint32_t(t), 1},
                              philox_key(seed, PhiloxDomain::initial_weights));

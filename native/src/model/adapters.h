@@ -1,5 +1,5 @@
-// LoRA (Hu et al. 2021): y += (alpha / rank) · (x·Aᵀ)·Bᵀ beside a frozen linear layer. Never merged while training or sampling:
-// merging rounds differently, and rollout and update must see the same bits.
+// LoRA (Hu et al. 2021): y += (alpha / rank) · (x·Aᵀ)·Bᵀ beside a frozen linear layer. Adapters are never merged while
+// training or sampling: merging rounds differently, and rollout and update must see the same bits.
 #pragma once
 
 #include <cstdint>
@@ -33,14 +33,14 @@ struct LoraSettings {
 /// Throws std::invalid_argument that names the key, its value and what is allowed.
 void validate(const LoraSettings& settings, const Architecture& architecture);
 
-/// B of one target: it adds to columns [first_output, first_output + b.rows) of its fused linear layer.
+/// B of one target. Its output is added to columns [first_output, first_output + b.rows) of the fused linear layer.
 struct AdapterPart {
   LoraTarget target;
   ParameterRange b;  // [outputs, rank]
   int first_output = 0;
 };
 
-/// All adapters of one fused linear layer. Their A matrices lie one behind another: one GEMM gives x·Aᵀ of all.
+/// All adapters of one fused linear layer. Their A matrices are contiguous, so one GEMM gives x·Aᵀ for all of them.
 struct FusedAdapter {
   ParameterRange a;  // [parts · rank, inputs]
   std::vector<AdapterPart> parts;
@@ -66,7 +66,7 @@ std::vector<TensorPlace> tensor_places(const LoraSettings& settings, const Adapt
 
 struct FusedAdapterPanels {
   ops::Panels a;
-  std::vector<ops::Panels> b;  // one a part
+  std::vector<ops::Panels> b;  // one for each part
 };
 
 struct LayerAdapterPanels {
@@ -75,10 +75,11 @@ struct LayerAdapterPanels {
 
 class Adapters {
  public:
-  /// All zero; fill `values()` and call `changed`, or call `initialize`.
+  /// All zero: fill `values()` and call `changed`, or call `initialize`.
   Adapters(const Architecture& architecture, const LoraSettings& settings);
 
-  /// A uniform in ±1/√inputs (PEFT's default, Kaiming with a = √5), B zero, and `changed`. Philox domain 3.
+  /// Draws A uniformly in ±1/√inputs (PEFT's default, Kaiming with a = √5; Philox domain 3), sets B to zero, and calls
+  /// `changed`.
   void initialize(uint64_t seed);
 
   const LoraSettings& settings() const { return settings_; }
@@ -86,10 +87,10 @@ class Adapters {
   std::span<float> values() { return values_.span(); }
   std::span<const float> values() const { return values_.span(); }
 
-  /// Must follow every change of the values: rebuilds the panels that a forward pass reads.
+  /// Rebuilds the panels that a forward pass reads. Call it after every change of the values.
   void changed(ThreadPool* pool = nullptr);
   const std::vector<LayerAdapterPanels>& forward_panels() const { return forward_; }
-  /// Columns of A and B, for dx = dy·B·A.
+  /// Packs the columns of A and B, for dx = dy·B·A.
   void pack_backward(std::vector<LayerAdapterPanels>& out, ThreadPool* pool = nullptr) const;
 
  private:

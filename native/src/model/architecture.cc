@@ -23,7 +23,7 @@ void check_multiple(const char* key, int value, int unit) {
 }
 
 void check_yarn(const YarnScaling& yarn) {
-  // (Comparisons are written so that they fail on NaN.)
+  // (The comparisons are written so that NaN fails them.)
   if (!(yarn.factor >= 1 && yarn.factor <= 1024)) refuse("yarn.factor", yarn.factor, "between 1 and 1024");
   check_range("yarn.original_max_position_embeddings", yarn.original_max_position_embeddings, 1 << 20);
   if (!(yarn.beta_slow > 0 && yarn.beta_slow < 1e6)) refuse("yarn.beta_slow", yarn.beta_slow, "above 0 and below 1e6");

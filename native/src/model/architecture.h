@@ -1,5 +1,5 @@
-// The shape of a policy, in the keys of its Hugging Face `config.json`: Qwen3 (norms on queries and keys) and Qwen2.5
-// (`qwen2`: biases on queries, keys and values) are two settings of one model.
+// The shape of a policy, in the keys of its Hugging Face `config.json`. One model has two settings: Qwen3 (norms on
+// queries and keys) and Qwen2.5 (`qwen2`: biases on queries, keys and values).
 #pragma once
 
 #include <optional>
@@ -12,13 +12,13 @@ enum class ModelType { qwen3, qwen2 };
 /// "qwen3", "qwen2"
 const char* name(ModelType type);
 
-/// YaRN (Peng et al. 2023), static: it holds at every length.
+/// YaRN (Peng et al. 2023), static: the same scaling at every length.
 struct YarnScaling {
   double factor = 1;
   int original_max_position_embeddings = 0;
   double beta_fast = 32;
   double beta_slow = 1;
-  /// cos and sin are multiplied by it; the usual value is 0.1·ln(factor) + 1.
+  /// Factor of cos and sin; the usual value is 0.1·ln(factor) + 1.
   double attention_factor = 1;
 
   bool operator==(const YarnScaling&) const = default;

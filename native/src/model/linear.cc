@@ -41,7 +41,7 @@ void adapt_down(const ops::Table& op, const Linear& linear, const float* x, size
 void finish(const ops::Table& op, const Linear& linear, const float* down_out, float* y, size_t ldy, int rows) {
   if (linear.bias) op.add_bias(y, ldy, linear.bias, rows, linear.outputs());
   if (!linear.adapter) return;
-  // Each output element's chain of multiply-adds continues from the value that the frozen matrix left there.
+  // The chain of multiply-adds of each output element continues from the frozen matrix's result.
   const std::vector<AdapterPart>& parts = linear.adapter->parts;
   const size_t width = size_t(adapter_width(linear)), rank = width / parts.size();
   for (size_t p = 0; p < parts.size(); ++p)

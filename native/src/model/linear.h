@@ -1,4 +1,4 @@
-// One fused linear layer as the passes see it: frozen or trained matrix, bias, adapters.
+// One fused linear layer as forward passes see it: frozen or trained matrix, bias, adapters.
 #pragma once
 
 #include "model/policy.h"
@@ -24,16 +24,16 @@ struct LayerLinears {
 /// Views into the policy, valid until its weights change.
 LayerLinears linears(const Policy& policy, int layer);
 
-/// Floats that `apply` needs in `down_out` for a row: parts · rank (0 without adapters).
+/// Floats that `apply` needs in `down_out` for each row: parts · rank (0 without adapters).
 int adapter_width(const Linear& linear);
 
-/// y [rows, ldy] (+)= x [rows, ldx]·Wᵀ + bias + scale·(x·Aᵀ)·Bᵀ. `down_out` [rows, adapter_width] receives scale·(x·Aᵀ), which
-/// the backward pass needs. One thread; a row's bits depend on the row alone.
+/// y [rows, ldy] (+)= x [rows, ldx]·Wᵀ + bias + scale·(x·Aᵀ)·Bᵀ. `down_out` [rows, adapter_width] receives scale·(x·Aᵀ), which the backward
+/// pass needs. Runs on one thread; a row's bits depend only on that row.
 void apply(const ops::Table& op, const Linear& linear, const float* x, size_t ldx, float* y, size_t ldy, int rows,
            bool accumulate, float* down_out);
 
-/// `apply` in parts, for callers that share the product with W among threads by columns: `adapt_down` fills `down_out`, then the caller
-/// adds y (+)= x·Wᵀ, then `finish` adds bias and adapters to y.
+/// `apply` in three steps, for callers that share the product with W among threads by columns: `adapt_down` fills `down_out`, then the
+/// caller adds y (+)= x·Wᵀ, then `finish` adds bias and adapters to y.
 void adapt_down(const ops::Table& op, const Linear& linear, const float* x, size_t ldx, int rows, float* down_out);
 void finish(const ops::Table& op, const Linear& linear, const float* down_out, float* y, size_t ldy, int rows);
 

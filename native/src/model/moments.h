@@ -1,5 +1,5 @@
-// AdamW's moments, in fp32 or in 8 bits (block-wise, Dettmers et al. 2022: 256 values share a scale; linear signed codes for the
-// first moment, unsigned codes of the square root for the second). The formats are shared with the CUDA backend.
+// AdamW's moments, in fp32 or in 8 bits (block-wise, Dettmers et al. 2022): 256 values share a scale, with linear signed codes for the
+// first moment and unsigned codes of the square root for the second. The formats are shared with the CUDA backend.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ enum class MomentFormat { fp32, int8 };
 /// "fp32", "int8"
 const char* name(MomentFormat format);
 
-/// Moments of `size` parameters. fp32: `first`, `second` [size]. int8: codes [size], and one fp32 scale for each block of 256
-/// values of the flat array (the last may be shorter).
+/// Moments of `size` parameters. fp32: `first`, `second` [size]. int8: codes [size], and one fp32 scale for each block of 256 values of the
+/// flat array (the last block may be shorter).
 struct Moments {
   static constexpr size_t block = 256;
 

@@ -48,7 +48,7 @@ std::vector<TensorPlace> tensor_places(const Architecture& architecture, const P
     places.push_back({std::move(name), {rows, range.columns}, range.offset + size_t(first_row) * range.columns,
                       size_t(rows) * range.columns, residual});
   };
-  // Part of a vector; empty if the model has none.
+  // Adds a part of a vector; adds nothing if the model has no such vector.
   const auto part = [&](std::string name, const ParameterRange& range, int first, int count) {
     if (!range.empty()) places.push_back({std::move(name), {count}, range.offset + size_t(first), size_t(count)});
   };

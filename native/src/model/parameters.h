@@ -1,4 +1,5 @@
-// Where a model's parameters lie: one flat array, in which Hugging Face tensors are contiguous row ranges of fused matrices.
+// Where a model's parameters lie: in one flat array, where each Hugging Face tensor is a contiguous range of rows of a
+// fused matrix.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +24,7 @@ struct ParameterRange {
   size_t offset = 0;
   int rows = 0;
   int columns = 0;
-  /// Weight decay leaves norms, biases and embeddings alone.
+  /// Whether weight decay applies: not to norms, biases and embeddings.
   bool decayed = false;
 
   size_t size() const { return size_t(rows) * size_t(columns); }
@@ -46,7 +47,7 @@ struct ParameterLayout {
 
   explicit ParameterLayout(const Architecture& architecture);
   ParameterLayout() = default;
-  /// Every distinct range that is not empty, in storage order.
+  /// Every distinct non-empty range, in storage order.
   std::vector<ParameterRange> ranges() const;
 };
 
@@ -56,7 +57,7 @@ struct TensorPlace {
   std::vector<int64_t> shape;
   size_t offset = 0;
   size_t size = 0;
-  /// o_proj and down_proj write into the residual stream: their initial weights shrink with depth.
+  /// True for o_proj and down_proj, which write into the residual stream: their initial weights shrink with depth.
   bool residual_output = false;
 };
 

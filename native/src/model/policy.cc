@@ -15,7 +15,8 @@ T needed(T pointer) {
   return pointer;
 }
 
-/// For a policy that shares weights: every way to write to them checks this first.
+/// For a policy that shares weights. The cast is safe: every function that writes weights first checks that they are
+/// not shared.
 std::shared_ptr<Weights> shared(std::shared_ptr<const Weights> weights) {
   return std::const_pointer_cast<Weights>(needed(std::move(weights)));
 }

@@ -7,10 +7,10 @@
 
 namespace longhaul {
 
-// transformers' _compute_yarn_parameters with its default, truncate = true.
+// As transformers' _compute_yarn_parameters with its default, truncate = true.
 std::pair<double, double> yarn_range(const Architecture& architecture) {
   const YarnScaling& yarn = *architecture.yarn;
-  // The (fractional) pair with a wave that turns `rotations` times over the original context.
+  // The (fractional) index of the pair whose wave turns `rotations` times over the original context.
   const auto pair_that_turns = [&](double rotations) {
     return architecture.head_dim * exact::log(yarn.original_max_position_embeddings / (rotations * 6.283185307179586477)) /
            (2 * exact::log(architecture.rope_theta));
@@ -30,7 +30,7 @@ std::vector<float> rotary_frequencies(const Architecture& architecture) {
       continue;
     }
     auto [low, high] = yarn_range(architecture);
-    if (low == high) high += 0.001;  // as transformers does, against a division by zero
+    if (low == high) high += 0.001;  // as transformers does, to avoid a division by zero
     const double stretched = std::clamp((i - low) / (high - low), 0.0, 1.0);
     frequencies[i] = float(own / architecture.yarn->factor * stretched + own * (1 - stretched));
   }
@@ -42,7 +42,7 @@ RopeTable::RopeTable(const Architecture& architecture, ThreadPool* pool) {
   cos_.resize(size_t(positions) * half);
   sin_.resize(size_t(positions) * half);
   const std::vector<float> frequencies = rotary_frequencies(architecture);
-  const float factor = architecture.yarn ? float(architecture.yarn->attention_factor) : 1.0f;  // · 1 changes no bit
+  const float factor = architecture.yarn ? float(architecture.yarn->attention_factor) : 1.0f;  // ×1 changes no bit
   constexpr int chunk = 512;
   const auto fill = [&](size_t index) {
     const int first = int(index) * chunk;

@@ -11,19 +11,19 @@
 
 namespace longhaul {
 
-/// YaRN's factor for cos and sin if a configuration does not say: transformers' get_mscale.
+/// YaRN's factor for cos and sin if the configuration does not give one: transformers' get_mscale.
 inline double yarn_magnitude(double factor, double scale = 1) { return factor > 1 ? 0.1 * scale * exact::log(factor) + 1 : 1; }
 
-/// The pairs [low, high] between which YaRN goes over from the model's own frequencies to those divided by `factor`: where a pair
-/// turns beta_fast and beta_slow times over the original context, rounded outwards as transformers does.
+/// Between these pairs [low, high], YaRN blends from the model's own frequencies to those divided by `factor`. They are the pairs that turn
+/// beta_fast and beta_slow times over the original context, rounded outwards as transformers does.
 std::pair<double, double> yarn_range(const Architecture& architecture);
 
-/// Radians per position of each pair (i, i + head_dim / 2) of a head: [head_dim / 2]. θ^(−2i / head_dim), with YaRN blended with
-/// the same divided by `factor`; computed in double, rounded to fp32.
+/// Radians per position of each pair (i, i + head_dim / 2) of a head: [head_dim / 2]. θ^(−2i / head_dim); with YaRN, blended with that
+/// value divided by `factor`. Computed in double, rounded to fp32.
 std::vector<float> rotary_frequencies(const Architecture& architecture);
 
-/// cos and sin for every position: [max_position_embeddings, head_dim / 2] each, YaRN's frequencies and factor included.
-/// Angles (fp32 products position · frequency, as in transformers) go through exact::sine_cosine.
+/// cos and sin for every position: [max_position_embeddings, head_dim / 2] each, with YaRN's frequencies and factor. Angles (fp32 products
+/// position · frequency, as in transformers) go through exact::sine_cosine.
 class RopeTable {
  public:
   explicit RopeTable(const Architecture& architecture, ThreadPool* pool = nullptr);

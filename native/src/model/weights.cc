@@ -42,7 +42,7 @@ void draw_normals(uint64_t seed, uint32_t tensor, uint64_t block, double normals
   }
 }
 
-/// Panels [first, last) of one matrix: what one thread packs at a time, about a MiB.
+/// Panels [first, last) of one matrix, about 1 MiB: a thread packs one task at a time.
 struct PackTask {
   const float* from;
   size_t ld;
@@ -53,12 +53,12 @@ struct PackTask {
 using PackKernel = void (*)(const float*, size_t, ops::Panels&, int, int);
 
 void add_tasks(std::vector<PackTask>& tasks, const float* from, size_t ld, int depth, int columns, ops::Panels& to) {
-  // Sized once: the columns past the end of the last panel are zero from then on, and are never written.
+  // Sets the size only once: the columns past the end of the last panel are then zero and are never written.
   const int panels = ops::panel_count(columns);
   if (to.depth != depth || to.columns != columns || to.values.size() == 0) {
     to.depth = depth;
     to.columns = columns;
-    // Zeroed by the threads that pack them: a fill by this one would take longer than the packing.
+    // The packing threads zero these pages: a fill by this thread would take longer than the packing.
     if (to.values.size() == 0) to.values = AlignedBuffer(BufferMemory::mapped);
     to.values.resize(size_t(panels) * depth * ops::panel_columns);
   }
@@ -66,7 +66,7 @@ void add_tasks(std::vector<PackTask>& tasks, const float* from, size_t ld, int d
   for (int first = 0; first < panels; first += step) tasks.push_back({from, ld, &to, first, std::min(first + step, panels)});
 }
 
-/// Packs every matrix; `transposed`: W[N,K] as B[K,N] = Wᵀ, else as B[N,K] = W.
+/// Packs every matrix. `transposed`: W[N,K] as B[K,N] = Wᵀ; otherwise as B[N,K] = W.
 void pack_all(const Weights& weights, WeightPanels& panels, bool transposed, ThreadPool* pool) {
   const ParameterLayout& layout = weights.layout();
   panels.layers.resize(layout.layers.size());
@@ -110,7 +110,7 @@ void Weights::initialize(double initializer_range, uint64_t seed, ThreadPool* po
     throw std::invalid_argument("initializer_range is " + std::to_string(initializer_range) +
                                 "; it must be between 0 and 10");
   const std::vector<TensorPlace> places = tensor_places(architecture_, layout_);
-  constexpr size_t chunk = 1 << 16;  // a multiple of the four normals of a block
+  constexpr size_t chunk = 1 << 16;  // a multiple of 4, the normals of a block
   for (size_t t = 0; t < places.size(); ++t) {
     const TensorPlace& place = places[t];
     float* values = values_.data() + place.offset;

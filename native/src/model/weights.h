@@ -1,4 +1,5 @@
-// A model's weights and the copies of them that GEMM kernels read. Shared by every policy that trains adapters on them.
+// A model's weights and the packed copies that GEMM kernels read. All policies that train adapters on the weights share
+// them.
 #pragma once
 
 #include <cstdint>
@@ -25,14 +26,14 @@ struct WeightPanels {
 
 class Weights {
  public:
-  /// All zero (norms too); fill `values()` or `tensors()` and call `changed`, or call `initialize`.
+  /// All zero (norms too): fill `values()` or `tensors()` and call `changed`, or call `initialize`.
   explicit Weights(const Architecture& architecture, ThreadPool* pool = nullptr);
-  /// Deep, but for the rotary table, which is shared. Assignment keeps the memory.
+  /// A deep copy, except for the rotary table, which is shared. Assignment reuses memory.
   Weights(const Weights&) = default;
   Weights& operator=(const Weights&) = default;
 
-  /// Normal weights with this standard deviation (Philox domain 3), o_proj and down_proj divided by √(2·layers), norms 1,
-  /// biases 0, and `changed`. The bits depend on architecture, range and seed alone.
+  /// Draws normal weights with this standard deviation (Philox domain 3), divides o_proj and down_proj by √(2·layers),
+  /// sets norms to 1 and biases to 0, and calls `changed`. The bits depend only on architecture, range and seed.
   void initialize(double initializer_range, uint64_t seed, ThreadPool* pool = nullptr);
 
   const Architecture& architecture() const { return architecture_; }
@@ -48,10 +49,10 @@ class Weights {
   std::vector<NamedTensor<float>> tensors();
   std::vector<NamedTensor<const float>> tensors() const;
 
-  /// Must follow every change of the values: rebuilds the panels that a forward pass reads (rows of W, for y = x·Wᵀ).
+  /// Rebuilds the panels that a forward pass reads (rows of W, for y = x·Wᵀ). Call it after every change of the values.
   void changed(ThreadPool* pool = nullptr);
   const WeightPanels& forward_panels() const { return forward_; }
-  /// Columns of W, for dx = dy·W: only training needs them, so the trainer keeps them.
+  /// Packs the columns of W, for dx = dy·W. Only training needs them, so the trainer keeps them.
   void pack_backward(WeightPanels& out, ThreadPool* pool = nullptr) const;
 
  private:

@@ -12,7 +12,7 @@ namespace longhaul {
 void raise_fault(const std::string& kind) {
   if (kind == "abort") std::abort();
   if (kind == "segfault") {
-    std::signal(SIGSEGV, SIG_DFL);  // a sanitizer would answer it
+    std::signal(SIGSEGV, SIG_DFL);  // the default handler, since a sanitizer would catch the signal
     std::raise(SIGSEGV);
   }
   if (kind == "stall") {

@@ -6,8 +6,8 @@
 
 namespace longhaul {
 
-// `abort`, `segfault`, `hang` (all threads stop until they are continued) or `stall` (this thread waits for ever). Throws RequestError on
-// another kind.
+// Kinds: `abort`, `segfault`, `hang` (all threads stop until the process is continued) and `stall` (this thread waits for ever). Throws
+// RequestError on any other kind.
 void raise_fault(const std::string& kind);
 
 }  // namespace longhaul

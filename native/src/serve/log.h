@@ -1,4 +1,4 @@
-// Logs: one JSON object a line on standard error.
+// Logs: one JSON object per line on standard error.
 // defines: log_line
 #pragma once
 

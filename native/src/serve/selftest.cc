@@ -39,7 +39,7 @@ struct Model {
   bool lora;
 };
 
-// Zeros (biases, and B of an adapter) would hide what is left out.
+// Replaces zeros (in biases and in B of an adapter), because a term that is zero would hide that the code leaves it out.
 void fill_zeros(std::span<float> values) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (values[i] == 0) values[i] = 0.1f * philox_uniform(philox4x32_10({static_cast<std::uint32_t>(i), 0, 0, 0}, {1, 2})[0]);
@@ -70,7 +70,7 @@ struct Results {
   std::string trained;
 };
 
-// One step on the second half of the sampled tokens, with the log-probs of sampling.
+// Trains one step on the second half of the sampled tokens, with the log-probs of sampling.
 std::string train(const Policy& policy, const std::vector<std::int32_t>& tokens, const std::vector<float>& logprobs,
                   ThreadPool& pool) {
   const std::vector<std::int32_t> nodes{-1, static_cast<std::int32_t>(tokens.size()), 0};
@@ -139,7 +139,7 @@ bool check(bool holds, const std::string& what) {
 }
 
 bool check_blake3() {
-  // More than one chunk for every lane.
+  // Long enough that every lane gets more than one chunk.
   std::vector<std::byte> message(100'000);
   for (std::size_t i = 0; i < message.size(); ++i) message[i] = static_cast<std::byte>(i % 251);
   const Blake3Digest expected = blake3(message, Blake3Code::portable);

@@ -1,11 +1,11 @@
-// What `longhaul-engine --selftest` does: on every instruction set of this machine, tiny policies of every kind are drawn,
-// sampled from, scored and trained by one step; all must agree with each other to the bit.
+// `longhaul-engine --selftest`: on every instruction set of this machine, makes tiny policies of every kind, samples
+// from them, scores the samples, and trains one step. All results must agree to the bit.
 // defines: run_selftest
 #pragma once
 
 namespace longhaul {
 
-// Prints one line a check; returns the exit code.
+// Prints one line per check; returns the exit code.
 int run_selftest();
 
 }  // namespace longhaul

@@ -11,7 +11,7 @@ Server::Server(const ServerOptions& options)
     : channel_(
           options.fd, [this](Frame frame) { receive(std::move(frame)); },
           [](const std::string& error) {
-            // _exit: the engine's thread may be deep in an update, and its result has no reader any more.
+            // _exit: the engine's thread may be in the middle of an update, and nobody is left to read the result.
             if (error.empty()) _exit(0);
             log_line("error", "broken stream: " + error);
             _exit(3);
@@ -33,9 +33,10 @@ int Server::run() {
       verbs_.step();
       continue;
     }
-    if (deferred_ && !verbs_.must_wait(*deferred_)) continue;  // it became so just now
+    if (deferred_ && !verbs_.must_wait(*deferred_)) continue;  // the awaited work has just ended
     if (!deferred_) clock_.rest();
-    // Unsent bytes and a save end without a message to this mailbox's condition, hence the short limit.
+    // The socket and a save may finish without a signal to the mailbox, so the wait is short while one of them is
+    // awaited.
     const bool polling = replies_.blocked() || deferred_.has_value();
     mailbox_.wait(std::chrono::milliseconds(polling ? 5 : 1000));
   }

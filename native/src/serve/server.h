@@ -1,5 +1,5 @@
-// The order of work on threads. The reader's thread takes requests in and answers `stats` and `cancel` itself, so both work while an update
-// runs; one thread, the engine's, does everything else in order of arrival. Invariant: work that depends on the state has ended before the
+// Divides the work between threads. The reader's thread receives requests and answers `stats` and `cancel` itself, so both work during an
+// update. The engine's thread does everything else in order of arrival. Invariant: work that depends on the state has ended before the
 // state changes (R15).
 // defines: Server, ServerOptions
 #pragma once
@@ -28,16 +28,16 @@ class Server {
  public:
   explicit Server(const ServerOptions& options);
 
-  // Serves until `shutdown`; returns the process's exit code. An end of file or a broken frame ends the process at once.
+  // Serves until `shutdown`; returns the exit code of the process. An end of file or a broken frame ends the process at once.
   int run();
 
  private:
-  // On the reader's thread.
+  // Runs on the reader's thread.
   void receive(Frame frame);
   void cancel(const Request& request);
   void stats(std::uint32_t id);
 
-  // On the engine's thread.
+  // Runs on the engine's thread.
   void handle_all();
 
   Mailbox mailbox_;
@@ -47,8 +47,8 @@ class Server {
   Channel channel_;
   Replies replies_;
   Verbs verbs_;
-  std::uint64_t cancellations_ = 0;  // of those that the engine has looked at
-  std::optional<Request> deferred_;  // waits until it is alone; nothing behind it is taken
+  std::uint64_t cancellations_ = 0;  // cancellations that the engine has handled
+  std::optional<Request> deferred_;  // waits until it may run; no request after it is taken
 };
 
 }  // namespace longhaul

@@ -156,7 +156,7 @@ void Verbs::hello(const Request& request) {
   options.threads = request.has("threads") ? static_cast<int>(request.whole("threads", 1, 1024)) : available_cores();
   if (request.has("instruction_set")) choose_instruction_set(request.text("instruction_set"));
   if (!pool_ || pool_->threads() != options.threads) {
-    updates_.forget();  // the trainer holds on to the pool
+    updates_.forget();  // the trainer refers to the pool
     pool_ = std::make_unique<ThreadPool>(options.threads);
   }
   memory_.configure(options);
@@ -181,7 +181,7 @@ void Verbs::load_hf_folder(const Request& request) { load_model(request, &Loader
 void Verbs::load_weights_file(const Request& request) { load_model(request, &Loader::weights_file); }
 void Verbs::load_state_file(const Request& request) { load_model(request, &Loader::state_file); }
 
-// The old state is held until the new one is complete.
+// The old state stays held until the new one is complete.
 void Verbs::load_model(const Request& request, LoadKind kind) {
   const auto began = std::chrono::steady_clock::now();
   updates_.forget();
@@ -201,7 +201,7 @@ void Verbs::load_model(const Request& request, LoadKind kind) {
   log_line("info", request.verb + " is done",
            {{"ms", ms_since(began)}, {"state", next->digest}, {"resident_bytes", std::uint64_t{resident_bytes()}}});
   exchange(std::move(next));
-  updates_.forget();  // the policy that was held until now
+  updates_.forget();  // frees the policy that was held before
   replies_.reply(request.id(), std::move(loaded.fields));
 }
 
@@ -213,7 +213,7 @@ Loader Verbs::loader_for(const Request& request) {
   return Loader(memory_, *pool_, held_.get(), reference_, progress);
 }
 
-// noexcept: half of this would leave the cache of one policy beside another, so a failure ends the process.
+// noexcept: a half-done exchange would leave one policy beside the cache of another, so a failure ends the process.
 void Verbs::exchange(std::shared_ptr<const HeldState> next) noexcept {
   generations_.forget_cache();
   held_.exchange(std::move(next));
@@ -230,7 +230,7 @@ void Verbs::set_reference(const Request& request) {
   if (from == "none") {
     reference_ = {};
   } else if (from == "held") {
-    // A state never changes, so its weights are shared. An update of all weights continues in other memory, for which there must be room.
+    // A state never changes, so its weights can be shared. But an update of all weights then writes to other memory, which must fit.
     const auto held = with_weights_digest(require_model(request));
     const bool frozen = held->policy->adapters() != nullptr;
     if (!frozen && reference_.weights != held->policy->shared_weights()) memory_.plan_reference(*held->policy);
@@ -294,7 +294,7 @@ void Verbs::set_vocabulary(const Request& request) {
 
 void Verbs::tell_held(const Request& request) {
   auto held = held_.get();
-  // Only on request: after an update of all weights they must be hashed, and most callers need only the state.
+  // Only on request: after an update of all weights this must hash them, and most callers need only the state's digest.
   if (held && request.has("weights") && request.flag("weights")) held = with_weights_digest(std::move(held));
   const bool known = held && !held->weights_digest.empty();
   Json fields;
@@ -324,7 +324,7 @@ std::shared_ptr<const HeldState> Verbs::with_weights_digest(std::shared_ptr<cons
   if (!held->weights_digest.empty()) return held;
   auto next = std::make_shared<HeldState>(*held);
   next->weights_digest = weights_digest(held->policy->weights(), *pool_);
-  held_.exchange(next);  // the same state, better known
+  held_.exchange(next);  // the same state, now with its weights' digest
   return next;
 }
 
@@ -358,7 +358,7 @@ void Verbs::update(const Request& request) {
   replies_.reply(request.id(), std::move(fields));
 }
 
-// Points at which a test lets the engine die, or memory run out.
+// For tests: chooses a point at which the engine dies or memory runs out.
 void Verbs::fault(const Request& request) {
   const std::string kind = request.text("kind");
   if (kind == "abort_after_update") {

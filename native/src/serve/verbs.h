@@ -1,6 +1,6 @@
-// What each verb does (docs/engine-protocol.md, "Verbs"), on the engine's thread. Any error in a verb becomes its reply. Invariants: an
-// update with the last applied `step_id` answers as before and changes nothing (R12); the state changes by one exchange of a pointer, after
-// everything that may fail.
+// What each verb does (docs/engine-protocol.md, "Verbs"), on the engine's thread. An error in a verb becomes its reply. Invariants: an
+// update with the last applied `step_id` gets the same answer as before and changes nothing (R12); the state changes by one exchange of a
+// pointer, after everything that may fail.
 // defines: Verbs, VerbOptions
 #pragma once
 
@@ -33,27 +33,27 @@ class Verbs {
  public:
   Verbs(VerbOptions options, Replies& replies, StateHolder& held, WorkClock& clock);
 
-  // Whether the request must wait for running generations and saves (R15).
+  // Whether the request must wait until running generations and saves have ended (R15).
   bool must_wait(const Request& request) const;
   void handle(const Request& request);
 
   // True if generations have something to compute.
   bool ready() const { return generations_.ready(); }
-  // One more token for each running generation.
+  // Samples one more token for each running generation.
   void step() { generations_.step(*held_.get()->policy, *pool_); }
   // Answers cancelled generations.
   void drop_cancelled() { generations_.drop_cancelled(); }
 
-  // After `shutdown` was answered.
+  // True once `shutdown` has been answered.
   bool shutting_down() const { return shutting_down_; }
   void finish() { saver_.join(); }
 
-  // On any thread.
+  // May be called on any thread.
   const GenerationCounters& generation_counters() const { return generations_.counters(); }
   std::uint64_t updates() const { return updates_done_; }
 
  private:
-  // What a verb waits for before it begins.
+  // The work that a verb waits for before it begins.
   enum class Waits { never, for_save, for_all };
   struct Verb {
     const char* name;
@@ -83,13 +83,13 @@ class Verbs {
   void load_model(const Request& request, LoadKind kind);
   Loader loader_for(const Request& request);
   void exchange(std::shared_ptr<const HeldState> next) noexcept;
-  // Reports progress of the work at hand; here a test lets memory run out.
+  // Reports progress of the current work; a test can make memory run out here.
   void advance();
   // The held state. Throws RequestError if no state is held.
   std::shared_ptr<const HeldState> require_model(const Request& request) const;
-  // The state that the request names, which must be the held one.
+  // The held state, which must be the one that the request names.
   std::shared_ptr<const HeldState> require_state(const Request& request) const;
-  // The held state, with the digest of its weights.
+  // The held state, including the digest of its weights.
   std::shared_ptr<const HeldState> with_weights_digest(std::shared_ptr<const HeldState> held);
 
   VerbOptions options_;
@@ -105,7 +105,7 @@ class Verbs {
   bool greeted_ = false;
   bool shutting_down_ = false;
   bool aborts_after_update_ = false;
-  // How often the work may still progress before memory runs out; below 0: for ever.
+  // Calls of `advance` left before memory runs out, for tests; negative: no limit.
   std::atomic<int> advances_left_{-1};
   std::atomic<std::uint64_t> updates_done_{0};
 };

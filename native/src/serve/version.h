@@ -1,4 +1,4 @@
-// What this build is.
+// The versions of this build.
 // defines: engine_version, protocol_version, numerics_version, build_text
 #pragma once
 
@@ -8,7 +8,7 @@ namespace longhaul {
 
 inline constexpr const char* engine_version = "0.1.0";
 inline constexpr int protocol_version = 2;
-// Raised by hand when the committed golden digest changes; a test holds it.
+// Raise it by hand when the committed golden digest changes; a test checks this.
 inline constexpr int numerics_version = 2;
 
 inline std::string build_text() { return std::string(engine_version) + ", g++ " + __VERSION__; }

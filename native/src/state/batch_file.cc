@@ -9,7 +9,7 @@
 namespace longhaul {
 namespace {
 
-// Copies a tensor [rows, columns] (columns 0: one dimension).
+// Copies a tensor [rows, columns]; columns = 0 means a tensor of one dimension.
 template <class T>
 void take(const SafetensorsFile& file, const char* name, std::int64_t columns, std::vector<T>& out) {
   const auto found = file.tensors.find(name);

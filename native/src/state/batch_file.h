@@ -10,17 +10,17 @@
 
 namespace longhaul {
 
-// Owns the arrays that a Batch views: in the file they need not be aligned.
+// Owns the arrays that a Batch views, since arrays in the file may be unaligned.
 struct BatchFile {
   std::vector<std::int32_t> nodes, tokens, target_rows, target_tokens, target_samples;
   std::vector<float> target_advantages;
-  std::vector<float> target_old_logprobs, target_rollout_logprobs;  // one of them may be missing in the file, and is empty then
+  std::vector<float> target_old_logprobs, target_rollout_logprobs;  // either may be missing in the file, and is then empty
 
   Batch view() const;
 };
 
-// `state` is the digest the batch must name as its previous state. `validate` checks the forest itself. Throws BatchError that names the
-// file and says what is wrong, and std::system_error if it cannot be read.
+// `state` is the digest that the batch must name as its previous state. Throws BatchError that names the file and says what is wrong, and
+// std::system_error if the file cannot be read. The caller checks the forest with `validate`.
 BatchFile read_batch(const std::string& path, const std::string& sha256, const std::string& state, int mini_batches);
 
 }  // namespace longhaul

@@ -1,4 +1,4 @@
-// Half-precision formats in files: to fp32 exactly, and from it rounded to nearest, ties to even.
+// Half-precision formats in files: converted to fp32 exactly, and from fp32 rounded to nearest, ties to even.
 // defines: from_bf16, from_f16, to_bf16
 #pragma once
 
@@ -20,11 +20,12 @@ inline void from_bf16(const std::uint8_t* bytes, std::size_t count, float* to) {
   for (std::size_t i = 0; i < count; ++i) to[i] = std::bit_cast<float>(std::uint32_t{half_word(bytes, i)} << 16);
 }
 
-// IEEE 754 binary16, subnormal and infinite values and NaNs included. `bytes` need not be aligned.
+// IEEE 754 binary16, including subnormal values, infinities and NaNs. `bytes` need not be aligned.
 inline void from_f16(const std::uint8_t* bytes, std::size_t count, float* to) {
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint32_t word = half_word(bytes, i);
-    // The exponent's five bits at the place of the low ones of fp32's eight; the difference of the biases is 112.
+    // The five exponent bits move to the low bits of fp32's eight; the factor 2¹¹² corrects the difference of the
+    // biases.
     const float magnitude = std::bit_cast<float>((word & 0x7fff) << 13) * 0x1p112f;
     std::uint32_t bits = std::bit_cast<std::uint32_t>(magnitude) | (word & 0x8000) << 16;
     if ((word & 0x7c00) == 0x7c00) bits |= 0x7f800000;
@@ -32,7 +33,7 @@ inline void from_f16(const std::uint8_t* bytes, std::size_t count, float* to) {
   }
 }
 
-// A NaN stays one.
+// A NaN stays a NaN.
 inline std::uint16_t to_bf16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   if ((bits & 0x7fffffff) > 0x7f800000) return std::uint16_t(bits >> 16 | 0x40);

@@ -13,7 +13,7 @@
 namespace longhaul {
 namespace {
 
-// An object's members by name; its errors begin with the object's name.
+// The members of an object, by name. Errors begin with the object's name.
 class Members {
  public:
   Members(const Json& value, std::string where) : value_(value), where_(std::move(where)) {

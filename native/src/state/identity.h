@@ -1,4 +1,4 @@
-// What the digests say about a model beside its tensors, as JSON: keys of the protocol, of run specs and of our files' metadata.
+// What the digests cover besides a model's tensors, as JSON. The keys are those of the protocol, of run specs and of our files' metadata.
 // defines: architecture_json, architecture_from_json, lora_json, lora_from_json, moment_format_from
 #pragma once
 
@@ -11,18 +11,18 @@
 
 namespace longhaul {
 
-// Every key of Architecture; `yarn` {factor, original_max_position_embeddings, beta_fast, beta_slow, attention_factor} only where set.
+// Every key of Architecture. `yarn` {factor, original_max_position_embeddings, beta_fast, beta_slow, attention_factor} only if it is set.
 Json architecture_json(const Architecture& architecture);
 
-// `model_type` may be left out (qwen3), and of `yarn` all but factor and original_max_position_embeddings.
-// Throws std::invalid_argument that names the key, what it is and what it must be. An unknown key is refused.
+// Optional: `model_type` (default qwen3) and, in `yarn`, everything but factor and original_max_position_embeddings.
+// Throws std::invalid_argument that names the key, its value and what it must be. An unknown key is refused.
 Architecture architecture_from_json(const Json& value);
 
 // {rank, alpha, targets: ["q_proj", …]}, targets in the order of LoraTarget.
 Json lora_json(const LoraSettings& settings);
 
-// `targets` in any order; a key `seed` beside them is left to the caller, any other is refused.
-// Throws std::invalid_argument as above. What the architecture says about it is for `validate`.
+// `targets` may be in any order. A key `seed` is ignored here (the caller reads it); any other unknown key is refused.
+// Throws std::invalid_argument as above. `validate` checks it against the architecture.
 LoraSettings lora_from_json(const Json& value);
 
 // "fp32" or "int8"; throws std::invalid_argument.

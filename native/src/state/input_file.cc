@@ -18,7 +18,7 @@ InputFile::InputFile(const std::string& path) : path_(path), fd_(::open(path.c_s
   const bool known = ::fstat(fd_, &status) == 0;
   if (known && S_ISREG(status.st_mode)) {
     size_ = static_cast<std::uint64_t>(status.st_size);
-    ::posix_fadvise(fd_, 0, 0, POSIX_FADV_SEQUENTIAL);  // advice: the kernel reads twice as far ahead
+    ::posix_fadvise(fd_, 0, 0, POSIX_FADV_SEQUENTIAL);  // only advice: the kernel then reads twice as far ahead
     return;
   }
   const int problem = known ? EINVAL : errno;
@@ -49,10 +49,10 @@ void InputFile::will_need(std::uint64_t offset, std::uint64_t size) const {
 
 MappedFile::MappedFile(const std::string& path) {
   const InputFile file(path);
-  if (file.size() == 0) return;  // nothing can be mapped
+  if (file.size() == 0) return;  // an empty file cannot be mapped
   void* memory = ::mmap(nullptr, file.size(), PROT_READ, MAP_PRIVATE, file.fd_, 0);
   if (memory == MAP_FAILED) fail_io("cannot map", path);
-  ::madvise(memory, file.size(), MADV_WILLNEED);  // advice
+  ::madvise(memory, file.size(), MADV_WILLNEED);  // only advice
   bytes_ = {static_cast<const std::uint8_t*>(memory), file.size()};
 }
 

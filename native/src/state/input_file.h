@@ -1,4 +1,4 @@
-// Files as they are read: by several threads at once, or mapped into memory.
+// Files for reading: by several threads at once, or mapped into memory.
 // defines: InputFile, MappedFile, read_file
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace longhaul {
 
-// A regular file that several threads may read at once. Throws std::system_error that names it.
+// A regular file that several threads may read at once. Throws std::system_error that names the file.
 class InputFile {
  public:
   explicit InputFile(const std::string& path);
@@ -19,9 +19,9 @@ class InputFile {
   InputFile& operator=(const InputFile&) = delete;
 
   std::uint64_t size() const { return size_; }
-  // Bytes [offset, offset + size). Throws std::system_error if the file ends before.
+  // Reads bytes [offset, offset + size). Throws std::system_error if the file ends before that.
   void read(void* to, std::size_t size, std::uint64_t offset) const;
-  // Advice: these bytes are read soon.
+  // Advises the kernel that these bytes will be read soon.
   void will_need(std::uint64_t offset, std::uint64_t size) const;
 
  private:
@@ -32,8 +32,8 @@ class InputFile {
   std::uint64_t size_ = 0;
 };
 
-// A regular file's bytes, read by the kernel where they are touched. A file that becomes shorter meanwhile ends the process
-// (SIGBUS): for folders that lie still.
+// The bytes of a regular file, mapped: the kernel reads a page when it is first used. If the file is truncated
+// meanwhile, the process ends (SIGBUS), so use it only for folders that nobody changes.
 class MappedFile {
  public:
   explicit MappedFile(const std::string& path);
@@ -47,7 +47,7 @@ class MappedFile {
   std::span<const std::uint8_t> bytes_;
 };
 
-// A whole file. Throws std::system_error.
+// Reads a whole file. Throws std::system_error.
 std::vector<std::uint8_t> read_file(const std::string& path);
 
 }  // namespace longhaul

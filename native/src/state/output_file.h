@@ -14,7 +14,8 @@ struct WrittenFile {
   std::string path;
 };
 
-// Created, or emptied. All functions throw std::system_error that names the file.
+// The constructor creates the file, or empties an existing one. All functions throw std::system_error that names the
+// file.
 class OutputFile {
  public:
   explicit OutputFile(const std::string& path);
@@ -25,7 +26,7 @@ class OutputFile {
   void put(const void* data, std::size_t size);
   void put(std::string_view text) { put(text.data(), text.size()); }
 
-  // fsync, and closes it; the object is spent. `path` is where it was written.
+  // Syncs (fsync) and closes the file; the object must not be used again. `path` is where it was written.
   WrittenFile finish();
 
  private:
@@ -34,10 +35,10 @@ class OutputFile {
   std::uint64_t size_ = 0;
 };
 
-// Makes the names in a folder last.
+// Syncs a folder, so that new names in it survive a crash.
 void sync_folder(const std::string& folder);
 
-// The folder that a path lies in.
+// The folder that contains `path`.
 std::string folder_of(const std::string& path);
 
 // The error of the system call that just failed: "<what> <path>: <reason>".

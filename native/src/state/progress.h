@@ -1,4 +1,4 @@
-// How far a long read or write is.
+// Progress of a long read or write.
 // defines: Progress
 #pragma once
 
@@ -7,8 +7,8 @@
 
 namespace longhaul {
 
-// Bytes done, of all bytes. Called by one thread at a time, not always the caller's. What it throws ends the work, which leaves
-// nothing behind.
+// Called with the bytes done and the bytes in all, by one thread at a time, but not always the caller's thread. An
+// exception from it ends the work, which then leaves nothing behind.
 using Progress = std::function<void(std::uint64_t done, std::uint64_t total)>;
 
 }  // namespace longhaul

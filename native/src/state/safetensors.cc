@@ -14,10 +14,10 @@ namespace {
 
 constexpr std::uint64_t max_header_bytes = std::uint64_t{100} << 20;
 constexpr std::size_t length_bytes = 8;
-// Bytes of one write; progress is reported between writes.
+// Bytes per write; progress is reported between writes.
 constexpr std::size_t piece_bytes = std::size_t{8} << 20;
 
-// A whole number in [0, 2^53]; doubles hold those exactly.
+// A whole number in [0, 2^53], which a double holds exactly.
 std::uint64_t whole_number(const Json& value, const std::string& where) {
   const double* number = value.number();
   if (number == nullptr || *number < 0 || *number > 9007199254740992.0 || *number != std::floor(*number)) {
@@ -196,7 +196,7 @@ void put_safetensors(OutputFile& file, const std::map<std::string, std::string>&
     total = end;
   }
   std::string text = write_json(Json(std::move(header)));
-  text.resize((text.size() + 7) / 8 * 8, ' ');  // data on an 8-byte boundary, as the format's own writer does
+  text.resize((text.size() + 7) / 8 * 8, ' ');  // data starts on an 8-byte boundary, as the format's own writer does it
   const std::uint64_t header_bytes = text.size();
   file.put(&header_bytes, sizeof header_bytes);
   file.put(text);
@@ -220,7 +220,7 @@ void put_safetensors(OutputFile& file, const std::map<std::string, std::string>&
 
 WrittenFile write_safetensors(const std::string& path, const std::map<std::string, std::string>& metadata,
                               std::span<const OutgoingTensor> tensors, const Progress& progress) {
-  // The process id keeps two writers apart, and shows the node worker which leftovers have no writer any more.
+  // The process id keeps two writers apart, and lets the node worker find leftovers whose writer is gone.
   const std::string temporary = path + ".tmp-" + std::to_string(::getpid());
   WrittenFile written;
   try {

@@ -1,4 +1,4 @@
-// Safetensors files: a reader that trusts nothing, and a writer of canonical bytes.
+// Safetensors files: a reader that checks everything, and a writer of canonical bytes.
 // defines: SafetensorsError, dtype_bytes, SafetensorsHeader, FileTensor, TensorView, SafetensorsFile, OutgoingTensor, WrittenFile,
 //          read_safetensors_header, parse_safetensors_header, parse_safetensors, write_safetensors
 #pragma once
@@ -26,7 +26,7 @@ struct SafetensorsError : std::runtime_error {
 // Bytes of one element of F32, F16, BF16, I32, I8 or U8; 0 for any other name.
 std::size_t dtype_bytes(std::string_view dtype);
 
-// Where a tensor lies: bytes [begin, end) of the data that follow the header.
+// Where a tensor lies: bytes [begin, end), counted from the end of the header.
 struct FileTensor {
   std::string dtype;
   std::vector<std::int64_t> shape;
@@ -43,7 +43,7 @@ struct SafetensorsHeader {
 struct TensorView {
   std::string dtype;
   std::vector<std::int64_t> shape;
-  std::span<const std::uint8_t> bytes;  // not aligned
+  std::span<const std::uint8_t> bytes;  // may be unaligned
 
   std::size_t elements() const { return bytes.size() / dtype_bytes(dtype); }
 };
@@ -55,14 +55,14 @@ struct SafetensorsFile {
   std::map<std::string, TensorView> tensors;
 };
 
-// Every offset is checked: inside the file, equal to the shape's size, without overlap and without gaps. Throws SafetensorsError
-// that names tensors, not the file, and std::system_error.
+// Checks every offset: inside the file, equal to the shape's size, without overlaps and gaps. Throws SafetensorsError, which names tensors
+// but not the file, and std::system_error.
 SafetensorsHeader read_safetensors_header(const InputFile& file);
 
-// As above, from the first bytes of a file: at least the header's, at most `file_size`.
+// The same from the first bytes of a file: at least its header, at most `file_size` bytes.
 SafetensorsHeader parse_safetensors_header(std::span<const std::uint8_t> beginning, std::uint64_t file_size);
 
-// As above, for a file in memory.
+// The same for a file in memory.
 SafetensorsFile parse_safetensors(std::vector<std::uint8_t> bytes);
 
 // "F32 [2, 3]"
@@ -73,17 +73,17 @@ struct OutgoingTensor {
   std::string dtype;
   std::vector<std::int64_t> shape;
   std::span<const std::byte> bytes;
-  // Makes the bytes when it is their turn, where they are not there (`bytes` is empty then).
+  // If set, `bytes` is empty, and this makes the bytes just before they are written.
   std::function<std::vector<std::byte>()> make = nullptr;
 
   std::uint64_t byte_count() const;
 };
 
-// Header (tensors in the order given, data in that order too) and string metadata, then the data.
+// Writes the header (tensors in the given order, and string metadata), then the data in the same order.
 void put_safetensors(OutputFile& file, const std::map<std::string, std::string>& metadata,
                      std::span<const OutgoingTensor> tensors, const Progress& progress = {});
 
-// The same into a file of its own: temporary file, fsync, rename, fsync of the folder; the file is there whole or not at all.
+// Writes the same to its own file: temporary file, fsync, rename, fsync of the folder. So the file appears whole or not at all.
 // Throws std::system_error.
 WrittenFile write_safetensors(const std::string& path, const std::map<std::string, std::string>& metadata,
                               std::span<const OutgoingTensor> tensors, const Progress& progress = {});

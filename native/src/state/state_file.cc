@@ -12,7 +12,7 @@
 namespace longhaul {
 namespace {
 
-// Doubles, and so JSON and TypeScript, hold whole numbers exactly up to here.
+// Doubles, and so JSON and TypeScript, hold whole numbers exactly up to this value.
 constexpr std::int64_t most_steps = std::int64_t{1} << 53;
 
 const std::string& metadata_entry(const SafetensorsHeader& file, const char* key) {
@@ -43,7 +43,7 @@ void check_digest(const std::string& text) {
   if (!hex) throw SafetensorsError("__metadata__.base is \"" + text + "\"; it must be a digest of 64 hexadecimal digits");
 }
 
-// And holds all tensors to it.
+// Also checks that the file's tensors are those that the header implies.
 StateHeader parse_state_header(const SafetensorsHeader& file) {
   for (const auto& [key, value] : file.metadata) {
     if (key != "architecture" && key != "optimizer_steps" && key != "moments" && key != "lora" && key != "base") {

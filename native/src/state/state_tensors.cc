@@ -6,7 +6,7 @@
 namespace longhaul {
 namespace {
 
-// The arrays of a policy that a state consists of.
+// The arrays of a policy that make up a state.
 enum ArrayKind { trained, first, second, first_codes, first_scales, second_codes, second_scales, array_kinds };
 
 struct StatePlace {
@@ -14,10 +14,10 @@ struct StatePlace {
   std::string dtype;
   std::vector<std::int64_t> shape;
   ArrayKind array;
-  std::size_t offset, size;  // bytes of the array
+  std::size_t offset, size;  // bytes within the array
 };
 
-// Sorted by name. `size`: values of the trained array.
+// The places of all tensors of a state, sorted by name. `size`: number of values in the trained array.
 std::vector<StatePlace> state_places(const std::vector<TensorPlace>& trained_places, std::size_t size, MomentFormat moments) {
   std::vector<StatePlace> places;
   for (const TensorPlace& place : trained_places) {
@@ -48,7 +48,7 @@ Byte* bytes_at(auto* values) {
   return reinterpret_cast<Byte*>(values);
 }
 
-// `Owner` is Policy, or const Policy.
+// `Owner` is Policy or const Policy.
 template <class Byte, class Owner>
 std::vector<TensorBytes<Byte>> list_state(Owner& policy) {
   auto& moments = policy.moments();

@@ -1,4 +1,5 @@
-// The tensors of a state and of weights as bytes, in the order of their names: what files hold and digests cover.
+// The tensors of a state and of weights as bytes, in the order of their names. Files contain, and digests cover, these
+// bytes.
 // defines: TensorBytes, state_tensors, weight_tensors, expected_state_tensors, expected_weight_tensors
 #pragma once
 
@@ -22,7 +23,8 @@ struct TensorBytes {
   std::span<Byte> bytes;
 };
 
-// Moments (`adam.m.*`, `adam.v.*`, or the four of `int8`) and what is trained: `model.*` and `lm_head.weight`, or the adapters.
+// The moments (`adam.m.*`, `adam.v.*`, or the four tensors of `int8`) and the trained part: the adapters, or `model.*`
+// and `lm_head.weight`.
 std::vector<TensorBytes<std::byte>> state_tensors(Policy& policy);
 std::vector<TensorBytes<const std::byte>> state_tensors(const Policy& policy);
 
@@ -30,7 +32,7 @@ std::vector<TensorBytes<const std::byte>> state_tensors(const Policy& policy);
 std::vector<TensorBytes<std::byte>> weight_tensors(Weights& weights);
 std::vector<TensorBytes<const std::byte>> weight_tensors(const Weights& weights);
 
-// The same lists without bytes, before anything is allocated.
+// The same lists without the bytes, before anything is allocated.
 std::vector<TensorBytes<const std::byte>> expected_state_tensors(const Architecture& architecture,
                                                                  const std::optional<LoraSettings>& lora,
                                                                  MomentFormat moments);

@@ -12,7 +12,7 @@
 namespace longhaul {
 namespace {
 
-// The kernel is asked to fetch a leaf this far before its turn.
+// How many bytes ahead the kernel is asked to prefetch a leaf.
 constexpr std::uint64_t read_ahead_bytes = std::uint64_t{16} << 20;
 
 float value_at(std::span<const std::byte> bytes, std::size_t index) {
@@ -26,8 +26,8 @@ float value_at(std::span<const std::byte> bytes, std::size_t index) {
                          std::to_string(index) + "; all must be finite");
 }
 
-// Bytes [from, from + size) of an fp32 tensor. No value lies in two leaves: widths are multiples of 16, so the 8-bit codes before it
-// are whole words.
+// Checks that bytes [from, from + size) of an fp32 tensor are finite. Leaves never split a value: widths are multiples of 16, so the size
+// of the 8-bit codes before this tensor is a multiple of 4.
 void check_values(const TensorBytes<std::byte>& tensor, std::size_t from, std::size_t size) {
   if (const auto bad = first_not_finite(tensor.bytes.subspan(from, size))) refuse_value(tensor, from / sizeof(float) + *bad);
 }
@@ -48,7 +48,7 @@ void check_tensors(const SafetensorsHeader& header, std::span<const TensorBytes<
       throw SafetensorsError("tensor " + tensor.name + " is " + describe_tensor(place.dtype, place.shape) + "; expected " +
                              describe_tensor(tensor.dtype, tensor.shape));
     }
-    // The digest covers data in the order of names; so a program that knows nothing of tensors can compute it from the file.
+    // The digest covers data in the order of names, so a program that knows nothing of tensors can compute it from the file.
     if (place.begin < at) throw SafetensorsError("tensor " + tensor.name + " lies before one whose name comes first");
     at = place.end;
   }
@@ -70,7 +70,7 @@ std::optional<std::size_t> first_not_finite(std::span<const std::byte> bytes) {
   constexpr std::size_t piece = 4096;
   for (std::size_t from = 0; from < count; from += piece) {
     const std::size_t to = std::min(count, from + piece);
-    // Without a branch, so that it is done on vectors.
+    // Without a branch, so that the compiler can use vectors.
     std::uint32_t found = 0;
     for (std::size_t i = from; i < to; ++i) found |= std::uint32_t((bits_at(i) & exponent) == exponent);
     if (found == 0) continue;

@@ -11,7 +11,7 @@
 namespace longhaul {
 namespace {
 
-// And holds all tensors to it.
+// Also checks that the file's tensors are those that the architecture implies.
 Architecture parse_architecture(const SafetensorsHeader& file) {
   const auto entry = file.metadata.find("architecture");
   if (entry == file.metadata.end()) throw SafetensorsError("__metadata__.architecture is missing");

@@ -1,4 +1,4 @@
-// A model's weights alone in a file of ours: safetensors, F32, Hugging Face names, the architecture in the metadata.
+// A model's weights in our own file format: safetensors, F32, Hugging Face names, the architecture in the metadata.
 // defines: save_weights, read_weights_architecture, LoadedWeights, load_weights
 #pragma once
 
@@ -12,10 +12,10 @@
 
 namespace longhaul {
 
-// Canonical bytes. Throws std::system_error.
+// Writes canonical bytes. Throws std::system_error.
 WrittenFile save_weights(const Weights& weights, const std::string& path, const Progress& progress = {});
 
-// Reads the header alone and holds every tensor to it. Throws as `load_weights`.
+// Reads only the header and checks every tensor against it. Throws as `load_weights`.
 Architecture read_weights_architecture(const std::string& path);
 
 struct LoadedWeights {

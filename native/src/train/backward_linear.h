@@ -1,4 +1,4 @@
-// The backward pass of one fused linear layer: its input's gradient, and what its rows add to the gradients of what is trained.
+// The backward pass of one fused linear layer: the gradient of its input, and what its rows add to the gradients of trained parameters.
 #pragma once
 
 #include "model/policy.h"
@@ -9,7 +9,7 @@ namespace longhaul {
 struct BackwardLinear {
   const ops::Panels* panels = nullptr;  // columns of W: [outputs, inputs]
   ParameterRange weight;
-  /// W is frozen while adapters are trained. `adapter` is also null if this layer has none.
+  /// True while adapters are trained: W is then frozen. `adapter` is null without adapters, or if this layer has none.
   bool frozen = false;
   const FusedAdapter* adapter = nullptr;
   const FusedAdapterPanels* adapter_panels = nullptr;
@@ -21,15 +21,15 @@ struct BackwardLinear {
   int adapter_width() const { return adapter ? adapter->a.rows : 0; }
 };
 
-/// What the gradients of one linear layer are products with.
+/// The right-hand sides of the products that give one linear layer's gradients.
 struct PackedLinear {
   PackedRows x;
-  /// [parts] of scale·x·Aᵀ, one for each part of the adapter.
+  /// [parts]: scale·x·Aᵀ for each part of the adapter.
   std::vector<PackedRows> down;
 
-  /// For so many rows; what is not trained takes nothing.
+  /// Sets the sizes for this many rows; what is not trained takes no memory.
   void resize(const BackwardLinear& linear, int rows);
-  /// Rows [first, first + count) of x and of `rows_down` [count, adapter_width].
+  /// Writes rows [first, first + count) of x, and `rows_down` [count, adapter_width].
   void write(const BackwardLinear& linear, const float* rows_x, size_t ld_x, const float* rows_down, int first, int count);
 };
 
@@ -37,7 +37,7 @@ struct BackwardLinears {
   BackwardLinear qkv, output, gate_up, down;
 };
 
-/// Panels of what a policy trains and of what lies under it, in the order that backward passes read.
+/// Packed weights and adapters, in the order that backward passes read them.
 struct BackwardPanels {
   WeightPanels weights;
   std::vector<LayerAdapterPanels> adapters;
@@ -46,12 +46,12 @@ struct BackwardPanels {
 /// Views, valid until weights or panels change.
 BackwardLinears backward_linears(const Policy& policy, const BackwardPanels& panels, int layer);
 
-/// dx [rows, ld_dx] = dy·W + d_down·A, if dx is not null; d_down [rows, adapter_width] = scale·dy·B, if there is an adapter.
+/// dx [rows, ld_dx] = dy·W + d_down·A unless dx is null; d_down [rows, adapter_width] = scale·dy·B if there is an adapter.
 void apply_backward(const ops::Table& op, const BackwardLinear& linear, const float* dy, size_t ld_dy, float* dx, size_t ld_dx,
                     int rows, float* d_down);
 
-/// Adds dW = dyᵀ·x, or with adapters dA = d_downᵀ·x and dB = dyᵀ·down (`down` = scale·x·Aᵀ) to the work; `dy` [rows of x, ld_dy],
-/// `d_down` [rows of x, adapter_width].
+/// Adds to the work: dW = dyᵀ·x, or with adapters dA = d_downᵀ·x and dB = dyᵀ·down (`down` = scale·x·Aᵀ). `dy` [rows of x, ld_dy], `d_down`
+/// [rows of x, adapter_width].
 void add_gradients(GradientWork& work, const BackwardLinear& linear, float* gradients, const float* dy, size_t ld_dy,
                    const PackedLinear& x, const float* d_down);
 

@@ -28,7 +28,7 @@ void check_finite(const char* tensor, std::span<const float> values) {
     if (!std::isfinite(values[i])) refuse(tensor, i, "is not finite");
 }
 
-/// The mini-batch of each row.
+/// Checks the nodes; returns the mini-batch of each row.
 std::vector<int32_t> check_nodes(const Batch& batch, const Architecture& architecture, int mini_batches) {
   std::vector<int32_t> mini_batch_of_row;
   std::vector<int64_t> ends(batch.node_count());
@@ -54,7 +54,7 @@ std::vector<int32_t> check_nodes(const Batch& batch, const Architecture& archite
   return mini_batch_of_row;
 }
 
-/// Samples count up, and each lies in one mini-batch: reductions are means over the samples of a mini-batch.
+/// Checks that sample numbers count up and that each sample lies in one mini-batch: reductions are means over its samples.
 void check_samples(const Batch& batch, const std::vector<int32_t>& mini_batch_of_row) {
   for (size_t i = 0; i < batch.target_samples.size(); ++i) {
     const int32_t sample = batch.target_samples[i], before = i == 0 ? -1 : batch.target_samples[i - 1];

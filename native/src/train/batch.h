@@ -1,4 +1,4 @@
-// What one step's update reads: rows are the tokens of a forest, targets are the tokens that carry loss.
+// The input of one step's update. Rows are the tokens of a forest; targets are the tokens that carry loss.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace longhaul {
 
-/// Tokens that follow each other without a branch.
+/// Consecutive tokens without a branch.
 struct BatchNode {
   int32_t parent = -1;  // −1 for a root
   int32_t length = 0;
@@ -21,19 +21,22 @@ struct BatchNode {
 struct Batch {
   static constexpr size_t node_columns = 3;
 
-  /// [N, 3]: the members of a BatchNode. Sorted by mini-batch; a parent precedes its children in its mini-batch.
+  /// [N, 3]: the members of BatchNode. Nodes are sorted by mini-batch; a parent precedes its children in its
+  /// mini-batch.
   std::span<const int32_t> nodes;
   /// [T], in node order.
   std::span<const int32_t> tokens;
-  /// [M] each; targets are sorted by the mini-batch of their row, and all targets of a sample lie together.
+  /// [M] each. Targets are sorted by the mini-batch of their row; all targets of a sample are neighbours.
   std::span<const int32_t> target_rows;
   std::span<const int32_t> target_tokens;
-  /// Which sample (sequence) a target belongs to: counts up by 0 or 1 from 0, within the whole batch.
+  /// Which sample (sequence) a target belongs to. Starts at 0 and grows by 0 or 1 from target to target, over the whole
+  /// batch.
   std::span<const int32_t> target_samples;
   std::span<const float> target_advantages;
-  /// The old log-probs for ratios; empty if they are those of the policy that the update begins with, which it computes.
+  /// The old log-probs for ratios. If empty, the update computes them with the policy that it starts from.
   std::span<const float> target_old_logprobs;
-  /// Log-probs at sampling, for truncated importance sampling; empty if they equal the old ones. One of the two is present.
+  /// Log-probs at sampling, for truncated importance sampling; empty if they equal the old ones. At least one of these
+  /// two arrays is present.
   std::span<const float> target_rollout_logprobs;
 
   int node_count() const { return int(nodes.size() / node_columns); }
@@ -48,7 +51,7 @@ struct BatchError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Throws BatchError that says which entry of which tensor is wrong. `mini_batches` is the number the update will apply.
+/// Throws BatchError that says which entry of which tensor is wrong. `mini_batches`: how many the update will apply.
 void validate(const Batch& batch, const Architecture& architecture, int mini_batches);
 
 }  // namespace longhaul

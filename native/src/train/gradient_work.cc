@@ -7,7 +7,8 @@ namespace longhaul {
 
 namespace {
 
-/// An item's rows of C: what the kernel takes at once, so that it rearranges dY once for all columns (cpu/gemm_kernels.h).
+/// Rows of C in one item: as many as the kernel takes at once, so that it rearranges dY once for all columns
+/// (cpu/gemm_kernels.h).
 constexpr int item_outputs = 192;
 
 int divided_up(int n, int unit) { return (n + unit - 1) / unit; }
@@ -42,7 +43,8 @@ void PackedRows::write(const float* x, size_t ld_x, int first, int count) {
 
 void GradientWork::add(const GradientProduct& product) {
   if (product.x->rows() == 0) return;
-  // A few items a thread, all of about one size; many, of the kernel's.
+  // A small product becomes a few items of about equal size for each thread; a large one becomes items of the kernel's
+  // size.
   int outputs = item_outputs;
   if (product.outputs < 4 * threads_ * item_outputs) {
     const int parts = divided_up(divided_up(product.outputs, item_outputs), threads_) * threads_;

@@ -1,5 +1,5 @@
-// What one stretch of rows adds to gradients: products dYᵀ·X, and sums of blocks. Cut into items that write to different places, so that
-// any threads may take them in any order; within an item the order is fixed.
+// What some rows add to gradients: products dYᵀ·X and sums of blocks. The work is cut into items that write to different places, so any
+// thread may take any item; within an item the order is fixed.
 #pragma once
 
 #include <cstddef>
@@ -10,19 +10,20 @@
 
 namespace longhaul {
 
-/// At least `size` floats, kept between calls; contents are unspecified. Exact, where AlignedBuffer::scratch takes a quarter more.
+/// Room for at least `size` floats, kept between calls; contents are unspecified. Allocates no more than `size`, whereas
+/// AlignedBuffer::scratch may add a quarter.
 inline float* room(AlignedBuffer& buffer, size_t size) {
   if (buffer.size() < size) buffer.resize(size);
   return buffer.data();
 }
 
-/// X[rows, columns] in the order in which GEMM kernels read a right-hand side, in blocks of 512 rows. Threads may write different rows
-/// at once, while they still have them in the cache.
+/// X[rows, columns] in blocks of 512 rows, in the order in which GEMM kernels read a right-hand side. Several threads may write at once,
+/// each its own rows, while those are still in its cache.
 class PackedRows {
  public:
   static constexpr int block_rows = 512;
 
-  /// Keeps its memory; contents are unspecified until written.
+  /// Reuses its memory; contents are unspecified until written.
   void resize(int rows, int columns);
   void write(const float* x, size_t ld_x, int first, int count);
 
@@ -32,10 +33,10 @@ class PackedRows {
 
  private:
   int rows_ = 0, columns_ = 0;
-  std::vector<ops::Panels> blocks_;  // may be more than `rows` need
+  std::vector<ops::Panels> blocks_;  // there may be more blocks than `rows` need
 };
 
-/// C[outputs, columns of X] += dY[rows of X, outputs]ᵀ · X, one chain of fused multiply-adds over rows that goes on from C.
+/// C[outputs, columns of X] += dY[rows of X, outputs]ᵀ · X: one chain of fused multiply-adds over rows, starting from C.
 struct GradientProduct {
   float* c;
   size_t ld_c;

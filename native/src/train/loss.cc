@@ -11,13 +11,13 @@ namespace longhaul {
 
 namespace {
 
-/// A target's loss before its weights, and the derivative of its differentiated part: ∂loss/∂logprob.
+/// The loss of one target before its weight, and the derivative of the differentiated part: ∂loss/∂logprob.
 struct Term {
   double loss = 0, derivative = 0;
   bool clipped = false;
 };
 
-/// −min(r·A, clip(r)·A) of a ratio r with derivative r with respect to the log-prob.
+/// −min(r·A, clip(r)·A). The ratio r is its own derivative with respect to the log-prob.
 Term clipped_surrogate(const LossSettings& settings, double ratio, double advantage) {
   const double low = 1 - settings.eps_clip_low, high = 1 + settings.eps_clip_high;
   const bool clipped = (advantage > 0 && ratio > high) || (advantage < 0 && ratio < low);
@@ -25,7 +25,7 @@ Term clipped_surrogate(const LossSettings& settings, double ratio, double advant
   return {loss, clipped ? 0 : -ratio * advantage, clipped};
 }
 
-/// The clipped surrogate, and for A < 0 never more than −c·A: a token that became far too likely cannot rule the step.
+/// The clipped surrogate, bounded by −c·A for A < 0: a token that became far too likely cannot dominate the step.
 Term dual_clipped_surrogate(const LossSettings& settings, double ratio, double advantage) {
   const double bound = -settings.clip_ratio_c * advantage;
   const Term term = clipped_surrogate(settings, ratio, advantage);
@@ -33,14 +33,14 @@ Term dual_clipped_surrogate(const LossSettings& settings, double ratio, double a
   return term;
 }
 
-/// −A·w·logprob with w the clamped ratio, which is not differentiated: no target loses its gradient.
+/// −A·w·logprob, where w is the clamped ratio and is not differentiated: no target loses its gradient.
 Term clamped_weight(const LossSettings& settings, double ratio, double advantage, double logprob) {
   const double low = 1 - settings.cispo_eps_clip_low, high = 1 + settings.cispo_eps_clip_high;
   const double weight = std::clamp(ratio, low, high);
   return {-advantage * weight * logprob, -advantage * weight, ratio < low || ratio > high};
 }
 
-/// −A·4σ(τ(r − 1))/τ: a gate that closes smoothly where the clip cuts.
+/// −A·4σ(τ(r − 1))/τ: a smooth gate in place of the clip.
 Term soft_gate(const LossSettings& settings, double ratio, double advantage) {
   const double tau = advantage > 0 ? settings.sapo_tau_pos : settings.sapo_tau_neg;
   const double decay = exact::exp(-tau * (ratio - 1)), gate = 1 / (1 + decay);
@@ -81,7 +81,7 @@ Term kl_term(KlEstimator estimator, double logprob, double reference) {
   return {ratio - 1 + difference, 1 - ratio, false};
 }
 
-/// What a target of a sample with `own` of all `targets` counts in the policy loss.
+/// Weight in the policy loss of a target whose sample has `own` of all `targets`.
 double reduction_weight(const LossSettings& settings, size_t targets, size_t samples, size_t own) {
   switch (settings.reduction) {
     case LossReduction::token_mean:
@@ -227,7 +227,7 @@ LossReport compute_loss(const LossSettings& settings, const LossInputs& inputs, 
       }
       if (has_entropy) {
         report.entropy += double(inputs.entropies[t]);
-        // One that is not finite ends an update only if it is trained on.
+        // A non-finite entropy makes the loss non-finite, which ends the update, only if the entropy is trained on.
         if (entropy_weight != 0) report.loss -= entropy_weight * double(inputs.entropies[t]);
       }
       if (!entropy_derivatives.empty()) entropy_derivatives[t] = -entropy_weight;

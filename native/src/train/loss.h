@@ -1,5 +1,5 @@
-// The loss of a mini-batch's targets and its derivatives: every objective needs only ∂L/∂(log-prob) of each target, and
-// ∂L/∂(entropy), which is one number. Formulas: docs/engine.md, "Losses".
+// The loss of a mini-batch's targets and its derivatives. Every objective needs only ∂L/∂(log-prob) of each target, and ∂L/∂(entropy),
+// which is a single number. Formulas: docs/engine.md, "Losses".
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace longhaul {
 
-/// regular: PPO/GRPO/DAPO clip. Names as in run specs.
+/// regular: PPO/GRPO/DAPO clip. The names are those of run specs.
 enum class LossKind { regular, dual_clip, gspo, cispo, sapo, reinforce, cross_entropy };
 /// token_mean: Σ/ΣM; sequence_mean: mean over samples of their token means; seq_mean_token_sum_norm: Σ / (samples · max_seq_len).
 enum class LossReduction { token_mean, sequence_mean, seq_mean_token_sum_norm };
@@ -25,10 +25,10 @@ const char* name(LossKind kind);
 const char* name(LossReduction reduction);
 const char* name(KlEstimator estimator);
 
-/// Whether it clips the ratio at 1 − eps_clip_low and 1 + eps_clip_high.
+/// Whether the loss clips the ratio at 1 − eps_clip_low and 1 + eps_clip_high.
 bool clips_ratio(LossKind kind);
 
-/// The caller sets all that the kind needs: there are no defaults here, and a term with weight 0 is absent.
+/// The caller sets everything that the kind needs: there are no defaults here. A term with weight 0 is absent.
 struct LossSettings {
   LossKind kind = LossKind::cross_entropy;
   LossReduction reduction = LossReduction::token_mean;
@@ -36,7 +36,7 @@ struct LossSettings {
   int max_seq_len = 0;
   /// regular, dual_clip, gspo
   double eps_clip_low = 0, eps_clip_high = 0;
-  /// dual_clip: bound of −r·A where A < 0 (Ye et al. 2020); above 1.
+  /// dual_clip: bound c of the loss −c·A for A < 0 (Ye et al. 2020); above 1.
   double clip_ratio_c = 0;
   /// cispo: bounds of the detached weight, 1 − low and 1 + high.
   double cispo_eps_clip_low = 0, cispo_eps_clip_high = 0;
@@ -45,7 +45,7 @@ struct LossSettings {
   double kl_weight = 0;
   KlEstimator kl_estimator = KlEstimator::k1;
   double entropy_weight = 0;
-  /// Truncated importance sampling: weight min(exp(old − rollout), cap), detached; 0: off.
+  /// Truncated importance sampling: weight min(exp(old − rollout), cap), not differentiated; 0: off.
   double tis_cap = 0;
 
   bool wants_reference() const { return kl_weight != 0; }
@@ -65,7 +65,7 @@ struct LossInputs {
   std::span<const float> entropies;          // empty: not measured
 };
 
-/// Sums over targets unless said otherwise; means over a whole update are formed by who adds them up.
+/// Sums over targets unless said otherwise; the caller turns them into means over a whole update.
 struct LossReport {
   /// The reduced loss, KL and entropy terms included.
   double loss = 0;
@@ -77,8 +77,8 @@ struct LossReport {
   double tis_weight = 0;      // Σ
 };
 
-/// Fills `derivatives` [M]: ∂loss/∂logprob, and `entropy_derivatives` [M] (∂loss/∂entropy, empty span where not wanted).
-/// In target order, in double; one thread. Throws nothing: non-finite inputs give a non-finite loss.
+/// Fills `derivatives` [M] with ∂loss/∂logprob, and `entropy_derivatives` [M] with ∂loss/∂entropy unless that span is empty. In target
+/// order, in double, on one thread. Throws nothing: non-finite inputs give a non-finite loss.
 LossReport compute_loss(const LossSettings& settings, const LossInputs& inputs, std::span<double> derivatives,
                         std::span<double> entropy_derivatives);
 

@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
 
-/// Floats of the panels of B[depth, columns].
+/// Floats of the panels that a weight matrix is packed into.
 std::size_t panel_floats(const ParameterRange& w, bool backward) {
   const int depth = backward ? w.rows : w.columns, columns = backward ? w.columns : w.rows;
   return std::size_t(ops::panel_count(columns)) * ops::panel_columns * std::size_t(depth);
@@ -52,8 +52,8 @@ std::size_t moment_bytes(MomentFormat format, std::size_t parameters) {
   return parameters * 2 + (parameters + Moments::block - 1) / Moments::block * 2 * sizeof(float);
 }
 
-/// Floats of the attention kernels' working memory (cpu/attention_kernels.h): keys, values and their gradients in several orders, and
-/// the scores of a slice of queries, twice.
+/// Floats of the attention kernels' working memory (cpu/attention_kernels.h): keys, values and their gradients in several orders, and two
+/// copies of the scores of a slice of queries.
 std::size_t attention_floats(const Architecture& architecture, int chain) {
   const std::size_t keys = std::size_t(ops::panel_count(std::max(chain, 1))) * ops::panel_columns,
                     width = std::size_t(architecture.head_dim),
@@ -63,10 +63,10 @@ std::size_t attention_floats(const Architecture& architecture, int chain) {
   return keys * (2 * width + 3 * padded) + 2 * scores;
 }
 
-/// Floats of what every thread has for itself (train/forest_activations.h, TileSpace; train/gradient_work.cc; the kernels').
+/// Floats of one thread's own buffers (TileSpace in train/forest_activations.h, train/gradient_work.cc, the kernels).
 std::size_t thread_floats(const Architecture& architecture, const RowWidths& widths, int chain) {
   constexpr std::size_t forward_tile = 192, backward_tile = 128, transposed = 192 * 512, packed = 512 * 256;
-  // Scratch space of moderate size takes a quarter more (base/aligned_buffer.h).
+  // Scratch space of moderate size allocates a quarter more than asked for (base/aligned_buffer.h).
   return forward_tile * (3 * widths.hidden + 3 * widths.ffn + widths.adapters) + backward_tile * (widths.hidden + widths.ffn) +
          packed + (transposed + attention_floats(architecture, chain)) * 5 / 4;
 }
@@ -87,14 +87,14 @@ std::string read_line(const std::string& path) {
   return line;
 }
 
-/// A count of bytes, or `unlimited` for "max", an empty file or none.
+/// A number of bytes; `unlimited` if the file is missing, is empty or says "max".
 std::size_t read_bytes(const std::string& path) {
   const std::string line = read_line(path);
   if (line.empty() || line[0] < '0' || line[0] > '9') return unlimited;
   return std::size_t(std::strtoull(line.c_str(), nullptr, 10));
 }
 
-/// The value of "<key> <number>" or "<key>: <number>" in a file of such lines, 0 where it is missing.
+/// The value of "<key> <number>" or "<key>: <number>" in a file of such lines; 0 if the key is missing.
 std::size_t read_field(const std::string& path, const std::string& key) {
   std::ifstream file(path);
   std::string name;
@@ -106,7 +106,7 @@ std::size_t read_field(const std::string& path, const std::string& key) {
   return 0;
 }
 
-/// What one cgroup leaves: its limit less what it uses and could not give back (pages of files it has read).
+/// Bytes that one cgroup may still use: its limit minus its usage, where reclaimable pages of files do not count as used.
 std::size_t rest_of_group(const std::string& folder, const char* limit_file, const char* usage_file, const char* reclaimable) {
   const std::size_t limit = read_bytes(folder + limit_file), usage = read_bytes(folder + usage_file);
   if (limit == unlimited || usage == unlimited) return unlimited;
@@ -114,7 +114,7 @@ std::size_t rest_of_group(const std::string& folder, const char* limit_file, con
   return limit > usage - files ? limit - (usage - files) : 0;
 }
 
-/// The least that this process's cgroup and those above it leave.
+/// The least that this process's cgroup and its ancestors may still use.
 std::size_t rest_of_groups(const std::string& root, std::string path, const char* limit_file, const char* usage_file,
                            const char* reclaimable) {
   std::size_t rest = unlimited;
@@ -174,7 +174,7 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
   plan.kv_cache = request.kv_cache_bytes;
   if (rows > 0) {
     plan.activations = activation_floats(request, widths, rounded_rows(rows)) * sizeof(float);
-    // Kept over all passes, and their gradients.
+    // Keys and values of all passes are kept, and so are their gradients.
     if (count_passes(request.batch_rows, request.pass_rows) > 1)
       plan.keys_values = 2 * std::size_t(architecture.num_hidden_layers) * rounded_rows(request.batch_rows) * widths.keys_values * sizeof(float);
     const std::size_t logits = rounded_rows(std::min(rows, head_capacity(architecture, request.threads)));

@@ -1,4 +1,4 @@
-// What loading and training a model will take, before any of it is allocated.
+// The memory that loading and training a model will take, before any of it is allocated.
 #pragma once
 
 #include <array>
@@ -15,13 +15,13 @@ struct MemoryRequest {
   Architecture architecture;
   std::optional<LoraSettings> lora;
   MomentFormat moments = MomentFormat::fp32;
-  bool reference = false;   // frozen reference weights beside it (full fine-tuning with KL)
+  bool reference = false;   // whether frozen reference weights are held too (full fine-tuning with KL)
   int threads = 1;
   std::size_t kv_cache_bytes = 0;
   int pass_rows = 4096;
   bool recompute = false;
   int longest_chain = 0;    // tokens of the longest sequence
-  int batch_rows = 0;       // rows of the largest mini-batch (its keys and values are kept)
+  int batch_rows = 0;       // rows of the largest mini-batch, whose keys and values are kept
 };
 
 /// Bytes. `total` is the sum of the parts.
@@ -30,19 +30,20 @@ struct MemoryPlan {
               kv_cache = 0, rope = 0, activations = 0, keys_values = 0, head = 0, total = 0;
 };
 
-/// A part of a plan: its key in replies, what errors call it, its bytes.
+/// A part of a plan: its key in replies, its name in errors, its bytes.
 struct MemoryPart {
   const char* key;
   const char* text;
   std::size_t bytes;
 };
 
-/// All of them but `total`.
+/// All parts, without `total`.
 std::array<MemoryPart, 12> parts(const MemoryPlan& plan);
 
 MemoryPlan plan_memory(const MemoryRequest& request);
 
-/// Bytes this process may still take: the smaller of the machine's available memory, its cgroup's rest and RLIMIT_AS's rest.
+/// Bytes this process may still take: the least of the machine's available memory and what its cgroups and RLIMIT_AS
+/// leave.
 std::size_t available_memory();
 
 /// "needs 12.3 GiB (weights 4.1, moments 8.2, …); 7.9 GiB are free", for errors and replies.

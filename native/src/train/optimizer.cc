@@ -12,7 +12,7 @@ namespace longhaul {
 
 namespace {
 
-/// Unit of work, and of the norm's summation.
+/// Values in one unit of work, and in one partial sum of the norm.
 constexpr size_t parameter_block = 16384;
 
 struct Stretch {
@@ -20,7 +20,7 @@ struct Stretch {
   bool decayed;
 };
 
-/// The trained ranges in blocks: moments and weights step range by range, because only matrices decay.
+/// The trained ranges in blocks. No block spans two ranges, because only matrices decay.
 std::vector<Stretch> blocks_of(const Policy& policy) {
   std::vector<Stretch> blocks;
   for (const TrainedRange& range : policy.trained_ranges())
@@ -34,7 +34,7 @@ ops::AdamStep without_decay(ops::AdamStep step) {
   return step;
 }
 
-/// Where a step starts and ends: flat arrays of parameters and moments.
+/// What a step reads and writes: flat arrays of parameters and moments.
 struct Step {
   Policy& next;
   const Policy& from;
@@ -43,7 +43,7 @@ struct Step {
   ops::AdamStep adam;
 };
 
-/// `to` [first, last) = `from`'s, or zeros; nothing where both are one array.
+/// Copies [first, last) of `from` to `to`, or writes zeros; does nothing if both are the same array.
 template <class T>
 void take_over(T* to, const T* from, bool zero, size_t first, size_t last) {
   if (zero)
@@ -69,10 +69,10 @@ void step_fp32(const Step& step, const ops::Table& op, ThreadPool& pool) {
   });
 }
 
-/// A block of 256 values may reach over the border of two matrices, so decay is given for every 16 values (all widths are multiples).
+/// A block of 256 values may span two matrices, so decay is given for every 16 values (all widths are multiples of 16).
 constexpr size_t decay_unit = 16;
 
-/// For each 16 values of [first, last), whether they decay.
+/// Marks, for every 16 values of [first, last), whether they decay.
 void mark_decayed(const std::vector<TrainedRange>& ranges, size_t first, size_t last, uint8_t* decayed) {
   const auto behind = [](size_t at, const TrainedRange& range) { return at < range.offset + range.size; };
   auto range = std::upper_bound(ranges.begin(), ranges.end(), first, behind);

@@ -9,7 +9,7 @@ namespace longhaul {
 
 namespace {
 
-/// Rows with activations at once: a longer text takes several passes, with the same bits.
+/// The most rows whose activations exist at once: a longer text takes several passes, with the same bits.
 constexpr int score_pass_rows = 2048;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Log-probs of given tokens under the policy: same bits as sampling and training see.
+// Log-probs of given tokens under the policy, with the same bits as in sampling and training.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace longhaul {
 
-/// log softmax(logits / temperature) of tokens[1..], each given what precedes it: [tokens.size() − 1].
-/// Throws std::invalid_argument on fewer than two tokens, a token out of the vocabulary, or too many tokens.
-/// `advanced` is called as the work gets on, layer by layer.
+/// log softmax(logits / temperature) of tokens[1..], each given the tokens before it: [tokens.size() − 1]. Throws
+/// std::invalid_argument on fewer than two tokens, a token outside the vocabulary, or too many tokens. `advanced` is
+/// called after each layer and each piece of the head.
 std::vector<float> score(const Policy& policy, std::span<const int32_t> tokens, double temperature, ThreadPool& pool,
                          const std::function<void()>& advanced = {});
 

@@ -13,7 +13,7 @@ namespace longhaul {
 
 namespace {
 
-/// Ends a cancelled update.
+/// Thrown to end a cancelled update.
 struct CancelledUpdate {};
 
 void check(const UpdateSettings& settings) {
@@ -49,8 +49,9 @@ std::vector<int> rows_of_mini_batches(const Batch& batch, size_t mini_batches) {
   return rows;
 }
 
-/// Passes of an update, for its progress: forward and backward over each mini-batch, over its reference and, behind the first, with the
-/// policy that the update began with, where the batch does not have its log-probs; and the mini-batch's step.
+/// The number of units of progress in an update. For each mini-batch: its forward and backward passes; the reference's passes; if the batch
+/// has no old log-probs, and except for the first mini-batch, the passes of the policy that the update started from; and the optimizer
+/// step.
 int count_work(const std::vector<int>& rows, const UpdateSettings& settings, bool has_old_logprobs) {
   int work = 0;
   for (size_t k = 0; k < rows.size(); ++k) {
@@ -66,7 +67,7 @@ double largest_difference(std::span<const float> a, std::span<const float> b) {
   return largest;
 }
 
-/// What the mini-batches of an update add up to.
+/// Sums over the mini-batches of an update.
 struct Totals {
   double loss = 0, norm = 0, clip_ratio = 0, ratio = 0, max_difference = 0, kl = 0, entropy = 0, tis_weight = 0, targets = 0,
          rows = 0;
@@ -101,7 +102,7 @@ struct Totals {
   }
 };
 
-/// Whether a step from `policy` may end in this one: the same kind, on the same frozen weights.
+/// Whether the memory of `spent` can receive a step from `policy`: the same kind of policy, on the same frozen weights.
 bool fits(const Policy& spent, const Policy& policy) {
   if (!(spent.architecture() == policy.architecture()) || spent.moments().format != policy.moments().format) return false;
   const Adapters *own = spent.adapters(), *other = policy.adapters();
@@ -117,13 +118,13 @@ struct Trainer::State {
   ThreadPool& pool;
   std::unique_ptr<ForestPass> pass;
   bool recomputes = false;
-  /// Rows of the largest pass that `pass` has memory for.
+  /// Rows of the largest pass that `pass` has had memory for.
   int held_rows = 0;
   AlignedBuffer gradients{BufferMemory::mapped};
   std::unique_ptr<Policy> spare;
   std::vector<float> reference_logprobs, old_logprobs;
 
-  /// Keeps the memory of passes, unless the settings ask for less than it takes.
+  /// Keeps the memory of earlier passes, unless the settings ask for less than those take.
   void prepare_pass(const ForestPassSettings& settings, int most_rows) {
     const int rows = std::min(most_rows, settings.pass_rows);
     const bool tighter = (settings.recompute && !recomputes) || (rows < most_rows && rows < held_rows);
@@ -136,7 +137,7 @@ struct Trainer::State {
     held_rows = std::max(held_rows, rows);
   }
 
-  /// A policy that can receive the result of a step from `policy`; its values are overwritten.
+  /// A policy that can receive the result of a step from `policy`; the step overwrites its values.
   std::unique_ptr<Policy> place_for_next(const Policy& policy) {
     if (spare && fits(*spare, policy)) return std::move(spare);
     spare.reset();
@@ -157,8 +158,8 @@ struct Trainer::State {
                       const OnAdvance& advanced, const OnAdvance& passed, std::span<float> out);
 };
 
-/// Log-probs of the reference and, where the batch does not have them, of `start`, which the update begins with; then the policy's,
-/// the loss, and the gradient added to `out`.
+/// Computes log-probs of the reference and, if the batch lacks old log-probs, of `start`, the policy that the update started from. Then
+/// computes the policy's log-probs and the loss, and adds the gradient to `out`.
 LossReport Trainer::State::gradient(const Policy& policy, const Policy& start, const MiniBatch& mini, const UpdateSettings& settings,
                                     const OnAdvance& advanced, const OnAdvance& passed, std::span<float> out) {
   const float temperature = float(settings.temperature);
@@ -205,7 +206,7 @@ UpdateReport Trainer::State::update(const Policy& policy, const Batch& batch, co
   };
   prepare_pass(settings.passes, *std::max_element(rows.begin(), rows.end()));
   std::unique_ptr<Policy> next = place_for_next(policy);
-  // The first step goes from the policy that is held to the next, which costs no copy; all others stay there.
+  // The first step reads the held policy and writes `next`, so nothing is copied; all later steps work in `next`.
   const Policy* from = &policy;
   Totals totals;
   const auto give_up = [&](const char* reason) {

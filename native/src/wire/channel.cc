@@ -68,7 +68,7 @@ void Channel::write_loop() {
       const ssize_t wrote = write(fd_, out.data() + done, out.size() - done);
       if (wrote < 0) {
         if (errno == EINTR) continue;
-        return;  // the peer is gone; the reader sees its end of file and decides
+        return;  // the peer is gone; the reader thread sees the end of file and decides what to do
       }
       done += static_cast<std::size_t>(wrote);
       unsent_.fetch_sub(static_cast<std::size_t>(wrote), std::memory_order_relaxed);

@@ -1,4 +1,4 @@
-// The socket: one thread reads frames, one writes them. Invariant: `send` never waits for the peer, so a slow reader can
+// The socket: one thread reads frames, one writes them. Invariant: `send` never waits for the peer, so a slow peer can
 // stop admission (see `unsent_bytes`) but never decoding.
 // defines: Channel
 #pragma once
@@ -18,23 +18,24 @@ namespace longhaul {
 
 class Channel {
  public:
-  // How the stream ended: nothing more comes. `error` is empty at a clean end of file.
+  // Called when the stream has ended. `error` is empty at a clean end of file.
   using OnEnd = std::function<void(const std::string& error)>;
 
-  // From `start` on, takes frames on the reader's thread; `on_frame` may block, which leaves further frames in the socket.
+  // From `start` on, `on_frame` gets each frame on the reader's thread. It may block; further frames then stay in the
+  // socket.
   Channel(int fd, std::function<void(Frame)> on_frame, OnEnd on_end);
   ~Channel();
-  // Both threads; before the first `send`.
+  // Starts both threads; call it before the first `send`.
   void start();
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
   void send(std::vector<std::uint8_t> bytes);
 
-  // Bytes given to `send` that the socket has not taken yet.
+  // Bytes given to `send` that are not yet written to the socket.
   std::size_t unsent_bytes() const { return unsent_.load(std::memory_order_relaxed); }
 
-  // Waits until all is written, at most `timeout_ms`.
+  // Waits until everything is written, at most `timeout_ms`.
   void flush(int timeout_ms);
 
  private:

@@ -39,7 +39,7 @@ std::optional<DType> parse_dtype(const std::string& name) {
   return std::nullopt;
 }
 
-// Reads one entry of `header.arrays` and takes its bytes off `rest`.
+// Reads one entry of `header.arrays` and removes its bytes from the front of `rest`.
 bool take_array(const Json& entry, std::span<const std::uint8_t>& rest, ArrayView& view, std::string& error) {
   const Json* name = entry.find("name");
   const Json* dtype = entry.find("dtype");
@@ -64,7 +64,7 @@ bool take_array(const Json& entry, std::span<const std::uint8_t>& rest, ArrayVie
       return false;
     }
     view.shape.push_back(static_cast<std::int64_t>(*number));
-    bytes *= static_cast<std::size_t>(*number);  // ≤ 2^56: one factor at a time is checked below
+    bytes *= static_cast<std::size_t>(*number);  // ≤ 2^56, since both factors are bounded
     if (bytes > max_frame_bytes) bytes = max_frame_bytes + 1;
   }
   if (bytes > rest.size()) {

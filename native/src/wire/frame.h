@@ -21,13 +21,13 @@ struct ArrayView {
   std::string name;
   DType dtype;
   std::vector<std::int64_t> shape;
-  std::span<const std::uint8_t> bytes;  // into Frame::body; not aligned
+  std::span<const std::uint8_t> bytes;  // view of Frame::body; may be unaligned
 };
 
 struct Frame {
   std::uint32_t id = 0;
   Json header;
-  std::vector<std::uint8_t> body;  // all that follows the length
+  std::vector<std::uint8_t> body;  // the frame without its length field
   std::vector<ArrayView> arrays;
 
   const ArrayView* array(std::string_view name) const;
@@ -45,10 +45,10 @@ struct OutgoingArray {
   std::span<const std::uint8_t> bytes;
 };
 
-// `body` is all that follows the length. On failure: nothing, and `error` says what is wrong.
+// `body` is the frame without its length field. On failure returns nothing, and `error` says what is wrong.
 std::optional<Frame> decode_frame(std::vector<std::uint8_t> body, std::string& error);
 
-// The whole frame with its length. Throws std::length_error if it would exceed max_frame_bytes.
+// Returns the whole frame with its length field. Throws std::length_error if it would exceed max_frame_bytes.
 std::vector<std::uint8_t> encode_frame(std::uint32_t id, Json header, std::span<const OutgoingArray> arrays = {});
 
 }  // namespace longhaul

@@ -103,7 +103,7 @@ class Parser {
     }
     double value = 0;
     const auto result = std::from_chars(text_.data() + start, text_.data() + at_, value);
-    // from_chars leaves `value` alone when it is out of range; such a number has no double.
+    // from_chars leaves `value` unchanged if the number is out of a double's range.
     if (result.ec != std::errc()) return fail("number out of range");
     out = Json(value);
     return true;
@@ -252,7 +252,8 @@ void write_string(std::string_view text, std::string& out) {
   out += '"';
 }
 
-// ECMAScript's Number::toString: shortest digits that read back, plain between 1e-7 and 1e21.
+// ECMAScript's Number::toString: the shortest digits that read back as the same number, without exponent between 1e-7
+// and 1e21.
 void write_number(double value, std::string& out) {
   if (!std::isfinite(value)) {
     out += "null";
@@ -327,7 +328,7 @@ void write_value(const Json& value, KeyOrder order, std::string& out) {
     sequence.reserve(members.size());
     for (const JsonMember& member : members) sequence.push_back(&member);
     if (order == KeyOrder::sorted) {
-      // UTF-8 byte order equals code point order; our keys are ASCII, where UTF-16 order is the same.
+      // UTF-8 byte order is code point order. RFC 8785 sorts by UTF-16, which is the same for our ASCII keys.
       std::sort(sequence.begin(), sequence.end(),
                 [](const JsonMember* a, const JsonMember* b) { return a->name < b->name; });
     }

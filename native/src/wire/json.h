@@ -1,4 +1,4 @@
-// JSON as the protocol and the file headers need it: a strict parser and a canonical writer.
+// JSON for the protocol and file headers: a strict parser and a canonical writer.
 // defines: Json, parse_json, write_json, is_utf8
 #pragma once
 
@@ -17,8 +17,8 @@ struct JsonMember;
 
 class Json {
  public:
-  // A type of its own: a variant of nothing but standard containers counts as never valueless in libstdc++ 12, which then
-  // destroys what a failed copy never built.
+  // A derived type, not std::vector itself: libstdc++ 12 assumes that a variant of only standard containers is never
+  // valueless, and then destroys a value that a failed copy never built.
   struct Array : std::vector<Json> {
     using std::vector<Json>::vector;
   };
@@ -35,7 +35,8 @@ class Json {
   Json(std::string text);
   Json(Array items);
   Json(Object members);
-  // In json.cc, as are the constructors: they are code in every place where a value is built or ends.
+  // Defined in json.cc, as are the constructors: inline, their code would appear wherever a value is built or
+  // destroyed.
   Json(const Json& other);
   Json(Json&& other) noexcept;
   Json& operator=(const Json& other);
@@ -51,7 +52,7 @@ class Json {
 
   // The member of that name; null if this is not an object or has no such member.
   const Json* find(std::string_view name) const;
-  // Sets or replaces a member; anything that is no object becomes one.
+  // Sets or replaces a member; a value that is not an object becomes one.
   void set(std::string name, Json value);
 
  private:
@@ -63,7 +64,7 @@ struct JsonMember {
   Json value;
 };
 
-// Parses one JSON text. On failure: nothing, and `error` says what is wrong at which byte.
+// Parses one JSON text. On failure returns nothing, and `error` says what is wrong at which byte.
 std::optional<Json> parse_json(std::string_view text, std::string& error);
 
 enum class KeyOrder { kept, sorted };
@@ -71,7 +72,7 @@ enum class KeyOrder { kept, sorted };
 // Compact text. Numbers are written as ECMAScript writes them, so with sorted keys this is RFC 8785 for our data.
 std::string write_json(const Json& value, KeyOrder order = KeyOrder::kept);
 
-// Well-formed UTF-8: no overlong form, no surrogate, nothing above U+10FFFF.
+// True for well-formed UTF-8: no overlong form, no surrogate, nothing above U+10FFFF.
 bool is_utf8(std::string_view text);
 
 }  // namespace longhaul

@@ -13,7 +13,7 @@ namespace longhaul {
 
 namespace {
 
-/// Floats of one KV head of one layer of a block: keys, then values in panels of 32 columns.
+/// Floats of one KV head in one layer of a block: keys, then values in panels of 32 columns.
 size_t floats_per_head(int head_dim) {
   return size_t(KvCache::block_positions) * (size_t(head_dim) + size_t(ops::panel_count(head_dim)) * ops::panel_columns);
 }

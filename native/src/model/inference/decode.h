@@ -1,5 +1,5 @@
-// Forward over a block-wise KV cache: prefill and decode are the same call. A row's output depends on its own tokens alone, never on the
-// rest of the call, so log-probs equal those of training bit for bit.
+// Forward over a block-wise KV cache; prefill and decode are the same call. A row's output depends only on its own tokens, never on the
+// other rows of the call, so log-probs equal those of training bit for bit.
 #pragma once
 
 #include <cstddef>
@@ -12,28 +12,28 @@
 
 namespace longhaul {
 
-/// Keys and values of `block_capacity` blocks of 32 positions, all layers of a position in one block. The scheduler decides which sequence
-/// owns which block; block b of a table holds positions [32·b, 32·b + 32). The capacity is address space: a block takes memory when it is
-/// first written, so a cache costs as much as its highest blocks in use: allocate low ids first. Addresses never move.
+/// Keys and values of `block_capacity` blocks of 32 positions; a block holds all layers of its positions. The scheduler decides which
+/// sequence owns which block; block b of a table holds positions [32·b, 32·b + 32). The capacity is only address space: a block takes
+/// memory when it is first written. So allocate low ids first: a cache costs as much as the highest block ever used. Addresses never move.
 class KvCache {
  public:
   static constexpr int block_positions = 32;
 
-  /// Throws std::bad_alloc if there is not even address space.
+  /// Throws std::bad_alloc if even the address space is not available.
   KvCache(const Architecture& architecture, int block_capacity);
 
   int block_capacity() const { return block_capacity_; }
   static size_t block_bytes(const Architecture& architecture);
 
-  /// Keys of one block, layer and KV head: [head_dim, 32 positions]. Its values follow: [⌈head_dim / 32⌉, 32 positions, 32], zero
-  /// past head_dim.
+  /// Keys of one block, layer and KV head: [head_dim, 32 positions]. Its values follow: [⌈head_dim / 32⌉, 32 positions, 32], zero past
+  /// head_dim.
   float* keys(int block, int layer, int head);
 
-  /// Floats from one block to the next, and from one KV head to the next.
+  /// Stride from one block to the next, and from one KV head to the next, in floats.
   size_t block_stride() const;
   size_t head_stride() const { return head_stride_; }
 
-  /// Copies all layers of a block (copy on write of a partly filled shared block).
+  /// Copies all layers of a block (copy on write for a partly filled shared block).
   void copy_block(int from, int to);
 
  private:
@@ -44,24 +44,24 @@ class KvCache {
   AlignedBuffer storage_{BufferMemory::mapped};
 };
 
-/// Tokens to add behind those that the blocks already hold.
+/// Tokens to append to those that the blocks already hold.
 struct Feed {
   std::span<const int32_t> tokens;
-  /// Position of tokens[0]; positions before it are in the cache, or come from an earlier feed of the same call.
+  /// Position of tokens[0]. The positions before it are in the cache, or an earlier feed of the same call computes them.
   int position = 0;
   /// Block table that covers position + tokens.size() positions.
   std::span<const int32_t> blocks;
-  /// Whether the logits behind the last token are wanted.
+  /// Whether to compute the logits of the last token.
   bool want_logits = false;
 };
 
-/// How threads share the work of a call: by rows, by columns of the weights (large models, few rows), or by rows in two halves
-/// that take turns (rows that only decode; others go by rows). The bits are the same.
+/// How threads share the work of a call: by rows; by columns of the weights (for large models and few rows); or by rows in two halves that
+/// take turns (for rows that only decode; other rows are split by rows). The bits are the same.
 enum class Split { as_fits, by_rows, by_columns, in_turns };
 
-/// Writes keys and values of all feeds and, in feed order, the logits of those that want them: logits [wanted, vocab].
-/// A block that is written in a call is written by one feed only. Feeds of the same call may read what others write.
-/// Throws std::invalid_argument on a token, position or block out of range, before anything is written.
+/// Writes keys and values of all feeds and the logits of the feeds that want them: logits [wanted, vocab], in feed order. Only one feed of
+/// a call may write a block; other feeds of the call may read it. Throws std::invalid_argument on a token, position or block out of range,
+/// before anything is written.
 void extend(const Policy& policy, KvCache& cache, std::span<const Feed> feeds, float* logits, ThreadPool& pool,
             Split split = Split::as_fits);
 

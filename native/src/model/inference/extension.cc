@@ -10,10 +10,10 @@ namespace longhaul {
 
 namespace {
 
-/// The rows a GEMM kernel takes at once, about.
+/// About the number of rows that a GEMM kernel takes at once.
 constexpr int kernel_rows = 12;
 
-/// Rows that attend together: few enough that their scores stay in the cache.
+/// Rows that attend together, few enough that their scores stay in the cache.
 int attention_rows(int longest, int queries_per_key_value) {
   constexpr int most = 96, score_budget = 192 * 1024;
   return std::clamp(score_budget / longest / queries_per_key_value, kernel_rows, most);
@@ -34,7 +34,7 @@ Extension::Extension(const Policy& policy, KvCache& cache, ExtensionRows rows, T
 }
 
 bool Extension::better_by_columns() const {
-  constexpr int most_rows = 512;  // activations of all rows exist at once
+  constexpr int most_rows = 512;  // the activations of all rows exist at once
   const size_t hidden = size_t(architecture_.hidden_size);
   const size_t layer = hidden * (size_t(architecture_.qkv_width()) + size_t(architecture_.query_width()) +
                                  3 * size_t(architecture_.intermediate_size));
@@ -43,7 +43,7 @@ bool Extension::better_by_columns() const {
 }
 
 void Extension::multiply(const ops::Panels& weights, const float* x, float* y, int rows, bool accumulate) {
-  // Small units: the part of the weights that one reads stays in its cache while all rows pass.
+  // Units are small, so that the weights of one unit stay in a core's cache while all rows pass by.
   const int panels = ops::panel_count(weights.columns), unit = std::clamp(panels / (4 * pool_.threads()), 1, 4);
   each_unit(panels, unit, [&](int first, int count) {
     op_.matmul_panels(x, size_t(weights.depth), weights, first, first + count, y, size_t(weights.columns), rows, accumulate);
@@ -57,10 +57,10 @@ void Extension::run_by_rows(float* logits) {
     project(0, first, count);
   });
   for (int layer = 0; layer < layers; ++layer) {
-    // After the last keys and values only rows with wanted logits matter.
+    // After the keys and values of the last layer, only rows with wanted logits matter.
     if (layer + 1 == layers) keep_wanted();
     if (rows_.size() == 0) return;
-    // Every row's keys of a layer are written before any row of the call attends to them.
+    // All rows' keys of a layer are written before any row of the call attends to them.
     each_unit(rows_.size(), [&](int first, int count) {
       attend_and_transform(layer, first, count);
       if (layer + 1 < layers) project(layer + 1, first, count);
@@ -78,7 +78,8 @@ void Extension::run_by_columns(float* logits) {
   float* attention = space.attention.scratch(size_t(all) * query_width);
   float* gate_up = space.gate_up.scratch(size_t(all) * 2 * ffn);
   float* activated = space.activated.scratch(size_t(all) * ffn);
-  // (Adapters are small and stay with the rows. All layers have the same, so the sizes of the first layer do.)
+  // (Adapters are small, so each thread computes them for its rows. All layers have adapters of the same sizes as the
+  // first.)
   float* qkv_adapter = adapter_space(space.qkv_adapter, linears_[0].qkv, all);
   float* output_adapter = adapter_space(space.output_adapter, linears_[0].output, all);
   float* gate_up_adapter = adapter_space(space.gate_up_adapter, linears_[0].gate_up, all);
@@ -185,7 +186,7 @@ void Extension::attend(int layer, int first, int count, float* out) {
   op_.paged_attention(args);
 }
 
-/// Queries, keys and values of a layer; keys and values go to the cache.
+/// Computes queries, keys and values of a layer; keys and values go to the cache.
 void Extension::project(int layer, int first, int count) {
   const Linear& linear = linears_[layer].qkv;
   float* normed = workspace().normed.scratch(size_t(count) * architecture_.hidden_size);

@@ -1,5 +1,5 @@
-// One call of `extend` at work: some rows through all layers, shared among threads by rows, by rows in turns (extension_turns.cc) or
-// by columns of the weights. Which of them never changes a bit.
+// Runs one call of `extend`: some rows through all layers. Threads share the work by rows, by rows in turns (extension_turns.cc) or by
+// columns of the weights. The choice never changes a bit.
 #pragma once
 
 #include <algorithm>
@@ -12,20 +12,20 @@
 
 namespace longhaul {
 
-/// The rows of a call, feeds with a common prefix side by side so that attention can batch them over it.
+/// The rows of a call. Feeds with a common prefix are neighbours, so that attention can batch them over it.
 struct ExtensionRows {
   std::vector<int32_t> tokens;
   std::vector<int32_t> positions;
   std::vector<const int32_t*> block_tables;
-  /// Rows with wanted logits, in the order of their logits.
+  /// The rows with wanted logits, in the order of the logits.
   std::vector<int> wanted;
   int longest = 0;
 
   int size() const { return int(tokens.size()); }
 };
 
-/// Rows of one unit of work: as many units for each thread, of equal size, and each as large as its activations allow, since
-/// every unit reads all weights of a layer.
+/// Rows of one unit of work. Units are of equal size and as large as their activations allow, since every unit reads all weights of a
+/// layer; each thread gets the same number of units.
 inline int unit_rows(int rows, int threads) {
   constexpr int most = 192;
   const int rounds = (rows + threads * most - 1) / (threads * most);
@@ -36,25 +36,25 @@ class Extension {
  public:
   Extension(const Policy& policy, KvCache& cache, ExtensionRows rows, ThreadPool& pool);
 
-  /// Every thread takes some rows through a layer: one meeting of threads a layer, but each reads all weights.
+  /// Every thread takes some rows through a layer. Threads synchronise once a layer, but each reads all weights.
   void run_by_rows(float* logits);
-  /// Every thread takes some columns of each matrix for all rows: weights are read once, at nine meetings a layer.
+  /// Every thread takes some columns of each matrix for all rows. Weights are read once, but threads synchronise nine times a layer.
   void run_by_columns(float* logits);
-  /// Every thread takes two halves of its rows through all layers in turns: between the panels of one half's products the other half's rows
-  /// attend, to keys and values that the products fetched meanwhile. Only if `alone()`.
+  /// Every thread splits its rows into two halves, which go through all layers in turns. Between the panels of one half's products, rows of
+  /// the other half attend to keys and values that these products prefetched. Only if `alone()`.
   void run_in_turns(float* logits);
-  /// Whether no row reads what another one writes, so that rows need not wait for each other.
+  /// Whether no row reads what another row writes, so that rows need not wait for each other.
   bool alone() const;
-  /// Whether that is likely to be faster than by rows: long enough halves, of rows that share few keys and values.
+  /// Whether `run_in_turns` is likely to be faster than `run_by_rows`: the halves are long enough, and few rows share keys and values.
   bool better_in_turns() const;
-  /// Whether by columns is likely to be faster: the weights of a layer do not fit the caches beside few rows.
+  /// Whether `run_by_columns` is likely to be faster: few rows, and the weights of a layer do not fit the caches.
   bool better_by_columns() const;
 
  private:
   float* hidden(int row) { return hidden_ + size_t(row) * architecture_.hidden_size; }
   float* qkv(int row) { return qkv_ + size_t(row) * architecture_.qkv_width(); }
 
-  /// work(first, count) for units of consecutive rows of [0, count), on all threads.
+  /// Calls work(first, count) for units of consecutive rows of [0, count), on all threads.
   template <class Work>
   void each_unit(int count, int unit, Work&& work);
   template <class Work>
@@ -62,7 +62,7 @@ class Extension {
   /// y (+)= x·W for all rows, on all threads.
   void multiply(const ops::Panels& weights, const float* x, float* y, int rows, bool accumulate);
 
-  // Stages of rows [first, first + count).
+  // Stages of the computation for rows [first, first + count).
   void embed(int first, int count);
   void normalize(const ParameterRange& norm, int first, int count, float* normed);
   void rotate_and_store(int layer, int first, int count);
@@ -71,19 +71,19 @@ class Extension {
   void attend_and_transform(int layer, int first, int count);
   void head(int first, int count, float* logits);
 
-  /// Rows of one thread, half of them.
+  /// One half of a thread's rows.
   struct Half {
     int first, count;
     int end() const { return first + count; }
   };
   class Attendance;
-  /// `attend` and all that follows for a half, up to queries, keys and values of the next layer, while others attend.
+  /// Takes a half from `attend` to queries, keys and values of the next layer, while the other half attends.
   void transform_beside(int layer, Half half, const float* attention, Attendance& others);
   void multiply_beside(const Linear& linear, const float* x, float* y, int rows, bool accumulate, float* adapter,
                        Attendance& others);
   void project_beside(int layer, Half half, Attendance& others);
 
-  /// Leaves only the rows with wanted logits, moved to the front in their order.
+  /// Keeps only the rows with wanted logits and moves them to the front, in their order.
   void keep_wanted();
 
   const Weights& weights_;

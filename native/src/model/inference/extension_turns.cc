@@ -1,5 +1,5 @@
-// Decoding in turns: products need the arithmetic units and attention needs memory, so each thread works on two halves of its rows, one in
-// its products while the other attends. A row's keys and values, the new ones too, are fetched just before it attends.
+// Decoding in turns: products need the arithmetic units and attention needs memory. So each thread works on two halves of its rows: one is
+// in its products while the other attends. A row's keys and values, including the new ones, are prefetched just before it attends.
 #include <algorithm>
 #include <vector>
 
@@ -8,10 +8,10 @@
 
 namespace longhaul {
 
-/// A half that attends, bit by bit, while another one multiplies: its rows done keep step with the products done.
+/// A half that attends step by step while the other half multiplies; the share of its rows done follows the share of the products done.
 class Extension::Attendance {
  public:
-  /// `work`: of the products beside it, in steps of panels. `out` receives the attention of the half.
+  /// `work`: size of the other half's products, in steps of panels. `out` receives the attention of this half.
   Attendance(Extension& extension, int layer, Half half, size_t work, float* out)
       : extension_(extension),
         layer_(layer),
@@ -20,7 +20,7 @@ class Extension::Attendance {
         out_(out),
         chunk_size_(size_t(extension.architecture_.num_key_value_heads) * extension.cache_.head_stride()) {}
 
-  /// Keys and values of the rows that attend after the given amount of further work.
+  /// Keys and values of the rows that will attend during the next `more` steps of work.
   ops::FetchList wanted(size_t more) {
     chunks_.clear();
     for (int i = done_; i < due(worked_ + more); ++i) {
@@ -60,7 +60,7 @@ class Extension::Attendance {
 
 namespace {
 
-/// Rows of the largest kernel, of which one half is whole multiples.
+/// Rows of the largest kernel. One of the two halves is a multiple of it.
 constexpr int tile_rows = 12;
 
 size_t steps(const Linear& linear) { return size_t(linear.inputs()) * size_t(ops::panel_count(linear.outputs())); }
@@ -85,9 +85,9 @@ bool Extension::alone() const {
 }
 
 bool Extension::better_in_turns() const {
-  constexpr int least_rows = 2 * tile_rows;  // of a half
+  constexpr int least_rows = 2 * tile_rows;  // rows of a half
   if (rows_.size() < 2 * least_rows * pool_.threads()) return false;
-  // Rows with a common beginning attend together, which reads it once for all of them.
+  // Rows with a common prefix attend together, which reads the prefix once for all of them.
   int beginnings = 1;
   for (int row = 1; row < rows_.size(); ++row)
     beginnings += rows_.block_tables[size_t(row)][0] != rows_.block_tables[size_t(row) - 1][0];
@@ -148,7 +148,7 @@ void Extension::project_beside(int layer, Half half, Attendance& others) {
                   adapter_space(workspace().qkv_adapter, linear, half.count), others);
 }
 
-/// `apply` panel by panel.
+/// `apply`, panel by panel; after each panel, rows of the other half attend.
 void Extension::multiply_beside(const Linear& linear, const float* x, float* y, int rows, bool accumulate, float* adapter,
                                 Attendance& others) {
   const size_t inputs = size_t(linear.inputs()), outputs = size_t(linear.outputs());

@@ -20,7 +20,8 @@ struct Candidate {
   double weight;  // exp((z − max) / temperature)
 };
 
-/// The tokens of a row from the likeliest on. Sorts only the part of the vocabulary that is read: mostly a few dozen tokens.
+/// The tokens of a row, the likeliest first. Sorts only the part of the vocabulary that is read, mostly a few dozen
+/// tokens.
 class Ranking {
  public:
   Ranking(const float* logits, int vocab, float inverse_temperature, ops::RowNormalizer normalizer)
@@ -55,7 +56,7 @@ class Ranking {
   size_t sorted_ = 0;
 };
 
-/// The tokens that a draw may choose from, in order of tokens.
+/// The tokens that a draw may choose from, in order of token id.
 std::vector<Candidate> truncated(Ranking& ranking, ops::RowNormalizer normalizer, double top_p, int top_k) {
   const size_t most = top_k > 0 ? std::min(size_t(top_k), ranking.size()) : ranking.size();
   double whole = 0;
@@ -93,7 +94,7 @@ Drawn draw_truncated(const float* logits, int vocab, float temperature, float un
   const std::vector<Candidate> kept = truncated(ranking, normalizer, top_p, top_k);
   double whole = 0;
   for (const Candidate& candidate : kept) whole += candidate.weight;
-  // The middle of the uniform's cell, as in `draw`: 0 must not choose a token of vanishing probability.
+  // The middle of the cell that `uniform` stands for, as in `draw`: 0 must not choose a token of vanishing probability.
   const double wanted = (double(uniform) + 0x1p-25) * whole;
   int32_t chosen = kept.front().token;
   double before = 0;

@@ -14,9 +14,9 @@ struct Drawn {
 /// Inverse CDF of softmax(logits / temperature) in token order; `uniform` in [0, 1). logits [vocab], temperature > 0.
 Drawn draw(const float* logits, int vocab, float temperature, float uniform);
 
-/// The same from a part of the distribution: among the `top_k` likeliest tokens (0: all) the fewest that together have the share `top_p` of
-/// their probability, in (0, 1]. Among equally likely tokens those with smaller ids come first. The log-prob is that of the whole
-/// distribution: what training computes. With top_p = 1 and top_k = 0 it is `draw`.
+/// Draws from a part of the distribution: of the `top_k` likeliest tokens (0: all), the smallest set that holds the share `top_p`, in (0,
+/// 1], of their probability. Among equally likely tokens those with smaller ids come first. The log-prob is that of the whole distribution,
+/// which training computes too. With top_p = 1 and top_k = 0 it equals `draw`.
 Drawn draw_truncated(const float* logits, int vocab, float temperature, float uniform, double top_p, int top_k);
 
 }  // namespace longhaul

@@ -5,7 +5,7 @@
 namespace longhaul {
 
 BlockTrie::BlockTrie(int capacity) : blocks_(static_cast<std::size_t>(capacity)) {
-  free_.reserve(blocks_.size());  // all there will ever be, so that `clear` cannot fail
+  free_.reserve(blocks_.size());  // room for all blocks, so that `clear` allocates nothing and cannot fail
   clear();
 }
 

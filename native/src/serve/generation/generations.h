@@ -1,5 +1,5 @@
-// The generations of the held state: requests become work for the scheduler, finished work becomes replies. On the engine's thread; the
-// counters on any.
+// The generations of the held state: turns requests into work for the scheduler and finished work into replies. Runs on the engine's
+// thread; the counters may be read on any thread.
 // defines: Generations
 #pragma once
 
@@ -16,26 +16,26 @@ class Generations {
  public:
   explicit Generations(Replies& replies) : replies_(replies) {}
 
-  // Bound of the KV cache of the next architecture.
+  // Bound of the KV cache in bytes; applies from the next architecture that is prepared.
   void set_cache_bytes(std::size_t bytes) { cache_bytes_ = bytes; }
 
-  // Makes room for states of this architecture. Only while idle.
+  // Makes room for states of this architecture. Call it only while idle.
   void prepare(const Architecture& architecture);
-  // The weights changed: nothing in the cache is valid. Only while idle, after `prepare`.
+  // Forgets all cached blocks, because the weights changed. Call it only while idle, after `prepare`.
   void forget_cache() noexcept { scheduler_->forget_cache(); }
 
-  // For stop strings, until a model with another vocabulary is prepared. Running generations keep the one they began with.
+  // The vocabulary for stop strings, until a model with another vocabulary is prepared. Running generations keep the one they started with.
   void set_vocabulary(std::shared_ptr<const Vocabulary> vocabulary) { vocabulary_ = std::move(vocabulary); }
 
   bool idle() const { return !scheduler_ || scheduler_->idle(); }
-  // True if there is something to compute now: a peer that does not read stops admission, never running generations.
+  // True if there is something to compute now. A peer that does not read stops admission, but never running generations.
   bool ready() const { return !idle() && (scheduler_->has_running() || !replies_.blocked()); }
 
-  // Answered by a later `step`. Throws RequestError.
+  // Starts a generation; a later `step` answers it. Throws RequestError.
   void submit(const Request& request, const Policy& policy);
-  // Ends and answers those with a raised flag.
+  // Ends and answers the generations whose cancellation flag is set.
   void drop_cancelled();
-  // One more token for each running generation.
+  // Samples one more token for each running generation.
   void step(const Policy& policy, ThreadPool& pool);
 
   const GenerationCounters& counters() const { return counters_; }
@@ -48,7 +48,7 @@ class Generations {
   Replies& replies_;
   std::size_t cache_bytes_ = std::size_t{256} << 20;
   GenerationCounters counters_;
-  Architecture architecture_;  // that `scheduler_` was made for
+  Architecture architecture_;  // the architecture that `scheduler_` was made for
   std::unique_ptr<Scheduler> scheduler_;
   std::shared_ptr<const Vocabulary> vocabulary_;
 };

@@ -11,7 +11,7 @@ constexpr int block_tokens = BlockTrie::block_tokens;
 static_assert(block_tokens == KvCache::block_positions);
 
 int choose_capacity(const Architecture& architecture, std::size_t cache_bytes) {
-  // One transcript of full length, and one block more to copy from.
+  // At least one transcript of full length, and one more block to copy from.
   const std::size_t least = static_cast<std::size_t>(architecture.max_position_embeddings + block_tokens - 1) / block_tokens + 1;
   return static_cast<int>(std::max(least, cache_bytes / KvCache::block_bytes(architecture)));
 }
@@ -49,7 +49,7 @@ void Scheduler::step(const Policy& policy, ThreadPool& pool, bool admit, std::ve
 
 void Scheduler::feed_running() {
   for (std::size_t i = 0; i < running_.size(); ++i) {
-    // Only generations behind this one are preempted: feeds already built stay valid.
+    // Only generations after this one are preempted, so the feeds built so far stay valid.
     while (build_feed(running_[i]) == Built::no_blocks) {
       const bool itself = i + 1 == running_.size();
       send_back_last();
@@ -59,8 +59,8 @@ void Scheduler::feed_running() {
   }
 }
 
-// An admitted generation begins in this very pass, and never preempts another: there is room for its prompt, and for half of the running
-// ones to begin a new block. The others wait outside, where they cost nothing.
+// An admitted generation begins in this pass and never preempts another: there is room for its prompt, and for a new block for half of the
+// running generations. The others wait, which costs nothing.
 void Scheduler::admit_waiting() {
   if (running_.empty()) starved_ = false;
   while (!waiting_.empty() && !starved_ && running_.size() < most_running && prefill_left_ > 0) {
@@ -77,7 +77,7 @@ void Scheduler::admit_waiting() {
   }
 }
 
-// A generation with a prompt that another one computes in this pass is fed in the next one.
+// If another generation computes this one's prompt in the current pass, this one is fed in the next pass.
 Scheduler::Built Scheduler::build_feed(Generation& generation) {
   const bool decoding = generation.tokens.size() - generation.cached == 1;
   if (!decoding) {
@@ -110,7 +110,7 @@ Scheduler::Built Scheduler::build_feed(Generation& generation) {
   return Built::yes;
 }
 
-// Takes the transcript's cached part; at least its last token is left to compute, for its logits.
+// Reuses the cached part of the transcript. At least the last token is left to compute, for its logits.
 void Scheduler::reuse_prefix(Generation& generation, bool& wait) {
   wait = false;
   while (generation.cached % block_tokens == 0 && generation.cached == generation.blocks.size() * block_tokens) {
@@ -128,7 +128,7 @@ void Scheduler::reuse_prefix(Generation& generation, bool& wait) {
         generation.blocks.push_back(match.block);
         break;
       case BlockTrie::Match::Kind::copy: {
-        trie_.hold(match.block);  // or making room could evict the source
+        trie_.hold(match.block);  // otherwise making room could evict the source
         const int block = trie_.create(parent);
         if (block != BlockTrie::no_block) {
           cache_.copy_block(match.block, block);
@@ -145,7 +145,7 @@ void Scheduler::reuse_prefix(Generation& generation, bool& wait) {
   }
 }
 
-// Runs feeds in their order, in calls with a bounded number of logits. A feed reads only what it or an earlier one writes.
+// Runs the feeds in order, in calls with a bounded number of logits. A feed reads only what it or an earlier feed writes.
 void Scheduler::compute(const Policy& policy, ThreadPool& pool) {
   const int vocab = policy.architecture().vocab_size;
   const std::size_t most_rows = std::max<std::size_t>(logits_bytes / (static_cast<std::size_t>(vocab) * sizeof(float)), 16);
@@ -209,7 +209,7 @@ bool Scheduler::take_token(Generation& generation, std::int32_t token, float log
   return generation.tokens.size() >= generation.max_length;
 }
 
-// `ended_` is in the order of `running_`, so one sweep moves them out and closes the gaps.
+// `ended_` has the order of `running_`, so a single pass moves ended generations out and closes the gaps.
 void Scheduler::sweep_ended(std::vector<Finished>& finished) {
   if (ended_.empty()) return;
   std::size_t next = 0;
@@ -247,7 +247,7 @@ void Scheduler::drop_cancelled(std::vector<Finished>& finished) {
   count();
 }
 
-// It will find its computed blocks in the cache, as far as they are still there by then.
+// Returns the last running generation to the queue. Later it reuses those of its computed blocks that are still in the cache.
 void Scheduler::send_back_last() {
   Generation generation = std::move(running_.back());
   running_.pop_back();

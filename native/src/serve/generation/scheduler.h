@@ -1,6 +1,6 @@
-// Continuous batching: every pass adds one token to each running generation and prefills new ones beside them. Which generations share a
-// pass, and what the cache holds, never changes a bit of any result: rows are computed one by one and random numbers are keyed by the
-// token's place. A pass costs what it computes: waiting generations cost nothing.
+// Continuous batching: every pass adds one token to each running generation and prefills new ones beside them. The bits of a result depend
+// neither on which generations share a pass nor on what the cache holds: rows are computed one by one, and random numbers are keyed by the
+// token's place. Waiting generations cost nothing.
 // defines: Generation, Finished, GenerationCounters, Scheduler
 #pragma once
 
@@ -22,16 +22,16 @@ namespace longhaul {
 
 struct Generation {
   std::uint32_t id = 0;
-  std::vector<std::int32_t> tokens;  // the transcript, with what was sampled
+  std::vector<std::int32_t> tokens;  // the transcript, including the sampled tokens
   std::size_t prompt_length = 0;
   SamplingKey key;
   float temperature = 1;
-  double top_p = 1;  // 1: all of the distribution
-  int top_k = 0;    // 0: all of the vocabulary
+  double top_p = 1;  // 1: the whole distribution
+  int top_k = 0;    // 0: the whole vocabulary
   std::size_t max_length = 0;  // of `tokens`
   std::vector<std::int32_t> stop_tokens;
   StopStrings stop_strings;
-  std::shared_ptr<const Vocabulary> vocabulary;  // if there are stop strings
+  std::shared_ptr<const Vocabulary> vocabulary;  // only set with stop strings
   std::vector<float> logprobs;
   std::shared_ptr<std::atomic<bool>> cancelled;
 
@@ -45,7 +45,7 @@ struct Finished {
   Generation generation;
 };
 
-// Read by the thread that answers `stats`.
+// Also read by the thread that answers `stats`.
 struct GenerationCounters {
   std::atomic<std::uint64_t> generated_tokens{0};
   std::atomic<std::uint64_t> prefilled_tokens{0};
@@ -59,32 +59,32 @@ struct GenerationCounters {
 
 class Scheduler {
  public:
-  // More rows make no pass more efficient, and a longer pass makes a cancellation wait.
+  // More rows make a pass no more efficient, and in a longer pass a cancellation waits longer.
   static constexpr std::size_t most_running = 1024;
-  // Prefill beside decoding in pieces of this size, so that a cancellation waits for no long prompt.
+  // Prompts are prefilled in pieces of this size beside decoding, so that a cancellation does not wait for a long prompt.
   static constexpr std::size_t prefill_per_pass = 1024;
-  // Rows of logits exist at once up to this size; a pass of more is computed in several calls.
+  // Bound of the logits that exist at once, in bytes; a pass that needs more takes several calls.
   static constexpr std::size_t logits_bytes = std::size_t{64} << 20;
 
   // `cache_bytes` bounds the KV cache; it always holds at least one transcript of full length.
   Scheduler(const Architecture& architecture, std::size_t cache_bytes, GenerationCounters& counters);
-  // Largest size of the cache of such a scheduler.
+  // The size in bytes to which the cache of such a scheduler may grow.
   static std::size_t most_cache_bytes(const Architecture& architecture, std::size_t cache_bytes);
 
   void submit(Generation generation);
   bool idle() const { return waiting_.empty() && running_.empty(); }
   bool has_running() const { return !running_.empty(); }
 
-  // One pass. `admit` false leaves waiting generations waiting.
+  // Runs one pass. With `admit` false, waiting generations stay waiting.
   void step(const Policy& policy, ThreadPool& pool, bool admit, std::vector<Finished>& finished);
 
-  // Takes out the generations with a raised flag.
+  // Moves the generations whose cancellation flag is set to `finished`.
   void drop_cancelled(std::vector<Finished>& finished);
 
-  // Takes all generations back, after a failure.
+  // Removes and returns all generations, after a failure.
   std::vector<Generation> take_all();
 
-  // The weights changed: nothing in the cache is valid.
+  // Forgets all cached blocks, because the weights changed.
   void forget_cache() noexcept;
 
  private:
@@ -112,7 +112,7 @@ class Scheduler {
   GenerationCounters& counters_;
   std::deque<Generation> waiting_;
   std::deque<Generation> running_;  // in order of admission
-  bool starved_ = false;  // blocks ran out; no generation is admitted until one ends
+  bool starved_ = false;  // true if blocks ran out: no generation is admitted until one ends
 
   // State of the current pass.
   std::size_t prefill_left_ = 0;

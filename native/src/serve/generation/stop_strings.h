@@ -1,5 +1,5 @@
-// Stop strings, searched as a generation goes on: in the bytes of its sampled tokens, across their borders, each byte once (Knuth, Morris &
-// Pratt 1977). Decided on tokens: the token with bytes in which one of them ends is the last one, and stays.
+// Stop strings, searched as a generation proceeds: in the bytes of its sampled tokens, across token borders, reading each byte once (Knuth,
+// Morris & Pratt 1977). A generation ends with whole tokens: the token in which a stop string ends is the last one, and is kept.
 // defines: StopStrings
 #pragma once
 
@@ -17,12 +17,13 @@ class StopStrings {
   static constexpr std::size_t most_bytes = 1024;  // of one string
 
   StopStrings() = default;
-  // Throws std::invalid_argument that names the entry if there are more than most_strings, or one is empty or too long.
+  // Throws std::invalid_argument if there are more than most_strings, or if a string is empty or too long; the message names the string's
+  // index.
   explicit StopStrings(std::span<const std::string> strings);
 
   bool empty() const { return strings_.empty(); }
 
-  // Takes the bytes of one more token; true if one of the strings ended among them. Not called again after that.
+  // Takes the bytes of one more token; returns true if one of the strings ended among them. Must not be called again after that.
   bool advance(std::span<const std::uint8_t> bytes);
 
  private:

@@ -1,4 +1,4 @@
-// When the work at hand last made progress. Set by the thread that computes, read by the one that answers `stats`.
+// When the current work last made progress. The computing thread sets it; the thread that answers `stats` reads it.
 // defines: WorkClock
 #pragma once
 
@@ -11,10 +11,10 @@ namespace longhaul {
 class WorkClock {
  public:
   void advance() { advanced_at_ = now_ms(); }
-  // There is no work: waiting is no standstill.
+  // There is no work, so waiting is not a stall.
   void rest() { advanced_at_ = 0; }
 
-  // Milliseconds since the work made progress; 0 at rest.
+  // Milliseconds since the work last made progress; 0 without work.
   std::int64_t busy_ms() const {
     const std::int64_t at = advanced_at_;
     return at == 0 ? 0 : now_ms() - at;

@@ -1,4 +1,4 @@
-// The state that the engine holds, as one value that never changes: an update or a load makes another one and exchanges the pointer, so no
+// The state that the engine holds, as a value that never changes. An update or a load makes a new value and exchanges the pointer. So no
 // failure on the way leaves weights under another state's digest (R12), and a concurrent save writes the state that it was asked for.
 // defines: HeldState, StateHolder, Reference
 #pragma once
@@ -18,7 +18,7 @@ struct HeldState {
   std::string digest;
   // Digest of the weights without adapters. Empty after an update that changed them, until it is asked for.
   std::string weights_digest;
-  // Id of the update that led here in this process, applied or not; none after a load.
+  // Id of the update in this process that led here, applied or not; none after a load.
   std::optional<std::string> last_step_id;
   // The reply to that update.
   Json last_update;
@@ -30,7 +30,7 @@ struct Reference {
   std::string digest;
 };
 
-// Read on any thread, exchanged only on the engine's.
+// Read on any thread; exchanged only on the engine's thread.
 class StateHolder {
  public:
   // Null before the first load.

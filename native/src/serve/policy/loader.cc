@@ -100,7 +100,7 @@ Reference Loader::reference_at(const std::string& path) const {
   return {std::move(base.weights), std::move(base.digest)};
 }
 
-// A reference that is not the model's own base takes memory beside it.
+// A reference other than the model's own base needs memory of its own.
 Json Loader::plan(const Architecture& architecture, const std::optional<LoraSettings>& lora, MomentFormat moments,
                   bool shared) const {
   const bool kept = reference_.weights && reference_.weights->architecture() == architecture;

@@ -1,5 +1,5 @@
-// The verbs that bring a model in: `load`, `load_hf`, `load_weights`, `load_state`, and weights for a reference. Each reads what a
-// file says about itself, has the memory planned, and only then reads the rest. What they answer is not held yet.
+// The verbs that load a model: `load`, `load_hf`, `load_weights`, `load_state`, and the weights of a reference. Each reads the header of a
+// file, has the memory planned, and only then reads the rest. The returned model is not held yet.
 // defines: LoadedModel, Loader
 #pragma once
 
@@ -25,12 +25,12 @@ struct LoadedModel {
 
 class Loader {
  public:
-  // `held` may be null; its weights, or the reference's, serve a LoRA state that lies on them.
+  // `held` may be null. A LoRA state may use its weights, or the reference's, as the base that the state was trained on.
   Loader(const MemoryGuard& memory, ThreadPool& pool, std::shared_ptr<const HeldState> held, Reference reference,
          Progress progress)
       : memory_(memory), pool_(pool), held_(std::move(held)), reference_(std::move(reference)), progress_(std::move(progress)) {}
 
-  // All throw RequestError, WrongBaseError and what the reader of the file throws; each says what is wrong.
+  // All throw RequestError, WrongBaseError and the errors of the file's reader; each says what is wrong.
   LoadedModel random(const Request& request) const;
   LoadedModel folder(const Request& request) const;
   LoadedModel weights_file(const Request& request) const;
@@ -48,7 +48,7 @@ class Loader {
   Json plan(const Architecture& architecture, const std::optional<LoraSettings>& lora, MomentFormat moments,
             bool shared = false) const;
   LoadedModel finish(std::shared_ptr<Weights> weights, std::string digest, const TrainedAs& trained, Json memory) const;
-  // The held weights of this digest; a null pointer if they are not held.
+  // The weights with this digest, if the engine holds them; otherwise a null pointer.
   Base held_base(const std::string& digest) const;
   Base read_base(const std::string& path) const;
 

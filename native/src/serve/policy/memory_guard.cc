@@ -15,7 +15,7 @@
 namespace longhaul {
 namespace {
 
-// Rows of a pass that a load is planned with, where the peer names none: the batches are not known yet.
+// Rows of a pass that a load is planned with if the peer gives none: the batches are not known yet.
 constexpr int planned_rows = 4096;
 // Larger passes than this are no faster.
 constexpr int most_pass_rows = 32768;
@@ -32,7 +32,7 @@ Json figures(const MemoryPlan& plan, std::size_t available) {
   throw RequestError("OutOfMemory", what + " " + describe(plan, available), {{"memory", figures(plan, available)}});
 }
 
-// All the memory this process may come to.
+// The most memory that this process may use in all.
 std::size_t most_bytes(std::size_t available) {
   const std::size_t resident = resident_bytes();
   return available > SIZE_MAX - resident ? SIZE_MAX : available + resident;
@@ -87,7 +87,8 @@ MemoryRequest MemoryGuard::request_for(const Architecture& architecture, const s
   return request;
 }
 
-// The largest first: several passes over a mini-batch compute a part of it twice, and recomputation nearly all of it.
+// The choices for pass size and recomputation, the fastest first: several passes compute a part of a mini-batch twice,
+// and recomputation computes nearly all of it twice.
 std::vector<ForestPassSettings> MemoryGuard::choices(int most_rows) const {
   std::vector<int> sizes;
   if (options_.pass_rows) {
@@ -123,7 +124,7 @@ Json MemoryGuard::plan_load(const Architecture& architecture, const std::optiona
     if (fits) break;
   }
   if (!fits) refuse("training this model", plan, most);
-  // What is held now stays until the new model is whole.
+  // The current model stays in memory until the new one is complete.
   const std::size_t fresh = (shared ? 0 : plan.weights + plan.panels + plan.rope) + plan.moments;
   if (fresh > available) refuse("loading this model beside the one that is held", plan, available);
   return figures(plan, most);
@@ -151,7 +152,7 @@ ForestPassSettings MemoryGuard::plan_update(const Policy& policy, const Batch& b
     return plan_memory(request);
   };
   const std::vector<ForestPassSettings> all = choices(size.rows);
-  // Something is left to the other processes, as long as there is a choice.
+  // Prefers a choice that leaves some memory to other processes.
   for (const ForestPassSettings& passes : all) {
     if (plan_of(passes).total <= most / 4 * 3) return passes;
   }

@@ -1,5 +1,5 @@
-// Says no before memory runs out: what a load and an update will take is planned, and held against what this process may
-// have, before anything is allocated. Passes of a size that fits are chosen where the peer left that open; no size changes a bit.
+// Refuses work before memory runs out. The memory that a load or an update will take is planned, and compared with what this process may
+// use, before anything is allocated. If the peer left the pass size open, one that fits is chosen; no size changes a bit.
 // defines: MemoryGuard, resident_bytes
 #pragma once
 
@@ -21,9 +21,9 @@ std::size_t resident_bytes();
 struct MemoryOptions {
   int threads = 1;
   std::size_t cache_bytes = std::size_t{256} << 20;
-  // Left open: as many as fit.
+  // If empty: as many as fit.
   std::optional<int> pass_rows;
-  // Left open: only if nothing else fits.
+  // If empty: only if nothing else fits.
   std::optional<bool> recompute;
 };
 
@@ -32,15 +32,16 @@ class MemoryGuard {
   void configure(const MemoryOptions& options) { options_ = options; }
   const MemoryOptions& options() const { return options_; }
 
-  // For sampling from such a model and training it. Returns the plan's parts, `total` and `available`. Throws RequestError("OutOfMemory")
-  // with the same figures if it would not fit, or not beside the held state while it is loaded. `shared`: the weights are held already.
+  // Plans sampling from such a model and training it. Returns the plan's parts, `total` and `available`. Throws RequestError("OutOfMemory")
+  // with the same figures if the model would not fit, or would not fit beside the held state during the load. `shared`: its weights are
+  // held already.
   Json plan_load(const Architecture& architecture, const std::optional<LoraSettings>& lora, MomentFormat moments,
                  bool reference, bool shared = false) const;
 
-  // For one more model's weights beside all that is held. Throws as above.
+  // Plans the weights of one more model beside everything that is held. Throws as `plan_load`.
   void plan_reference(const Policy& policy) const;
 
-  // For training on this batch, which must be valid. Throws BatchError that names its rows and the figures if no pass fits.
+  // Plans training on this batch, which must be valid. Throws BatchError with the batch's rows and the figures if no pass fits.
   ForestPassSettings plan_update(const Policy& policy, const Batch& batch, bool reference) const;
 
  private:

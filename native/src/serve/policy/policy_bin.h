@@ -10,13 +10,14 @@
 
 namespace longhaul {
 
-// On any thread: the last holder of a policy may be a save or a reply.
+// May be used on any thread: the last holder of a policy may be a save or a reply.
 class PolicyBin {
  public:
-  // A policy that is put into the bin, in the place of what lies there, once its last holder lets go of it. The bin may be gone by then.
+  // Returns a shared policy. When its last holder releases it, it goes into the bin and replaces the policy there. The bin may be gone by
+  // then.
   static std::shared_ptr<const Policy> lend(const std::shared_ptr<PolicyBin>& bin, std::unique_ptr<Policy> policy) {
     const auto give_back = [owner = std::weak_ptr<PolicyBin>(bin)](const Policy* spent) noexcept {
-      std::unique_ptr<Policy> mine(const_cast<Policy*>(spent));  // it came in as one that may be changed
+      std::unique_ptr<Policy> mine(const_cast<Policy*>(spent));  // safe: it was passed in as a mutable policy
       if (const auto held = owner.lock()) held->put(std::move(mine));
     };
     return std::shared_ptr<const Policy>(policy.release(), give_back);
@@ -31,7 +32,7 @@ class PolicyBin {
  private:
   void put(std::unique_ptr<Policy> policy) noexcept {
     std::lock_guard lock(mutex_);
-    spent_.swap(policy);  // what lay there is freed behind the lock
+    spent_.swap(policy);  // the policy that was there is freed after the lock is released
   }
 
   std::mutex mutex_;

@@ -1,4 +1,4 @@
-// Writes files on a thread of its own, beside generations; one at a time.
+// Writes files on its own thread, beside generations, one at a time.
 // defines: Saver
 #pragma once
 
@@ -14,10 +14,10 @@ namespace longhaul {
 
 class Saver {
  public:
-  // Writes, and answers the fields of the reply.
+  // Writes, and returns the fields of the reply.
   using Work = std::function<Json()>;
 
-  // `ended` is called on the saver's thread behind each reply.
+  // `ended` is called on the saver's thread after each reply.
   Saver(Replies& replies, std::function<void()> ended) : replies_(replies), ended_(std::move(ended)) {}
   ~Saver() { join(); }
   Saver(const Saver&) = delete;
@@ -25,11 +25,11 @@ class Saver {
 
   bool busy() const { return busy_; }
 
-  // Answers request `id` when `work` is done, or with what it throws; what `work` holds is let go of before. Only while it is
-  // not busy.
+  // Runs `work`, then answers request `id` with its result, or with the exception it threw. `work` is destroyed before
+  // the reply is sent. Call it only while the saver is not busy.
   void start(std::uint32_t id, std::string verb, Work work);
 
-  // Waits until what was started has ended.
+  // Waits until the started work has ended.
   void join();
 
  private:

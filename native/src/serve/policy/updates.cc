@@ -9,7 +9,7 @@
 namespace longhaul {
 namespace {
 
-// Null if the loss needs none.
+// The reference weights; null if the loss needs none.
 std::shared_ptr<const Weights> require_reference(const Request& request, const LossSettings& loss, const Reference& reference) {
   if (!loss.wants_reference()) return nullptr;
   const std::string wanted = request.digest("reference");
@@ -73,7 +73,7 @@ UpdateReport Updates::train(const Policy& policy, const Batch& batch, const Upda
   try {
     return trainer_->update(policy, batch, settings);
   } catch (...) {
-    // After any error its memory may be half made.
+    // An error may have left the trainer's memory in an inconsistent state.
     trainer_ = nullptr;
     throw;
   }

@@ -1,5 +1,5 @@
-// The verb `update`: a batch file becomes the next state, computed beside the one that is held. Keeps the trainer, and with it
-// its working memory, from one update to the next.
+// The verb `update`: computes the next state from a batch file, beside the held state. Keeps the trainer, and so its working memory, from
+// one update to the next.
 // defines: Updates
 #pragma once
 
@@ -20,18 +20,19 @@ namespace longhaul {
 
 class Updates {
  public:
-  // `advanced` is called as the work gets on, on the engine's thread; what it throws ends the update.
+  // `advanced` is called on the engine's thread as the work proceeds; an exception from it ends the update.
   Updates(Replies& replies, const MemoryGuard& memory, std::function<void()> advanced)
       : replies_(replies), memory_(memory), advanced_(std::move(advanced)), bin_(std::make_shared<PolicyBin>()) {}
 
-  // Puts a policy into use; its memory serves a later update.
+  // Returns the policy for use; when its last holder releases it, a later update reuses its memory.
   std::shared_ptr<const Policy> lend(std::unique_ptr<Policy> policy) { return PolicyBin::lend(bin_, std::move(policy)); }
 
-  // Gives all working memory back: before a load, or where the threads change.
+  // Frees all working memory: before a load, or when the number of threads changes.
   void forget();
 
-  // The state after the requested update, with its digest, `step_id` and reply (`last_update`); the held state with the latter two if the
-  // update was not applied. Changes nothing. Throws RequestError, BatchError and whatever ends an update.
+  // Returns the state after the requested update, with its digest, `step_id` and reply (`last_update`). If the update was not applied,
+  // returns the held state with the new `step_id` and reply. Does not change the held state. Throws RequestError, BatchError and any
+  // exception of an update.
   std::shared_ptr<const HeldState> compute(const Request& request, const HeldState& held, const Reference& reference,
                                            ThreadPool& pool);
 

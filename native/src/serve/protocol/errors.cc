@@ -30,7 +30,7 @@ ErrorReply error_reply(std::exception_ptr thrown, const std::string& verb) {
   } catch (const std::bad_alloc&) {
     return {"OutOfMemory", "not enough memory for " + verb, {}};
   } catch (const std::invalid_argument& error) {
-    // A value of the request: a file's bad value has become a BadFile before.
+    // The bad value comes from the request: a bad value in a file is already a BadFile here.
     return {"BadInput", error.what(), {}};
   } catch (const std::exception& error) {
     return {"Internal", verb + ": " + error.what(), {}};

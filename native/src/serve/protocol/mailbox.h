@@ -1,4 +1,4 @@
-// Requests on their way from the reader's thread to the engine's, in order of arrival.
+// Requests on their way from the reader's thread to the engine's thread, in order of arrival.
 // defines: Mailbox
 #pragma once
 
@@ -14,7 +14,7 @@ namespace longhaul {
 
 class Mailbox {
  public:
-  // Past this the reader stops reading, and the sender's socket fills up.
+  // Above this the reader stops reading, and the sender's socket fills up.
   static constexpr std::size_t most_bytes = std::size_t{1} << 30;
 
   void put(Request request) {
@@ -35,7 +35,7 @@ class Mailbox {
     return request;
   }
 
-  // Waits until a request arrives or `wake` is called, at most `timeout`.
+  // Waits until a request arrives, `wake` is called, or `timeout` has passed.
   void wait(std::chrono::milliseconds timeout) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, timeout, [this] { return woken_ || !requests_.empty(); });

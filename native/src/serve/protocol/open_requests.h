@@ -1,4 +1,4 @@
-// Requests that were received and not yet answered, by id, and the flag of each that a cancellation raises.
+// Requests that are received but not yet answered, by id, each with the flag that a cancellation sets.
 // defines: OpenRequests
 #pragma once
 
@@ -12,20 +12,20 @@ namespace longhaul {
 
 class OpenRequests {
  public:
-  // The new request's flag; null if a request with this id is open.
+  // Returns the new request's flag; null if a request with this id is open.
   std::shared_ptr<std::atomic<bool>> open(std::uint32_t id) {
     auto cancelled = std::make_shared<std::atomic<bool>>(false);
     std::lock_guard lock(mutex_);
     return flags_.emplace(id, cancelled).second ? cancelled : nullptr;
   }
 
-  // A request that has ended is no error: the cancellation crossed its reply.
+  // An unknown id is no error: the request may have been answered while the cancellation was on its way.
   void cancel(std::uint32_t id) {
     std::lock_guard lock(mutex_);
     const auto found = flags_.find(id);
     if (found == flags_.end()) return;
     *found->second = true;
-    ++cancellations_;  // behind the flag: who sees the count sees the flag
+    ++cancellations_;  // after the flag: a thread that sees the count also sees the flag
   }
 
   void close(std::uint32_t id) {
@@ -33,7 +33,7 @@ class OpenRequests {
     flags_.erase(id);
   }
 
-  // Number of flags raised so far: while it does not change, no flag needs to be checked.
+  // Number of flags set so far. While it does not change, no flag needs to be checked.
   std::uint64_t cancellations() const { return cancellations_; }
 
  private:

@@ -1,5 +1,5 @@
-// Progress of a long verb, as frames of its request: the first, the last, and a few a second between them. A cancellation ends the verb
-// here.
+// Sends the progress of a long verb as frames of its request: the first, the last, and a few per second between them. A cancellation ends
+// the verb here.
 // defines: ProgressFrames
 #pragma once
 
@@ -13,13 +13,13 @@
 
 namespace longhaul {
 
-// Calls come one at a time, from any thread; copies share their state.
+// Calls come one at a time, from any thread. Copies share their state.
 class ProgressFrames {
  public:
   ProgressFrames(Replies& replies, const Request& request)
       : replies_(&replies), id_(request.id()), cancelled_(request.cancelled), last_(std::make_shared<Clock::time_point>()) {}
 
-  // Throws RequestError("Cancelled").
+  // Sends a progress frame if one is due. Throws RequestError("Cancelled").
   void operator()(std::uint64_t done, std::uint64_t total) const {
     if (*cancelled_) throw RequestError("Cancelled", "cancelled");
     const auto now = Clock::now();

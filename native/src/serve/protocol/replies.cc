@@ -60,7 +60,7 @@ void Replies::send(std::uint32_t id, Json header, Arrays arrays) {
     log_line("warn", "test fault: half a frame was sent");
     _exit(70);
   }
-  // First, or a peer that uses the id again at once would be refused.
+  // Before the reply is sent: the peer may use the id again at once.
   open_.close(id);
   channel_.send(std::move(bytes));
 }

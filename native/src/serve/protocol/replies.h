@@ -24,15 +24,15 @@ class Replies {
 
   void reply(std::uint32_t id, Json fields, Arrays arrays = {});
   void refuse(std::uint32_t id, const ErrorReply& error);
-  // The exception thrown during `verb`.
+  // Answers with the exception that `verb` threw.
   void refuse(std::uint32_t id, const std::string& verb, std::exception_ptr error) { refuse(id, error_reply(error, verb)); }
-  // The request stays open.
+  // Sends progress; the request stays open.
   void progress(std::uint32_t id, std::uint64_t done, std::uint64_t total);
 
-  // True if too many bytes wait for the peer to read.
+  // True if too many sent bytes are still unread by the peer.
   bool blocked() const { return channel_.unsent_bytes() > most_unsent_bytes; }
 
-  // For tests: the process ends in the middle of the next reply.
+  // For tests: ends the process in the middle of the next reply.
   void break_next() { breaks_ = true; }
 
  private:

@@ -1,4 +1,4 @@
-// Reads the fields of a request; a missing or wrong one becomes one error that names it.
+// Reads the fields of a request. A missing or wrong field becomes an error that names it.
 // defines: RequestError, Request, number_of, whole_of, text_of, refuse_unknown_keys
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace longhaul {
 
-// An error reply: `code` as docs/engine-protocol.md lists them; `facts` become members of the error.
+// Becomes an error reply: `code` is listed in docs/engine-protocol.md; `facts` become members of the error.
 struct RequestError : std::runtime_error {
   RequestError(const char* error_code, const std::string& message, Json::Object error_facts = {})
       : std::runtime_error(message), code(error_code), facts(std::move(error_facts)) {}
@@ -39,7 +39,7 @@ struct Request {
   // A digest in lower-case hex, 64 digits.
   std::string digest(const char* name) const;
   std::vector<double> numbers(const char* name) const;
-  // Each of them a token: 0 to 2^31 − 1.
+  // A list of tokens, each from 0 to 2^31 − 1.
   std::vector<std::int32_t> token_list(const char* name) const;
   std::vector<std::string> texts(const char* name) const;
   // Array `name`, I32 [n].
@@ -52,7 +52,7 @@ struct Request {
 double number_of(const Json& object, const char* where, const char* name);
 std::int64_t whole_of(const Json& object, const char* where, const char* name, std::int64_t least, std::int64_t most);
 std::string text_of(const Json& object, const char* where, const char* name);
-// Throws, too, if it is not an object.
+// Also throws if `object` is not an object.
 void refuse_unknown_keys(const Json& object, const char* where, const std::vector<std::string_view>& known);
 
 }  // namespace longhaul

@@ -1,4 +1,5 @@
-// What the fields of a request mean to a policy, to sampling and to an update; a wrong one is a RequestError that names it.
+// Turns the fields of a request into settings of a policy, of sampling and of an update. A wrong field throws a
+// RequestError that names it.
 // defines: read_tokens, read_key, read_temperature, TrainedAs, read_trained, read_loss, read_update_settings
 #pragma once
 
@@ -11,7 +12,7 @@
 
 namespace longhaul {
 
-// Array `tokens`, all in the policy's vocabulary.
+// Array `tokens`; every token is in the policy's vocabulary.
 std::vector<std::int32_t> read_tokens(const Request& request, const Policy& policy);
 SamplingKey read_key(const Json& key);
 double read_temperature(const Request& request);
@@ -23,11 +24,11 @@ struct TrainedAs {
   MomentFormat moments = MomentFormat::fp32;
 };
 
-// Fields `lora` and `moments`; both may be left out.
+// Fields `lora` and `moments`; both are optional.
 TrainedAs read_trained(const Request& request);
 
 LossSettings read_loss(const Json& loss);
-// Without `passes`, `reference`, `cancelled`, `progress` and `advanced`.
+// All settings except `passes`, `reference`, `cancelled`, `progress` and `advanced`.
 UpdateSettings read_update_settings(const Request& request);
 
 }  // namespace longhaul

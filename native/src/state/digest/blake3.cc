@@ -17,12 +17,12 @@ constexpr std::size_t block_bytes = 64;
 constexpr std::size_t chunk_size = 1024;
 constexpr int chunk_blocks = chunk_size / block_bytes;
 
-// What a compression stands for.
+// Flags: what is being compressed.
 constexpr std::uint32_t chunk_start_flag = 1, chunk_end_flag = 2, parent_flag = 4, root_flag = 8;
 
 constexpr Words initial_value = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
 
-// Which word of the block each of a round's sixteen additions takes: every round permutes the one before.
+// For each round, which word of the block each of its sixteen additions takes; every round permutes the order of the round before.
 constexpr auto message_schedule = [] {
   constexpr std::uint8_t permutation[16] = {2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8};
   std::array<std::array<std::uint8_t, 16>, 7> schedule{};
@@ -38,7 +38,7 @@ struct LaneInput {
   const std::uint8_t* data;
   std::size_t stride;
   int blocks;
-  std::uint64_t counter;  // of the first; the others count up from it, or not
+  std::uint64_t counter;  // of the first message; if `counts`, each further message adds 1
   bool counts;
   std::uint32_t flags, first_flag, last_flag;
 };
@@ -115,7 +115,7 @@ typedef std::uint32_t Vector __attribute__((vector_size(32)));
   _mm256_storeu_si256(static_cast<__m256i*>(to), (__m256i)x);
 }
 
-// m[w] = word w of each message's block: two transposes of 8 × 8.
+// m[w] = word w of every message's block: two 8 × 8 transposes.
 [[gnu::always_inline]] inline void load_block(const std::uint8_t* from, std::size_t stride, Vector* m) {
   for (int half = 0; half < 2; ++half) {
     __m256i r[8], t[8], u[8];
@@ -148,7 +148,7 @@ namespace avx512 {
 
 constexpr int lane_count = 16;
 typedef std::uint32_t Vector __attribute__((vector_size(64)));
-// The forms with a mask that keeps all: GCC 12 warns about its own forms without.
+// Masks that keep all lanes: GCC 12 warns about its own intrinsics without a mask.
 constexpr __mmask16 all_lanes = 0xFFFF;
 constexpr __mmask8 all_pairs = 0xFF;
 
@@ -160,7 +160,7 @@ constexpr __mmask8 all_pairs = 0xFF;
 [[gnu::always_inline]] inline Vector load(const void* from) { return (Vector)_mm512_loadu_si512(from); }
 [[gnu::always_inline]] inline void store(void* to, Vector x) { _mm512_storeu_si512(to, (__m512i)x); }
 
-// m[w] = word w of each message's block: a transpose of 16 × 16.
+// m[w] = word w of every message's block: a 16 × 16 transpose.
 [[gnu::always_inline]] inline void load_block(const std::uint8_t* from, std::size_t stride, Vector* m) {
   __m512i r[16], t[16], u[16];
   for (int i = 0; i < 16; ++i) r[i] = (__m512i)load(from + std::size_t(i) * stride);
@@ -168,7 +168,7 @@ constexpr __mmask8 all_pairs = 0xFF;
     t[i] = _mm512_maskz_unpacklo_epi32(all_lanes, r[i], r[i + 1]);
     t[i + 1] = _mm512_maskz_unpackhi_epi32(all_lanes, r[i], r[i + 1]);
   }
-  // u[4g + k]: in each quarter j the words 4j + k of rows 4g … 4g + 3.
+  // u[4g + k]: each quarter j holds the words 4j + k of rows 4g … 4g + 3.
   for (int i = 0; i < 16; i += 4) {
     u[i] = _mm512_maskz_unpacklo_epi64(all_pairs, t[i], t[i + 2]);
     u[i + 1] = _mm512_maskz_unpackhi_epi64(all_pairs, t[i], t[i + 2]);
@@ -193,7 +193,7 @@ constexpr __mmask8 all_pairs = 0xFF;
 #pragma GCC pop_options
 #endif
 
-// `best` and what this machine lacks become what it has.
+// Replaces `best`, and code that this machine does not support, with code that it does.
 Blake3Code usable(Blake3Code code) {
   if (code == Blake3Code::best) {
     if (blake3_supported(Blake3Code::avx512)) return Blake3Code::avx512;
@@ -202,7 +202,7 @@ Blake3Code usable(Blake3Code code) {
   return blake3_supported(code) ? code : Blake3Code::portable;
 }
 
-// Chaining values [count, 8] of messages `stride` bytes apart. `out` may be where the input is.
+// Chaining values [count, 8] of messages `stride` bytes apart. `out` may overlap the input.
 void compress_many(Blake3Code code, LaneInput input, std::size_t count, std::uint32_t* out) {
   const auto advance = [&](std::size_t lanes) {
     input.data += lanes * input.stride;
@@ -214,7 +214,7 @@ void compress_many(Blake3Code code, LaneInput input, std::size_t count, std::uin
   if (code == Blake3Code::avx512) {
     for (; count >= avx512::lane_count; advance(avx512::lane_count)) avx512::compress_lanes(input, out);
   }
-  // (What supports AVX-512 supports AVX2.)
+  // (A machine with AVX-512 also has AVX2.)
   if (code != Blake3Code::portable) {
     for (; count >= avx2::lane_count; advance(avx2::lane_count)) avx2::compress_lanes(input, out);
   }
@@ -229,10 +229,10 @@ Words parent(const Words& left, const Words& right, std::uint32_t flags = 0) {
   return compress(initial_value, block, block_bytes, 0, parent_flag | flags);
 }
 
-// How many chunks' chaining values lie side by side: 32 KiB of stack.
+// How many chunks' chaining values are kept at once: 32 KiB of stack.
 constexpr std::size_t chunks_at_once = 1024;
 
-// The roots of the two halves of a subtree of whole chunks; their number is a power of two, at least 2.
+// The roots of the two halves of a subtree of `chunks` whole chunks, which must be a power of two, at least 2.
 void subtree_halves(Blake3Code code, const std::uint8_t* data, std::size_t chunks, std::uint64_t counter, Words* halves) {
   if (chunks > chunks_at_once) {
     for (std::size_t half = 0; half < 2; ++half) {
@@ -268,7 +268,7 @@ bool blake3_supported(Blake3Code code) {
 
 Blake3::Blake3(Blake3Code code) : code_(usable(code)), chunk_(initial_value) {}
 
-// At most to the end of the chunk. Its last block stays uncompressed.
+// Adds bytes that do not go past the end of the chunk. The chunk's last block stays uncompressed.
 void Blake3::add_to_chunk(const std::uint8_t* data, std::size_t size) {
   const auto compress_block = [this](const std::uint8_t* block) {
     chunk_ = compress(chunk_, block, block_bytes, chunks_, blocks_ == 0 ? chunk_start_flag : 0);
@@ -290,8 +290,8 @@ void Blake3::add_to_chunk(const std::uint8_t* data, std::size_t size) {
   }
 }
 
-// As many subtrees stay as the number of chunks has bits set: one for each power of two in it. The last two are merged only when
-// more follows, since what closes the tree is compressed as its root.
+// Keeps one subtree for each bit set in the number of chunks. The last two subtrees are merged only when more input follows, since the
+// tree's last compression must be flagged as its root.
 void Blake3::merge(std::uint64_t chunks) {
   for (const auto stay = std::size_t(std::popcount(chunks)); depth_ > stay; --depth_) {
     subtrees_[depth_ - 2] = parent(subtrees_[depth_ - 2], subtrees_[depth_ - 1]);
@@ -321,7 +321,7 @@ void Blake3::add(const void* data, std::size_t size) {
     end_chunk();
   }
   while (size > chunk_size) {
-    // The largest subtree that what follows fills, and that may begin at this chunk.
+    // The largest subtree that may begin at this chunk and that the remaining input fills.
     std::size_t chunks = std::bit_floor(size) / chunk_size;
     while ((chunks_ & (chunks - 1)) != 0) chunks /= 2;
     if (chunks == 1) {

@@ -1,6 +1,6 @@
-// BLAKE3's compression of several messages side by side, one in each lane of a vector. Included by blake3.cc once for each width,
-// inside a namespace with `Vector`, `lane_count`, `rotate_right_16`, `_12`, `_8`, `_7`, `spread`, `load`, `store` and `load_block` of
-// that width, so that each copy is compiled for its instruction set. (Hence no include guard.)
+// BLAKE3's compression of several messages side by side, one in each vector lane. blake3.cc includes this file once for each width, so that
+// each copy is compiled for its instruction set; hence there is no include guard. The surrounding namespace must define `Vector`,
+// `lane_count`, `rotate_right_16`, `_12`, `_8`, `_7`, `spread`, `load`, `store` and `load_block`.
 
 [[gnu::always_inline]] inline void mix(Vector* v, int a, int b, int c, int d, Vector x, Vector y) {
   v[a] = v[a] + v[b] + x;
@@ -24,7 +24,7 @@
   mix(v, 3, 4, 9, 14, m[s[14]], m[s[15]]);
 }
 
-// Chaining values of lane_count messages of whole blocks. Reads all input of a block before it writes.
+// Chaining values of lane_count messages of whole blocks. Reads a block's whole input before it writes.
 inline void compress_lanes(const LaneInput& input, std::uint32_t* out) {
   alignas(64) std::uint32_t low[lane_count], high[lane_count];
   for (int lane = 0; lane < lane_count; ++lane) {

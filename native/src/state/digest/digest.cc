@@ -25,8 +25,8 @@ std::string root_of(std::string_view schema, const Json& identity, std::span<con
   return to_hex(root.finish());
 }
 
-// Looks at a whole leaf. The moments of a model that was just loaded are nothing but zeros, on pages that do not exist yet: to look at them
-// takes a tenth of the time that it takes to hash them.
+// Whether a whole leaf is zero. The moments of a model that was just loaded are all zeros, on pages that are not mapped yet: this check
+// takes a tenth of the time that hashing them takes.
 bool is_zero(std::span<const std::byte> leaf) {
   return leaf.front() == std::byte{0} && std::memcmp(leaf.data(), leaf.data() + 1, leaf.size() - 1) == 0;
 }
@@ -56,7 +56,7 @@ std::size_t StateLeaves::tensor_at(std::size_t byte) const {
 std::vector<Blake3Digest> hash_leaves(std::span<const TensorBytes<const std::byte>> tensors, const StateLeaves& leaves,
                                       ThreadPool& pool, const std::function<void(std::size_t leaf)>& fill) {
   std::vector<Blake3Digest> digests(leaves.count());
-  // Small tensors lie apart in memory: a leaf with several of them is put together first, since BLAKE3 is fast in one piece.
+  // Small tensors are scattered in memory. A leaf with several of them is copied together first, since BLAKE3 is fast on one long piece.
   pool.parallel_for(digests.size(), [&](std::size_t leaf) {
     if (fill) fill(leaf);
     std::size_t parts = 0;

@@ -18,7 +18,7 @@
 
 namespace longhaul {
 
-// The tree's leaves: pieces of 1 MiB of all tensors' bytes, one after another in their order.
+// The tree's leaves: the bytes of all tensors, in order, cut into pieces of 1 MiB.
 class StateLeaves {
  public:
   explicit StateLeaves(std::vector<std::size_t> tensor_bytes);
@@ -51,21 +51,22 @@ class StateLeaves {
   std::size_t total_ = 0;
 };
 
-// Digests of all leaves, on all threads of the pool. `fill`, if given, puts a leaf's bytes in place before they are hashed, on the
-// thread that hashes them; leaves are begun in their order.
+// Digests of all leaves, on all threads of the pool. If given, `fill` writes a leaf's bytes before they are hashed, on the thread that
+// hashes them; leaves are started in order.
 std::vector<Blake3Digest> hash_leaves(std::span<const TensorBytes<const std::byte>> tensors, const StateLeaves& leaves,
                                       ThreadPool& pool, const std::function<void(std::size_t leaf)>& fill = nullptr);
 
-// Lower-case hex. `base` is the digest of the weights under adapters; if there are adapters and it is not given, they are hashed too.
+// Lower-case hex. `base` is the digest of the weights under the adapters; if it is empty and there are adapters, those weights are hashed
+// too.
 std::string state_digest(const Policy& policy, ThreadPool& pool, std::string_view base = {});
 
-// The same from leaves that are hashed already. With adapters `base` must be given.
+// The same from leaves that are already hashed. With adapters, `base` must be given.
 std::string state_digest(const Policy& policy, std::span<const Blake3Digest> leaves, std::string_view base);
 
-// Digest of the model's weights alone.
+// Digest of the model's weights without adapters.
 std::string weights_digest(const Weights& weights, ThreadPool& pool);
 
-// The same from leaves that are hashed already.
+// The same from leaves that are already hashed.
 std::string weights_digest(const Architecture& architecture, std::span<const Blake3Digest> leaves);
 
 }  // namespace longhaul

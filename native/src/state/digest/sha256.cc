@@ -51,7 +51,7 @@ void compress_portable(std::uint32_t* state, const std::uint8_t* blocks, std::si
 }
 
 #if defined(__x86_64__)
-// The instructions keep the state as (ABEF, CDGH) and do two rounds each.
+// The SHA instructions keep the state as (ABEF, CDGH) and do two rounds each.
 __attribute__((target("sha,sse4.1,ssse3"))) void compress_sha_ni(std::uint32_t* state, const std::uint8_t* message, std::size_t count) {
   const __m128i big_endian = _mm_set_epi64x(0x0c0d0e0f08090a0bLL, 0x0405060700010203LL);
   __m128i low = _mm_loadu_si128(reinterpret_cast<const __m128i*>(state));       // DCBA

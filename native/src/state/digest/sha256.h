@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4), with the processor's SHA instructions where it has them.
+// SHA-256 (FIPS 180-4). Uses the processor's SHA instructions if it has them.
 // defines: Sha256, Sha256Digest, to_hex, sha256_hex
 #pragma once
 
@@ -17,13 +17,13 @@ enum class Sha256Code { best, portable };
 
 class Sha256 {
  public:
-  // `portable` is for tests, which hold both paths to the same vectors.
+  // `portable` is for tests, which compare both paths with the same vectors.
   explicit Sha256(Sha256Code code = Sha256Code::best);
 
   void add(const void* data, std::size_t size);
   void add(std::string_view text) { add(text.data(), text.size()); }
 
-  // Ends the message; the object is spent.
+  // Returns the digest and ends the message; the object must not be used again.
   Sha256Digest finish();
 
  private:

@@ -19,7 +19,7 @@ std::string shown(const Json& value) {
   return text;
 }
 
-// An object's members; null counts as left out, as it does to transformers. Errors begin with where the object lies.
+// The members of an object. As in transformers, null counts as missing. Errors begin with the object's place in the file.
 class HfMembers {
  public:
   HfMembers(const Json& value, std::string prefix) : value_(value), prefix_(std::move(prefix)) {}
@@ -81,7 +81,7 @@ struct Rope {
   std::optional<YarnScaling> yarn;
 };
 
-// `rope_scaling` of transformers 4, or `rope_parameters` of transformers 5: either may have what the other has.
+// `rope_scaling` of transformers 4, or `rope_parameters` of transformers 5. Either may have the keys of the other.
 Rope parse_rope(const Json& value, const std::string& key, int max_position_embeddings) {
   if (value.object() == nullptr) throw HfError(key + " is " + shown(value) + "; it must be an object or null");
   const HfMembers members(value, key + ".");
@@ -100,7 +100,7 @@ Rope parse_rope(const Json& value, const std::string& key, int max_position_embe
   if (!factor || !(*factor >= 1)) members.refuse("factor", "it must be a number from 1");
   yarn.factor = *factor;
   yarn.original_max_position_embeddings = members.whole("original_max_position_embeddings").value_or(max_position_embeddings);
-  // 0 counts as left out, as it does to transformers.
+  // As in transformers, 0 counts as missing.
   const auto or_default = [&](const char* name, double otherwise) {
     const double given = members.real(name).value_or(0);
     return given != 0 ? given : otherwise;
@@ -115,7 +115,7 @@ Rope parse_rope(const Json& value, const std::string& key, int max_position_embe
   return rope;
 }
 
-// The one of two keys' values that is there; both must agree.
+// Two keys may give the same value: returns the one that is present, and refuses two that differ.
 template <class T>
 std::optional<T> agreed(const std::optional<T>& one, const std::optional<T>& other, const std::string& what) {
   if (one && other && !(*one == *other)) throw HfError(what + " contradict each other; leave one of them out");
@@ -147,7 +147,7 @@ ModelType read_model_type(const HfMembers& config) {
 
 const char* class_name(ModelType type) { return type == ModelType::qwen3 ? "Qwen3ForCausalLM" : "Qwen2ForCausalLM"; }
 
-// What would make it another function than the one that is computed here.
+// Refuses settings under which the model would compute something else than this engine does.
 void refuse_variants(const HfMembers& config, ModelType type) {
   if (const Json* classes = config.find("architectures")) {
     const Json::Array* names = classes->array();
@@ -207,7 +207,7 @@ HfConfig parse_hf_config(std::string_view text) {
   architecture.num_attention_heads = config.required_whole("num_attention_heads");
   if (architecture.num_attention_heads == 0) config.refuse("num_attention_heads", "it must be at least 1");
   architecture.num_key_value_heads = config.whole("num_key_value_heads").value_or(architecture.num_attention_heads);
-  // The defaults of transformers for missing keys. For Qwen3 the head's width is 128 then, whatever the hidden size.
+  // transformers' defaults for missing keys. For Qwen3, head_dim is then 128, whatever the hidden size.
   const int derived = architecture.model_type == ModelType::qwen3
                           ? 128
                           : architecture.hidden_size / architecture.num_attention_heads;

@@ -14,27 +14,27 @@
 
 namespace longhaul {
 
-// A model that cannot be read: names the file, the key or the tensor, what was found and what was expected.
+// A model that cannot be read. The message names the file, the key or the tensor, what was found and what was expected.
 struct HfError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 struct HfConfig {
   Architecture architecture;
-  // `eos_token_id`; generation_config.json, where it has one, comes before it.
+  // From `eos_token_id`. If generation_config.json has that key, its value wins.
   std::vector<std::int32_t> eos_tokens;
 };
 
-// The text of a config.json. Throws HfError, without the file's name. A key that transformers has a default for may be left out.
+// Parses the text of a config.json. A key that transformers has a default for may be missing. Throws HfError without the file's name.
 HfConfig parse_hf_config(std::string_view text);
 
-// `eos_token_id` of a config.json or generation_config.json: a number, a list, or none of either. Throws HfError.
+// `eos_token_id` of a config.json or generation_config.json: a number, a list, or missing (an empty result). Throws HfError.
 std::vector<std::int32_t> parse_eos_tokens(const Json& config);
 
-// As `eos_token_id` has them: one as a number, several as a list.
+// The value of `eos_token_id`: a number for one token, a list for several.
 Json eos_json(std::span<const std::int32_t> eos_tokens);
 
-// A config.json that transformers 4 and 5 read alike; `dtype` is "float32" or "bfloat16".
+// A config.json that transformers 4 and 5 read in the same way; `dtype` is "float32" or "bfloat16".
 Json hf_config_json(const Architecture& architecture, std::span<const std::int32_t> eos_tokens, std::string_view dtype);
 
 }  // namespace longhaul

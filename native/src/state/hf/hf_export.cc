@@ -37,7 +37,7 @@ struct AdapterPair {
   std::span<const float> a, b;  // [rank, inputs], [outputs, rank]
 };
 
-// By the name of the weight that they add to.
+// By the name of the weight that the adapter is added to.
 std::map<std::string, AdapterPair> adapter_pairs(const Adapters& adapters) {
   static constexpr std::string_view down = ".lora_A.weight", up = ".lora_B.weight";
   std::map<std::string, AdapterPair> pairs;
@@ -99,7 +99,7 @@ std::vector<OutgoingTensor> adapter_tensors(const Adapters& adapters, HfDtype dt
   return tensors;
 }
 
-// The keys that PEFT writes for a LoRA that has nothing special.
+// The keys that PEFT writes for a plain LoRA.
 Json adapter_config(const LoraSettings& lora, const std::string& base_model) {
   Json::Array targets;
   for (const LoraTarget target : lora.targets) targets.emplace_back(name(target));
@@ -123,10 +123,10 @@ Json adapter_config(const LoraSettings& lora, const std::string& base_model) {
   return json;
 }
 
-// What transformers and PEFT ask for before they read a file.
+// transformers and PEFT require this metadata before they read a file.
 const std::map<std::string, std::string> format_metadata = {{"format", "pt"}};
 
-// A folder under a name of its own until all of it is on disk.
+// A folder that has a temporary name until all of it is on disk.
 class NewFolder {
  public:
   explicit NewFolder(const std::string& path) : path_(path), temporary_(path + ".tmp-" + std::to_string(::getpid())) {
@@ -135,7 +135,7 @@ class NewFolder {
       throw std::invalid_argument(path + " is there already; a model is exported into a new folder");
     }
     fs::remove_all(temporary_);
-    fs::create_directory(temporary_);  // throws filesystem_error, which is a system_error
+    fs::create_directory(temporary_);  // throws filesystem_error, a subclass of system_error
   }
   ~NewFolder() {
     if (placed_) return;
@@ -173,7 +173,7 @@ class NewFolder {
   bool placed_ = false;
 };
 
-// Runs of tensors, each at most `limit` bytes or one tensor.
+// Cuts the tensors into runs; each run is at most `limit` bytes, or one tensor.
 std::vector<std::span<const OutgoingTensor>> cut(std::span<const OutgoingTensor> tensors, std::uint64_t limit) {
   std::vector<std::span<const OutgoingTensor>> shards;
   std::size_t first = 0;

@@ -1,4 +1,4 @@
-// Writes a policy as a Hugging Face folder: a whole model, with adapters merged into its weights, or a PEFT adapter.
+// Writes a policy as a Hugging Face folder: either a whole model, with adapters merged into its weights, or a PEFT adapter.
 // defines: HfDtype, HfAdapters, HfExport, export_hf
 #pragma once
 
@@ -14,8 +14,8 @@ namespace longhaul {
 
 enum class HfDtype { f32, bf16 };
 
-// `merged`: model.safetensors with W + (alpha / rank) · B·A. `peft`: adapter_config.json and adapter_model.safetensors beside the
-// base's name. Without adapters both are the plain weights.
+// `merged`: model.safetensors with W + (alpha / rank) · B·A. `peft`: adapter_config.json, which names the base model, and
+// adapter_model.safetensors. For a policy without adapters, both write the plain weights.
 enum class HfAdapters { merged, peft };
 
 struct HfExport {
@@ -24,13 +24,13 @@ struct HfExport {
   std::vector<std::int32_t> eos_tokens;
   // Name of the model under the adapters, for `base_model_name_or_path`; may be empty.
   std::string base_model;
-  // model.safetensors is cut into shards with an index above this.
+  // If model.safetensors would be larger than this, it is cut into shards with an index.
   std::uint64_t shard_bytes = std::uint64_t{4} << 30;
 };
 
-// All files, sorted by path. The folder is written beside its place and renamed, so it is there whole or not at
-// all; one that is there already is refused. Needs no thread pool, so it may run beside generations.
-// Throws std::system_error, and std::invalid_argument for a folder that exists.
+// Returns all files, sorted by path. The folder is written under another name and then renamed, so it appears whole or not at all. An
+// existing folder is refused. Needs no thread pool, so it may run beside generations.
+// Throws std::system_error, and std::invalid_argument if the folder exists.
 std::vector<WrittenFile> export_hf(const Policy& policy, const std::string& folder, const HfExport& settings,
                                    const Progress& progress = {});
 

@@ -94,12 +94,12 @@ HfModel read_model(const Folder& folder) {
   return model;
 }
 
-// The folder's weight files, mapped, with the tensors in them.
+// The folder's weight files, mapped into memory, with the tensors in them.
 class Files {
  public:
   explicit Files(const Folder& folder) {
     path_ = folder.join(folder.has(single_file) ? single_file : index_file);
-    // transformers looks for them in this order.
+    // The order in which transformers looks for these files.
     if (folder.has(single_file)) {
       open(folder, single_file);
     } else if (folder.has(index_file)) {
@@ -112,7 +112,7 @@ class Files {
     }
   }
 
-  // The one weight file, or the index.
+  // The single weight file, or the index.
   const std::string& path() const { return path_; }
   const std::map<std::string, Source>& tensors() const { return tensors_; }
 
@@ -177,7 +177,7 @@ void check_source(const std::string& name, const Source& source, const std::vect
                 describe_tensor("", shape).substr(1));
 }
 
-// Every tensor of the architecture is there, and no other that would change what the model computes.
+// Checks that every tensor of the architecture is present, and that no other tensor would change what the model computes.
 void check_sources(const Files& files, const Architecture& architecture) {
   std::set<std::string> known;
   for (const auto& tensor : expected_weight_tensors(architecture)) {
@@ -201,7 +201,7 @@ void check_sources(const Files& files, const Architecture& architecture) {
   }
 }
 
-// Values [from, from + count) as fp32.
+// Converts values [from, from + count) to fp32.
 void convert(const Source& source, std::size_t from, std::size_t count, float* to) {
   const std::uint8_t* bytes = source.bytes.data() + from * dtype_bytes(source.dtype);
   if (source.dtype == "F32") {
@@ -213,7 +213,7 @@ void convert(const Source& source, std::size_t from, std::size_t count, float* t
   }
 }
 
-// A tied model's file may have the head beside the embedding; it must be the same then.
+// The file of a tied model may also contain the head; it must then equal the embedding.
 void check_tied_head(const Source& head, const Weights& weights, ThreadPool& pool) {
   const float* embedding = weights.at(weights.layout().embedding);
   const std::size_t columns = std::size_t(weights.architecture().hidden_size);

@@ -17,26 +17,26 @@ namespace longhaul {
 
 struct HfModel {
   Architecture architecture;
-  // That end a text, sorted, as generation_config.json (else config.json) has them; may be empty.
+  // The tokens that end a text, sorted, from generation_config.json or else config.json; may be empty.
   std::vector<std::int32_t> eos_tokens;
 };
 
-// Reads the configuration and all headers, no weights: what a load would take can be planned before anything is allocated.
-// Throws as `load_hf`.
+// Reads the configuration and all headers, but no weights, so that the memory of a load can be planned before anything is allocated. Throws
+// as `load_hf`.
 HfModel read_hf_model(const std::string& folder);
 
 struct LoadedHf {
   HfModel model;
   std::shared_ptr<Weights> weights;
-  std::string digest;  // as `weights_digest`
+  std::string digest;  // as `weights_digest` returns it
 };
 
-// Maps the files, and converts, checks and hashes in one pass on all threads of the pool. Throws HfError: a file that is missing or broken,
-// an architecture that is not supported, a tensor that is missing, unknown, of another shape or dtype, or has a value that is not finite;
-// each with its name, what was found and what was expected. Throws std::system_error if the disk refuses.
+// Maps the files, and converts, checks and hashes in one pass on all threads of the pool. Throws HfError for a file that is missing or
+// broken, an architecture that is not supported, or a tensor that is missing or unknown, has another shape or dtype, or has a value that is
+// not finite; the message names it, says what was found and what was expected. Throws std::system_error if the disk fails.
 //
-// A tied model may have `lm_head.weight` in its files: it must equal the embedding then (transformers would ignore it, but a folder in
-// which they differ was meant as another model). `rotary_emb.inv_freq` buffers of old files are passed over, as transformers does.
+// A tied model may have `lm_head.weight` in its files, which must then equal the embedding. (transformers would ignore it, but if the two
+// differ, another model was meant.) `rotary_emb.inv_freq` buffers of old files are skipped, as transformers does.
 LoadedHf load_hf(const std::string& folder, ThreadPool& pool, const Progress& progress = {});
 
 }  // namespace longhaul

@@ -22,7 +22,7 @@ MiniBatch mini_batch_of(const Batch& batch, int index) {
     row += node.length;
   }
 
-  // Targets are sorted by mini-batch, and so by these ranges of rows.
+  // Targets are sorted by mini-batch, so they are also in the order of these row ranges.
   const int last_row = row;
   size_t first = 0;
   while (first < batch.target_rows.size() && batch.target_rows[first] < first_row) ++first;

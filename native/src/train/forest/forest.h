@@ -1,5 +1,5 @@
-// Rows of tokens that attend to their ancestors: a shared prefix is an inner node and is computed once. Log-probs have the
-// same bits as those of each root-to-leaf path alone.
+// A forest: rows of tokens that attend to their ancestors. A shared prefix is an inner node and is computed once.
+// Log-probs have the same bits as if each root-to-leaf path were computed alone.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct ForestNode {
   int parent = -1;
   int first_row = 0;
   int rows = 0;
-  /// Position of its first row; the number of rows of all its ancestors.
+  /// Position of its first row, which is the number of rows of all its ancestors.
   int position = 0;
 };
 
@@ -25,11 +25,12 @@ struct Forest {
 
   int rows() const { return int(tokens.size()); }
 
-  /// Index of the new node. A parent comes before its children.
+  /// Returns the index of the new node. A parent must be added before its children.
   int add(int parent, std::span<const int32_t> tokens);
 };
 
-/// One mini-batch: its forest, and views of its targets (`target_rows` count within the forest; `target_samples` from 0).
+/// One mini-batch: its forest and views of its targets. `target_rows` are rows of this forest; `target_samples` start
+/// at 0.
 struct MiniBatch {
   Forest forest;
   std::vector<int32_t> target_rows;
@@ -39,7 +40,7 @@ struct MiniBatch {
   std::span<const float> old_logprobs, rollout_logprobs;  // either may be empty
 };
 
-/// The batch is valid.
+/// The batch must be valid.
 MiniBatch mini_batch_of(const Batch& batch, int index);
 
 }  // namespace longhaul

@@ -1,4 +1,4 @@
-// What the passes over a forest keep in memory, and how large it is: memory_plan adds up the same figures.
+// The buffers of the passes over a forest, and their sizes. memory_plan adds up the same sizes.
 #pragma once
 
 #include <algorithm>
@@ -11,23 +11,23 @@
 
 namespace longhaul {
 
-/// Logits that exist at once.
+/// Most bytes of logits that exist at once.
 constexpr size_t head_bytes = size_t{64} << 20;
 
-/// Rows of activations that memory is taken for: forests of slowly growing size do not ask for fresh pages each time.
+/// Rows that memory is allocated for. Rounded up, so that forests of slowly growing size do not ask for fresh pages each time.
 inline size_t rounded_rows(int rows) {
   const int unit = rows <= 512 ? 64 : 512;
   return size_t(rows + unit - 1) / unit * unit;
 }
 
-/// Rows of logits that exist at once.
+/// Most rows of logits that exist at once.
 inline int head_capacity(const Architecture& architecture, int threads) {
   const size_t fitting = head_bytes / (size_t(architecture.vocab_size) * sizeof(float));
   const size_t bounded = fitting < 512 ? fitting / 64 * 64 : fitting / 512 * 512;
   return int(std::max(bounded, rounded_rows(24 * threads)));
 }
 
-/// Floats of a row in each buffer.
+/// Floats of one row in each buffer.
 struct RowWidths {
   size_t hidden, qkv, query, keys_values, heads, saved, inverse, ffn, adapters;
 
@@ -42,15 +42,15 @@ struct RowWidths {
         ffn(size_t(architecture.intermediate_size)),
         adapters(lora ? lora->targets.size() * size_t(lora->rank) : 0) {}
 
-  /// What a layer keeps for its backward pass, beside its input.
+  /// What a layer keeps for its backward pass, besides its input.
   size_t layer() const { return qkv + saved + inverse + query + heads + hidden + 2 * ffn + adapters; }
-  /// What a layer keeps that no backward pass follows.
+  /// What a layer keeps if no backward pass follows.
   size_t forward_layer() const { return qkv + query; }
-  /// Rows behind the last layer: before and behind the final norm, 1 / rms.
+  /// After the last layer: the row before and after the final norm, and 1 / rms.
   size_t final() const { return 2 * hidden + 1; }
-  /// Backward pass: gradients of the hidden state (twice: behind the last layer it is scattered), attention, and qkv.
+  /// Backward pass: gradients of the hidden state (in two buffers: after the last layer they are scattered), attention, and qkv.
   size_t backward() const { return 2 * hidden + query + qkv; }
-  /// One of the two pieces that are worked on at once: gradients, and what they are multiplied with.
+  /// One of the two pieces that are in work at once: gradients, and the right-hand sides of their products.
   size_t piece() const { return 3 * hidden + 3 * ffn + query + 2 * adapters; }
 };
 
@@ -60,10 +60,10 @@ struct AdapterBuffers {
       down{BufferMemory::mapped};
 };
 
-/// What the backward pass of one layer reads. Behind the last layer's attention rows are outputs.
+/// What the backward pass of one layer reads. In the last layer, the rows after attention are only those that targets read (outputs).
 struct LayerActivations {
-  AlignedBuffer qkv{BufferMemory::mapped};            // [rows, qkv_width], behind norms and rotation
-  AlignedBuffer heads_saved{BufferMemory::mapped};    // [rows, query_width + key_value_width], before them; none without head norms
+  AlignedBuffer qkv{BufferMemory::mapped};            // [rows, qkv_width], after norms and rotation
+  AlignedBuffer heads_saved{BufferMemory::mapped};    // [rows, query_width + key_value_width], before norms; only with head norms
   AlignedBuffer heads_inverse;                        // [rows, heads + kv_heads]
   AlignedBuffer attention{BufferMemory::mapped};      // [rows, query_width]
   AlignedBuffer log_sums;                             // [rows, heads]
@@ -72,13 +72,13 @@ struct LayerActivations {
   AdapterBuffers adapter_down;                        // scale · x·Aᵀ
 };
 
-/// What the gradients of one piece are made from, besides activations.
+/// What the gradients of one piece are computed from, besides activations.
 struct PieceSpace {
   AlignedBuffer d_output;   // [512, hidden]: gradient of the MLP's output
   AlignedBuffer d_gate_up;  // [512, 2 · intermediate]
   AdapterBuffers d_adapter_down;
   PackedLinear qkv, output, gate_up, down;
-  // Sums of blocks of 64 rows.
+  // Sums over blocks of 64 rows.
   AlignedBuffer norm_blocks, final_norm_blocks, head_norm_blocks, bias_blocks;
 };
 
@@ -88,7 +88,7 @@ struct TileSpace {
   std::vector<int32_t> chain;
 };
 
-/// This thread's.
+/// The calling thread's TileSpace.
 inline TileSpace& tile_space() {
   static thread_local TileSpace space;
   return space;

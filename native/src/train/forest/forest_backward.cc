@@ -1,5 +1,5 @@
-// The backward half of ForestPass. Within a layer, pieces go from the last to the first; while the tiles of one piece are computed,
-// the weight gradients of the piece behind it are added up.
+// The backward half of ForestPass. Within a layer, pieces go from the last to the first. While the tiles of one piece are computed, other
+// threads add up the weight gradients of the piece before it in this order.
 #include <algorithm>
 #include <cstring>
 
@@ -11,7 +11,7 @@ namespace {
 
 int blocks_of(int rows) { return (rows + norm_block_rows - 1) / norm_block_rows; }
 
-/// Rows of one unit of work on a piece: whole blocks of the norms' sums.
+/// Rows of one unit of work on a piece: a multiple of the blocks that the norms' gradients are summed in.
 int piece_tile_rows(int rows, int threads) {
   return norm_block_rows * std::max(1, (blocks_of(rows) + 4 * threads - 1) / (4 * threads));
 }
@@ -34,8 +34,9 @@ void make_room(PieceSpace& space, const Architecture& arch, const BackwardLinear
 
 }  // namespace
 
-/// For every piece, from the last to the first: begin(space, count) on the calling thread, tile(space, place, first, count) for its
-/// tiles (`place` counts from the piece's first row), and finish(space, piece) on the calling thread, which adds its gradients to `work`.
+/// For every piece, from the last to the first, calls begin(space, count) on the calling thread; then tile(space, place, first, count) for
+/// each of its tiles (`place` counts from the piece's first row); then finish(space, piece) on the calling thread, which adds the piece's
+/// gradients to `work`.
 template <class Begin, class Tile, class Finish>
 void ForestPass::State::over_pieces(const PassRange& pass, bool of_outputs, Begin&& begin, Tile&& tile, Finish&& finish) {
   const auto piece_at = [&](int index) {
@@ -58,7 +59,7 @@ void ForestPass::State::over_pieces(const PassRange& pass, bool of_outputs, Begi
   }
 }
 
-/// dx += …, and each block's sum of the norm weight's gradient.
+/// dx += …; writes each block's sum of the norm weight's gradient to `blocks`.
 void ForestPass::State::norm_backward(const float* x, const float* weight, const float* inverse, const float* dy, float* dx,
                                       float* blocks, int place, int count) {
   const int width = architecture().hidden_size;
@@ -80,7 +81,7 @@ void ForestPass::State::prepare_backward(const PassRange& pass) {
   room(d_qkv, rows * widths.qkv);
   for (PieceSpace& space : pieces) make_room(space, arch, backwards[0]);
   if (&pass != &plan.passes.back()) return;
-  // The first pass to go backward: sums over passes begin.
+  // The last pass is the first to go backward: sums over all passes start at zero.
   std::vector<std::pair<float*, size_t>> zeroed;
   if (several_passes()) {
     d_kept_keys_values.resize(size_t(arch.num_hidden_layers), AlignedBuffer(BufferMemory::mapped));
@@ -104,7 +105,7 @@ void ForestPass::State::backward(const PassRange& pass, float* gradients) {
     tell(advanced);
   }
   if (frozen()) return;
-  // Apart from `gradients`: where the head is the embedding, its products would come in between, pass by pass.
+  // Kept apart from `gradients`: with tied embeddings, the head's products would otherwise come in between, pass by pass.
   const int width = architecture().hidden_size, slice = std::max(16, width / (2 * pool.threads()) / 16 * 16);
   pool.parallel_for(size_t(width + slice - 1) / slice, [&](size_t s) {
     const int column = int(s) * slice, columns = std::min(slice, width - column);
@@ -126,7 +127,7 @@ void ForestPass::State::add_embedding_gradient(float* gradients) {
   });
 }
 
-// `d_hidden` holds the gradient of the layer's output (of the last layer: nothing yet) and, on return, of its input.
+// On entry `d_hidden` holds the gradient of the layer's output (in the last layer: nothing yet); on return, that of the layer's input.
 void ForestPass::State::backward_layer(const PassRange& pass, int layer, float* gradients) {
   const Architecture& arch = architecture();
   const LayerParameters& parameters = this->parameters(layer);
@@ -154,7 +155,7 @@ void ForestPass::State::backward_layer(const PassRange& pass, int layer, float* 
                           int(width));
       });
 
-  // Nothing below the first layer's attention is trained where adapters are, but its own.
+  // With adapters, the first layer's qkv adapter is all that is trained below this attention.
   if (layer == 0 && frozen() && !linear.qkv.trained()) return;
   attend_backward(pass, layer);
   over_pieces(
@@ -175,7 +176,7 @@ void ForestPass::State::backward_layer(const PassRange& pass, int layer, float* 
       });
 }
 
-/// From the layer's output (behind the last layer, from the head) to the gradient of its attention.
+/// From the gradient of the layer's output (in the last layer: from the head) to the gradient of its attention.
 void ForestPass::State::transform_backward(const PassRange& pass, int layer, PieceSpace& space, int place, int first, int count) {
   const Architecture& arch = architecture();
   const LayerParameters& parameters = this->parameters(layer);
@@ -229,8 +230,8 @@ void ForestPass::State::transform_backward(const PassRange& pass, int layer, Pie
                  at_row(space.d_adapter_down.output, place, size_t(linear.output.adapter_width())));
 }
 
-/// Gradients of queries, keys and values. The segments of a tree add to the keys and values of common rows: one after another, from the
-/// last to the first, but independently for every KV head and every tree.
+/// Gradients of queries, keys and values. The segments of a tree add to the keys and values of common rows. So they run one after another,
+/// from the last to the first, but independently for every KV head and every tree.
 void ForestPass::State::attend_backward(const PassRange& pass, int layer) {
   const Architecture& arch = architecture();
   const size_t ld = size_t(arch.qkv_width()), width = size_t(arch.hidden_size);
@@ -262,7 +263,7 @@ void ForestPass::State::attend_backward(const PassRange& pass, int layer) {
   });
 }
 
-/// From the gradients of queries, keys and values to that of the layer's input.
+/// From the gradients of queries, keys and values to the gradient of the layer's input.
 void ForestPass::State::project_backward(const PassRange& pass, int layer, PieceSpace& space, int place, int first, int count) {
   const Architecture& arch = architecture();
   const LayerParameters& parameters = this->parameters(layer);

@@ -8,14 +8,14 @@ namespace longhaul {
 
 namespace {
 
-/// Rows of one unit of work: enough units for all threads, and no more than a core's cache holds.
+/// Rows of one unit of work: enough units for all threads, and few enough rows for a core's cache.
 int tile_rows(int rows, int threads) {
   constexpr int kernel_rows = 12, least = 48, most = 192;
   const int share = (rows + 4 * threads - 1) / (4 * threads);
   return std::clamp((share + kernel_rows - 1) / kernel_rows * kernel_rows, least, most);
 }
 
-/// `rows` [rows, adapter_width] of a layer's buffer where its backward pass reads them, else this thread's.
+/// Where to write scale·(x·Aᵀ) of `count` rows: in the layer's buffer if its backward pass reads it, otherwise in the thread's own space.
 float* down_rows(const Linear& linear, AlignedBuffer& buffer, int first, int count, bool saving) {
   const size_t width = size_t(adapter_width(linear));
   if (width == 0) return nullptr;
@@ -98,7 +98,7 @@ void ForestPass::State::embed(const PassRange& pass, int first, int count) {
     std::memcpy(input(0) + size_t(i) * width, table + size_t(forest->tokens[pass.first_row + i]) * width, width * sizeof(float));
 }
 
-/// Queries, keys and values of a layer.
+/// Computes queries, keys and values of a layer.
 void ForestPass::State::project(const PassRange& pass, int layer, int first, int count, bool saving, bool store_keys) {
   const Architecture& arch = architecture();
   const LayerParameters& parameters = this->parameters(layer);
@@ -139,7 +139,7 @@ ops::ChainAttention ForestPass::State::chain_attention(const PassRange& pass, in
   ops::ChainAttention args{};
   args.qkv = act.qkv.data();
   args.ld_qkv = size_t(arch.qkv_width());
-  // In a single pass, all rows' keys and values stand beside their queries.
+  // With a single pass, the keys and values of all rows lie beside their queries.
   args.keys_values = several_passes() ? kept_keys_values[layer].data() : act.qkv.data() + arch.query_width();
   args.ld_keys_values = several_passes() ? size_t(2) * arch.key_value_width() : args.ld_qkv;
   args.chain_rows = chain.data();
@@ -176,8 +176,8 @@ void ForestPass::State::attend(const PassRange& pass, int layer, bool saving) {
   });
 }
 
-/// From attention to the layer's output; of the last layer, outputs alone, and the final norm. Without `output_wanted`, only what the
-/// backward pass reads.
+/// From attention to the layer's output; in the last layer, only for outputs, and with the final norm. Without `output_wanted`, computes
+/// only what the backward pass reads.
 void ForestPass::State::transform(const PassRange& pass, int layer, int first, int count, bool saving, bool output_wanted) {
   const Architecture& arch = architecture();
   const LayerParameters& parameters = this->parameters(layer);

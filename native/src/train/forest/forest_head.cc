@@ -1,4 +1,4 @@
-// The head half of ForestPass: logits of target rows alone, a bounded number at once, in canonical order of targets.
+// The head half of ForestPass: logits of target rows only, a bounded number at once, in canonical order of targets.
 #include <algorithm>
 #include <cstring>
 
@@ -17,8 +17,8 @@ int head_tile_rows(int rows, int threads) {
 
 }  // namespace
 
-/// Logits of targets [first, first + count) in canonical order, to rows [offset, offset + count) of the chunk; and what they come from,
-/// where the head is trained.
+/// Writes the logits of targets [first, first + count), in canonical order, to rows [offset, offset + count) of the chunk. If the head is
+/// trained, also packs their inputs.
 void ForestPass::State::compute_logits(const PassRange& pass, int first, int offset, int count) {
   const size_t width = size_t(architecture().hidden_size), vocab = size_t(architecture().vocab_size);
   float* hidden = room(tile_space().normed, size_t(count) * width);
@@ -29,7 +29,7 @@ void ForestPass::State::compute_logits(const PassRange& pass, int first, int off
   if (keep != Keep::nothing && !frozen()) head_rows.write(hidden, width, offset, count);
 }
 
-/// Room for the next rows of logits.
+/// Makes room for the next rows of logits.
 void ForestPass::State::prepare_chunk(int rows) {
   room(logits, rounded_rows(rows) * size_t(architecture().vocab_size));
   if (keep != Keep::nothing && !frozen()) head_rows.resize(rows, architecture().hidden_size);

@@ -76,7 +76,7 @@ void ForestPass::gradient(const Derive& derive, bool trains_entropy, std::span<f
   const Keep keep = state.settings.recompute ? Keep::inputs : Keep::everything;
   const size_t targets = state.target_tokens.size();
   for (size_t p = 0; p < passes.size(); ++p) {
-    // The last one is the first to go backward: its activations and, if it is the only pass, its logits are still there then.
+    // The last pass goes backward first. Its activations still exist then, and so do its logits if it is the only pass.
     const bool last = p + 1 == passes.size();
     state.forward(passes[p], last ? keep : Keep::nothing, true);
     state.head_logprobs(passes[p], passes.size() == 1 && targets <= size_t(head_capacity(state.architecture(), state.pool.threads())));

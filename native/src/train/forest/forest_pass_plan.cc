@@ -32,7 +32,7 @@ PassPlan::PassPlan(const Forest& forest, std::span<const int32_t> target_rows, i
 }
 
 void PassPlan::cut(const Forest& forest) {
-  // A child's chain goes on behind the last part of its parent.
+  // A child's chain continues after the last segment of its parent.
   std::vector<int> last_segment(forest.nodes.size());
   int trees = 0;
   for (size_t n = 0; n < forest.nodes.size(); ++n) {

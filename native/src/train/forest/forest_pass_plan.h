@@ -1,5 +1,5 @@
-// How a forest is cut for its passes: pieces of 512 rows, runs of pieces that are computed at once, the parts of nodes between two
-// cuts, and the rows and targets behind the last layer. Rows and outputs count within the whole forest unless said otherwise.
+// How a forest is cut for its passes: pieces of 512 rows, runs of pieces that are computed at once, the parts of nodes between two cuts,
+// and the rows and targets after the last layer. Rows and outputs are numbered over the whole forest unless said otherwise.
 #pragma once
 
 #include <cstdint>
@@ -10,34 +10,34 @@
 
 namespace longhaul {
 
-/// Rows of one node between two cuts. A node that straddles a cut is two segments, the second a child of the first.
+/// Rows of one node between two cuts. A node that straddles a cut becomes two segments; the second is a child of the first.
 struct Segment {
-  /// The segment with the rows before its own in the chain, −1 for a root's first.
+  /// The segment just before it in the chain; −1 for the first segment of a root.
   int parent = -1;
   int first_row = 0;
   int rows = 0;
   /// Position of its first row.
   int position = 0;
-  /// Number of its root.
+  /// Number of its tree.
   int tree = 0;
-  /// Outputs are the distinct rows that targets read, ascending.
+  /// Outputs are the distinct rows that targets read, in ascending order.
   int first_output = 0;
   int outputs = 0;
 };
 
-/// Consecutive pieces that are computed at once, and what lies in them.
+/// Consecutive pieces that are computed at once, and the segments, outputs and targets in them.
 struct PassRange {
   int first_row = 0, rows = 0;
   int first_piece = 0, pieces = 0;
   int first_segment = 0, segments = 0;
   int first_output = 0, outputs = 0;
-  /// In canonical order of targets.
+  /// Numbered in canonical order of targets.
   int first_target = 0, targets = 0;
-  /// In `group_segments`.
+  /// Indices into `group_segments`.
   int first_group = 0, groups = 0;
 };
 
-/// Segments of one tree within one pass: their gradients of keys and values are added one segment after another.
+/// Segments of one tree within one pass. Their gradients of keys and values are added one segment after another.
 struct SegmentGroup {
   int first = 0, count = 0;
 };
@@ -48,20 +48,20 @@ struct PassPlan {
   std::vector<SegmentGroup> groups;
   /// The segments of each group, from the last to the first.
   std::vector<int> group_segments;
-  /// The segments of each pass, the longest work first.
+  /// The segments of each pass, those with the most work first.
   std::vector<int> by_work;
 
   /// [outputs]: row in the forest, row within its pass, position, number of its first target in canonical order.
   std::vector<int32_t> output_rows, output_pass_rows, output_positions, output_targets;
   /// [pieces + 1]: first output in each piece.
   std::vector<int32_t> piece_outputs;
-  /// Canonical order of targets: pieces from the last to the first, in a piece by row, at a row as they were given.
-  /// [targets]: number as given; output that it reads.
+  /// Targets in canonical order: pieces from the last to the first; within a piece by row; at a row as they were given. [targets]: number
+  /// as given; output that the target reads.
   std::vector<int32_t> target_order, target_outputs;
 
-  /// [rows]: place of the row's token in `distinct_tokens`, which ascend.
+  /// [rows]: index of the row's token in `distinct_tokens`, which ascend.
   std::vector<int32_t> token_slots, distinct_tokens;
-  /// 0, 1, 2, …: as long as the longest pass.
+  /// 0, 1, 2, … up to the length of the longest pass.
   std::vector<int32_t> counting;
 
   PassPlan() = default;
@@ -71,7 +71,7 @@ struct PassPlan {
   int most_targets() const;
   int outputs() const { return int(output_rows.size()); }
   int targets_of(int output) const;
-  /// Rows of a segment's ancestors and its own, in order of position.
+  /// Writes the rows of a segment's ancestors, then its own rows, in order of position.
   void chain(int segment, std::vector<int32_t>& rows) const;
 
  private:
@@ -82,7 +82,7 @@ struct PassPlan {
   void list_tokens(const Forest& forest);
 };
 
-/// Number of passes over `rows` rows.
+/// Number of passes that `rows` rows take.
 int count_passes(int rows, int pass_rows);
 
 }  // namespace longhaul

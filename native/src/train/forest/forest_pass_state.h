@@ -1,4 +1,4 @@
-// The workings of ForestPass. Rows and outputs are those of a pass unless said otherwise: row 0 is the pass's first.
+// The internals of ForestPass. Rows and outputs are numbered within a pass unless said otherwise: row 0 is the pass's first.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace longhaul {
 
-/// What a forward pass leaves for a backward pass: nothing, each layer's input (and all of the last layer), or all.
+/// What a forward pass keeps for a backward pass: nothing; each layer's input, and everything of the last layer; or everything.
 enum class Keep { nothing, inputs, everything };
 
 constexpr int norm_block_rows = 64;
@@ -34,16 +34,16 @@ struct ForestPass::State {
   PassPlan plan;
   std::vector<LayerLinears> linears;
 
-  // Forward.
+  // Forward pass.
   Keep keep = Keep::nothing;
   std::vector<AlignedBuffer> inputs;  // [layers], or one that all layers work in
-  std::vector<LayerActivations> layers;  // [layers], or one that all layers work in
+  std::vector<LayerActivations> layers;  // [layers], or a single one that all layers use
   AlignedBuffer last_hidden{BufferMemory::mapped}, final_normed{BufferMemory::mapped}, final_inverse;
-  /// [layers] of [all rows of the forest, keys, then values]; only with several passes.
+  /// [layers]: keys, then values, of all rows of the forest. Only with several passes.
   std::vector<AlignedBuffer> kept_keys_values, d_kept_keys_values;
 
   // Head, in canonical order of targets.
-  PackedRows head_rows;  // what the logits come from
+  PackedRows head_rows;  // the inputs of the logits
   AlignedBuffer logits{BufferMemory::mapped}, d_targets{BufferMemory::mapped};
   std::vector<ops::RowNormalizer> normalizers;
   bool logits_kept = false;
@@ -52,7 +52,7 @@ struct ForestPass::State {
   std::vector<float> logprobs, entropies;
   std::vector<double> derivatives, entropy_derivatives;
 
-  // Backward.
+  // Backward pass.
   BackwardPanels panels;
   std::vector<BackwardLinears> backwards;
   const Policy* packed_policy = nullptr;
@@ -80,11 +80,11 @@ struct ForestPass::State {
   void pack_backward();
 
   // forest_forward.cc
-  /// `store_keys`: with several passes, also writes keys and values of its rows to the kept ones.
+  /// `store_keys`: with several passes, also writes its rows' keys and values to `kept_keys_values`.
   void forward(const PassRange& pass, Keep what, bool store_keys);
-  /// Once more what `backward_layer` reads, from the layer's input.
+  /// Computes again, from the layer's input, what `backward_layer` reads.
   void recompute(const PassRange& pass, int layer);
-  /// Whether the backward pass finds the layer's activations.
+  /// Whether the forward pass kept all that the layer's backward pass reads.
   bool kept(int layer) const { return keep == Keep::everything || (keep == Keep::inputs && last(layer)); }
   LayerActivations& at(int layer) { return layers[keep == Keep::everything ? layer : 0]; }
   float* input(int layer) { return inputs[keep == Keep::nothing ? 0 : layer].data(); }
@@ -92,9 +92,9 @@ struct ForestPass::State {
   ops::ChainAttention chain_attention(const PassRange& pass, int layer, int segment, int kv_head);
 
   // forest_head.cc
-  /// Log-probs (and entropies) of the pass's targets; keeps their logits where `keep_logits`.
+  /// Log-probs (and entropies) of the pass's targets; keeps their logits if `keep_logits`.
   void head_logprobs(const PassRange& pass, bool keep_logits);
-  /// d_targets of the pass, and the head's gradient.
+  /// Computes d_targets of the pass and adds the head's gradient.
   void head_gradient(const PassRange& pass, float* gradients);
 
   // forest_backward.cc
