@@ -1,4 +1,4 @@
-// `npm run bench [NAME] [--json] [--full] [--again]`: every figure beside its bar; exit 1 when one does not hold.
+// `npm run bench [NAME] [--json] [--full] [--again]`: prints every figure with its bar. Exits with 1 if a figure misses its bar.
 import { join } from 'node:path';
 import { Command } from 'commander';
 import { figureDefinitions } from './figures/definitions.js';
@@ -66,7 +66,7 @@ if (!options.json && !interrupted) {
 }
 process.exitCode = interrupted ? 130 : failed.length === 0 ? 0 : 1;
 
-/** Null when it could not be measured: the reason is on standard error. */
+/** Null if the part could not be measured; standard error gets the reason. */
 async function measure(part: Part): Promise<MeasuredPart | null> {
   const stored = results.parts[part.name];
   const earlier = stored ? fromEarlier(stored) : null;
@@ -87,7 +87,7 @@ async function measure(part: Part): Promise<MeasuredPart | null> {
   }
 }
 
-/** An interrupted `--full` goes on with the parts that this commit has not measured here. */
+/** Whether this commit has already measured the part on this machine. An interrupted `--full` skips such parts when it starts again. */
 function isOfNow(stored: StoredPart): boolean {
   return !here.commit.endsWith('+') && stored.commit === here.commit && stored.machine === here.machine;
 }

@@ -1,4 +1,4 @@
-// Every part that is measured by itself. Long parts are measured by `--full` alone; the others each time.
+// Every part that is measured separately. `--full` measures all parts; without it, long parts are left out.
 import { join } from 'node:path';
 import { openStore } from '../src/store/open-store.js';
 import { chaosKills, measureChaos } from './durability/chaos.js';
@@ -30,7 +30,7 @@ import { measureSweepOfQuickstart } from './sweep/sweep.js';
 export interface Part {
   name: string;
   long: boolean;
-  /** Null: another command measures it, and its last result is shown. */
+  /** Null if another command measures the part; its last result is shown. */
   measure: ((runs: QuickstartRuns) => Promise<Measured>) | null;
 }
 
@@ -54,7 +54,7 @@ export const parts: readonly Part[] = [
   long('engine/gemm', measureGemm),
   long('engine/load', measureLoad),
   ...chaosKills.map((kills) => long(`chaos/${kills}`, () => measureChaos(kills))),
-  // Hours, in batches: `npm run chaos -- --full --runs 20 --record`.
+  // Takes hours, in batches: `npm run chaos -- --full --runs 20 --record`.
   long('campaign', null),
   long('disturbed', () => withValues(measureDurability())),
   short('restore', () => withValues(measureRestore())),

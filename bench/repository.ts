@@ -1,4 +1,4 @@
-// The checkout's root, from sources and from `dist/dev/` alike, and commands that run in it.
+// Finds the checkout's root, both from the sources and from `dist/dev/`, and runs commands in it.
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 
 export const repository = rootOf(dirname(fileURLToPath(import.meta.url)));
 
-/** Standard output of a command; its standard error passes through. Rejects unless it exits with 0. */
+/** Standard output of a command; its standard error is passed on. Rejects if the exit code is not 0. */
 export async function outputOf(command: string, args: string[], timeoutMs: number): Promise<string> {
   const { code, output } = await runCommand(command, args, timeoutMs);
   if (code !== 0)

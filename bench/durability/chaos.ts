@@ -1,4 +1,4 @@
-// `npm run chaos` with a few SIGKILLs, as a user runs it: does the run end with the digest of the undisturbed one?
+// Runs `npm run chaos` with a few SIGKILLs, as a user would. Does the run end with the same digest as an undisturbed one?
 import { join } from 'node:path';
 import type { Measured } from '../figures/figure.js';
 import { repository, runCommand } from '../repository.js';

@@ -1,4 +1,4 @@
-// How soon a death is known: from the kill, by the clock of the process that killed, until others could see it.
+// Measures how soon a death is noticed: from the kill until other processes can see it, by the clock of the process that killed.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -9,18 +9,18 @@ import { pidOf } from '../../test/chaos/victims.js';
 export interface OpenAttempt {
   activity: string;
   attempt: number;
-  /** Identity of the worker that got the newest attempt. */
+  /** Identity of the worker that received the newest attempt. */
   worker: string;
-  /** True while a worker has it; false while it waits for one. */
+  /** True while a worker runs it; false while it waits for a worker. */
   underWay: boolean;
   /** When the server learned that the previous attempt had failed, Unix time in ms. */
   failedAt: number | null;
 }
 
 /**
- * Seconds from the kill until the server learned of the failure of the last attempt that the kill ended; NaN if it ended none.
- * `before`: attempts under way at the kill. `after`: all open attempts at later moments, in order. `calledOff`: when the run cancelled
- * an activity because its node was declared lost before another process took its place, Unix time in ms.
+ * Seconds from the kill until the server learned that the last attempt ended by the kill had failed; NaN if the kill ended no attempt.
+ * `before`: attempts running at the kill. `after`: all open attempts, seen at later moments, in order. `calledOff`: when the run cancelled
+ * an activity because its node was declared lost, Unix time in ms.
  */
 export function knownAfter(
   killedAt: number,
@@ -43,14 +43,14 @@ function failureOf(
 ): number | null {
   for (const open of after) {
     const now = open.find((one) => one.activity === activity);
-    // It was completed before the kill.
+    // The activity completed before the kill.
     if (!now) return null;
     if (now.attempt > attempt && now.failedAt !== null && now.failedAt >= killedAt) return now.failedAt;
   }
   return null;
 }
 
-/** Attempts that the run's node worker has now. */
+/** Attempts that run on the run's node worker now. */
 export async function attemptsOfNode(trial: OpenTrial): Promise<OpenAttempt[]> {
   const pid = pidOf(trial, 'node');
   return pid === null ? [] : attemptsOf(pid, await openAttempts(trial));
@@ -71,7 +71,7 @@ async function openAttempts({ client, workflowId }: OpenTrial): Promise<OpenAtte
   }));
 }
 
-/** When each cancelled activity of the workflow was last cancelled, Unix time in ms. */
+/** When each cancelled activity of the workflow was last cancelled, by activity id, Unix time in ms. */
 async function calledOffBy({ client, workflowId }: OpenTrial): Promise<Map<string, number>> {
   const { events } = await client.workflow.getHandle(workflowId).fetchHistory();
   const ids = new Map<string, string>();
@@ -96,8 +96,8 @@ const deadlineMs = 60_000;
 const lookEveryMs = 25;
 
 /**
- * `knownAfter` for a kill that has just happened; watches until every attempt that the kill could have ended has failed or is closed.
- * `node`: pid of the process that had the attempts; attempts that it got since `seenBefore` count too.
+ * `knownAfter` for a kill that has just happened. Watches until every attempt that the kill could have ended has failed or is closed.
+ * `node`: pid of the process that ran the attempts. Attempts that it received after `seenBefore` was read count, too.
  */
 export async function untilKnown(
   trial: OpenTrial,
@@ -122,7 +122,7 @@ export async function untilKnown(
   return knownAfter(killedAt, before, after, await calledOffBy(trial));
 }
 
-/** Seconds from the orchestrator's kill until another process has taken over its folder, and so knows that it is dead. */
+/** Seconds from the orchestrator's kill until another process has taken over its folder, which shows that the death was noticed. */
 export async function untilTakenOver(trial: OpenTrial, killedAt: number, killed: number): Promise<number> {
   const path = join(trial.folder, 'orchestrator', 'life.json');
   for (;;) {

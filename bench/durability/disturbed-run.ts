@@ -1,5 +1,6 @@
-// A run of which each process of the stack is killed once, in a tenth of its steps of ten seconds and more. What that costs is read
-// from its records, from the requests to its engines, and from when each process served again.
+// Runs a training with steps of at least ten seconds and kills each process of the stack once, so that a tenth of the steps is disturbed.
+// Reads the cost of the kills from the run's records, from the requests to its engines, and from the times at which each process served
+// again.
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -28,34 +29,34 @@ export interface DisturbedFigures {
   disturbed_steps: number;
   step_seconds: number;
   ettr: number;
-  /** `ft/ettr` of the run's own records. */
+  /** `ft/ettr` in the run's own records. */
   ettr_recorded: number;
-  /** From the kill until the Temporal server has the failure of the attempts that the kill ended. */
+  /** From the kill until the Temporal server knows that the attempts ended by the kill have failed. */
   engine_detection_seconds: number;
-  /** The larger one of: the same for a node worker; from an orchestrator's kill until its successor has taken over its folder. */
+  /** The larger of two times: the same for a node worker, and from an orchestrator's kill until its successor has taken over its folder. */
   worker_detection_seconds: number;
-  /** Kills that met episodes in flight. */
+  /** Kills that happened while episodes were in flight. */
   kills_amid_episodes: number;
-  /** Most turns of one episode that were sampled again after any of the kills, and most updates that were computed again. */
+  /** Maximum over the kills: turns of one episode that were sampled again, and updates that were computed again. */
   turns_again_max: number;
   updates_again_max: number;
-  /** Most of those updates that belong to steps committed before the kill: they are applied again to the last state on disk. */
+  /** Maximum over the kills: computed updates of steps that were already committed. They were applied again to the last state on disk. */
   updates_replayed_max: number;
-  /** Share of the undisturbed steps' time in which an update waited for the writer of a checkpoint. */
+  /** Share of the undisturbed steps' time in which an update waited for a checkpoint to be written. */
   stall_share: number;
 }
 
 export interface DisturbedRun {
-  /** GRPO steps; the first is not counted. */
+  /** Number of GRPO steps. The first one is not counted in the figures. */
   steps: number;
-  /** Those in which a process is killed, one each. */
+  /** Steps in which a process is killed, one process each. */
   struck: readonly number[];
   victims: readonly VictimName[];
   shape: SlowSteps;
   seed: number;
 }
 
-/** What makes a step long: the model, and how many episodes it plays. */
+/** What sets the duration of a step: the size of the model and the number of episodes. */
 export interface SlowSteps {
   hidden_size: number;
   layers: number;
@@ -63,19 +64,19 @@ export interface SlowSteps {
   samples: number;
 }
 
-/** 11 million parameters: a checkpoint of 130 MB. A larger model does not learn the short answers of its warm start. */
+/** 11 million parameters, so a checkpoint of 130 MB. A larger model does not learn the short answers in its warm start. */
 const slowSteps: SlowSteps = { hidden_size: 384, layers: 6, groups: 22, samples: 64 };
-/** Steps of a run without faults that tell how fast this machine is; the first is not counted. */
+/** Steps of a run without faults, which show how fast this machine is. The first one is not counted. */
 const calibrationSteps = 5;
 
-/** What is read from the records before the run's folder is gone. */
+/** What is read from the records before the run's folder is deleted. */
 interface Seen {
   commits: CommittedAt[];
   /** Ids of the updates, by step. */
   stepIds: Map<number, string>;
-  /** Milliseconds by step. */
+  /** Wait for the writer of a checkpoint, in ms, by step. */
   stalls: Map<number, number>;
-  /** When the store took an episode's record, ms, by its key; for the struck steps. */
+  /** When the store received each episode's record, ms, by key; for the struck steps. */
   recorded: Map<string, number>;
   ettr: number;
 }
@@ -84,16 +85,16 @@ interface Kill {
   victim: VictimName;
   /** Unix time, ms. */
   at: number;
-  /** Last step that was committed then. */
+  /** Last committed step at the kill. */
   committed: number;
-  /** Time until the death was known; null for a victim without that figure. */
+  /** Time until the death was noticed; null for a victim whose detection is not measured. */
   detectionSeconds: number | null;
 }
 
-/** 51 steps of about 13 s, five kills. */
+/** Runs 51 steps of about 13 s, with five kills. */
 export async function measureDurability(): Promise<DisturbedFigures> {
   const log = (message: string): void => void process.stderr.write(`  ${message}\n`);
-  // More than the ten seconds that are asked for: a machine's speed changes.
+  // A step must take ten seconds. Aim at more, because a machine's speed changes.
   const shape = await stepsOf(13, log);
   const figures = await measureDisturbedRun(
     { ...{ steps: 51, struck: [6, 14, 27, 38, 45], seed: 1 }, victims: eachVictimOnce(1), shape },
@@ -105,7 +106,7 @@ export async function measureDurability(): Promise<DisturbedFigures> {
   return figures;
 }
 
-/** Throws if a kill met no open run, if no kill met episodes in flight, or if the audit finds a violation. */
+/** Throws if the run was over at a kill, if no kill happened while episodes were in flight, or if the audit finds a violation. */
 export async function measureDisturbedRun(
   plan: DisturbedRun,
   log: (message: string) => void = () => undefined,
@@ -185,7 +186,7 @@ export async function measureDisturbedRun(
   }
 }
 
-/** Steps with as many groups as make each take `seconds` on this machine. */
+/** Chooses the number of groups so that a step takes `seconds` on this machine. */
 async function stepsOf(seconds: number, log: (message: string) => void): Promise<SlowSteps> {
   const folder = mkdtempSync(join(tmpdir(), 'longhaul-bench-calibration-'));
   try {
@@ -215,8 +216,9 @@ async function stepsOf(seconds: number, log: (message: string) => void): Promise
 }
 
 /**
- * Kills each victim once, at a seeded moment of its step; every other one as soon as a turn is sampled after that moment. Long steps
- * train for most of their time: at any moment, all five kills could miss the episodes. `asked`: file of requests to the engines.
+ * Kills each victim once, at a seeded moment of its step. For every other victim it then waits until a turn is sampled: long steps spend
+ * most of their time in training, so at seeded moments alone all five kills could miss the episodes. `asked`: file with the requests to the
+ * engines.
  */
 async function killEach(
   trial: OpenTrial,
@@ -251,7 +253,7 @@ async function killEach(
   return kills;
 }
 
-/** Resolves when the engine is asked for a turn of a training episode. */
+/** Resolves when the engine receives a request for a turn of a training episode. */
 async function turnAfter(trial: OpenTrial, asked: string): Promise<void> {
   const file = await open(asked);
   try {
@@ -282,8 +284,8 @@ async function killed(trial: OpenTrial, victim: VictimName): Promise<Kill | null
 }
 
 /**
- * Attempts of the node, as soon as it has some and its engine computes: nobody notices a death that ends nothing. The victim is
- * stopped from then on: on a busy machine the attempt could otherwise be over before the signal arrives.
+ * Waits until the node has attempts and its engine computes, because nobody notices a death that ends nothing. Then stops the victim
+ * (SIGSTOP) and returns the attempts: on a busy machine an attempt could otherwise end before the kill arrives.
  */
 async function heldAtWork(trial: OpenTrial, victim: VictimName): Promise<OpenAttempt[]> {
   while (!trial.over) {
@@ -298,7 +300,7 @@ async function heldAtWork(trial: OpenTrial, victim: VictimName): Promise<OpenAtt
   return [];
 }
 
-/** Reads commits of all steps but the supervised one, which does other work. */
+/** Reads the commits of all steps except the supervised one, whose work is different. */
 async function readSteps(store: ObjectStore, run: string, last: number, seen: Seen): Promise<void> {
   for (let step = 1; step <= last; step++) {
     const { identity, observed } = await readUpdate(store, run, step);
@@ -315,7 +317,7 @@ async function readSteps(store: ObjectStore, run: string, last: number, seen: Se
 const idsUpTo = (step: number, stepIds: ReadonlyMap<number, string>): ReadonlySet<string> =>
   new Set([...stepIds].flatMap(([one, id]) => (one <= step ? [id] : [])));
 
-/** Longest detection among these victims, s; NaN, which meets no bar, if a death ended nothing. */
+/** Longest detection among the kills of these victims, in s. NaN, which meets no bar, if a kill ended no attempt. */
 function detection(kills: readonly Kill[], victims: readonly VictimName[]): number {
   const seconds = kills.flatMap(({ victim, detectionSeconds }) =>
     victims.includes(victim) && detectionSeconds !== null ? [detectionSeconds] : [],
@@ -323,7 +325,10 @@ function detection(kills: readonly Kill[], victims: readonly VictimName[]): numb
   return seconds.length === 0 ? Number.NaN : Math.max(...seconds);
 }
 
-/** Share of the undisturbed steps' time spent waiting for a checkpoint's writer. Throws if none of them followed a checkpoint. */
+/**
+ * Share of the undisturbed steps' time that they waited for a checkpoint to be written. Throws if no undisturbed step followed a
+ * checkpoint.
+ */
 export function stallShare(
   { commits, stalls }: Pick<Seen, 'commits' | 'stalls'>,
   faults: readonly number[],
@@ -334,7 +339,7 @@ export function stallShare(
     if (faults.some((fault) => fault > from && fault <= at)) continue;
     const stall = stalls.get(step);
     if (stall !== undefined) reporting += 1;
-    // Only the step after a checkpoint can wait for its writer, and says for how long.
+    // Only a step after a checkpoint can wait, and only such a step records its wait.
     stalled += stall ?? 0;
     all += at - from;
   }
@@ -342,7 +347,7 @@ export function stallShare(
   return stalled / all;
 }
 
-/** One supervised step comes first; the learning rate after it is close to nothing, so that all steps are alike. */
+/** A run with one supervised step first. Later steps have a learning rate close to 0, so that all of them are alike. */
 async function slowRun(
   folder: string,
   { steps, shape }: Pick<DisturbedRun, 'steps' | 'shape'>,

@@ -1,30 +1,33 @@
-// Effective training time ratio (ETTR): the share of a run's time that is left without the cost of its faults.
+// Effective training time ratio (ETTR): the share of a run's time that remains when the cost of faults is subtracted.
 import { median } from '../figures/figure.js';
 
 export interface CommittedAt {
   step: number;
-  /** ms, all from one clock. */
+  /** Time of the commit, ms; all commits and faults use one clock. */
   at: number;
 }
 
 export interface EffectiveTime {
-  /** Steps that are counted. */
+  /** Number of counted steps. */
   steps: number;
-  /** Counted steps in which a fault struck. */
+  /** Counted steps during which a fault happened. */
   disturbed: number;
   ettr: number;
-  /** Extra time of each struck step and of the one after it, s. */
+  /** Extra time of each step with a fault and of the step after it, s. */
   costs: { step: number; seconds: number }[];
-  /** Median of the calm steps. */
+  /** Median duration of the calm steps. */
   step_seconds: number;
 }
 
-/** Number of calm steps around a disturbed one that estimate its normal time: a machine's speed drifts by more than faults cost. */
+/**
+ * Number of calm steps near a disturbed one whose median estimates its normal duration. Far steps would not do: a machine's speed drifts by
+ * more than faults cost.
+ */
 const neighbours = 6;
 
 /**
- * Counts the steps after the first of `commits`; their work is alike. A fault costs the time by which its step and the next one, which
- * may still suffer from it, exceed the median of the nearest calm steps. `faults`: when each struck, ms.
+ * Counts all steps after the first of `commits`; all of them do the same work. The cost of a fault is the time by which its step and the
+ * next one, which may still be slower, exceed the median of the nearest calm steps. `faults`: times of the faults, ms.
  */
 export function effectiveTime(commits: readonly CommittedAt[], faults: readonly number[]): EffectiveTime {
   const spans = commits.slice(1).map(({ step, at }, index) => {

@@ -1,5 +1,5 @@
-// A run whose steps take milliseconds and always have a learning signal: one supervised step teaches a tiny model a right and a wrong
-// call, and a learning rate close to nothing keeps it undecided between them.
+// A run whose steps take milliseconds and always have a learning signal. One supervised step teaches a tiny model one right and one wrong
+// call. After that the learning rate is close to 0, so the model goes on choosing either of them.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { generateTasks } from '../../src/environments/apps/generate.js';
@@ -13,11 +13,11 @@ import { repository } from '../repository.js';
 
 export interface SteadyRun {
   name: string;
-  /** All steps, the supervised one included. */
+  /** Number of steps, including the supervised one. */
   steps: number;
 }
 
-/** Writes the run's data into `folder`. A step is one group of four episodes of one turn each. */
+/** Writes the run's data into `folder`. A step has one group of four episodes with one turn each. */
 export async function steadyRun(folder: string, { name, steps }: SteadyRun): Promise<RunSpec> {
   const tasks = generateTasks({ apps: ['tracker'], seed: 1, train_tasks: 1, held_out_tasks: 2 });
   const demonstrations = tasks.filter(({ split }) => split === 'train').flatMap(rightAndWrong);
@@ -54,7 +54,7 @@ export async function steadyRun(folder: string, { name, steps }: SteadyRun): Pro
 function rightAndWrong(task: Task): Demonstration[] {
   const [call] = oracle(task.task_key);
   if (!call) throw new Error(`${task.task_key} has no oracle`);
-  // Data from files has no tools, so the system prompt is written out.
+  // The prompt is written out, because demonstrations in files carry no tools.
   const prompt = systemPrompt({
     env_variables: task.env_variables,
     tools: appByName(task.env_key).tools,

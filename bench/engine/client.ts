@@ -1,4 +1,4 @@
-// What the engine does for a caller in Node, on the quickstart's model and episodes of the quickstart's shape.
+// Measures what the engine does for a Node client, on the quickstart's model and with episodes of the quickstart's shape.
 import { readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -14,13 +14,13 @@ export interface EngineFigures {
   start_ms: number;
   round_trip_us: number;
   one_token_us: number;
-  /** 256 episodes at once. */
+  /** With 256 episodes at once. */
   generated_tokens_per_second: number;
   requests_per_second: number;
   client_cpu_us_per_request: number;
-  /** 0 where the system does not tell. */
+  /** CPU time of the engine process; 0 if the system does not report it. */
   engine_cpu_us_per_token: number;
-  /** Tokens of the batch, a shared prefix counted once. */
+  /** Tokens of the batch. A shared prefix counts once. */
   trained_tokens_per_second: number;
 }
 
@@ -88,7 +88,7 @@ async function measureGeneration(
   };
 }
 
-/** 32 groups of 8 episodes of two turns, all at once: prompt 105 + 21 tokens, turns of ≤ 18 tokens, a 24-token answer. */
+/** 32 groups of 8 two-turn episodes, all at once: a prompt of 105 + 21 tokens, turns of at most 18 tokens, an answer of 24 tokens. */
 async function collect(
   engine: NativeEngine,
   state: Digest,
@@ -111,7 +111,7 @@ async function collect(
   return totals;
 }
 
-/** Updates on 256 transcripts of the same shape, the first one not counted. */
+/** Updates on 256 transcripts of the same shape. The first update is not counted. */
 async function measureTraining(
   engine: NativeEngine,
   first: Digest,
@@ -147,7 +147,7 @@ async function medianOf(times: number, call: (index: number) => Promise<unknown>
   return median(samples);
 }
 
-/** CPU time of a process so far, in µs; Linux counts it in ticks of 10 ms. */
+/** CPU time that a process has used so far, in µs. Linux counts it in ticks of 10 ms. */
 function cpuOf(pid: number | null): number {
   try {
     const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];

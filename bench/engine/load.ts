@@ -1,4 +1,4 @@
-// How long a user waits for the engine: from the start of its process to the answer that a Hugging Face folder is loaded.
+// Measures how long a user waits for the engine: from the start of its process until a Hugging Face folder is loaded.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -9,7 +9,7 @@ import { type Measured, median } from '../figures/figure.js';
 
 const rounds = 7;
 
-/** 60 M parameters, as in native/tools/bench/sizes.h. */
+/** A model of 60 M parameters, as in native/tools/bench/sizes.h. */
 const model: RandomModel = {
   architecture: {
     ...{ vocab_size: 8192, hidden_size: 768, intermediate_size: 2240, num_hidden_layers: 8 },
@@ -20,7 +20,7 @@ const model: RandomModel = {
   seed: 1,
 };
 
-/** Median over several processes, one after the other; the folder is in the page cache, as after a download. */
+/** Median over several processes, one after the other. The folder is in the page cache, as it is after a download. */
 export async function measureLoad(): Promise<Measured> {
   const folder = await mkdtemp(join(tmpdir(), 'longhaul-bench-load-'));
   const path = join(folder, 'model');

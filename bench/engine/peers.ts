@@ -1,4 +1,4 @@
-// The native engine beside PyTorch and transformers on the same machine, in turns, and beside what the machine itself can do.
+// Compares the native engine with PyTorch and transformers, in turns on the same machine, and with the machine's own limits.
 import { join } from 'node:path';
 import type { Measured } from '../figures/figure.js';
 import { outputOf, repository, runCommand } from '../repository.js';
@@ -6,11 +6,13 @@ import { outputOf, repository, runCommand } from '../repository.js';
 export const modelSizes = ['0.85M', '6M', '60M'] as const;
 export type ModelSize = (typeof modelSizes)[number];
 
-/** Equal lengths; the large model gets fewer sequences, so that a round of the slowest peer stays under half a minute. */
+/**
+ * Number of sequences, all of equal length. The large model gets fewer, so that a round of the slowest peer takes less than half a minute.
+ */
 const sequences: Record<ModelSize, number> = { '0.85M': 32, '6M': 32, '60M': 8 };
 const sequenceLength = 128;
 const ownBatch: Record<ModelSize, number> = { '0.85M': 256, '6M': 256, '60M': 64 };
-/** The peer's best is within: its speed falls, or hardly grows any more, at the largest. */
+/** These batch sizes include the peer's best: at the largest one its speed falls or hardly grows. */
 const peerBatches: Record<ModelSize, string> = {
   '0.85M': '64,256,1024',
   '6M': '64,256,1024',
@@ -21,7 +23,7 @@ const compilers = 2;
 const roundSeconds = 10;
 const commandDeadlineMs = 20 * 60_000;
 
-/** A line of longhaul-bench or of its peer. */
+/** A line of output of longhaul-bench or of its peer. */
 interface BenchLine {
   kind?: string;
   tokens_per_second?: number;
@@ -35,7 +37,7 @@ interface BenchLine {
   ratio?: number;
 }
 
-/** Trained tokens a second of whole updates: ours, PyTorch's eager mode, torch.compile. */
+/** Trained tokens per second in whole updates: our engine, PyTorch in eager mode, PyTorch with torch.compile. */
 export async function measureTraining(size: ModelSize): Promise<Measured> {
   const [own, python] = await programs();
   const shape = ['--size', size, '--sequences', String(sequences[size]), '--length', String(sequenceLength)];
@@ -60,7 +62,7 @@ export async function measureTraining(size: ModelSize): Promise<Measured> {
   };
 }
 
-/** Generated tokens a second: ours at one batch size, `generate` of transformers at its best of several. */
+/** Generated tokens per second: our engine at one batch size, and `generate` of transformers at its best of several batch sizes. */
 export async function measureGeneration(size: ModelSize): Promise<Measured> {
   const [own, python] = await programs();
   const lengths = ['--size', size, '--prompt', '32', '--new', '96', '--threads', String(threads)];
@@ -74,14 +76,14 @@ export async function measureGeneration(size: ModelSize): Promise<Measured> {
   return { values: { longhaul, transformers, ratio: longhaul / transformers } };
 }
 
-/** Eight samples of one prompt, the prompt computed once and eight times. */
+/** Time of eight samples of one prompt when the prompt is computed once, compared with eight times. */
 export async function measureSharing(): Promise<Measured> {
   const [own] = await programs();
   const answered = await lines(own, ['sharing', '--size', '6M', '--threads', String(threads)]);
   return { values: { ratio: number(answered.at(-1)?.ratio, 'ratio') } };
 }
 
-/** Products of the measured models: shares of the machine's multiply-add peak, and the best rate of each over PyTorch's best. */
+/** Matrix products of the measured models: their share of the machine's multiply-add peak, and our best rate over PyTorch's best rate. */
 export async function measureGemm(): Promise<Measured> {
   const [own, python] = await programs();
   const timed = ['gemm', '--threads', String(threads)];
@@ -110,7 +112,7 @@ const peer = join(repository, 'bench/engine/peers/peer.py');
 const benchFolder = join(repository, '.longhaul/engine-bench');
 let installed: Promise<[own: string, python: string]> | null = null;
 
-/** longhaul-bench, built, and the Python that has the peers installed. */
+/** Builds longhaul-bench and installs the peers. Resolves to the program and to the Python that has the peers. */
 function programs(): Promise<[own: string, python: string]> {
   installed ??= (async () => {
     await build(benchFolder, 'longhaul-bench');

@@ -16,12 +16,12 @@ export async function quickstartModel(): Promise<RandomModel> {
   return { architecture, initializer_range, seed: 1 };
 }
 
-/** Tokens that differ by kind and index, and are always the same. */
+/** Token ids that depend only on kind and index. */
 export function tokensOf(kind: number, index: number, length: number): number[] {
   return Array.from({ length }, (_, i) => (kind * 331 + index * 97 + i * 61 + ((i * i) % 29)) % vocabulary);
 }
 
-/** Prompt of a group: the app's tool list, shared by half of all groups, and the group's task. */
+/** Prompt of a group: the app's tool list, which half of all groups share, and the group's task. */
 export function promptOf(slot: number, step = 0): number[] {
   return [
     ...tokensOf(0, slot % 2, promptLengths.tools),

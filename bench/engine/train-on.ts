@@ -1,4 +1,4 @@
-// One update of the engine on what it has generated.
+// Runs one update of the engine on samples that it has generated.
 import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { sha256Hex } from '../../src/base/sha256.js';
@@ -11,7 +11,7 @@ import { promptOf } from './quickstart-model.js';
 
 const temperature = 1;
 
-/** One update on what was generated, four samples a group; its old log-probs are those of the rollouts. */
+/** Runs one update on the generated samples, four samples a group. The old log-probs are those of the samples. */
 export async function trainOn(
   engine: FileEngine,
   state: Digest,

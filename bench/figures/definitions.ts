@@ -1,10 +1,10 @@
-// Every figure with its bar, by benchmark.
+// Defines every figure with its bar, ordered by benchmark.
 import { chaosKills } from '../durability/chaos.js';
 import { modelSizes } from '../engine/peers.js';
 import { quickstartSeeds } from '../quickstart/quickstart.js';
 import { type Bar, type FigureDefinition, type Lookup, median } from './figure.js';
 
-/** Name, unit, bar, value (its name in the part, or computed), what it is. */
+/** Name, unit, bar, value (a name in the part, or a function that computes it), description. */
 type Row = readonly [string, string, Bar, string | ((of: Lookup) => number), string];
 
 function rowsOf(benchmark: string, part: string, rows: readonly Row[]): FigureDefinition[] {

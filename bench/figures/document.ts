@@ -1,10 +1,10 @@
-// The tables of figures in docs/benchmarks.md, from the stored results; the prose around it is written by hand.
+// Writes the tables of figures in docs/benchmarks.md from the stored results. The text around the tables is written by hand.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { figureDefinitions } from './definitions.js';
 import { evaluate } from './figure.js';
 import { fromEarlier, type Results } from './results-file.js';
 
-/** Units that say nothing beside a figure's name. */
+/** Units that are not shown: they add nothing to a figure's name. */
 const plain = ['share', 'ratio', 'equal'];
 
 const begin = '<!-- figures: written by `npm run bench -- --full` -->';
@@ -19,7 +19,7 @@ export function documentResults(path: string, results: Results): void {
   writeFileSync(path, `${before}${begin}\n\n${figuresTable(results)}\n${end}${rest}`);
 }
 
-/** A table for each commit that measured something, in the order of the figures; a value that misses its bar is bold. */
+/** A table for each commit at which something was measured, in the order of the figures. A value that misses its bar is bold. */
 export function figuresTable(results: Results): string {
   const parts = new Map(Object.entries(results.parts).map(([name, part]) => [name, fromEarlier(part)]));
   const tables = new Map<string, string[]>();

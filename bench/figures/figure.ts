@@ -1,18 +1,19 @@
-// A figure: a number beside its bar. Its values come from parts, which are measured one at a time and may be of an earlier day.
+// A figure is a number with its bar, the bound that it must meet. Its values come from parts. Each part is measured separately, perhaps on
+// an earlier day.
 
-/** Bounds of a value, as people read them; '' where the figure is shown for comparison alone. */
+/** Bounds of a value, as people read them; '' if the figure is shown only for comparison. */
 export type Bar = `${'≤' | '<' | '≥' | '='} ${number}` | `${number} to ${number}` | '';
 
-/** When, from which code and where a part was measured, for people. */
+/** When, on which machine and from which code a part was measured, for people. */
 export interface Provenance {
   /** ISO 8601 */
   date: string;
-  /** Short commit; `+` behind it where the checkout had changes that were not committed. */
+  /** Short commit, followed by `+` if the checkout had uncommitted changes. */
   commit: string;
   machine: string;
 }
 
-/** Numbers of one measured part by name, e.g. `quickstart/seed-1` → {seconds, before, after}. */
+/** Numbers of one measured part, by name. Example: `quickstart/seed-1` has {seconds, before, after}. */
 export type PartValues = Record<string, number>;
 
 /** Result of measuring a part once. */
@@ -23,45 +24,45 @@ export interface Measured {
 
 export interface MeasuredPart extends Provenance {
   values: PartValues;
-  /** What the values do not say: what was skipped, what was found. */
+  /** What the values do not say, for example what was skipped. */
   notes: string[];
-  /** Share of the wanted CPU time that other virtual machines got meanwhile, 0..1. */
+  /** Share of the wanted CPU time that other virtual machines got during the measurement, 0..1. */
   stolen: number;
-  /** False where the part was measured by an earlier command. */
+  /** False if an earlier command measured the part. */
   fresh: boolean;
 }
 
-/** Reads a value of a part; throws `NotMeasured`. */
+/** Reads a value of a part. Throws `NotMeasured`. */
 export type Lookup = (part: string, value: string) => number;
 
 export interface FigureDefinition {
   name: string;
-  /** Benchmark that measures it: `npm run bench BENCHMARK`. */
+  /** The benchmark that measures it: `npm run bench BENCHMARK`. */
   benchmark: string;
   unit: string;
   bar: Bar;
-  /** A few words for docs/benchmarks.md. */
+  /** A short description for docs/benchmarks.md. */
   what: string;
   value(of: Lookup): number;
 }
 
 export interface Figure {
   name: string;
-  /** Null: it was not measured, or measuring it failed. */
+  /** Null if it was not measured, or if measuring it failed. */
   value: number | null;
   unit: string;
   bar: string | null;
   holds: boolean;
-  /** Provenance of the oldest part, where one was measured by an earlier command. */
+  /** Provenance of the oldest part, if an earlier command measured one. */
   measured?: Provenance;
-  /** Share of the wanted CPU time that others got meanwhile, from `notedShare` on. */
+  /** Share of the wanted CPU time that others got during the measurement; present from `notedShare` on. */
   stolen?: number;
   note?: string;
 }
 
 export class NotMeasured extends Error {}
 
-/** Smallest share of stolen CPU time that is worth a note. */
+/** A smaller share of stolen CPU time is not worth a note. */
 const notedShare = 0.03;
 
 export function evaluate(
@@ -124,7 +125,7 @@ export function median(values: readonly number[]): number {
   return low === undefined || high === undefined ? Number.NaN : (low + high) / 2;
 }
 
-/** Four significant digits below 10,000, for reading; bars are compared with the value itself. */
+/** Four significant digits if the value is below 10,000, for reading. Bars are compared with the exact value. */
 export function rounded(value: number): number {
   return Math.abs(value) >= 10_000 ? Math.round(value) : Number(value.toPrecision(4));
 }

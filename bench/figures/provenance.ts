@@ -1,12 +1,12 @@
-// Which code a measurement was made from, and on which machine.
+// Says which code a measurement was made from, and on which machine.
 import { execFileSync } from 'node:child_process';
 import { availableParallelism, cpus, totalmem } from 'node:os';
 import { repository } from '../repository.js';
 
-/** Files that a measurement itself writes: they leave a checkout as clean as it was. */
+/** Files that a measurement itself writes. Changes in them do not make a checkout unclean. */
 const written = ['bench/results.json', 'docs/benchmarks.md'];
 
-/** Short commit; with `+` where other files than `written` differ from it. `unknown` outside of a git checkout. */
+/** Short commit, with `+` if files other than `written` differ from it. `unknown` outside a git checkout. */
 export function commit(): string {
   try {
     const git = (...args: string[]): string =>
@@ -18,7 +18,7 @@ export function commit(): string {
   }
 }
 
-/** E.g. `AMD EPYC, 2 cores, 24 GiB, Node v20.20.2`. */
+/** For example `AMD EPYC, 2 cores, 24 GiB, Node v20.20.2`. */
 export function machine(): string {
   const cpu = cpus()[0]?.model.trim() ?? 'unknown processor';
   const memoryGiB = Math.round(totalmem() / 2 ** 30);

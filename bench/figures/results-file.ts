@@ -1,11 +1,11 @@
-// bench/results.json: what was measured last, part by part. A figure is of the day, the commit and the machine that stand beside it.
+// bench/results.json: the last measurement of each part, with the day, commit and machine on which the part was measured.
 import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import type { MeasuredPart, PartValues, Provenance } from './figure.js';
 
 export interface StoredPart extends Provenance {
   values: PartValues;
   notes: string[];
-  /** Absent in older ones. */
+  /** Absent in older results. */
   stolen?: number;
 }
 
@@ -32,7 +32,7 @@ export function readResults(path: string): Results {
   return results;
 }
 
-/** Parts in order of their names, so that a new measurement shows as a small difference. */
+/** Writes the parts sorted by name, so that a new measurement shows as a small difference. */
 export function writeResults(path: string, results: Results): void {
   const parts = Object.fromEntries(Object.entries(results.parts).sort(([a], [b]) => (a < b ? -1 : 1)));
   writeFileSync(`${path}.draft`, `${JSON.stringify({ ...results, parts }, null, 2)}\n`);

@@ -1,16 +1,19 @@
-// Steal time: CPU time that this virtual machine wanted and its host gave to others. What is measured meanwhile is too slow.
+// Steal time: CPU time that this virtual machine wanted and its host gave to others. A measurement during steal time is too slow.
 import { readFileSync } from 'node:fs';
 
-/** Ticks of all cores. */
+/** In ticks, summed over all cores. */
 interface CpuTime {
   wanted: number;
   stolen: number;
 }
 
-/** With fewer wanted ticks (5 s) the share means nothing. */
+/** With fewer wanted ticks than this (5 s) the share means nothing. */
 const fewestTicks = 500;
 
-/** Returns a function that gives the stolen share of the wanted time since this call, 0..1; 0 without `/proc/stat`, which `read` reads. */
+/**
+ * Returns a function that gives the stolen share of the wanted time since this call, 0..1. The share is 0 if there is no `/proc/stat`.
+ * `read` returns its text.
+ */
 export function countStolenTime(read = readProcStat): () => number {
   const first = cpuTime(read());
   return () => {
@@ -28,7 +31,7 @@ function readProcStat(): string {
   }
 }
 
-/** Fields as in proc_stat(5): what guests of this machine used is in `user` and `nice` already. */
+/** Fields as in proc_stat(5). `user` and `nice` already include the time of this machine's guests. */
 function cpuTime(stat: string): CpuTime {
   const [line = ''] = stat.split('\n');
   const [user = 0, nice = 0, system = 0, , , irq = 0, softIrq = 0, stolen = 0] = line

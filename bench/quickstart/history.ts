@@ -1,4 +1,4 @@
-// Figures of a run's Temporal history: events a step, and the largest payload.
+// Figures of a run's Temporal history: events per step, and the largest payload.
 import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -14,16 +14,16 @@ export interface HistoryFigures {
   executions: number;
   events: number;
   steps: number;
-  /** All events over all steps; start, evaluations, checkpoints and the report included. */
+  /** All events divided by all steps. Start, evaluations, checkpoints and report are included. */
   events_per_step: number;
-  /** Most events from the planning of one step to the planning of the next, or to the end of a continued execution. */
+  /** Most events between the planning of a step and the planning of the next one, or the end of an execution that continues as new. */
   events_per_step_max: number;
   payload_bytes_max: number;
 }
 
 export type HistoryEvent = NonNullable<History['events']>[number];
 
-/** Histories of a run's executions, oldest first; continue-as-new begins another one. */
+/** Histories of a run's executions, oldest first. Continue-as-new begins a new execution. */
 export async function fetchRunHistory(
   client: Client,
   workflowId: string,
@@ -34,7 +34,7 @@ export async function fetchRunHistory(
   return executions;
 }
 
-/** The same, one by one: those of a long run do not fit into memory together. */
+/** The same histories one by one: those of a long run do not fit into memory together. */
 export async function* executionsOf(
   client: Client,
   workflowId: string,
@@ -53,7 +53,7 @@ export function historyFigures(executions: readonly HistoryEvent[][]): HistoryFi
   const planned = executions.map(plannedAt);
   const steps = planned.flat().length;
   if (steps === 0) throw new Error('the history plans no step: there is nothing to measure');
-  // An execution opens the run and finds its node before its first step, as the first one does.
+  // Before its first step every execution opens the run and finds its node. These events are not counted as a step's.
   const between = planned.flatMap((indices, execution) =>
     indices.map((index, at) => {
       const last = executions[execution]?.length ?? 0;
@@ -77,7 +77,7 @@ function plannedAt(events: readonly HistoryEvent[]): number[] {
   );
 }
 
-/** Largest payload anywhere in an event, in bytes: inputs, results, details, headers, memos, summaries. */
+/** Size in bytes of the largest payload anywhere in an event: inputs, results, details, headers, memos, summaries. */
 function largestPayload(value: unknown): number {
   if (typeof value !== 'object' || value === null || ArrayBuffer.isView(value)) return 0;
   const { data } = value as { data?: unknown };
@@ -85,7 +85,7 @@ function largestPayload(value: unknown): number {
   return Math.max(own, ...Object.values(value).map(largestPayload));
 }
 
-/** Starts a Temporal server over the database of a stopped stack, and reads a run's history from it. */
+/** Starts a Temporal server on the database of a stopped stack, and reads a run's history from it. */
 export async function historyOfStoppedStack(
   folder: string,
   workflowId: string,
@@ -110,7 +110,7 @@ export async function historyOfStoppedStack(
   }
 }
 
-/** Run id of the execution that first drove a run, from the owner record. */
+/** Run id of the execution that first drove a run, from its owner record. */
 export function firstExecution(folder: string, run: string): string {
   const path = join(folder, 'store', 'runs', run, 'owners', '1.json');
   return (JSON.parse(readFileSync(path, 'utf8')) as { firstExecutionRunId: string }).firstExecutionRunId;

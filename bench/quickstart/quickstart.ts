@@ -1,4 +1,4 @@
-// The quickstart by the real command, in a folder of its own that stays for the measurements that read it.
+// Runs the quickstart by the real command, in a folder of its own. The folder stays for other measurements that read it.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -16,12 +16,12 @@ export interface QuickstartRun {
 }
 
 export const quickstartSeeds = [1, 2, 3, 4, 5] as const;
-/** Seed of the run that other benchmarks read. */
+/** Seed of the run that other benchmarks use. */
 export const mainSeed = 1;
 
 const deadlineMs = 25 * 60_000;
 
-/** Runs that parts share: one quickstart a seed, made when the first of them asks for it. */
+/** Quickstart runs that several parts share. Each seed runs once, when a part first asks for it. */
 export class QuickstartRuns {
   private readonly runs = new Map<number, Promise<QuickstartRun>>();
 
@@ -50,14 +50,14 @@ async function runQuickstart(seed: number): Promise<QuickstartRun> {
   return { folder, result: JSON.parse(last) as QuickstartResult };
 }
 
-/** Measures one seed's run as the command sees it. */
+/** Measures the run of one seed by what the command prints. */
 export async function measureSeed(runs: QuickstartRuns, seed: number): Promise<Measured> {
   const values = passValues(await runs.of(seed));
   if (seed !== mainSeed) await runs.forget(seed);
   return { values };
 }
 
-/** Measures the main seed's run with its records, its history and its store. */
+/** Measures the main seed's run, including its records, its history and its store. */
 export async function measureQuickstart(runs: QuickstartRuns): Promise<Measured> {
   const quickstart = await runs.of(mainSeed);
   const { folder, result } = quickstart;
@@ -90,7 +90,7 @@ function passValues({ result }: QuickstartRun): PartValues {
   return { seconds: result.seconds, before, after };
 }
 
-/** Sizes of the files in the store's folder, not of the disk's blocks. */
+/** Sums the sizes of the files in the store's folder, not the blocks that they take on disk. */
 async function sizeOf(store: OpenedStore): Promise<{ store_mb: number; store_files: number }> {
   let [bytes, files] = [0, 0];
   for await (const { size } of store.unfolded.list('')) {

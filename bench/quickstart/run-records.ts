@@ -6,14 +6,14 @@ import { median } from '../figures/figure.js';
 
 export interface RecordFigures {
   steps: number;
-  /** Episodes that were started again after their record existed. */
+  /** Episodes that were started again although their record existed. */
   r9_violations: number;
-  /** All other violations: a step applied twice, skipped, or not following from the one before. */
+  /** All other violations: a step that was applied twice, was skipped, or does not follow from the step before it. */
   updates_twice_or_skipped: number;
   logprob_difference_max: number;
-  /** GRPO steps with a learning signal: only their updates compare log-probs. */
+  /** GRPO steps with a learning signal. Only their updates compare log-probs. */
   compared_steps: number;
-  /** Time of a GRPO step during which no engine verb and no environment call was in flight. */
+  /** Time of a GRPO step in which no engine request and no environment call was in flight. */
   orchestration_ms_p50: number;
   orchestration_ms_p90: number;
   orchestration_steps: number;

@@ -1,5 +1,5 @@
-// Records of a long run for measuring the report, made by the writers that runs use. Its episodes are the calls of the built-in apps'
-// teacher with their real results, some of them spoilt; its metrics are made up.
+// Writes the records of a long run for measuring the report, with the same writers as a real run. Its episodes are calls of the built-in
+// apps' teacher with real results, and some of them are made to fail. Its metrics are invented.
 import { join } from 'node:path';
 import { DatasetCache } from '../../src/data/dataset-cache.js';
 import { summarise } from '../../src/activities/evaluation/suite-evaluation.js';
@@ -41,7 +41,7 @@ const start = Date.UTC(2026, 0, 2, 3);
 const stateAfter = (step: number): string => sha256Hex(`state ${step}`);
 const at = (step: number): string => new Date(start + step * 30_000).toISOString();
 
-/** Resolves to the run's name. */
+/** Resolves to the name of the run. */
 export async function recordLongRun(store: ObjectStore): Promise<string> {
   const data = await openedRun(store);
   const { run, base_model } = data.record;
@@ -204,7 +204,7 @@ interface Seat {
   slot: number;
   sample: number;
   policy_step: number;
-  /** 0 at the run's beginning, 1 at its end: fewer episodes are spoilt. */
+  /** 0 at the run's beginning, 1 at its end. Fewer episodes fail towards the end. */
   progress: number;
 }
 
@@ -275,10 +275,10 @@ class EpisodeWriter {
 
 type Spoiling = (messages: readonly DemonstrationMessage[]) => DemonstrationMessage[];
 
-/** Ways in which episodes fail: done at once, the same call three times, a call for an id that is not there, no end. */
+/** Ways in which an episode fails: it ends at once, repeats a call three times, asks for an id that does not exist, or never ends. */
 const spoilings: Spoiling[] = [
   (messages) => [...messages.slice(0, 1), { role: 'assistant', content: 'All done. <done>' }],
-  // A demonstration without calls has nothing to repeat.
+  // A demonstration without calls is left as it is.
   (messages) => {
     const call = messages.length < 4 ? [] : messages.slice(1, 3);
     return [...messages.slice(0, 1), ...call, ...call, ...messages.slice(1)];
@@ -302,7 +302,7 @@ function toolOf(text: string): string | null {
   return /<tool_call>\{"name":"([a-z_]+)"/.exec(text)?.[1] ?? null;
 }
 
-/** A number in [0, 1) that is a function of the text. */
+/** A number in [0, 1) that depends only on the text. */
 function fraction(text: string): number {
   return parseInt(sha256Hex(text).slice(0, 8), 16) / 2 ** 32;
 }

@@ -1,4 +1,4 @@
-// The report of a long run: the size of its page, the time to make it, and how soon a browser shows it.
+// Measures the report of a long run: the size of its page, the time to make it, and how soon a browser shows it.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { accessSync } from 'node:fs';
@@ -29,7 +29,7 @@ export async function measureReport(): Promise<Measured> {
   }
 }
 
-/** Makes the page by the command, in a process of its own. */
+/** Makes the page with the real command, in a separate process. */
 async function makeReport(run: string, store: string, page: string): Promise<PartValues> {
   const main = join(repository, 'dist/dev/src/cli/main.js');
   const begun = performance.now();
@@ -53,7 +53,7 @@ async function makeReport(run: string, store: string, page: string): Promise<Par
   };
 }
 
-/** Medians over several openings from the disk, each in a context of its own. */
+/** Medians over several openings of the page from disk, each in a new browser context. */
 async function openInBrowser(page: string): Promise<{ opened: PartValues; notes: string[] }> {
   const executablePath = [
     process.env['LONGHAUL_CHROMIUM'],

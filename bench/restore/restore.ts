@@ -1,5 +1,5 @@
-// How fast a state comes back: from a file, beside the rate at which `dd` reads it; and by replay, beside the time that the same updates
-// took when they were made.
+// Measures how fast a state is restored: from a file, compared with the rate at which `dd` reads that file; and by replay, compared with
+// the time that the same updates took at first.
 import { execFile } from 'node:child_process';
 import { mkdtemp, readFile, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -16,16 +16,16 @@ import { quickstartModel } from '../engine/quickstart-model.js';
 
 export interface RestoreFigures {
   bytes: number;
-  /** Median of several readings, each of the whole file from the device. */
+  /** Median of several readings, each of the whole file from the disk. */
   disk_bytes_per_second: number;
   restore_bytes_per_second: number;
-  /** Engine's rate over the disk's; median of pairs measured one after the other. */
+  /** The engine's rate divided by the disk's rate: median of pairs that were measured one after the other. */
   restore_share: number;
 }
 
 const run = promisify(execFile);
 
-/** `width`: hidden size of the model; 512 gives a state of 300 MB. Throws if the file was read from memory. */
+/** `width`: hidden size of the model; 512 gives a state of 300 MB. Throws if the file was read from memory instead of disk. */
 export async function measureRestore(width = 512, times = 5): Promise<RestoreFigures> {
   const folder = await mkdtemp(join(tmpdir(), 'longhaul-bench-restore-'));
   const engine = createNativeEngine({ binary: findEngineBinary() });
@@ -46,7 +46,7 @@ export async function measureRestore(width = 512, times = 5): Promise<RestoreFig
     const reader = engine.pid();
     if (reader === null) throw new Error('the engine has ended');
     for (let time = 0; time < times; time++) {
-      // Linux counts a child's reading as its parent's once the child has ended.
+      // `dd` is a child of this process. Linux adds a child's reads to its parent's when the child ends.
       plain.push(await cold(path, 'self', () => run('dd', [`if=${path}`, 'of=/dev/null', 'bs=4M'])));
       restored.push(await cold(path, reader, () => engine.loadState({ path })));
       if ((await engine.held())?.state !== state) throw new Error('another state came back');
@@ -64,8 +64,9 @@ export async function measureRestore(width = 512, times = 5): Promise<RestoreFig
 }
 
 /**
- * Seconds that `read` takes after the file was put out of the page cache, as GNU dd does it. Throws if process `reader` has not read all
- * of it from a device: a file system in memory, and a cache that keeps its pages, have no rate of a disk.
+ * Removes the file from the page cache, as GNU dd can, and returns the seconds that `read` takes. Throws if process `reader` has not read
+ * the whole file from a device. That happens on a file system in memory, or if the cache keeps its pages: no disk rate can be measured
+ * there.
  */
 export async function cold(
   path: string,
@@ -86,7 +87,7 @@ export async function cold(
   return seconds;
 }
 
-/** Bytes that the system has read from devices for a process so far. */
+/** Bytes that a process has read from devices so far. */
 async function deviceBytes(pid: number | 'self'): Promise<number> {
   const counted = /^read_bytes: (\d+)$/m.exec(await readFile(`/proc/${pid}/io`, 'utf8'));
   if (!counted) throw new Error(`/proc/${pid}/io does not say what was read from devices`);
@@ -95,11 +96,11 @@ async function deviceBytes(pid: number | 'self'): Promise<number> {
 
 export interface ReplayFigures {
   steps: number;
-  /** Time of the updates when they were made, over the time of their replay. */
+  /** Time that the updates took at first, divided by the time of their replay. */
   replay_speed: number;
 }
 
-/** Replays the last updates of a finished run, from the state `steps` before its end. */
+/** Replays the last `steps` updates of a finished run, from the state before them. */
 export async function measureReplay(store: ObjectStore, of: string, steps: number): Promise<ReplayFigures> {
   const folder = await mkdtemp(join(tmpdir(), 'longhaul-bench-replay-'));
   const engine = createNativeEngine({ binary: findEngineBinary() });
@@ -117,7 +118,7 @@ export async function measureReplay(store: ObjectStore, of: string, steps: numbe
     const first = last - steps;
     await restorer.restore(of, first, await readState(store, of, first), attempt);
     restored.length = 0;
-    // The run's last checkpoint must not be used.
+    // Start from the state `first`: the run's last checkpoint must not be used.
     await restorer.restore(of, last, await readState(store, of, last), attempt, first);
     let made = 0;
     for (let step = first + 1; step <= last; step++)

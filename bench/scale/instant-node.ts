@@ -1,5 +1,5 @@
-// Process entry of a node that computes nothing: no engine, no environment, no batch. It writes the records that planning the next step
-// reads (base and updates, chained as real ones are), after a set time. It takes the place of a real node while the orchestrator is
+// Process entry of a node that computes nothing: it has no engine, no environment and no batch. After a set time it writes the records that
+// the planning of the next step reads (base and updates, chained like real ones). It replaces a real node while the orchestrator is
 // measured.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { CommittedStep, NodeActivities, TransferActivities } from '../../src/activities/contracts.js';
@@ -22,7 +22,7 @@ const engine = { build: 'answers at once', incarnation: `pid ${process.pid}` };
 
 const log = installRuntime('instant node', null);
 
-/** Waits for as long as a step's work would take, and knows when each run committed last. */
+/** Waits for as long as a step's work is to take, and remembers when each run last committed a step. */
 class TimedWork {
   private readonly busyMs = new Map<string, number>();
   private readonly commits = new Map<string, { step: number; at: number }>();
@@ -35,7 +35,7 @@ class TimedWork {
     this.busyMs.set(run, (this.busyMs.get(run) ?? 0) + performance.now() - begun);
   }
 
-  /** Timings as real nodes record them: ms since the previous commit, and how much of that was work. */
+  /** Timings as a real node records them: ms since the previous commit, and how many of them were work. */
   committed(run: string, step: number): Record<string, number> {
     const [before, at] = [this.commits.get(run), performance.now()];
     const timings: Record<string, number> =

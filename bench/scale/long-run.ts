@@ -1,5 +1,5 @@
-// A run of very many steps on the embedded stack, with real workers and the real engine on a tiny model: do memory, history and the
-// time of a step stay flat?
+// A run of very many steps on the embedded stack, with real workers and the real engine on a tiny model. Do memory, history and the time of
+// a step stay constant?
 import { existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -21,15 +21,15 @@ import { MemorySamples, pidsOf } from './process-memory.js';
 
 export interface LongRunPlan {
   steps: number;
-  /** Windows of steps whose medians are compared, first and last step included. */
+  /** Windows of steps whose medians are compared. Both ends are included. */
   early: readonly [number, number];
   late: readonly [number, number];
-  /** Compiled code; by default that of the stack's own build. */
+  /** Compiled code; default: the code that the stack runs. */
   scripts?: Partial<StackScripts>;
   deadlineMs: number;
 }
 
-/** Resident memory in the late window over that in the early one, minus 1. */
+/** Median resident memory in the late window divided by that in the early window, minus 1. */
 interface Growth {
   orchestrator_growth: number;
   node_growth: number;
@@ -39,10 +39,10 @@ interface Growth {
 export interface LongRunFigures extends Growth {
   seconds: number;
   executions: number;
-  /** Events of the longest execution. */
+  /** Number of events in the longest execution. */
   events_max: number;
   events_per_step: number;
-  /** Mean wall time of a step in the two windows. */
+  /** Mean wall time of a step in the early and in the late window. */
   step_ms_early: number;
   step_ms_late: number;
 }
@@ -52,7 +52,7 @@ const sampleEveryMs = 500;
 
 /** Throws if the run does not complete, or if the audit of its records finds a violation. */
 export async function measureLongRun(plan: LongRunPlan): Promise<LongRunFigures> {
-  // In memory where there is such a folder: the run is measured, not a disk's fsync.
+  // Use a folder in memory if there is one: the run is to be measured, not the fsync of a disk.
   const folder = await mkdtemp(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'longhaul-bench-long-'));
   let gaveUp: Error | null = null;
   const stack = await startStack({
@@ -101,7 +101,10 @@ export async function measureLongRun(plan: LongRunPlan): Promise<LongRunFigures>
   }
 }
 
-/** Samples memory until the last step but one is committed; the report follows. `step`: null while nobody answers. */
+/**
+ * Samples memory until the last step but one is committed, because the report comes after the last one. `step`: null while no worker
+ * answers.
+ */
 async function watch(
   { steps, early, late, deadlineMs }: LongRunPlan,
   stack: Stack,

@@ -1,5 +1,5 @@
 // Many runs at once on one orchestrator: the real orchestrator worker, Temporal server and store. The node computes nothing
-// (instant-node.ts), so that the machine's cores are free for the orchestrator and the server.
+// (instant-node.ts), so the machine's cores are free for the orchestrator and the server.
 import { existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -19,11 +19,11 @@ import { median } from '../figures/figure.js';
 
 export interface ManyRunsPlan {
   runs: number;
-  /** Steps of each run. */
+  /** Number of steps of each run. */
   steps: number;
-  /** Time that the node takes for a step, which is no orchestration. */
+  /** Time that the node takes for a step. It does not count as orchestration. */
   workMs: number;
-  /** Compiled code of the instant node; the other processes have the stack's own by default. */
+  /** Compiled code of the instant node. By default the other processes use the stack's own code. */
   scripts: Pick<StackScripts, 'node'> & Partial<StackScripts>;
   deadlineMs: number;
 }
@@ -32,7 +32,7 @@ export interface ManyRunsFigures {
   runs: number;
   finished: number;
   steps: number;
-  /** Steps whose update does not follow from the one before. */
+  /** Steps whose update does not follow from the update before. */
   broken_links: number;
   seconds: number;
   orchestration_ms_p50: number;
@@ -59,7 +59,7 @@ export async function measureManyRuns(plan: ManyRunsPlan): Promise<ManyRunsFigur
     const begun = performance.now();
     const ended = await Promise.all(
       names.map(async (name) => {
-        // Each run has data of its own, as in real projects.
+        // Each run has its own data, as real projects do.
         const spec = await steadyRun(join(folder, name), { name, steps: plan.steps });
         const { handle } = await startTraining(client, spec);
         const late = new Promise<null>((resolve) => setTimeout(resolve, plan.deadlineMs, null).unref());

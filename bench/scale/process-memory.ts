@@ -1,11 +1,11 @@
-// Resident memory of processes over a run's steps, from /proc, native code and isolates included.
+// Resident memory of processes over a run's steps, from /proc. It includes native code and isolates.
 import { readFileSync } from 'node:fs';
 import type { Stack } from '../../src/stack/stack.js';
 import { median } from '../figures/figure.js';
 
 const pageBytes = 4096;
 
-/** Samples of resident memory by process name; a process that was started again keeps its name. */
+/** Samples of resident memory by process name. A process that was started again keeps its name. */
 export class MemorySamples {
   private readonly samples = new Map<string, { step: number; bytes: number }[]>();
 
@@ -19,7 +19,7 @@ export class MemorySamples {
     }
   }
 
-  /** Median over the samples of steps `first` to `last`, both included. Throws where there are none. */
+  /** Median over the samples of steps `first` to `last`, both included. Throws if there are none. */
   medianBytes(name: string, first: number, last: number): number {
     const within = (this.samples.get(name) ?? []).filter(({ step }) => step >= first && step <= last);
     if (within.length === 0) throw new Error(`no memory of ${name} was sampled in steps ${first} to ${last}`);
@@ -36,7 +36,7 @@ function residentBytes(pid: number): number | null {
   }
 }
 
-/** Pids of the processes of a stack whose memory is watched; the engine is the node worker's child. */
+/** Pids of a stack's processes whose memory is watched. The engine is a child of the node worker. */
 export function pidsOf({ processes }: Stack): Record<'orchestrator' | 'node' | 'engine', number | null> {
   const pidOf = (name: string): number | null => processes.find((one) => one.name === name)?.pid ?? null;
   const node = pidOf('node');

@@ -1,4 +1,5 @@
-// A sweep over a run's checkpoints on the embedded stack: its time and memory, and the time of one with nothing new to play.
+// Measures a sweep over a run's checkpoints on the embedded stack: its time and memory, and the time of a second sweep that has nothing new
+// to play.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -20,15 +21,15 @@ import { MemorySamples, pidsOf } from '../scale/process-memory.js';
 export interface SweepFigures {
   episodes: number;
   seconds: number;
-  /** Resident memory in the last quarter of the sweep's time over that in the second one, minus 1. */
+  /** Median resident memory in the last quarter of the sweep's time divided by that in the second quarter, minus 1. */
   orchestrator_growth: number;
   node_growth: number;
   engine_growth: number;
-  /** The same sweep under another name. */
+  /** Time of the same sweep under another name, in s. */
   again_seconds: number;
 }
 
-/** The run's newest checkpoints, and the suite that each of them plays. */
+/** How many of the run's newest checkpoints are evaluated, and the suite that each of them plays. */
 interface SweepPlan {
   spec: RunSpec;
   checkpoints: number;
@@ -38,7 +39,7 @@ interface SweepPlan {
 
 const sampleEveryMs = 500;
 
-/** Steps of the quickstart, fewer of them, with a checkpoint of every other one. */
+/** Trains the quickstart for fewer steps, with a checkpoint after every second one, and sweeps over the checkpoints. */
 export async function measureSweepOfQuickstart(): Promise<SweepFigures> {
   const quickstart = await readSpecFile(join(repository, 'presets/quickstart.yaml'));
   const spec = {
@@ -54,7 +55,7 @@ export async function measureSweepOfQuickstart(): Promise<SweepFigures> {
   return figures;
 }
 
-/** Throws if the run or a sweep does not end whole, or if the second sweep plays an episode. */
+/** Throws if the run or a sweep does not complete, or if the second sweep plays an episode. */
 async function measureSweep(plan: SweepPlan): Promise<SweepFigures> {
   const folder = await mkdtemp(join(tmpdir(), 'longhaul-bench-sweep-'));
   const stack = await startStack({
@@ -94,7 +95,7 @@ async function measureSweep(plan: SweepPlan): Promise<SweepFigures> {
   }
 }
 
-/** `take` is called with the number of the sample, from 0, until the sweep is over. */
+/** Calls `take` with the number of the sample, from 0, until the sweep is over. */
 async function sweep(
   client: Client,
   { spec, checkpoints, tasks, samples }: SweepPlan,
