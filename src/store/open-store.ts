@@ -7,25 +7,25 @@ import { parseS3Address } from './objects/s3-address.js';
 import { StoreUnfit } from './objects/store-errors.js';
 
 const racers = 8;
-/** A put that has not touched its temporary bytes for this long belongs to a dead writer. */
+/** Temporary bytes that were not touched for this long belong to a dead writer. */
 const abandonedMs = { directory: 60 * 60 * 1000, s3: 24 * 60 * 60 * 1000 };
 
 /**
- * `dir:/path`, a plain path, or `s3://bucket/prefix?endpoint=http://host:port&region=us-east-1`. Credentials come from the environment or
- * the SDK's own files, never from the address. Removes what killed writers left long ago.
+ * `address`: `dir:/path`, a plain path, or `s3://bucket/prefix?endpoint=http://host:port&region=us-east-1`. Credentials come from the
+ * environment or the SDK's own files, never from the address. Removes old temporary bytes of killed writers.
  */
 export async function openStore(address: string): Promise<OpenedStore> {
   if (address.startsWith('s3://')) {
     const { openS3Store } = await import('./objects/s3-store.js');
     const store = withFoldedEvaluations(openS3Store(parseS3Address(address)));
-    // Sweeping is housekeeping: a bucket with a policy that forbids listing uploads is still a store.
+    // A failed sweep does not matter: the bucket's policy may forbid listing uploads.
     void store.sweep(abandonedMs.s3).catch(() => undefined);
     return store;
   }
   const scheme = /^([a-z][a-z0-9+.-]+):/i.exec(address)?.[1];
   if (scheme !== undefined && scheme !== 'dir') {
     throw new StoreUnfit(
-      // Only the scheme: people put passwords into the addresses of other stores.
+      // Print only the scheme: people put passwords into the addresses of other stores.
       `the store address has the unknown scheme "${scheme}:"; use dir:/path or s3://bucket/prefix`,
     );
   }
@@ -36,10 +36,7 @@ export async function openStore(address: string): Promise<OpenedStore> {
   return store;
 }
 
-/**
- * Shows that creates are exclusive and that created objects can be read at once, or throws `StoreUnfit` with a remedy. Leaves nothing
- * behind.
- */
+/** Throws `StoreUnfit`, with a remedy, unless creates are exclusive and a created object can be read at once. Removes its own objects. */
 export async function probeStore(store: ObjectStore): Promise<void> {
   const key = `probe/${randomBytes(12).toString('hex')}`;
   const bodies = Array.from({ length: racers }, (_, i) =>

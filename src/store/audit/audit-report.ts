@@ -1,11 +1,11 @@
-// The findings of an audit so far. An unreadable record is a violation like any other: the audit goes on.
+// Collects the findings of an audit. An unreadable record is a violation like any other: the audit continues.
 import type { Digest } from '../../spec/records/parts.js';
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { readRecord } from '../records/records.js';
 import type { RecordKind, RecordTypes } from '../../spec/records/record-kinds.js';
 
-/** Rules of the records; docs/rules.md says what each is. */
+/** Rules that an audit checks: see docs/rules.md. */
 export type Rule =
   | 'R1'
   | 'R2'
@@ -33,32 +33,32 @@ export interface Violation {
 
 export interface ChainAudit {
   run: string;
-  /** Committed steps, base included. */
+  /** Number of committed steps, base included. */
   steps: number;
   updatesApplied: number;
-  /** Number of episodes in training steps. */
+  /** Number of episodes of training steps. */
   episodes: number;
-  /** Graded outcomes that are 0, and unknown ones, for the count of false zeros elsewhere. */
+  /** Numbers of graded outcomes that are 0 and of unknown outcomes. Other code counts false zeros from them. */
   zeros: number;
   unknown: number;
   evaluations: number;
   checkpoints: number;
-  /** What collections took of the run itself: states after `checkpoints` are computed from older ones; none was lost. */
+  /** What collections removed of the run. No state is lost: a state with a deleted checkpoint is computed from an older checkpoint. */
   collected: Collected;
   finalState: Digest | null;
   violations: Violation[];
-  /** What no record proves, in words: a forgery there would not be found. */
+  /** Facts that no record proves, in words: the audit would not notice if they were forged. */
   notClaimed: string[];
 }
 
 interface Collected {
-  /** Records of collections. */
+  /** Number of collection records. */
   records: number;
-  /** Steps with checkpoints that a record names, and that are gone. */
+  /** Steps whose checkpoint a collection record names and that is deleted. */
   checkpoints: number[];
-  /** Steps with a manifest without data, left by a late uploader; the next collection takes it. */
+  /** Steps with a manifest but no data: a late uploader left the manifest, and the next collection deletes it. */
   manifests: number[];
-  /** Steps with all episodes in one file. */
+  /** Steps with all episodes folded into one file. */
   folded: number;
 }
 
@@ -75,7 +75,7 @@ export class AuditReport implements ChainAudit {
   readonly violations: Violation[] = [];
   readonly notClaimed: string[] = [];
 
-  /** Private: not part of the report. */
+  /** Private, so that it is not part of the report. */
   private readonly onProgress: ((place: string) => void) | undefined;
 
   constructor(
@@ -85,7 +85,7 @@ export class AuditReport implements ChainAudit {
     this.onProgress = onProgress;
   }
 
-  /** Reports where the audit is. */
+  /** Reports progress: the place that the audit has reached. */
   at(place: string): void {
     this.onProgress?.(place);
   }
@@ -100,7 +100,7 @@ export class AuditReport implements ChainAudit {
     else if (outcome.value === 0) this.zeros += 1;
   }
 
-  /** Null if it is missing, or cannot be read, which is a violation. */
+  /** Reads a record. Null if it is missing; null and a violation if it cannot be read. */
   async read<Kind extends RecordKind>(
     store: ObjectStore,
     key: string,
@@ -114,7 +114,7 @@ export class AuditReport implements ChainAudit {
   }
 }
 
-/** Null, and a violation, if `read` fails because of what is in the store. */
+/** The result of `read`; null and a violation if it fails because stored content is damaged. */
 export async function readable<T>(
   report: AuditReport,
   key: string,

@@ -1,4 +1,4 @@
-// Checks a step's batch: against its update, its plan and its inputs, and against a batch sealed again.
+// Checks a step's batch against its update, its plan and its inputs, and against the same batch sealed again.
 import { sha256Hex } from '../../base/sha256.js';
 import type { AdvantagePlan, PlanRecord } from '../../spec/records/plan.js';
 import type { Digest } from '../../spec/records/parts.js';
@@ -85,8 +85,8 @@ const digestsOf = (episodes: EpisodeRecord[][]): Digest[] =>
   episodes.flat().map((episode) => recordDigest(episode));
 
 /**
- * Sampled tokens that carry a loss: of graded samples, if the graded ones of their group differ; for reinforce++, which has no groups, if
- * those of the step differ.
+ * Number of sampled tokens that carry a loss. These are the tokens of graded samples if the rewards in their group differ; for reinforce++,
+ * which has no groups, if the rewards in the step differ.
  */
 function targetsOf(groups: EpisodeRecord[][], { estimator }: AdvantagePlan): number {
   let targets = 0;

@@ -1,6 +1,6 @@
-// Checks a run's chain from its records alone: every link by digest, every batch against one sealed again, every outcome against its
-// episode, no step twice or skipped, no finished episode started again (R9). Written from docs/records.md; `longhaul audit` and chaos runs
-// use it.
+// Checks a run's chain from its records alone: every link by digest, every batch against the same batch sealed again, every outcome against
+// its episode. No step may be applied twice or skipped, and no finished episode started again (R9). docs/records.md describes what is
+// checked; `longhaul audit` and chaos runs use it.
 import type { EvaluationResult } from '../../spec/records/evaluation-records.js';
 import { wantsReference } from '../../spec/loss.js';
 import type { BaseRecord, UpdateRecord } from '../../spec/records/update.js';
@@ -37,15 +37,15 @@ import { verifyWeights } from '../files/weights.js';
 
 export type { ChainAudit, Violation } from './audit-report.js';
 
-/** Functions that the store lacks: they make and check the records. */
+/** Functions that make and check records; they come from folders that the store may not import. */
 export interface Makers {
-  /** What is wrong within a run's record. */
+  /** Problems within a run's record. */
   runProblems: (record: RunRecord, parent: RunRecord | null) => string[];
-  /** Digest of a state, from the bytes of its file. */
+  /** Computes the digest of a state from the bytes of its file. */
   stateDigest: StateDigest;
   makers: (view: ObjectStore) => StepMakers;
   isPass: IsPass;
-  /** Receives where the audit is, in words. */
+  /** Receives the audit's progress, in words. */
   onProgress?: (place: string) => void;
 }
 
@@ -66,7 +66,7 @@ export async function auditChain(
     store,
     record,
     report,
-    // Read after the steps: a running run records an owner and control before it plans with them.
+    // Read the sequences after the steps: a running run records an owner or control before it plans with it.
     sequences: await auditSequences(store, record, report),
     state: null,
     weights: null,
@@ -112,8 +112,8 @@ export async function auditChain(
 }
 
 /**
- * The last state is uploaded before its final evaluation (R17). The start of GRPO has such an evaluation too, of a state that a supervised
- * step has left.
+ * True for the final evaluation of the run's last state, which is uploaded before it (R17). A warm start has a final evaluation, too, of
+ * the state from which GRPO starts; that one does not count.
  */
 function isLastOf(
   { suite_name, observed }: EvaluationResult,
@@ -124,7 +124,7 @@ function isLastOf(
   return own && suite_name === 'final' && observed.run === run && observed.step === last;
 }
 
-/** The newest committed step, and all steps that have a folder. */
+/** `last`: the newest committed step; `touched`: all steps that have a folder. */
 async function stepsOf(
   store: ObjectStore,
   record: RunRecord,
@@ -137,7 +137,7 @@ async function stepsOf(
   for (const [index, step] of touched.entries())
     if (contents[index]?.includes('update.json')) last = Math.max(last, step);
   for (const [index, step] of touched.entries()) {
-    // A put that was killed leaves an empty folder behind in a directory store.
+    // In a directory store, a killed put leaves an empty folder behind.
     if (contents[index]?.length === 0) continue;
     if (lineage && step <= lineage.step) {
       report.add('R5', stepFolder(run, step), `steps up to ${lineage.step} belong to ${lineage.run}`);
@@ -167,7 +167,7 @@ async function checkBase(chain: Chain): Promise<void> {
   chain.weights = base.identity.weights ?? null;
 }
 
-/** A run from a folder can be restored only with the weights that it put into the store. */
+/** Checks the weights of a run that started from a folder: without them it cannot be restored. */
 async function checkWeights({ store, record, report }: Chain, { identity }: BaseRecord): Promise<void> {
   if (record.spec.model.path === undefined || identity.weights === undefined) return;
   try {
@@ -192,7 +192,7 @@ async function checkStep(chain: Chain, step: number): Promise<void> {
   ]);
   if (!update) {
     report.add('R5', key, `step ${step} was skipped: a later one is committed`);
-    // Later steps are compared with each other: one gap is one violation.
+    // From here, compare later steps only with each other, so that one gap is one violation.
     chain.state = null;
     return;
   }
@@ -239,7 +239,7 @@ function checkUpdate(chain: Chain, key: string, update: UpdateRecord, timeline: 
   }
   if (applied !== true) return;
   report.updatesApplied += 1;
-  // The state covers the optimizer's count, so an update that was applied always changes it.
+  // The state's digest covers the optimizer's step count, so an applied update always changes it.
   if (state === previous_state) report.add('R5', key, 'it was applied, yet the state is the one before');
   for (const id of [identity.step_id, identity.batch]) {
     const earlier = chain.applied.get(id);
@@ -284,7 +284,7 @@ function checkPlan(
   [chain.control, chain.owner] = [plan.control, plan.owner];
 }
 
-/** What no audit claims, in any store: docs/records.md, "What an audit claims". */
+/** What no audit can claim, for any store: see "What an audit claims" in docs/records.md. */
 const neverClaimed = [
   'trajectories/, reports/ and comparisons: they are projections, which can be made again from the records',
   'tallies/, notices/, and what is in observed: figures and times are taken from there, and no digest covers them',
@@ -292,10 +292,10 @@ const neverClaimed = [
   'who a record’s author is: anyone who can write to the store can sign a whole chain again, from its first plan on',
 ];
 
-/** The records under which a plan was made, and its reference: these are compared with the chain. */
+/** Members of a plan that are compared with the chain instead: the digests of its records, and its reference. */
 const comparedElsewhere = /^(run_digest|control_digest|owner_digest|reference) /;
 
-/** A plan is a function of the records under which it was made, and those are unchanged (R7). */
+/** Checks that a plan is a function of the records it was made from, and that these are unchanged (R7). */
 async function checkPlanned(
   { store, report, make, changedRoots }: Chain,
   key: string,
@@ -320,7 +320,7 @@ async function checkPlanned(
     );
 }
 
-/** The step that a rebased plan names exists, and is committed (R18). */
+/** Checks that the step that a rebased plan names exists and is committed (R18). */
 async function checkRebased(
   { store, report }: Chain,
   key: string,

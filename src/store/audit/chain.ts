@@ -1,4 +1,4 @@
-// What an audit of a chain carries from step to step.
+// State of a chain audit, which it carries from step to step.
 import type { Digest } from '../../spec/records/parts.js';
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import type { PlanRecord } from '../../spec/records/plan.js';
@@ -9,24 +9,24 @@ import type { Sequences } from './sequence-audit.js';
 
 /** The functions that make a step, for a view of the store. */
 export interface StepMakers {
-  /** The plan in place of a stored one, from the records before it. */
+  /** Makes the plan again from the records before it, to compare it with the stored plan. */
   plan: (stored: PlanRecord) => Promise<PlanRecord>;
-  /** The bytes of a step's batch, from its plan and its episodes (by slot and sample; none for a supervised plan). */
+  /** Makes the bytes of a step's batch from its plan and its episodes (by slot and sample; empty for a supervised plan). */
   batch: (plan: PlanRecord, episodes: EpisodeRecord[][]) => Promise<Uint8Array>;
 }
 
-/** Where the audit is: what the steps so far have left behind. */
+/** What the audit knows after the steps so far. */
 export interface Chain {
   store: ObjectStore;
   record: RunRecord;
   report: AuditReport;
   sequences: Sequences;
   state: Digest | null;
-  /** Weights that GRPO begins with, once the chain has reached them; null if no record names any. */
+  /** Weights from which GRPO starts, when the chain has reached them; null if no record names them. */
   weights: Digest | null;
   /** Kind of the newest step. */
   kind: PlanRecord['kind'] | null;
-  /** Step that applied it, by step id and by batch. */
+  /** The step that applied an update, by its step id and by its batch's digest. */
   applied: Map<Digest, number>;
   control: number;
   owner: number;
@@ -35,6 +35,6 @@ export interface Chain {
   make: StepMakers;
   /** One digest for each line of `demonstrations.jsonl`; null if the run's data cannot be read. */
   demonstrations: readonly Digest[] | null;
-  /** Changed records under which plans were made: each is reported once. */
+  /** Records that have changed since a plan was made from them: each is reported once. */
   changedRoots: Set<string>;
 }

@@ -1,5 +1,5 @@
-// Checks a run's checkpoints against its chain: every byte by sha256, every state against the update that made it (R31), and that the last
-// state of an ended run is among them (R17).
+// Checks a run's checkpoints: every byte by sha256, every state against the update that made it (R31), and that an ended run has a
+// checkpoint of its last state (R17).
 import type { Digest } from '../../spec/records/parts.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
 import type { AuditReport } from './audit-report.js';
@@ -21,8 +21,8 @@ export type StateDigest = (file: {
 }) => Promise<Digest>;
 
 /**
- * `states[step]` is the chain's state after `step`; null if it is not known, absent for a step the audit did not find. `collections`: what
- * collections have named, null if that is not known. `ended`: the step after which the run ended, null if it goes on.
+ * `states[step]`: the chain's state after `step`; null if it is not known, absent for a step that the audit did not find. `collections`:
+ * the steps that collections named; null if they are not known. `ended`: the step after which the run ended; null if the run continues.
  */
 export async function auditCheckpoints(
   store: ObjectStore,
@@ -49,7 +49,7 @@ export async function auditCheckpoints(
     const key = checkpointManifestKey(home, step);
     const state = states[step];
     if (state === undefined) {
-      // A running run commits a step before it saves it: a step committed by now is newer than this audit.
+      // A running run commits a step before it saves the state: a step that is committed by now is newer than this audit's chain.
       if (await store.head(updateKey(home.run, step))) continue;
       report.add('R31', key, `it is of step ${step}, which is not committed`);
     }
@@ -58,7 +58,7 @@ export async function auditCheckpoints(
       const manifest = await verifyCheckpoint(store, record, step);
       if (typeof state === 'string' && manifest.state !== state)
         report.add('R31', key, `it holds state ${manifest.state}, the chain says ${state}`);
-      // Nobody hashes the weights on a Tinker server (R32).
+      // A state on a Tinker server is named, not hashed (R32): its file cannot be compared with it.
       const hashed = manifest.numerics.backend === 'tinker' ? [] : manifest.files;
       for (const { path, size } of hashed) {
         const name = checkpointFileKey(home, step, path);
@@ -73,7 +73,7 @@ export async function auditCheckpoints(
       }
     } catch (error) {
       if (!(error instanceof Error) || !storedErrors.includes(error.name)) throw error;
-      // A running collection deletes the manifest first.
+      // A running collection may have deleted the checkpoint meanwhile; it deletes the manifest first.
       if (!(await store.head(key)) && (await named(home.run, step))) {
         report.checkpoints -= 1;
         report.collected.checkpoints.push(step);

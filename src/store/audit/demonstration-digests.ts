@@ -1,4 +1,4 @@
-// Digests of a run's demonstrations, from which supervised batches are sealed.
+// Digests of a run's demonstrations; supervised batches are sealed from these.
 import type { Digest } from '../../spec/records/parts.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
 import type { AuditReport } from './audit-report.js';
@@ -7,7 +7,7 @@ import { sha256Hex } from '../../base/sha256.js';
 import { datasetFileKey, datasetManifestKey } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 
-/** One for each line of `demonstrations.jsonl`; none if the data is missing or is not what the run names. */
+/** One digest for each line of `demonstrations.jsonl`; empty, and a violation, if the data is missing or is not the data that the run names. */
 export async function demonstrationDigests(
   store: ObjectStore,
   { dataset }: RunRecord,

@@ -1,5 +1,5 @@
-// Checks the episodes of a run's steps, folded or not (R8, R9, R23): each seat of the plan has one, which names this plan and
-// state and has the outcome that the update names; none was made again once its step was folded.
+// Checks the episodes of a run's steps, folded or not (R8, R9, R23). Each seat of the plan must have one episode, which names this plan and
+// state and has the outcome that the update names. No episode may be made again after its step was folded.
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import type { GrpoPlan } from '../../spec/records/plan.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
@@ -12,7 +12,7 @@ import { episodeKey, episodesFolder, foldedEpisodesKey, planKey, updateKey } fro
 import type { ObjectStore } from '../objects/object-store.js';
 import { namedByCollections, type Sequences } from './sequence-audit.js';
 
-/** What the audit of a chain knows at this point. */
+/** The parts of the audit's state that this file needs. */
 interface Chain {
   store: ObjectStore;
   record: RunRecord;
@@ -68,7 +68,7 @@ export async function checkEpisodes(
   return episodes.every((episode) => episode !== null) ? groups : null;
 }
 
-/** Episodes in the order of `keys`, null if one is missing: from the file if they were folded, else one by one. */
+/** Episodes in the order of `keys`, null for a missing one: from the folded file if it exists, else from single records. */
 async function auditedEpisodes(
   { store, report, record, sequences }: Chain,
   timeline: string,
@@ -76,7 +76,7 @@ async function auditedEpisodes(
   keys: readonly string[],
 ): Promise<{ folded: FoldedEpisodes | null; episodes: (EpisodeRecord | null)[] }> {
   const key = foldedEpisodesKey(timeline, step);
-  /** Read again: a collection may have begun since the sequences were read. */
+  /** Whether a collection names the step. Reads the records again: a collection may have started after the audit read them. */
   const namesFold = async (): Promise<boolean> =>
     sequences.collections === null ||
     sequences.collections.episodes.has(step) ||
@@ -85,7 +85,7 @@ async function auditedEpisodes(
     readable(report, key, () => readFolded(store, { run: timeline, step }));
   let folded = await readFile();
   const singles = folded ? [] : await inParallel(keys, (single) => report.read(store, single, 'episode'));
-  // A running collection may have folded them between the two looks.
+  // A running collection may have folded the episodes between the two reads.
   if (!folded && singles.includes(null)) folded = await readFile();
   if (!folded) return { folded, episodes: singles };
   report.collected.folded += 1;
@@ -95,8 +95,8 @@ async function auditedEpisodes(
 }
 
 /**
- * Why a record may lie beside the file of folded episodes: its deletion was cut off, or a worker that had stood still wrote it after the
- * fold. Either way only its clocks may differ.
+ * Checks a single record beside the file of folded episodes. Its deletion was interrupted, or a delayed worker wrote it after the fold; in
+ * both cases it may differ from the folded record only in its clocks.
  */
 async function checkLeftOver({ store, report }: Chain, key: string, folded: FoldedEpisodes): Promise<void> {
   const record = await report.read(store, key, 'episode');

@@ -1,5 +1,5 @@
-// Checks the evaluations of a run's states: each result is recomputed from its episodes, which match its suite's tasks and were announced
-// before they were sampled (R9).
+// Checks the evaluations of a run's states: recomputes each result from its episodes, which must match the suite's tasks and must have been
+// announced before they were sampled (R9).
 import type { EvaluationResult, SuiteRecord } from '../../spec/records/evaluation-records.js';
 import { type PassRate, passRateOf } from '../../spec/pass-rate.js';
 import type { Digest } from '../../spec/records/parts.js';
@@ -23,10 +23,10 @@ import { unannounced } from './start-audit.js';
 /** Whether a reward is a pass. */
 export type IsPass = (reward: number) => boolean;
 
-/** Turns and calls may be added in a different order. */
+/** Sums of turns and calls may differ by rounding: they may be added in another order. */
 const tolerance = 1e-9;
 
-/** `starts`: those that the run's attempts have announced. Returns the results. */
+/** `starts`: keys of the episodes that the run's attempts have announced. Returns the results. */
 export async function auditEvaluations(
   store: ObjectStore,
   states: readonly (Digest | null)[],
@@ -55,7 +55,7 @@ interface EvaluationsAudit {
   report: AuditReport;
 }
 
-/** The result, if it is stored with its suite. */
+/** Checks one evaluation. Returns its result, or null if the result or its suite is missing. */
 async function auditEvaluation(
   audit: EvaluationsAudit,
   state: Digest,
@@ -64,10 +64,10 @@ async function auditEvaluation(
   const { store, isPass, report } = audit;
   const suiteKey = evaluationSuiteKey(state, suiteDigest);
   const resultKey = evaluationResultKey(state, suiteDigest);
-  // A running run writes the result last, after all that it was made of.
+  // Read the result first: a running run writes it last, after everything that it depends on.
   const result = await report.read(store, resultKey, 'evaluation');
   const suite = await report.read(store, suiteKey, 'suite');
-  // An unfinished evaluation is checked as far as it goes.
+  // Of an unfinished evaluation, check the records that exist.
   if (!suite) {
     if (result) report.add('R13', suiteKey, 'there is a result, but not what was measured');
     return null;
@@ -130,7 +130,7 @@ async function checkEpisodes(
   return episodes.filter((episode) => episode !== null);
 }
 
-/** Keys of graded episodes that a later round has taken from the one before, if they were announced. */
+/** Keys of graded episodes that this round has copied from the round before it. */
 async function takenOver(
   store: ObjectStore,
   state: Digest,
@@ -152,7 +152,7 @@ async function takenOver(
   return new Set(keys.flat());
 }
 
-/** Every figure of a result, counted again. Unknown outcomes are counted, and enter no share of passes. */
+/** Figures of a result that differ when they are counted again. Unknown outcomes have their own count and enter no pass rate. */
 function wrongFigures(
   result: EvaluationResult,
   suite: SuiteRecord,
@@ -200,7 +200,7 @@ function wrongFigures(
       episodes.filter((episode) => templateOf(episode) === template),
       isPass,
     );
-    // A template without a graded episode need not be listed.
+    // The result need not list a template without graded episodes.
     if (counts.graded === 0 && result.templates[template] === undefined) continue;
     compare(`templates.${template}.graded`, result.templates[template]?.graded, counts.graded);
     compare(`templates.${template}.passed`, result.templates[template]?.passed, counts.passed);

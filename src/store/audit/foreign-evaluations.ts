@@ -1,4 +1,4 @@
-// Finds evaluations that name a run but measure a state that it never had: readers of the run's figures would count them.
+// Finds evaluations that name a run but measure a state that the run never had: they would enter the run's figures.
 import type { Digest } from '../../spec/records/parts.js';
 import type { AuditReport } from './audit-report.js';
 import { inParallel } from '../../base/in-parallel.js';
@@ -7,8 +7,8 @@ import type { ObjectStore } from '../objects/object-store.js';
 import { listRuns, readUpdateIfAny } from '../runs/run-records.js';
 
 /**
- * `states`: those of the run's chain, by step. An evaluation that names another run is left to the audit of that run; if that run is not in
- * the store, it is listed in the report's `notClaimed`.
+ * `states`: the states of the run's chain, by step. An evaluation that names another run is left to that run's audit; if that run is not in
+ * the store, the evaluation is listed in the report's `notClaimed`.
  */
 export async function checkForeignEvaluations(
   store: ObjectStore,
@@ -31,7 +31,7 @@ export async function checkForeignEvaluations(
         report.notClaimed.push(`${key}: it names the run ${result.observed.run}, which is not in the store`);
       if (result?.observed.run !== run) continue;
       const { step } = result.observed;
-      // A running run has committed the step since the audit looked.
+      // A running run may have committed the step after the audit read the chain.
       if (step >= states.length && (await readUpdateIfAny(store, run, step))?.identity.state === state)
         continue;
       report.add(

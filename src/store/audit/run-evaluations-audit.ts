@@ -1,11 +1,11 @@
-// Checks the evaluations that a run names as its own: they measure its own states, and have a result.
+// Checks the evaluations that a run names as its own: each measures one of the run's states and has a result.
 import type { Digest } from '../../spec/records/parts.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
 import type { AuditReport } from './audit-report.js';
 import { evaluationResultKey, runEvaluationKey, runEvaluationsFolder } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 
-/** `states`: after each committed step; null if the chain does not show it. */
+/** `states`: the state after each committed step; null if the chain does not show it. */
 export async function auditEvaluated(
   store: ObjectStore,
   { run }: RunRecord,
@@ -23,7 +23,7 @@ export async function auditEvaluated(
       continue;
     }
     const own = states[step];
-    // A running run may have committed the step since the chain was read.
+    // A running run may have committed the step after the audit read the chain.
     if (own !== undefined && own !== null && own !== state)
       report.add('R13', key, `it is of state ${state}, the run has ${own} after step ${step}`);
     if ((await store.head(evaluationResultKey(state, suite))) === null)

@@ -1,4 +1,4 @@
-// Checks a run's sequences (R2, R20, R21): owners, control, collections and the name's timelines, each without a gap.
+// Checks a run's sequences (R2, R20, R21): owners, control, collections and the timelines of its name. None may have a gap.
 import type { CollectionRecord, RunRecord } from '../../spec/records/run-records.js';
 import { type AuditReport, readable } from './audit-report.js';
 import {
@@ -12,15 +12,15 @@ import {
 import type { ObjectStore } from '../objects/object-store.js';
 import { readSequence } from '../records/records.js';
 
-/** Newest numbers. */
+/** The newest number of each sequence. */
 export interface Sequences {
   owners: number;
   control: number;
-  /** Null if their records cannot be read. */
+  /** Null if the collections' records cannot be read. */
   collections: NamedByCollections | null;
 }
 
-/** Steps whose checkpoints or episodes are named by the records of collections. */
+/** Steps whose checkpoints or episodes the records of collections name. */
 interface NamedByCollections {
   checkpoints: ReadonlySet<number>;
   episodes: ReadonlySet<number>;
@@ -54,7 +54,7 @@ export async function auditSequences(
     report.add('R2', runKey(run), `no record of ${namesFolder(name)} names this run`);
   }
   report.collected.records = collections?.length ?? 0;
-  // If a sequence cannot be read, its references are not judged.
+  // If a sequence cannot be read, references to it are not checked.
   return {
     owners: owners?.length ?? Infinity,
     control: control?.length ?? Infinity,
@@ -62,7 +62,7 @@ export async function auditSequences(
   };
 }
 
-/** Control and claims after the newest plan, which no later plan confirms. */
+/** Control and owner records after the newest plan: no plan holds their digest yet. */
 export function unproven(
   run: string,
   { owners, control }: Sequences,

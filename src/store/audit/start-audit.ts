@@ -1,5 +1,5 @@
-// Checks the starts that attempts announced (R9): every stored episode was announced before, and none was sampled again. A later
-// announcement proves nothing: its worker may have looked once more and sampled nothing, or died there.
+// Checks the starts that attempts announced (R9): every stored episode was announced before it was stored, and none was sampled again. An
+// announcement after that proves nothing: its worker may have found the record and sampled nothing, or died before.
 import { AuditReport, readable } from './audit-report.js';
 import { readFolded } from '../runs/folded-episodes.js';
 import { inParallel } from '../../base/in-parallel.js';
@@ -22,16 +22,16 @@ interface Announcement {
   /** Key of the attempt's record. */
   key: string;
   modified: Date;
-  /** By its worker's clock. */
+  /** Time of the announcement by its worker's clock. */
   at: Date;
   starts: readonly string[];
   discarded: readonly string[];
 }
 
-/** Checks the episodes of a step and of its evaluations. Returns all starts that its attempts announced. */
+/** Checks the starts of a step's episodes and of its evaluations. Returns the keys of all episodes that its attempts announced. */
 export async function checkStarts({ store, report }: Chain, run: string, step: number): Promise<string[]> {
   const own = episodesFolder(run, step);
-  // Read before the attempts: an episode stored by now was announced earlier.
+  // Read the times before the attempts: an episode that is stored by now was announced earlier.
   const recordedAt = await timesIn(store, own);
   const folded = await readable(report, foldedEpisodesKey(run, step), () => readFolded(store, { run, step }));
   for (const [key, episode] of folded ?? []) recordedAt.set(key, episode.recordedAt);
@@ -42,7 +42,7 @@ export async function checkStarts({ store, report }: Chain, run: string, step: n
   for (const folder of elsewhere)
     for (const [key, modified] of (await readable(report, folder, () => timesIn(store, folder))) ?? [])
       recordedAt.set(key, modified);
-  /** A file of folded episodes keeps their times, even in a copy of the store that has changed all others. */
+  /** Whether an announcement came after the record. Copying a store changes its times, but not the times in a file of folded episodes. */
   const isLate = (key: string, { modified, at }: Announcement): boolean => {
     const recorded = recordedAt.get(key);
     return recorded !== undefined && modified > recorded && (!folded?.has(key) || at > recorded);
@@ -53,7 +53,7 @@ export async function checkStarts({ store, report }: Chain, run: string, step: n
     if (!starts.has(key)) report.add('R9', key, 'no attempt has announced that it was started');
     else if (!inTime.has(key)) report.add('R9', key, 'it was announced only after its record was there');
   }
-  // Two workers may have begun it before either had finished it: then each had announced it in time.
+  // A discarded episode is no fault if its worker announced it in time: two workers may have sampled it at once.
   for (const { key: record, discarded } of announcements) {
     const ofAttempt = announcements.filter(({ key }) => folderOf(key) === folderOf(record));
     for (const key of discarded) {
@@ -65,7 +65,7 @@ export async function checkStarts({ store, report }: Chain, run: string, step: n
   return [...starts];
 }
 
-/** An attempt numbers its records from 1 on; the last ones may be missing if its process died. */
+/** An attempt numbers its records from 1; no number may be missing before its last record. */
 function checkGaps(announcements: readonly Announcement[], report: AuditReport): void {
   const keys = new Set(announcements.map(({ key }) => key));
   for (const folder of new Set(announcements.map(({ key }) => folderOf(key)))) {
@@ -83,8 +83,8 @@ function checkGaps(announcements: readonly Announcement[], report: AuditReport):
 }
 
 /**
- * Episodes of one evaluation, by their times in the store, that no run has announced by then. Any run that had the state may have begun it,
- * after any step; `likely`: steps of each run to examine first.
+ * Keys of those `episodes` of one evaluation that no run has announced before their time in the store. Any run with that state may have
+ * started the evaluation, after any step; `likely`: steps of each run to examine first.
  */
 export async function unannounced(
   store: ObjectStore,
@@ -94,7 +94,7 @@ export async function unannounced(
   if (episodes.size === 0) return [];
   const left = new Map(episodes);
   const look = async (run: string, step: number): Promise<void> => {
-    // Problems of another run's attempts are left to the audit of that run.
+    // Problems of another run's attempts belong into the audit of that run.
     for (const { modified, starts } of await announcementsOf(store, run, step, new AuditReport(run)))
       for (const start of starts) if (modified <= (left.get(start) ?? new Date(0))) left.delete(start);
   };
@@ -127,9 +127,8 @@ async function announcementsOf(
 }
 
 /**
- * Times in the store by key, all from listings: a bucket may list milliseconds and answer a request for one object in whole seconds, and a
- * start would seem later than the record that it led to. If all are in seconds, a start counts as late only in a later second than the
- * record's.
+ * Times in the store by key, all from listings. A bucket may give milliseconds in listings, but whole seconds for a single object; mixed
+ * times could make a start seem later than its record. If all times are whole seconds, a start is late only in a later second.
  */
 async function timesIn(store: ObjectStore, folder: string): Promise<Map<string, Date>> {
   const times = new Map<string, Date>();

@@ -1,6 +1,5 @@
-// Garbage collection (R23): it records what it will delete, gives others time to object, reads their references again, and only then
-// deletes. A collection killed at any moment has lost nothing, and the next one finishes it: it looks at what exists, not at what the other
-// one meant to do.
+// Garbage collection (R23): it records what it will delete, gives others time to write references, reads the references again, and only
+// then deletes. A collection may be killed at any moment and loses nothing. The next one finishes its work, as it looks at what exists.
 import type { RetentionSpec } from '../../spec/run-spec.js';
 import { unreadable } from '../runs/checkpoint-damage.js';
 import { checkpointHome, listCheckpoints } from '../runs/checkpoints.js';
@@ -37,7 +36,7 @@ import { foldBatch } from '../runs/stored-batch.js';
 
 export interface CollectionOptions {
   retention: RetentionSpec;
-  /** Skip steps that a collection before the last one has named: a run that collects as it goes looks at its newest steps alone. */
+  /** Skip steps that a collection before the last one named, so that a running run looks only at its newest steps. */
   onlyNewSteps?: boolean;
 }
 
@@ -46,26 +45,26 @@ export interface CollectionPlan {
   checkpoints: number[];
   /** Committed steps to fold: their episodes go into one file. */
   episodes: number[];
-  /** Committed steps to compress the batches of. */
+  /** Committed steps whose batches are to be compressed. */
   batches: number[];
-  /** Whole evaluations to fold, each with a step of its state. */
+  /** Whole evaluations to fold, each with a step that has its state. */
   evaluations: EvaluationOfStep[];
-  /** Steps that are left as they are, and why. */
+  /** Steps that stay unchanged, and why. */
   left: { step: number; problem: string }[];
-  /** Why each other checkpoint stays, by step. */
+  /** The reasons why each of the other checkpoints stays, by step. */
   kept: Map<number, string[]>;
 }
 
 export interface Collected extends Omit<CollectionPlan, 'kept'> {
-  /** Number of the record; null if there was nothing to collect. */
+  /** Number of the collection's record; null if there was nothing to collect. */
   n: number | null;
-  /** Checkpoints of the record that were needed again by the end of the grace. */
+  /** Recorded checkpoints that were kept, as something needed them at the end of the grace period. */
   spared: number[];
-  /** Bytes deleted, less bytes written. */
+  /** Bytes deleted minus bytes written. */
   freed: number;
 }
 
-/** Names what a collection would delete, and deletes nothing. Throws `UnreadableRecord` if it cannot determine what is needed. */
+/** Lists what a collection would do, and changes nothing. Throws `UnreadableRecord` if it cannot determine what is needed. */
 export async function planCollection(
   store: OpenedStore,
   run: string,
@@ -103,7 +102,7 @@ export async function planCollection(
   };
 }
 
-/** Records what `planCollection` names, waits `graceMs`, checks again what others need, and deletes the rest. */
+/** Records what `planCollection` lists, waits `graceMs`, checks again what others need, and deletes the rest. */
 export async function collect(
   store: OpenedStore,
   run: string,
@@ -111,7 +110,7 @@ export async function collect(
     graceMs: number;
     by: string;
     wait: (ms: number) => Promise<void>;
-    /** Called when the record is written; what follows may be killed. */
+    /** Called when the record is written, before anything is deleted. */
     onRecorded?: (n: number, plan: CollectionPlan) => void;
   },
 ): Promise<Collected> {
@@ -133,7 +132,7 @@ export async function collect(
   }));
   collected.n = n;
   options.onRecorded?.(n, plan);
-  // Folding removes nothing that readers need: they find the file, which is written first.
+  // Only deleted checkpoints need the wait: folded episodes are still found in the file, which is written first.
   if (checkpoints.length > 0) await options.wait(options.graceMs);
   const { kept } = await checkpointsOf(store, run, options.retention, await findEvaluations(store, run));
   for (const step of plan.checkpoints) {
@@ -165,7 +164,7 @@ export async function collect(
   return collected;
 }
 
-/** Why something was left as it is, or null. An unreadable record is such a reason. */
+/** Runs `fold`. Returns why something stayed unchanged, or null; an unreadable record is such a reason. */
 async function problemOf(collected: Collected, fold: () => Promise<Folded>): Promise<string | null> {
   try {
     const { freed, problem } = await fold();
@@ -177,8 +176,8 @@ async function problemOf(collected: Collected, fold: () => Promise<Folded>): Pro
 }
 
 /**
- * Steps and evaluations that collections have named, except those of the last one, which may have been killed in the middle. The leftovers
- * of an earlier one were named again by the next.
+ * Steps and evaluations that collections have named, without those of the last collection, which may have been killed before its end. What
+ * an earlier killed collection left over, the next one named again.
  */
 async function foldedBefore(
   store: ObjectStore,
@@ -198,7 +197,7 @@ async function foldedBefore(
   return done;
 }
 
-/** Checkpoints under the run itself, and why some of them stay; an ancestor's are left to a collection of that one. */
+/** Checkpoints in the run's own folder, and why some of them stay. An ancestor's checkpoints belong to that run's collections. */
 async function checkpointsOf(
   store: ObjectStore,
   run: string,
@@ -213,7 +212,7 @@ async function checkpointsOf(
   return { first, stored, kept: keptCheckpoints(stored, { retention, needed, evaluated }) };
 }
 
-/** Checkpoints that a killed collection left without a manifest. */
+/** Steps of checkpoints from which a killed collection has deleted only the manifest. */
 async function halfDeletedCheckpoints(
   store: ObjectStore,
   run: string,
@@ -232,7 +231,7 @@ async function halfDeletedCheckpoints(
   return candidates.filter((_, index) => left[index]);
 }
 
-/** The manifest first: without it there is no checkpoint, so no reader meets half of one. Returns its size in bytes. */
+/** Deletes the manifest first: no reader then sees half a checkpoint. Returns the checkpoint's size in bytes. */
 async function deleteCheckpoint(store: ObjectStore, run: string, step: number): Promise<number> {
   const home = checkpointHome(await readRun(store, run));
   await store.delete(checkpointManifestKey(home, step));

@@ -1,4 +1,4 @@
-// Puts the episodes of a committed step, or of a whole evaluation, into one file (R23): the records' whole content, and nothing else.
+// Folds the episodes of a committed step or a whole evaluation into one file (R23), which holds exactly the records' content.
 import { recordDigest } from '../records/canonical.js';
 import {
   encodeFolded,
@@ -17,13 +17,13 @@ import type { ObjectStore } from '../objects/object-store.js';
 import { requireRecord } from '../records/records.js';
 import { readUpdate } from '../runs/run-records.js';
 
-/** `freed`: bytes; `problem`: why singles stayed, or null. */
+/** `freed`: bytes freed; `problem`: why single records stayed, or null. */
 export interface Folded {
   freed: number;
   problem: string | null;
 }
 
-/** `view`: the store as the run sees it. */
+/** `view`: the run's view of the store (`openRunView`). */
 export function foldStep(view: ObjectStore, run: string, step: number): Promise<Folded> {
   return fold(view, { run, step }, (singles) => problemOfStep(view, run, step, singles));
 }
@@ -35,7 +35,7 @@ export function foldEvaluation(
   return fold(raw, { state, suite }, (singles) => problemOfEvaluation(raw, state, suite, singles));
 }
 
-/** Writes one file and reads it back from the store; then deletes only single records that it holds. */
+/** Writes the file and reads it back; then deletes only those single records that the file holds. */
 async function fold(
   store: ObjectStore,
   place: EpisodesPlace,
@@ -73,7 +73,7 @@ async function readSingles(store: ObjectStore, folder: string): Promise<Map<stri
   return new Map(episodes);
 }
 
-/** Evidence of a fault is not tidied away: only a step whose episodes all match its records becomes one file. */
+/** Why a step must not be folded, or null: if an episode does not match the step's records, all stay as evidence. */
 async function problemOfStep(
   view: ObjectStore,
   run: string,
@@ -96,7 +96,7 @@ async function problemOfStep(
   return null;
 }
 
-/** If a run has put a record of it aside, other runs still see that one: such an evaluation stays as it is. */
+/** Why an evaluation must not be folded, or null. If one run has set aside one of its records, other runs still read that record. */
 async function problemOfEvaluation(
   raw: ObjectStore,
   state: string,
@@ -115,7 +115,7 @@ async function problemOfEvaluation(
   return null;
 }
 
-/** A worker that stood still while the step was folded may have written one that differs in its clocks alone. */
+/** Whether the file holds this record. A worker that was delayed during the fold may write the record again, with other clocks. */
 function isFolded(folded: FoldedEpisodes | null, key: string, record: StoredEpisode['record']): boolean {
   const found = folded?.get(key);
   return found !== undefined && recordDigest(found.record) === recordDigest(record);

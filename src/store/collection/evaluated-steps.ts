@@ -1,4 +1,4 @@
-// The evaluations of a run, for a collection of it: the best steps keep their checkpoints, and whole evaluations are folded.
+// Finds and ranks a run's evaluations for its collection: the best steps keep their checkpoints, and whole evaluations are folded.
 import type { EvaluationResult } from '../../spec/records/evaluation-records.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
@@ -20,24 +20,24 @@ export interface EvaluationOfStep {
 }
 
 export interface FoundEvaluation extends EvaluationOfStep {
-  /** Null if it is unfinished, was set aside, or cannot be read. */
+  /** Null if the evaluation is unfinished, was set aside (R24), or cannot be read. */
   result: EvaluationResult | null;
-  /** Why its result or its suite cannot be read, or null. */
+  /** Why the result or the suite cannot be read, or null. */
   problem: string | null;
-  /** The run asks for it at its intervals, as far as is known: only those rank a step. */
+  /** True if it is an evaluation at the run's intervals, or if that is not known. Only such an evaluation ranks its step. */
   ranks: boolean;
 }
 
 export interface RankedSteps {
-  /** Best first. */
+  /** Ranked steps, best first. */
   best: number[];
-  /** Steps with an evaluation that cannot be ranked. */
+  /** Steps with an evaluation that has no result and so no rank. */
   unranked: number[];
 }
 
 /**
- * Evaluations of the run's states, by any run, at the steps that were to be evaluated and at the last one. States are shared, so one result
- * that is damaged, or written by a newer version, concerns many runs: it is passed over, and named in `problem`.
+ * Evaluations, by any run, of the run's states: at the steps where an evaluation was due and at the last step. Runs share states, so one
+ * result that is damaged or has a newer schema concerns many runs: it does not throw, but is named in `problem`.
  */
 export async function findEvaluations(store: ObjectStore, run: string): Promise<FoundEvaluation[]> {
   const view = await openRunView(store, run);
@@ -65,7 +65,7 @@ async function readEvaluation(
   const read = readRecord(view, evaluationResultKey(one.state, one.suite), 'evaluation');
   const [result, ranks] = [
     await read.catch(unreadable),
-    // Even if its result cannot be read, its suite may show that the run does not ask for it.
+    // Even if the result cannot be read, the suite may show that the run did not ask for the evaluation.
     await isOfIntervals(view, record, one).catch(unreadable),
   ];
   const problem = [result, ranks].find((answer) => typeof answer === 'string') ?? null;
@@ -87,9 +87,9 @@ async function isOfIntervals(
 }
 
 /**
- * Shares of different tasks cannot be compared, so only the suite on which most states were evaluated counts. Among equals the newer step
- * is first: it has learned longer. An evaluation without a result counts for its suite and has no rank: it may be the best of all, and a
- * checkpoint deleted because a record cannot be read today is missing when the record has been put back.
+ * Ranks steps by pass rate on the suite with most evaluated states: pass rates on different tasks cannot be compared. Of two equal steps,
+ * the newer one is first, as it has learned longer. An evaluation without a result has no rank: it may be the best of all, and its
+ * checkpoint must still exist when the unreadable record is restored.
  */
 export function rankSteps(evaluations: readonly FoundEvaluation[]): RankedSteps {
   const bySuite = new Map<string, FoundEvaluation[]>();
@@ -102,14 +102,14 @@ export function rankSteps(evaluations: readonly FoundEvaluation[]): RankedSteps 
   const unranked = ranked.filter(({ result }) => !result);
   return {
     best: best.map(({ step }) => step),
-    // Steps that share a state need one checkpoint: the newest is the nearest to later steps.
+    // Steps that share a state need only one checkpoint: that of the newest step, which is nearest to later steps.
     unranked: [...new Map(unranked.map(({ state, step }) => [state, step])).values()],
   };
 }
 
 /**
- * Each evaluation once: steps that change nothing share a state, and so its evaluations. `whole`: has a result without unknown outcomes,
- * which may be played again. `unread`: its episodes stay in single files, because no record shows that it is whole.
+ * Returns each evaluation once: steps that applied nothing share a state, and so share its evaluations. `whole`: evaluations without
+ * unknown outcomes, as these may be played again. `unread`: unreadable evaluations, whose episodes stay in single files.
  */
 export function sortEvaluations(evaluations: readonly FoundEvaluation[]): {
   whole: EvaluationOfStep[];

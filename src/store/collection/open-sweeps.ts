@@ -1,5 +1,5 @@
-// What open sweeps need of a run: checkpoints of states that they have still to evaluate (R23). A sweep's record is its reference: it is
-// written before anything is evaluated, and the results show what is done.
+// Finds the checkpoints of a run that open sweeps need, as they have not yet evaluated these states (R23). A sweep's record serves as its
+// reference: it is written before the first evaluation, and the results show what is done.
 import { inParallel } from '../../base/in-parallel.js';
 import { sweepFolder, sweepsOfProject, sweepsRoot } from '../objects/layout.js';
 import { newestResult } from '../evaluations/evaluation-rounds.js';
@@ -8,10 +8,10 @@ import { openRunView } from '../runs/quarantine.js';
 import { timelineOf } from '../runs/run-records.js';
 import { readSweep } from '../evaluations/sweeps.js';
 
-/** A sweep that was cancelled and not started again must not hold checkpoints for ever. */
+/** A sweep older than this holds no checkpoints: it may have been cancelled and never started again. */
 const openDays = 30;
 
-/** Steps of `run`, and the sweep that has no result of the state after them yet. Throws `UnreadableRecord` on an unreadable sweep. */
+/** Steps of `run` whose state a sweep has not evaluated yet, each with that sweep. Throws `UnreadableRecord` if a sweep cannot be read. */
 export async function openSweepNeeds(
   store: ObjectStore,
   run: string,
@@ -21,7 +21,7 @@ export async function openSweepNeeds(
   return needs.flat();
 }
 
-/** Sweeps without a comparison. */
+/** Sweeps that have no comparison yet. */
 async function openSweeps(store: ObjectStore): Promise<string[]> {
   const projects = folders(await store.listFolder(sweepsRoot));
   const sweeps = await inParallel(projects, async (project) =>

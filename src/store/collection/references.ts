@@ -1,4 +1,4 @@
-// What others need of a run (R22, R23): their references, every run that continues it, referenced or not, and open sweeps.
+// Finds what others need of a run (R22, R23): references, runs that continue it (even without a reference), and open sweeps.
 import { inParallel } from '../../base/in-parallel.js';
 import { refKey, refsFolder } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
@@ -8,13 +8,13 @@ import { listRuns, readRunIfAny, timelinesOf } from '../runs/run-records.js';
 import type { RefRecord } from '../../spec/records/run-records.js';
 import { UnreadableRecord } from '../objects/store-errors.js';
 
-/** The state after `step` of the run in question, and its user. */
+/** A user needs the run's state after `step`. */
 interface Need {
   step: number;
   by: string;
 }
 
-/** In the order of their users. Throws `UnreadableRecord` on an unreadable one: it may name any step. */
+/** References to a run, in the order of their users. Throws `UnreadableRecord` if one is unreadable: it may name any step. */
 export async function readReferences(store: ObjectStore, run: string): Promise<RefRecord[]> {
   const users = (await store.listFolder(refsFolder(run))).flatMap(
     (name) => /^(.+)\.json$/.exec(name)?.[1] ?? [],

@@ -1,18 +1,18 @@
-// Which checkpoints stay, and why: a function of steps alone, so that a dry run and the run after it agree.
+// Decides which checkpoints stay, and why. The result depends on steps alone, so a dry run and the real run agree.
 import type { RetentionSpec } from '../../spec/run-spec.js';
 import type { RankedSteps } from './evaluated-steps.js';
 
 export interface Wanted {
   retention: RetentionSpec;
-  /** Steps with a state that another run, a sweep or an audit needs, and by what. */
+  /** Steps whose state another run, a sweep or an audit needs; `by` names what needs it. */
   needed: readonly { step: number; by: string }[];
-  /** Evaluated steps, best first, and those with an evaluation without a rank. */
+  /** Evaluated steps: the ranked ones, best first, and those without a rank. */
   evaluated: RankedSteps;
 }
 
 const unrankedReason = 'its evaluation has no result that can be read';
 
-/** Why each checkpoint stays, by step; the others of `checkpoints` (ascending) may go. */
+/** The reasons why a checkpoint stays, by step. All other `checkpoints` (ascending) may be deleted. */
 export function keptCheckpoints(
   checkpoints: readonly number[],
   { retention, needed, evaluated }: Wanted,
@@ -30,12 +30,12 @@ export function keptCheckpoints(
   for (const step of checkpoints.slice(-keep_last, -1)) keep(step, 'keep_last');
   for (const step of firstOfEach(checkpoints, keep_every)) keep(step, 'keep_every');
   for (const step of evaluated.best.slice(0, keep_best)) keep(covering(step), 'keep_best');
-  // In addition to the best: no step loses its place to one without a known rank.
+  // Keep these in addition to the best steps: a step without a rank must not displace a ranked one.
   if (keep_best > 0) for (const step of evaluated.unranked) keep(covering(step), unrankedReason);
   return kept;
 }
 
-/** Checkpoints lie where they were due and the upload succeeded, so not at multiples only. */
+/** The first checkpoint at or after each multiple of `stretch`: a checkpoint is not always exactly at a multiple. */
 function firstOfEach(checkpoints: readonly number[], stretch: number): number[] {
   if (stretch === 0) return [];
   const first = new Map<number, number>();
@@ -43,6 +43,6 @@ function firstOfEach(checkpoints: readonly number[], stretch: number): number[] 
     const index = Math.floor(step / stretch);
     if (!first.has(index)) first.set(index, step);
   }
-  // Before the first multiple there is no stretch that has begun.
+  // Checkpoints before the first multiple do not count.
   return [...first].filter(([index]) => index > 0).map(([, step]) => step);
 }

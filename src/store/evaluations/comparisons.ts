@@ -1,8 +1,8 @@
-// The comparisons of finished sweeps, by the names that people use.
+// Finds sweeps, and the comparisons of finished sweeps, by the names that people use.
 import { sweepFolder, sweepsOfProject } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 
-/** Key of the page; null if no comparison is stored. A sweep that was started again has several: the last one written knows most. */
+/** Key of the newest comparison page; null if there is none. A sweep that was started again has several pages; the newest holds most. */
 export async function comparisonPage(store: ObjectStore, sweep: string): Promise<string | null> {
   let newest: { key: string; modified: Date } | null = null;
   for await (const { key, modified } of store.list(`${sweepFolder(sweep)}comparison.`))
@@ -11,8 +11,8 @@ export async function comparisonPage(store: ObjectStore, sweep: string): Promise
 }
 
 /**
- * `found`: the sweep of exactly this name, else the firings of the schedule of this name, newest first; as `{project}/{name}`. `known`: all
- * names of the project, newest firings first.
+ * `found`: the sweep with exactly this name, or else the sweeps that the schedule of this name started, newest first; as
+ * `{project}/{name}`. `known`: all sweeps of the project; a schedule's sweeps are listed newest first.
  */
 export async function sweepsNamed(
   store: ObjectStore,
@@ -27,7 +27,7 @@ export async function sweepsNamed(
   return { found: own.map((one) => `${project}/${one}`), known };
 }
 
-/** The schedule's name of a sweep whose name ends in a firing time; null for any other. */
+/** Name of the schedule, if a sweep's name ends in a schedule's start time; null for other sweeps. */
 function firingOf(name: string): string | null {
   return /^(.+)-\d{4}-\d\d-\d\dT\d\d\.\d\d\.\d\dZ$/.exec(name)?.[1] ?? null;
 }

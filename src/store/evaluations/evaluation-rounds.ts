@@ -1,5 +1,5 @@
-// The rounds of an evaluation. An outcome that stayed unknown is played again on request, in a new round: its suite holds the round's
-// number, so it has a folder of its own and the round before stays as it was.
+// The rounds of an evaluation. On request, a new round plays tasks with unknown outcomes again. The round's number is part of its suite, so
+// each round has its own folder, and earlier rounds stay unchanged.
 import type { SuiteRecord } from '../../spec/records/evaluation-records.js';
 import type { Digest } from '../../spec/records/parts.js';
 import { recordDigest } from '../records/canonical.js';
@@ -12,20 +12,20 @@ export interface SuiteRound {
   digest: Digest;
 }
 
-/** `suite`: of the first round; `digest`: the one it is filed under. */
+/** `suite`: the first round's suite; `digest`: the digest in its key. */
 export function roundOf(suite: SuiteRecord, n: number, digest = recordDigest(suite)): SuiteRound {
   if (n === 1) return { n, suite, digest };
   const record = { ...suite, round: n };
   return { n, suite: record, digest: recordDigest(record) };
 }
 
-/** The round before this suite's; null for a first one. */
+/** The round before this suite's round; null for a first round. */
 export function roundBefore(suite: SuiteRecord): SuiteRound | null {
   const { round, ...first } = suite;
   return round === undefined ? null : roundOf(first, round - 1);
 }
 
-/** The newest round with a suite in the store, or the first. */
+/** The newest round that has a suite in the store, or else the first round. */
 export async function newestRound(
   store: ObjectStore,
   state: Digest,

@@ -1,12 +1,12 @@
-// Which evaluations belong to a run: its own, or adopted from another run that had the same state. Results are filed by state, and each run
-// names those that it uses.
+// Finds the evaluations of a run: its own, or adopted from another run with the same state. Results are stored by state, and a record of
+// each run names the evaluations that it uses.
 import type { EvaluatedRecord, EvaluationResult } from '../../spec/records/evaluation-records.js';
 import { inParallel } from '../../base/in-parallel.js';
 import { evaluationResultKey, evaluationSuiteKey, runEvaluationsFolder } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { readRecord, requireRecord } from '../records/records.js';
 
-/** In the order of steps; only those of the run's own timeline. */
+/** Evaluations of the run's own steps, in the order of the steps. */
 export async function readRunEvaluations(
   store: ObjectStore,
   run: string,
@@ -20,13 +20,13 @@ export async function readRunEvaluations(
   return inParallel(names, (name) => requireRecord(store, `${folder}${name}`, 'evaluated'));
 }
 
-/** True for an evaluation of the first version: no record names the runs that use it. */
+/** True for an evaluation of the first record version: no record names the runs that use it. */
 export async function isUnnamed(store: ObjectStore, { state, suite }: EvaluationResult): Promise<boolean> {
   const record = await readRecord(store, evaluationSuiteKey(state, suite), 'suite');
   return record === null || record.schema === 'longhaul.suite/1';
 }
 
-/** Null if it was set aside and is not played again yet. */
+/** The result that an `EvaluatedRecord` names; null if it was set aside (R24) and is not played again yet. */
 export function readEvaluated(
   store: ObjectStore,
   { state, suite }: EvaluatedRecord,

@@ -1,5 +1,5 @@
-// Whether an evaluation measures what a run would measure itself. Evaluations are filed by state, so a state that several runs have had was
-// played by the first of them.
+// Decides whether an evaluation measures what a run would measure itself. Evaluations are stored by state: if several runs reach the same
+// state, the first of them has evaluated it, perhaps with other settings.
 import { isDeepStrictEqual } from 'node:util';
 import type { EvaluationResult, SuiteRecord } from '../../spec/records/evaluation-records.js';
 import { sameNumerics } from '../../spec/records/numerics.js';
@@ -9,7 +9,7 @@ import type { ObjectStore } from '../objects/object-store.js';
 import { readRecord, requireRecord } from '../records/records.js';
 import { readNumerics } from '../runs/run-records.js';
 
-/** True if `result` has as many tasks of the run's data, with its seed, settings and numerics. */
+/** True if `result` has as many tasks as the run's own suite, with the run's data, seed, settings and numerics. */
 export async function isSuiteOf(
   store: ObjectStore,
   record: RunRecord,
@@ -29,7 +29,7 @@ export async function isSuiteOf(
   );
 }
 
-/** Evaluations are sampled at temperature 1, with all other settings of the run. */
+/** True if the suite has the run's sampling settings, except the temperature: evaluations sample at 1. */
 function samplesAlike({ sampling }: SuiteRecord, { spec }: RunRecord): boolean {
   const expected: Record<string, unknown> = { ...spec.generator, temperature: 1 };
   const sampled: Record<string, unknown> = { stop: undefined, ...sampling };

@@ -1,5 +1,5 @@
-// A sweep's record and its pairs of a state and a suite. A restart of the sweep, and every activity of it, finds the same choice,
-// regardless of later training.
+// A sweep's record and its pairs of a state and a suite. The record fixes the choice of pairs: restarts of the sweep, and all its
+// activities, use the same pairs, even if the runs train further.
 import type { SweepRecord, SweepSuiteEntry } from '../../spec/records/sweep-record.js';
 import type { Digest } from '../../spec/records/parts.js';
 import { newestResult } from './evaluation-rounds.js';
@@ -8,7 +8,7 @@ import type { ObjectStore } from '../objects/object-store.js';
 import { readRecord } from '../records/records.js';
 import { UnreadableRecord } from '../objects/store-errors.js';
 
-/** One state on one suite. Pair n is suite `n mod suites` of checkpoint `n div suites`: neighbours share a state. */
+/** One state on one suite. Pair n is suite `n mod suites` on checkpoint `n div suites`, so neighbouring pairs share a state. */
 export interface SweepPair {
   n: number;
   run: string;
@@ -17,7 +17,7 @@ export interface SweepPair {
   suite: SweepSuiteEntry;
 }
 
-/** Null if it does not exist. Throws `UnreadableRecord`. */
+/** The sweep's record; null if it does not exist. Throws `UnreadableRecord`. */
 export async function readSweepIfAny(store: ObjectStore, sweep: string): Promise<SweepRecord | null> {
   const key = sweepKey(sweep);
   const record = await readRecord(store, key, 'sweep');
@@ -36,7 +36,7 @@ export function pairCount({ checkpoints, suites }: SweepRecord): number {
   return checkpoints.length * suites.length;
 }
 
-/** Throws a RangeError on a pair that the sweep does not have. */
+/** The n-th pair, n from 0. Throws a RangeError if the sweep has no such pair. */
 export function pairOf({ sweep, checkpoints, suites }: SweepRecord, n: number): SweepPair {
   const checkpoint = checkpoints[Math.floor(n / suites.length)];
   const suite = suites[n % suites.length];
@@ -45,7 +45,7 @@ export function pairOf({ sweep, checkpoints, suites }: SweepRecord, n: number): 
   return { n, run, step, state, suite };
 }
 
-/** The pair on the newest round of its suite that has a result; the pair itself if no round has one. */
+/** The pair, with its suite replaced by the suite's newest round that has a result; unchanged if no round has a result. */
 export async function withNewestResult(
   store: ObjectStore,
   pair: SweepPair,

@@ -1,5 +1,5 @@
-// An evaluation of a run's newest state that has episodes and no result: it is under way, or ended without enough grades. Then only its
-// episodes show why.
+// An evaluation of a run's newest state that has episodes but no result: it is still running, or too few of its episodes were graded. Only
+// its episodes show which.
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import { readEvaluationEpisodes } from './evaluation-episodes.js';
 import { inParallel } from '../../base/in-parallel.js';
@@ -19,7 +19,7 @@ export interface UnfinishedEvaluation {
   episodes: EpisodeRecord[];
 }
 
-/** The evaluation that the newest attempt at one of the run's own evaluations began; null if it has a result. Throws `UnreadableRecord`. */
+/** The evaluation that the run's newest evaluation attempt started; null if it has a result. Throws `UnreadableRecord`. */
 export async function readUnfinishedEvaluation(
   store: ObjectStore,
   run: string,

@@ -1,5 +1,5 @@
-// The batch file (docs/engine-protocol.md): what one step's update sees, as a canonical safetensors file.
-// It is a function of the plan and the episodes, so its sha256 is the batch's digest.
+// The batch file (docs/engine-protocol.md): the input of one step's update, as a canonical safetensors file.
+// It is a function of the plan and the episodes, and its sha256 is the batch's digest.
 import type { BatchArrays } from '../../spec/records/batch.js';
 import type { BatchIdentity } from '../../spec/records/update.js';
 import type { Digest } from '../../spec/records/parts.js';
@@ -12,7 +12,7 @@ import { UnreadableRecord } from '../objects/store-errors.js';
 const metadataKey = 'longhaul';
 const nodeColumns = 3;
 
-/** Throws a TypeError on arrays that break the format: a batch that the engine would refuse is never sealed. */
+/** Throws a TypeError if the arrays break the format, so that no batch is sealed that the engine would refuse. */
 export function encodeBatchFile(arrays: BatchArrays, identity: BatchIdentity): Uint8Array {
   const problem = batchProblem(arrays, identity);
   if (problem) throw new TypeError(`batch of step ${identity.step} of ${identity.run}: ${problem}`);
@@ -60,12 +60,14 @@ export function decodeBatchFile(
   return { identity, arrays };
 }
 
-/** `BatchIdentity.inputs`: over the digests of episodes in (slot, sample) order, or of demonstrations in the plan's. */
+/**
+ * `BatchIdentity.inputs`: digest over the digests of the episodes, in (slot, sample) order, or of the demonstrations, in the plan's order.
+ */
 export function inputsDigest(digests: readonly Digest[]): Digest {
   return sha256Hex(digests.map((digest) => `${digest}\n`).join(''));
 }
 
-/** Where two batch files differ, in words; null if they are the same bytes. Throws as `decodeBatchFile` does. */
+/** Says where two batch files differ; null if their bytes are equal. Throws as `decodeBatchFile` does. */
 export function batchDifference(stored: Uint8Array, computed: Uint8Array, key: string): string | null {
   if (Buffer.compare(stored, computed) === 0) return null;
   const [a, b] = [decodeBatchFile(stored, key), decodeBatchFile(computed, key)];
@@ -126,7 +128,7 @@ function float32(tensors: Record<string, Tensor>, name: string, key: string): Fl
   return tensor.data;
 }
 
-/** What breaks the format, or null. */
+/** Says what breaks the format; null if nothing does. */
 function batchProblem(arrays: BatchArrays, identity: BatchIdentity): string | null {
   return nodesProblem(arrays, identity.mini_batches) ?? targetsProblem(arrays, identity);
 }
@@ -195,7 +197,7 @@ function targetsProblem(arrays: BatchArrays, identity: BatchIdentity): string | 
     : `its mini-batches have ${perMiniBatch.join(', ')} targets, its identity says ${identity.loss_tokens.join(', ')}`;
 }
 
-/** The mini-batch of each row of `tokens`. */
+/** For each row of `tokens`, its mini-batch's index. */
 function rowPlaces({ nodes, tokens }: BatchArrays): Int32Array {
   const places = new Int32Array(tokens.length);
   let row = 0;

@@ -1,5 +1,5 @@
 // Safetensors, canonical: tensors and metadata sorted by name, no holes, header padded to 8 bytes with spaces.
-// Reading trusts nothing: every bound is checked before a view is made.
+// The reader checks every bound before it makes a view.
 import { canonicalText } from '../records/canonical.js';
 import { BadTensorFile } from '../objects/store-errors.js';
 
@@ -45,7 +45,7 @@ export function encodeSafetensors(file: TensorFile): Uint8Array {
       );
     }
     const entry = { data_offsets: [size, size + data.byteLength], dtype, shape: [...shape] };
-    // Own property even for a name such as __proto__.
+    // `defineProperty` makes an own property even of a name such as __proto__.
     Object.defineProperty(header, name, { value: entry, enumerable: true });
     size += data.byteLength;
   }
@@ -65,12 +65,12 @@ export function encodeSafetensors(file: TensorFile): Uint8Array {
   return bytes;
 }
 
-/** Tensors are copies, so they are aligned and outlive `bytes`. Throws `BadTensorFile`. */
+/** Copies the tensors, so they are aligned and independent of `bytes`. Throws `BadTensorFile`. */
 export function decodeSafetensors(bytes: Uint8Array, what = 'the file'): TensorFile {
   const { metadata, entries, dataOffset } = decodeSafetensorsHeader(bytes, bytes.length, what);
   const tensors: Record<string, Tensor> = {};
   for (const [name, { dtype, shape, start, end }] of Object.entries(entries)) {
-    // Own property even for a name such as __proto__.
+    // `defineProperty` makes an own property even of a name such as __proto__.
     Object.defineProperty(tensors, name, {
       value: tensorOf(dtype, shape, copyOf(bytes.subarray(dataOffset + start, dataOffset + end))),
       enumerable: true,
@@ -79,7 +79,7 @@ export function decodeSafetensors(bytes: Uint8Array, what = 'the file'): TensorF
   return { metadata, tensors };
 }
 
-/** Reads the header alone; `bytes` must hold it, and `fileSize` is the size of the whole file. Throws `BadTensorFile`. */
+/** Reads only the header, which `bytes` must hold; `fileSize`: size of the whole file. Throws `BadTensorFile`. */
 export function decodeSafetensorsHeader(
   bytes: Uint8Array,
   fileSize: number,
@@ -155,7 +155,7 @@ function checkEntry(name: string, value: unknown, what: string): TensorEntry {
   return { dtype: dtype as TensorType, shape, start, end };
 }
 
-/** Every byte after the header belongs to exactly one tensor. */
+/** Throws unless every byte after the header belongs to exactly one tensor. */
 function checkCoverage(entries: Record<string, TensorEntry>, dataBytes: number, what: string): void {
   let position = 0;
   for (const [name, { start, end }] of Object.entries(entries).sort(
@@ -184,7 +184,7 @@ function tensorOf(dtype: TensorType, shape: number[], buffer: ArrayBuffer): Tens
   }
 }
 
-/** A Buffer's own `slice` would share a pool's memory, at any alignment. */
+/** A copy with its own aligned memory. A Buffer's `slice` would share the pool's memory, at any alignment. */
 function copyOf(bytes: Uint8Array): ArrayBuffer {
   const copy = new ArrayBuffer(bytes.length);
   new Uint8Array(copy).set(bytes);

@@ -1,4 +1,4 @@
-// Large files that a manifest lists with size and sha256: create-only, and checked byte by byte whenever they are fetched (R31).
+// Large files that a manifest lists with size and sha256. They are create-only, and every byte is checked at each download (R31).
 import { rm } from 'node:fs/promises';
 import type { Digest, FileEntry } from '../../spec/records/parts.js';
 import { sha256File, sha256Pieces } from '../../base/sha256.js';
@@ -6,7 +6,7 @@ import type { ObjectStore } from '../objects/object-store.js';
 import { CorruptCheckpoint, Diverged } from '../objects/store-errors.js';
 import { reporting, type Transfer } from '../objects/transfer.js';
 
-/** Uploads a file. An existing one must have the same bytes, else `Diverged`: such files are functions (R2). */
+/** Uploads a file that is a function (R2). Throws `Diverged` if the store already holds other bytes. */
 export async function uploadSame(
   store: ObjectStore,
   key: string,
@@ -23,7 +23,7 @@ export async function uploadSame(
   );
 }
 
-/** Downloads a file to `path`. Throws `CorruptCheckpoint` if it is missing or has other bytes; then nothing is left there. */
+/** Downloads a file to `path`. Throws `CorruptCheckpoint`, and leaves nothing at `path`, if it is missing or has other bytes. */
 export async function fetchListed(
   store: ObjectStore,
   key: string,
@@ -38,7 +38,7 @@ export async function fetchListed(
   throw new CorruptCheckpoint(key, file.sha256, mismatch(file, found));
 }
 
-/** Reads every byte in the store. Throws `CorruptCheckpoint`. */
+/** Reads every byte of the stored file, and checks size and sha256. Throws `CorruptCheckpoint`. */
 export async function verifyListed(store: ObjectStore, key: string, file: FileEntry): Promise<void> {
   const found = await digestOf(store, key);
   if (!found) throw missing(key, file);

@@ -1,5 +1,5 @@
-// The weights of a supplied model, once for all runs that begin with them: `weights/{digest}/`, data file first, manifest last. Once they
-// are stored, a run no longer needs the folder that it was started with.
+// The weights of a supplied model, stored once for all runs that start from them: `weights/{digest}/`, data file first, manifest last. When
+// they are stored, a run no longer needs the folder that the user gave.
 import type { Digest, FileEntry } from '../../spec/records/parts.js';
 import type { WeightsManifest } from '../../spec/records/manifests.js';
 import { sha256File } from '../../base/sha256.js';
@@ -16,7 +16,7 @@ export async function weightsExist(store: ObjectStore, weights: Digest): Promise
   return (await store.head(weightsManifestKey(weights))) !== null;
 }
 
-/** Uploads a file that the engine's `save_weights` wrote; it is canonical, so a second upload has the same bytes. */
+/** Uploads a file that the engine's `save_weights` wrote. The file is canonical, so a second upload has the same bytes. */
 export async function writeWeights(
   store: ObjectStore,
   weights: Digest,
@@ -41,7 +41,7 @@ export async function fetchWeights(
   await fetchListed(store, weightsFileKey(weights, file.path), file, path, transfer);
 }
 
-/** Reads every byte of them in the store. Throws `CorruptCheckpoint`. */
+/** Reads every byte of the stored weights, and checks size and sha256. Throws `CorruptCheckpoint`. */
 export async function verifyWeights(store: ObjectStore, weights: Digest): Promise<void> {
   const file = await listedFile(store, weights);
   await verifyListed(store, weightsFileKey(weights, file.path), file);

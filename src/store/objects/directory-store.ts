@@ -1,5 +1,5 @@
-// A store in a directory. Invariant: a key's file is either absent or whole, and durable before `create` returns, even if the process or
-// the machine dies: temp file, fdatasync, link(2) (which is create-only), fsync of the folder.
+// A store in a directory. A key's file is absent or whole, even if the process or the machine dies, and it is durable before `create`
+// returns. The order is: temporary file, fdatasync, link(2) (which is create-only), fsync of the folder.
 import { randomBytes } from 'node:crypto';
 import type { Dirent, Stats } from 'node:fs';
 import { createReadStream } from 'node:fs';
@@ -24,12 +24,12 @@ import type { ObjectInfo, ObjectStore } from './object-store.js';
 import { BadKey, isNoSpace, StoreFull, StoreUnfit } from './store-errors.js';
 import { reporting, type Transfer } from './transfer.js';
 
-/** Temporary files live beside the keys, in the same file system; no key's part starts with a dot. */
+/** Folder of temporary files. It is in the keys' file system, as link(2) needs; no key can begin with a dot. */
 const temporaryFolder = '.incoming';
 const pieceBytes = 1 << 20;
 const statsAtOnce = 64;
 
-/** Opens the store in `path`, which is created if it is missing. */
+/** Opens the store in `path`, and creates the folder if it is missing. */
 export async function openDirectoryStore(path: string): Promise<ObjectStore> {
   const root = resolve(path);
   try {
@@ -116,7 +116,7 @@ class DirectoryStore implements ObjectStore {
     if (gone === null) return;
     let folder = dirname(path);
     await this.sync.settle(folder);
-    // Folders are not objects: one that held only this key disappears with it, as in S3.
+    // S3 has no empty folders: remove each folder that held only this key.
     while (folder !== this.root) {
       try {
         await rmdir(folder);
@@ -151,7 +151,7 @@ class DirectoryStore implements ObjectStore {
     write: (file: FileHandle) => Promise<unknown>,
   ): Promise<'created' | 'exists'> {
     const path = this.path(key);
-    // Checking first is cheaper than a temporary file, and the answer cannot become wrong: keys are never changed.
+    // This check is cheaper than a temporary file, and safe: a key's bytes never change.
     const there = await orNull(() => stat(path));
     if (there) return this.existing(key, path, there);
     const temporary = join(this.root, temporaryFolder, `${process.pid}-${randomBytes(8).toString('hex')}`);
@@ -177,7 +177,7 @@ class DirectoryStore implements ObjectStore {
   private async existing(key: string, path: string, info: Stats): Promise<'exists'> {
     if (!info.isFile())
       throw new BadKey(`key "${key}" is the folder of other keys; a directory cannot hold both`);
-    // Its author may not have synced the folder yet, and the caller will build on what it reads.
+    // The file's author may not have synced the folder yet, and the caller will rely on the file.
     await this.sync.settle(dirname(path));
     return 'exists';
   }
@@ -192,7 +192,7 @@ class DirectoryStore implements ObjectStore {
     }
   }
 
-  /** False when `path` is taken. */
+  /** False if `path` exists already. */
   private async link(temporary: string, path: string): Promise<boolean> {
     for (let attempt = 1; ; attempt++) {
       try {
@@ -201,7 +201,7 @@ class DirectoryStore implements ObjectStore {
         return true;
       } catch (error) {
         if (code(error) === 'EEXIST') return false;
-        // A delete elsewhere may take an empty folder between the two calls.
+        // Another process's delete may remove the empty folder between the two calls.
         if (code(error) !== 'ENOENT' || attempt === 5) throw error;
         this.sync.forget(dirname(path));
       }
@@ -226,7 +226,7 @@ class DirectoryStore implements ObjectStore {
     }
   }
 
-  /** Names in key order, in which a folder sorts as `name/`. */
+  /** Names in key order; a folder is named, and sorted, as `name/`. */
   private async names(folder: string): Promise<string[]> {
     const entries: Dirent[] | null = await orNull(() =>
       readdir(join(this.root, folder), { withFileTypes: true }),
@@ -264,7 +264,7 @@ function objectInfo(key: string, info: Stats): ObjectInfo {
   return { key, size: info.size, modified: info.mtime };
 }
 
-/** Null if the file does not exist, a folder has its name, or a file has the name of its folder. */
+/** Null if the path does not exist, is a folder, or has a file where it needs a folder. */
 async function orNull<T>(read: () => Promise<T>): Promise<T | null> {
   try {
     return await read();

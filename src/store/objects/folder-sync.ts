@@ -1,4 +1,4 @@
-// Makes a folder's entries durable, with one fsync for all waiting callers (group commit).
+// Makes a folder's entries durable. All waiting callers share one fsync (group commit).
 import { mkdir, open } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
@@ -6,7 +6,7 @@ const alreadyDurable = Promise.resolve();
 
 export type FolderSync = ReturnType<typeof createFolderSync>;
 
-/** `remembered`: folders known to be durable; one more than that costs an fsync when it is used again. */
+/** `remembered`: how many durable folders are kept in mind. A forgotten folder costs an fsync at its next use. */
 export function createFolderSync(root: string, remembered = 1024) {
   const running = new Map<string, Promise<void>>();
   const waiting = new Map<string, Promise<void>>();
@@ -41,7 +41,7 @@ export function createFolderSync(root: string, remembered = 1024) {
   function ensureFolder(folder: string): Promise<void> {
     if (folder === root) return Promise.resolve();
     const made = durable.get(folder) ?? making(folder);
-    // The last used folder is at the end, and the first is dropped: a run of days makes folders at every step.
+    // The map is in order of last use, and its first folder is dropped: a run of days makes folders at every step.
     durable.delete(folder);
     durable.set(folder, made);
     const [oldest] = durable.keys();
@@ -51,7 +51,7 @@ export function createFolderSync(root: string, remembered = 1024) {
 
   function making(folder: string): Promise<void> {
     const made = makeFolder(folder).then(
-      // A promise keeps its maker alive, an activity with all that it holds: replace it by a shared one.
+      // The promise would keep the calling activity and all its data in memory: replace it by a shared promise.
       () => void (durable.get(folder) === made && durable.set(folder, alreadyDurable)),
       (error: unknown) => {
         forget(folder);
@@ -67,7 +67,7 @@ export function createFolderSync(root: string, remembered = 1024) {
     try {
       await mkdir(folder);
     } catch (error) {
-      // An existing folder may be another process's, made and not yet synced: sync it all the same.
+      // Another process may have made this folder and not synced it yet: sync it in any case.
       if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
     }
     await settle(parent);
@@ -86,7 +86,7 @@ async function syncFolder(folder: string): Promise<void> {
   try {
     handle = await open(folder, 'r');
   } catch (error) {
-    // Deleted meanwhile: there is nothing left to make durable.
+    // The folder was deleted meanwhile: nothing is left to sync.
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return;
     throw error;
   }

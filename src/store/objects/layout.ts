@@ -1,10 +1,10 @@
-// Every key of the store. No other file spells one. Two timelines never share a key: the run id is part of it.
+// All keys of the store; no other file spells a key. The run id is part of the key, so two timelines of a run share none.
 import type { Digest } from '../../spec/records/parts.js';
 import { BadKey } from './store-errors.js';
 
 const keyLimitBytes = 512;
 
-/** Throws `BadKey` unless `key` is one that both backends hold: see `ObjectStore`. */
+/** Throws `BadKey` unless both backends can hold `key`: see `ObjectStore`. */
 export function checkKey(key: string): string {
   if (key.length === 0 || key.length > keyLimitBytes) {
     throw new BadKey(
@@ -22,13 +22,13 @@ export function checkKey(key: string): string {
   return key;
 }
 
-/** Throws `BadKey` unless `prefix` can begin a key; `''` is everything. */
+/** Throws `BadKey` unless `prefix` can begin a key; `''` stands for all keys. */
 export function checkPrefix(prefix: string): string {
   if (prefix !== '') checkKey(prefix.endsWith('/') ? prefix.slice(0, -1) : prefix);
   return prefix;
 }
 
-/** Checks a name from outside (run, project, model, suite, dataset, …) before it becomes part of a key. */
+/** Checks a user's name (of a run, project, model, suite, dataset, …) before it becomes part of a key. */
 export function checkName(name: string, what: string): string {
   if (!/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$/.test(name)) {
     throw new BadKey(
@@ -38,7 +38,7 @@ export function checkName(name: string, what: string): string {
   return name;
 }
 
-/** `{name}` or, after rewinds, `{name}~{n}` with n ≥ 2. */
+/** A run id is `{name}` or, after rewinds, `{name}~{n}` with n ≥ 2. */
 export function checkRunId(run: string): string {
   const match = /^(.*?)(?:~([1-9][0-9]{0,8}))?$/s.exec(run);
   if (match?.[2] === '1') throw new BadKey(`run id "${run}": the first timeline of a name has no "~1"`);
@@ -46,18 +46,18 @@ export function checkRunId(run: string): string {
   return run;
 }
 
-/** Run id of a name's n-th timeline, n from 1. */
+/** Run id of the n-th timeline of a name; n starts at 1. */
 export function runIdOf(name: string, n: number): string {
   checkName(name, 'run name');
   return n === 1 ? name : `${name}~${whole(n, 'timeline')}`;
 }
 
-/** Name of a run without its timeline; also of any string that ends in a run id. */
+/** The run id without its `~{n}`; also works on any string that ends in a run id. */
 export function nameOfRun(run: string): string {
   return run.replace(/~[0-9]+$/, '');
 }
 
-/** `{project}/{name}`; names of sweeps may be longer than others, by the time of their firing. */
+/** A sweep id is `{project}/{name}`; its name may be longer than other names, as a schedule adds its start time. */
 export function checkSweepId(sweep: string): string {
   if (/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}\/[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$/.test(sweep)) return sweep;
   throw new BadKey(
@@ -67,10 +67,10 @@ export function checkSweepId(sweep: string): string {
 
 const runFolder = (run: string) => `runs/${checkRunId(run)}/`;
 export const runKey = (run: string) => `${runFolder(run)}run.json`;
-/** A later report may know more at the same step, evaluations above all: reports of a step lie side by side, by content. */
+/** Reports are named by content: a later report of the same step may hold more (evaluations, above all), and both stay. */
 export const reportKey = (run: string, step: number, sha256: Digest) =>
   `${runFolder(run)}reports/${padded(step, 6, 'step')}.${checkDigest(sha256, 'report').slice(0, 12)}.html`;
-/** A chunk of transcripts, beside the pages of reports; `name`: 16 digits of its content's sha256, so that reports share it. */
+/** A chunk of transcripts that reports share, beside their pages; `name`: 16 digits of its content's sha256. */
 export const reportTranscriptsKey = (run: string, name: string) => {
   if (!/^[0-9a-f]{16}$/.test(name))
     throw new BadKey(`transcripts "${name.slice(0, 80)}" are no 16 hex digits`);
@@ -79,7 +79,7 @@ export const reportTranscriptsKey = (run: string, name: string) => {
 export const ownersFolder = (run: string) => `${runFolder(run)}owners/`;
 export const controlFolder = (run: string) => `${runFolder(run)}control/`;
 export const refsFolder = (run: string) => `${runFolder(run)}refs/`;
-/** `user`: a run id, or a name of its form. */
+/** `user`: a run id, or another name of the same form. */
 export const refKey = (run: string, user: string) => `${refsFolder(run)}${checkRunId(user)}.json`;
 export const collectionsFolder = (run: string) => `${runFolder(run)}gc/`;
 /** Models that a Tinker server held for the run, in the order in which they were made (R33). */
@@ -89,7 +89,7 @@ export const savedStatesFolder = (run: string, step: number) =>
   `${runFolder(run)}states/${padded(step, 6, 'step')}/`;
 export const noticesFolder = (run: string) => `${runFolder(run)}notices/`;
 export const runEvaluationsFolder = (run: string) => `${runFolder(run)}evaluations/`;
-/** Which evaluation is the run's, by step and suite name. */
+/** The record that names the run's evaluation of this step and suite. */
 export const runEvaluationKey = (run: string, step: number, suite: string) =>
   `${runEvaluationsFolder(run)}${padded(step, 6, 'step')}.${checkName(suite, 'suite name')}.json`;
 export const namesFolder = (name: string) => `names/${checkName(name, 'run name')}/`;
@@ -100,13 +100,13 @@ export const stepsFolder = (run: string) => `${runFolder(run)}steps/`;
 export const stepFolder = (run: string, step: number) => `${stepsFolder(run)}${padded(step, 6, 'step')}/`;
 export const planKey = (run: string, step: number) => `${stepFolder(run, step)}plan.json`;
 export const batchKey = (run: string, step: number) => `${stepFolder(run, step)}batch.safetensors`;
-/** The same bytes compressed, once the step is folded (R23). */
+/** The batch's bytes, compressed when the step is folded (R23). */
 export const foldedBatchKey = (run: string, step: number) => `${batchKey(run, step)}.gz`;
 export const updateKey = (run: string, step: number) => `${stepFolder(run, step)}update.json`;
 export const episodesFolder = (run: string, step: number) => `${stepFolder(run, step)}episodes/`;
 export const episodeKey = (run: string, step: number, slot: number, sample: number) =>
   `${episodesFolder(run, step)}${episodeName(slot, sample)}`;
-/** All episodes of a committed step in one file, once they are folded (R23). */
+/** The file that holds all episodes of a committed step after folding (R23). */
 export const foldedEpisodesKey = (run: string, step: number) => `${stepFolder(run, step)}episodes.jsonl.gz`;
 export const attemptsFolder = (run: string, step: number) => `${stepFolder(run, step)}attempts/`;
 /** Folder of one activity's attempts at a step. */
@@ -128,20 +128,20 @@ export const evaluationResultKey = (state: Digest, suite: Digest) =>
   `${evaluationFolder(state, suite)}result.json`;
 export const evaluationEpisodesFolder = (state: Digest, suite: Digest) =>
   `${evaluationFolder(state, suite)}episodes/`;
-/** All episodes of an evaluation in one file, once they are folded (R23). */
+/** The file that holds all episodes of an evaluation after folding (R23). */
 export const foldedEvaluationKey = (state: Digest, suite: Digest) =>
   `${evaluationFolder(state, suite)}episodes.jsonl.gz`;
 /** `slot` is the task's index in the suite. */
 export const evaluationEpisodeKey = (state: Digest, suite: Digest, slot: number, sample: number) =>
   `${evaluationEpisodesFolder(state, suite)}${episodeName(slot, sample)}`;
 
-/** Projects with sweeps, and the tallies beside them. */
+/** Folder of the projects that have sweeps, and of their tallies. */
 export const sweepsRoot = 'sweeps/';
 export const sweepsOfProject = (project: string) => `${sweepsRoot}${checkName(project, 'project')}/`;
-/** `sweep`: `{project}/{name}` of its workflow, with a time behind the name if a schedule started it. */
+/** `sweep`: `{project}/{name}` as in its workflow id; if a schedule started it, its start time follows the name. */
 export const sweepFolder = (sweep: string) => `${sweepsRoot}${checkSweepId(sweep)}/`;
 export const sweepKey = (sweep: string) => `${sweepFolder(sweep)}sweep.json`;
-/** Comparisons are named by content: a sweep that was started again may know more. */
+/** Comparisons are named by content: a sweep that is started again may compare more. */
 export const comparisonKey = (sweep: string, sha256: Digest) =>
   `${sweepFolder(sweep)}comparison.${checkDigest(sha256, 'comparison').slice(0, 12)}.html`;
 export const sweepResultsKey = (sweep: string, sha256: Digest) =>
@@ -163,7 +163,9 @@ export const checkpointManifestKey = (home: CheckpointHome, step: number) =>
 export const checkpointFileKey = (home: CheckpointHome, step: number, path: string) =>
   checkKey(`${checkpointFolder(home, step)}${path}`);
 
-/** SkyRL's layout of dumped evaluations; a step's second suite lies below the first. `/` in an environment's key becomes `_` there too. */
+/**
+ * SkyRL's layout of dumped evaluations, with a subfolder for a step's second suite. As in SkyRL, `/` in an environment's key becomes `_`.
+ */
 export const trajectoriesFolder = (run: string, step: number, suite?: string) =>
   `trajectories/evals/${checkRunId(run)}/global_step_${whole(step, 'step')}/` +
   (suite === undefined ? '' : `${checkName(suite, 'suite name')}/`);
@@ -179,7 +181,7 @@ export const datasetManifestKey = (name: string, version: string) =>
 export const datasetFileKey = (name: string, version: string, path: string) =>
   checkKey(`${datasetFolder(name, version)}${path}`);
 
-/** Weights of a supplied model, by the engine's digest of them. */
+/** Weights of a supplied model; the engine computes their digest. */
 const weightsFolder = (weights: Digest) => `weights/${checkDigest(weights, 'weights')}/`;
 export const weightsManifestKey = (weights: Digest) => `${weightsFolder(weights)}manifest.json`;
 export const weightsFileKey = (weights: Digest, path: string) => checkKey(`${weightsFolder(weights)}${path}`);
@@ -190,7 +192,7 @@ export const assetKey = (sha256: Digest) => `assets/${checkDigest(sha256, 'asset
 /** Key that readers use in place of a quarantined one (R24). */
 export const replacementKey = (key: string, r: number) => `${key}.r${whole(r, 'replacement')}`;
 
-/** Step of a folder name under `steps/` (`000120/`), or null. */
+/** The step that a folder name under `steps/` stands for (`000120/`), or null. */
 export function parseStepFolder(name: string): number | null {
   return /^[0-9]{6,}\/$/.test(name) ? Number(name.slice(0, -1)) : null;
 }
@@ -201,7 +203,7 @@ export function parseEpisodeKey(key: string): { run: string; step: number } | nu
   return match ? { run: match[1] as string, step: Number(match[2]) } : null;
 }
 
-/** State and suite of an evaluation's episode, of their folder (with its `/`), or of the folder above it; null for any other key. */
+/** State and suite in the key of an evaluation's folder, its folder of episodes (each with `/`) or an episode; null for any other key. */
 export function parseEvaluationKey(key: string): { state: Digest; suite: Digest; rest: string } | null {
   const match = /^evals\/([0-9a-f]{64})\/([0-9a-f]{64})\/((?:episodes\/.*)?)$/.exec(key);
   return match && { state: match[1] as string, suite: match[2] as string, rest: match[3] as string };

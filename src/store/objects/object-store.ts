@@ -3,7 +3,7 @@ import type { Transfer } from './transfer.js';
 
 /** Keys are `/`-separated, relative, no part starting with a dot, ≤ 512 bytes of [A-Za-z0-9._~/=-]. */
 export interface ObjectStore {
-  /** `dir:/path` or `s3://bucket/prefix`; printable, never with a secret. */
+  /** `dir:/path` or `s3://bucket/prefix`; it holds no secret and may be printed. */
   readonly address: string;
 
   /** Null if the object does not exist. */
@@ -12,12 +12,12 @@ export interface ObjectStore {
   head(key: string): Promise<ObjectInfo | null>;
 
   /**
-   * Create-only put. `exists`: the key already holds other bytes (or the same ones by another author).
-   * An answer that settles nothing (409, 5xx, time-out, lost reply, 412 for one's own put) is settled by reading (R3).
+   * Create-only put. `exists`: the key already holds other bytes (or the same bytes from another author).
+   * After an unclear answer (409, 5xx, time-out, lost reply, 412 for the store's own put), the key is read to find the result (R3).
    */
   create(key: string, bytes: Uint8Array): Promise<'created' | 'exists'>;
 
-  /** Create-only put of a file, in parts if it is large; `sweep` removes unfinished parts. */
+  /** Create-only put of a file, in parts if the file is large; `sweep` removes unfinished parts. */
   createFromFile(key: string, path: string, transfer?: Transfer): Promise<'created' | 'exists'>;
 
   /** Downloads to a temporary name beside `path`, then renames. False if the object does not exist. */
@@ -25,7 +25,7 @@ export interface ObjectStore {
 
   /**
    * The object's bytes in pieces, for objects too large for memory. Null if the object does not exist. Reading throws `StoreUnavailable` if
-   * the bytes break off; the reader starts again.
+   * the connection breaks; the reader must then start again.
    */
   stream(key: string): Promise<AsyncIterable<Uint8Array> | null>;
 
@@ -33,15 +33,15 @@ export interface ObjectStore {
   list(prefix: string): AsyncIterable<ObjectInfo>;
 
   /**
-   * Names directly below `prefix` (which ends in `/`), in order: objects without and folders with a trailing `/`.
-   * A folder may hold nothing: a put that was killed leaves its folder behind in a directory store.
+   * Names directly below `prefix` (which ends in `/`), in order; a folder's name ends in `/`.
+   * A listed folder may be empty: in a directory store, a killed put leaves its folder behind.
    */
   listFolder(prefix: string): Promise<string[]>;
 
-  /** For garbage collection and tests. Deleting a missing key is no error. */
+  /** Used by garbage collection and tests only. Deleting a missing key is no error. */
   delete(key: string): Promise<void>;
 
-  /** Removes what killed puts left behind, untouched for `olderThanMs`; returns their number. */
+  /** Removes temporary files and parts of killed puts that are older than `olderThanMs`; returns the number of puts. */
   sweep(olderThanMs: number): Promise<number>;
 }
 

@@ -5,14 +5,14 @@ import { BadKey, StoreUnfit } from './store-errors.js';
 
 export interface S3Address {
   bucket: string;
-  /** Without slashes at its ends; `''` for the whole bucket. */
+  /** Folder of the store in the bucket, without a slash at either end; `''` if the store is the whole bucket. */
   prefix: string;
   endpoint: string | null;
   region: string | null;
 }
 
 export function parseS3Address(address: string): S3Address {
-  // Before anything else: a text that is not an address must not be repeated with a secret in it.
+  // This check comes first: the other errors quote the address, and must not print a secret.
   const [place = '', query = ''] = address.split('?', 2);
   if (secretInUrl(place) || secretInUrl(new URLSearchParams(query).get('endpoint') ?? '')) {
     throw new StoreUnfit(

@@ -1,4 +1,4 @@
-// Requests to an S3 service, each with a time-out: for silence, and as a whole, so that none waits for ever.
+// Requests to an S3 service. Each has two time-outs, one for silence and one for the whole request, so no request waits for ever.
 import type { Readable } from 'node:stream';
 import {
   GetObjectCommand,
@@ -13,7 +13,7 @@ import { piecesWithin, transferMs } from './s3-deadlines.js';
 import { StoreUnfit } from './store-errors.js';
 
 export interface SendOptions {
-  /** Bytes that the request carries or makes the service copy: it gets time for them. */
+  /** Bytes that the request uploads or that the service must copy; they prolong the time-out. */
   bytes?: number;
   signal?: AbortSignal | undefined;
 }
@@ -25,13 +25,13 @@ export class S3Connection {
     { endpoint, region }: S3Address,
     private readonly timeoutMs: number,
   ) {
-    // The SDK warns of its future versions, and this one is pinned: no reader of the warning could act on it.
+    // The SDK warns that future versions drop this Node.js. Our SDK version is pinned, so the warning is of no use.
     process.env.AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED ??= 'true';
     this.client = new S3Client({
       ...(region || endpoint ? { region: region || process.env.AWS_REGION || 'us-east-1' } : {}),
       // Services other than AWS often support path-style addresses and plain bodies only.
       ...(endpoint ? { endpoint, forcePathStyle: true, requestChecksumCalculation: 'WHEN_REQUIRED' } : {}),
-      // Retries are the store's: they are bounded by time, and a put must know whether an earlier try may have stored it.
+      // The store retries itself: its retries are limited by time, and a put must know whether an earlier try may have stored the object.
       maxAttempts: 1,
       requestHandler: { connectionTimeout: 5_000, socketTimeout: timeoutMs, throwOnRequestTimeout: true },
     });
@@ -50,13 +50,13 @@ export class S3Connection {
         abortSignal: signal ? AbortSignal.any([signal, late]) : late,
       });
     } catch (error) {
-      // The client's own error does not say which signal aborted.
+      // The SDK's error does not say whether our time-out or the caller's signal aborted the request.
       if (!late.aborted || signal?.aborted) throw error;
       throw new Error(`no whole answer within ${limitMs / 1000} s`, { cause: error });
     }
   }
 
-  /** An object's size and bytes. Their time limit is known once the headers have arrived. */
+  /** An object's size and bytes. The time limit for the bytes follows from the size in the reply's headers. */
   async open(
     object: { Bucket: string; Key: string },
     signal?: AbortSignal,
@@ -69,7 +69,7 @@ export class S3Connection {
     return { size, pieces: piecesWithin(Body as Readable, this.timeoutMs + transferMs(size)) };
   }
 
-  /** Resolved separately: in a request its error looks like a network error, which is worth another try. */
+  /** Resolves the region before the request: inside the request, a missing region looks like a network error, which would be retried. */
   private async requireRegion(): Promise<void> {
     try {
       await this.client.config.region();

@@ -1,12 +1,12 @@
-// Time limits for requests and operations of the S3 store. A stall shows as silence, within seconds; a transfer gets time for its bytes, so
-// that a large object on a slow line is not given up for being large.
+// Time limits for requests and operations of the S3 store. A stalled connection is noticed within seconds, by its silence. A transfer's
+// limit grows with its size, so a large object on a slow connection does not time out.
 import { backoffMs } from '../../base/backoff.js';
 import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 const firstPauseMs = 100;
 const longestPauseMs = 5_000;
-/** A connection slower than this is as good as down: a checkpoint would take days. */
+/** A slower connection is treated as down: a checkpoint would take days. */
 const leastBytesPerSecond = 256 * 1024;
 
 /** Time for `bytes` on the slowest accepted connection. */
@@ -15,8 +15,8 @@ export function transferMs(bytes: number): number {
 }
 
 /**
- * Repeats `attempt` with growing pauses until it gives a value; after the deadline no try is begun, and the reason for the last retry is
- * thrown. `prolong` adds, once, the time that an attempt has found its bytes to need.
+ * Repeats `attempt`, with growing pauses, until it returns a value. Starts no try after the deadline, and then throws the last `retry`
+ * error. An attempt that learns its object's size calls `prolong` with the time for these bytes; later calls replace the first.
  */
 export async function withDeadline<T>(
   deadlineMs: number,
@@ -35,7 +35,7 @@ export async function withDeadline<T>(
   }
 }
 
-/** A body's pieces. The socket's time-out ends a silent one; one that only trickles fails after `limitMs`. */
+/** Yields the body's pieces, and throws if they take longer than `limitMs`. (The socket's time-out ends a body that sends nothing.) */
 export async function* piecesWithin(body: Readable, limitMs: number): AsyncGenerator<Uint8Array> {
   const end = performance.now() + limitMs;
   for await (const piece of body) {

@@ -1,4 +1,4 @@
-// What an S3 error means for a request: settled or not, and worth another try or not.
+// What an S3 error means for a request: whether its result is known, and whether to try again.
 import { StoreUnfit } from './store-errors.js';
 
 export type S3Answer<T> =
@@ -19,7 +19,7 @@ interface SdkError {
   $metadata?: { httpStatusCode?: number };
 }
 
-/** Errors of a wrong address, and of a service that is down for a moment. */
+/** Errors that both a wrong address and a service that is down for a moment cause. */
 const nobodyThere = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EHOSTUNREACH', 'ENETUNREACH']);
 const whatToCheck = 'check that the service is up, and "endpoint=" and "region=" in the store address';
 
@@ -53,13 +53,13 @@ export function answerOf(thrown: unknown, address: string): S3Answer<never> {
   // This 403 passes once the machine's clock is set right.
   if (error.name === 'RequestTimeTooSkewed') return { kind: 'unsettled', reason };
   if (status === 401 || status === 403) {
-    // An expired token answers 403 as well; the reason in brackets distinguishes it.
+    // An expired token gives a 403, too; the reason in brackets tells the two apart.
     return refused(
       `${address}: access was refused; check the credentials and the bucket's policy (${reason})`,
       thrown,
     );
   }
-  // A status below 300 is a truncated reply.
+  // An error with a status below 300 means that the reply was cut off.
   const passing =
     status === undefined || status >= 500 || [408, 409, 425, 429].includes(status) || status < 300;
   if (passing || error.name === 'RequestTimeout' || error.name === 'SlowDown') {

@@ -1,4 +1,4 @@
-// Files too large for one put go up in parts, and appear by a create-only completion; unfinished uploads are swept (R31).
+// Uploads large files in parts. A create-only request completes the upload; `sweep` removes unfinished uploads (R31).
 import { open } from 'node:fs/promises';
 import {
   AbortMultipartUploadCommand,
@@ -16,16 +16,16 @@ import type { Transfer } from './transfer.js';
 const maxParts = 10_000;
 const partsAtOnce = 4;
 
-/** The ETag of a multipart object is not a digest of its content: its metadata holds one, under this name. */
+/** Metadata name of the content's sha256. A multipart object needs it: its ETag is no digest of the content. */
 export const sha256Metadata = 'longhaul-sha256';
 
 export interface S3MultipartOptions {
   s3: S3Connection;
   settler: S3Settler;
-  /** The store's, for messages. */
+  /** The store's address, for messages. */
   address: string;
   bucket: string;
-  /** Prefix of each key of the store: empty, or a folder with its slash. */
+  /** Prefix of every key of the store: empty, or ending in a slash. */
   prefix: string;
   partBytes: number;
 }
@@ -39,7 +39,7 @@ interface Upload {
 export class S3Multipart {
   constructor(private readonly options: S3MultipartOptions) {}
 
-  /** `isStored`: whether the key holds the content of this sha256; null if it holds nothing. */
+  /** `isStored` says whether the key holds the content with this sha256; null if the key holds nothing. */
   async create(
     key: string,
     { path, size }: { path: string; size: number },

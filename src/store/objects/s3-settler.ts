@@ -9,7 +9,7 @@ export class S3Settler {
     private readonly deadlineMs: number,
   ) {}
 
-  /** `isMine`: whether the key holds what this put writes; null if it holds nothing. */
+  /** `isMine` says whether the key holds the bytes of this put; null if the key holds nothing. */
   async create(
     key: string,
     put: () => Promise<unknown>,
@@ -21,19 +21,19 @@ export class S3Settler {
       const answer = await this.ask(put);
       if (answer.kind === 'ok') return { value: 'created' as const };
       if (answer.kind === 'refused') throw answer.error;
-      // An earlier try may have stored these bytes; a clean 412 is another writer's.
+      // A 412 on the first clear answer means another writer; after an unclear answer, our own earlier try may have stored the object.
       if (answer.kind === 'taken' && !unsettled) return { value: 'exists' as const };
       unsettled = true;
       const mine = await isMine();
       if (mine !== null) return { value: mine ? ('created' as const) : ('exists' as const) };
       const unavailable = this.unavailable(`create ${key}`, attempt, answer);
-      // Asking again never finds what the service has dropped (an upload's parts).
+      // The service has dropped the upload and its parts: another try cannot find them.
       if (answer.kind === 'missing') throw unavailable;
       return { retry: unavailable };
     });
   }
 
-  /** Null for 404. Retries passing errors until the deadline. */
+  /** Null for 404. Retries temporary errors until the deadline. */
   async request<T>(
     what: string,
     request: (prolong: (ms: number) => void) => Promise<T>,

@@ -1,5 +1,5 @@
-// A store in an S3 bucket. Creates are exclusive by `If-None-Match: *`. An inconclusive reply (409, 5xx, time-out, lost reply, 412 for what
-// may be this very put) is settled by reading the key back and comparing bytes (R3).
+// A store in an S3 bucket. Creates are exclusive by `If-None-Match: *`. After an inconclusive reply (409, 5xx, time-out, lost reply, 412
+// that an earlier try of the same put may have caused), the store reads the key back and compares its bytes (R3).
 import { randomBytes } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
 import { open, rename, rm, stat } from 'node:fs/promises';
@@ -23,11 +23,11 @@ import { BadKey, isNoSpace, StoreFull, StoreUnavailable } from './store-errors.j
 import { reporting, type Transfer } from './transfer.js';
 
 export interface S3Options {
-  /** Size from which a file is uploaded in parts, and size of a part; S3 requires ≥ 5 MiB. */
+  /** Size of a part; larger files are uploaded in parts. S3 requires ≥ 5 MiB. */
   partBytes?: number;
-  /** Silence after which a request is given up. A whole request has as long, and time for its bytes. */
+  /** Silence after which a request fails. A whole request may take this long plus the time for its bytes. */
   requestTimeoutMs?: number;
-  /** Time within which an operation must be settled, and time for its bytes; a try that began before is awaited. */
+  /** An operation starts no new try after this time plus the time for its bytes; a running try is awaited. */
   deadlineMs?: number;
 }
 
@@ -115,7 +115,7 @@ class S3Store implements ObjectStore {
         await file.close();
       }
     }
-    // Checked first, so that gigabytes are not uploaded only to be refused.
+    // Check first: otherwise gigabytes would be uploaded and then refused.
     if (await this.head(key)) return 'exists';
     return this.multipart.create(
       key,
@@ -203,8 +203,8 @@ class S3Store implements ObjectStore {
   }
 
   /**
-   * Null if the object does not exist. An object with truncated bytes is read again from its start; an error of `use` itself says nothing
-   * about the store and is thrown at once.
+   * Null if the object does not exist. If the connection breaks, the object is read again from its start. An error thrown by `use` itself
+   * is not the store's fault and is thrown at once.
    */
   private async read<T>(
     key: string,
@@ -239,7 +239,7 @@ class S3Store implements ObjectStore {
     return read && read.value;
   }
 
-  /** The reader has consumed a part of the stream already: only the reader can start again. */
+  /** Turns a broken stream into `StoreUnavailable`. The reader has already consumed a part of it, so only the reader can start again. */
   private async *retryable(key: string, pieces: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> {
     try {
       yield* pieces;
@@ -250,7 +250,7 @@ class S3Store implements ObjectStore {
     }
   }
 
-  /** Null if the object does not exist. */
+  /** Whether the object has this size and sha256; null if the object does not exist. */
   private async isStored(key: string, content: { size: number; sha256: string }): Promise<boolean | null> {
     const stored = await this.headWithDigest(key);
     if (!stored || stored.size !== content.size) return stored && false;

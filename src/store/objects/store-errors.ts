@@ -1,5 +1,4 @@
-// Errors of the store and its records. `name` is the failure type that workflows look for, so it is set by hand: a minifier or a subclass
-// must not change it.
+// Errors of the store and its records. Each sets `name` by hand: workflows compare it, and a minifier would change the class's name.
 import type { Digest } from '../../spec/records/parts.js';
 
 /** The store lacks what records need: create-only puts, read-after-write, access. No retry can fix it. */
@@ -17,7 +16,7 @@ export class StoreFull extends Error {
   override readonly name = 'StoreFull';
 }
 
-/** Whether a file system refused to write because no space, or no more of a quota, is left. */
+/** Whether a write failed because the disk or the quota is full. */
 export function isNoSpace(error: unknown): boolean {
   return ['ENOSPC', 'EDQUOT'].includes((error as NodeJS.ErrnoException | null)?.code ?? '');
 }
@@ -27,7 +26,7 @@ export class BadKey extends Error {
   override readonly name = 'BadKey';
 }
 
-/** A record is missing where it must be, is no valid JSON, fails its schema or contradicts its key (R24). */
+/** A required record is missing, is not valid JSON, fails its schema or contradicts its key (R24). */
 export class UnreadableRecord extends Error {
   override readonly name = 'UnreadableRecord';
   /** What a person can do about it, if known. */
@@ -56,7 +55,7 @@ export class NewerSchema extends Error {
   }
 }
 
-/** A record was written by a Longhaul before this one, in a schema that this one does not read: it is refused, not guessed (R1). */
+/** An earlier Longhaul wrote a record in a schema that this version does not read; it is refused, not guessed (R1). */
 export class OlderSchema extends Error {
   override readonly name = 'OlderSchema';
   constructor(
@@ -71,12 +70,12 @@ export class OlderSchema extends Error {
   }
 }
 
-/** The same inputs gave another identity than the stored one (R2, R19). Nothing was changed. */
+/** The same inputs gave a result that differs from the stored record (R2, R19). Nothing was changed. */
 export class Diverged extends Error {
   override readonly name = 'Diverged';
   constructor(
     message: string,
-    /** Both results, if they are at hand. */
+    /** Both results, if the thrower has them. */
     readonly evidence?: { key: string; stored: unknown; computed: unknown },
   ) {
     super(message);
@@ -93,7 +92,7 @@ export class OwnerChanged extends Error {
   }
 }
 
-/** A record is damaged, or of a version that this one does not read. */
+/** Whether the error says that a record is damaged, or has a schema version that this Longhaul does not read. */
 export function isUnreadable(error: unknown): boolean {
   return [UnreadableRecord, OlderSchema, NewerSchema].some((kind) => error instanceof kind);
 }

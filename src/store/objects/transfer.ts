@@ -2,14 +2,14 @@
 
 export interface Transfer {
   signal?: AbortSignal | undefined;
-  /** Called with the bytes moved so far; a new try counts from 0 again. Between two calls at most 8 MiB or one part have moved. */
+  /** Called with the bytes moved so far, at least once every 8 MiB or part; a new try counts from 0 again. */
   onProgress?: ((bytes: number) => void) | undefined;
 }
 
-/** Half a minute on the slowest accepted connection; rare enough on the fastest that reporting costs nothing. */
+/** Half a minute on the slowest accepted connection; on the fastest, the calls are rare enough to cost nothing. */
 const reportBytes = 8 << 20;
 
-/** The same pieces; reports their bytes as they pass. */
+/** Yields `pieces` unchanged and reports how many bytes have passed. */
 export async function* reporting(
   pieces: AsyncIterable<Uint8Array>,
   onProgress: Transfer['onProgress'],

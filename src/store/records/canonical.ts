@@ -3,7 +3,7 @@
 import { sha256Hex } from '../../base/sha256.js';
 import type { Digest } from '../../spec/records/parts.js';
 
-/** Canonical JSON text. Throws a TypeError that names the path of a value that JSON cannot hold. */
+/** Canonical JSON text. If JSON cannot hold a value, throws a TypeError that names its path. */
 export function canonicalText(value: unknown): string {
   return write(value, '$');
 }
@@ -13,7 +13,7 @@ export function canonicalBytes(value: unknown): Uint8Array {
   return new TextEncoder().encode(canonicalText(value));
 }
 
-/** Identity of a record: sha256 of its canonical JSON without the top member `observed`. */
+/** Digest that identifies a record: sha256 of its canonical JSON without the top-level member `observed`. */
 export function recordDigest(record: object): Digest {
   const { observed: _, ...identity } = record as { observed?: unknown };
   return sha256Hex(canonicalText(identity));
@@ -24,7 +24,7 @@ export function stepIdOf(previousState: Digest, batch: Digest, plan: Digest): Di
   return sha256Hex(`${previousState}\n${batch}\n${plan}\n`);
 }
 
-/** Paths at which two JSON values differ, with both values; at most `limit`. */
+/** The first `limit` paths at which two JSON values differ, each with both values. */
 export function differences(stored: unknown, computed: unknown, limit = 8): string[] {
   const found: string[] = [];
   compare(stored, computed, '', found, limit);
@@ -50,7 +50,7 @@ function write(value: unknown, path: string): string {
 }
 
 function writeArray(array: readonly unknown[], path: string): string {
-  // Token ids and log-probs make up nearly all of an episode; the engine's own printer is several times faster.
+  // Nearly all of an episode is token ids and log-probs, and `JSON.stringify` is several times faster than our own code.
   if (array.length > 0 && array.every((item) => typeof item === 'number' && Number.isFinite(item))) {
     return JSON.stringify(array);
   }

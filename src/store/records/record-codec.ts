@@ -1,4 +1,4 @@
-// Records as bytes. Reading refuses what it does not fully understand: a newer schema, an unknown member, broken JSON.
+// Encodes and decodes records. Decoding refuses a newer schema, an unknown member and broken JSON.
 import { promisify } from 'node:util';
 import { gunzip, gunzipSync, gzip, gzipSync } from 'node:zlib';
 import { canonicalBytes, canonicalText } from './canonical.js';
@@ -18,15 +18,15 @@ const osUnknown = 255;
 /** Guards against gzip bombs; the longest real episode is some MiB. */
 export const maxUncompressedBytes = 1 << 30;
 
-/** Compressed synchronously: the thread pool costs more, and it takes well under a millisecond. */
+/** Records up to this size are compressed synchronously: it takes well under a millisecond, and the thread pool costs more. */
 const smallBytes = 16 * 1024;
-/** A small window: records are a few KiB, and the usual 256 KiB of working memory each would feed the garbage collector. */
+/** The small window saves memory: by default, zlib allocates 256 KiB for each record of a few KiB. */
 const compression = { level: 4, memLevel: 5, windowBits: 13 } as const;
 
 const gzipAsync = promisify(gzip);
 const gunzipAsync = promisify(gunzip);
 
-/** Canonical bytes of a record, compressed if its kind is. Throws a TypeError on a record that its schema refuses. */
+/** Canonical bytes of a record; for some kinds, compressed. Throws a TypeError if the record does not fit its schema. */
 export async function encodeRecord<Kind extends RecordKind>(
   kind: Kind,
   record: RecordTypes[Kind],
@@ -71,12 +71,12 @@ function isSummed(kind: RecordKind, value: unknown): value is object {
   return (schemaOf(value)?.version ?? 0) >= (summedSince[kind] ?? Infinity);
 }
 
-/** Checksum of a record without its member `sum`. It covers `observed`: a flipped bit there misleads a run as well. */
+/** Checksum of a record without its member `sum`. It covers `observed`, too: a flipped bit there also misleads a run. */
 function sumOf(record: object): string | null {
   try {
     return sha256Hex(canonicalText(record));
   } catch {
-    // A changed exponent can make a number infinite.
+    // A flipped bit in an exponent can make a number infinite, which has no canonical text.
     return null;
   }
 }
@@ -111,16 +111,16 @@ export async function decompress(key: string, bytes: Uint8Array): Promise<Uint8A
   }
 }
 
-/** The same bytes give the same result on every machine. */
+/** Compresses to the same bytes on every machine. */
 export async function compress(bytes: Uint8Array): Promise<Uint8Array> {
   const compressed =
     bytes.length <= smallBytes ? gzipSync(bytes, compression) : await gzipAsync(bytes, compression);
-  // The only byte of the header that depends on the machine; the time in it is 0 already.
+  // This is the header's only byte that depends on the machine; its time is 0 already.
   compressed[gzipOsByte] = osUnknown;
   return compressed;
 }
 
-/** For files that stay for ever: half the size of `compress`, at ten times its cost. */
+/** Like `compress`, to half the size in ten times the time. For files that are kept for ever. */
 export async function compressSmall(bytes: Uint8Array): Promise<Uint8Array> {
   const compressed = await gzipAsync(bytes, { level: 9 });
   compressed[gzipOsByte] = osUnknown;

@@ -1,5 +1,5 @@
-// Reading and writing records by the rule of their kind (R2): choices are adopted, functions compared, sequences continued. None is ever
-// overwritten, so it does not matter which process writes, how often, or how late.
+// Reads and writes records by the rule of their kind (R2): a choice is adopted, a function compared, a sequence continued. No record is
+// ever overwritten, so any process may write, at any time and more than once.
 import type { Digest } from '../../spec/records/parts.js';
 import { canonicalBytes, canonicalText, differences } from './canonical.js';
 import { sha256Hex } from '../../base/sha256.js';
@@ -11,9 +11,9 @@ import type { RecordKind, RecordTypes } from '../../spec/records/record-kinds.js
 import { Diverged, isUnreadable, StoreUnavailable, UnreadableRecord } from '../objects/store-errors.js';
 
 export interface StoredRecord<Kind extends RecordKind> {
-  /** As stored, which is what every process goes on with. */
+  /** The stored record, with which every process continues. */
   record: RecordTypes[Kind];
-  /** True if another's record was there first. */
+  /** True if another process had stored its record first. */
   adopted: boolean;
 }
 
@@ -27,7 +27,7 @@ export async function readRecord<Kind extends RecordKind>(
   return bytes === null ? null : decodeRecord(key, kind, bytes);
 }
 
-/** Like `readRecord`, for a record that must be there. */
+/** Like `readRecord`, but throws `UnreadableRecord` if the record does not exist. */
 export async function requireRecord<Kind extends RecordKind>(
   store: ObjectStore,
   key: string,
@@ -39,7 +39,7 @@ export async function requireRecord<Kind extends RecordKind>(
   return record;
 }
 
-/** Null also if it cannot be read: reports about other records go on without it. */
+/** Like `readRecord`, but null for an unreadable record, too. For reports, which show the other records without it. */
 export async function readIfWhole<Kind extends RecordKind>(
   store: ObjectStore,
   key: string,
@@ -53,7 +53,7 @@ export async function readIfWhole<Kind extends RecordKind>(
   }
 }
 
-/** For choices (run, plan, episode, suite, evaluation, name of a run): the first record wins, and every process adopts it. */
+/** Stores a choice (run, plan, episode, suite, evaluation, name of a run): the first record wins, and every process adopts it. */
 export async function adoptOrCreate<Kind extends RecordKind>(
   store: ObjectStore,
   key: string,
@@ -66,8 +66,8 @@ export async function adoptOrCreate<Kind extends RecordKind>(
 }
 
 /**
- * For functions of earlier records (base, update, dataset and checkpoint manifests): the stored record must have the
- * same identity, else `Diverged` with both. Identity is the member `identity`, or everything but `observed`.
+ * Stores a function of earlier records (base, update, dataset and checkpoint manifests). If the stored record has another identity, throws
+ * `Diverged` with both. The identity is the member `identity`, or else all members except `observed`.
  */
 export async function recordFunction<Kind extends RecordKind>(
   store: ObjectStore,
@@ -85,7 +85,7 @@ export async function recordFunction<Kind extends RecordKind>(
   return result;
 }
 
-/** For files that are functions (batch, dataset files, assets): the stored bytes must be the same, else `Diverged`. */
+/** Stores a file that is a function (batch, dataset files, assets). Throws `Diverged` if other bytes are stored. */
 export async function createFile(
   store: ObjectStore,
   key: string,
@@ -107,9 +107,9 @@ export async function createFile(
 }
 
 /**
- * For sequences (owners, control, names, attempts): writes `{folder}{n}.json` at the first free n ≥ 1. If another author's record takes n,
- * `make` is called again for the next one, with all records stored by then. `make` may return one of `existing` if nothing is left to
- * write, or throw to refuse. `known`: the sequence's first records, if the caller has just read them.
+ * Appends to a sequence (owners, control, names, attempts): writes `{folder}{n}.json` at the first free n ≥ 1. If another author's record
+ * takes n, calls `make` again for the next n, with all records stored by then. `make` returns one of `existing` if nothing is left to
+ * write, or throws to refuse. `known`: the sequence's first records, if the caller has just read them.
  */
 export async function appendSequence<Kind extends SequenceKind>(
   store: ObjectStore,
@@ -127,7 +127,7 @@ export async function appendSequence<Kind extends SequenceKind>(
     const key = sequenceKey(folder, n);
     if ((await store.create(key, await encodeRecord(kind, record))) === 'created') return record;
     const stored = await readWritten(store, key, kind);
-    // A lost reply: the record at n is this very one, including its clocks.
+    // The put's reply was lost: the record at n is our own, its clocks included.
     if (sameBytes(stored, record)) return stored;
     existing.push(stored);
   }
@@ -135,7 +135,7 @@ export async function appendSequence<Kind extends SequenceKind>(
 
 export type SequenceKind = 'owner' | 'control' | 'name' | 'attempt' | 'gc' | 'notice' | 'instance' | 'saved';
 
-/** All records of a sequence, in order: n = 1, 2, … without a gap. `known`, its first ones, are not read again. */
+/** All records of a sequence, in order: n = 1, 2, … without a gap. Does not read its first records, `known`, again. */
 export async function readSequence<Kind extends SequenceKind>(
   store: ObjectStore,
   folder: string,
@@ -155,7 +155,7 @@ export async function readSequence<Kind extends SequenceKind>(
   return records;
 }
 
-/** Numbers that a sequence's folder holds, ascending. */
+/** The numbers of the records in a sequence's folder, ascending. */
 export async function sequenceNumbers(store: ObjectStore, folder: string): Promise<number[]> {
   return (await store.listFolder(folder))
     .flatMap((name) => /^([1-9][0-9]*)\.json$/.exec(name)?.[1] ?? [])
@@ -163,7 +163,7 @@ export async function sequenceNumbers(store: ObjectStore, folder: string): Promi
     .sort((a, b) => a - b);
 }
 
-/** What is compared when two authors wrote the same function. */
+/** The part of a function's record that must be equal when two authors write it. */
 function identityOf(record: object): object {
   const { observed: _, ...rest } = record as { observed?: unknown; identity?: object };
   return rest.identity ?? rest;

@@ -1,4 +1,4 @@
-// What is wrong with a stored checkpoint, as far as its manifest and the sizes of its files show: a download compares the bytes.
+// Finds damage of a stored checkpoint from its manifest and the sizes of its files. Only a download compares the bytes.
 import type { Digest } from '../../spec/records/parts.js';
 import { checkpointHome } from './checkpoints.js';
 import { checkpointFileKey, checkpointManifestKey } from '../objects/layout.js';
@@ -6,7 +6,7 @@ import type { ObjectStore } from '../objects/object-store.js';
 import { readRecord } from '../records/records.js';
 import { readRunIfAny, timelineOf } from './run-records.js';
 
-/** What is wrong with the run's checkpoint of a step, as text; null if nothing. `state`: the digest in the run's records. */
+/** Says what is wrong with the run's checkpoint of a step; null if nothing is. `state`: the digest in the run's records. */
 export async function checkpointDamage(
   store: ObjectStore,
   { run, step, state }: { run: string; step: number; state: Digest },
@@ -35,7 +35,7 @@ export async function checkpointDamage(
 
 const storedErrors = ['CorruptCheckpoint', 'UnreadableRecord', 'OlderSchema', 'NewerSchema'];
 
-/** Message of an error about stored content; any other is thrown on: a store that does not answer damages nothing. */
+/** Message of an error that shows damaged content. Rethrows any other error: a store that does not answer is not damaged. */
 export function unreadable(error: unknown): string {
   if (error instanceof Error && storedErrors.includes(error.name)) return error.message;
   throw error;

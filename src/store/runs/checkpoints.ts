@@ -1,5 +1,5 @@
-// Checkpoints: data files first, manifest last, all create-only. Without a whole manifest there is no checkpoint; with one, every file was
-// there with its bytes. Files are canonical, so two writers of one state write the same bytes (R31).
+// Checkpoints are create-only, data files first, manifest last: when a manifest exists, all its files were complete. Files are canonical,
+// so two writers of one state write the same bytes (R31).
 import type { CheckpointManifest } from '../../spec/records/manifests.js';
 import type { Digest, FileEntry } from '../../spec/records/parts.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
@@ -20,7 +20,7 @@ import { CorruptCheckpoint } from '../objects/store-errors.js';
 import { fetchListed, uploadSame, verifyListed } from '../files/stored-files.js';
 import type { Transfer } from '../objects/transfer.js';
 
-/** The file of a checkpoint: a state, or what a Tinker server hands out of one. */
+/** The one file of a checkpoint: a state, or the adapter that a Tinker server exports. */
 const stateFile = 'state.safetensors';
 const adapterFile = 'adapter.tar.gz';
 
@@ -32,19 +32,19 @@ export interface CheckpointToWrite extends Transfer {
   step: number;
   state: Digest;
   numerics: Numerics;
-  /** The checkpoint's one file, on the node's disk. */
+  /** Path of the checkpoint's one file on the node's disk. */
   statePath: string;
   /** Called after all data files are stored and before the manifest is. */
   beforeManifest?: () => Promise<void>;
 }
 
-/** Where a run's own checkpoints are: `checkpoints/{project}/{model}/{run}/`. */
+/** Place of a run's own checkpoints: `checkpoints/{project}/{model}/{run}/`. */
 export function checkpointHome({ run, spec }: RunRecord): CheckpointPlace {
   const file = spec.model.served ? adapterFile : stateFile;
   return { project: spec.project, model: spec.model.name, run, file };
 }
 
-/** Where the checkpoint of a step is: under the run of the timeline that it lies on (R5). */
+/** Place of a step's checkpoint: under the run whose folder holds the step (R5). */
 export async function homeOfStep(
   store: ObjectStore,
   record: RunRecord,
@@ -54,7 +54,7 @@ export async function homeOfStep(
   return checkpointHome(run === record.run ? record : await readRun(store, run));
 }
 
-/** Where the checkpoint's file is in the store. */
+/** Key of the checkpoint's file. */
 export async function checkpointDataKey(
   store: ObjectStore,
   record: RunRecord,
@@ -64,7 +64,7 @@ export async function checkpointDataKey(
   return checkpointFileKey(home, step, home.file);
 }
 
-/** Uploads a state. Existing files are compared and adopted; other bytes are `Diverged`. */
+/** Uploads a state. Adopts existing files with equal bytes; throws `Diverged` if the bytes differ. */
 export async function writeCheckpoint(
   store: ObjectStore,
   record: RunRecord,
@@ -105,22 +105,22 @@ async function hasData(store: ObjectStore, home: CheckpointPlace, step: number):
 }
 
 /**
- * Steps that have a manifest, ascending, an ancestor's included (R5), except those of `listCollectedManifests`. A download shows whether
- * the data is there and whole.
+ * Steps that have a manifest, ascending, including an ancestor's steps (R5), without the steps of `listCollectedManifests`. Only a download
+ * shows whether the data is complete.
  */
 export async function listCheckpoints(store: ObjectStore, record: RunRecord): Promise<number[]> {
   return listManifests(store, record, false);
 }
 
 /**
- * Steps with a manifest and a checkpoint that a collection has deleted: an uploader that stood still before its last write left it, while
- * another finished the checkpoint. Data that is gone without a collection is damage, and stays in `listCheckpoints`.
+ * Steps that have a manifest although a collection deleted the checkpoint: a delayed uploader wrote the manifest after the deletion. If
+ * data is missing without a collection, that is damage: the step stays in `listCheckpoints`.
  */
 export async function listCollectedManifests(store: ObjectStore, record: RunRecord): Promise<number[]> {
   return listManifests(store, record, true);
 }
 
-/** Whether a manifest has no data and a collection named its step; each run's collections are read at most once. */
+/** Tells whether a manifest has no data and a collection named its step. Reads each run's collections at most once. */
 function manifestsLeft(store: ObjectStore): (home: CheckpointPlace, step: number) => Promise<boolean> {
   const collected = new Map<string, Promise<ReadonlySet<number>>>();
   return async (home, step) => {
@@ -136,7 +136,7 @@ async function collectedCheckpoints(store: ObjectStore, run: string): Promise<Re
   return new Set(records.flatMap(({ checkpoints }) => checkpoints));
 }
 
-/** `left`: those that a collection has left, or the others. */
+/** `left`: true lists the manifests whose checkpoint a collection has deleted, false all others. */
 async function listManifests(store: ObjectStore, record: RunRecord, left: boolean): Promise<number[]> {
   const isLeft = manifestsLeft(store);
   const found: { step: number; home: CheckpointPlace }[] = [];

@@ -1,4 +1,4 @@
-// The control that people have asked of a run, in order (R21). Every activity of a run needs all of it, and a long run has much of it.
+// The control records of a run, in order (R21). Every activity of a run needs all of them, and a long run has many.
 import type {
   ControlChange,
   ControlRecord,
@@ -9,7 +9,7 @@ import { controlFolder } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { readSequence } from '../records/records.js';
 
-/** Records never change (R1), so each is read once per store; the folder is listed each time, for records of other writers. */
+/** Each record is read once per store, as records never change (R1). The folder is listed each time, to find other writers' records. */
 const recordsRead = new WeakMap<ObjectStore, Map<string, readonly ControlRecord[]>>();
 
 export async function readControl(store: ObjectStore, run: string): Promise<readonly ControlRecord[]> {
@@ -24,7 +24,7 @@ export async function foldedControl(store: ObjectStore, run: string): Promise<Co
   return foldControl(await readControl(store, run));
 }
 
-/** All control records folded in order: later ones replace earlier ones (R21). */
+/** Folds all control records in order: a later record replaces an earlier one (R21). */
 export function foldControl(records: readonly ControlRecord[]): ControlState {
   const state: ControlState = { n: 0, paused: false, stopAfter: null, lr: null, temperature: null };
   for (const { n, change } of records) {

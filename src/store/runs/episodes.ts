@@ -1,5 +1,5 @@
-// Episodes as their readers see them: each is at its key, as a single record or folded into the one file (R23). The folded file is the
-// truth: a single record beside it is left over, or was written by a process that had stood still.
+// A view of the store in which each episode is at its own key, whether it is a single record or folded into one file (R23). The folded
+// file is the truth: a single record beside it is a leftover, or was written late by a delayed process.
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import { canonicalBytes } from '../records/canonical.js';
 import { inParallel } from '../../base/in-parallel.js';
@@ -16,12 +16,12 @@ import type { ObjectInfo, ObjectStore } from '../objects/object-store.js';
 import { compress } from '../records/record-codec.js';
 import { readRecord } from '../records/records.js';
 
-/** Number of decoded files to keep: readers go through one folder after another, episode by episode. */
+/** Number of decoded files to keep. Few are enough: readers read all episodes of one folder, then the next folder. */
 const filesKept = 4;
 
 /**
- * A view with episodes at their keys, in each place that `placeOf` knows. `placeOf`: place of an episode's key and of a prefix of such
- * keys; null for any other.
+ * A view with folded episodes at their own keys. `placeOf`: the step or evaluation to which an episode's key, or a prefix of such keys,
+ * belongs; null for keys that the view does not change.
  */
 export function withFoldedEpisodes(
   store: ObjectStore,
@@ -36,7 +36,7 @@ export function withFoldedEpisodes(
     (await fileAt(key))?.get(key) ?? null;
   return {
     address: store.address,
-    // The file is looked for last: a collection writes it before it deletes a single record.
+    // Look for the folded file last: a collection writes it before it deletes the single records.
     get: async (key) => {
       const bytes = await store.get(key);
       const episode = await foldedAt(key);
@@ -50,7 +50,7 @@ export function withFoldedEpisodes(
     create: async (key, bytes) => {
       if (await foldedAt(key)) return 'exists';
       const answer = await store.create(key, bytes);
-      // A collection may have folded another record since, and deleted that one: then this one was written beside the truth.
+      // Meanwhile a collection may have folded another record of this episode and deleted it; then ours must go.
       if (answer === 'exists' || !(await foldedAt(key))) return answer;
       await store.delete(key);
       return 'exists';
@@ -81,24 +81,24 @@ export function withFoldedEpisodes(
   };
 }
 
-/** The view for the episodes of steps. `store`: as the run sees it, because records set aside are not the folded ones. */
+/** The view for the episodes of steps. `store`: the run's view (`openRunView`), as a record that was set aside is never folded. */
 export function withFoldedSteps(store: ObjectStore): ObjectStore {
   return withFoldedEpisodes(store, parseEpisodeKey);
 }
 
-/** In (slot, sample) order; empty if there are none. `run`: the one with the step in its timeline. */
+/** Episodes of a step in (slot, sample) order; empty if there are none. `run`: the run whose folder holds the step. */
 export async function readStepEpisodes(
   store: ObjectStore,
   run: string,
   step: number,
 ): Promise<EpisodeRecord[]> {
-  // The view would encode each folded episode, only to decode it again.
+  // Read the folded file directly: the view would encode each episode, and we would decode it again.
   const folded = await readFolded(store, { run, step });
   if (folded) return [...folded.values()].map(({ record }) => record);
   return readEpisodesIn(withFoldedSteps(store), episodesFolder(run, step));
 }
 
-/** In (slot, sample) order. `view`: one with folded episodes at their keys. */
+/** Episodes of a folder in (slot, sample) order. `view`: a view with folded episodes at their own keys. */
 export async function readEpisodesIn(view: ObjectStore, folder: string): Promise<EpisodeRecord[]> {
   const names = await view.listFolder(folder);
   const records = await inParallel(names, (name) => readRecord(view, `${folder}${name}`, 'episode'));
@@ -113,16 +113,16 @@ async function infoOf(key: string, episode: StoredEpisode): Promise<ObjectInfo> 
   return { key, size: (await bytesOf(episode)).length, modified: episode.recordedAt };
 }
 
-/** The newest of the files read. A file never changes; a missing one is looked for again. */
+/** Cache of the last few folded files. A file never changes; a missing file is looked for again at each call. */
 class FoldedFiles {
   private readonly kept = new Map<string, FoldedEpisodes>();
-  /** Reads under way, and those that wait for them; by key. */
+  /** By key: `running` holds the current read, `next` the read that starts after it. */
   private readonly running = new Map<string, Promise<unknown>>();
   private readonly next = new Map<string, Promise<FoldedEpisodes | null>>();
 
   constructor(private readonly store: ObjectStore) {}
 
-  /** The file as of some moment after the call; null if it did not exist. */
+  /** The file, read at some moment after the call; null if it did not exist then. */
   async at(place: EpisodesPlace): Promise<FoldedEpisodes | null> {
     const key = foldedKeyOf(place);
     const file = this.kept.get(key) ?? (await this.look(key, place));
@@ -136,7 +136,7 @@ class FoldedFiles {
     return file;
   }
 
-  /** Many callers ask at once, one for each episode. A read under way may have begun too early for them; they share the next one. */
+  /** Many callers ask at once, one for each episode. The current read may have begun before their call, so they share the next read. */
   private look(key: string, place: EpisodesPlace): Promise<FoldedEpisodes | null> {
     const running = this.running.get(key);
     if (!running) return this.begin(key, place);
@@ -147,7 +147,7 @@ class FoldedFiles {
 
   private begin(key: string, place: EpisodesPlace): Promise<FoldedEpisodes | null> {
     this.next.delete(key);
-    // The read before may have found it.
+    // The previous read may have found the file.
     const look = Promise.resolve(this.kept.get(key) ?? readFolded(this.store, place));
     const ended = (): void => void this.running.delete(key);
     this.running.set(key, look.then(ended, ended));

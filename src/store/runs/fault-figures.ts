@@ -1,5 +1,5 @@
-// The figures ft/*: what faults have cost a run up to a step, counted from its records on request. No step writes them: updates of earlier
-// versions carry those up to their own step, and the count starts from there.
+// The figures ft/*: the cost of faults to a run up to a step, counted from its records on request. No step writes them. Only updates of
+// earlier versions hold the figures up to their own step; the count continues from these.
 import type { AttemptRecord, Recovery, RecoveryCause } from '../../spec/records/attempt-records.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
 import type { UpdateRecord } from '../../spec/records/update.js';
@@ -14,17 +14,17 @@ import { isOfSweep, stepAttemptsReader } from './step-attempts.js';
 
 const pageSteps = 64;
 
-/** By name, `ft/…`; a missing figure is 0. */
+/** Figures by name (`ft/…`); a missing figure is 0. */
 export type FaultFigures = Record<string, number>;
 
-/** Restores because a run came to a node, or shares it: these are not faults. */
+/** Causes of a restore that are no faults: the run moved to a node, or shares its engine. */
 const noFault: readonly RecoveryCause[] = ['placed', 'engine_shared'];
 
 export function isFault({ cause }: Pick<Recovery, 'cause'>): boolean {
   return !noFault.includes(cause);
 }
 
-/** Figures of the records that count towards one step (`readStepAttempts`). A sweep's faults at a state of the run do not count. */
+/** Figures of one step, from its attempts (`readStepAttempts`). Faults of a sweep that evaluates the run's states do not count. */
 export function faultsIn(all: readonly AttemptRecord[]): FaultFigures {
   const attempts = all.filter(({ activity }) => !isOfSweep(activity));
   const events = new Map<string, { activity: string; recovery: Recovery }[]>();
@@ -42,7 +42,7 @@ export function faultsIn(all: readonly AttemptRecord[]): FaultFigures {
     const recoveries = seen.map(({ recovery }) => recovery);
     const [first] = recoveries;
     if (first && isFault(first)) add(`restarts/${first.cause}`, 1);
-    // Activities that one death ended were down at the same time; each lost work of its own.
+    // One death ends several activities: they were down at the same time, but each lost its own work.
     const longest = (seconds: (recovery: Recovery) => number): number => Math.max(...recoveries.map(seconds));
     add('lost_seconds', longest(({ lost }) => lost.seconds) + longest(({ down_seconds }) => down_seconds));
     add(
@@ -62,7 +62,7 @@ export function faultsIn(all: readonly AttemptRecord[]): FaultFigures {
   return figures;
 }
 
-/** Activities of one step wait side by side, the attempts of one activity one after another. */
+/** Seconds of waiting: activities of a step wait in parallel, attempts of one activity wait one after another. */
 function waitedIn(attempts: readonly AttemptRecord[]): number {
   const waited = new Map<string, number>();
   for (const { activity, observed } of attempts)
@@ -76,7 +76,7 @@ export function plusFigures(one: FaultFigures, other: FaultFigures): FaultFigure
   return sum;
 }
 
-/** Figures of an update from `withFaults`; none if it belongs to another run, which this one was forked from. */
+/** Figures in an update from `withFaults`; empty if the update belongs to a run from which this run was forked. */
 export function figuresOf(run: string, update: UpdateRecord | null): FaultFigures {
   if (update?.identity.run !== run) return {};
   return Object.fromEntries(
@@ -84,19 +84,19 @@ export function figuresOf(run: string, update: UpdateRecord | null): FaultFigure
   );
 }
 
-/** Figures of a run's own steps up to one of them, and when that was committed: ISO 8601. */
+/** Figures of a run's own steps up to `step`; `at`: when that step was committed, ISO 8601. */
 export interface FaultTotals {
   step: number;
   at: string;
   figures: FaultFigures;
 }
 
-/** The records that figures are counted from beside updates and attempts. */
+/** The records from which figures are counted, in addition to updates and attempts. */
 export interface RunEvidence extends Driving {
   record: Pick<RunRecord, 'run' | 'lineage' | 'observed'>;
 }
 
-/** Before the run's own first step. */
+/** Totals before the run's own first step. */
 export function noFaults({ lineage, observed }: RunEvidence['record']): FaultTotals {
   return { step: lineage?.step ?? 0, at: observed.started_at, figures: {} };
 }
@@ -106,7 +106,7 @@ export function faultsAfter(update: UpdateRecord): FaultTotals {
   return { step: identity.step, at: observed.committed_at, figures: figuresOf(identity.run, update) };
 }
 
-/** The update of the step after `before`, with the figures up to it among its metrics. `attempts`: from `readStepAttempts`. */
+/** `update`, the update after `before.step`, with the figures up to it added to its metrics. `attempts`: from `readStepAttempts`. */
 export function withFaults(
   update: UpdateRecord,
   before: FaultTotals,
@@ -124,7 +124,7 @@ export function withFaults(
   return { ...update, observed: { ...observed, metrics: { ...observed.metrics, ...asOf(wall, figures) } } };
 }
 
-/** The updates of the steps after `before`, in their order, each with its figures (`withFaults`). */
+/** `updates`, which follow `before.step` in order, each with its figures added (`withFaults`). */
 export async function projectFaults(
   store: ObjectStore,
   evidence: RunEvidence,
@@ -143,7 +143,7 @@ export async function projectFaults(
   });
 }
 
-/** Totals up to `step`, from those up to an earlier one. */
+/** Totals up to `step`; the count continues from `known`, the totals up to an earlier step. */
 export async function readFaults(
   store: ObjectStore,
   record: RunEvidence['record'],
@@ -167,13 +167,13 @@ function carriesFigures({ observed }: UpdateRecord): boolean {
   return Object.keys(observed.metrics).some((name) => name.startsWith('ft/'));
 }
 
-/** Seconds in which the run could make progress: no person held it up, and a workflow drove it. */
+/** Seconds in which the run could make progress: it was neither paused nor blocked, and a workflow drove it. */
 export function availableSeconds(figures: FaultFigures): number {
   const of = (name: string): number => figures[`ft/${name}`] ?? 0;
   return of('wall_seconds') - of('paused_seconds') - of('blocked_seconds') - of('unowned_seconds');
 }
 
-/** With `ft/wall_seconds` as of now, and `ft/ettr`: the share of the available time in which the run made progress. */
+/** Adds `ft/wall_seconds`, and `ft/ettr`: the share of the available time in which the run made progress. */
 export function asOf(wallSeconds: number, figures: FaultFigures): FaultFigures {
   const wall = rounded(wallSeconds);
   const of = (name: string): number => figures[`ft/${name}`] ?? 0;

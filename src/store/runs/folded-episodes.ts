@@ -1,5 +1,5 @@
-// The file of folded episodes of a committed step, or of a whole evaluation (R23): the records' whole content, and when the store took
-// each.
+// The file of folded episodes of a committed step or a whole evaluation (R23). It holds each record's whole content, and the time at which
+// the record was stored.
 import type { Digest } from '../../spec/records/parts.js';
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import { canonicalBytes, canonicalText } from '../records/canonical.js';
@@ -23,14 +23,14 @@ import { UnreadableRecord } from '../objects/store-errors.js';
 
 export interface StoredEpisode {
   record: EpisodeRecord;
-  /** When the store took the record: a start after it is a repetition (R9). */
+  /** When the record was stored. An attempt that announces the episode later samples it again (R9). */
   recordedAt: Date;
 }
 
-/** By the key that the single record has, or had. */
+/** Episodes by the key that the single record has, or had before it was folded. */
 export type FoldedEpisodes = ReadonlyMap<string, StoredEpisode>;
 
-/** A step, by the run with the step in its timeline, or an evaluation. */
+/** A step of a run (the run that holds the step in its folder), or an evaluation. */
 export type EpisodesPlace = { run: string; step: number } | { state: Digest; suite: Digest };
 
 export function foldedKeyOf(place: EpisodesPlace): string {
@@ -54,18 +54,18 @@ export function singleKeyOf(
     : evaluationEpisodeKey(place.state, place.suite, slot, sample);
 }
 
-/** Half of what a reader accepts, so that no unreadable file is written. */
+/** Half of the readers' limit, so that no file is written that readers refuse. */
 const foldLimitBytes = maxUncompressedBytes / 2;
 const newline = 0x0a;
 
-/** In (slot, sample) order; null if nothing was folded. */
+/** The folded episodes, in (slot, sample) order; null if the episodes are not folded. */
 export async function readFolded(store: ObjectStore, place: EpisodesPlace): Promise<FoldedEpisodes | null> {
   const key = foldedKeyOf(place);
   const bytes = await store.get(key);
   return bytes && decodeFolded(key, place, await decompress(key, bytes));
 }
 
-/** Bytes of the file of folded episodes, the same for the same episodes; null if they are too many for one file. */
+/** Bytes of the file of folded episodes; the same episodes give the same bytes. Null if they are too large for one file. */
 export async function encodeFolded(
   place: EpisodesPlace,
   episodes: readonly StoredEpisode[],
@@ -110,7 +110,7 @@ function decodeLine(where: string, line: Uint8Array): StoredEpisode {
   return { record: checkRecord(where, 'episode', episode), recordedAt };
 }
 
-/** A file may be larger than the longest string. */
+/** The file's lines, as bytes: a file may be larger than the longest string. */
 function linesOf(bytes: Uint8Array): Uint8Array[] {
   const lines: Uint8Array[] = [];
   for (let start = 0; start < bytes.length;) {

@@ -1,5 +1,5 @@
-// Time in which a run was held by a person, or not driven, counted from its records: before each resume, and each claim by another
-// workflow, it had stood still since the last sign of work.
+// Counts from the records how long a run was paused, blocked or without a workflow. Each resume, and each claim by another workflow, ends a
+// time in which the run stood still; that time began at the last sign of work.
 import type { AttemptRecord } from '../../spec/records/attempt-records.js';
 import type { ControlRecord } from '../../spec/records/control-records.js';
 import type { OwnerRecord } from '../../spec/records/run-records.js';
@@ -11,20 +11,20 @@ export interface HeldSeconds {
   unowned: number;
 }
 
-/** All of a run's records, in their order. */
+/** All control and owner records of a run, in order. */
 export interface Driving {
   control: readonly ControlRecord[];
   owners: readonly OwnerRecord[];
 }
 
-/** The run went on at `at`, ms since the epoch. `pause`: the one that ended then. */
+/** The run continued at `at` (ms since the epoch). `pause`: the pause that ended then. */
 interface GoingOn {
   at: number;
   holder: keyof HeldSeconds;
   pause?: { at: number; now: boolean };
 }
 
-/** Seconds between two commits (ms since the epoch). `attempts` are those that count towards the step of the second one. */
+/** Seconds held between two commits (ms since the epoch). `attempts`: attempts that count towards the second commit's step. */
 export function heldBetween(
   from: number,
   to: number,
@@ -36,7 +36,7 @@ export function heldBetween(
   const begun = attempts.filter(({ activity }) => !isAtState(activity)).map(timeOf);
   const all = [...resumptions(control), ...takeovers(owners)].sort((a, b) => a.at - b.at);
   for (const { at, holder, pause } of all.filter((one) => one.at > from && one.at <= to)) {
-    // A pause waits for the end of the step, which did not come.
+    // A pause takes effect at the end of the step; here the resume came before that.
     const changedNothing = pause && !pause.now && pause.at > from && begun.some((time) => time < pause.at);
     const lastSign = Math.max(...signs.filter((sign) => sign <= at), pause?.at ?? 0);
     if (!changedNothing) held[holder] += (at - lastSign) / 1000;
@@ -49,7 +49,7 @@ function timeOf({ observed }: { observed: { at: string } }): number {
   return Date.parse(observed.at);
 }
 
-/** A `resume` is recorded only if something held the run: a pause, or a failure that waited for a person. */
+/** A `resume` is recorded only if the run was held: by a pause, or blocked by a failure. */
 function resumptions(control: readonly ControlRecord[]): GoingOn[] {
   let pause: GoingOn['pause'];
   const found: GoingOn[] = [];

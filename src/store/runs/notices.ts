@@ -1,5 +1,5 @@
-// What a follower failed to deliver to a tracker or a channel, and why: evidence for people, on which no step depends. A record is written
-// at each change; the newest of each tracker or channel holds.
+// Notices say what a follower failed to deliver to a tracker or channel, and why. They inform people; no step depends on them. Each change
+// is a new record; the newest record of each tracker or channel is current.
 import type { NoticeRecord } from '../../spec/records/run-records.js';
 import { noticesFolder } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
@@ -7,7 +7,7 @@ import { appendSequence, readSequence } from '../records/records.js';
 
 export type Trouble = NonNullable<NoticeRecord['trouble']>;
 
-/** The current notices, by tracker or channel, in the order of their names. */
+/** The current notice of each tracker or channel, in the order of their names. */
 export async function readTroubles(
   store: ObjectStore,
   run: string,
@@ -30,7 +30,7 @@ export function troublesOf(notices: readonly NoticeRecord[]): Map<string, Troubl
   return held;
 }
 
-/** `known`: the sequence as its only author has read or written it. */
+/** `known`: all records of the sequence so far, as the caller, its only author, knows them. */
 export function writeNotice(
   store: ObjectStore,
   run: string,

@@ -1,4 +1,4 @@
-// Which workflow execution drives a run (R20): exactly one, the author of the newest owner record.
+// Exactly one workflow execution drives a run: the author of the newest owner record (R20).
 import type { OwnerRecord } from '../../spec/records/run-records.js';
 import type { RunSpec } from '../../spec/run-spec.js';
 import { ownersFolder, sequenceKey } from '../objects/layout.js';
@@ -6,7 +6,7 @@ import type { ObjectStore } from '../objects/object-store.js';
 import { appendSequence, requireRecord, sequenceNumbers } from '../records/records.js';
 import { OwnerChanged, RunOwned } from '../objects/store-errors.js';
 
-/** The recorded server's answer about an owner; `unknown`: it answers, and does not know the workflow. */
+/** What the recorded Temporal server says about an owner's workflow; `unknown`: it answers, but has no such workflow. */
 export type OwnerState = 'open' | 'closed' | 'unknown' | 'unreachable';
 
 export interface OwnerIdentity {
@@ -19,8 +19,8 @@ export interface OwnerIdentity {
 }
 
 /**
- * Writes the next owner record and returns its number. Refuses with `RunOwned` while another owner is open or cannot be asked, unless
- * `takeOver`. Every loser of a race looks again: the winner may be open.
+ * Writes the next owner record and returns its number. Unless `takeOver`, throws `RunOwned` while another owner is open or its server
+ * cannot be reached. A claimant that loses a race checks the winner in the same way.
  */
 export async function claimRun(
   store: ObjectStore,
@@ -71,14 +71,14 @@ export async function readOwner(store: ObjectStore, run: string): Promise<OwnerR
 /** Throws `OwnerChanged` unless the execution that wrote owner `n` is the newest (R20). Every activity calls it first. */
 export async function checkOwner(store: ObjectStore, run: string, n: number): Promise<void> {
   const key = (number: number): string => sequenceKey(ownersFolder(run), number);
-  // Sequences have no gaps, so one look at the next number shows whether this owner is the newest.
+  // Sequences have no gaps: if the next number is free, this owner is the newest.
   if (!(await store.head(key(n + 1)))) return;
   const newest = (await sequenceNumbers(store, ownersFolder(run))).at(-1) ?? n + 1;
   const [mine, last] = await Promise.all([
     requireRecord(store, key(n), 'owner'),
     requireRecord(store, key(newest), 'owner'),
   ]);
-  // A late attempt of an execution's own claim writes its next number, and ends nothing.
+  // A late attempt of the same execution's claim may have written the next number; that is no change of owner.
   if (!sameExecution(mine, last)) throw new OwnerChanged(run, n, newest);
 }
 

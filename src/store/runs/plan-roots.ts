@@ -1,5 +1,5 @@
-// The digests in a plan of the records under which it was made: the run's own, the control that it folds, the owners up to its own. A run
-// with a record changed since its last plan would silently train with other settings; every step that reads a plan compares.
+// A plan holds digests of the records it was made from: the run's record, the control records it folds, and the owner records up to its
+// own. If one of these changed, the run would silently train with other settings, so every reader of a plan compares the digests.
 import type { PlanRecord } from '../../spec/records/plan.js';
 import { inputsDigest } from '../files/batch-file.js';
 import { sha256Hex } from '../../base/sha256.js';
@@ -15,13 +15,12 @@ import { UnreadableRecord } from '../objects/store-errors.js';
 export type PlanRoots = Required<Pick<PlanRecord, 'run_digest' | 'control_digest' | 'owner_digest'>>;
 type Place = Pick<PlanRecord, 'run' | 'control' | 'owner'>;
 
-// Records never change (R1), and every step asks for the same ones. The caches live as long as their subjects: a digest with its record,
-// the owners with the store that they were read from. A store's share is one small record for each claim of a run that its process works
-// for.
+// Records never change (R1), and every step reads the same ones, so these two caches keep them. A digest lives as long as its record, the
+// owner records as long as their store: one small record for each claim of a run.
 const digests = new WeakMap<object, string>();
 const ownersRead = new WeakMap<ObjectStore, Map<string, RecordTypes['owner']>>();
 
-/** Digests of the records under which a plan of `owner`, folding the first `control` records, is made. */
+/** Digests of the records that a plan is made from, if `owner` makes it and folds the first `control` control records. */
 export async function rootsOf(store: ObjectStore, { run, control, owner }: Place): Promise<PlanRoots> {
   const [record, asked, owners] = await Promise.all([
     readRun(store, run),
@@ -37,7 +36,7 @@ export async function rootsOf(store: ObjectStore, { run, control, owner }: Place
   };
 }
 
-/** Throws `UnreadableRecord` if a record has changed since the plan was made. Plans of version 2 have no such digests. */
+/** Throws `UnreadableRecord` if one of these records has changed since the plan was made. Plans of version 2 have no digests of them. */
 export async function checkRoots(store: ObjectStore, plan: PlanRecord): Promise<void> {
   if (plan.run_digest === undefined) return;
   const roots = await rootsOf(store, plan);
@@ -45,7 +44,7 @@ export async function checkRoots(store: ObjectStore, plan: PlanRecord): Promise<
   if (changed) throw new UnreadableRecord(changed.key, changed.problem);
 }
 
-/** The first of a plan's records that has changed; null if none has. */
+/** The first record that has changed since the plan was made from it; null if none has. */
 export function changedRoot(plan: PlanRecord, roots: PlanRoots): { key: string; problem: string } | null {
   const { run, step, control, owner } = plan;
   const by = `as ${planKey(run, step)} was made`;
@@ -72,7 +71,7 @@ async function readOwnerOnce(store: ObjectStore, run: string, n: number): Promis
   return record;
 }
 
-/** As in a batch: over the hex digests of the records' bytes, each followed by a line feed. */
+/** sha256 over the hex digests of the records' bytes, each followed by a line feed, as in a batch. */
 async function digestOfAll<Kind extends RecordKind>(
   kind: Kind,
   records: readonly RecordTypes[Kind][],

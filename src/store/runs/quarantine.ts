@@ -1,5 +1,5 @@
-// Quarantine (R24): an unreadable record keeps its bytes, and readers of the run use `KEY.r1` in its place. A view of the store does it
-// once for all readers, so that no reader can forget it.
+// Quarantine (R24): an unreadable record keeps its bytes, and readers of the run use `KEY.r1` in its place. A view of the store does this
+// for all readers, so that no reader can forget it.
 import type { ControlRecord } from '../../spec/records/control-records.js';
 import { readControl } from './control-records.js';
 import { checkKey, replacementKey } from '../objects/layout.js';
@@ -7,17 +7,17 @@ import type { ObjectInfo, ObjectStore } from '../objects/object-store.js';
 import { timelinesOf } from './run-records.js';
 import { BadKey } from '../objects/store-errors.js';
 
-/** Records that a run makes again if they are missing: a step's records up to its update, and evaluations. */
+/** Records that a run makes again if they are missing: a step's records before its update, and evaluations. */
 const replaceable =
   /^(?<folder>runs\/[^/]+\/steps\/[0-9]+\/|evals\/[^/]+\/[^/]+\/)(?<name>plan\.json|batch\.safetensors|suite\.json|result\.json|episodes\/[0-9.]+\.json\.gz)(\.r[1-9][0-9]*)?$/;
 
-/** Names in the same folder that are made from a record, and so are set aside with it. */
+/** For each record, the names in its folder that are made from it and set aside with it. */
 const madeFrom: readonly [record: RegExp, made: RegExp][] = [
   [/^plan\.json$/, /^(episodes\/|batch\.safetensors)/],
   [/^episodes\//, /^(batch\.safetensors|result\.json)/],
 ];
 
-/** Throws `BadKey` on a key that cannot be quarantined: all except what a run makes again. */
+/** Throws `BadKey` unless a run makes the record at `key` again: only such records can be quarantined. */
 export function checkQuarantinable(key: string): { folder: string; name: string } {
   checkKey(key);
   if (/(^|\/)update\.json(\.r[0-9]+)?$/.test(key)) {
@@ -35,7 +35,7 @@ export function checkQuarantinable(key: string): { folder: string; name: string 
   return { folder, name };
 }
 
-/** Whether `longhaul quarantine` would accept the record. `store`: as it is, not as a run sees it. */
+/** Whether `longhaul quarantine` would accept the record. `store`: the store itself, not a run's view. */
 async function canBeSetAside(store: ObjectStore, key: string): Promise<boolean> {
   try {
     const { folder } = checkQuarantinable(key);
@@ -46,7 +46,7 @@ async function canBeSetAside(store: ObjectStore, key: string): Promise<boolean> 
   }
 }
 
-/** What a person can do about a record that a run cannot read: only what the run makes again may be set aside. */
+/** What a person can do about a record that a run cannot read: restore it or, if the run makes it again, set it aside. */
 export async function remedyFor(store: ObjectStore, key: string, run: string): Promise<string> {
   const restore = `Put the bytes of ${key} back from a copy`;
   if (!(await canBeSetAside(store, key))) return restore;
@@ -55,8 +55,8 @@ export async function remedyFor(store: ObjectStore, key: string, run: string): P
 }
 
 /**
- * Keys in use of all that was made from a record, replacements included; `aside`: the keys set aside before. The batch's key is always
- * among them: an attempt that stood still may be about to write it. Throws `BadKey` as above.
+ * Keys of everything made from a record and still in use, replacements included; `aside`: keys set aside earlier. For a step's record the
+ * batch's key is always included: a delayed attempt may still write it. Throws `BadKey` as `checkQuarantinable` does.
  */
 export async function keysMadeFrom(
   store: ObjectStore,
@@ -75,7 +75,7 @@ export async function keysMadeFrom(
   return [...keys].sort();
 }
 
-/** Keys that a run's control records set aside. */
+/** Keys that the run's control records set aside. */
 export function quarantinedKeys(records: readonly ControlRecord[]): Set<string> {
   const keys = new Set<string>();
   for (const { change } of records) {
@@ -84,7 +84,7 @@ export function quarantinedKeys(records: readonly ControlRecord[]): Set<string> 
   return keys;
 }
 
-/** The store as a run sees it, with what its ancestors have set aside (R5). The same object if nothing is quarantined. */
+/** The store as a run sees it: without the records that the run or its ancestors (R5) set aside. Returns `store` if there are none. */
 export async function openRunView(store: ObjectStore, run: string): Promise<ObjectStore> {
   const control: ControlRecord[] = [];
   for await (const timeline of timelinesOf(store, run))
@@ -92,7 +92,7 @@ export async function openRunView(store: ObjectStore, run: string): Promise<Obje
   return quarantineView(store, quarantinedKeys(control));
 }
 
-/** `openRunView` for readers of many records of a few runs: each is opened once. */
+/** `openRunView` for readers of many records: each run's view is opened once. */
 export function openRunViews(store: ObjectStore): (run: string) => Promise<ObjectStore> {
   const views = new Map<string, Promise<ObjectStore>>();
   return (run) => {
@@ -114,7 +114,7 @@ function quarantineView(store: ObjectStore, quarantined: ReadonlySet<string>): O
   const original = new Map([...replaced].map(([key, used]) => [used, key]));
   const use = (key: string) => replaced.get(key) ?? key;
 
-  /** Null for an object that the view hides: bytes set aside. */
+  /** The object as the view lists it; null if it is set aside. */
   const shown = (info: ObjectInfo): ObjectInfo | null => {
     if (quarantined.has(info.key)) return null;
     return { ...info, key: original.get(info.key) ?? info.key };
@@ -132,7 +132,7 @@ function quarantineView(store: ObjectStore, quarantined: ReadonlySet<string>): O
     getToFile: (key, path, transfer) => store.getToFile(use(key), path, transfer),
     stream: (key) => store.stream(use(key)),
     async *list(prefix) {
-      // `KEY.r1` follows KEY, with other keys between them only where those begin with KEY: order is kept by sorting.
+      // `KEY.r1` is listed as KEY, but other keys that begin with KEY may come before it: sort again.
       const infos: ObjectInfo[] = [];
       for await (const info of store.list(prefix)) {
         const seen = shown(info);

@@ -1,4 +1,5 @@
-// Reading a run from its records. Steps up to `lineage.step` lie under the parent run (R5), so every reader of a step goes through here.
+// Reads a run from its records. A fork's steps up to `lineage.step` are stored under its parent (R5), so every reader of steps uses this
+// file.
 import type { BaseRecord, UpdateRecord } from '../../spec/records/update.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { PlanRecord } from '../../spec/records/plan.js';
@@ -20,10 +21,10 @@ import type { ObjectStore } from '../objects/object-store.js';
 import { appendSequence, readRecord, requireRecord } from '../records/records.js';
 import { OlderSchema, UnreadableRecord } from '../objects/store-errors.js';
 
-/** Longest chain of forks that is followed; a cycle must not hang a reader. */
+/** Readers follow at most this many forks, so that a cycle cannot hang them. */
 const maxLineage = 1000;
 
-/** Run records never change, and every read of a step needs the lineage: each is read once per store. */
+/** Each run record is read once per store: run records never change, and every read of a step needs the lineage. */
 const runsRead = new WeakMap<ObjectStore, Map<string, RunRecord>>();
 
 /** Throws `UnreadableRecord` if the run does not exist. */
@@ -52,14 +53,14 @@ export async function listRuns(store: ObjectStore): Promise<string[]> {
     .map((name) => name.slice(0, -1));
 }
 
-/** A run's steps lie under itself and, up to `lineage.step`, under its ancestors (R5): step s here where after < s ≤ upTo. */
+/** A run whose folder holds the steps s with after < s ≤ upTo of a run: the run itself, or one of its ancestors (R5). */
 export interface Timeline {
   run: string;
   after: number;
   upTo: number;
 }
 
-/** From the run itself to its eldest ancestor. */
+/** The run itself first, its oldest ancestor last. */
 export async function* timelinesOf(store: ObjectStore, run: string): AsyncGenerator<Timeline> {
   let current = run;
   let upTo = Infinity;
@@ -75,7 +76,7 @@ export async function* timelinesOf(store: ObjectStore, run: string): AsyncGenera
   );
 }
 
-/** The run with `step` under its folder: this one, or an ancestor (R5). */
+/** The run whose folder holds `step`: this run or an ancestor (R5). */
 export async function timelineOf(store: ObjectStore, run: string, step: number): Promise<string> {
   let found = run;
   for await (const timeline of timelinesOf(store, run)) {
@@ -85,7 +86,7 @@ export async function timelineOf(store: ObjectStore, run: string, step: number):
   return found;
 }
 
-/** Last committed step; −1 before the base record. Reads the folder's names and the newest records only. */
+/** Last committed step; −1 before the base record. Reads only the folder's names and the newest records. */
 export async function lastCommittedStep(store: ObjectStore, run: string): Promise<number> {
   const record = await readRunIfAny(store, run);
   const steps = (await store.listFolder(stepsFolder(run))).flatMap((name) => parseStepFolder(name) ?? []);
@@ -97,7 +98,7 @@ export async function lastCommittedStep(store: ObjectStore, run: string): Promis
   return record?.lineage?.step ?? -1;
 }
 
-/** `steps/{step}/update.json`, step ≥ 1, if it is committed. */
+/** The record `steps/{step}/update.json`, step ≥ 1; null if the step is not committed. */
 export async function readUpdateIfAny(
   store: ObjectStore,
   run: string,
@@ -126,7 +127,6 @@ export async function readBase(store: ObjectStore, run: string): Promise<BaseRec
   return record;
 }
 
-/** Digest of the state after `step`, step ≥ 0. */
 /** The updates of steps `first..last`, both included, in order. */
 export function readUpdates(
   store: ObjectStore,
@@ -138,19 +138,20 @@ export function readUpdates(
   return inParallel(steps, (step) => readUpdate(store, run, step));
 }
 
+/** Digest of the state after `step`, step ≥ 0. */
 export async function readState(store: ObjectStore, run: string, step: number): Promise<Digest> {
   return (step === 0 ? await readBase(store, run) : await readUpdate(store, run, step)).identity.state;
 }
 
-/** The reference of a run's KL terms: the model after `step`, and the digest of its weights. */
+/** Reference policy of a run's KL terms: the model after `step`, and the digest of its weights. */
 export interface Reference {
   step: number;
   weights: Digest;
 }
 
 /**
- * The policy that GRPO began with: the one after the warm start, if there is one. An earlier version named no weights there, and took the
- * base model; its runs go on with that. Throws `UnreadableRecord`, also before that step is committed.
+ * The policy that GRPO starts from: the policy after the warm start, or else the base model. An earlier version recorded no weights after
+ * the warm start and used the base model; its runs continue with that. Throws `UnreadableRecord`, also before that step is committed.
  */
 export async function referenceOf(store: ObjectStore, run: string): Promise<Reference> {
   const step = lastWarmStep((await readRun(store, run)).spec);
@@ -164,7 +165,7 @@ export async function referenceOf(store: ObjectStore, run: string): Promise<Refe
   );
 }
 
-/** Numerics that the run, or its nearest rebased ancestor, was rebased to; null without a rebase (R18). */
+/** Numerics of the last rebase of the run or its ancestors; null if there was none (R18). */
 export async function rebasedTo(store: ObjectStore, run: string): Promise<Numerics | null> {
   for await (const timeline of timelinesOf(store, run)) {
     const rebase = (await readRunIfAny(store, timeline.run))?.lineage?.rebase;
@@ -178,7 +179,7 @@ export async function readNumerics(store: ObjectStore, run: string): Promise<Num
   return (await rebasedTo(store, run)) ?? (await readBase(store, run)).identity.numerics;
 }
 
-/** The plan of a step with its digest; `expected`: the digest in another record. Throws `UnreadableRecord`. */
+/** The plan of a step and its digest. Throws `UnreadableRecord`, also if `expected`, the digest in another record, differs. */
 export async function readPlan(
   store: ObjectStore,
   run: string,
@@ -199,16 +200,16 @@ export async function readPlan(
   return { record, digest };
 }
 
-/** Throws `OlderSchema` if an earlier version made the step: this one cannot go on from it. */
+/** Throws `OlderSchema` if an earlier version of Longhaul made the step and this version cannot continue from it. */
 export async function refuseEarlierVersion(store: ObjectStore, run: string, step: number): Promise<void> {
   if (step < 1) return;
   await readPlan(store, run, step).catch((error: unknown) => {
-    // Its readers find other problems.
+    // Any other problem is left to the plan's readers.
     if (error instanceof OlderSchema) throw error;
   });
 }
 
-/** Run id of a name's newest timeline; a name without one gets its first. Two that start at once get the same. */
+/** Run id of a name's newest timeline; a new name gets its first timeline. Two callers at the same time get the same run id. */
 export async function claimName(store: ObjectStore, name: string): Promise<string> {
   const record = await appendSequence(
     store,

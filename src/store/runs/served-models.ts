@@ -1,4 +1,4 @@
-// Where a run's models on a Tinker server are recorded (R33, R36).
+// Reads and writes the records of a run's models, and of their saved states, on a Tinker server (R33, R36).
 import type { InstanceRecord, SavedStateRecord } from '../../spec/records/served-model.js';
 import { instancesFolder, savedStatesFolder } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
@@ -21,12 +21,12 @@ export function recordInstance(
   }));
 }
 
-/** `run`: whose timeline has the step. */
+/** `run`: the run whose folder holds the step. */
 export function readSavedStates(store: ObjectStore, run: string, step: number): Promise<SavedStateRecord[]> {
   return readSequence(store, savedStatesFolder(run, step), 'saved');
 }
 
-/** A path is recorded once. */
+/** Records a saved state, unless its path is recorded already. */
 export function recordSavedState(
   store: ObjectStore,
   saved: Pick<SavedStateRecord, 'run' | 'step' | 'state' | 'path' | 'instance' | 'number'> & { by: string },

@@ -1,16 +1,19 @@
-// The attempt records of a step: evidence, never truth, so an unreadable one is passed over (the audit names it).
+// Reads the attempt records of a step. No step depends on them, so readers skip an unreadable one (the audit reports it).
 import type { AttemptRecord } from '../../spec/records/attempt-records.js';
 import { inParallel } from '../../base/in-parallel.js';
 import { attemptsFolder } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { readIfWhole } from '../records/records.js';
 
-/** The attempts that count towards a step: its own, and those at the state before it, which may have ended after the step's update. */
+/**
+ * The attempts that count towards a step: attempts to make it, and attempts to save or evaluate the state before it, which may end after
+ * the step's update.
+ */
 export function readStepAttempts(store: ObjectStore, run: string, step: number): Promise<AttemptRecord[]> {
   return stepAttempts(step, (folder) => readAttemptsIn(store, run, folder));
 }
 
-/** `readStepAttempts` for one step after another: each folder is read once. */
+/** `readStepAttempts` for many steps: each folder is read only once. */
 export function stepAttemptsReader(
   store: ObjectStore,
   run: string,
@@ -46,12 +49,12 @@ export async function readAttemptsIn(
   return found.filter((record) => record !== null);
 }
 
-/** The workflow `evalSweep` gives its activities such ids; their attempts lie with the run of the played state. */
+/** True for an activity id of the workflow `evalSweep`. Its attempts are stored under the run whose state it evaluates. */
 export function isOfSweep(activity: string): boolean {
   return /^step-\d+\/evaluate-sweep-/.test(activity);
 }
 
-/** Done at the state after its step, not on the way to it. */
+/** True for an activity that uses the state after its step; other activities make that state. */
 export function isAtState(activity: string): boolean {
   return /^step-\d+\/(base|evaluate)/.test(activity);
 }

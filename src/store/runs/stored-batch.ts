@@ -1,5 +1,5 @@
-// The batch of a step: a file while the step is new, the same bytes compressed once a collection has folded the step (R23). The compressed
-// file is written before the other is deleted, so a reader that misses one finds the other.
+// The batch of a step. When a collection folds the step, a compressed file replaces the first file (R23). The compressed file is written
+// before the other is deleted, so a reader always finds one of the two.
 import { writeFile } from 'node:fs/promises';
 import type { Digest } from '../../spec/records/parts.js';
 import { sha256Hex } from '../../base/sha256.js';
@@ -8,13 +8,13 @@ import type { ObjectStore } from '../objects/object-store.js';
 import { compressSmall, decompress } from '../records/record-codec.js';
 import { UnreadableRecord } from '../objects/store-errors.js';
 
-/** `run`: the one with the step in its timeline. Null if there is no batch. Throws `UnreadableRecord` on a broken compressed one. */
+/** `run`: the run whose folder holds the step. Null if there is no batch. Throws `UnreadableRecord` if its compressed file is broken. */
 export async function readBatch(store: ObjectStore, run: string, step: number): Promise<Uint8Array | null> {
   const bytes = await store.get(batchKey(run, step));
   return bytes ?? readFolded(store, run, step);
 }
 
-/** As `readBatch`, into a file. False if there is no batch. */
+/** Like `readBatch`, but writes the batch to a file. False if there is no batch. */
 export async function fetchBatchFile(
   store: ObjectStore,
   run: string,
@@ -28,8 +28,8 @@ export async function fetchBatchFile(
 }
 
 /**
- * Replaces a batch by its compressed file. Returns the bytes freed, 0 if there is nothing to fold. Throws `UnreadableRecord` if either is
- * not the batch of the update.
+ * Replaces a batch by its compressed file. Returns the bytes freed, 0 if there is nothing to fold. Throws `UnreadableRecord` if either file
+ * is not the batch that the update names.
  */
 export async function foldBatch(
   store: ObjectStore,
