@@ -1,5 +1,5 @@
-// Which evaluations belong to a run. They are filed by state, and another run that had the same state may have played one that this run
-// asks for: then the run adopts it, and ignores the others.
+// Decides which evaluations belong to a run. Evaluations are stored by state, so another run with the same state may have played one that
+// this run asks for: the run adopts that one, and ignores all others.
 import type { EvaluationResult } from '../spec/records/evaluation-records.js';
 import type { ControlRecord } from '../spec/records/control-records.js';
 import type { RunRecord } from '../spec/records/run-records.js';
@@ -23,9 +23,9 @@ interface Asking {
 }
 
 /**
- * The step that a result belongs to: the one where this run played it, or the first of `steps` (after all of which the run has that state)
- * at which it asks for the suite. Null: it is not the run's. A result once the run's stays so, independent of later records. `beside`: all
- * results of the state.
+ * The step to which a result belongs; null if the result is not the run's. If the run itself played it: the step at which it did. Otherwise
+ * the first of `steps` (the run has the state after each of them) at which the run asks for the suite. Later records never change the
+ * answer. `beside`: all results of the state.
  */
 export async function stepOfResult(
   store: ObjectStore,
@@ -38,7 +38,7 @@ export async function stepOfResult(
   if (!isRunSuite(suite_name)) return null;
   if (result.observed.run === record.run)
     return steps.includes(result.observed.step) ? result.observed.step : null;
-  // Steps up to there are the parent's, and so are their evaluations.
+  // Steps up to the fork are the parent's, and so are their evaluations.
   const own = steps.filter((step) => record.lineage === null || step > record.lineage.step);
   const asked = own.find((step) => asksFor(record.spec, control, step, suite_name, beside));
   if (asked === undefined) return null;
@@ -51,7 +51,7 @@ export function stepsAskedAt({ record, control }: Asking, first: number, last: n
   return steps.filter((step) => runSuites.some((name) => asksFor(record.spec, control, step, name, [])));
 }
 
-/** In the order in which a run plays them. */
+/** Sorts results in the order in which a run plays them. */
 export function bySuite(a: EvaluationResult, b: EvaluationResult): number {
   const rank = ({ suite_name }: EvaluationResult): number =>
     runSuites.findIndex((name) => name === suite_name);
@@ -59,8 +59,8 @@ export function bySuite(a: EvaluationResult, b: EvaluationResult): number {
 }
 
 /**
- * At an end by the budget, and at a late stop, only evaluations that the run itself played count: the steps' records do not show that it
- * ended there, and the figures of a run must not depend on when they are read.
+ * True if the run asks for `suite` at `step`. False at an end by the budget or by a late stop, which the steps' records do not show: there
+ * only the run's own evaluations count, so that its figures do not depend on when they are read.
  */
 function asksFor(
   spec: RunSpec,

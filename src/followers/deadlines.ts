@@ -1,10 +1,10 @@
-// Every wait of a follower has a deadline. Late work is asked to stop, but not awaited.
+// Every wait of a follower has a deadline. Work that is late is told to stop by a signal, but not awaited.
 
 export class TooLate extends Error {
   override name = 'TooLate';
 }
 
-/** Throws `TooLate` after `limitMs`, and the reason of `outer` when it aborts. `work` is aborted in both cases. `what`: "W&B to open". */
+/** Throws `TooLate` after `limitMs`, or the abort reason of `outer`, and aborts `work` in both cases. `what` as in "W&B to open". */
 export async function within<T>(
   limitMs: number,
   what: string,
@@ -28,7 +28,7 @@ export async function within<T>(
   }
 }
 
-/** Waits; returns at once without an error if `signal` is aborted. */
+/** Waits for `ms`. Returns at once, without an error, when `signal` aborts. */
 export async function pause(ms: number, signal: AbortSignal): Promise<void> {
   if (signal.aborted) return;
   await new Promise<void>((resolve) => {

@@ -1,5 +1,5 @@
-// What a follower keeps on disk beside its tracker: why the tracker is behind, and sums that are costly to compute again. The tracker
-// itself is the cursor: losing this file loses no point and doubles none.
+// A follower's notes on disk: why its tracker is behind, and sums that are costly to compute again. The tracker itself is the cursor, so
+// losing this file neither loses nor repeats a point.
 import { join } from 'node:path';
 import { z } from 'zod';
 import { readIfWhole, replaceFile } from './json-file.js';
@@ -8,7 +8,7 @@ const notesSchema = z.object({
   schema: z.literal('longhaul.follower/1'),
   run: z.string(),
   sink: z.string(),
-  /** Last step that the tracker was given; null before the first. */
+  /** Last step that the tracker received; null before the first. */
   step: z.number().int().nonnegative().nullable(),
   totals: z
     .object({
@@ -20,11 +20,11 @@ const notesSchema = z.object({
       figures: z.record(z.string(), z.number()),
     })
     .nullable()
-    // Totals of an earlier version are computed again.
+    // Totals in an earlier version's format are computed again.
     .catch(null),
   /**
-   * What a tracker, or a channel, has not received (`points behind step 12`), why, with the fix if there is one, and since when (ISO 8601);
-   * null while it keeps up.
+   * Why the tracker or channel `sink` is behind, with the fix if there is one. `what`: what it lacks, such as `points behind step 12`;
+   * `since`: ISO 8601. Null if it keeps up.
    */
   notice: z.object({ sink: z.string(), what: z.string(), reason: z.string(), since: z.string() }).nullable(),
 });
@@ -34,7 +34,7 @@ export type DroppedNotice = NonNullable<FollowerNotes['notice']>;
 export const notesPath = (folder: string, run: string, sink: string): string =>
   join(folder, run, `${sink.replaceAll(/[^A-Za-z0-9_-]/g, '_')}.json`);
 
-/** Empty if there are none, or if a kill or a person left something else: nothing depends on them. */
+/** Empty if the file is missing or unreadable: nothing depends on it. */
 export async function readNotes(folder: string, run: string, sink: string): Promise<FollowerNotes> {
   const none: FollowerNotes = { run, sink, step: null, totals: null, notice: null };
   const parsed = notesSchema.safeParse(await readIfWhole(notesPath(folder, run, sink)));

@@ -1,5 +1,5 @@
-// One loop for one run and one tracker: it reads from the records what the tracker lacks and hands it over, in order. It may lag, die and
-// restart; no step and no other tracker waits for it. Every wait has a deadline.
+// The loop that follows one run for one tracker: reads the points that the tracker lacks from the records, and delivers them in order. It
+// may lag, die and restart; no step and no other tracker waits for it. Every wait has a deadline.
 import { Backoff } from '../base/backoff.js';
 import {
   type Delivered,
@@ -13,17 +13,17 @@ import { type DroppedNotice, type FollowerNotes, readNotes, writeNotes } from '.
 import { MetricPoints } from './metric-points.js';
 
 export interface FollowerTimes {
-  /** Pauses between looks at the records that found nothing new: from the first to the longest, growing. */
+  /** Pauses between two reads of the records that found nothing new; they grow from `first` to `longest`. */
   pollMs: [first: number, longest: number];
-  /** Pauses between tries of a tracker that fails: likewise. */
+  /** Pauses between attempts while a tracker fails; they grow in the same way. */
   retryMs: [first: number, longest: number];
-  /** Pause between tries of one that waits for a person. */
+  /** Pause between attempts while a tracker waits for a person. */
   refusedMs: number;
   readMs: number;
   openMs: number;
   writeMs: number;
   closeMs: number;
-  /** From the run's end until a tracker that cannot be reached is given up. */
+  /** How long after the run's end an unreachable tracker is still tried. */
   lastTryMs: number;
 }
 
@@ -42,29 +42,29 @@ export interface FollowerOptions {
   store: ObjectStore;
   run: string;
   sink: PointSink;
-  /** Folder on this machine, for the notes of all runs' followers. */
+  /** Folder on this machine for the notes of all followers. */
   folder: string;
-  /** True once the run writes no more records. Asked before each look at them. */
+  /** True once the run writes no more records. Called before each read of them. */
   isOver: () => boolean | Promise<boolean>;
-  /** Ends the follower where it is; the next one continues. */
+  /** Stops the follower where it is; a later one continues. */
   signal: AbortSignal;
-  /** Set if the run is over for this follower alone: it hands over what exists now, and does not look again. */
+  /** With `isOver` true: delivers only the points that exist now, without reading the whole run once more. */
   brief?: boolean;
   times?: Partial<FollowerTimes>;
-  /** Called when the tracker falls behind for a new reason, and with null when it has caught up. */
+  /** Called with a notice when the tracker falls behind for a new reason, and with null when it has caught up. */
   onNotice?: (notice: DroppedNotice | null) => void;
-  /** Called after each hand-over. */
+  /** Called after each delivery. */
   onDelivered?: (points: readonly MetricPoint[]) => void;
 }
 
 export interface FollowerEnd {
-  /** `delivered`: the run is over and the tracker has all of it. */
+  /** `delivered`: the run is over, and the tracker has all its points. */
   how: 'delivered' | 'given_up' | 'stopped';
   step: number | null;
   notice: DroppedNotice | null;
 }
 
-/** Errors of a tracker or the store are not thrown: they go into the notes, and the work is tried again. */
+/** Throws no errors of a tracker or the store: they go into the notes, and the work is tried again. */
 export async function follow(options: FollowerOptions): Promise<FollowerEnd> {
   return new Follower(options, { ...usualTimes, ...options.times }).run();
 }
@@ -85,7 +85,7 @@ class Follower {
   private reader: MetricPoints | null = null;
   private notes: FollowerNotes;
   private delivered: Delivered | null = null;
-  /** False until evaluations were looked for that came while the run was not followed. */
+  /** True once this follower has looked for evaluations that were stored while nobody followed the run. */
   private looked = false;
   private idleMs: number;
   private readonly pauses: Backoff;
@@ -113,12 +113,12 @@ class Follower {
     return this.end('stopped');
   }
 
-  /** One hand-over, or one wait. */
+  /** Delivers one batch of points, or waits once. */
   private async round(): Promise<FollowerEnd | null> {
     const { sink, signal } = this.options;
     const { times } = this;
     try {
-      // Asked first, so that everything recorded until then is read.
+      // Before the read: then a run that is over has no records that the read missed.
       const over = await this.isOver();
       this.delivered ??= await within(times.openMs, `${sink.name} to open`, (own) => sink.open(own), signal);
       const next = await this.read(this.delivered, over);
@@ -151,7 +151,7 @@ class Follower {
     const next = await read(readMs, () => reader.next(delivered));
     if (next.length > 0) return next;
     if (over && this.options.brief) return [];
-    // At the end the whole run is read once more, which may take its time.
+    // At the end the whole run is read once more, so this read gets a longer limit.
     if (over) return read(lastTryMs, () => reader.missed(delivered));
     if (this.looked) return [];
     const overdue = await read(readMs, () => reader.overdue(delivered));
@@ -182,7 +182,7 @@ class Follower {
     this.idleMs = Math.min(this.idleMs * 1.5, this.times.pollMs[1]);
   }
 
-  /** A tracker that has lost delivered points says so when it closes: it is opened again, and given what is missing. */
+  /** A tracker that lost delivered points throws when it closes; then it is opened again and receives what is missing. */
   private async finish(delivered: Delivered): Promise<FollowerEnd> {
     const { sink, signal } = this.options;
     await within(this.times.closeMs, `${sink.name} to close`, (own) => sink.close(own), signal);
@@ -193,7 +193,7 @@ class Follower {
 
   private async failed(error: unknown): Promise<FollowerEnd | null> {
     await this.note(this.delivered, error instanceof Error ? error.message : String(error));
-    // The failure is not the tracker's.
+    // If the records could not be read, the tracker did not fail, so it stays open.
     if (!(error instanceof RecordsUnread)) {
       await this.closeSink();
       this.delivered = null;
@@ -205,7 +205,7 @@ class Follower {
     return null;
   }
 
-  /** Its result does not matter: `open` starts from the beginning. */
+  /** Ignores errors, because `open` starts from the beginning. */
   private async closeSink(): Promise<void> {
     const { sink } = this.options;
     const none = new AbortController().signal;
@@ -214,7 +214,7 @@ class Follower {
     );
   }
 
-  /** `reason`: why the tracker is behind; null: it is not. A disk that refuses the note, or hangs, stops no point. */
+  /** `reason`: why the tracker is behind; null if it is not. A disk that refuses the note, or hangs, delays no point. */
   private async note(delivered: Delivered | null, reason: string | null): Promise<void> {
     const { folder, sink, signal, onNotice } = this.options;
     const before = this.notes.notice;

@@ -1,4 +1,4 @@
-// Small files that nothing depends on: a follower that finds none, or a torn one, reads the records again. So they are not synced either.
+// Small files on which nothing depends: if one is missing or torn, the follower reads the records again. So they are not synced.
 import { randomUUID } from 'node:crypto';
 import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
@@ -12,7 +12,7 @@ export async function readIfWhole(path: string): Promise<unknown> {
   }
 }
 
-/** Replaces the file whole: a reader sees the old one or the new one. */
+/** Replaces the whole file: a reader sees either the old file or the new one. */
 export async function replaceFile(path: string, value: unknown): Promise<void> {
   const temporary = `${path}.${randomUUID()}.tmp`;
   await mkdir(dirname(path), { recursive: true });

@@ -1,9 +1,9 @@
-// A run as a series of points, read from its records alone. A point is final once it can be read: updates never change, and of an
-// evaluation the first result that was read counts, even if it is quarantined and played again later.
+// A run as a series of points, read only from its records. A point that can be read never changes: updates are final, and the first result
+// of an evaluation that was read stays, even if it is quarantined and played again later.
 //
-// Order: a step's point comes after those of all steps before it, and after the stored evaluations of the state before it, which are all
-// that the run itself plays there (R15). A later evaluation is a point of its own, found when a reader restarts or the run is over. A
-// fork's series begins after the step at which it left its parent.
+// Order: a step's point comes after the points of all earlier steps, and after the evaluations of the state before it that are stored when
+// the step is committed; the run itself plays no later ones (R15). An evaluation that is stored later is found when a reader restarts or
+// when the run is over. A fork's series begins after the step at which it left its parent.
 import type { OwnerRecord, RunRecord } from '../spec/records/run-records.js';
 import type { UpdateRecord } from '../spec/records/update.js';
 import { runSuites } from '../spec/schedule.js';
@@ -34,11 +34,11 @@ import {
 } from './run-view.js';
 import { evaluationPoint, plusStep, type RunningTotals, stepPoint } from './step-values.js';
 
-/** One reader; each follower has its own, and keeps only the totals, which are costly to compute again. */
+/** Reads points. Each follower has its own reader, and stores only the totals, which are costly to compute again. */
 export class MetricPoints {
   /**
-   * Totals after the steps of the page that was read last, and before its first. Replaced, never added to: a reading that its caller gave
-   * up may still be under way beside the next one.
+   * Totals before the first step of the last page, and after each of its steps. The list is replaced and never changed: a read that timed
+   * out may still run beside the next one.
    */
   private totals: readonly RunningTotals[] = [];
   private owners: OwnerRecord[] = [];
@@ -52,18 +52,18 @@ export class MetricPoints {
     if (known) this.totals = [known];
   }
 
-  /** Totals after the last delivered step, for the next reader; null if they are not known. */
+  /** Totals after the last delivered step, to be stored for the next reader; null if unknown. */
   totalsAfter({ step }: Delivered): RunningTotals | null {
     return this.totals.find((totals) => totals.step === step) ?? null;
   }
 
-  /** The next points, in order; empty if there are no more yet. */
+  /** The next points in order; empty if there are none yet. */
   async next(delivered: Delivered): Promise<MetricPoint[]> {
     const view = await openView(this.store, this.run);
     const position = delivered.step ?? beginningOf(view.record);
     let held = this.held?.steps.at(-1) === position ? this.held : await stateAfter(view, position);
     if (!held) return [];
-    // Read before the evaluations: those stored when a step is committed are all that the run plays before it.
+    // Updates are read before evaluations: when a step is committed, all evaluations that the run plays before it are stored.
     const updates = await updatesBehind(view, position);
     let total = updates.length > 0 ? await this.addedUpTo(view, position) : noTotals(view.record);
     const totals = [total];
@@ -84,7 +84,7 @@ export class MetricPoints {
     return [...points.values()];
   }
 
-  /** Evaluations that the run asked for and that were missing when their step was passed. For a reader's beginning. */
+  /** Evaluations that the run asked for but that were not stored when their step was delivered. For a reader that starts. */
   async overdue(delivered: Delivered): Promise<MetricPoint[]> {
     const view = await openView(this.store, this.run);
     const first = beginningOf(view.record);
@@ -97,7 +97,7 @@ export class MetricPoints {
     return [...new Map(found.flat().map((point) => [point.id, point])).values()];
   }
 
-  /** A page of all undelivered evaluations of all delivered steps. For the end: it reads the whole run again. */
+  /** A page of the undelivered evaluations of all delivered steps. Only for the end of a run, because it reads the whole run again. */
   async missed(delivered: Delivered): Promise<MetricPoint[]> {
     const view = await openView(this.store, this.run);
     const first = beginningOf(view.record);
@@ -120,9 +120,9 @@ export class MetricPoints {
     return [...points.values()];
   }
 
-  /** Totals after `position`: as handed over, or computed from the run's first step. */
+  /** Totals after `position`: those that are known, or computed from the run's first step. */
   private async addedUpTo(view: RunView, position: number): Promise<RunningTotals> {
-    // Read after the updates: a later owner has planned none of them.
+    // Owners are read after the updates: an owner that appears later has planned none of these steps.
     this.owners = await readSequence(this.store, ownersFolder(this.run), 'owner', this.owners);
     let total = this.totals.findLast((totals) => totals.step <= position) ?? noTotals(view.record);
     while (total.step < position) {
@@ -140,7 +140,7 @@ export class MetricPoints {
     before: FaultTotals,
     updates: readonly UpdateRecord[],
   ): Promise<UpdateRecord[]> {
-    // Read after the updates, so that it includes each control record before one of them.
+    // Control is read after the updates, so it includes each control record that came before one of them.
     const control = await readControl(store, this.run);
     return projectFaults(store, { record, control, owners: this.owners }, before, updates);
   }
@@ -150,7 +150,7 @@ export class MetricPoints {
   }
 }
 
-/** Points of the evaluations that are not delivered yet. */
+/** Points of the state's evaluations that are not delivered yet. */
 async function evaluationPoints(
   view: RunView,
   held: HeldState,

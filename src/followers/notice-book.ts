@@ -1,15 +1,15 @@
-// Keeps the notices of one run in the store as its followers have them: a record at each change, at most as fast as people read.
+// Keeps the current notices of one run's followers in the store: one record for each change, written no faster than people can read.
 import type { NoticeRecord } from '../spec/records/run-records.js';
 import { readNotices, type Trouble, troublesOf, writeNotice } from '../store/runs/notices.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 
-/** Least pause between two records of one tracker: a trouble that comes and goes is not recorded each time. */
+/** Shortest time between two records of one tracker, so that a problem that comes and goes is not recorded each time. */
 const leastPauseMs = 60_000;
 
 export interface NoticeBookOptions {
   store: ObjectStore;
   run: string;
-  /** The writer's name, for people. */
+  /** Name of the author, for people. */
   by: string;
   /** Removes secrets. */
   clean: (text: string) => string;
@@ -27,12 +27,12 @@ export class NoticeBook {
     this.options = options;
   }
 
-  /** Null: the tracker has caught up. */
+  /** Sets the notice of a tracker; null if it has caught up. */
   set(sink: string, trouble: Trouble | null): void {
     this.held.set(sink, trouble);
   }
 
-  /** Writes what is due; all of it the `last` time. What the store refuses is written the next time. */
+  /** Writes the records that are due, or with `last` all of them. A record that the store refuses is written at the next call. */
   flush(last = false): Promise<void> {
     this.turn = this.turn.catch(() => undefined).then(() => this.flushNow(last));
     return this.turn;
@@ -49,7 +49,7 @@ export class NoticeBook {
       const writtenAt = this.written.get(sink);
       if (!last && writtenAt !== undefined && performance.now() - writtenAt < pauseMs) continue;
       const record = await writeNotice(store, run, { sink, trouble: now, by }, this.known);
-      // Another author's record came first: read again the next time.
+      // Another author's record took this number; both are read at the next call.
       this.known = record.n === this.known.length + 1 ? [...this.known, record] : null;
       this.written.set(sink, performance.now());
       if (this.known === null) return;

@@ -1,5 +1,5 @@
-// A run may be started many times, each time with another budget. The settings of a start hold for the steps that it planned, for every
-// reader at any time.
+// A run may be started many times, each time with another budget. The settings of a start apply to the steps that it planned, at whatever
+// time a reader asks.
 import { isDeepStrictEqual } from 'node:util';
 import type { OwnerRecord } from '../spec/records/run-records.js';
 import type { UpdateRecord } from '../spec/records/update.js';
@@ -7,8 +7,8 @@ import type { ObjectStore } from '../store/objects/object-store.js';
 import { readPlan } from '../store/runs/run-records.js';
 
 /**
- * The setting `given` of the start that planned the step. `owners`: read after the update, so that it is among them. If all starts have the
- * same one, which is usual, no plan is read.
+ * The setting `given` of the start that planned the step. `owners` must be read after the update, so that they include this start. If all
+ * starts have the same setting, which is usual, no plan is read.
  */
 export async function ofOwnStart<T>(
   store: ObjectStore,

@@ -1,5 +1,5 @@
-// The events of a run for its followers, read from its records in pages behind a cursor. The same records give the same events under the
-// same ids; a half-delivered page is read again, so a follower skips ids that it has delivered.
+// The events of a run, read from its records in pages, with a cursor. The same records give the same events with the same ids. A page that
+// was delivered only in part is read again, so followers skip the ids that they have delivered.
 import type {
   AlertRaised,
   EnvironmentPassRate,
@@ -51,24 +51,24 @@ import {
   updatesBehind,
 } from './run-view.js';
 
-/** How many evaluations a cursor remembers: for the one before, and for a chart. */
+/** How many evaluations a cursor remembers, for comparison with the one before and for charts. */
 const maxRemembered = 200;
-/** How many steps without the evaluation that they asked for are checked again at each look, and at the end. */
+/** How many steps with a missing evaluation are checked again at each read (`newestMissing`) and at the end (`mostMissing`). */
 const newestMissing = 4;
 const mostMissing = 256;
 
-/** An evaluation that was posted. Rates are shares. */
+/** An evaluation that was delivered. Rates are shares. */
 export interface ReportedEvaluation {
   id: string;
   step: number;
   suite: string;
   passAt1: PassRate;
-  /** Absent in a cursor of an earlier version. */
+  /** Absent in cursors of an earlier version. */
   graded?: number;
   environments: Record<string, PassRate>;
 }
 
-/** Plain data, kept by the follower: what was delivered, and what the next step is judged by. */
+/** What was delivered, and what the next step is compared with. Plain data, stored by the follower. */
 export interface EventCursor {
   started: boolean;
   /** Last step delivered; null before the first. */
@@ -80,9 +80,9 @@ export interface EventCursor {
   watch: AlertWatch;
   /** Step after which a standstill of the run was delivered. */
   stalled: number | null;
-  /** Number of the start whose end was delivered; 0: none. */
+  /** Number of the start for which the end was delivered; 0 if none was. */
   ended: number;
-  /** Execution that ended so: a start that is reset ends in another one. */
+  /** The execution that ended. If that start is reset, another execution ends it again. */
   endedRunId: string | null;
 }
 
@@ -98,9 +98,9 @@ export const newEventCursor: EventCursor = {
   endedRunId: null,
 };
 
-/** How the newest workflow of a run ended, from Temporal: no record shows it. */
+/** How the newest workflow of a run ended, according to Temporal: no record shows it. */
 export interface RunEnding {
-  /** First execution's run id of the start that ended: another may drive the run by the time that this is delivered. */
+  /** First execution's run id of the start that ended: by the time of delivery, another start may drive the run. */
   firstRunId: string;
   /** Id of the execution that ended. */
   runId: string;
@@ -114,20 +114,20 @@ export interface RunEnding {
 export interface EventContext {
   links: Link[];
   modality: string;
-  /** ISO 8601: the time of reading. */
+  /** Time of reading, ISO 8601. */
   now: string;
-  /** Null while the run goes on. */
+  /** Null while the run continues. */
   ending: RunEnding | null;
-  /** PNG of the evaluations of a suite so far, by their steps; null if there are none to show. */
+  /** PNG that shows a suite's evaluations by step; null if there are none. */
   chart: (evaluations: readonly ReportedEvaluation[]) => Promise<Uint8Array | null>;
 }
 
 export interface EventPage {
-  /** In the order of their times, but `started` first: an evaluation adopted from another run may be older than the run. */
+  /** Ordered by time, except that `started` comes first: an evaluation adopted from another run may be older than the run. */
   events: RunEvent[];
-  /** The position after all of them. */
+  /** The position after all these events. */
   cursor: EventCursor;
-  /** More may follow at once: a page may have no events. */
+  /** True if the caller should read the next page at once, even if this page has no events. */
   more: boolean;
 }
 
@@ -140,7 +140,7 @@ export async function readRunEvents(
   const view = await openView(store, run);
   const owners = await readSequence(store, ownersFolder(run), 'owner');
   const [first] = owners;
-  // The run has no owner yet, so there is nobody to name.
+  // Without an owner, the event `started` has nobody to name.
   if (!first) return { events: [], cursor, more: false };
   const page: Page = { view, owners, context, events: [], cursor: { ...cursor } };
   const started = cursor.started ? [] : [startedEvent(page, first)];
@@ -151,7 +151,7 @@ export async function readRunEvents(
   await addCheckpoints(page);
   if (wholeHistory) addStandstill(page);
   const ordered = page.events.sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
-  // Only after all other events, and not while there is more to read.
+  // The end comes after all other events, so only when there are no more pages.
   const end = wholeHistory ? endOf(page) : null;
   return {
     events: [...started, ...ordered, ...(end ? [end] : [])],
@@ -187,14 +187,14 @@ function startedEvent({ view, context }: Page, owner: OwnerRecord): RunStarted {
   };
 }
 
-/** True if no further step is committed. */
+/** Adds the events of the next steps; returns true if no further step is committed. */
 async function addSteps(page: Page): Promise<boolean> {
   const { view, cursor, events } = page;
   const position = cursor.step ?? beginningOf(view.record);
   let held = await stateAfter(view, position);
   if (!held) return true;
   const updates = await updatesBehind(view, position);
-  // A later owner has planned none of them.
+  // An owner that appears after this read has planned none of these steps.
   const owners =
     updates.length > 0
       ? await readSequence(view.store, ownersFolder(view.record.run), 'owner', page.owners)
@@ -218,12 +218,12 @@ async function addSteps(page: Page): Promise<boolean> {
   return updates.length === 0;
 }
 
-/** Evaluations that the run asked for, and that were missing when their step was passed: the newest, and at its end all. */
+/** Adds evaluations that the run asked for but that were not stored when their step was read: the newest, or at the end of the run all. */
 async function addOverdue(page: Page): Promise<void> {
   const { view, cursor, context } = page;
   const reported = new Set(cursor.evaluations.map(({ step }) => step));
   const oldest = cursor.evaluations[0]?.step;
-  // Forgotten evaluations were delivered.
+  // Evaluations that the cursor no longer remembers were delivered.
   const first = cursor.evaluations.length < maxRemembered ? beginningOf(view.record) : (oldest ?? 0) + 1;
   const missing = stepsAskedAt(view, first, cursor.step ?? beginningOf(view.record))
     .filter((step) => !reported.has(step))
@@ -319,8 +319,8 @@ async function addCheckpoints({ view, cursor, events }: Page): Promise<void> {
   for (const step of steps) {
     const key = checkpointManifestKey(home, step);
     const info = await store.head(key);
-    // The manifest is written last: without it there is no checkpoint. Uploads are one at a time, so a later one means that this one was
-    // given up.
+    // The manifest is written last, so without one there is no checkpoint. Uploads run one at a time, so a later upload means that this one
+    // was given up.
     const manifest = info && (await readIfWhole(store, key, 'checkpoint'));
     if (!info || !manifest) continue;
     cursor.checkpoint = step;
@@ -376,7 +376,7 @@ function newestRate({ passAt1 }: ReportedEvaluation): string {
   return passAt1 === null ? `– (${nothingGraded})` : passRateText(passAt1);
 }
 
-/** The evaluation that ended a completed run; null if its last step did. */
+/** The evaluation that ended a completed run; null if the run ended with its last step. */
 export function targetNote(spec: RunSpec, { step, evaluations }: EventCursor): string | null {
   const here = evaluations.filter((one) => one.step === step);
   const reached = here.some((one) => one.suite === 'interval' && reachesTarget(spec, one.step, one.passAt1));
@@ -391,7 +391,7 @@ export function targetNote(spec: RunSpec, { step, evaluations }: EventCursor): s
   });
 }
 
-/** In words: dollars if any start named a price. */
+/** The spend as text: in dollars if any start named a price. */
 export function spendOf({ watch }: EventCursor, owner: OwnerRecord | undefined): string {
   const { usd_per_gpu_hour: price, max_usd: most } = owner?.observed.budget ?? {};
   const { gpu_seconds, usd } = watch.spent;

@@ -1,4 +1,4 @@
-// All followers of one run, from one start of it to its end: its trackers, its Slack thread, and the notices of what they lack.
+// All followers of one run, from one of its starts to its end: its trackers, its Slack thread, and the notices of what these lack.
 import { rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Link } from '../integrations/slack/run-event.js';
@@ -20,20 +20,20 @@ import { readIfWhole, replaceFile } from './json-file.js';
 import { NoticeBook } from './notice-book.js';
 import { discreet, type RunStanding } from './run-standing.js';
 
-/** Settings of the follower, shared by all of its runs. */
+/** Settings that the follower process uses for all runs. */
 export interface SessionSettings {
   store: ObjectStore;
-  /** The follower's own. */
+  /** The follower's own folder. */
   folder: string;
-  /** Null: no figures are served. */
+  /** Null: no metrics are served. */
   figures: RunFigures | null;
-  /** Interpreter that has the package `wandb`. */
+  /** Python interpreter that has the package `wandb`. */
   wandbPython: string;
   wandbKey: () => string | undefined;
   slackToken: () => string | undefined;
   slackTokenName: string;
   slackUrl?: string;
-  /** A fault of the follower itself, which concerns each run; null: no fault. */
+  /** A fault of the follower itself, which affects all runs; `trouble` is null if there is none. */
   trouble: () => { sink: string; trouble: Trouble | null };
   /** The notices' author, for people. */
   by: string;
@@ -52,17 +52,17 @@ export interface SessionOptions extends SessionSettings {
 const openWithinMs = 60_000;
 const flushWithinMs = 10_000;
 const writeNoticesEveryMs = 5_000;
-/** The default without `tracking` in the spec. */
+/** Used if the spec has no `tracking`. */
 const usualTracking: TrackingSpec = { metrics_jsonl: true, tensorboard: false };
-/** Sinks with files on this machine: what they lack can be written at the moment of the run's end. */
+/** Sinks that write files on this machine: they can be completed in the moment before the process ends. */
 const localSinks: readonly string[] = ['metrics.jsonl', 'tensorboard'];
 
-/** `lacking`: a sink was given up, and a later call may deliver the rest. */
+/** `lacking`: a sink was given up; a later call may deliver the rest. */
 export type SessionEnd = 'delivered' | 'lacking' | 'stopped';
 
 /**
- * Resolves when the run is over and every sink has all of it, or was given up; or when `signal` aborts. Throws only what keeps it from
- * reading the run's records at its beginning.
+ * Resolves when the run is over and every sink has all its points or was given up, or when `signal` aborts. Throws only if the run's
+ * records cannot be read at the beginning.
  */
 export async function followRun(options: SessionOptions): Promise<SessionEnd> {
   const { store, run, folder, signal } = options;
@@ -92,7 +92,7 @@ export async function followRun(options: SessionOptions): Promise<SessionEnd> {
   return isWhole ? 'delivered' : 'lacking';
 }
 
-/** Brings committed steps to the files on this machine, in the moments before the process ends. */
+/** Writes the committed steps to the files on this machine, just before the process ends. */
 export async function catchUp(options: SessionOptions): Promise<void> {
   const { store, run, folder, signal } = options;
   const opened = await within(openWithinMs, `the records of ${run}`, () => open(store, run), signal);
@@ -110,7 +110,7 @@ export async function catchUp(options: SessionOptions): Promise<void> {
 interface OpenedRun {
   record: RunRecord;
   owner: OwnerRecord;
-  /** Digest of `run.json`: unique to the run. */
+  /** Digest of `run.json`, unique to the run. */
   digest: Digest;
   tracking: TrackingSpec;
   slack: SlackSpec | undefined;
@@ -130,7 +130,7 @@ async function open(store: ObjectStore, run: string): Promise<OpenedRun> {
 const notesFolder = (folder: string): string => join(folder, 'notes');
 const trackingFolder = (folder: string): string => join(folder, 'tracking');
 
-/** Moves the files of a run of the same name aside, if that run is in another store or in one that was emptied. */
+/** Renames the files of another run with the same name, which is in another store or was in this one before it was emptied. */
 async function setOthersAside(folder: string, run: string, digest: Digest): Promise<void> {
   const file = join(notesFolder(folder), run, 'identity.json');
   const before = (await readIfWhole(file)) as { digest?: unknown } | null;
@@ -184,7 +184,7 @@ function followWith(sink: PointSink, options: SessionOptions, book: NoticeBook):
   });
 }
 
-/** Waits until a run without followers is over: opening it again would find nothing new. */
+/** Waits for the end of a run without followers: opening it again would find nothing new. */
 async function untilOver({ standing, signal, times }: SessionOptions): Promise<void> {
   const [pollMs] = times?.pollMs ?? usualTimes.pollMs;
   while (!standing().over && !signal.aborted) await pause(pollMs, signal);
@@ -196,7 +196,7 @@ async function tell(
   options: SessionOptions,
   book: NoticeBook,
 ): Promise<boolean> {
-  // Slack's client and the chart renderer take 60 MB, which runs without a channel do not need.
+  // Imported only when needed: Slack's client and the chart renderer take 60 MB, and most runs have no channel.
   const { tellInSlack } = await import('./slack-teller.js');
   const { store, run, folder, figures, links, signal, log, clean } = options;
   const { slackToken: token, slackTokenName: tokenName, slackUrl } = options;
@@ -229,12 +229,12 @@ async function writeNotices(book: NoticeBook, options: SessionOptions, signal: A
     const own = options.trouble();
     book.set(own.sink, own.trouble);
     await pause(writeNoticesEveryMs, signal);
-    // What the store refuses now is written later.
+    // Records that the store refuses now are written later.
     await withinLimit(book.flush());
   }
 }
 
-/** A directory that hangs, as one on a network may, must not delay the end of a session. Never throws. */
+/** Limits a write: a disk that hangs, such as a network disk, must not delay the end of a session. Never throws. */
 async function withinLimit(flush: Promise<void>): Promise<void> {
   const signal = new AbortController().signal;
   await within(flushWithinMs, 'the store to take notices', () => flush, signal).catch(() => undefined);

@@ -1,5 +1,5 @@
-// What followers read of a run: its own steps, in pages, and the evaluations of their states. Its parent's steps before the fork are left
-// to the parent's followers.
+// What followers read of a run: its own steps, in pages, and the evaluations of their states. The steps before a fork are left to the
+// parent's followers.
 import type { EvaluatedRecord, EvaluationResult } from '../spec/records/evaluation-records.js';
 import type { ControlRecord } from '../spec/records/control-records.js';
 import type { Digest } from '../spec/records/parts.js';
@@ -16,17 +16,17 @@ import { readRun, readUpdate, readUpdateIfAny } from '../store/runs/run-records.
 import { isUnreadable } from '../store/objects/store-errors.js';
 import { bySuite, stepOfResult } from './asked-evaluations.js';
 
-/** Updates read at once, and so the most that is held. */
+/** How many updates are read at once, and so held in memory at most. */
 export const pageSteps = 32;
 
-/** As of one reading: the store without quarantined records, and the control recorded by then. */
+/** A run as one read sees it: the store without quarantined records, and the control records written so far. */
 export interface RunView {
   store: ObjectStore;
   record: RunRecord;
   control: readonly ControlRecord[];
 }
 
-/** A state of the run and the steps after which it has it: several if a step was not applied. */
+/** A state of the run, and the steps after which the run has it; there are several if a step was not applied. */
 export interface HeldState {
   state: Digest;
   steps: number[];
@@ -43,12 +43,12 @@ export async function openView(store: ObjectStore, run: string): Promise<RunView
   return { store: await openRunView(store, run), record, control: await readControl(store, run) };
 }
 
-/** The step after which the run's own steps begin. */
+/** The step after which the run's own steps begin: 0 or the fork's step. */
 export function beginningOf({ lineage }: RunRecord): number {
   return lineage?.step ?? 0;
 }
 
-/** A page of committed updates behind `position`; one look if there are none. */
+/** The next page of committed updates after `position`. If there are none, this costs one request. */
 export async function updatesBehind({ store, record }: RunView, position: number): Promise<UpdateRecord[]> {
   const next = await readUpdateIfAny(store, record.run, position + 1);
   if (!next) return [];
@@ -78,8 +78,8 @@ export function heldAfter(before: HeldState, { identity }: UpdateRecord): HeldSt
 }
 
 /**
- * A state's new evaluations that belong to the run, in the order in which a run plays them; nothing is read if all suites are known. An
- * unreadable one is skipped: once it is quarantined, another takes its place.
+ * The state's new evaluations that belong to the run, in the order in which the run plays them. If all suites are known, no result is read.
+ * An unreadable result is skipped: once it is quarantined, another one can take its place.
  */
 export async function evaluationsOf(
   view: RunView,
@@ -95,12 +95,12 @@ export async function evaluationsOf(
       readIfWhole(view.store, evaluationResultKey(held.state, suite), 'evaluation'),
     )
   ).filter((result) => result !== null);
-  // An evaluation keeps the step that it was delivered at, even if it would count for another step now.
+  // A delivered evaluation keeps its step, even if the records would assign it to another step now.
   const unknown = results.filter(({ suite }) => !isKnown(held.steps, suite));
   const found = await inParallel(unknown.sort(bySuite), async (result) => {
     const own = named.find(({ suite }) => suite === result.suite);
     if (own) return { step: own.step, result };
-    // Since the second version of suites, a run names its own.
+    // Since version 2 of suites, a run records by name which evaluations are its own.
     if (!(await isUnnamed(view.store, result))) return null;
     const step = await stepOfResult(view.store, view, held.steps, result, results);
     return step === null ? null : { step, result };
@@ -108,7 +108,7 @@ export async function evaluationsOf(
   return found.filter((one) => one !== null);
 }
 
-/** Evaluations that the run names at these steps. An unreadable name is skipped, as a result is. */
+/** The evaluations that the run's records name at these steps. An unreadable record is skipped, like an unreadable result. */
 async function namedAt({ store, record }: RunView, steps: readonly number[]): Promise<EvaluatedRecord[]> {
   try {
     return await readRunEvaluations(store, record.run, (step) => steps.includes(step));

@@ -1,4 +1,4 @@
-// One loop for one run and its Slack thread: events are read from the records behind a cursor and delivered one after the other. A message
+// The loop that reports one run in its Slack thread: reads events from the records, with a cursor, and delivers them one by one. A message
 // may take a quarter of an hour; no other part of the follower waits for it.
 import { join } from 'node:path';
 import { drawChart } from '../integrations/slack/chart-picture.js';
@@ -29,14 +29,14 @@ export interface SlackTellerOptions {
   record: RunRecord;
   owner: OwnerRecord;
   slack: SlackSpec;
-  /** Undefined if the environment has none. */
+  /** The token; undefined if the environment does not set it. */
   token: () => string | undefined;
   tokenName: string;
-  /** Address of another workspace; absent: Slack's own. */
+  /** API address; absent for Slack's own. */
   apiUrl?: string;
-  /** Unique to the run among all writers to the channel. */
+  /** Unique to this run among all runs that write to the channel. */
   key: string;
-  /** Folder of this run alone: the cursor and the thread's record. */
+  /** Folder of this run alone, for the cursor and the thread's file. */
   folder: string;
   links: Link[];
   standing: () => RunStanding;
@@ -51,7 +51,7 @@ export interface SlackTellerOptions {
 export interface TellerTimes {
   pollMs: [first: number, longest: number];
   readMs: number;
-  /** Time from the run's end until a run without a token is given up. */
+  /** How long after its end a run without a token is still tried. */
   lastTryMs: number;
 }
 
@@ -73,15 +73,15 @@ const newsOf: Partial<Record<RunEvent['kind'], SlackNews>> = {
 
 interface Kept {
   schema: 'longhaul.slack-cursor/1';
-  /** The thread's: a cursor of another run of the same name does not count. */
+  /** The thread's key, so that the cursor of another run with the same name is ignored. */
   key: string;
   cursor: EventCursor;
   started: RunStarted;
 }
 
 /**
- * Resolves when the run is over and each message was delivered, or dropped by the thread; false if the thread could not be given all of
- * them. Errors of Slack, the store or the disk are not thrown.
+ * Resolves when the run is over and each message was delivered or dropped by the thread; false if the thread did not take all of them.
+ * Throws no errors of Slack, the store or the disk.
  */
 export async function tellInSlack(options: SlackTellerOptions): Promise<boolean> {
   return new SlackTeller(options, { ...usualTimes, ...options.times }).run();
@@ -94,7 +94,7 @@ class SlackTeller {
   private shown: RunStatusLine | null = null;
   private trouble: Trouble | null = null;
   private overSince: number | null = null;
-  /** It ended before it had handed over everything. */
+  /** True if the loop ended before it had delivered everything. */
   private lacking = false;
   private idleMs: number;
 
@@ -122,7 +122,7 @@ class SlackTeller {
     }
   }
 
-  /** True at the end. */
+  /** Reads and delivers one page; returns true at the end. */
   private async round(): Promise<boolean> {
     const { options, times } = this;
     const standing = options.standing();
@@ -197,7 +197,7 @@ class SlackTeller {
     }));
   }
 
-  /** Only after delivery: a kill would lose what comes before it. */
+  /** Stores the cursor. Only after delivery: events before the stored cursor are never delivered again. */
   private async keep(cursor: EventCursor): Promise<void> {
     if (this.started === null) return;
     const { key } = this.options;
@@ -228,7 +228,7 @@ class SlackTeller {
     };
   }
 
-  /** The current standstill, in words; its start is when it was first seen. */
+  /** Why the thread is behind now, in words; `since` is when this was first noticed. Null if it is not behind. */
   private look(): Trouble | null {
     const { token, tokenName, slack } = this.options;
     const since = this.trouble?.since ?? new Date().toISOString();
@@ -272,14 +272,14 @@ class SlackTeller {
       note: ending?.reason ?? completed ?? (blocked && `${blocked.reason}: ${blocked.remedy}`),
       resumeWith: phase === 'paused' ? `longhaul resume ${record.name}` : null,
     };
-    // An edit of the time alone is not sent.
+    // The time alone is not worth an edit, so it changes only together with something else.
     if (JSON.stringify(line) !== JSON.stringify(this.shown)) line.at = new Date().toISOString();
     this.shown = line;
     return line;
   }
 }
 
-/** Once for each reason at each step: the thread knows what it has delivered. */
+/** One event for each reason at each step; the thread skips events that it has delivered. */
 function standstillOf({ blocked, phase }: RunStanding, step: number | null): RunEvent[] {
   if (blocked === null || (phase !== 'blocked' && phase !== 'failing')) return [];
   const { reason, remedy } = blocked;

@@ -1,4 +1,4 @@
-// A record's figures as a point: an update's under their own names, an evaluation's under SkyRL's.
+// Turns a record's figures into a point: an update's figures keep their names, an evaluation's get SkyRL's names.
 import { evaluationPointId, type MetricPoint, stepPointId } from '../integrations/tracking/metric-point.js';
 import type { EvaluationResult } from '../spec/records/evaluation-records.js';
 import type { UpdateRecord } from '../spec/records/update.js';
@@ -6,14 +6,14 @@ import { metricsOf } from '../rl/metrics.js';
 import { type FaultTotals, faultsAfter } from '../store/runs/fault-figures.js';
 import { spentBy } from '../rl/spending.js';
 
-/** Totals of a run's own steps up to `step`, added in their order: sums of floats depend on it. */
+/** Totals of a run's own steps up to `step`. They are added in the order of the steps, because sums of floats depend on the order. */
 export interface RunningTotals extends FaultTotals {
   tokens: number;
   gpu_seconds: number;
   usd: number;
 }
 
-/** `update`: from `projectFaults`. `usdPerGpuHour`: from the start that planned the step; 0 if it named no price. */
+/** `update`: as returned by `projectFaults`. `usdPerGpuHour`: price in the start that planned the step; 0 if it named none. */
 export function plusStep(before: RunningTotals, update: UpdateRecord, usdPerGpuHour: number): RunningTotals {
   const { tokens, gpu_seconds } = spentBy(update);
   return {
@@ -24,7 +24,7 @@ export function plusStep(before: RunningTotals, update: UpdateRecord, usdPerGpuH
   };
 }
 
-/** `update`: from `projectFaults`; `totals`: including this step. */
+/** `update`: as returned by `projectFaults`. `totals`: including this step. */
 export function stepPoint(update: UpdateRecord, totals: RunningTotals): MetricPoint {
   const { identity, observed } = update;
   const { step, applied } = identity;
@@ -53,8 +53,8 @@ function unknownShare(outcomes: readonly (number | null)[][]): Record<string, nu
 }
 
 /**
- * The interval suite has SkyRL's names (`eval/{env}/…`, `eval/all/…`), another suite its own name in between, so that a larger suite's pass
- * rate makes no jump in the smaller one's curve.
+ * The interval suite gets SkyRL's names (`eval/{env}/…`, `eval/all/…`). Another suite's names contain the suite's name, so that its pass
+ * rates do not appear as jumps in the interval suite's curve.
  */
 export function evaluationPoint(step: number, result: EvaluationResult): MetricPoint {
   const { suite, suite_name, observed } = result;

@@ -1,15 +1,15 @@
-// Intervals for the mean difference of two states on the same tasks, from resampled tasks: tasks are what a suite has few of, and their
-// samples are no independent cases.
+// Intervals for the mean difference of two states on the same tasks, from resampled tasks. Tasks are resampled, not samples, because a
+// suite has few tasks, and the samples of one task are not independent.
 //
-// The plain percentile interval is too short for few tasks, and is a point if no task differs. Two changes fix this, chosen by simulation
-// (20 to 200 tasks, pass rates of 0.05 to 0.95, 1 to 8 samples; `test/sweeps/coverage.test.ts` prints what it covers):
-// - Two made-up tasks, one better and one worse by `unseenChange`, stand for the change that so few tasks have not shown.
-// - The percentiles are those of Student's t in place of the normal law's (Hesterberg 2015), as the spread is estimated too.
+// The plain percentile interval is too short for few tasks, and has no width if no task differs. Two changes fix this. They were chosen by
+// simulation (20 to 200 tasks, pass rates of 0.05 to 0.95, 1 to 8 samples); `test/sweeps/coverage.test.ts` prints the coverage.
+// - Two made-up tasks, one better and one worse by `unseenChange`, stand for changes that so few tasks have not shown.
+// - The percentiles are those of Student's t instead of the normal law's (Hesterberg 2015), because the spread is estimated too.
 //
-// BCa and studentised intervals cover less where few tasks differ.
+// BCa and studentised intervals have less coverage when few tasks differ.
 import { hash32 } from '../rl/random.js';
 
-/** Share of comparisons in which the interval holds the true difference. */
+/** Share of comparisons for which the interval contains the true difference. */
 export const confidence = 0.95;
 const resamples = 2_000;
 
@@ -18,14 +18,14 @@ export interface Interval {
   high: number;
 }
 
-/** By how much the made-up tasks differ, if one task's rate comes from `samples` samples. */
+/** Difference of the made-up tasks if each task's rate comes from `samples` samples. */
 export function unseenChange(samples: number): number {
   return 0.5 / Math.sqrt(Math.max(1, samples));
 }
 
 /**
- * 95 % interval for the mean of `differences`, one a task, each from −1 to 1. The key decides the draws: the same comparison always has the
- * same interval.
+ * 95 % interval for the mean of `differences`: one value per task, each from −1 to 1. The random draws depend only on the key, so the same
+ * comparison always has the same interval.
  */
 export function pairedInterval(
   differences: readonly number[],
@@ -50,7 +50,7 @@ export function pairedInterval(
   };
 }
 
-/** Uniform in [0, 1): the counter's place in a stream. `hash32` would do, and take ten times as long. */
+/** Uniform in [0, 1) at position `counter` of a stream. `hash32` would also do, but takes ten times as long. */
 function draw(stream: number, counter: number): number {
   let hash = (stream + Math.imul(counter, 0x9e3779b9)) | 0;
   hash = Math.imul(hash ^ (hash >>> 16), 0x21f0aaad);
@@ -58,7 +58,7 @@ function draw(stream: number, counter: number): number {
   return ((hash ^ (hash >>> 15)) >>> 0) / 0x1_0000_0000;
 }
 
-/** Between the two nearest of sorted values. */
+/** Interpolated between the two nearest of the sorted values. */
 function quantile(sorted: Float64Array, share: number): number {
   const place = Math.min(sorted.length - 1, Math.max(0, share * (sorted.length + 1) - 1));
   const below = Math.floor(place);
@@ -67,7 +67,7 @@ function quantile(sorted: Float64Array, share: number): number {
   return low + (place - below) * (high - low);
 }
 
-/** 97.5 % quantile of Student's t, by the expansion around the normal one (Abramowitz and Stegun 26.7.5); within 1 % from 2 degrees on. */
+/** 97.5 % quantile of Student's t, expanded around the normal one (Abramowitz and Stegun 26.7.5); within 1 % from 2 degrees on. */
 export function tQuantile(degrees: number): number {
   const z = 1.959963984540054;
   const terms = [

@@ -1,10 +1,10 @@
-// Which states a sweep evaluates: from its entries and the store's contents to a list without doubles by state.
+// Which states a sweep evaluates: turns its entries and the store's contents into a list with each state once.
 //
-// A step that was asked for by number and is not in the store is a mistake in the sweep, and refused with the nearest steps. A damaged
-// checkpoint is left out, named and counted, and not replaced: one bad file, or one run of another version among those that a pattern
-// matches, must not stop a night's sweep of the other states, and an older state under the heading "latest" would mislead. Only a damaged
-// baseline is refused: every figure is compared with it. A state with all its results needs no checkpoint any more. Files are checked by
-// size here; a node compares their bytes when it fetches them.
+// If a step is given by number and is not in the store, the sweep is refused, and the message names the nearest steps. A damaged checkpoint
+// is only left out, named and counted: one bad file, or one run of another version that a pattern matches, must not stop a night's sweep of
+// the other states. It is not replaced, because an older state under the heading "latest" would mislead. Only a damaged baseline is
+// refused, because every figure is compared with it. A state that has all its results needs no checkpoint. Here, files are checked by size;
+// a node compares their bytes when it fetches them.
 import type { EvaluationResult } from '../spec/records/evaluation-records.js';
 import { InvalidSpec, type SpecProblem } from '../spec/invalid-spec.js';
 import { nearestName } from '../base/nearest-name.js';
@@ -30,7 +30,7 @@ import type { Place, SelectedCheckpoint, SkippedCheckpoint } from '../spec/recor
 import { isPattern, type CheckpointsSpec, type SweepSpec } from '../spec/sweep-spec.js';
 
 export interface Selection {
-  /** By run in the order of the sweep's entries, then by step. The baseline is among them. */
+  /** By run in the order of the sweep's entries, then by step. The baseline is one of them. */
   checkpoints: SelectedCheckpoint[];
   /** State of the baseline; null if the sweep names none. */
   baseline: Digest | null;
@@ -43,7 +43,7 @@ export interface SuitesInQuestion {
   reference: RunRecord;
 }
 
-/** Throws `InvalidSpec` with every problem at once. */
+/** Throws one `InvalidSpec` with all problems. */
 export async function selectCheckpoints(
   store: ObjectStore,
   spec: SweepSpec,
@@ -52,7 +52,7 @@ export async function selectCheckpoints(
   return new Selector(store, spec, suites).select();
 }
 
-/** A run of the sweep with its stored checkpoints, ascending, and its last committed step. */
+/** A run in the sweep, with its stored checkpoints in ascending order and its last committed step. */
 interface SweptRun {
   record: RunRecord;
   steps: number[];
@@ -63,7 +63,7 @@ interface Candidate extends Place {
   path: string;
   evaluated: boolean;
   state: Digest;
-  /** The step lies under this run itself, and not under one that it was forked from (R5). */
+  /** True if the step belongs to this run itself, not to a run from which it was forked (R5). */
   own: boolean;
 }
 
@@ -74,7 +74,7 @@ class Selector {
   private readonly skipped: SkippedCheckpoint[] = [];
   private readonly runs = new Map<string, SweptRun | null>();
   private readonly states = new Map<string, Digest | null>();
-  /** The state's run decides which evaluations exist (R24). */
+  /** The store as each run sees it: a run's quarantine decides which evaluations exist for its states (R24). */
   private readonly views: (run: string) => Promise<ObjectStore>;
 
   constructor(
@@ -106,7 +106,7 @@ class Selector {
     };
   }
 
-  /** Run ids that an entry selects; those of a pattern that cannot be read or compared are skipped by name. */
+  /** Run ids that an entry selects. Runs that match a pattern but cannot be read or compared are noted as skipped. */
   private async runsOf({ run }: CheckpointsSpec, path: string): Promise<string[]> {
     if (!isPattern(run)) return (await this.run(run, `${path}.run`)) === null ? [] : [run];
     const names = (await listRuns(this.store)).filter((name) => matches(name, run));
@@ -125,13 +125,13 @@ class Selector {
     return meant;
   }
 
-  /** As `lookAt`; null for a run of another project. */
+  /** Like `lookAt`; null for a run of another project. */
   private async ofPattern(run: string): Promise<SweptRun | string | null> {
     const record = await readRunIfAny(this.store, run);
     return record?.spec.project === this.spec.project ? this.lookAt(record) : null;
   }
 
-  /** Null: the run does not exist, or cannot be compared, and the problem is noted. */
+  /** The run, or null with a noted problem if it does not exist or cannot be compared. */
   private async run(run: string, path: string): Promise<SweptRun | null> {
     const known = this.runs.get(run);
     if (known !== undefined) return known;
@@ -152,7 +152,7 @@ class Selector {
     return swept;
   }
 
-  /** Why its states cannot be compared, if so. */
+  /** The run, or the reason why its states cannot be compared. */
   private async lookAt(record: RunRecord): Promise<SweptRun | string> {
     const { reference } = this.suites;
     const other = otherThan(record, reference);
@@ -206,7 +206,7 @@ class Selector {
     return entry.not_yet_evaluated ? candidates.filter(({ evaluated }) => !evaluated) : candidates;
   }
 
-  /** The stored steps that an entry selects. An entry of one run that can select none is an error, unless it waits for new ones. */
+  /** The stored steps that an entry selects. An entry for one run that selects no step is an error, unless it waits for new ones. */
   private async chosen(entry: CheckpointsSpec, { record, steps }: SweptRun, path: string): Promise<number[]> {
     const { range, latest, best, every } = entry;
     const chosen = await (async (): Promise<number[]> => {
@@ -225,8 +225,8 @@ class Selector {
   }
 
   /**
-   * Those of `steps` that have an evaluation, best first. Shares of different tasks cannot be compared, so only the suite on which most of
-   * them were evaluated counts. Among equals the newer one is first: it has learned longer.
+   * Those of `steps` that have an evaluation, best first; of equal ones the newer first, because it has learned longer. Only the suite with
+   * the most evaluated steps counts, because rates on different tasks cannot be compared.
    */
   private async bestFirst(run: string, steps: readonly number[]): Promise<number[]> {
     const results = await inParallel(steps, async (step) => {
@@ -246,7 +246,7 @@ class Selector {
       .map(({ step }) => step);
   }
 
-  /** An unreadable one is left out, which is noted. */
+  /** The state's results; an unreadable one is left out and noted. */
   private async resultsOf(place: Place, state: Digest): Promise<EvaluationResult[]> {
     const view = await this.views(place.run);
     const names = await view.listFolder(evaluationsOfState(state));
@@ -261,7 +261,7 @@ class Selector {
     return results.filter((result) => result !== null);
   }
 
-  /** A step that was asked for, or why it is refused. Null: its state cannot be read, which is noted. */
+  /** A step that the sweep gives by number, or the problem with it. Null if its state cannot be read; that is noted. */
   private async named(
     { record, steps, last }: SweptRun,
     step: number,
@@ -279,7 +279,7 @@ class Selector {
     return { path, problem, fix };
   }
 
-  /** Notes the problems among them, in order. */
+  /** The candidates; the problems among `found` are noted in order. */
   private withoutProblems(found: readonly (Candidate | SpecProblem | null)[]): Candidate[] {
     return found.filter((one): one is Candidate => {
       if (one !== null && 'problem' in one) this.problems.push(one);
@@ -287,7 +287,7 @@ class Selector {
     });
   }
 
-  /** Null: its state cannot be read, which is noted. */
+  /** The candidate, or null if its state cannot be read; that is noted. */
   private async candidate(run: string, step: number, path: string): Promise<Candidate | null> {
     const state = await this.stateOf(run, step);
     if (state === null) return null;
@@ -313,7 +313,7 @@ class Selector {
     return state;
   }
 
-  /** How closely a place matches the sweep's request, as numbers of which the first difference decides; the lower one names the state. */
+  /** How well a place matches the sweep's request: the first number that differs decides, and the lower one names the state. */
   private claimOf({ path, own, run }: Candidate): number[] {
     const entry = /^checkpoints\[(\d+)\]/.exec(path)?.[1];
     const named = entry === undefined ? run : (this.spec.checkpoints[Number(entry)]?.run ?? run);
@@ -350,7 +350,7 @@ class Selector {
   }
 }
 
-/** The base model needs no checkpoint: the run's record says how it is made. */
+/** The base model needs no checkpoint: the run's record says how to make it. */
 function isBase(step: number): boolean {
   return step === 0;
 }
@@ -366,7 +366,7 @@ function matches(name: string, pattern: string): boolean {
   return new RegExp(`^${parts.join('.*')}$`).test(name);
 }
 
-/** Why states of a run cannot be played on suites of `reference`, as a continuation of its name; null if they can. */
+/** Why a run's states cannot be played on the suites of `reference`, as the rest of a sentence about the run; null if they can. */
 function otherThan(run: RunRecord, reference: RunRecord): string | null {
   const [own, suites] = [run.spec.model.name, reference.spec.model.name];
   if (own !== suites)
@@ -396,7 +396,7 @@ function none(entry: CheckpointsSpec, run: string, steps: readonly number[]): [p
   return [`takes no checkpoint of ${run}`, nearestSteps(steps, entry.range?.from ?? 0)];
 }
 
-/** The stored steps around `step`. */
+/** Text that names the nearest stored steps before and after `step`. */
 function nearestSteps(steps: readonly number[], step: number): string {
   const near = [steps.findLast((one) => one < step), steps.find((one) => one > step)].filter(
     (one) => one !== undefined,
@@ -409,7 +409,7 @@ function nearestSteps(steps: readonly number[], step: number): string {
 
 type Claimant = Candidate & { claim: number[] };
 
-/** If one state has several places, the one with the strongest claim names it, and the first among equals. */
+/** Keeps one place for each state: the one with the strongest claim, or the first of equal ones. */
 function withoutDoubles(candidates: readonly Claimant[]): SelectedCheckpoint[] {
   const byState = new Map<Digest, Claimant[]>();
   for (const one of candidates) byState.set(one.state, [...(byState.get(one.state) ?? []), one]);

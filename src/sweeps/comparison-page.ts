@@ -1,4 +1,4 @@
-// A sweep's comparison as a page of its own, or as sections of the report: the same look, light, dark, narrow and on paper.
+// A sweep's comparison as its own page, or as sections of the report. The look is the same in both, on screens of all sizes and on paper.
 import { lineChart, type ChartOptions, type ChartSeries } from '../report/charts/chart.js';
 import { whole } from '../report/format.js';
 import { escapeHtml, table, type Column } from '../report/html.js';
@@ -33,10 +33,10 @@ import {
 import { intervalBar, intervalBarStyle, reachOf } from './interval-bar.js';
 import type { TaskChange } from './task-changes.js';
 
-/** The page runs nothing and requests nothing; a browser enforces that, for any text in it. */
+/** The page runs and requests nothing. The browser enforces this, whatever text the page contains. */
 const contentPolicy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 const claimsShown = 40;
-/** How many changes within noise are shown. */
+/** How many changes within noise are listed. */
 const othersShown = 8;
 
 export function renderComparison(sweep: SweepComparison): string {
@@ -53,7 +53,7 @@ export function renderComparison(sweep: SweepComparison): string {
   ].join('\n');
 }
 
-/** For another page, which must have `comparisonStyle` after the report's style. */
+/** Sections for another page, which must include `comparisonStyle` after the report's style. */
 export function comparisonSections({ suites, skipped }: SweepComparison): string {
   const sections = suites.map((suite) => section(`Suite ${escapeHtml(suite.label)}`, suiteBody(suite)));
   if (skipped.length > 0) {
@@ -124,10 +124,10 @@ function suiteBody(suite: SuiteComparison): string {
   ].join('\n');
 }
 
-/** Lines that one chart can distinguish: by colour, dashes and the order of the legend. */
+/** How many lines one chart can distinguish, by colour, dashes and the order of the legend. */
 const linesTogether = 8;
 
-/** All runs in one chart, and each alone on the same axes. */
+/** One chart of all runs, then one chart for each run on the same axes. */
 function curves(suite: SuiteComparison): string {
   const runs = [...new Set(suite.states.map(({ run }) => run))];
   const drawn = runs.filter((run) => suite.states.filter((one) => one.run === run).length > 1);
@@ -200,7 +200,7 @@ function referenceLine(suite: SuiteComparison, xRange: readonly number[]): Chart
   return [{ name, style: 'reference', draw: 'line', points: xRange.map((x) => ({ x, y: base })) }];
 }
 
-/** A figure scaled down to a phone would be too small to read. */
+/** The chart in two widths: scaled down to a phone, its text would be too small to read. */
 function atBothWidths(chart: Omit<ChartOptions, 'size' | 'legend'>): string {
   return (
     `<div class="chart-wide">${lineChart({ ...chart, size: { width: 900, height: 260 }, legend: true })}</div>` +
@@ -255,10 +255,10 @@ function stateTable(suite: SuiteComparison): string {
   return `${first}${details(`all ${whole(suite.states.length)} states`, all)}`;
 }
 
-/** More rows are folded: people do not read that many. */
+/** Rows beyond this number are folded, because people do not read that many. */
 const rowsUnfolded = 40;
 
-/** The reference, regressed states, and the newest of each run; in the order of the sweep. */
+/** The reference, regressed states, and the newest state of each run, in the sweep's order. */
 function foremost(suite: SuiteComparison): StateComparison[] {
   const newest = newestStates(suite);
   const regressed = ({ versus }: StateComparison): boolean =>
@@ -267,7 +267,7 @@ function foremost(suite: SuiteComparison): StateComparison[] {
   return chosen.slice(0, rowsUnfolded);
 }
 
-/** What a state can do at all, while pass@1 says what it usually does. */
+/** Compares pass@k for the largest k: what a state can solve at all, whereas pass@1 says what it usually solves. */
 function largestKTable(suite: SuiteComparison): string {
   const k = largestK(suite);
   const rows = suite.states.filter(({ versus }) => versus !== null);
@@ -412,7 +412,7 @@ function verdict(difference: Difference | null): string {
   return `<span class="status ${difference.verdict}">${sign}${difference.verdict}</span>`;
 }
 
-/** The worst of its scopes, if it needs attention. */
+/** The worst alarm among the state's scopes; null if none needs attention. */
 function alarm({ versus }: StateComparison): string {
   const level = (['regressed', 'suspected'] as const).find((one) =>
     versus?.alarms.some((found) => found.level === one),

@@ -1,4 +1,4 @@
-// A sweep's comparison as plain text. Words and signs carry everything; colour carries nothing.
+// A sweep's comparison as plain text. It uses only words and signs, no colour.
 import { whole } from '../report/format.js';
 import { placeText } from './checkpoint-selection.js';
 import {
@@ -28,7 +28,7 @@ import {
 
 const tasksShown = 10;
 
-/** Ends in a line feed. */
+/** The text ends with a line feed. */
 export function comparisonText({ name, suites, skipped }: SweepComparison): string {
   const parts = [
     ...suites.map((suite) => suiteSection(name, suite)),
@@ -87,7 +87,7 @@ function stateTable(suite: SuiteComparison): string[] {
   return aligned([head, ...rows], k === null ? [1, 4, 5, 6] : [1, 2, 5, 6, 7]);
 }
 
-/** What a state can do at all, while pass@1 says what it usually does. */
+/** Compares pass@k for the largest k: what a state can solve at all, whereas pass@1 says what it usually solves. */
 function largestKLines(suite: SuiteComparison, states: readonly StateComparison[]): string[] {
   const k = largestK(suite);
   if (k === null || states.length === 0) return [];
@@ -152,7 +152,7 @@ function taskLines(suite: SuiteComparison, state: StateComparison): string[] {
   ];
 }
 
-/** Columns two spaces apart; those of `figures` have their digits under each other. */
+/** Columns, two spaces apart; the columns listed in `figures` are aligned to the right. */
 function aligned(rows: readonly (readonly string[])[], figures: readonly number[]): string[] {
   const widths = (rows[0] ?? []).map((_, column) =>
     Math.max(...rows.map((row) => [...(row[column] ?? '')].length)),
@@ -168,7 +168,7 @@ function aligned(rows: readonly (readonly string[])[], figures: readonly number[
   );
 }
 
-/** Names of tasks come from data: they must not control the terminal. */
+/** Replaces control characters: names of tasks come from data, and must not control the terminal. */
 function printable(text: string): string {
   return text.replaceAll(/[\p{Cc}\p{Bidi_Control}]/gu, (one) => (one === '\n' ? one : '�'));
 }

@@ -1,4 +1,4 @@
-// Worker thread: compares a state of a sweep with the reference.
+// A worker thread that compares one state of a sweep with the reference.
 import { answerCalls } from '../base/worker-thread.js';
 import { compareState } from './comparison.js';
 

@@ -1,4 +1,4 @@
-// The words for a comparison's figures, on the page and in the terminal alike.
+// Words for a comparison's figures; the page and the terminal use the same.
 import { percent, points, whole } from '../report/format.js';
 import type { SkippedCheckpoint } from '../spec/records/sweep-record.js';
 import { placeText } from './checkpoint-selection.js';
@@ -23,7 +23,7 @@ export function differenceText(difference: Difference | null): string {
 
 const othersNamed = 3;
 
-/** `also own1@2, own2@2`; null if the state has one place. */
+/** `also own1@2, own2@2`; null if the state has only one place. */
 export function alsoText({ also = [] }: StateComparison): string | null {
   if (also.length === 0) return null;
   const more = also.length - othersNamed;
@@ -38,20 +38,20 @@ export function suiteText({ tasks, samples, temperature }: SuiteComparison): str
   );
 }
 
-/** The reference of the others, as a noun. */
+/** The state with which the others are compared, as a noun phrase. */
 export function referenceText({ reference }: SuiteComparison): string {
   if (reference === null) return 'nothing: no state was played';
   return `${placeText(reference)}, ${reference.named ? 'the baseline' : 'the first of the sweep'}`;
 }
 
-/** What the comparison lacks, or null. */
+/** What is missing in the comparison; null if nothing is. */
 export function gapText({ lacks_baseline }: SuiteComparison): string | null {
   return lacks_baseline
     ? 'nothing of the baseline was played on it, so that no regression is looked for'
     : null;
 }
 
-/** How far alarms can be trusted; null if none can be raised. */
+/** How far to trust an alarm; null if no alarm can be raised. */
 export function alarmRule({ regression }: SuiteComparison): string | null {
   if (regression === null) return null;
   return (
@@ -60,7 +60,7 @@ export function alarmRule({ regression }: SuiteComparison): string | null {
   );
 }
 
-/** One line for each state that is significantly worse than the sweep allows. */
+/** One line for each state that has become significantly worse than the sweep allows. */
 export function alarmTexts(comparison: SuiteComparison): string[] {
   const allowed = ((comparison.regression ?? 0) * 100).toFixed(1);
   return regressions(comparison).map(({ place, scopes }) => {
@@ -88,10 +88,10 @@ export function changesText(changes: readonly TaskChange[]): string {
   return `${whole(count('better'))} better, ${whole(count('worse'))} worse, ${whole(count('within noise'))} moved within noise`;
 }
 
-/** Samples per task from which a change of a single task can be distinguished from chance, independent of the others. */
+/** With this many samples, a change of a single task can be told from chance on its own. */
 const enoughSamples = 8;
 
-/** Why few tasks are claimed, or none; null if there are enough samples. */
+/** Why few or no tasks are named as changed; null if there are enough samples. */
 export function tooFewSamples({ samples }: SuiteComparison): string | null {
   if (samples >= enoughSamples) return null;
   const given = `With ${samples === 1 ? 'one sample' : `${samples} samples`} a task`;
@@ -100,7 +100,7 @@ export function tooFewSamples({ samples }: SuiteComparison): string | null {
     : `${given}, single tasks can hardly be distinguished from chance: look at environments and templates.`;
 }
 
-/** The largest k of pass@k; null if a task has one sample. */
+/** The largest k for which pass@k is reported; null if tasks have only one sample. */
 export function largestK({ samples }: SuiteComparison): number | null {
   return samples > 1 ? samples : null;
 }
@@ -109,7 +109,7 @@ export function largestPass({ all }: StateComparison): number | null {
   return all.pass_at_k.at(-1)?.value ?? null;
 }
 
-/** The last state of each run except the reference: the ones with their tasks shown. */
+/** The newest state of each run, except the reference: the states for which single tasks are listed. */
 export function newestStates({ states }: SuiteComparison): StateComparison[] {
   return states.filter(
     (one, index) =>

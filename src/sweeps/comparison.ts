@@ -1,6 +1,6 @@
-// States of a sweep on one suite, side by side and against a baseline. A state's pass@1 is the mean over tasks of the share of their graded
-// samples that passed; if every sample is graded that is the share of all episodes. Differences are paired: over the tasks that have a
-// graded sample on both sides. Unknown outcomes are counted apart, and never scored.
+// Compares a sweep's states on one suite, side by side and with a baseline. A state's pass@1 is the mean over tasks of the share of graded
+// samples that passed; if all samples are graded, that is the share of all episodes. Differences are paired: they use the tasks with graded
+// samples on both sides. Unknown outcomes are counted separately and never scored.
 import { errorShare } from '../rl/metrics.js';
 import type { Digest } from '../spec/records/parts.js';
 import type { Place, SkippedCheckpoint, SweepSuiteEntry } from '../spec/records/sweep-record.js';
@@ -11,35 +11,35 @@ import { taskChanges, type Counted, type TaskChange } from './task-changes.js';
 
 export interface PlayedState extends Place {
   state: Digest;
-  /** Other places of the same state in the sweep; absent: none. */
+  /** Other places of the same state in the sweep; absent if there are none. */
   also?: readonly Place[];
-  /** In the suite's order: `emptyTally` filled by `addEpisode`. */
+  /** In the suite's order: made by `emptyTally`, filled by `addEpisode`. */
   tasks: readonly TaskTally[];
 }
 
 export interface Figures {
   tasks: number;
-  /** Played ones. */
+  /** Number of played episodes. */
   episodes: number;
   graded: number;
   unknown: number;
-  /** Not played yet. */
+  /** Number of episodes not played yet. */
   missing: number;
-  /** Null: no episode is graded. */
+  /** Null if no episode is graded. */
   pass_at_1: number | null;
-  /** Over the tasks with at least k graded samples; null without one. */
+  /** Over the tasks with at least k graded samples; `value` is null if there are none. */
   pass_at_k: { k: number; value: number | null; tasks: number }[];
-  /** Mean over played episodes. */
+  /** Mean number of turns of the played episodes. */
   mean_turns: number;
   mean_tool_calls: number;
   tool_errors: number;
-  /** Share of tool calls that returned an error; null: no call. */
+  /** Share of tool calls that returned an error; null if there were no calls. */
   tool_error_rate: number | null;
 }
 
 export type Verdict = 'improving' | 'declining' | 'flat' | 'unclear';
 
-/** A state's mean minus the reference's, over `tasks` tasks. */
+/** Mean of a state minus mean of the reference, over `tasks` tasks. */
 export interface Difference extends Interval {
   tasks: number;
   estimate: number;
@@ -49,24 +49,24 @@ export interface Difference extends Interval {
 export type AlarmLevel = 'regressed' | 'suspected' | 'unclear' | 'clear';
 
 export interface Versus {
-  /** Difference of pass@1, as in all members but `largest_k`. Null: no task is graded on both sides. */
+  /** Difference of pass@1, like all members except `largest_k`. Null if no task is graded on both sides. */
   all: Difference | null;
   environments: Record<string, Difference | null>;
   templates: Record<string, Difference | null>;
-  /** Difference of pass@k with all samples, over the tasks that have all of them graded; null if a task has one. */
+  /** Difference of pass@k for k = all samples, over the tasks with all samples graded; null if tasks have one sample. */
   largest_k: Difference | null;
   tasks: TaskChange[];
-  /** By environment, and first for all of them; empty if the sweep names no baseline. */
+  /** The first scope is all environments, then one for each environment; empty if the sweep names no baseline. */
   alarms: { scope: string; level: AlarmLevel }[];
 }
 
 export interface StateComparison extends Place {
   state: Digest;
-  /** As in `PlayedState`. */
+  /** Same as in `PlayedState`. */
   also?: readonly Place[];
   all: Figures;
   environments: Record<string, Figures>;
-  /** Null: this is the reference. */
+  /** Null for the reference itself. */
   versus: Versus | null;
 }
 
@@ -76,16 +76,16 @@ export interface SuiteComparison {
   tasks: number;
   samples: number;
   temperature: number;
-  /** The reference of the others: the sweep's baseline, else its first state; null if nothing was played. */
+  /** The state with which the others are compared: the sweep's baseline or else its first state; null if nothing was played. */
   reference: (Place & { state: Digest; named: boolean }) | null;
-  /** The sweep names a baseline of which nothing was played here: no alarm can be raised. */
+  /** True if the sweep names a baseline that was not played on this suite: then no alarm can be raised. */
   lacks_baseline: boolean;
-  /** Loss of pass@1 above which a state has regressed, as a share; null if no baseline is named, or it is missing. */
+  /** A state has regressed if it lost more than this share of pass@1. Null if no baseline is named, or it was not played. */
   regression: number | null;
   states: StateComparison[];
 }
 
-/** A whole sweep, as it is shown. */
+/** The comparison of a whole sweep, as it is shown. */
 export interface SweepComparison {
   name: string;
   project: string;
@@ -93,26 +93,26 @@ export interface SweepComparison {
   skipped: SkippedCheckpoint[];
 }
 
-/** Scope of figures over all environments. */
+/** Name of the scope that includes all environments. */
 export const allEnvironments = 'all';
 
-/** A change counts from this many tasks: with fewer an interval is unreliable. */
+/** With fewer tasks than this, an interval is unreliable, so no change is claimed. */
 export const fewestTasks = 10;
-/** If an interval is wider than this to each side, containing 0 says nothing. */
+/** If an interval reaches further than this to each side, it says nothing even if it contains 0. */
 export const noticeable = 0.1;
 
-/** In words, for readers of the tables. */
+/** The rule in words, for readers of the tables. */
 export const verdictRule =
   'improving or declining: the 95 % interval of the difference leaves out 0; unclear: it holds 0, and is wider than ' +
   `± ${noticeable * 100} points or has fewer than ${fewestTasks} tasks; flat: it holds 0 and is narrower`;
 
-/** State of the reference, and the share of pass@1 by which it may be better. */
+/** State of the reference, and the loss of pass@1 that the sweep allows, as a share. */
 export interface Baseline {
   state: Digest;
   regression: number;
 }
 
-/** `reference`: the baseline, else the first state that was played; null without one. */
+/** A comparison without states yet. `reference`: the baseline or else the first played state; null if there is none. */
 export function emptyComparison(
   { label, record, digest }: SweepSuiteEntry,
   reference: PlayedState | null,
@@ -133,7 +133,7 @@ export function emptyComparison(
   };
 }
 
-/** `reference`: the state of that name in `suite`. Takes seconds where there are thousands of tasks. */
+/** Compares one state with `reference`, a state of `suite`. Takes seconds if there are thousands of tasks. */
 export function compareState(
   suite: SuiteComparison,
   reference: PlayedState,
@@ -185,7 +185,7 @@ function figuresOf(tasks: readonly TaskTally[], ks: readonly number[]): Figures 
   };
 }
 
-/** A task as both states played it. */
+/** The results of both states on one task. */
 interface Pair {
   before: TaskTally;
   after: TaskTally;
@@ -210,7 +210,7 @@ function versus(
   for (const [name, of] of byKey(pairs, ({ before }) => before.template))
     templates[name] = difference(of, `template ${name}`);
   const scopes: [string, Difference | null][] = [[allEnvironments, all], ...Object.entries(environments)];
-  // One environment alone is all of them.
+  // With only one environment, both scopes have the same figures.
   const alarmed = scopes.length === 2 ? scopes.slice(0, 1) : scopes;
   const largest_k = samples > 1 ? difference(pairs, allEnvironments, samples) : null;
   return {
@@ -258,8 +258,8 @@ function verdictOf({ low, high }: Interval, tasks: number): Verdict {
 }
 
 /**
- * `regressed`: significantly worse by more than `regression`; `clear`: significantly not; `suspected`: the estimate is worse, but that may
- * be chance.
+ * `regressed`: significantly worse by more than `regression`. `clear`: significantly not. `suspected`: the estimate is worse by more than
+ * that, but perhaps by chance. `unclear`: any other case.
  */
 export function levelOf(difference: Difference | null, regression: number): AlarmLevel {
   if (difference === null || difference.tasks < fewestTasks) return 'unclear';
@@ -269,7 +269,7 @@ export function levelOf(difference: Difference | null, regression: number): Alar
   return estimate < -regression ? 'suspected' : 'unclear';
 }
 
-/** States that are significantly worse than the baseline by more than the sweep allows, with the scope. */
+/** States that are significantly worse than the baseline by more than the sweep allows, with the scopes in which they are. */
 export function regressions({ states }: SuiteComparison): { place: Place; scopes: string[] }[] {
   return states.flatMap(({ run, step, versus: against }) => {
     const scopes = (against?.alarms ?? [])
@@ -279,7 +279,7 @@ export function regressions({ states }: SuiteComparison): { place: Place; scopes
   });
 }
 
-/** In the order of the keys. */
+/** Items grouped by key, in the order of the keys. */
 function byKey<Item>(items: readonly Item[], keyOf: (item: Item) => string): [string, Item[]][] {
   const groups = new Map<string, Item[]>();
   for (const item of items) {

@@ -1,4 +1,4 @@
-// Durations in a sweep's text form: `90s`, `10m`, `1d 12h`.
+// Durations as text in a sweep: `90s`, `10m`, `1d 12h`.
 
 const seconds = { s: 1, m: 60, h: 3_600, d: 86_400 } as const;
 type Unit = keyof typeof seconds;

@@ -1,18 +1,18 @@
-// When a schedule fires, in one form for both sources: a sweep file, and a server, which writes crons as ranges.
+// When a schedule fires, in one form for its two sources: a sweep file, and a server, which writes crons as ranges.
 import type { ScheduleDescription } from '@temporalio/client';
 import type { SweepScheduleSpec } from '../spec/sweep-spec.js';
 import { cronValues } from './cron-fields.js';
 import { millisecondsOf } from './durations.js';
 
 interface FiringTimes {
-  /** For each calendar: seconds, then the fields of a cron, with all values that they allow. */
+  /** For each calendar: the allowed seconds, then the allowed values of each cron field. */
   calendars: number[][][];
-  /** Milliseconds: length and offset. */
+  /** Length and offset, in milliseconds. */
   intervals: [every: number, offset: number][];
-  /** Time zone of the calendars; may be empty. */
+  /** Time zone of the calendars; may be an empty string. */
   time_zone: string;
   jitterMs: number;
-  /** Whether it has parts that no sweep file asks for: years, times left out, a first or a last time. */
+  /** True if the schedule has parts that no sweep file can ask for: years, excluded times, a first or a last time. */
   bounded: boolean;
 }
 

@@ -1,4 +1,4 @@
-// An interval as a bar around 0. A full dot: the interval leaves out 0; a hollow one: it holds it. So it reads without colour.
+// Draws an interval as a bar around 0, readable without colour: the dot is full if the interval excludes 0, and hollow if not.
 import { element, line, linearScale } from '../base/svg.js';
 import { points } from '../report/format.js';
 import type { Difference } from './comparison.js';
@@ -7,7 +7,7 @@ const width = 120;
 const height = 18;
 const margin = 8;
 
-/** `reach`: the largest change that the bars of a table show, to each side. */
+/** `reach`: the largest change, to each side, that the bars of a table can show. */
 export function intervalBar({ estimate, low, high }: Difference, reach: number): string {
   const scale = linearScale([-reach, reach], [margin, width - margin]);
   const x = (value: number): number => scale(Math.min(reach, Math.max(-reach, value)));
@@ -28,7 +28,7 @@ export function intervalBar({ estimate, low, high }: Difference, reach: number):
   );
 }
 
-/** The largest change that any interval holds, as a round share; at least a tenth. */
+/** The largest change in any of the intervals, rounded up to a simple share; at least 0.1. */
 export function reachOf(differences: readonly (Difference | null | undefined)[]): number {
   const largest = differences.reduce(
     (most, one) => (one ? Math.max(most, Math.abs(one.low), Math.abs(one.high)) : most),

@@ -1,5 +1,5 @@
-// `aggregated_results.jsonl`: one line a state and suite, under SkyRL's names. A function of the episodes, so that a sweep that was killed
-// and resumed writes the same bytes.
+// `aggregated_results.jsonl`: one line for each state and suite, with SkyRL's names. It depends only on the episodes, so a sweep that was
+// killed and resumed writes the same bytes.
 import { rewardFigures } from '../rl/metrics.js';
 import { canonicalText } from '../store/records/canonical.js';
 import {
@@ -13,8 +13,8 @@ import { playedSamples, type TaskTally } from './tallies.js';
 export type ResultRow = Record<string, string | number>;
 
 /**
- * `eval/{env}/…` and `eval/all/…`. Names that come from SkyRL mean what they mean there: `pass_at_n` is the share of tasks with any reward
- * above 0, whereas `pass_at_1` and `pass_at_{k}` count full rewards.
+ * The row of one state: `eval/{env}/…` and `eval/all/…`. SkyRL's names keep SkyRL's meaning: `pass_at_n` is the share of tasks with any
+ * reward above 0, whereas `pass_at_1` and `pass_at_{k}` count only full rewards.
  */
 export function resultRow(
   { label, suite }: Pick<SuiteComparison, 'label' | 'suite'>,
@@ -34,7 +34,7 @@ export function resultRow(
     figures,
     tasks: played.tasks.filter(({ env_key }) => env_key === name),
   }));
-  // Last: an environment of this name must not replace it.
+  // Last, so that an environment named "all" cannot replace this scope.
   scopes.push({ name: allEnvironments, figures: all, tasks: [...played.tasks] });
   for (const { name, figures, tasks } of scopes) {
     const add = (key: string, value: number | null): void => {
@@ -56,7 +56,7 @@ export function resultRow(
   return row;
 }
 
-/** The file: rows in the order given, one JSON object a line. */
+/** The file's text: rows in the given order, one JSON object per line. */
 export function resultsFile(rows: readonly ResultRow[]): string {
   return rows.map((row) => `${canonicalText(row)}\n`).join('');
 }

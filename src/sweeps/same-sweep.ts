@@ -1,9 +1,9 @@
-// What a sweep evaluates is chosen once: a restart under its id must mean the same.
+// A sweep chooses once what it evaluates, so a restart under the same id must ask for the same.
 import { InvalidSpec } from '../spec/invalid-spec.js';
 import type { SweepSpec } from '../spec/sweep-spec.js';
 import { differences } from '../store/records/canonical.js';
 
-/** Throws `InvalidSpec` with the difference. Only its firing times and its number of nodes may change. */
+/** Throws `InvalidSpec` if `given` differs from `stored`. Only the firing times and the number of nodes may differ. */
 export function refuseOtherSweep(sweep: string, stored: SweepSpec, given: SweepSpec): void {
   const found = differences(comparable(stored), comparable(given));
   if (found.length === 0) return;

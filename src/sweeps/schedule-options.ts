@@ -1,6 +1,6 @@
-// From a sweep to its Temporal Schedule. The schedule's id follows from the sweep's name, and the digest of its inputs is in the memo of
-// the workflows it starts: a schedule's own memo cannot be updated. Applying a file twice finds the same digest and the same times, and
-// changes nothing; changes by hand are reverted, but a pause, like all other state of the schedule, survives an update.
+// Makes a Temporal Schedule from a sweep. The schedule's id follows from the sweep's name. The digest of its inputs is in the memo of the
+// workflows it starts, because a schedule's own memo cannot be updated. Applying the same file twice finds the same digest and times, and
+// changes nothing. Changes by hand are reverted; a pause, like all other state of the schedule, survives an update.
 import type {
   Backfill,
   ScheduleDescription,
@@ -14,7 +14,7 @@ import { millisecondsOf } from './durations.js';
 import { timesAsked, timesShown } from './firing-times.js';
 import { isPattern, type OverlapPolicy, type SweepScheduleSpec, type SweepSpec } from '../spec/sweep-spec.js';
 
-/** What a firing starts. */
+/** What the schedule starts when it fires. */
 export interface SweepTarget {
   workflowType: string;
   taskQueue: string;
@@ -22,9 +22,9 @@ export interface SweepTarget {
 
 export type ScheduleChange =
   | { kind: 'create'; options: ScheduleOptions }
-  /** For `ScheduleHandle.update`, which calls this again if another update came first. */
+  /** `update` is for `ScheduleHandle.update`, which calls it again if another update came first. */
   | { kind: 'update'; update: (previous: ScheduleDescription) => ScheduleUpdateOptions }
-  /** The file has no schedule any more. */
+  /** The file no longer asks for a schedule. */
   | { kind: 'delete' }
   | { kind: 'unchanged' };
 
@@ -35,13 +35,13 @@ export function scheduleIdOf({ project, name }: Pick<SweepSpec, 'project' | 'nam
   return `sweep/${project}/${name}`;
 }
 
-/** Project and name of a schedule's id; null if it is not a sweep's. */
+/** Project and name from a schedule's id; null if the schedule is not a sweep's. */
 export function sweepOfScheduleId(id: string): Pick<SweepSpec, 'project' | 'name'> | null {
   const match = /^sweep\/([^/]+)\/([^/]+)$/.exec(id);
   return match ? { project: match[1] as string, name: match[2] as string } : null;
 }
 
-/** The effect of applying `spec` to the existing schedule (null: none). */
+/** What to do with the existing schedule (null if there is none) to apply `spec`. */
 export function scheduleChange(
   spec: SweepSpec,
   existing: ScheduleDescription | null,
@@ -55,13 +55,13 @@ export function scheduleChange(
   return { kind: 'update', update: (previous) => updateOf(options, previous) };
 }
 
-/** Digest of the schedule's inputs; null if Longhaul has not made it in its present form. */
+/** Digest of the schedule's inputs, from the memo of its action; null if that memo has none. */
 export function appliedDigest({ action }: ScheduleDescription): Digest | null {
   const digest = action.memo?.[digestMemo];
   return typeof digest === 'string' ? digest : null;
 }
 
-/** A change by hand keeps the memo: times, policies and input are compared too. */
+/** A change by hand keeps the memo, so times, policies and input are compared too. */
 function isAsApplied(
   existing: ScheduleDescription,
   { spec, workflowType, taskQueue }: { spec: SweepSpec } & SweepTarget,
@@ -92,7 +92,7 @@ export function scheduleOptions(
       type: 'startWorkflow',
       workflowType: target.workflowType,
       taskQueue: target.taskQueue,
-      // The server adds the time of the firing.
+      // The server appends the time of the firing.
       workflowId: `eval/${spec.project}/${spec.name}`,
       args: [spec],
       memo: { [digestMemo]: recordDigest({ spec, ...target }) },
@@ -100,16 +100,16 @@ export function scheduleOptions(
     },
     policies: {
       overlap: overlaps[schedule.overlap],
-      // The server's own default is a year: a day's outage would end in a day's firings at once.
+      // The server's default is a year: after an outage of a day, all firings of that day would run at once.
       catchupWindow: millisecondsOf(schedule.catch_up),
-      // A night without nodes is no reason to end all later sweeps.
+      // A night without nodes must not end all later sweeps.
       pauseOnFailure: false,
     },
     memo: { longhaul: 'sweep' },
   };
 }
 
-/** For `ScheduleHandle.backfill`: the firings between two times, one after the other, whatever the schedule's overlap policy. */
+/** For `ScheduleHandle.backfill`: runs the firings between two times, one after the other, whatever the schedule's overlap policy. */
 export function backfillOf(start: Date, end: Date): Backfill {
   if (!(start.getTime() < end.getTime())) {
     throw new RangeError(

@@ -1,5 +1,5 @@
-// From a sweep's request to the record of what is measured. Evaluations are filed by the digest of that record and played once ever, so
-// equal requests must give equal records: for runs and sweeps, under any name. A sweep's own name for a suite is for its tables alone.
+// Turns a sweep's suites into records of what is measured. An evaluation is stored under the digest of this record and played only once, so
+// equal requests must give equal records, in runs and sweeps alike. The sweep's own name for a suite appears only in its tables.
 import { evaluationSampling } from '../rl/sampling.js';
 import type { EnvironmentIdentities, SuiteRecord } from '../spec/records/evaluation-records.js';
 import { InvalidSpec, type SpecProblem } from '../spec/invalid-spec.js';
@@ -13,23 +13,23 @@ import { recordDigest } from '../store/records/canonical.js';
 import { isRunSuite, runSuites, type RunSuite } from '../spec/schedule.js';
 import type { SuiteSpec, SweepSpec } from '../spec/sweep-spec.js';
 
-/** The run that supplies the suites, and the tasks of its dataset, in the data's order. */
+/** The run that supplies the suites, and the tasks of its dataset in the data's order. */
 export interface SuiteSource {
   record: RunRecord;
   tasks: readonly Task[];
-  /** Numerics of the engines that play them: `readNumerics`. */
+  /** Numerics of the engines that play the suites, from `readNumerics`. */
   numerics: Numerics;
-  /** Identities of the tasks' environments; empty until they are asked. */
+  /** Identities of the tasks' environments; empty until the environments have been asked. */
   identities: EnvironmentIdentities;
 }
 
-/** Name of all suites that are not a run's own: the sweep's names change nothing that is measured. */
+/** Name of all suites that are not a run's own, because a sweep's names change nothing that is measured. */
 const sweepSuite = 'sweep';
 
-/** Episodes of a state on one suite: a node has all of them open at once, and holds their transcripts. */
+/** Maximum number of episodes of one state on one suite: a node has all of them open at once, and holds their transcripts. */
 export const mostEpisodes = 20_000;
 
-/** The suites of a sweep, in its order. Throws `InvalidSpec` if one has no task or too many episodes, or two of them are the same. */
+/** A sweep's suites, in its order. Throws `InvalidSpec` if a suite has no task or too many episodes, or if two suites are the same. */
 export function suitesOf(spec: SweepSpec, source: SuiteSource): SweepSuiteEntry[] {
   const problems: SpecProblem[] = [];
   const suites: SweepSuiteEntry[] = [];
@@ -54,19 +54,19 @@ export function suitesOf(spec: SweepSpec, source: SuiteSource): SweepSuiteEntry[
   return suites;
 }
 
-/** Environments of its tasks. */
+/** The environments of the suite's tasks. */
 export function environmentsOf({ tasks }: SuiteRecord): string[] {
   return [...new Set(tasks.map(({ env_key }) => env_key))].sort();
 }
 
-/** Held-out tasks in the data's order, as the run itself takes them. */
+/** A run's own suite: its held-out tasks in the data's order. */
 export function runSuiteOf(name: RunSuite, source: SuiteSource): SuiteRecord {
   const { final_eval_tasks, eval_tasks } = source.record.spec.data;
   const max_tasks = name === 'final' ? final_eval_tasks : eval_tasks;
   return suiteRecord(name, { name, split: 'held_out', max_tasks, samples: 1, temperature: 1 }, source);
 }
 
-/** A suite with the settings of a run's own suite is that suite. */
+/** The suite that is asked for; if its settings equal those of a run's own suite, it is that suite. */
 function suiteOf(suite: SuiteSpec, source: SuiteSource): SuiteRecord {
   const record = suiteRecord(sweepSuite, suite, source);
   for (const name of runSuites) {
@@ -79,7 +79,7 @@ function suiteOf(suite: SuiteSpec, source: SuiteSource): SuiteRecord {
 function suiteRecord(name: string, suite: SuiteSpec, source: SuiteSource): SuiteRecord {
   const { record, tasks, numerics, identities } = source;
   const seed = suite.seed ?? record.seed;
-  // A task's seed depends on its place in its part of the data, so that a filter does not change it.
+  // A task's seed depends on its position in its split, so the position is taken before any filter.
   const part = tasks.filter(({ split }) => split === suite.split).map((task, index) => ({ task, index }));
   const chosen = part.filter(({ task }) => passes(suite, task)).slice(0, suite.max_tasks);
   const envKeys = [...new Set(chosen.map(({ task }) => task.env_key))].sort();
@@ -115,7 +115,7 @@ function passes({ environments, difficulty }: SuiteSpec, task: Task): boolean {
   );
 }
 
-/** A run decides its own suites. */
+/** The problem with a suite that has too many episodes. A run's own suites are not limited. */
 function largeSuite({ name, tasks, samples_per_task }: SuiteRecord, path: string): SpecProblem | null {
   const episodes = tasks.length * samples_per_task;
   if (name !== sweepSuite || episodes <= mostEpisodes) return null;
@@ -126,7 +126,7 @@ function largeSuite({ name, tasks, samples_per_task }: SuiteRecord, path: string
   };
 }
 
-/** Names the filter that leaves nothing, and the existing values. */
+/** The problem with a suite without tasks: names the filter that leaves none, and the values that exist. */
 function emptySuite(suite: SuiteSpec, { record, tasks }: SuiteSource, path: string): SpecProblem {
   const { split, environments, difficulty } = suite;
   const data = `${record.dataset.name} ${record.dataset.version}`;

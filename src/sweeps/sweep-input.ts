@@ -1,4 +1,4 @@
-// Turns a sweep from a person, as a file or as a value, into the one that every other part sees.
+// Turns a sweep that a person wrote, as a file or a value, into the form that all other code uses.
 import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { parse as parseYaml } from 'yaml';
@@ -18,7 +18,7 @@ import {
   type SweepSpec,
 } from '../spec/sweep-spec.js';
 
-/** Checks a sweep and fills in all defaults; its result passes again, unchanged. Throws `InvalidSpec` with every problem at once. */
+/** Checks a sweep and fills in all defaults; the result passes again unchanged. Throws one `InvalidSpec` with all problems. */
 export function parseSweepSpec(input: unknown, context: { file?: string } = {}): SweepSpec {
   const where = context.file ?? 'the sweep';
   const result = sweepSpecSchema.safeParse(input);
@@ -29,7 +29,7 @@ export function parseSweepSpec(input: unknown, context: { file?: string } = {}):
   return result.data;
 }
 
-/** Reads a YAML or JSON file. Throws `InvalidSpec` when it cannot be read, parsed or accepted. */
+/** Reads a YAML or JSON file. Throws `InvalidSpec` if it cannot be read or parsed, or is not valid. */
 export async function readSweepFile(path: string): Promise<SweepSpec> {
   const file = resolve(path);
   const fail = (problem: string, fix: string): never => {
@@ -91,7 +91,7 @@ function selectionProblems(entry: CheckpointsSpec, path: string): SpecProblem[] 
   return problems;
 }
 
-/** Settings that a run has fixed for its own suites; a sweep with other ones means another suite. */
+/** A sweep that changes settings which a run has fixed for its own suites needs another suite. */
 function suiteProblems(suite: SuiteSpec, path: string): SpecProblem[] {
   const problems: SpecProblem[] = [];
   if (isRunSuite(suite.name)) {
@@ -116,7 +116,7 @@ function suiteProblems(suite: SuiteSpec, path: string): SpecProblem[] {
   return problems;
 }
 
-/** Names that differ only in case are the same on some disks, and to readers. */
+/** Names must differ by more than case: some disks, and some readers, do not distinguish case. */
 function overlappingNames(suites: readonly SuiteSpec[]): SpecProblem[] {
   return suites.flatMap(({ name }, index) => {
     const first = suites.findIndex((other) => other.name.toLowerCase() === name.toLowerCase());
@@ -179,14 +179,14 @@ function scheduleProblems(schedule: SweepScheduleSpec): SpecProblem[] {
 
 function isTimeZone(name: string): boolean {
   try {
-    // An offset such as +02:00 is a time zone to Intl, but not to the server.
+    // `Intl` accepts an offset such as +02:00 as a time zone; the server does not.
     return /^[A-Za-z]/.test(name) && new Intl.DateTimeFormat('en', { timeZone: name }) !== null;
   } catch {
     return false;
   }
 }
 
-/** People know the city; the area before it is what they miss. */
+/** The known zone with the same city: people often omit the area before it. */
 function nearestZone(name: string): string | null {
   const zones = Intl.supportedValuesOf('timeZone');
   const city = name.split('/').at(-1) ?? name;

@@ -1,4 +1,4 @@
-// The schema of a sweep file: every key with its bounds, default and meaning. `sweep-spec.ts` has the types of the result.
+// The schema of a sweep file: each key with its bounds, default and meaning. The result's types are in `sweep-spec.ts`.
 import { z } from 'zod';
 import { secondsIn } from './durations.js';
 import { count, countOrZero as step, name, runId, text } from '../spec/fields.js';
@@ -8,7 +8,7 @@ const runOrPattern = z.string().regex(/^[A-Za-z0-9_*-][A-Za-z0-9._~*-]{0,73}$/, 
   error: 'must be the id of a run, or a pattern with "*" for several, such as "tracker-*"',
 });
 
-/** A time of at least `least` seconds, as text. No `z.string()`: for a bare 0 the problem must speak of units, not of texts. */
+/** A duration of at least `least` seconds, as text. Not `z.string()`, because for a bare 0 the message should name units. */
 const duration = (least: number) =>
   z.custom<string>((value) => typeof value === 'string' && (secondsIn(value) ?? -1) >= least, {
     error: (issue) => timeProblem(issue.input, least),
@@ -78,7 +78,7 @@ const baseline = z.strictObject({
     .describe('share of pass@1: a state that is surely worse by more raises the alarm'),
 });
 
-/** A server accepts no shorter catch-up window. */
+/** The shortest catch-up window that a server accepts, in seconds. */
 const leastCatchUp = 10;
 
 const schedule = z.strictObject({

@@ -1,11 +1,11 @@
-// The figures of episodes that a comparison needs: a few numbers each, so that transcripts need not be held.
+// The few figures of each episode that a comparison needs, so that transcripts need not stay in memory.
 import type { SuiteRecord } from '../spec/records/evaluation-records.js';
 import type { EpisodeRecord } from '../spec/records/episode.js';
 import { isPass } from '../rl/pass.js';
 import type { Counted } from './task-changes.js';
 
 export interface PlayedSample {
-  /** Null: the outcome is unknown. */
+  /** Null if the outcome is unknown. */
   reward: number | null;
   turns: number;
   tool_calls: number;
@@ -16,13 +16,13 @@ export interface TaskTally {
   task_key: string;
   env_key: string;
   template: string;
-  /** By sample; null: not played. */
+  /** One entry for each sample; null if it is not played. */
   samples: (PlayedSample | null)[];
 }
 
 export type EpisodeFigures = Pick<EpisodeRecord, 'slot' | 'sample' | 'task_key' | 'outcome' | 'metrics'>;
 
-/** One entry for each task of the suite, in its order; nothing is played yet. */
+/** A tally without played samples: one entry for each task of the suite, in its order. */
 export function emptyTally({ tasks, samples_per_task }: SuiteRecord): TaskTally[] {
   return tasks.map(({ task_key, env_key, template }) => ({
     task_key,
@@ -32,7 +32,7 @@ export function emptyTally({ tasks, samples_per_task }: SuiteRecord): TaskTally[
   }));
 }
 
-/** Throws a RangeError for an episode that the suite has no place for. Adding one twice changes nothing. */
+/** Adds an episode; adding it twice changes nothing. Throws a RangeError if the suite has no such task or sample. */
 export function addEpisode(tally: TaskTally[], episode: EpisodeFigures): void {
   const { slot, sample, task_key, outcome, metrics } = episode;
   const task = tally[slot];
@@ -47,7 +47,7 @@ export function playedSamples({ samples }: TaskTally): PlayedSample[] {
   return samples.filter((sample) => sample !== null);
 }
 
-/** Unknown outcomes are not counted here. */
+/** Passed and graded samples; unknown outcomes are not counted. */
 export function countedOf(task: TaskTally): Counted {
   const rewards = playedSamples(task).flatMap(({ reward }) => reward ?? []);
   return { passed: rewards.filter(isPass).length, graded: rewards.length };

@@ -1,9 +1,9 @@
-// What became better or worse, task by task, without taking chance for a change: Fisher's exact test for each task, and as many tasks are
-// claimed as keep the expected share of false claims at one in twenty (Benjamini and Hochberg 1995). Tasks for which no outcome could be
-// claimed, given how many of both states' samples passed together, do not count among the tests: the exact test is one for given sums, so
-// leaving tasks out by their sums introduces no bias.
+// Which tasks became better or worse, beyond chance. Each task is tested by Fisher's exact test; as many tasks are claimed as keep the
+// expected share of false claims at one in twenty (Benjamini and Hochberg 1995). Some tasks could not be claimed with any outcome, given
+// how many samples of both states together passed. They do not count as tests. This causes no bias, because the exact test takes these sums
+// as given.
 
-/** Passes among graded samples. */
+/** Passed samples among graded samples. */
 export interface Counted {
   passed: number;
   graded: number;
@@ -14,7 +14,7 @@ export interface TaskChange {
   env_key: string;
   before: Counted;
   after: Counted;
-  /** Chance of a difference at least this large between two states that solve the task equally often. */
+  /** Chance of a difference at least this large if both states solve the task equally often. */
   chance: number;
   verdict: 'better' | 'worse' | 'within noise';
 }
@@ -28,7 +28,7 @@ export interface TaskPair {
 
 const falseClaims = 0.05;
 
-/** Tasks with different pass rates: claims first, then the larger change. Pairs without a graded sample on both sides are skipped. */
+/** Tasks with different pass rates: first the claimed changes, then by size. Pairs without graded samples on both sides are skipped. */
 export function taskChanges(pairs: readonly TaskPair[]): TaskChange[] {
   const tested: (TaskPair & { chance: number })[] = [];
   const chances: number[] = [];
@@ -58,14 +58,14 @@ export function changeOf({ before, after }: TaskPair): number {
   return after.passed / after.graded - before.passed / before.graded;
 }
 
-/** The largest p-value that is claimed; −1: none is. */
+/** The largest p-value that is claimed; −1 if none is. */
 function claimedBelow(chances: readonly number[]): number {
   const sorted = [...chances].sort((a, b) => a - b);
   const last = sorted.findLastIndex((chance, index) => chance <= (falseClaims * (index + 1)) / sorted.length);
   return last < 0 ? -1 : (sorted[last] as number);
 }
 
-/** Whether the passed samples, divided between both states as unevenly as possible, would be a claim. */
+/** True if the most uneven split of the passed samples between the two states would be claimed. */
 function canBeClaimed({ before, after }: TaskPair): boolean {
   const passed = before.passed + after.passed;
   const uneven = [Math.max(0, passed - after.graded), Math.min(passed, before.graded)].map((first) =>
@@ -74,7 +74,7 @@ function canBeClaimed({ before, after }: TaskPair): boolean {
   return Math.min(...uneven) <= falseClaims;
 }
 
-/** Two-sided: the sum over all tables with these margins that are at most as likely as this one. */
+/** Two-sided p-value: the sum over all tables with these margins that are at most as likely as this one. */
 export function fisherExact(a: Counted, b: Counted): number {
   const passed = a.passed + b.passed;
   const lowest = Math.max(0, passed - b.graded);
@@ -85,7 +85,7 @@ export function fisherExact(a: Counted, b: Counted): number {
   let sum = 0;
   for (let first = lowest; first <= highest; first++) {
     const chance = logChance(first);
-    // Equally likely tables differ in the last digits.
+    // The tolerance includes equally likely tables, which may differ in the last digits.
     if (chance <= seen + 1e-9) sum += Math.exp(chance);
   }
   return Math.min(1, sum);
