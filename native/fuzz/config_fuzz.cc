@@ -1,5 +1,6 @@
-// What says how a model is built: config.json of a Hugging Face folder, generation_config.json, and the architecture and the
-// adapters of requests and of our own files. A model that can be built and described again, or one error.
+// The descriptions of a model: config.json of a Hugging Face folder, generation_config.json, and the architecture and
+// adapters in requests and in our own files. Each input gives either a valid description, which can be written and read
+// again, or one error.
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -16,7 +17,7 @@ using namespace longhaul;
 namespace {
 
 void hold(const Architecture& architecture) {
-  validate(architecture);  // what was read is valid
+  validate(architecture);  // throws if the parsed architecture is not valid
   MUST(architecture_from_json(architecture_json(architecture)) == architecture);
 }
 
@@ -57,7 +58,7 @@ void read_eos(const Json& json) {
 
 }  // namespace
 
-// The first byte says what the rest is.
+// The first byte says which kind of text follows.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);

@@ -1,5 +1,5 @@
-// Frames and the JSON in them: a value or one error; what is accepted lies inside the frame, and means the same when it is
-// written and read again.
+// Frames and the JSON in them. Each input gives either a frame or one error. An accepted frame's arrays lie inside the
+// frame, and it means the same after it is written and read again.
 #include <cstdint>
 #include <string>
 #include <vector>

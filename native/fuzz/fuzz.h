@@ -1,11 +1,11 @@
-// What the fuzzers have in common.
+// Shared by all fuzzers.
 // defines: MUST
 #pragma once
 
 #include <cstdio>
 #include <cstdlib>
 
-// A finding: what was accepted is not what it says it is.
+// Fails if accepted input breaks a promise of the reader.
 #define MUST(condition)                                                    \
   do {                                                                     \
     if (!(condition)) {                                                    \

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Fuzzes what a peer, a file or a model folder may bring: frames, safetensors, configurations. Needs clang 14 or later.
-#   native/fuzz/run.sh [seconds a fuzzer, 20 where left out]
-# Prints the executions and the crashes of each, and fails where there is a crash. The build, the corpora and what crashed lie in
-# LONGHAUL_FUZZ_DIR (where left out: longhaul-fuzz in the folder for temporary files), so that the next run goes on from there.
+# Fuzzes the readers of input from a peer, a file or a model folder: frames, safetensors, configurations. Needs clang 14 or later.
+#   native/fuzz/run.sh [seconds per fuzzer, default 20]
+# Prints the executions and crashes of each fuzzer, and fails if there is a crash. The build, the corpora and the crashing inputs lie in
+# LONGHAUL_FUZZ_DIR (default: longhaul-fuzz in the temporary folder), so that the next run continues from there.
 set -euo pipefail
 seconds=${1:-20}
 native=$(cd "$(dirname "$0")/.." && pwd)

@@ -1,4 +1,5 @@
-// Safetensors files: tensors that lie inside the file, without gaps or overlap, or one error that can be logged.
+// Safetensors files. Each input gives either tensors that lie inside the file, without gaps or overlap, or one error
+// that can be logged.
 #include <algorithm>
 #include <cstdint>
 #include <utility>
@@ -33,7 +34,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   std::sort(places.begin(), places.end());
   for (std::size_t i = 1; i < places.size(); ++i) MUST(places[i - 1].second == places[i].first);
-  // The header alone says the same.
+  // Reading only the header gives the same result.
   const SafetensorsHeader header = parse_safetensors_header({data, size}, size);
   MUST(header.tensors.size() == file.tensors.size() && header.metadata == file.metadata);
   return 0;

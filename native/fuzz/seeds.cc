@@ -1,4 +1,4 @@
-// Writes what the fuzzers begin with: one folder a fuzzer below the one that is named, good inputs of every kind in each.
+// Writes the initial corpora: one folder for each fuzzer, inside the folder that is given, with valid inputs of every kind.
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>

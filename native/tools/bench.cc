@@ -1,5 +1,5 @@
-// longhaul-bench train|generate|gemm|sharing [--option value …]: what the CPU engine does on this machine, one JSON object a line.
-// Every subcommand takes --set scalar|avx2|avx512; its other options stand in its header.
+// longhaul-bench train|generate|gemm|sharing [--option value …]: measures the CPU engine on this machine, one JSON object per line. Every
+// subcommand takes --set scalar|avx2|avx512; its other options are listed in its header.
 #include "bench/gemm.h"
 #include "bench/generate.h"
 #include "bench/sharing.h"

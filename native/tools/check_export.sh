@@ -1,10 +1,10 @@
 #!/bin/sh
-# Holds the engine's Hugging Face folders to transformers and PEFT: folders that they save are loaded, and folders that it exports they
-# open with the same logits. Run by hand; needs Python 3.10 or newer and a package index.
+# Checks that the engine loads folders that transformers saves, and that transformers and PEFT open folders that the engine exports, with
+# the same logits. Run it by hand; it needs Python 3.10 or newer and a package index.
 #
 #     native/tools/check_export.sh ENGINE [VENV]
 #
-# ENGINE is the program (bin/longhaul-engine of a build); VENV, a folder for what is installed, is made where it is not there.
+# ENGINE is the program (bin/longhaul-engine of a build). VENV is a folder for the installed packages; it is created if it is missing.
 set -eu
 engine=${1:?"usage: check_export.sh ENGINE [VENV]"}
 venv=${2:-${TMPDIR:-/tmp}/longhaul-export-check}

@@ -1,7 +1,7 @@
-"""Every loss of the engine in PyTorch, written as SkyRL's users know them: on padded samples with a mask, differentiated by autograd.
+"""Every loss of the engine in PyTorch, in the form that SkyRL's users know: on padded samples with a mask, differentiated by autograd.
 
-Run, it writes native/tests/fixtures/losses.safetensors, to which tests/train/loss_parity_test.cc holds native/src/train/loss.cc;
-make_fixtures.py trains with it. How to run it: make_fixtures.py says.
+As a program, it writes native/tests/fixtures/losses.safetensors; tests/train/loss_parity_test.cc compares native/src/train/loss.cc with
+that file. make_fixtures.py imports these losses for its training steps, and says how to run both.
 """
 
 import json
@@ -19,7 +19,7 @@ DEFAULTS = {
 
 
 def write_fixture(name: str, arrays: dict[str, torch.Tensor], metadata: dict[str, str]) -> None:
-    """Equal arrays give equal bytes: `save` leaves the order of the metadata to chance."""
+    """Writes equal bytes for equal arrays, which `save` does not: it writes the metadata in random order."""
     data = save({key: value.detach().contiguous().clone() for key, value in arrays.items()}, metadata)
     end = 8 + int.from_bytes(data[:8], "little")
     header = json.dumps(json.loads(data[8:end]), sort_keys=True, separators=(",", ":")).encode()
@@ -42,7 +42,7 @@ def policy_losses(settings: dict, logprobs, old, advantages, mask) -> torch.Tens
         return -advantages * logprobs
     log_ratio = logprobs - old
     if kind == "gspo":
-        # GSPO-token: the sample's ratio in value, the token's log-prob in gradient.
+        # GSPO-token: the value is the sample's ratio, and the gradient goes to the token's log-prob.
         mean = masked_mean(log_ratio, mask, 1)[:, None].detach()
         log_ratio = logprobs - logprobs.detach() + mean
     ratio = log_ratio.exp()
@@ -85,7 +85,7 @@ def kl_estimates(settings: dict, logprobs, reference) -> torch.Tensor:
 
 
 def total_loss(settings: dict, mask, logprobs, old, advantages, rollout=None, reference=None, entropies=None) -> torch.Tensor:
-    """The policy loss as reduced; KL as a mean over samples of their token means; entropy as a mean over tokens."""
+    """The reduced policy loss, plus KL (mean over samples of their token means), minus entropy (mean over tokens), both weighted."""
     settings = DEFAULTS | settings
     losses = policy_losses(settings, logprobs, old, advantages, mask)
     if settings["tis_cap"] > 0:
@@ -99,7 +99,7 @@ def total_loss(settings: dict, mask, logprobs, old, advantages, rollout=None, re
 
 
 def report(settings: dict, mask, logprobs, old, advantages, rollout, reference, entropies) -> list[torch.Tensor]:
-    """What the engine reports beside the loss, in the order of its LossReport: clipped … tis_weight."""
+    """The values that the engine reports besides the loss, in the order of its LossReport: clipped … tis_weight."""
     settings = DEFAULTS | settings
     kind = settings["kind"]
     ratio = (logprobs - old).exp() if kind != "cross_entropy" else torch.ones_like(logprobs)
@@ -109,7 +109,7 @@ def report(settings: dict, mask, logprobs, old, advantages, rollout, reference, 
         weight = ratio.clamp(1 - settings["cispo_eps_clip_low"], 1 + settings["cispo_eps_clip_high"])
         clipped = (weight != ratio).double()
     elif kind in ("regular", "dual_clip", "gspo"):
-        # A clip cuts the gradient: nothing of the target's loss depends on its log-prob.
+        # A target counts as clipped if its loss does not depend on its log-prob.
         leaf = logprobs.detach().requires_grad_()
         gradient, = torch.autograd.grad((policy_losses(settings, leaf, old, advantages, mask) * mask).sum(), leaf)
         clipped = ((gradient == 0) & (advantages != 0)).double()
@@ -150,7 +150,7 @@ def cases() -> list[dict]:
 
 
 def inputs() -> dict[str, list[torch.Tensor]]:
-    """fp32 values, as the engine gets them; ratios to both sides of every clip, and some far off."""
+    """fp32 values, as the engine gets them. Ratios lie on both sides of every clip, and some lie far outside."""
     torch.manual_seed(11)
     lengths = (1, 9, 14, 3, 20, 6, 11)
     values = {name: [] for name in ("logprobs", "old_logprobs", "rollout_logprobs", "reference_logprobs", "entropies",
@@ -171,7 +171,7 @@ def inputs() -> dict[str, list[torch.Tensor]]:
 
 
 def check_gspo(padded: dict, mask) -> None:
-    """With one advantage a sample, GSPO-token has the gradient of GSPO, which differentiates the sample's ratio itself."""
+    """Checks that with one advantage per sample, GSPO-token has the gradient of GSPO, which differentiates the sample's ratio."""
     settings = DEFAULTS | {"kind": "gspo", "reduction": "sequence_mean"}
     gradients = []
     for direct in (False, True):

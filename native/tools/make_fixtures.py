@@ -1,12 +1,12 @@
-"""Writes native/tests/fixtures/qwen*.safetensors: what PyTorch, transformers and PEFT compute for tiny random models; and
-native/tests/fixtures/qwen3_sharded: a folder of shards as transformers writes it.
+"""Writes native/tests/fixtures/qwen*.safetensors, the results of PyTorch, transformers and PEFT for tiny random models, and
+native/tests/fixtures/qwen3_sharded, a folder of shards as transformers writes it.
 
     python3 -m venv /tmp/fixtures && /tmp/fixtures/bin/pip install -r native/tools/requirements.txt
     /tmp/fixtures/bin/python native/tools/make_fixtures.py && /tmp/fixtures/bin/python native/tools/fixture_losses.py
 
-The files are committed, so building and testing need none of it. A file holds the model's weights, sequences of token ids with their
-logits and log-probs, the gradients of a cross-entropy, and mostly losses, gradient norms and weights of three AdamW steps. Its metadata
-holds the model's config.json and the settings. tests/model/parity_test.cc reads them, tests/state/hf_folder_test.cc the folder.
+The files are committed, so building and testing need no Python. A file holds the model's weights, sequences of token ids with their
+logits and log-probs, the gradients of a cross-entropy and, for most models, losses, gradient norms and weights of three AdamW steps. Its
+metadata holds the model's config.json and the settings. tests/model/parity_test.cc reads the files, tests/state/hf_folder_test.cc the folder.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ SHAPE = {
     "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}, "bos_token_id": None, "eos_token_id": None,
     "attn_implementation": "eager",
 }
-# A large eps keeps weights whose gradient is rounding noise from taking full steps in its direction.
+# With a small eps, weights whose gradient is only rounding noise would take full steps in a random direction.
 UPDATE = {
     "prompt": 5, "learning_rate": 1e-2, "beta1": 0.9, "beta2": 0.98, "adam_eps": 1e-4, "weight_decay": 0.1, "max_grad_norm": 1.0,
     "temperature": 0.7,
@@ -44,7 +44,7 @@ def qwen2(**changes) -> Qwen2Config:
     return Qwen2Config(**(SHAPE | changes))
 
 
-# Name, model, loss of the three steps (None: no steps), adapters.
+# Name, model, loss of the three steps (None: no steps), LoRA settings.
 CASES = [
     ("qwen3_tied", qwen3(num_attention_heads=4, num_key_value_heads=2), {"kind": "regular"}, None),
     ("qwen3_untied", qwen3(head_dim=32, tie_word_embeddings=False),
@@ -96,7 +96,7 @@ def cross_entropy(model, sequences) -> torch.Tensor:
 
 
 def behind_prompt(model, sequences):
-    """Log-probs and entropies of what stands behind the prompt, one tensor a sequence."""
+    """Log-probs and entropies of the tokens after the prompt, one tensor per sequence."""
     pairs = [logprobs_and_entropies(model, sequence, UPDATE["temperature"]) for sequence in sequences]
     first = UPDATE["prompt"] - 1
     return [pair[0][first:] for pair in pairs], [pair[1][first:] for pair in pairs]
@@ -106,7 +106,7 @@ def steps(model, sequences, loss_settings: dict, trained: dict, adapters: bool) 
     arrays = {}
     with torch.no_grad():
         logprobs = behind_prompt(model, sequences)[0]
-        # The reference is the model as it was: with adapters, without them.
+        # The reference is the initial model: without its adapters, if it has any.
         with model.disable_adapter() if adapters else contextlib.nullcontext():
             reference = behind_prompt(model, sequences)[0]
     imitation = loss_settings["kind"] == "cross_entropy"
@@ -157,7 +157,7 @@ def fixture(config, loss_settings, lora) -> tuple[dict, dict]:
 
 
 def write_folder() -> None:
-    """A model in bfloat16 in several shards, and beside it the logits, in fp32, of what was written."""
+    """Writes a bfloat16 model in several shards, and the fp32 logits of the written model to a file beside it."""
     torch.manual_seed(2)
     folder = pathlib.Path(__file__).parent.parent / "tests/fixtures/qwen3_sharded"
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,9 +1,9 @@
-"""Holds the engine's Hugging Face folders to transformers and PEFT: what they save is loaded, and what is exported they open.
+"""Checks that the engine loads folders that transformers saves, and that transformers and PEFT open folders that the engine exports.
 
-Run by native/tools/check_export.sh, which installs what it needs:  transformers_check.py ENGINE
+Run by native/tools/check_export.sh, which installs the packages:  transformers_check.py ENGINE
 
-Speaks the engine's protocol (docs/engine-protocol.md), so that it checks the process that users have. Prints one line a comparison and
-exits with 1 if a bound is broken.
+Talks to the engine's process in its protocol (docs/engine-protocol.md), as users do. Prints one line per comparison and exits with 1 if a
+bound is exceeded.
 """
 
 import hashlib
@@ -112,7 +112,7 @@ def logprobs(values: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
 
 
 def opened(path: str, **options):
-    # (transformers 4 names it torch_dtype, and takes dtype too since 4.56)
+    # (The argument was torch_dtype in transformers 4; since 4.56 dtype works too.)
     return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager", **options).eval()
 
 
@@ -123,13 +123,13 @@ def hold(what: str, holds: bool) -> None:
 
 
 def compare(what: str, found: torch.Tensor, expected: torch.Tensor, bound: float) -> None:
-    """The greatest difference, relative to the greatest value."""
+    """Compares the greatest difference, relative to the greatest expected value, with `bound`."""
     error = float((found - expected).abs().max() / expected.abs().max())
     hold(f"{what}: {error:.1e} (bound {bound:.0e})", error <= bound)
 
 
 def write_batch(path: pathlib.Path, state: str, tokens: torch.Tensor) -> str:
-    """One sample, every token but the first a target of cross-entropy. Its SHA-256."""
+    """Writes a batch of one sample; every token but the first is a target of cross-entropy. Returns the file's SHA-256."""
     n = len(tokens)
     tensors = {
         "nodes": ("I32", torch.tensor([[-1, n, 0]])), "target_advantages": ("F32", torch.ones(n - 1)),
@@ -176,7 +176,7 @@ def check_model(engine: Engine, title: str, model, folder: pathlib.Path) -> None
     compare(f"{title}: log-probs of a bf16 folder, engine / transformers", engine.score(reply["state"], tokens),
             logprobs(logits(rounded, tokens), tokens), 1e-5)
 
-    # Adapters, trained for one step so that they do something.
+    # Adapters, trained for two steps so that they have an effect.
     reply, _ = engine.call("load_hf", path=original, lora=LORA)
     before = engine.score(reply["state"], tokens)
     batch = folder / "batch"
@@ -206,7 +206,7 @@ def check_model(engine: Engine, title: str, model, folder: pathlib.Path) -> None
 
 
 def check_own_model(engine: Engine, title: str, architecture: dict, folder: pathlib.Path) -> None:
-    """A model that the engine made: transformers 4 and 5 open its folder."""
+    """Checks a folder of a model that the engine made; works with transformers 4 and 5."""
     tokens = torch.randint(0, VOCAB, (LENGTH,))
     reply, _ = engine.call("load", architecture=architecture, initializer_range=0.15, seed=4)
     engine.call("export_hf", state=reply["state"], path=str(folder / "own"), dtype="F32", adapters="merged", eos_tokens=[])
@@ -242,7 +242,7 @@ def main() -> None:
     engine = Engine(os.path.abspath(sys.argv[1]))
     for title, architecture in own_architectures().items():
         in_a_folder(check_own_model, engine, title, architecture)
-    # (Models are made with the keys of transformers 5.)
+    # (models() uses the keys of transformers 5.)
     if int(transformers.__version__.split(".")[0]) >= 5:
         for title, model in models().items():
             in_a_folder(check_model, engine, title, model)

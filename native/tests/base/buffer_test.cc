@@ -20,7 +20,7 @@ bool holds(const AlignedBuffer& buffer, size_t size, float value) {
   return buffer.size() == size && std::all_of(buffer.span().begin(), buffer.span().end(), [&](float x) { return x == value; });
 }
 
-constexpr size_t large = (size_t{5} << 20) / sizeof(float);  // mapped, where asked for
+constexpr size_t large = (size_t{5} << 20) / sizeof(float);  // large enough to be mapped, if the buffer asks for that
 
 void assignment_keeps_the_memory() {
   for (const BufferMemory memory : {BufferMemory::heap, BufferMemory::mapped})

@@ -7,7 +7,7 @@ using namespace longhaul::test;
 
 namespace {
 
-// Known answers of Random123's kat_vectors for philox4x32, 10 rounds.
+// Expected values from Random123's kat_vectors for philox4x32, 10 rounds.
 void known_answers() {
   check(philox4x32_10({0, 0, 0, 0}, {0, 0}) == PhiloxBlock{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}, "all zero");
   check(philox4x32_10({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}) ==

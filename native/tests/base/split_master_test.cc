@@ -16,17 +16,17 @@ void check_pattern(uint32_t bits) {
   const SplitWeight split = split_weight(weight);
   const uint32_t joined = std::bit_cast<uint32_t>(joined_weight(split));
   if (joined != bits) throw Failure("pattern " + std::to_string(bits) + " comes back as " + std::to_string(joined));
-  // The halves by their definition, in wide integers.
+  // The halves as the format defines them, in wide integers.
   const uint32_t high = uint32_t((uint64_t(bits) + 0x8000) >> 16) & 0xFFFF;
   if (split.high != high) throw Failure("pattern " + std::to_string(bits) + ": high half " + std::to_string(split.high));
 }
 
-/// About every 61st of all 2³² patterns, NaN and infinities included.
+/// Every 61st of all 2³² patterns, NaN and infinities included.
 void patterns_of_all_kinds_come_back() {
   for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 61) check_pattern(uint32_t(bits));
 }
 
-/// All low halves under the high halves at which something changes, and all high halves with the low ones at which something does.
+/// The high halves at special values with every low half, and every high half with the low halves at special values.
 void borders_come_back() {
   for (const uint32_t high : {0x0000u, 0x0001u, 0x007Fu, 0x0080u, 0x3F7Fu, 0x3F80u, 0x7F7Eu, 0x7F7Fu, 0x7F80u, 0x7FFFu, 0x8000u, 0x8080u,
                               0xBF80u, 0xFF7Fu, 0xFF80u, 0xFFFEu, 0xFFFFu})
@@ -35,7 +35,7 @@ void borders_come_back() {
     for (const uint32_t low : {0x0000u, 0x0001u, 0x7FFFu, 0x8000u, 0x8001u, 0xFFFFu}) check_pattern(high << 16 | low);
 }
 
-/// The high half is the nearest bf16, halves away from zero.
+/// The high half is the nearest bf16; ties round away from zero.
 void high_half_is_the_weight_in_bf16() {
   for (uint32_t bits = 0x00800000; bits < 0x7F7F0000; bits += 4099) {
     const double weight = std::bit_cast<float>(bits);

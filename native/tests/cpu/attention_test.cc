@@ -1,5 +1,5 @@
-// Attention against a plain loop in double precision, at every head width; the same bits on every instruction set, over a cache as over a
-// chain, and for any other work in the call.
+// Compares attention with a plain loop in double precision, at every head width. The bits are the same on every instruction set, for a
+// cache and a chain, and for any other work in the call.
 #include <cmath>
 
 #include "support/every_set.h"
@@ -21,11 +21,11 @@ struct Case {
   }
 };
 
-// Queries are the last ones of the chain, every second one of them in the cases with an odd chain.
+// The queries are the last rows of the chain. In the cases with an odd chain that is long enough, they are every second row.
 constexpr Case cases[] = {{2, 2, 16, 1, 1},   {4, 2, 32, 33, 20},  {6, 2, 48, 70, 70},  {2, 1, 64, 129, 64}, {3, 1, 80, 40, 40},
                           {4, 4, 96, 65, 30}, {4, 1, 112, 31, 16}, {5, 1, 128, 50, 50}, {4, 2, 16, 300, 300}, {2, 1, 16, 1500, 24}};
 
-/// Keys and values lie in rows of their own, in no order; queries and outputs too.
+/// The rows of keys and values are in mixed order, and so are the rows of queries and outputs.
 struct Inputs {
   Case shape;
   size_t ld_qkv, ld_keys_values;
@@ -67,7 +67,7 @@ struct Expected {
   std::vector<double> out, log_sums, d_queries, d_keys_values;
 };
 
-/// The formulas, one query and head after another.
+/// The formulas, for one query and head after another.
 Expected plain(const Inputs& in) {
   const Case& s = in.shape;
   Expected e;
@@ -145,7 +145,7 @@ void heads_can_be_shared_between_calls() {
   for (const bool apart : {false, true}) {
     out[apart].assign(in.out_size(), 0);
     log_sums[apart].assign(in.log_sums_size(), 0);
-    // Gradients are added to what is there.
+    // Not zero at first, because gradients are added to the values that are there.
     d_queries[apart].assign(in.qkv.size(), 0.25f);
     d_keys_values[apart].assign(in.keys_values.size(), -0.5f);
     for (const auto& [first, last] : apart ? std::vector<std::pair<int, int>>{{2, 3}, {0, 2}} : std::vector<std::pair<int, int>>{{0, 3}}) {
@@ -162,7 +162,7 @@ void heads_can_be_shared_between_calls() {
   check_same_bits(d_keys_values[1], d_keys_values[0], "gradients of keys and values");
 }
 
-/// A query's output, and its share of the gradients of queries, with all others and alone.
+/// A query's output and gradient, computed together with all other queries and apart from them.
 void queries_do_not_depend_on_their_neighbours() {
   const Inputs in({4, 2, 80, 150, 150});
   std::vector<float> together(in.out_size()), apart(in.out_size()), log_sums(in.log_sums_size());
@@ -183,7 +183,7 @@ void queries_do_not_depend_on_their_neighbours() {
   check_same_bits(d_apart, d_together, "gradients of queries");
 }
 
-/// Rows of a cache: `in` as one sequence, its queries at their places.
+/// A block-wise cache that holds the chain of `in` as one sequence.
 struct Cache {
   const Inputs& in;
   size_t head_stride, block_stride;
@@ -210,7 +210,7 @@ struct Cache {
                          s.heads, s.kv_heads, s.head_dim);
   }
 
-  /// Outputs of `count` queries from `first` on, [count, heads · head_dim]
+  /// Outputs of `count` queries, beginning with `first`: [count, heads · head_dim]
   std::vector<float> attend(const ops::Table& op, int first, int count) const {
     const Case& s = in.shape;
     std::vector<float> qkv(size_t(count) * ld), out(size_t(count) * s.query_width());

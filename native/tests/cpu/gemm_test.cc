@@ -11,7 +11,8 @@ namespace {
 struct Shape {
   int m, n, k;
 };
-// Around the borders of tiles (4, 6, 12 rows), panels (32 columns), blocks of rows (192) and of the chain (384, 512).
+// Sizes near the borders of tiles (4, 6, 12 rows), panels (32 columns), blocks of rows (192) and of the chain (384,
+// 512).
 constexpr Shape shapes[] = {{1, 32, 16},    {1, 1, 1},      {7, 71, 48},   {12, 33, 300}, {13, 64, 257},  {25, 96, 384},
                             {61, 40, 385},  {97, 96, 512},  {192, 31, 20}, {193, 40, 31}, {205, 65, 400}, {14, 100, 1100},
                             {385, 32, 64},  {100, 96, 700}, {70, 200, 520}};
@@ -20,7 +21,7 @@ std::string title(const ops::Table& table, Shape s) {
   return std::string(table.name) + " " + std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k);
 }
 
-/// One chain a value, going on from `c`; A(i, k) and B(k, j) are functions.
+/// Adds one chain to each value of `c`; A(i, k) and B(k, j) are functions.
 template <class A, class B>
 void plain_product(std::vector<float>& c, size_t ldc, Shape s, A&& a, B&& b) {
   for (int i = 0; i < s.m; ++i)
@@ -32,7 +33,7 @@ void plain_product(std::vector<float>& c, size_t ldc, Shape s, A&& a, B&& b) {
 
 void matmul_is_one_chain_over_k() {
   for (const Shape s : shapes) {
-    // Rows lie apart: what stands between them must stay as it is.
+    // There are gaps between rows; the values in the gaps must not change.
     const size_t lda = size_t(s.k) + 3, ldc = size_t(s.n) + 5;
     const std::vector<float> a = random_values(size_t(s.m) * lda, 1), w = random_values(size_t(s.n) * s.k, 2),
                              before = random_values(size_t(s.m) * ldc, 3);
@@ -54,7 +55,7 @@ void matmul_is_one_chain_over_k() {
         table.matmul_panels(a.data(), lda, panels, middle, panel_count, parts.data(), ldc, s.m, accumulate);
         table.matmul_panels(a.data(), lda, panels, 0, middle, parts.data(), ldc, s.m, accumulate);
         check_same_bits(parts, expected, title(table, s) + " by columns");
-        // The same while two pieces of memory are fetched.
+        // The same, while two pieces of memory are prefetched.
         std::vector<float> beside(before);
         const float* chunks[] = {a.data(), w.data()};
         table.matmul_fetching(a.data(), lda, panels, 0, panel_count, beside.data(), ldc, s.m, accumulate,

@@ -1,4 +1,4 @@
-// Each operation on rows against its formula in double precision, with the same bits on every instruction set.
+// Compares each operation on rows with its formula in double precision; the bits are the same on every instruction set.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -63,7 +63,7 @@ void biases_sums_and_scales() {
     const int rows = 7;
     const size_t ld = size_t(columns) + 9, n = rows * ld;
     const std::vector<float> x = random_values(n, 1), bias = random_values(size_t(columns), 2);
-    // Exactly what fp32 gives, one addition after another.
+    // Exactly the fp32 results, adding one value after another.
     std::vector<float> biased(x), scaled_rows(x), sums(bias);
     for (int r = 0; r < rows; ++r)
       for (int j = 0; j < columns; ++j) {
@@ -239,7 +239,7 @@ void entropies_and_gradients_of_logits() {
         gradient = entropy_gradient = logits;
         op.softmax_gradient(gradient.data(), n, normalizer, inverse_temperature, token, scale);
         op.softmax_entropy_gradient(entropy_gradient.data(), n, normalizer, inverse_temperature, token, scale, entropy, entropy_scale);
-        // Without a bonus it is the other one.
+        // Without an entropy bonus it equals softmax_gradient.
         std::vector<float> without = logits;
         op.softmax_entropy_gradient(without.data(), n, normalizer, inverse_temperature, token, scale, entropy, 0.0f);
         check_same_bits(without, gradient, what + ", no bonus");
@@ -254,7 +254,7 @@ void entropies_and_gradients_of_logits() {
     }
 }
 
-/// Marked floats on both sides of a row; reading past it shows under the address sanitizer.
+/// Writes past a row would change the marked floats on both sides; the address sanitizer finds reads past it.
 void odd_widths_stay_inside_their_rows() {
   for (const int n : {1, 5, 17, 63}) {
     const auto logits = std::make_unique<float[]>(size_t(n));

@@ -1,4 +1,4 @@
-// LoRA beside frozen weights: what it computes, where its tensors lie and what they are called.
+// LoRA beside frozen weights: its results, and the places and names of its tensors.
 #include "model/adapters.h"
 
 #include <algorithm>

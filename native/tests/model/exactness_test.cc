@@ -1,5 +1,5 @@
 // Log-probs of sampling, prefill, scoring and training are equal bit for bit, for every kind of model, batch, chunking, cache blocks,
-// number of threads and division of work, instruction set and sharing of prefixes.
+// number of threads, division of work, instruction set and prefix sharing.
 #include <algorithm>
 
 #include "support/check.h"
@@ -72,7 +72,7 @@ struct Sequence {
   std::vector<int32_t> blocks;
 };
 
-// Several sequences decoded together, token by token; returns the log-probs of each sequence's tokens [1..].
+// Decodes several sequences together, token by token; returns the log-probs of each sequence's tokens [1..].
 std::vector<std::vector<float>> decode_together(const Policy& policy, const std::vector<Sequence>& sequences, KvCache& cache,
                                                 int threads, Split split) {
   ThreadPool pool(threads);
@@ -98,13 +98,13 @@ std::vector<std::vector<float>> decode_together(const Policy& policy, const std:
 void decode_does_not_depend_on_batch_blocks_or_threads() {
   std::vector<Sequence> sequences;
   int next_block = 0;
-  // More than two tiles of rows for each half of a thread's.
+  // Enough that each half of a thread's rows has more than two tiles.
   for (int s = 0; s < 55; ++s) {
     Sequence sequence{random_tokens(3 + s % 29 * 3, vocab, uint32_t(50 + s)), {}};
     for (size_t p = 0; p < sequence.tokens.size(); p += KvCache::block_positions) sequence.blocks.push_back(next_block++);
     sequences.push_back(std::move(sequence));
   }
-  // Blocks in an order that has nothing to do with positions.
+  // The order of blocks is unrelated to positions.
   for (Sequence& sequence : sequences)
     for (int32_t& block : sequence.blocks) block = next_block - 1 - block;
   for (const auto& [name, policy] : tiny_policies()) {
@@ -127,7 +127,7 @@ void check_shared_prefix(const std::string& name, const Policy& policy, Split sp
   KvCache cache(policy.architecture(), 3 + samples * 2);
   ThreadPool pool(2);
   const std::vector<int32_t> prefix_blocks{0, 1, 2};
-  // The prefix ends inside block 2: every sample gets a copy of it.
+  // The prefix ends inside block 2, so every sample gets a copy of that block.
   std::vector<float> first(vocab);
   const Feed prefix_feed{shared, 0, prefix_blocks, true};
   extend(policy, cache, {&prefix_feed, 1}, first.data(), pool, split);
@@ -179,7 +179,7 @@ void a_prefix_and_its_readers_may_share_a_call() {
     }
 }
 
-// The last layer computes wanted rows alone; the others must have left their keys and values all the same.
+// In the last layer, a call computes only the rows with wanted logits. The other rows must still have stored their keys and values.
 void feeds_whose_logits_nobody_wants_can_be_gone_on_with() {
   ThreadPool pool(3);
   for (const auto& [name, policy] : tiny_policies())
@@ -190,7 +190,8 @@ void feeds_whose_logits_nobody_wants_can_be_gone_on_with() {
         tables.push_back({13 - 2 * s, 12 - 2 * s});
       }
       KvCache cache(policy.architecture(), 14);
-      // First all but the last two tokens, of every second feed with logits; then one more token of all; then without any logits.
+      // First all tokens but the last two, with logits for every second feed; then one more token each, with all logits; then without
+      // logits.
       std::vector<float> logits(7 * vocab);
       std::vector<Feed> feeds;
       for (int s = 0; s < 7; ++s)
@@ -273,7 +274,7 @@ void updates_depend_on_neither_threads_nor_instruction_set() {
     std::vector<float> expected;
     for (const auto set : instruction_sets())
       for (const int threads : {1, 3}) {
-        // (Slow: one number of threads is enough for the plain loops.)
+        // (The plain loops are slow, so one number of threads is enough.)
         if (set == ops::InstructionSet::scalar && threads > 1) continue;
         ops::set_instruction_set(set);
         ThreadPool pool(threads);

@@ -1,5 +1,5 @@
-// Log-probs and weights of two tiny runs, committed as bits: a compiler, machine or change of code that moves one bit of the numerics shows
-// here. A change on purpose raises the engine's numerics version and writes the file again: `golden_test --write`.
+// Log-probs and weights of two tiny runs, committed as bits: this test fails if a compiler, a machine or a code change moves one bit of the
+// numerics. For an intended change, raise the engine's numerics version and write the file again with `golden_test --write`.
 #include <cinttypes>
 #include <fstream>
 
@@ -15,7 +15,7 @@ namespace {
 
 const char* const golden_path = FIXTURE_DIRECTORY "/golden.txt";
 
-/// What the file holds, a line each.
+/// The lines of the golden file.
 class Record {
  public:
   template <class T>
@@ -61,7 +61,7 @@ void describe_full_fine_tuning(Record& record, ThreadPool& pool) {
   record.add_logprobs(policy, pool);
 }
 
-/// The other family, YaRN, adapters, moments in 8 bits, and a loss with every term.
+/// The other model family, with YaRN, adapters, 8-bit moments, and a loss with every term.
 void describe_lora(Record& record, ThreadPool& pool) {
   Architecture architecture = tiny_architecture();
   architecture.model_type = ModelType::qwen2;

@@ -1,4 +1,4 @@
-// Against PyTorch and transformers (and PEFT), from the fixtures that native/tools/make_fixtures.py wrote: logits, log-probs, every
+// Compares with PyTorch and transformers (and PEFT), from the fixtures that native/tools/make_fixtures.py wrote: logits, log-probs, every
 // gradient of a cross-entropy, and three AdamW steps of a policy loss.
 #include <list>
 #include <memory>
@@ -17,7 +17,7 @@ using namespace longhaul::test;
 
 namespace {
 
-/// The architecture of a Hugging Face `config.json`, in transformers 5's keys.
+/// The architecture in a Hugging Face `config.json` with transformers 5's keys.
 Architecture architecture_of(const FlatJson& config) {
   Architecture architecture;
   architecture.model_type = config.text("model_type") == "qwen2" ? ModelType::qwen2 : ModelType::qwen3;
@@ -85,10 +85,10 @@ struct Case {
   }
 };
 
-/// The greatest of all fixtures.
+/// The greatest differences over all fixtures.
 double greatest_logits = 0, greatest_gradient = 0;
 
-/// Norm of the difference relative to the norm of what is expected, which it gives.
+/// Checks and returns the norm of the difference, relative to the norm of `expected`.
 double check_close(std::span<const float> actual, const std::vector<float>& expected, double tolerance, const std::string& what) {
   check_equal(actual.size(), expected.size(), "size of " + what);
   double difference = 0, norm = 0;
@@ -171,7 +171,7 @@ void gradients(const std::string& name) {
   check_equal(int(compared), test.settings.integer("gradients"), "tensors compared");
 }
 
-/// Every sequence is a sample in a node of its own; its first tokens are a prompt.
+/// Every sequence is one sample in its own node; its first tokens are a prompt.
 struct SampleBatch {
   std::vector<int32_t> nodes, tokens, rows, target_tokens, samples;
   std::vector<float> advantages, old, rollout;
@@ -209,7 +209,7 @@ struct SampleBatch {
   }
 };
 
-/// Mean entropy of what PyTorch's logits predict of the tokens behind the prompts.
+/// Mean entropy of the distributions from PyTorch's logits, over the tokens after the prompts.
 double expected_entropy(const Case& test, double temperature) {
   double sum = 0;
   int count = 0;
@@ -239,7 +239,7 @@ void adamw_steps(const std::string& name) {
   settings.optimizer.max_grad_norm = number("max_grad_norm");
   settings.temperature = number("temperature");
   settings.loss = loss_settings(test.settings, "update/loss");
-  // The weights as they were, which with LoRA are those under the adapters.
+  // The initial weights; with LoRA these are the weights under the adapters.
   if (settings.loss.wants_reference()) settings.reference = test.weights;
   const SampleBatch batch(test);
   const std::vector<float> losses = test.file.floats("update.losses"), norms = test.file.floats("update.grad_norms");

@@ -1,4 +1,4 @@
-// What a policy is made of: names and places of tensors, initial values, copies, and what it refuses.
+// The parts of a policy: names and places of tensors, initial values, copies, and what is refused.
 #include "model/policy.h"
 
 #include <algorithm>
@@ -128,7 +128,7 @@ void initialization_follows_range_and_seed() {
 void packing_does_not_depend_on_threads() {
   ThreadPool pool(3);
   Architecture wide = tiny_architecture();
-  wide.vocab_size = 9001;  // more than one thread's share of panels
+  wide.vocab_size = 9001;  // more panels than one task packs
   wide.tie_word_embeddings = false;
   Weights alone(wide), shared(wide);
   alone.initialize(0.1, 1);
@@ -147,7 +147,7 @@ void packing_does_not_depend_on_threads() {
   same(backward_alone.head, backward_shared.head, 9001, 48, "head, backward");
   same(alone.forward_panels().layers[1].gate_up, shared.forward_panels().layers[1].gate_up, 48, 160, "gate_up");
   same(backward_alone.layers[0].down, backward_shared.layers[0].down, 48, 80, "down, backward");
-  // Column 9000 of the head is column 8 of its last panel, and nothing is behind it.
+  // Column 9000 of the head is column 8 of its last panel; the columns after it are zero.
   const float* last = alone.forward_panels().head.panel(281);
   for (int k = 0; k < 48; ++k)
     for (int j = 0; j < 32; ++j)
@@ -199,7 +199,7 @@ void assignment_keeps_the_memory() {
     check_equal(to.moments().first.data()[1], 0.0f, "moments");
     check_same_bits(to.trained().data(), from->trained().data(), to.trained().size(), "values");
   }
-  // From one kind to another.
+  // Assignment from one kind of policy to another.
   Policy changing = full;
   changing = lora;
   check(&changing.weights() == &lora.weights() && changing.adapters(), "full to LoRA");
@@ -221,7 +221,7 @@ void weights_that_others_hold_are_never_written() {
   const float value = other->values()[0];
   spare = policy;
   check_equal(other->values()[0], value, "reference after assignment");
-  // Weights are taken over if they have no other holder, else copied.
+  // Weights without another holder are taken over; otherwise they are copied.
   std::shared_ptr<Weights> own = tiny_weights();
   const Weights* place = own.get();
   check(&Policy(own).weights() != place, "copied");
@@ -265,7 +265,7 @@ void cache_blocks_hold_keys_then_values_in_panels() {
   check_equal(KvCache::block_bytes(architecture), cache.block_stride() * sizeof(float), "bytes");
   check(cache.keys(1, 1, 1) == cache.keys(0, 0, 0) + cache.block_stride() + 3 * head, "block, layer, head");
   cache.keys(1, 1, 1)[9] = 2;
-  const size_t last_value = head - 1;  // values lie behind keys
+  const size_t last_value = head - 1;  // values follow keys
   cache.keys(1, 0, 1)[last_value] = 3;
   cache.copy_block(1, 2);
   check_equal(cache.keys(2, 1, 1)[9], 2.0f, "key");

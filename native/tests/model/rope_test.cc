@@ -1,4 +1,4 @@
-// The rotary embedding's frequencies and table against libm, and YaRN against its published figures and transformers' formula.
+// Compares the rotary embedding's frequencies and table with libm, and YaRN with published values and transformers' formula.
 #include "model/rope.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ Architecture with_yarn(double theta, double factor, int positions = 64) {
   return architecture;
 }
 
-/// Both are fp32: they may differ where the double before rounding lies between two floats, so by one place.
+/// Both are fp32: if the exact value lies between two floats, they may round differently and differ by the last bit.
 void check_float(float actual, double expected, const std::string& what) {
   check(std::abs(double(actual) - expected) <= 7e-8 * std::abs(expected),
         what + " is " + std::to_string(actual) + " instead of " + std::to_string(expected));
@@ -75,10 +75,10 @@ void yarn_goes_over_between_two_pairs() {
     check_equal(actual_low, low, "low");
     check_equal(actual_high, high, "high");
   };
-  // Qwen3's: 32,768 positions, heads of 128.
+  // Qwen3 has 32,768 positions and heads of 128.
   check_range(1e6, 23, 40);
   check_range(5e6, 21, 36);
-  // A short context turns hardly a pair 32 times: both ends are bounded.
+  // With a short context, hardly a pair turns 32 times, so both ends are clamped.
   Architecture shortest = with_yarn(1e4, 2);
   shortest.yarn->original_max_position_embeddings = 4;
   const auto [low, high] = yarn_range(shortest);
@@ -101,7 +101,7 @@ void yarn_frequencies_follow_the_ramp() {
   }
 }
 
-// inv_freq of transformers 5.23.0 (Qwen3, heads of 128, original_max_position_embeddings 32768), which computes them in fp32.
+// inv_freq of transformers 5.23.0, computed in fp32 (Qwen3, heads of 128, original_max_position_embeddings 32768).
 void yarn_frequencies_are_those_of_transformers() {
   const auto check_all = [](double theta, double factor, const std::vector<std::pair<int, double>>& expected) {
     const std::vector<float> frequencies = rotary_frequencies(with_yarn(theta, factor));
@@ -125,7 +125,7 @@ void yarn_frequencies_are_those_of_transformers() {
   check_near(table.sin()[row + 63], 0.008190536871552467, 2e-7, "sin of pair 63");
 }
 
-// Where both ends of the ramp are one pair, transformers moves one of them by a thousandth.
+// If both ends of the ramp are the same pair, transformers moves one end by a thousandth.
 void a_ramp_without_length_is_a_step() {
   Architecture step = rotary(16, 1e6);
   step.yarn = YarnScaling{4, 2, 32, 1, 1};

@@ -92,7 +92,7 @@ void logits_that_are_not_finite_draw_nothing() {
     }
 }
 
-/// What the largest candidates leave: by top_k, by top_p, and by both.
+/// The tokens that may be drawn: after the cut by top_k, then by top_p.
 std::vector<bool> allowed(const std::vector<double>& p, double top_p, int top_k) {
   std::vector<int> order(p.size());
   std::iota(order.begin(), order.end(), 0);
@@ -122,7 +122,7 @@ void truncated_draws_follow_what_is_left() {
       const Drawn drawn = draw_truncated(logits.data(), n, 0.9f, (float(i) + 0.5f) / draws, top_p, top_k);
       const std::string what = "top_p " + std::to_string(top_p) + ", top_k " + std::to_string(top_k);
       check(drawn.token >= 0 && kept[size_t(drawn.token)], what + ": a token that is not allowed");
-      // The log-prob in the whole distribution, as training sees it.
+      // The log-prob under the whole distribution, as training computes it.
       const float scored = logprob_of(logits.data(), n, 0.9f, drawn.token);
       check_same_bits(&drawn.logprob, &scored, 1, "log-prob, " + what);
       ++counts[size_t(drawn.token)];

@@ -1,4 +1,4 @@
-// Draws from the likeliest tokens alone, against a slow reference.
+// Compares draws from the likeliest tokens with a slow reference.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -25,7 +25,7 @@ std::vector<float> some_logits(int n, uint32_t stream, float scale = 8) {
   return logits;
 }
 
-/// Probabilities of the truncated distribution, 0 for what it leaves out.
+/// Probabilities of the truncated distribution, 0 for tokens that it excludes.
 std::vector<double> truncated_probabilities(const std::vector<float>& logits, double temperature, double top_p, int top_k) {
   std::vector<int> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
@@ -83,7 +83,7 @@ void without_truncation_it_is_draw() {
 }
 
 void of_equal_tokens_the_first_stay() {
-  // More equal tokens than are sorted at once.
+  // More equal tokens than the first sort covers.
   const std::vector<float> logits(300, 1.5f);
   for (const int top_k : {1, 3, 70, 200}) {
     std::set<int> seen;

@@ -1,4 +1,4 @@
-// What the prefix cache may share, copy, take over and evict.
+// Which blocks of the prefix cache may be shared, copied, claimed and evicted.
 #include "serve/generation/block_trie.h"
 
 #include <numeric>
@@ -28,7 +28,7 @@ void full_blocks_are_shared_even_while_they_are_computed() {
   const int first = filled_block(trie, BlockTrie::root_block, run(0, 32));
   CHECK(trie.find(BlockTrie::root_block, run(0, 32)).kind == Kind::adopt);
   CHECK(trie.find(first, run(0, 32)).kind == Kind::none);
-  // At most 31 of its tokens are asked for: the last one's logits are wanted.
+  // Only 31 of the 32 tokens are looked up, because the last token's logits are wanted.
   trie.end_pass();
   const auto match = trie.find(BlockTrie::root_block, run(0, 31));
   CHECK(match.kind == Kind::copy && match.tokens == 31);
@@ -40,7 +40,7 @@ void partly_filled_blocks_are_claimed_copied_or_waited_for() {
   CHECK(trie.find(BlockTrie::root_block, run(0, 32)).kind == Kind::wait);
   trie.end_pass();
   CHECK(trie.find(BlockTrie::root_block, run(0, 32)).kind == Kind::copy);
-  // Its owner goes on: the settled part can be copied all the same.
+  // The owner adds to the block, but the positions computed before can still be copied.
   trie.append(block, run(10, 1));
   const std::vector<std::int32_t> other{0, 1, 2, 3, 4, 5, 6, 99};
   CHECK(trie.find(BlockTrie::root_block, other).kind == Kind::copy && trie.find(BlockTrie::root_block, other).tokens == 7);
@@ -76,7 +76,7 @@ void the_least_recently_released_leaf_is_evicted() {
   CHECK(trie.evictions() == 3);
 }
 
-// Thousands of samples of one short prompt: a full block is found among them all, a partly filled one among the youngest.
+// With thousands of samples of one short prompt, a full block is found among all siblings, a partly filled one only among the newest.
 void a_full_block_is_found_among_thousands_of_siblings() {
   BlockTrie trie(5000);
   std::vector<int> blocks;
@@ -94,7 +94,7 @@ void a_full_block_is_found_among_thousands_of_siblings() {
   }
   CHECK(trie.find(BlockTrie::root_block, run(0, 32)).kind == Kind::copy && trie.find(BlockTrie::root_block, run(0, 32)).tokens == 20);
   CHECK(trie.available() == 1000);
-  // One that is gone is found no more.
+  // An evicted block is no longer found.
   trie.release(blocks[1999]);
   CHECK(trie.available() == 1001);
   for (int i = 0; i < 1001; ++i) trie.create(BlockTrie::root_block);

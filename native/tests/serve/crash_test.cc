@@ -1,5 +1,5 @@
-// How the engine dies, and how it does not: each end that a fault, a peer or the machine brings, seen from outside; and memory that
-// runs out in the middle of the work, which ends nothing.
+// How the engine ends, and when it does not: each end that a fault, a peer or the machine causes, as seen from outside; and memory that
+// runs out during the work, which does not end the engine.
 #include <fcntl.h>
 
 #include "support/checks.h"
@@ -64,7 +64,7 @@ void what_hangs_can_be_killed_and_answers_nothing() {
   CHECK(waitpid(engine.pid(), &status, WUNTRACED) == engine.pid() && WIFSTOPPED(status));
   engine.send(51, verb_request("stats"));
   CHECK(!engine.receive(200).alive);
-  // It goes on where it stood.
+  // The engine continues where it was stopped.
   kill(engine.pid(), SIGCONT);
   CHECK(engine.receive().ok() && engine.receive().ok());
 }
@@ -95,7 +95,7 @@ void a_broken_stream_ends_it_with_a_reason() {
   CHECK(exited_with(whole.end(), 0));
 }
 
-// At the end of file an update has no reader any more.
+// After the end of file, nobody is left to read the result of the work.
 void an_end_of_file_ends_it_in_the_middle_of_the_work() {
   ForkedEngine engine(with_faults());
   engine.start();
@@ -141,7 +141,8 @@ void memory_that_runs_out_in_a_load_leaves_what_is_held() {
   CHECK(engine.call(load).state() == state);
 }
 
-// The whole program, started by a process that is killed: its end of the socket stays open here, so there is no end of file.
+// Runs the whole program, started by a process that is then killed. The other end of the socket stays open here, so there is no end of
+// file.
 void it_dies_with_its_parent() {
   CHECK(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
   int ends[2], told[2];
@@ -160,7 +161,7 @@ void it_dies_with_its_parent() {
   }
   pid_t engine = -1;
   CHECK(read(told[0], &engine, sizeof engine) == sizeof engine);
-  // An answer shows that it is past its start, where it asks for the signal.
+  // The answer shows that the engine has started up, and so has asked for the signal.
   const auto frame = encode_frame(1, verb_request("stats"));
   CHECK(write(ends[0], frame.data(), frame.size()) == static_cast<ssize_t>(frame.size()));
   pollfd answer{ends[0], POLLIN, 0};

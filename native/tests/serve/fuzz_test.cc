@@ -1,5 +1,5 @@
-// Random and damaged input, the same in every run: the parser and the frames answer a value or one error, and the engine
-// answers, or ends as the protocol says. Nothing crashes.
+// Random and damaged input, the same in every run. The parser and the frame reader give a value or one error; the engine answers, or ends
+// as the protocol says. Nothing crashes.
 #include <cstring>
 
 #include "support/checks.h"
@@ -13,7 +13,7 @@ namespace {
 class Random {
  public:
   explicit Random(std::uint32_t stream) : stream_(stream) {}
-  // In [0, bound).
+  // A random number in [0, bound).
   std::size_t below(std::size_t bound) { return philox4x32_10({next_++, stream_, 0, 0}, {5, 6})[0] % bound; }
 
  private:
@@ -27,7 +27,7 @@ std::string random_bytes(Random& random, std::size_t most) {
   return bytes;
 }
 
-// One to four times: a bit flipped, a byte replaced by one that means something, a piece cut out, doubled or moved.
+// Damages `bytes` one to four times: flips a bit, writes a byte that has a meaning, or removes, doubles or moves a piece.
 std::string damaged(Random& random, std::string bytes) {
   static constexpr std::string_view meaningful("{}[]\",:\\-+.eE0919tfnu \0\x01\x7f\x80\xff", 28);
   for (std::size_t times = 1 + random.below(4); times > 0 && !bytes.empty(); --times) {
@@ -43,7 +43,7 @@ std::string damaged(Random& random, std::string bytes) {
   return bytes;
 }
 
-// Exactly one of a value and an error that can be logged.
+// Either a value, or an error that can be logged.
 bool is_one_answer(bool has_value, const std::string& error) {
   return has_value ? error.empty() : !error.empty() && error.size() < 4096;
 }
@@ -63,7 +63,7 @@ void json_is_a_value_or_one_error() {
     CHECK(is_one_answer(value.has_value(), error));
     if (!value) continue;
     ++accepted;
-    // What is accepted is written as text that means the same.
+    // An accepted value is written as text that means the same.
     const std::string written = write_json(*value, KeyOrder::sorted);
     const auto again = parse_json(written, error);
     CHECK(again.has_value() && write_json(*again, KeyOrder::sorted) == written);
@@ -104,13 +104,13 @@ void a_frame_is_whole_or_one_error() {
 
 std::string bytes_of(std::uint32_t number) { return {reinterpret_cast<const char*>(&number), sizeof number}; }
 
-// A frame with correct lengths and any header.
+// A frame with correct lengths and an arbitrary header.
 std::string framed(std::uint32_t id, const std::string& header, const std::string& payload) {
   const std::string body = bytes_of(id) + bytes_of(static_cast<std::uint32_t>(header.size())) + header + payload;
   return bytes_of(static_cast<std::uint32_t>(body.size())) + body;
 }
 
-// A header that is another, but JSON still.
+// A damaged header that is still a JSON object.
 std::string damaged_header(Random& random, const std::string& header) {
   while (true) {
     std::string text = damaged(random, header), error;
@@ -119,7 +119,7 @@ std::string damaged_header(Random& random, const std::string& header) {
   }
 }
 
-// Headers of requests that a client would send to an engine that holds `state`. None of them writes a file.
+// Headers of requests that a client may send to an engine that holds `state`. None of them writes a file.
 std::vector<std::string> headers(const std::string& state) {
   const std::string named = R"(,"state":")" + state + R"(")", tokens = R"(,"arrays":[{"name":"tokens","dtype":"I32","shape":[30]}])";
   const std::string key = R"("key":{"seed":5,"domain":"train","step":1,"slot":0,"sample":0})";
@@ -139,7 +139,7 @@ std::vector<std::string> headers(const std::string& state) {
   };
 }
 
-// What it logged beside its daily business.
+// The log lines above level info.
 std::string complaints(const std::string& log) {
   std::string rest;
   for (std::size_t at = 0; at < log.size();) {
@@ -170,8 +170,8 @@ void the_engine_answers_or_ends_as_the_protocol_says() {
     }
     if (random.below(2) == 0) stream += damaged(random, framed(frames + 1, good[0], payload));
     engine.write_all(stream);
-    // Every whole frame is answered, unless the stream is found broken; then it may wait for the rest of a frame, so its silence
-    // says nothing.
+    // Every whole frame is answered unless the stream is found broken. The engine may also wait for the rest of a frame, so silence is
+    // allowed.
     std::uint32_t replies = 0;
     while (true) {
       const Answer answer = engine.receive(replies < frames ? 2000 : 20);

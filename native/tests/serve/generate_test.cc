@@ -1,4 +1,4 @@
-// What a `generate` request may ask for beside tokens: ends that are decided on tokens, parts of the distribution.
+// Options of a `generate` request: stop strings, which end a generation after a whole token, and truncated distributions.
 #include "support/checks.h"
 #include "support/forked_engine.h"
 
@@ -44,7 +44,7 @@ void a_stop_string_ends_it_with_the_token_that_completes_it() {
   CHECK(generate(engine, state, {{"stop_strings", Json::Array{Json("x")}}}).error().find("send set_vocabulary") != std::string::npos);
   CHECK(send_vocabulary(engine, 71).ok());
 
-  // Across the border of two tokens; the prompt's own bytes do not count.
+  // A string that crosses the border between two tokens. The bytes of the prompt do not count.
   const int at = 7;
   const std::string text = std::to_string(plain.tokens[at - 1]) + "><" + std::to_string(plain.tokens[at]);
   std::string before;
@@ -59,7 +59,7 @@ void a_stop_string_ends_it_with_the_token_that_completes_it() {
   CHECK(static_cast<int>(stopped.tokens.size()) == expected + 1);
   CHECK(std::equal(stopped.tokens.begin(), stopped.tokens.end(), plain.tokens.begin()));
   CHECK(std::equal(stopped.logprobs.begin(), stopped.logprobs.end(), plain.logprobs.begin()));
-  // A stop token comes before it.
+  // A stop token wins over a stop string.
   const Answer token = generate(engine, state, {{"stop_strings", Json::Array{Json(text)}},
                                                 {"stop_tokens", Json::Array{Json(plain.tokens[static_cast<std::size_t>(expected)])}}});
   CHECK(token.text("finish") == "stop" && token.tokens.size() <= stopped.tokens.size());
@@ -93,7 +93,7 @@ void a_part_of_the_distribution_keeps_the_whole_ones_logprobs() {
   const Answer narrow = generate(engine, state, {{"top_p", 1e-6}});
   CHECK(greedy.tokens.size() == 40 && greedy.tokens != plain.tokens);
   CHECK(narrow.tokens == greedy.tokens && narrow.logprobs == greedy.logprobs);
-  // As `score` says.
+  // `score` gives the same log-probs.
   Json request = verb_request("score");
   request.set("state", state);
   request.set("temperature", 0.8);

@@ -1,5 +1,5 @@
-// Thousands of generations at once: each is answered, as it is alone; a cancellation waits for no more than the pass at hand; who
-// does not read stops admission, never what runs; and what waits costs nothing.
+// Thousands of generations at once. Each gets the same answer as when it runs alone; a cancellation waits for the current pass at most; a
+// peer that does not read stops admission, but never running generations; and waiting generations cost nothing.
 #include <chrono>
 #include <map>
 #include <set>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint32_t live_generations = 4000;
 
-// The smallest model there is: thousands of passes in a moment.
+// The smallest possible model: thousands of passes take a moment.
 Architecture smallest(int positions = 128) {
   Architecture architecture = tiny_architecture();
   architecture.hidden_size = 16;
@@ -33,7 +33,7 @@ std::string start(ForkedEngine& engine, std::int64_t cache_bytes, int positions 
   return engine.call(ForkedEngine::load_request({{"architecture", architecture_json(smallest(positions))}})).state();
 }
 
-// More than any of these tests waits for.
+// More tokens than any of these tests waits for.
 constexpr int endless = 200'000;
 
 Json cancel_request(std::uint32_t target) {
@@ -42,7 +42,7 @@ Json cancel_request(std::uint32_t target) {
   return cancel;
 }
 
-// A group of eight shares a prompt.
+// Each group of eight samples shares a prompt.
 void send_generation(ForkedEngine& engine, const std::string& state, std::uint32_t sample, int most) {
   const Tokens tokens(40, sample / 8);
   const OutgoingArray arrays[] = {tokens.array()};
@@ -51,7 +51,7 @@ void send_generation(ForkedEngine& engine, const std::string& state, std::uint32
 
 void thousands_are_answered_each_as_it_is_alone() {
   ForkedEngine engine;
-  // Room for some hundreds of transcripts.
+  // The cache has room for some hundreds of transcripts.
   const std::string state = start(engine, 8 << 20);
   for (std::uint32_t sample = 0; sample < live_generations; ++sample) send_generation(engine, state, sample, 20);
   std::map<std::uint32_t, Answer> answers;
@@ -93,7 +93,7 @@ void all_of_thousands_can_be_cancelled_at_once() {
   CHECK(engine.stat("running") == 0 && engine.stat("waiting") == 0);
 }
 
-// On the scheduler itself: passes can be counted here.
+// Uses the scheduler directly, so that passes can be counted.
 void a_cancellation_waits_for_no_pass() {
   ThreadPool pool(1);
   const Policy policy = random_policy(smallest(), 0.2, 7);
@@ -123,7 +123,7 @@ void a_cancellation_waits_for_no_pass() {
   for (const Finished& one : finished) CHECK(one.how == Finished::How::length && one.generation.logprobs.size() == 80);
 }
 
-// A cache for a dozen of them: who comes in is never thrown out again at once.
+// The cache has room for about a dozen generations: an admitted one is not sent back right away, again and again.
 void a_small_cache_is_no_treadmill() {
   ThreadPool pool(1);
   const Policy policy = random_policy(smallest(), 0.2, 7);
@@ -146,7 +146,8 @@ void a_small_cache_is_no_treadmill() {
   CHECK(counters.prefilled_tokens < 400 * 40 * 4);
 }
 
-// The pass that runs when the flag is raised is the last one: the question behind the cancellation counts the passes until then.
+// The pass that runs when the flag is set is the last one: the `stats` sent after the cancellation tells how many passes there were by
+// then.
 void a_cancellation_ends_it_with_the_pass_at_hand() {
   ForkedEngine engine;
   const std::string state = start(engine, 8 << 20, endless);
@@ -175,7 +176,7 @@ void a_cancellation_ends_it_with_the_pass_at_hand() {
   }
 }
 
-// Replies that are not read: more than 64 MiB of them. `beside_another`: while one generation is running.
+// More than 64 MiB of replies are not read. `beside_another`: while one generation is running.
 void who_does_not_read_stops_admission(bool beside_another) {
   ForkedEngine engine;
   const std::string state = start(engine, 8 << 20, beside_another ? endless : 128);
@@ -192,7 +193,7 @@ void who_does_not_read_stops_admission(bool beside_another) {
   }
   engine.write_all(stream);
   for (std::uint32_t sample = 0; sample < 8; ++sample) send_generation(engine, state, sample, 20);
-  // It has them all long before the last of these questions.
+  // The engine has received all of them long before the last of these `stats` requests.
   constexpr std::uint32_t last = flood + questions + 19;
   for (std::uint32_t id = flood + questions; id <= last; ++id) {
     usleep(100'000);
@@ -212,7 +213,7 @@ void who_does_not_read_stops_admission(bool beside_another) {
     CHECK(beside_another ? *stats.find("passes")->number() > passes : *stats.find("passes")->number() == passes);
     seen = true;
   }
-  // Now that they are read, the generations come in.
+  // The replies have been read now, so the generations are admitted.
   CHECK(seen && generated == 8);
   if (!beside_another) return;
   CHECK(engine.stat("running") == 1);
@@ -223,7 +224,7 @@ void who_does_not_read_stops_admission(bool beside_another) {
   }
 }
 
-// A pass of 1,000 rows beside 3,000 that wait, and one beside none: the same work.
+// A pass of 1,000 rows takes the same time with 19,000 generations waiting as with none.
 void those_that_wait_cost_nothing() {
   ThreadPool pool(1);
   const Policy policy = random_policy(smallest(), 0.2, 7);

@@ -1,5 +1,5 @@
-// What the guard says no to, with figures: a second model, or its rotary table alone, while the first is held, a reference beside a
-// model; and that an engine at work takes what was planned for it.
+// What the guard refuses, with figures: a second model, or only its rotary table, while the first is held; and a reference beside a model.
+// Also checks that a working engine takes as much memory as was planned.
 #include <sys/resource.h>
 
 #include <fstream>
@@ -18,7 +18,7 @@ namespace {
 
 const auto folder = std::filesystem::temp_directory_path() / ("longhaul-memory-guard-" + std::to_string(getpid()));
 
-// Small enough to be drawn in a moment, and weights that are far more than the rest.
+// Small enough to be made in a moment, but with weights that are much larger than everything else.
 Architecture wide(int layers, int vocab = 71) {
   Architecture architecture = tiny_architecture();
   architecture.vocab_size = vocab;
@@ -41,7 +41,7 @@ const Json* memory_of(const Answer& answer) {
   return error == nullptr ? nullptr : error->find("memory");
 }
 
-// A line of /proc/<pid>/status, in bytes.
+// A field of /proc/<pid>/status, in bytes.
 double status_bytes(pid_t process, const std::string& key) {
   std::ifstream file("/proc/" + std::to_string(process) + "/status");
   for (std::string line; std::getline(file, line);) {
@@ -53,14 +53,14 @@ double status_bytes(pid_t process, const std::string& key) {
   return -1;
 }
 
-// From now on the process may take this much more address space.
+// Limits the process to this many more bytes of address space.
 void leave(pid_t process, double bytes) {
   const auto most = static_cast<rlim_t>(status_bytes(process, "VmSize") + bytes);
   const rlimit limit{most, RLIM_INFINITY};
   CHECK(prlimit(process, RLIMIT_AS, &limit, nullptr) == 0);
 }
 
-// Adapters need little beside the weights, so a model that would fit alone may not fit beside another.
+// Adapters need little memory beside the weights. So a model that would fit alone may not fit beside another.
 void a_model_that_does_not_fit_beside_the_one_that_is_held_is_refused() {
   ForkedEngine engine;
   engine.greet(1, {{"pass_rows", 512}, {"recompute", true}});
@@ -89,7 +89,7 @@ void a_model_that_does_not_fit_beside_the_one_that_is_held_is_refused() {
   CHECK(engine.call(load).state() == first.state());
 }
 
-// The guard alone: an engine that held such a model would need more for its cache than for a second table.
+// Uses the guard alone, since an engine with such a model would need more memory for its cache than for a second table.
 void a_model_whose_rotary_table_does_not_fit_is_refused() {
   Architecture architecture = tiny_architecture();
   architecture.num_hidden_layers = architecture.num_attention_heads = architecture.num_key_value_heads = 1;
@@ -100,7 +100,7 @@ void a_model_whose_rotary_table_does_not_fit_is_refused() {
   const Json figures = plan(false);
   const double table = figure(&figures, "rope");
   CHECK(table > 20 * (figure(&figures, "weights") + figure(&figures, "panels") + figure(&figures, "moments")));
-  // Held by what makes room once the model is whole: all that training takes would fit then.
+  // Stands for the old model, which is freed once the new one is complete. By then, all that training takes would fit.
   const std::vector<char> held(static_cast<std::size_t>(figure(&figures, "total")), 1);
   CHECK(resident_bytes() > held.size());
   rlimit before{};
@@ -143,7 +143,7 @@ void a_reference_that_does_not_fit_is_refused() {
   }
 }
 
-// Held, sampled from and trained with a KL term: weights, cache, reference, and what sampling has allocated.
+// The engine holds a state, samples from it and trains it with a KL term: weights, cache, reference, and memory from sampling.
 void an_engine_at_work_takes_what_the_plan_says() {
   const Architecture architecture = wide(3, 4096);
   constexpr std::int64_t cache_bytes = 24 << 20;
@@ -157,7 +157,7 @@ void an_engine_at_work_takes_what_the_plan_says() {
   const std::string reference = engine.call(std::move(from_held)).text("reference");
   CHECK(reference.size() == 64);
 
-  // More than the cache has blocks.
+  // More generations than the cache has blocks for.
   constexpr std::uint32_t generations = 400;
   for (std::uint32_t i = 0; i < generations; ++i) {
     const Tokens tokens(random_tokens(6, architecture.vocab_size, i));
@@ -172,7 +172,7 @@ void an_engine_at_work_takes_what_the_plan_says() {
     batch.add_node(-1, tokens, 0);
     for (int i = 1; i < 512; ++i) batch.add_target(s * 512 + i - 1, tokens[static_cast<std::size_t>(i)], 1, -8, s);
   }
-  // Moments are pages of zeros until the first step has written them.
+  // Moments are pages of zeros, which take no memory, until the first step has written them.
   for (const char* step : {"first", "second"}) {
     Json request = update_request(state, write_batch((folder / step).string(), batch, state, 1), 1, step);
     Json loss = *request.find("loss");
@@ -184,7 +184,7 @@ void an_engine_at_work_takes_what_the_plan_says() {
     CHECK(answer.ok() && answer.state() != state);
     state = answer.state();
   }
-  // Nothing is given back between the passes, so the program's own pages are the same now as at the peak.
+  // The engine frees nothing between passes, so its pages of program files are the same now as at the peak.
   const pid_t process = engine.pid();
   const double taken = status_bytes(process, "VmHWM") - status_bytes(process, "RssFile") - status_bytes(process, "RssShmem") - before;
 
@@ -205,7 +205,7 @@ void an_engine_at_work_takes_what_the_plan_says() {
 }  // namespace
 
 int main() {
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they take terabytes of addresses
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers take terabytes of address space
   std::filesystem::create_directory(folder);
   a_model_that_does_not_fit_beside_the_one_that_is_held_is_refused();
   a_reference_that_does_not_fit_is_refused();

@@ -1,5 +1,5 @@
-// Models in and out of the engine: random, from files and folders, in full and with adapters; the reference of a KL term; what does
-// not fit, and what is not known.
+// Models in and out of the engine: random, from files and from folders, in full and with adapters; the reference of a KL term; and errors
+// for what does not fit or is unknown.
 #include <sys/resource.h>
 
 #include "support/checks.h"
@@ -74,7 +74,7 @@ void weights_go_out_and_come_back() {
   CHECK(figure(memory, "total") > figure(memory, "weights") && figure(memory, "weights") > 0);
   CHECK(figure(memory, "available") >= figure(memory, "total"));
   CHECK(!loaded.progress.empty());
-  // The same weights, other moments: another state.
+  // The same weights with other moments are another state.
   const Answer small = with_path(engine, "load_weights", path_of("weights"), {{"moments", "int8"}});
   CHECK(small.ok() && small.text("weights") == weights && small.state() != state);
   CHECK(figure(small.header.find("memory"), "moments") < figure(memory, "moments") / 3);
@@ -98,7 +98,7 @@ void a_folder_holds_the_same_model() {
   CHECK(with_path(engine, "load_hf", path_of("nowhere")).error().starts_with("BadFile: no folder"));
 }
 
-// A wrong request, a damaged file and a failing disk have different errors: only a damaged file may be deleted.
+// A wrong request, a damaged file and a failing disk give different errors, because only a damaged file may be deleted.
 void errors_say_whose_they_are() {
   ForkedEngine engine;
   const std::string state = engine.start();
@@ -132,12 +132,12 @@ void adapters_lie_on_their_base() {
   const Answer first = with_path(engine, "load_state", path_of("first"));
   CHECK(figure(first.header.find("parameters"), "model") > figure(first.header.find("parameters"), "trained"));
   CHECK(first.header.find("architecture") != nullptr && update(engine, state).state() == after);
-  // Only the adapters move.
+  // An update changes only the adapters.
   CHECK(engine.call("held").text("weights") == base);
   CHECK(engine.call(save_request(after, path_of("adapters"))).ok());
   CHECK(std::filesystem::file_size(path_of("adapters")) < std::filesystem::file_size(path_of("base")));
 
-  // On the weights that are held.
+  // The base is the held weights.
   CHECK(engine.call(ForkedEngine::load_request({{"lora", lora_json_of(4)}})).ok());
   CHECK(with_path(engine, "load_state", path_of("adapters")).state() == after);
 
@@ -153,10 +153,10 @@ void adapters_lie_on_their_base() {
         wrong.error().find(other) != std::string::npos);
   const Answer loaded = with_path(fresh, "load_state", path_of("adapters"), {{"base", path_of("base")}});
   CHECK(loaded.ok() && loaded.state() == after && loaded.text("weights") == base);
-  // Both go on alike.
+  // Both engines continue in the same way.
   CHECK(update(fresh, after).state() == update(engine, after).state());
 
-  // Merged, the folder is a model of its own; as an adapter it is small.
+  // A merged export is a complete model; an adapter export is only the adapter.
   const std::string last = fresh.call("held").state();
   CHECK(with_path(fresh, "export_hf", path_of("merged"), export_of(last, "merged")).ok());
   CHECK(with_path(fresh, "export_hf", path_of("adapter"), export_of(last, "peft", {}, "some/base")).ok());
@@ -176,12 +176,12 @@ void a_kl_term_needs_its_reference() {
   CHECK(set_reference(engine, "held").text("reference") == weights);
   CHECK(update(engine, state, {{"reference", state}}, kl).error().starts_with("WrongReference: holds reference " + weights));
   const std::string first = update(engine, state, {{"reference", weights}}, kl).state();
-  // It stays what it was while the weights move on.
+  // The reference does not change when the weights do.
   CHECK(engine.call("held").text("reference") == weights && engine.call(Json::Object{{"verb", "held"}, {"weights", true}}).text("weights") != weights);
   const Answer second = update(engine, first, {{"reference", weights}}, kl);
   CHECK(second.ok() && figure(second.header.find("metrics"), "kl") > 0);
 
-  // From a file it is the same.
+  // A reference from a file gives the same results.
   ForkedEngine other;
   CHECK(other.start() == state);
   CHECK(with_path(other, "save_weights", path_of("reference"), {{"weights", weights}}).ok());
@@ -193,7 +193,7 @@ void a_kl_term_needs_its_reference() {
   CHECK(update(other, first, {{"reference", weights}}, kl).state() == second.state());
   CHECK(set_reference(other, "none").header.find("reference")->is_null());
 
-  // Another architecture forgets it, and refuses to take it.
+  // A model of another architecture clears the reference and does not accept the old one.
   CHECK(set_reference(other, "held").ok());
   Architecture deeper = tiny_architecture();
   deeper.num_hidden_layers = 3;
@@ -272,8 +272,8 @@ void a_model_that_does_not_fit_is_refused_with_figures() {
   CHECK(refused.state() == state && update(engine, state).ok());
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they take terabytes of addresses
-// Under a limit: what does not fit is refused before it is begun, and the engine goes on.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers take terabytes of address space
+// Under a memory limit, a batch that does not fit is refused before any work, and the engine continues.
 void a_batch_that_does_not_fit_is_refused_with_its_rows() {
   ForkedEngine engine({.prepare = [] {
     const rlimit limit{std::size_t{1} << 30, std::size_t{1} << 30};

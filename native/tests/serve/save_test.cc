@@ -1,4 +1,4 @@
-// A save writes the state that it was asked for, however long that takes: an update behind it waits.
+// A save writes the state that it was asked for, however long that takes; an update that arrives during the save waits.
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -26,7 +26,7 @@ void an_update_behind_a_slow_save_waits_for_it() {
   const std::string plain = (folder / "plain").string(), slow = (folder / "slow").string();
   CHECK(engine.call(save_request(state, plain)).ok());
 
-  // The temporary file is a pipe: the save stops when the pipe is full, until it is read.
+  // The temporary file is a pipe, so the save stops when the pipe is full, until it is read.
   const std::string pipe = slow + ".tmp-" + std::to_string(engine.pid());
   CHECK(mkfifo(pipe.c_str(), 0600) == 0);
   const WrittenBatch batch =
@@ -36,16 +36,16 @@ void an_update_behind_a_slow_save_waits_for_it() {
   engine.send(update_id, update_request(state, batch, 2, "first"));
   const int reader = open(pipe.c_str(), O_RDONLY | O_CLOEXEC);
   CHECK(reader >= 0);
-  // Time enough for an update that does not wait.
+  // Long enough for an update that would not wait.
   for (int i = 0; i < 300; ++i) CHECK(engine.stat("updates") == 0);
   const std::vector<std::uint8_t> written = read_to_end(reader);
   close(reader);
-  CHECK(written.size() > 128 << 10);  // far more than a pipe takes
+  CHECK(written.size() > 128 << 10);  // far more than a pipe can hold
   CHECK(written == read_file(plain));
 
   const Answer saved = engine.receive();
   CHECK(saved.id == save_id && saved.state() == state);
-  CHECK(saved.error().find("cannot sync") != std::string::npos);  // a pipe has no disk
+  CHECK(saved.error().find("cannot sync") != std::string::npos);  // a pipe cannot be synced
   const Answer updated = engine.receive();
   CHECK(updated.id == update_id && updated.ok() && updated.state() != state);
 }

@@ -1,4 +1,4 @@
-// Ownership of the cache's blocks: a cancelled generation returns all of its own, and an evicted block is never found again.
+// Ownership of the cache's blocks: a cancelled generation returns all its blocks, and an evicted block is never found again.
 #include "serve/generation/scheduler.h"
 
 #include "support/checks.h"
@@ -9,7 +9,7 @@ using namespace longhaul::test;
 
 namespace {
 
-// The smallest cache: one transcript of full length, and a block more.
+// With the smallest cache, there is room for one transcript of full length and one more block.
 Policy policy_of(int positions) {
   Architecture architecture = tiny_architecture();
   architecture.max_position_embeddings = positions;
@@ -27,7 +27,7 @@ Generation generation_of(std::vector<std::int32_t> tokens, std::size_t most) {
   return generation;
 }
 
-// Alone in the scheduler; nothing where that takes more passes than it has tokens.
+// Runs a generation alone in the scheduler. Returns nothing if that takes more passes than the transcript may have tokens.
 std::vector<Finished> run_alone(Scheduler& scheduler, const Policy& policy, ThreadPool& pool, Generation generation) {
   const std::size_t passes = generation.max_length;
   scheduler.submit(std::move(generation));
@@ -49,7 +49,7 @@ void those_that_are_cancelled_give_their_blocks_back() {
       scheduler.submit(std::move(generation));
     }
     std::vector<Finished> finished;
-    // In the first passes they begin; after many there is no room for all, and some are sent back.
+    // The first passes start generations; later there is no room for all, and some are sent back to the queue.
     for (std::uint32_t i = 0; i < 3 + 20 * round; ++i) scheduler.step(policy, pool, true, finished);
     CHECK(counters.running >= 2 && finished.empty());
     for (const auto& flag : flags) *flag = true;
@@ -57,14 +57,14 @@ void those_that_are_cancelled_give_their_blocks_back() {
     CHECK(finished.size() == 4 && scheduler.idle());
     for (const Finished& one : finished) CHECK(one.how == Finished::How::cancelled && one.generation.blocks.empty());
 
-    // All that is in the cache but one block is needed by this one.
+    // This generation needs all blocks of the cache but one.
     const auto longest = run_alone(scheduler, policy, pool, generation_of(tokens_of(255, 100 + round), 1));
     CHECK(longest.size() == 1 && longest[0].how == Finished::How::length && longest[0].generation.logprobs.size() == 1);
     if (!scheduler.idle()) return;
   }
 }
 
-// A block that is evicted before those below it leaves them behind, under the block that takes its place.
+// If a block were evicted before its children, they would stay behind, under the block that takes its place.
 void what_lay_below_an_evicted_block_is_found_no_more() {
   ThreadPool pool(1);
   const Policy policy = policy_of(96);
@@ -90,7 +90,7 @@ void what_lay_below_an_evicted_block_is_found_no_more() {
   if (after.size() != 1 || alone.size() != 1) return;
   CHECK(after[0].generation.tokens == alone[0].generation.tokens && after[0].generation.logprobs == alone[0].generation.logprobs);
 
-  // The other prompt again, after its blocks were evicted.
+  // The first prompt again, after its blocks were evicted.
   GenerationCounters of_third;
   Scheduler third(policy.architecture(), 0, of_third);
   const auto again = run_alone(scheduler, policy, pool, generation_of(behind(a), 20));

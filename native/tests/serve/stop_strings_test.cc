@@ -1,4 +1,4 @@
-// Stop strings: found at the token in which they end, for any borders between tokens, and nowhere else.
+// Stop strings are found at the token in which they end, wherever the borders between tokens lie, and nowhere else.
 #include "serve/generation/stop_strings.h"
 
 #include <stdexcept>
@@ -16,7 +16,7 @@ std::span<const std::uint8_t> bytes_of(std::string_view text) {
   return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
 }
 
-// Index of the piece in which one of `strings` ends; −1 where none does.
+// Index of the piece in which one of `strings` ends; −1 if none does.
 int found_in(const std::vector<std::string>& strings, const std::vector<std::string>& pieces) {
   StopStrings search(strings);
   for (std::size_t i = 0; i < pieces.size(); ++i) {
@@ -33,13 +33,13 @@ void a_string_ends_in_the_token_that_completes_it() {
   CHECK(found_in({"stop"}, {"sto", " p"}) == -1);
   CHECK(found_in({"</answer>", "\n\n"}, {"a\n", "b\n", "\nc</answer>"}) == 2);
   CHECK(found_in({"aab"}, {"a", "a", "a", "ab"}) == 3);
-  // A character may be cut by a border.
+  // The border may lie within a character.
   CHECK(found_in({"é"}, {"caf\xc3", "\xa9!"}) == 1);
   CHECK(found_in({std::string("\0x", 2)}, {std::string("a\0", 2), "x"}) == 1);
   CHECK(found_in({}, {"anything"}) == -1);
 }
 
-// Any text over two letters, any cut of it: as a plain search says.
+// For any text over two letters, cut in any way: agrees with a plain search.
 void it_finds_what_a_plain_search_finds() {
   std::uint32_t next = 0;
   const auto below = [&](std::uint32_t bound) { return philox4x32_10({next++, 7, 0, 0}, {1, 2})[0] % bound; };

@@ -1,5 +1,6 @@
-// Everything at once: generations, saves, scores, cancellations and questions side by side, an update between them. Each request is
-// answered exactly once, and no request sees half of the update. Built with -fsanitize=thread, this is where the engine's threads meet.
+// Everything at once: generations, saves, scores, cancellations and `stats` side by side, with an update between them. Each request is
+// answered exactly once, and none sees half of the update. Built with -fsanitize=thread, this test finds races between the engine's
+// threads.
 #include <map>
 #include <set>
 

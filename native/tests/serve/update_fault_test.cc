@@ -1,5 +1,5 @@
-// An update is all or nothing for any failed allocation in it: the engine goes on with the state it had, or with the next one; weights
-// never lie under another state's digest (R12).
+// An update is all or nothing, whichever of its allocations fails: the engine continues with the old state or with the next one, and
+// weights never lie under another state's digest (R12).
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace {
 
-// Shared with the engine's process. Its allocations are counted on the engine's thread from `arm` on, and one of them fails.
+// Shared memory with the engine's process. From `arm` on, the allocations of the engine's thread are counted, and one of them fails.
 struct AllocationFaults {
   std::atomic<bool> armed{false};
   std::atomic<std::int64_t> count{0};
@@ -62,7 +62,7 @@ std::unique_ptr<ForkedEngine> start_engine() {
   return std::make_unique<ForkedEngine>(EngineOptions{.prepare = [] { watched = true; }});
 }
 
-// sha256 of the state file: what is in memory, whatever digest the engine reports.
+// sha256 of the saved state file. It shows what is in memory, whatever digest the engine reports.
 std::string saved_sha256(ForkedEngine& engine, const std::string& state) {
   const Answer answer = engine.call(save_request(state, (folder / "state.safetensors").string()));
   if (!answer.ok()) return answer.error();
@@ -73,7 +73,7 @@ std::string saved_sha256(ForkedEngine& engine, const std::string& state) {
 struct Reference {
   std::string before, before_sha256;
   std::string after, after_sha256;
-  std::string again;  // after a second update
+  std::string again;  // digest of the state after a second update
   std::int64_t allocations = 0;
   WrittenBatch first, second;
 };
@@ -96,7 +96,7 @@ Reference undisturbed() {
   return known;
 }
 
-// The first update with its `which`-th allocation failing, then again, then the second one.
+// Runs the first update with its `which`-th allocation failing, then the first update again, then the second one.
 void fail_and_go_on(ForkedEngine& engine, const Reference& known, std::int64_t which) {
   faults->arm(which);
   const Answer hit = engine.call(update_request(known.before, known.first, mini_batch_count, "first"));
@@ -116,7 +116,7 @@ void fail_and_go_on(ForkedEngine& engine, const Reference& known, std::int64_t w
 void any_allocation_of_an_update_may_fail() {
   const Reference known = undisturbed();
   std::printf("an update makes %lld allocations\n", static_cast<long long>(known.allocations));
-  // All of those around the mini-batches, and a sample of the many alike within.
+  // All allocations at the beginning and the end, and a sample of the many similar ones between.
   std::vector<std::int64_t> places;
   for (std::int64_t k = 0; k < known.allocations; k += k < 40 || k > known.allocations - 60 ? 1 : 11) places.push_back(k);
   for (const std::int64_t which : places) {

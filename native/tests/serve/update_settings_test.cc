@@ -1,5 +1,5 @@
-// The settings of an `update` reach the loss and the optimizer: the state after it is, bit for bit, that of an update with settings written
-// down here by hand. The policy is not the one that sampled, so every clip, gate and weight bites.
+// The settings of an `update` reach the loss and the optimizer: its state equals, bit for bit, that of an update whose settings are written
+// here by hand. The policy differs from the one that sampled, so every clip, gate and weight has an effect.
 #include <map>
 #include <set>
 
@@ -21,8 +21,8 @@ std::string path_of(const std::string& name) { return (folder / name).string(); 
 // A value from −1 to 1.
 float jitter(std::size_t place, std::uint32_t stream) { return 2 * uniform_at(static_cast<std::uint32_t>(place), stream) - 1; }
 
-// Samples of different lengths, or their mean would be the tokens' mean. Ratios lie around 1.65 and 0.6, with advantages of both signs
-// for either; importance weights lie on both sides of 1.
+// Samples have different lengths, since otherwise the mean over samples would equal the mean over tokens. Ratios lie around 1.65 and 0.6,
+// each with advantages of both signs; importance weights lie on both sides of 1.
 OwnedBatch off_policy_batch(const Policy& policy, ThreadPool& pool) {
   const int vocab = policy.architecture().vocab_size;
   OwnedBatch batch;
@@ -49,7 +49,7 @@ OwnedBatch off_policy_batch(const Policy& policy, ThreadPool& pool) {
   return batch;
 }
 
-// What update_request asks for.
+// The settings that update_request sends.
 UpdateSettings settings_of_request() {
   UpdateSettings settings;
   settings.learning_rates = {1e-2, 1e-2};
@@ -69,8 +69,8 @@ UpdateSettings settings_of_request() {
 
 struct Case {
   std::string name;
-  Json::Object fields;  // of the request
-  Json::Object loss;    // all of it; empty: that of update_request
+  Json::Object fields;  // further fields of the request
+  Json::Object loss;    // the whole loss; if empty, that of update_request
   std::function<void(UpdateSettings&)> set;
 };
 
@@ -132,13 +132,13 @@ std::vector<Case> kind_cases() {
       sapo(1, 3),
       sapo(3, 1),
       loss_case("reinforce", {{"kind", "reinforce"}, {"reduction", "token_mean"}}, [](LossSettings& s) { s.kind = LossKind::reinforce; }),
-      // The same function as reinforce, but for the reduction: equal settings would give equal states.
+      // Its formula is that of reinforce. The reduction differs, because equal settings would give equal states.
       loss_case("cross_entropy", {{"kind", "cross_entropy"}, {"reduction", "sequence_mean"}},
                 [](LossSettings& s) { s.kind = LossKind::cross_entropy, s.reduction = LossReduction::sequence_mean; }),
   };
 }
 
-// The loss of update_request and more.
+// The loss of update_request with the members of `more`.
 Case regular_case(std::string name, const Json::Object& more, std::function<void(LossSettings&)> set) {
   Json loss;
   for (const JsonMember& field : Json::Object{{"kind", "regular"}, {"reduction", "token_mean"}, {"eps_clip_low", 0.2}, {"eps_clip_high", 0.28}})
@@ -186,7 +186,7 @@ void a_request_is_the_update_that_it_describes() {
   reference.set("from", "held");
   const std::string weights = engine.call(std::move(reference)).text("reference");
 
-  // One step first: moments that can be reset, weights that are not the reference's.
+  // One step first, so that there are moments to reset, and the weights differ from the reference.
   const OwnedBatch warm_up = group_batch(tiny_architecture().vocab_size, mini_batch_count, 2, 9, 2, 6);
   const Answer first = engine.call(update_request(start, write_batch(path_of("first"), warm_up, start, mini_batch_count), mini_batch_count, "first"));
   const UpdateReport report = compute_update(begun, warm_up.view(), settings_of_request(), pool);
@@ -215,7 +215,7 @@ void a_request_is_the_update_that_it_describes() {
       const bool same = answer.ok() && answer.state() == digest;
       if (!same) std::printf("%s: %s\n", one.name.c_str(), answer.error().c_str());
       CHECK(same);
-      // What a case sets shows: no other one leads to the same state.
+      // Every case has an effect: no two cases give the same state.
       const auto [other, is_new] = seen.emplace(digest, one.name);
       if (!is_new) std::printf("%s leads where %s does\n", one.name.c_str(), other->second.c_str());
       CHECK(is_new && digest != state);
@@ -238,7 +238,7 @@ void a_step_that_was_not_applied_is_remembered_too() {
   const Answer first = engine.call(update_request(state, written, mini_batch_count, "step"));
   CHECK(first.ok() && first.state() == state && applied_of(first) == R"({"reason":"non_finite"})");
   CHECK(engine.call("held").text("last_step_id") == sha256_hex("step"));
-  // Asked again, it is not computed again.
+  // The same request again gets the same answer without computing.
   std::filesystem::remove(written.path);
   const Answer again = engine.call(update_request(state, written, mini_batch_count, "step"));
   CHECK(again.ok() && again.state() == state && applied_of(again) == R"({"reason":"non_finite"})");

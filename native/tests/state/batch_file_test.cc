@@ -1,4 +1,4 @@
-// A batch file is read as it was written, and refused where digest, identity or tensors are not what the update names.
+// A batch file is read back as it was written. It is refused if its digest, identity or tensors differ from what the update names.
 #include "state/batch_file.h"
 
 #include <algorithm>
@@ -64,7 +64,7 @@ void reads_what_was_written() {
   CHECK(equal(batch.target_advantages, advantages) && equal(batch.target_old_logprobs, old));
   CHECK(equal(batch.target_rollout_logprobs, rollout));
   CHECK(batch.node_count() == 3 && batch.target_count() == 3);
-  // One of the two kinds of log-probs may be left out.
+  // Either kind of log-probs may be left out.
   const auto read_without = [&](std::initializer_list<std::string_view> names) {
     Parts parts = good();
     std::erase_if(parts.tensors, [&](const OutgoingTensor& each) { return std::ranges::find(names, each.name) != names.end(); });

@@ -1,4 +1,4 @@
-// BLAKE3 against the test vectors of its authors (input byte i is i mod 251), on every code path and in pieces of any size.
+// Compares BLAKE3 with its authors' test vectors (input byte i is i mod 251), on every code path and in pieces of any size.
 #include "state/digest/blake3.h"
 
 #include <algorithm>
@@ -67,7 +67,7 @@ void has_the_published_digests() {
   }
 }
 
-// Sizes at which the number of chunks side by side, the size of a subtree or its alignment changes.
+// Sizes at which the number of parallel chunks, the size of a subtree or its alignment changes.
 void is_the_same_on_every_path_and_in_pieces() {
   const auto message = message_of((std::size_t{3} << 20) + 12345);
   const std::size_t mib = std::size_t{1} << 20;
@@ -82,7 +82,7 @@ void is_the_same_on_every_path_and_in_pieces() {
       }
     }
   }
-  // Every length around the limits of blocks and chunks.
+  // Every length near the borders of blocks and chunks.
   for (std::size_t size = 0; size < 3200; size += size % 64 < 62 && size % 1024 > 70 && size % 1024 < 950 ? 31 : 1) {
     const auto part = std::span(message).first(size);
     const std::string expected = to_hex(blake3(part, Blake3Code::portable));

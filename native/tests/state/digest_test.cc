@@ -1,4 +1,5 @@
-// The digests of states and weights are as docs/engine-protocol.md defines them, for any number of threads, and cover all that a state has.
+// The digests of states and weights are as docs/engine-protocol.md defines them, for any number of threads, and cover everything in a
+// state.
 #include "state/digest/digest.h"
 
 #include "support/checks.h"
@@ -10,7 +11,7 @@ using namespace longhaul::test;
 
 namespace {
 
-// By the definition, in the plainest way.
+// The definition, implemented as simply as possible.
 std::string plain_digest(const std::string& schema, const std::string& identity,
                          const std::vector<TensorBytes<const std::byte>>& tensors) {
   std::vector<std::byte> all;
@@ -86,7 +87,7 @@ void covers_every_bit() {
   CHECK(weights_digest(*tiny_weights(7, other), pool) != weights_digest(*tiny_weights(7), pool));
 }
 
-// The state's tensors, by name and in the order of their names.
+// Checks the tensors of a state by name and in the order of their names.
 void lists_what_a_state_has() {
   const auto names = [](const Policy& policy) {
     std::vector<std::string> names;
@@ -102,7 +103,7 @@ void lists_what_a_state_has() {
                             "adam.m8.codes I8", "adam.m8.scales F32", "adam.v8.codes U8", "adam.v8.scales F32",
                             "model.layers.0.self_attn.v_proj.lora_A.weight F32", "model.layers.0.self_attn.v_proj.lora_B.weight F32",
                             "model.layers.1.self_attn.v_proj.lora_A.weight F32", "model.layers.1.self_attn.v_proj.lora_B.weight F32"}));
-  // What is expected before anything is allocated is what is there afterwards.
+  // The tensors expected before allocation are those that exist afterwards.
   for (const auto& [title, policy] : tiny_policies()) {
     const std::optional<LoraSettings> lora =
         policy.adapters() == nullptr ? std::nullopt : std::optional(policy.adapters()->settings());

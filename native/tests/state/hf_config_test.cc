@@ -1,4 +1,4 @@
-// config.json of transformers 4 and 5, as real models have it, and what is refused.
+// config.json of transformers 4 and 5, as real models have it, and errors for what is not supported.
 #include "state/hf/hf_config.h"
 
 #include <cmath>
@@ -23,7 +23,7 @@ const std::string qwen3_config = R"({
   "use_cache": true, "use_sliding_window": false, "vocab_size": 151936
 })";
 
-// Qwen2.5-0.5B: no head_dim, a window that is not used.
+// Qwen2.5-0.5B: no head_dim, and a sliding window that is not used.
 const std::string qwen2_config = R"({
   "architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 151643, "eos_token_id": 151643,
   "hidden_act": "silu", "hidden_size": 896, "initializer_range": 0.02, "intermediate_size": 4864,
@@ -62,7 +62,7 @@ void reads_published_models() {
   CHECK(small.architecture.tie_word_embeddings && small.architecture.has_qkv_bias() && !small.architecture.has_head_norms());
 }
 
-// Those that the models are known by, and that PEFT counts for adapters.
+// The published numbers of parameters, and PEFT's count for adapters.
 void published_models_have_their_numbers_of_parameters() {
   Architecture architecture = parse_hf_config(qwen3_config).architecture;
   CHECK(ParameterLayout(architecture).total == 8'190'735'360);
@@ -83,7 +83,7 @@ void reads_the_keys_of_transformers_5() {
                                    "torch_dtype", "dtype");
   CHECK(parse_hf_config(current).architecture.rope_theta == 5e6);
   CHECK(!parse_hf_config(current).architecture.yarn);
-  // Neither: what transformers takes.
+  // With neither key, transformers' defaults apply.
   CHECK(parse_hf_config(with(qwen3_config, R"("rope_theta": 1000000,)", "")).architecture.rope_theta == 10000);
   CHECK(parse_hf_config(with(qwen3_config, R"("head_dim": 128,)", "")).architecture.head_dim == 128);
   CHECK(parse_hf_config(with(qwen3_config, R"("tie_word_embeddings": false,)", "")).architecture.tie_word_embeddings == false);

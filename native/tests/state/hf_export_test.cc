@@ -1,4 +1,4 @@
-// What is exported is what is loaded again: fp32 bit for bit, bf16 rounded to nearest, adapters merged or as PEFT has them.
+// An export is loaded back unchanged: fp32 bit for bit, bf16 rounded to nearest, adapters merged or in PEFT's format.
 #include "state/hf/hf_export.h"
 
 #include <cmath>
@@ -85,7 +85,7 @@ void cuts_into_shards() {
   CHECK(std::ranges::equal(load_hf(folder / "x", pool).weights->values(), policy.weights().values()));
 }
 
-// W + (alpha / rank) · B·A, against the plainest computation in double.
+// Compares W + (alpha / rank) · B·A with a plain computation in double.
 void merges_adapters() {
   const TemporaryFolder folder("export-merged");
   ThreadPool pool(2);
@@ -120,7 +120,7 @@ void merges_adapters() {
     CHECK(worst < 1e-6);
     std::printf("%s: merged weights differ from those in double by %.1e at most\n", title.c_str(), worst);
 
-    // The merged model computes what the adapters beside it do, but for rounding.
+    // The merged model gives the same log-probs as the adapters beside it, except for rounding.
     const auto tokens = random_tokens(24, architecture.vocab_size, 3);
     const auto beside = decode_logprobs(policy, tokens, 1, pool), within = decode_logprobs(Policy(merged), tokens, 1, pool);
     double apart = 0;
@@ -142,7 +142,7 @@ void writes_peft_adapters() {
   CHECK(*config.find("r")->number() == 2 && *config.find("lora_alpha")->number() == 5);
   CHECK(*config.find("base_model_name_or_path")->string() == "some/model");
   CHECK(write_json(*config.find("target_modules")) == R"(["v_proj","up_proj"])");
-  // All of it, as PEFT takes it: another value of a key would scale or turn the adapters.
+  // The whole file: other values of these keys would make PEFT scale or transpose the adapters.
   CHECK(read_text(folder / "x/adapter_config.json") ==
         R"({"peft_type":"LORA","task_type":"CAUSAL_LM","base_model_name_or_path":"some/model","r":2,"lora_alpha":5,)"
         R"("target_modules":["v_proj","up_proj"],"lora_dropout":0,"bias":"none","fan_in_fan_out":false,"inference_mode":true,)"
@@ -158,7 +158,7 @@ void writes_peft_adapters() {
   export_hf(policy, folder / "y", settings(HfDtype::bf16, HfAdapters::peft));
   CHECK(parse_safetensors(read_file(folder / "y/adapter_model.safetensors")).tensors.begin()->second.dtype == "BF16");
   CHECK(read_json(folder / "y/adapter_config.json").find("base_model_name_or_path")->is_null());
-  // Without adapters there is nothing but the model.
+  // Without adapters, only the model is written.
   export_hf(tiny_policy(), folder / "z", settings(HfDtype::f32, HfAdapters::peft));
   CHECK(std::filesystem::exists(folder / "z/model.safetensors"));
 }
@@ -172,7 +172,7 @@ void is_there_whole_or_not_at_all() {
   const Progress ends = [](std::uint64_t, std::uint64_t) { throw std::runtime_error("enough"); };
   CHECK_THROWS(std::runtime_error, export_hf(policy, folder / "x", settings(), ends), "enough");
   CHECK(folder.names() == std::vector<std::string>{"taken"});
-  // No stop tokens, no file of them.
+  // Without stop tokens, no generation_config.json is written.
   HfExport none = settings();
   none.eos_tokens.clear();
   CHECK(export_hf(policy, folder / "x", none).size() == 2);

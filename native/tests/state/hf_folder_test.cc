@@ -1,4 +1,4 @@
-// Hugging Face folders: in one file or in shards, in every dtype; and each way in which one can be broken.
+// Hugging Face folders: as one file or as shards, in every dtype; and each way in which a folder can be broken.
 #include "state/hf/hf_folder.h"
 
 #include <bit>
@@ -20,7 +20,7 @@ void write_config(const TemporaryFolder& folder, const Architecture& architectur
   write_text(folder / "config.json", write_json(hf_config_json(architecture, std::vector<std::int32_t>{3}, "float32")));
 }
 
-// Every `shards`-th tensor into each.
+// Distributes the tensors over `shards` files in turn.
 void write_shards(const TemporaryFolder& folder, const std::vector<ModelTensor>& tensors, int shards) {
   std::vector<std::vector<ModelTensor>> parts(shards);
   Json map{Json::Object{}};
@@ -45,7 +45,7 @@ void loads_every_layout_and_dtype() {
   for (const auto& [title, architecture] : tiny_architectures()) {
     const auto weights = tiny_weights(seed++, architecture);
     for (const std::string dtype : {"F32", "BF16", "F16"}) {
-      // Values that the dtype holds exactly (8 bits of fraction at most, and no subnormal ones).
+      // Values that the dtype holds exactly (at most 8 bits of fraction, nothing subnormal).
       for (float& value : weights->values()) {
         value = std::bit_cast<float>(std::uint32_t{to_bf16(value)} << 16);
         if (std::abs(value) < 1e-3f) value = 0;
@@ -78,7 +78,7 @@ void loads_every_layout_and_dtype() {
   }
 }
 
-// The panels are those of what was read.
+// The panels belong to the weights that were read.
 void computes_with_what_it_read() {
   ThreadPool pool(2);
   const TemporaryFolder folder("hf-forward");
@@ -193,13 +193,13 @@ void refuses_broken_folders() {
                  "tensor model.layers.0.self_attn.q_proj.bias, F32 [128], is none that a qwen3 model of this config.json has");
   refuse_tensors([&](auto& t) { t.push_back({"model.layers.2.input_layernorm.weight", "F32", {48}, std::vector<float>(48)}); },
                  "tensor model.layers.2.input_layernorm.weight");
-  // A vocabulary that is larger than config.json says.
+  // A vocabulary larger than config.json says.
   refuse_tensors([&](auto& t) {
     ModelTensor& embedding = find(t, "model.embed_tokens.weight");
     embedding.shape[0] = 72;
     embedding.values.resize(72 * 48);
   }, "tensor model.embed_tokens.weight is F32 [72, 48]; expected F32, F16 or BF16 [71, 48]");
-  // Whole numbers are no weights.
+  // Weights must not be integers.
   std::vector<OutgoingTensor> outgoing;
   for (const ModelTensor& tensor : whole) {
     outgoing.push_back({tensor.name, tensor.name == "model.norm.weight" ? "I32" : "F32", tensor.shape, std::as_bytes(std::span(tensor.values))});
@@ -207,7 +207,7 @@ void refuses_broken_folders() {
   write_safetensors(file, {}, outgoing);
   refuse("tensor model.norm.weight is I32 [48]; expected F32, F16 or BF16 [48]");
 
-  // The file itself.
+  // Broken files.
   write_tensors(file, whole);
   std::filesystem::resize_file(file, std::filesystem::file_size(file) - 2);
   refuse(file + ": tensor model.norm.weight lies outside the file");
@@ -217,7 +217,7 @@ void refuses_broken_folders() {
   refuse(file + ": shorter than a header length");
   std::filesystem::remove(file);
 
-  // Shards.
+  // Broken shards.
   write_shards(folder, whole, 3);
   CHECK(load_hf(folder.path(), pool).digest == weights_digest(*weights, pool));
   std::filesystem::remove(folder / "part-1.safetensors");
@@ -235,7 +235,7 @@ void refuses_broken_folders() {
   refuse_index("part-0.safetensors", "part-2.safetensors", "says that it is there");
   write_text(index, "[]");
   refuse(index + " is no JSON object");
-  // A tensor twice, and one that no shard has.
+  // A tensor that is in two shards, and one that is in none.
   write_text(index, good);
   write_tensors(folder / "part-1.safetensors", whole);
   refuse(" too");
@@ -244,7 +244,7 @@ void refuses_broken_folders() {
   write_shards(folder, less, 2);
   refuse(index + ": tensor " + up + " is missing");
 
-  // One file comes before an index, as in transformers.
+  // A single file is preferred to an index, as in transformers.
   write_tensors(file, whole);
   CHECK(load_hf(folder.path(), pool).digest == weights_digest(*weights, pool));
 

@@ -1,4 +1,4 @@
-// The safetensors reader trusts no header; the writer's bytes are canonical and appear whole or not at all.
+// The safetensors reader checks every header; the writer's bytes are canonical, and a file appears whole or not at all.
 #include "state/safetensors.h"
 
 #include <bit>
@@ -88,7 +88,7 @@ void writes_what_it_reads() {
   CHECK(read_file(path) == bytes);
   CHECK(folder.names().size() == 1);
 
-  // Read by pieces and mapped, it has the same header; one that is cut, in either way, has none.
+  // Read in pieces or mapped, the file has the same header. A truncated file gives an error in both cases.
   const SafetensorsHeader header = read_safetensors_header(InputFile(path));
   const MappedFile map(path);
   const SafetensorsHeader mapped = parse_safetensors_header(map.bytes(), map.bytes().size());
@@ -102,7 +102,7 @@ void writes_what_it_reads() {
   CHECK(MappedFile(path).bytes().empty());
   std::filesystem::remove(path);
 
-  // A folder that is not there, and a target that cannot be replaced: an error, and nothing is left behind.
+  // If the folder is missing or the target cannot be replaced, there is an error and nothing is left behind.
   CHECK_THROWS(std::system_error, write_safetensors(folder / "none/x", {}, tensors), "cannot create");
   std::filesystem::create_directories(folder / "taken/inside");
   CHECK_THROWS(std::system_error, write_safetensors(folder / "taken", {}, tensors), "cannot rename");
@@ -132,7 +132,7 @@ void halves_become_exact_floats() {
   from_bf16(bytes, words.size(), brains.data());
   bool exact = true, there_and_back = true;
   for (std::size_t i = 0; i < words.size(); ++i) {
-    // By the definition: 1 sign, 5 exponent and 10 fraction bits.
+    // Computed from the definition: 1 sign bit, 5 exponent bits and 10 fraction bits.
     const int exponent = int(i >> 10 & 31), fraction = int(i & 0x3ff);
     const double sign = i >> 15 ? -1 : 1;
     if (exponent == 31) {

@@ -1,4 +1,4 @@
-// SHA-256 against the vectors of FIPS 180-4 and NIST's examples, on both code paths.
+// Compares SHA-256 with the vectors of FIPS 180-4 and NIST's examples, on both code paths.
 #include "state/digest/sha256.h"
 
 #include <string>
@@ -38,7 +38,7 @@ int main() {
       }
     }
   }
-  // Every length around the block and padding limits: both paths agree.
+  // Both paths agree for every length near the borders of blocks and padding.
   for (std::size_t size = 0; size < 300; ++size) {
     const std::string text(size, static_cast<char>(size));
     CHECK(hash(text, Sha256Code::best, 7) == hash(text, Sha256Code::portable, 300));

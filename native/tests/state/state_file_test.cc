@@ -1,5 +1,5 @@
-// State and weights files: what is saved is what is loaded, bit for bit; a file that does not fit is refused with the name of what
-// does not.
+// State and weights files are loaded back as they were saved, bit for bit. A file that does not fit is refused with an error that names
+// what does not fit.
 #include "state/state_file.h"
 
 #include <cmath>
@@ -16,7 +16,7 @@ using namespace longhaul::test;
 
 namespace {
 
-// Moments that differ everywhere, as after some steps.
+// Fills the moments with values that differ everywhere, as after some steps.
 void fill_moments(Policy& policy) {
   std::uint32_t i = 0;
   for (auto& tensor : state_tensors(policy)) {
@@ -63,7 +63,7 @@ void loads_what_it_saved() {
       CHECK(header.architecture == architecture && header.moments == moments && !header.lora && header.base.empty() &&
             header.optimizer_steps == 12);
 
-      // Adapters on those weights.
+      // A policy with adapters on those weights.
       Policy lora = tiny_lora_policy(seed, architecture, lora_settings(3, 7.5), moments);
       fill_moments(lora);
       const std::string base = weights_digest(lora.weights(), pool);
@@ -74,10 +74,10 @@ void loads_what_it_saved() {
       CHECK(same_bits(*other.policy, lora));
       CHECK(other.digest == state_digest(lora, pool, base) && other.weights == base);
       CHECK(other.policy->shared_weights() == lora.shared_weights());
-      CHECK(load_state(small, pool, {lora.shared_weights(), ""}).digest == other.digest);  // hashes the base itself
+      CHECK(load_state(small, pool, {lora.shared_weights(), ""}).digest == other.digest);  // hashes the base weights itself
       CHECK(read_state_header(small).lora == lora_settings(3, 7.5) && read_state_header(small).base == base);
 
-      // The weights alone.
+      // Only the weights.
       const std::string alone = folder / "weights";
       save_weights(full.weights(), alone);
       CHECK(read_weights_architecture(alone) == architecture);
@@ -89,7 +89,7 @@ void loads_what_it_saved() {
   }
 }
 
-// A loaded policy computes what the saved one did: its panels are those of what was read.
+// A loaded policy computes the same as the saved one: its panels belong to the weights that were read.
 void computes_the_same() {
   const TemporaryFolder folder("state-forward");
   ThreadPool pool(2);
@@ -157,7 +157,7 @@ void refuses_what_does_not_fit() {
     CHECK_THROWS(SafetensorsError, load_state(path, pool, base), "state file " + path + ": " + part);
   };
   put_together(path, whole);
-  CHECK(read_text(path) == read_text(folder / "full"));  // taken apart and put together, it is what it was
+  CHECK(read_text(path) == read_text(folder / "full"));  // taken apart and put together again, the file is the same
 
   const std::string norm = "model.norm.weight", adapter = "model.layers.0.self_attn.k_proj.lora_A.weight";
   refuse(whole, [&](Parts& p) { p.tensors.erase(norm); }, "tensor model.norm.weight is missing; expected F32 [48]");
@@ -188,13 +188,13 @@ void refuses_what_does_not_fit() {
   refuse(parts, [&](Parts& p) { p.metadata["base"] = "abc"; }, "__metadata__.base is \"abc\"");
   refuse(parts, [&](Parts& p) { p.metadata.erase("base"); }, "__metadata__.base is missing");
 
-  // Data out of the order of names.
+  // Data that is not in the order of names.
   std::vector<OutgoingTensor> reversed;
   for (const auto& [name, tensor] : parts.tensors) reversed.insert(reversed.begin(), {name, tensor.first.dtype, tensor.first.shape, tensor.second});
   write_safetensors(path, parts.metadata, reversed);
   CHECK_THROWS(SafetensorsError, load_state(path, pool, base), "lies before one whose name comes first");
 
-  // Cut off, empty, or not there.
+  // A file that is truncated, empty or missing.
   std::filesystem::resize_file(folder / "full", std::filesystem::file_size(folder / "full") - 4);
   CHECK_THROWS(SafetensorsError, load_state(folder / "full", pool), "tensor model.norm.weight lies outside the file");
   write_text(path, "");

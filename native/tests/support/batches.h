@@ -1,4 +1,4 @@
-// Objectives over forests, and ways to write the same forest: what the tests of the backward pass differentiate and cut.
+// Objectives over forests, and other ways to write the same forest, for the tests of the backward pass.
 #pragma once
 
 #include "support/check.h"
@@ -11,7 +11,7 @@ namespace longhaul::test {
 struct Objective {
   Forest forest;
   std::vector<int32_t> rows, tokens;
-  std::vector<double> weights, entropy_weights;  // the latter may be empty
+  std::vector<double> weights, entropy_weights;  // entropy_weights may be empty
   float temperature = 0.9f;
 
   size_t targets() const { return rows.size(); }
@@ -21,7 +21,7 @@ struct Objective {
     tokens.push_back(token);
     weights.push_back(weight);
   }
-  /// Entropy of every target's distribution, with weights of both signs.
+  /// Adds entropy weights of both signs, one for every target.
   Objective with_entropy() const {
     Objective objective = *this;
     for (size_t i = 0; i < targets(); ++i) objective.entropy_weights.push_back(i % 3 == 0 ? 0.15 : -0.05);
@@ -77,7 +77,8 @@ inline Gradient gradient_of(const Objective& objective, const Policy& policy, Th
   return gradient_with(pass, objective, policy);
 }
 
-/// A prefix, two tasks, three samples each; two of three tokens of a sample are targets, the first of them on the task's last row.
+/// A forest of a prefix, two tasks, and three samples for each task. Two of three sample tokens are targets; a sample's first target is on
+/// the task's last row.
 inline Objective shared_objective(int vocab, int prefix, int task_tokens, int longest_sample) {
   Objective objective;
   const int root = objective.forest.add(-1, random_tokens(prefix, vocab, 1));
@@ -95,7 +96,7 @@ inline Objective shared_objective(int vocab, int prefix, int task_tokens, int lo
   return objective;
 }
 
-/// Rows of a node's ancestors and its own, in order of position.
+/// Rows of a node's ancestors, then its own, in order of position.
 inline std::vector<int32_t> chain_of(const Forest& forest, int node) {
   const std::vector<ForestNode>& nodes = forest.nodes;
   std::vector<int32_t> chain(size_t(nodes[node].position) + nodes[node].rows);
@@ -104,7 +105,8 @@ inline std::vector<int32_t> chain_of(const Forest& forest, int node) {
   return chain;
 }
 
-/// The same targets in the same order, every root-to-leaf path written out. Targets are listed leaf by leaf.
+/// The same targets in the same order, in a forest without sharing: every root-to-leaf path is a tree of its own. Targets are listed leaf
+/// by leaf.
 inline Objective unshared(const Objective& shared) {
   Objective objective;
   objective.temperature = shared.temperature;
@@ -120,7 +122,7 @@ inline Objective unshared(const Objective& shared) {
     objective.forest.add(-1, path);
     for (int before = -1; target < shared.targets(); ++target) {
       const int place = int(std::find(chain.begin(), chain.end(), shared.rows[target]) - chain.begin());
-      // The next leaf's first target stands on an earlier row of the path that both have in common.
+      // The first target of the next leaf lies on an earlier row of the common path.
       if (place == int(chain.size()) || place <= before) break;
       objective.add_target(first + place, shared.tokens[target], shared.weights[target]);
       before = place;

@@ -1,4 +1,4 @@
-// A test is a function that throws; a file's main runs its tests and names the one that failed.
+// A test is a function that throws. The main function of a file runs its tests and names those that failed.
 #pragma once
 
 #include <cmath>
@@ -37,13 +37,13 @@ inline void check_near(double actual, double expected, double tolerance, const s
   throw Failure(text.str());
 }
 
-/// What check_same_bits has compared so far, for a benchmark to read.
+/// Counts of what check_same_bits has compared so far, read by a benchmark.
 struct ComparedBits {
   size_t values = 0, differing = 0;
 };
 inline ComparedBits compared_bits;
 
-/// Also fails on values that are not finite: equal NaNs prove nothing.
+/// Also fails on values that are not finite, because equal NaNs prove nothing.
 inline void check_same_bits(const float* actual, const float* expected, size_t n, const std::string& what) {
   compared_bits.values += n;
   for (size_t i = 0; i < n; ++i)
@@ -89,7 +89,7 @@ inline int run(const std::vector<Test>& tests) {
   return failed == 0 ? 0 : 1;
 }
 
-/// A line of JSON that bench/engine-tests.ts reads: what a test found beside what it allows.
+/// Prints a line of JSON that bench/engine-tests.ts reads: the values that a test found, beside its bounds.
 inline void print_figures(const std::vector<std::pair<const char*, double>>& figures) {
   const char* before = "{";
   for (const auto& [name, value] : figures) {

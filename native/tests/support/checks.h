@@ -1,4 +1,4 @@
-// The smallest test harness that says which line failed.
+// A minimal test harness that prints the line of each failed check.
 // defines: CHECK, CHECK_THROWS, finish
 #pragma once
 
@@ -16,7 +16,7 @@ inline void check(bool holds, const char* what, const char* file, int line) {
   std::printf("%s:%d: does not hold: %s\n", file, line, what);
 }
 
-// Runs `action`; its error must contain `part`.
+// Runs `action`, which must throw an Error whose message contains `part`.
 template <class Error, class Action>
 void check_throws(Action&& action, const std::string& part, const char* file, int line) {
   try {

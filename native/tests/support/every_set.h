@@ -1,4 +1,4 @@
-// Kernels on random inputs, once with each instruction set: all must give the same bits.
+// Runs kernels on random inputs with each instruction set; all must give the same bits.
 #pragma once
 
 #include "base/philox.h"
@@ -36,7 +36,7 @@ inline void for_each_instruction_set(const std::function<void(const ops::Table&)
   ops::set_instruction_set(best);
 }
 
-/// What `compute` gives, the same bits on every set.
+/// Returns the result of `compute`, which must have the same bits with every instruction set.
 inline std::vector<float> on_every_set(const std::string& what,
                                        const std::function<std::vector<float>(const ops::Table&)>& compute) {
   std::vector<float> expected;
@@ -48,7 +48,7 @@ inline std::vector<float> on_every_set(const std::string& what,
   return expected;
 }
 
-/// |actual − expected| ≤ tolerance · the largest |expected| (or 1e-2, where all are smaller)
+///actual − expected| ≤ tolerance · the largest |expected| (or 1e-2 if that is smaller)
 inline void check_close(const std::vector<float>& actual, const std::vector<double>& expected, double tolerance,
                         const std::string& what) {
   check_equal(actual.size(), expected.size(), what + ": number of values");

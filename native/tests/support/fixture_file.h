@@ -1,5 +1,5 @@
 // Reads the safetensors files that native/tools/make_fixtures.py and native/tools/fixture_losses.py wrote. They are committed with the
-// tests, so what is wrong with one is a failed test; the engine's own reader (state/safetensors.h) trusts nothing.
+// tests, so a broken file simply fails a test; the engine's own reader (state/safetensors.h) checks everything.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace longhaul::test {
 
-/// The scalars of a JSON text by their paths: {"a": [{"b": 2}]} has "a/0/b".
+/// The scalars of a JSON text, by path: {"a": [{"b": 2}]} has "a/0/b".
 class FlatJson {
  public:
   FlatJson() = default;
@@ -25,7 +25,7 @@ class FlatJson {
   }
 
   bool has(const std::string& path) const { return values_.contains(path); }
-  /// Whether there is anything below the path.
+  /// Whether any scalar lies below the path.
   bool has_below(const std::string& path) const {
     const auto next = values_.lower_bound(path + "/");
     return next != values_.end() && next->first.starts_with(path + "/");
@@ -103,7 +103,7 @@ class FlatJson {
 
 class FixtureFile {
  public:
-  /// `name` without the folder and the ending.
+  /// `name` has no folder and no extension.
   explicit FixtureFile(const std::string& name) : name_(name) {
     std::ifstream file(FIXTURE_DIRECTORY "/" + name + ".safetensors", std::ios::binary);
     check(bool(file), "cannot read fixture " + name);
@@ -116,7 +116,7 @@ class FixtureFile {
     data_begin_ = sizeof header + header;
   }
 
-  /// A JSON text of the metadata.
+  /// The metadata entry `key`, which is JSON text.
   FlatJson metadata(const std::string& key) const { return FlatJson(header_.text("__metadata__/" + key)); }
 
   bool has(const std::string& tensor) const { return header_.has(tensor + "/dtype"); }

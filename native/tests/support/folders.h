@@ -1,4 +1,4 @@
-// A folder that goes away with the test, and model files in it.
+// A temporary folder that is deleted with the test, and model files in it.
 // defines: TemporaryFolder, read_text, write_text, bytes_of, ModelTensor, tensors_of, write_tensors
 #pragma once
 
@@ -33,7 +33,7 @@ class TemporaryFolder {
 
   std::string path() const { return path_.string(); }
   std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-  // Names in it, sorted.
+  // Names of the entries in the folder, sorted.
   std::vector<std::string> names() const {
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(path_)) names.push_back(entry.path().filename().string());
@@ -54,7 +54,7 @@ inline std::string read_text(const std::string& path) {
 
 inline void write_text(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
 
-// Bytes of fp32 values in a dtype of a file; F16 for values that it holds exactly.
+// Bytes of fp32 values converted to a file's dtype. For F16, the values must be exact in it.
 inline std::vector<std::byte> bytes_of(std::span<const float> values, const std::string& dtype) {
   std::vector<std::byte> bytes(values.size() * dtype_bytes(dtype));
   for (std::size_t i = 0; i < values.size(); ++i) {

@@ -1,4 +1,4 @@
-// A real Server in a child process, spoken to in frames: what it does to its state, and how it ends, can be seen from outside.
+// A real Server in a child process, which the tests talk to in frames. So they see from outside what it does to its state, and how it ends.
 // defines: Answer, ForkedEngine, Tokens, verb_request, generate_request, save_request, fault_request, WrittenBatch, write_batch,
 //          update_request, lora_json_of
 #pragma once
@@ -29,7 +29,7 @@
 namespace longhaul::test {
 
 struct Answer {
-  // False if no reply came.
+  // False if there was no reply.
   bool alive = false;
   std::uint32_t id = 0;
   Json header;
@@ -57,7 +57,7 @@ inline Json verb_request(const char* verb) {
 }
 
 struct EngineOptions {
-  // Runs in the child before it serves.
+  // Runs in the child before the server starts.
   std::function<void()> prepare = [] {};
   bool test_faults = false;
 };
@@ -91,7 +91,7 @@ class ForkedEngine {
   ~ForkedEngine() {
     kill(child_, SIGKILL);
     end();
-    // A sanitizer's finding ends the child, which alone would only look like a missing answer.
+    // A sanitizer's finding ends the child. Without this check it would only look like a missing answer.
     const std::string text = errors();
     CHECK(text.find("Sanitizer") == std::string::npos || (std::fputs(text.c_str(), stdout), false));
     close(socket_);
@@ -107,14 +107,15 @@ class ForkedEngine {
   void write_all(std::string_view bytes) {
     for (std::size_t at = 0; at < bytes.size();) {
       const ssize_t wrote = ::send(socket_, bytes.data() + at, bytes.size() - at, MSG_NOSIGNAL);
-      if (wrote <= 0) return;  // it ended; `receive` says so
+      if (wrote <= 0) return;  // the engine has ended; `receive` reports that
       at += static_cast<std::size_t>(wrote);
     }
   }
-  // Nothing more comes; replies can still be received.
+  // Ends the sending side of the socket; replies can still be received.
   void hang_up() { shutdown(socket_, SHUT_WR); }
 
-  // The next reply, of any id; progress of the same request comes with it. Nothing if the engine ended or is silent for `patience_ms`.
+  // The next reply, for any request id, together with the progress frames of that request. `alive` is false if the engine ended, or sent
+  // nothing for `patience_ms`.
   Answer receive(int patience_ms = 30'000) {
     patience_ms_ = patience_ms;
     Answer answer;
@@ -141,14 +142,14 @@ class ForkedEngine {
   }
   Answer call(const char* verb) { return call(verb_request(verb)); }
 
-  // One of its counters; −1 where another reply came first.
+  // A counter from the engine's `stats`; −1 if another reply came first.
   double stat(const char* name) {
     const Answer answer = call("stats");
     const Json* stats = answer.alive ? answer.header.find("stats") : nullptr;
     return stats == nullptr ? -1 : *stats->find(name)->number();
   }
 
-  // Greets it with the smallest cache; `extra` are further fields.
+  // Sends `hello` with the smallest cache; `extra` has further fields.
   Answer greet(int threads = 1, const Json::Object& extra = {}) {
     Json hello = verb_request("hello");
     hello.set("protocol", 2);
@@ -158,7 +159,7 @@ class ForkedEngine {
     return call(std::move(hello));
   }
 
-  // Greets it and draws the tiny model; `extra` are further fields of `load`. Returns the state.
+  // Sends `hello` and loads a random tiny model; `extra` has further fields of `load`. Returns the state's digest.
   std::string start(int threads = 1, const Json::Object& extra = {}) {
     greet(threads);
     return call(load_request(extra)).state();
@@ -173,14 +174,14 @@ class ForkedEngine {
     return load;
   }
 
-  // The wait status of the process, which must be about to end.
+  // Waits for the process, which must be about to end; returns its wait status.
   int end() {
     if (!ended_) waitpid(child_, &status_, 0);
     ended_ = true;
     return status_;
   }
 
-  // All that the ended process wrote to standard error.
+  // Everything that the process, which has ended, wrote to standard error.
   std::string errors() const {
     std::string text;
     char piece[4096];
@@ -232,7 +233,7 @@ class ForkedEngine {
 // The array `tokens` of a request.
 struct Tokens {
   explicit Tokens(std::vector<std::int32_t> tokens) : values(std::move(tokens)) {}
-  // Random ones of the tiny model.
+  // Random tokens of the tiny model's vocabulary.
   Tokens(int count, std::uint32_t stream) : values(random_tokens(count, tiny_architecture().vocab_size, stream)) {}
   std::vector<std::int32_t> values;
   OutgoingArray array() const {
@@ -269,7 +270,7 @@ inline Json fault_request(const char* kind) {
   return request;
 }
 
-// `lora` of a load: rank 4 on queries and on the way down.
+// Field `lora` of a load: rank 4 on a query projection and on down_proj.
 inline Json lora_json_of(std::int64_t seed) {
   Json lora;
   lora.set("rank", 4);
@@ -283,7 +284,7 @@ struct WrittenBatch {
   std::string path, sha256;
 };
 
-// A batch file as the store writes it, made for `state`.
+// Writes a batch file for `state`, in the form that the store writes.
 inline WrittenBatch write_batch(const std::string& path, const OwnedBatch& batch, const std::string& state, int mini_batches) {
   Json identity;
   identity.set("schema", "longhaul.batch/2");
@@ -321,7 +322,7 @@ inline WrittenBatch write_batch(const std::string& path, const OwnedBatch& batch
   return {path, sha256_hex(bytes)};
 }
 
-// An `update` of that batch with one learning rate a mini-batch.
+// An `update` with this batch and one learning rate for each mini-batch.
 inline Json update_request(const std::string& state, const WrittenBatch& batch, int mini_batches, const std::string& step) {
   Json loss;
   loss.set("kind", "regular");

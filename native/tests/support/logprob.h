@@ -1,4 +1,4 @@
-// What a sampled token's log-prob must be: of a row of logits alone.
+// The expected log-prob of a sampled token, computed from a row of logits alone.
 #pragma once
 
 #include "ops/ops.h"

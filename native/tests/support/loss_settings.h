@@ -1,4 +1,4 @@
-// The settings of a loss from a fixture's metadata, in the keys of run specs; for a key left out see loss_values.h.
+// Reads the settings of a loss from a fixture's metadata, with the keys of run specs; loss_values.h has the defaults.
 #pragma once
 
 #include "support/fixture_file.h"
@@ -6,7 +6,7 @@
 
 namespace longhaul::test {
 
-/// The one of `all` that has the name.
+/// The element of `all` with this name.
 template <class Enum, size_t N>
 Enum named(const std::string& text, const Enum (&all)[N]) {
   for (const Enum one : all)

@@ -1,4 +1,4 @@
-// The settings that tests and fixtures take where they name none.
+// The default loss settings of tests and fixtures.
 #pragma once
 
 #include "train/loss.h"

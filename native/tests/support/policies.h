@@ -36,7 +36,7 @@ inline Architecture tiny_architecture() {
   return tiny;
 }
 
-/// Both model types, tied and untied, heads of 16 to 128, with and without YaRN and grouped queries. All with the tiny one's vocabulary.
+/// Both model types, tied and untied, heads of 16 to 128, with and without YaRN and grouped queries. All have the tiny model's vocabulary.
 inline std::vector<std::pair<std::string, Architecture>> tiny_architectures() {
   const auto variant = [](ModelType type, bool tied, int head_dim, int heads, int kv_heads) {
     Architecture tiny = tiny_architecture();
@@ -60,10 +60,10 @@ inline std::vector<std::pair<std::string, Architecture>> tiny_architectures() {
   return all;
 }
 
-/// Uniform in [0, 1), a function of its place.
+/// Uniform in [0, 1), a pure function of place and stream.
 inline float uniform_at(uint32_t place, uint32_t stream) { return philox_uniform(philox4x32_10({place, stream, 0, 0}, {1, 2})[0]); }
 
-/// Norm weights of 1 and biases of 0 would hide a norm or a bias that is left out.
+/// Changes norm weights from 1 and biases from 0, since those values would hide a norm or bias that is left out.
 inline void vary_vectors(Weights& weights) {
   uint32_t i = 0;
   for (NamedTensor<float>& tensor : weights.tensors())
@@ -79,14 +79,14 @@ inline std::shared_ptr<Weights> tiny_weights(uint64_t seed = 7, const Architectu
   return weights;
 }
 
-/// Full fine-tuning of the weights that `load` draws.
+/// Full fine-tuning of the same weights that the verb `load` draws.
 inline Policy random_policy(const Architecture& architecture, double initializer_range, uint64_t seed) {
   auto weights = std::make_shared<Weights>(architecture);
   weights->initialize(initializer_range, seed);
   return Policy(std::move(weights));
 }
 
-/// Full fine-tuning.
+/// Full fine-tuning of the tiny model.
 inline Policy tiny_policy(uint64_t seed = 7, const Architecture& architecture = tiny_architecture(),
                           MomentFormat moments = MomentFormat::fp32) {
   return Policy(tiny_weights(seed, architecture), moments);
@@ -98,7 +98,7 @@ inline LoraSettings lora_settings(int rank = 5, double alpha = 8) {
                         LoraTarget::up_proj, LoraTarget::down_proj}};
 }
 
-/// Adapters with a non-zero B; otherwise they would do nothing.
+/// Adapters with a non-zero B, because a zero B has no effect.
 inline Policy tiny_lora_policy(uint64_t seed = 7, const Architecture& architecture = tiny_architecture(),
                                const LoraSettings& settings = lora_settings(), MomentFormat moments = MomentFormat::fp32) {
   Policy policy(tiny_weights(seed, architecture), settings, seed + 1, moments);
@@ -111,7 +111,7 @@ inline Policy tiny_lora_policy(uint64_t seed = 7, const Architecture& architectu
   return policy;
 }
 
-/// Every architecture in full and with adapters.
+/// Every tiny architecture, with full fine-tuning and with adapters.
 inline std::vector<std::pair<std::string, Policy>> tiny_policies() {
   std::vector<std::pair<std::string, Policy>> policies;
   uint64_t seed = 7;
@@ -130,12 +130,12 @@ inline std::vector<int32_t> random_tokens(int count, int vocab, uint32_t stream)
   return tokens;
 }
 
-/// A batch and what its spans view.
+/// Owns the arrays that a Batch views.
 struct OwnedBatch {
   std::vector<int32_t> nodes, tokens, target_rows, target_tokens, target_samples;
   std::vector<float> advantages, old_logprobs, rollout_logprobs;
 
-  /// Index of the node.
+  /// Returns the node's index.
   int add_node(int parent, std::span<const int32_t> node_tokens, int mini_batch) {
     nodes.insert(nodes.end(), {parent, int32_t(node_tokens.size()), mini_batch});
     tokens.insert(tokens.end(), node_tokens.begin(), node_tokens.end());
@@ -153,8 +153,8 @@ struct OwnedBatch {
   }
 };
 
-/// In each mini-batch `groups` prefixes of `prefix` tokens, each with `samples` samples of `own` tokens; every second own token is
-/// a target, the first of them on the prefix's last row.
+/// Each mini-batch has `groups` prefixes of `prefix` tokens, each with `samples` samples of `own` tokens. Every second token of a sample is
+/// a target; the first target is on the prefix's last row.
 inline OwnedBatch group_batch(int vocab, int mini_batches, int groups, int prefix, int samples, int own) {
   OwnedBatch batch;
   uint32_t stream = 1;
@@ -174,7 +174,7 @@ inline OwnedBatch group_batch(int vocab, int mini_batches, int groups, int prefi
   return batch;
 }
 
-/// Puts the next policy in the place of the one that it was computed from.
+/// Runs an update and, if it was applied, replaces `policy` by the result.
 inline UpdateReport apply_update(Policy& policy, const Batch& batch, const UpdateSettings& settings, ThreadPool& pool) {
   UpdateReport report = compute_update(policy, batch, settings, pool);
   if (report.applied) policy = *report.next;
@@ -195,15 +195,15 @@ inline std::vector<float> logprobs_under(const Policy& policy, const Batch& batc
   return all;
 }
 
-/// Blocks 0, 1, 2, … enough for `positions`.
+/// Blocks from `first_block` on, as many as `positions` need.
 inline std::vector<int32_t> own_blocks(int positions, int first_block = 0) {
   std::vector<int32_t> blocks;
   for (int p = 0; p < positions; p += KvCache::block_positions) blocks.push_back(first_block++);
   return blocks;
 }
 
-/// Log-probs of tokens[1..] by decoding: `chunk` tokens a call. Only the last row's logits of a call come back, so chunks of one
-/// give all, longer ones the chunks' ends.
+/// Log-probs of tokens[1..] by decoding, `chunk` tokens per call. A call returns only the last row's logits, so chunks of one give all
+/// log-probs, and longer chunks only the one at each chunk's end.
 inline std::vector<float> decode_logprobs(const Policy& policy, std::span<const int32_t> tokens, int chunk, ThreadPool& pool,
                                           float temperature = 1, Split split = Split::as_fits) {
   const int vocab = policy.architecture().vocab_size;

@@ -1,4 +1,5 @@
-// What the tests of updates begin with and compare: settings, policies of every kind that is trained, the state that an update changes.
+// Starting points and comparisons for the tests of updates: settings, every kind of policy that is trained, the state that an update
+// changes.
 #pragma once
 
 #include <map>
@@ -32,7 +33,7 @@ inline std::map<std::string, double> metrics_of(const UpdateReport& report) {
   return {report.metrics.begin(), report.metrics.end()};
 }
 
-/// All that an update may change, as floats.
+/// Everything that an update may change, as floats.
 inline std::vector<float> state_of(const Policy& policy) {
   const Moments& moments = policy.moments();
   std::vector<float> state(policy.trained().begin(), policy.trained().end());
@@ -44,7 +45,7 @@ inline std::vector<float> state_of(const Policy& policy) {
   return state;
 }
 
-/// Full and LoRA, moments in 32 and in 8 bits.
+/// Full fine-tuning and LoRA, with fp32 and 8-bit moments.
 inline std::vector<std::pair<std::string, Policy>> policies_to_train() {
   std::vector<std::pair<std::string, Policy>> policies;
   policies.emplace_back("full", tiny_policy());

@@ -1,4 +1,4 @@
-// What a batch must be: each rule, broken alone, is an error that names the entry.
+// The rules of a batch. Breaking any one of them gives an error that names the entry.
 #include "train/batch.h"
 
 #include <limits>
@@ -11,7 +11,7 @@ using namespace longhaul::test;
 
 namespace {
 
-/// Two mini-batches of two groups with two samples of 6 tokens behind a prefix of 5.
+/// Two mini-batches, each with two groups; a group has two samples of 6 tokens after a prefix of 5.
 OwnedBatch good() {
   OwnedBatch batch = group_batch(71, 2, 2, 5, 2, 6);
   batch.rollout_logprobs = batch.old_logprobs;
@@ -46,7 +46,7 @@ void targets_are_sorted_by_the_mini_batch_of_their_row() {
   refused([](OwnedBatch& b) { b.target_rows[3] = 68; }, "target_rows[3] is 68 of 68 rows");
   refused([](OwnedBatch& b) { b.target_tokens[3] = 71; }, "target_tokens[3] is 71, not in the vocabulary of 71");
   refused([](OwnedBatch& b) { b.target_tokens.pop_back(); }, "target_tokens has 23 values; 24 are expected");
-  // Sorted, and nothing is left for the second mini-batch.
+  // Sorted, but no target is left in the second mini-batch.
   refused([&](OwnedBatch& b) { std::fill(b.target_rows.begin() + std::ptrdiff_t(half), b.target_rows.end(), 3); }, "mini-batch 1 has no targets");
 }
 
@@ -55,7 +55,7 @@ void samples_count_up_within_mini_batches() {
   refused([](OwnedBatch& b) { b.target_samples[3] = 2; }, "target_samples[3] is 2; it must be 0 or 1");
   refused([](OwnedBatch& b) { b.target_samples[5] = 0; }, "target_samples[5] is 0; it must be 1 or 2");
   refused([](OwnedBatch& b) { b.target_samples.clear(); }, "target_samples has 0 values; 24 are expected");
-  // The fifth sample begins with the second mini-batch.
+  // Sample 4 starts with the second mini-batch.
   refused([](OwnedBatch& b) { for (int32_t& sample : b.target_samples) sample -= sample >= 4; },
           "target_samples[12] is 3, a sample of the mini-batch before");
 }

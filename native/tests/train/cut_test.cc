@@ -1,5 +1,5 @@
-// The bits of a gradient depend on forest, targets and weights alone: not on the size of a pass, recomputation, threads, instruction
-// set, or what the pass was used for before.
+// The bits of a gradient depend only on forest, targets and weights: not on pass size, recomputation, threads, instruction set, or earlier
+// uses of the pass.
 #include <algorithm>
 #include <numeric>
 
@@ -31,8 +31,8 @@ std::vector<std::pair<std::string, Policy>> long_policies() {
   return policies;
 }
 
-/// Four pieces and a bit: nodes that straddle cuts, a node longer than a piece, a node that begins on a cut, a first piece without targets,
-/// a second tree with nodes among those of the first, rows that several targets read.
+/// A little over four pieces: nodes that straddle cuts, a node longer than a piece, a node that begins on a cut, a first piece without
+/// targets, a second tree with nodes among those of the first, rows that several targets read.
 Objective cut_objective(int vocab) {
   Objective objective;
   const auto targets_of = [&](int node, int every, int shift) {
@@ -53,7 +53,7 @@ Objective cut_objective(int vocab) {
   targets_of(small, 2, 1);
   targets_of(empty, 5, 500);
   targets_of(last, 1, 0);
-  targets_of(middle, 31, 0);  // some rows once more
+  targets_of(middle, 31, 0);  // some rows get a second target
   return objective;
 }
 
@@ -112,7 +112,7 @@ void sharing_changes_no_logprob_and_hardly_a_gradient() {
   }
 }
 
-/// If no two targets read one row, the order in which they are given does not matter.
+/// If no two targets read the same row, the order in which they are given does not matter.
 void gradients_do_not_depend_on_the_order_of_targets() {
   ThreadPool pool(2);
   const Policy policy = tiny_policy(1, long_architecture());
@@ -136,7 +136,7 @@ void gradients_do_not_depend_on_the_order_of_targets() {
     check_same_bits(&actual.logprobs[i], &expected.logprobs[order[i]], 1, "log-prob " + std::to_string(i));
 }
 
-/// More targets than logits that exist at once.
+/// With more targets than logits may exist at once.
 void gradients_do_not_depend_on_the_head_s_chunks() {
   Architecture architecture = long_architecture();
   architecture.vocab_size = 20000;
@@ -150,7 +150,7 @@ void gradients_do_not_depend_on_the_head_s_chunks() {
   const Gradient in_chunks = gradient_of(objective, policy, pool, {whole, false});
   check_same_bits(gradient_of(objective, policy, pool, {512, false}).values, in_chunks.values, "gradient");
 
-  // A prefix of the targets fits, and keeps its logits from forward to backward; several passes compute them again.
+  // The first 400 targets fit: a single pass keeps their logits from forward to backward, and several passes compute them again.
   objective.rows.resize(400);
   objective.tokens.resize(400);
   objective.weights.resize(400);
@@ -171,7 +171,7 @@ void a_used_pass_gives_the_bits_of_a_fresh_one() {
   check_same(gradient_with(used, short_objective.with_entropy(), small), gradient_of(short_objective.with_entropy(), small, pool), "another policy");
   used.weights_changed();
   check_same(gradient_with(used, short_objective, lora), gradient_of(short_objective, lora, pool), "adapters");
-  // An end from within leaves nothing behind.
+  // A pass that is ended by an exception leaves nothing behind.
   int calls = 0;
   std::vector<float> ignored(small.trained().size(), 0.0f);
   used.begin(small, short_objective.forest, short_objective.rows, short_objective.tokens, 1, [&] {

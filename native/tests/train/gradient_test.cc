@@ -1,4 +1,4 @@
-// The hand-written backward against finite differences: every tensor of every kind of policy, log-probs, entropies and losses.
+// Compares the hand-written backward pass with finite differences: every tensor of every kind of policy, log-probs, entropies and losses.
 #include <algorithm>
 
 #include "support/batches.h"
@@ -9,17 +9,17 @@ using namespace longhaul::test;
 
 namespace {
 
-/// Long enough that chains cross panels of 32 keys and slices of queries.
+/// Long enough that chains span several panels of 32 keys and several slices of queries.
 Objective objective_for(const Policy& policy) { return shared_objective(policy.architecture().vocab_size, 53, 9, 60); }
 
-/// Moves each tensor of `policy` along `gradient` and back, and compares what `value` says of it.
+/// Moves each tensor of `policy` along `gradient` and against it, and compares the change of `value` with the gradient.
 void check_along_gradient(Policy& policy, const std::vector<float>& gradient, const std::function<double()>& value,
                           double tolerance, const std::string& what) {
   const std::span<float> trained = policy.trained();
   double whole = 0;
   for (const float g : gradient) whole += double(g) * g;
   for (const TensorPlace& place : policy.trained_places()) {
-    // Along the gradient itself the difference is largest against fp32 noise.
+    // In the gradient's own direction the change is largest, compared with fp32 noise.
     double squares = 0;
     for (size_t i = place.offset; i < place.offset + place.size; ++i) squares += double(gradient[i]) * gradient[i];
     check(squares > 0, what + ": " + place.name + " has no gradient");
@@ -35,7 +35,7 @@ void check_along_gradient(Policy& policy, const std::vector<float>& gradient, co
       values[side] = value();
     }
     std::copy(before.begin(), before.end(), trained.begin() + place.offset);
-    // What a tensor adds to the whole gradient bounds what fp32 can show of it.
+    // A tensor's change can only be seen if it exceeds the fp32 noise, which grows with the norm of the whole gradient.
     const double actual = values[1] - values[0], noise = 2e-4 * step * std::sqrt(whole);
     check(std::abs(actual - moved) <= tolerance * std::abs(moved) + noise,
           what + ": " + place.name + ": difference " + std::to_string(actual) + ", gradient says " + std::to_string(moved));
@@ -78,7 +78,7 @@ void adapters_on_some_layers_match_finite_differences() {
   }
 }
 
-/// Losses with a gradient that is the derivative of their value (not so for cispo, whose weights are constants).
+/// The losses whose gradient is the derivative of their value. (cispo is not one of them, since its weights are constants.)
 void losses_match_finite_differences() {
   ThreadPool pool(2);
   std::vector<std::pair<std::string, LossSettings>> cases;
@@ -106,7 +106,7 @@ void losses_match_finite_differences() {
   std::vector<float> old, reference, advantages;
   std::vector<int32_t> samples;
   for (size_t i = 0; i < objective.targets(); ++i) {
-    // None so near the corners of the clip, 0.8 and 1.28, that a step goes over one.
+    // No ratio is so near the corners of the clip, 0.8 and 1.28, that a step crosses one.
     const double ratios[] = {0.5, 0.95, 1.0, 1.08, 1.5, 1.7};
     old.push_back(float(start[i] - std::log(ratios[i % 6])));
     reference.push_back(start[i] + (i % 2 ? 0.3f : -0.2f));
@@ -180,13 +180,13 @@ void gradients_are_added_to_what_is_there() {
 
 void rows_behind_no_target_get_no_gradient() {
   ThreadPool pool(1);
-  // A tied head reaches every token's row; an untied model separates the two.
+  // A tied head gives every embedding row a gradient; in an untied model, only the rows of earlier tokens get one.
   Architecture untied = tiny_architecture();
   untied.tie_word_embeddings = false;
   const Policy policy = tiny_policy(7, untied);
   Objective objective;
   std::vector<int32_t> tokens = random_tokens(20, 70, 3);
-  tokens[15] = 70;  // stands nowhere else, and after the only target
+  tokens[15] = 70;  // occurs nowhere else, and comes after the only target
   objective.forest.add(-1, tokens);
   objective.add_target(9, tokens[10], 1);
   const std::vector<float> gradient = gradient_of(objective, policy, pool).values;

@@ -1,5 +1,5 @@
-// Every loss against PyTorch's autograd in double precision, from the fixture that native/tools/fixture_losses.py wrote: values,
-// derivatives with respect to log-probs and entropies, and what is reported.
+// Compares every loss with PyTorch's autograd in double precision, from the fixture that native/tools/fixture_losses.py wrote: values,
+// derivatives with respect to log-probs and entropies, and the reported sums.
 #include "support/check.h"
 #include "support/fixture_file.h"
 #include "support/loss_settings.h"

@@ -1,4 +1,4 @@
-// The losses: where the clips bite, what a zero advantage does, reductions, the terms beside the policy loss, finite differences.
+// The losses: where the clips act, zero advantages, reductions, the terms besides the policy loss, finite differences.
 #include "train/loss.h"
 
 #include <limits>
@@ -15,12 +15,12 @@ namespace {
 constexpr LossKind policy_kinds[] = {LossKind::regular, LossKind::dual_clip, LossKind::gspo,
                                      LossKind::cispo,   LossKind::sapo,      LossKind::reinforce};
 
-/// The inputs of a mini-batch and what its loss is.
+/// The inputs of a mini-batch.
 struct Problem {
   std::vector<float> logprobs, old, advantages, rollout, reference, entropies;
   std::vector<int32_t> samples;
 
-  /// A sample of one target for each call, by default.
+  /// By default, each call adds a new sample with one target.
   void add(double logprob, double before, double advantage, bool same_sample = false) {
     logprobs.push_back(float(logprob));
     old.push_back(float(before));
@@ -68,7 +68,7 @@ Result at_ratio(const LossSettings& settings, double ratio, double advantage) {
 
 double uniform(uint32_t index, uint32_t stream) { return philox_uniform(philox4x32_10({index, stream, 0, 0}, {5, 6})[0]); }
 
-/// Six samples of 1 to 12 targets; within a sample one advantage, ratios from about 0.6 to 1.7.
+/// Six samples of 1 to 12 targets. Each sample has one advantage; ratios range from about 0.6 to 1.7.
 Problem mixed_problem() {
   Problem problem;
   const int lengths[] = {4, 1, 12, 7, 2, 9};
@@ -118,7 +118,7 @@ void gspo_clips_whole_samples_by_one_ratio() {
   LossSettings gspo = settings_of(LossKind::gspo, LossReduction::sequence_mean);
   gspo.eps_clip_low = gspo.eps_clip_high = 0.1;
   Problem problem;
-  // Mean log ratios: 0 of targets that differ by ±1, then 0.2.
+  // The first sample's mean log ratio is 0, from targets that differ by ±1; the second sample's is 0.2.
   problem.add(-1, -2, 1);
   problem.add(-2, -1, 1, true);
   problem.add(-1, -1.4, 1);
@@ -234,7 +234,7 @@ void kl_is_a_mean_over_samples_whatever_the_reduction() {
     equal.reference = equal.logprobs;
     const Result none = solve(settings, equal);
     check_equal(none.report.kl, 0.0, "estimate at equality");
-    // A sample of one target, the second, has the weight of a whole sample: 0.5 / 6.
+    // The second sample has a single target, which therefore has the weight of a whole sample: 0.5 / 6.
     check_near(none.derivatives[4], estimator == KlEstimator::k1 ? 0.5 / 6 : 0, 1e-15, "derivative at equality");
   }
   LossSettings k3 = settings_of(LossKind::regular);
@@ -282,7 +282,7 @@ void importance_weights_are_truncated_and_multiply_the_policy_loss_alone() {
   check_near(solve(settings, problem).derivatives[0], 0.5, 1e-15, "the KL term has no importance weight");
 }
 
-/// Central differences over every target. CISPO's weight is not differentiated, so its bounds hold it at 1.
+/// Central differences over every target. CISPO's weight is not differentiated, so bounds of 0 fix it at 1.
 void derivatives_match_finite_differences() {
   const Problem problem = mixed_problem();
   for (const LossKind kind : policy_kinds)
@@ -293,7 +293,7 @@ void derivatives_match_finite_differences() {
         settings.kl_weight = 0.1;
         settings.kl_estimator = estimator;
         settings.entropy_weight = 0.05;
-        // A GSPO target's importance weight would multiply what all targets of its sample share.
+        // With GSPO, a target's importance weight would multiply the ratio that all targets of its sample share.
         if (kind != LossKind::gspo) settings.tis_cap = 1.1;
         const Result result = solve(settings, problem);
         for (size_t t = 0; t < problem.logprobs.size(); ++t) {
@@ -301,7 +301,7 @@ void derivatives_match_finite_differences() {
           above.logprobs[t] += 1e-3f;
           below.logprobs[t] -= 1e-3f;
           const Result up = solve(settings, above), down = solve(settings, below);
-          if (up.report.clipped != down.report.clipped) continue;  // a kink lies between
+          if (up.report.clipped != down.report.clipped) continue;  // the clip's corner lies between the two
           const double moved = double(above.logprobs[t]) - double(below.logprobs[t]);
           check_near((up.report.loss - down.report.loss) / moved, result.derivatives[t], 1e-6,
                      "kind " + std::to_string(int(kind)) + ", target " + std::to_string(t));

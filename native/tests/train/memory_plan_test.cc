@@ -1,4 +1,4 @@
-// The memory plan against what an update really takes, and what the system says is free.
+// Compares the memory plan with the memory that an update really takes, and checks what the system reports as free.
 #include "train/memory_plan.h"
 
 #include <sys/resource.h>
@@ -19,12 +19,12 @@ using namespace longhaul::test;
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool memory_is_its_own = false;  // shadow memory is many times what it shadows
+constexpr bool memory_is_its_own = false;  // a sanitizer's shadow memory is many times the memory of the program
 #else
 constexpr bool memory_is_its_own = true;
 #endif
 
-/// |taken / planned − 1|, the greatest of all ways to train.
+/// The greatest |taken / planned − 1| over all ways to train.
 double greatest_deviation = 0;
 
 Architecture middling_architecture() {
@@ -48,7 +48,7 @@ MemoryRequest request_of(const Architecture& architecture) {
   return request;
 }
 
-/// A line of /proc/self/status, in bytes.
+/// A field of /proc/self/status, in bytes.
 double status_bytes(const std::string& key) {
   std::ifstream file("/proc/self/status");
   for (std::string line; std::getline(file, line);) {
@@ -60,8 +60,7 @@ double status_bytes(const std::string& key) {
   throw Failure("/proc/self/status has no " + key);
 }
 
-/// Most bytes that `work` had in memory at once, beyond those before it; in a process of its own, with memory that no other work has
-/// raised.
+/// Peak memory of `work`, in bytes, beyond the memory in use before. Runs in a process of its own, whose peak no other work has raised.
 double peak_bytes(const std::function<void()>& work) {
   int ends[2];
   check(::pipe(ends) == 0, "pipe");
@@ -90,7 +89,7 @@ double peak_bytes(const std::function<void()>& work) {
   return peak;
 }
 
-/// Rows of sequences of 512 tokens, all targets but the last of each.
+/// A batch of `rows` rows in sequences of 512 tokens; every token but the first of each sequence is a target.
 OwnedBatch rows_of(int rows, int vocab) {
   OwnedBatch batch;
   for (int s = 0; s < rows / 512; ++s) {
@@ -129,7 +128,7 @@ void an_update_takes_what_the_plan_says() {
       settings.learning_rates = {1e-3};
       settings.passes = {way.pass_rows, way.recompute};
       Trainer trainer(pool);
-      // Moments are pages of zeros until the first step has written them.
+      // Moments are pages of zeros, which take no memory, until the first step has written them.
       for (int step = 0; step < 2; ++step) {
         UpdateReport report = trainer.update(*held, batch.view(), settings);
         check(report.applied, "applied");
@@ -181,7 +180,7 @@ void each_setting_shows_in_its_part() {
   check_equal(plan_memory(other).total - plan.total, size_t{12345}, "KV cache");
 }
 
-/// A model of long contexts: its table is no longer lost among what the rest may deviate by.
+/// With long contexts, the rotary table is too large to hide in the tolerance of the other tests.
 void the_rotary_table_is_planned_for_every_position() {
   MemoryRequest request = request_of(middling_architecture());
   const MemoryPlan brief = plan_memory(request);

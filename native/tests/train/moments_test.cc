@@ -1,5 +1,5 @@
-// AdamW with moments in fp32 and in 8 bits: the step against double precision, the codes against their definition, the same bits
-// on every instruction set, and what rounding does over thousands of steps.
+// AdamW with moments in fp32 and in 8 bits: steps compared with double precision, codes compared with their definition, the same bits on
+// every instruction set, and the effect of rounding over thousands of steps.
 #include <algorithm>
 #include <cmath>
 
@@ -44,7 +44,7 @@ struct EightBit {
   }
   double m(size_t i) const { return double(first[i]) * first_scales[i / block] / 127; }
   double root(size_t i) const { return double(second[i]) * second_scales[i / block] / 255; }
-  /// Everything, as floats.
+  /// All arrays, as floats.
   std::vector<float> all() const {
     std::vector<float> values = weights;
     values.insert(values.end(), first_scales.begin(), first_scales.end());
@@ -95,7 +95,7 @@ void every_set_gives_the_same_bits() {
   }
 }
 
-/// From any state: weights step by the exact moments; what is kept is within a code of them.
+/// From any state, weights step by the exact moments, and the stored moments are within one code of the exact ones.
 void codes_are_what_the_format_says() {
   const size_t n = 2 * block + 80;
   EightBit state(random_values(n, 20));
@@ -134,8 +134,8 @@ void codes_are_what_the_format_says() {
   }
 }
 
-/// 4,000 steps with gradients of one distribution with long tails: v must stay about its variance. With the nearest code it would not:
-/// only the largest gradients move a code, and only upwards.
+/// 4,000 steps with gradients from one long-tailed distribution: v must stay near their variance. With rounding to the nearest code it
+/// would not, because only the largest gradients would move a code, and only upwards.
 void second_moments_do_not_drift() {
   const size_t n = block;
   EightBit state{std::vector<float>(n)};
@@ -143,7 +143,7 @@ void second_moments_do_not_drift() {
   int counted = 0;
   for (int t = 1; t <= 4000; ++t) {
     std::vector<float> gradients = scaled(random_values(n, uint32_t(10000 + t)), 2);
-    for (float& g : gradients) g = 2 * g * g * g;  // halved again by the step: u³, u uniform in ±1
+    for (float& g : gradients) g = 2 * g * g * g;  // the step halves it again: u³ with u uniform in ±1
     state.step(ops::table(), step_of(t, 0, 0), gradients);
     if (t <= 3000 || t % 50 != 0) continue;
     for (size_t i = 0; i < n; ++i) late += state.root(i) * state.root(i);
@@ -157,7 +157,7 @@ void nothing_blows_up() {
   const size_t n = block;
   EightBit state{std::vector<float>(n)};
   std::vector<float> gradients = scaled(random_values(n, 30), 1e-4f);
-  // One gradient that dwarfs the others' moments, then nothing but small ones: no weight may move by more than a few learning rates.
+  // One gradient is far larger than all others, which are small: no weight may move by more than a few learning rates.
   for (int t = 1; t <= 200; ++t) {
     gradients[100] = t == 5 ? 1e4f : 0.0f;
     const EightBit before = state;
@@ -176,7 +176,7 @@ void what_has_no_gradient_stays() {
   for (int t = 1; t <= 3; ++t) state.step(ops::table(), step_of(t, 1e-3f, 0), none);
   check_same_bits(state.weights, weights, "weights");
   for (size_t i = 0; i < 300; ++i) check(state.first[i] == 0 && state.second[i] == 0, "codes of nothing are 0");
-  // Moments that underflow leave finite weights and codes.
+  // Moments that underflow leave weights and codes finite.
   for (int t = 4; t <= 6; ++t) state.step(ops::table(), step_of(t, 1e-3f, 0), tiny);
   check_same_bits(state.weights, weights, "weights after gradients of 1e-36");
   check(state.first_scales[0] == 0 && state.first[0] == 0, "moments too small to divide by are none");

@@ -1,4 +1,4 @@
-// The step that an update takes: AdamW against double precision, decay, clipping, what is trained, what a reset forgets.
+// The optimizer step of an update: AdamW compared with double precision, decay, clipping, what is trained, what a reset clears.
 #include "train/optimizer.h"
 
 #include <algorithm>
@@ -48,7 +48,7 @@ void adapters_train_and_their_base_stays() {
   check(state_of(policy) != adapters, "adapters moved");
 }
 
-// AdamW in double precision, fed with the gradient that the first moment of a step without history shows.
+// AdamW in double precision. The gradient is computed back from the change of the first moment.
 void adamw_matches_double_precision() {
   ThreadPool pool(1);
   const OwnedBatch batch = group_batch(vocab, 1, 3, 20, 2, 12);
@@ -74,7 +74,7 @@ void adamw_matches_double_precision() {
       const double was = weights[i];
       weights[i] *= 1 - 1e-2 * (decayed[i] ? 0.1 : 0.0);
       weights[i] -= 1e-2 * (first[i] / (1 - std::pow(0.9, t))) / (std::sqrt(second[i] / (1 - std::pow(0.98, t))) + 1e-8);
-      // If the gradient is nothing but rounding, so is its direction.
+      // A gradient that is only rounding noise has a random direction.
       if (std::abs(gradient) < 1e-6) {
         weights[i] = moved[i];
         continue;
@@ -89,7 +89,7 @@ void adamw_matches_double_precision() {
   check_equal(policy.optimizer_steps, int64_t(3), "optimizer steps");
 }
 
-/// Without gradients, only decay is left: matrices shrink by it, and embeddings, norms and biases stay.
+/// Without gradients there is only decay: it shrinks matrices, while embeddings, norms and biases stay the same.
 void weight_decay_is_for_matrices_alone() {
   ThreadPool pool(2);
   OwnedBatch batch = group_batch(vocab, 1, 2, 20, 2, 12);

@@ -1,4 +1,4 @@
-// One step's update: its figures, mini-batches in turn, resumption, all or nothing, progress, errors. Its arithmetic: optimizer_test.cc.
+// One step's update: metrics, several mini-batches, resumption, all or nothing, progress, errors. optimizer_test.cc tests its arithmetic.
 #include "train/update.h"
 
 #include <atomic>
@@ -44,7 +44,7 @@ void cross_entropy_is_the_mean_over_all_targets() {
   check(!metrics.contains("kl") && !metrics.contains("tis_weight"), "metrics of what is in use alone");
 }
 
-/// One of two equal halves of a batch with two mini-batches, as a batch of its own.
+/// One of two equal halves of a batch with two mini-batches, as a separate batch.
 OwnedBatch half_of(const OwnedBatch& both, int half) {
   const size_t nodes = both.nodes.size() / 2, tokens = both.tokens.size() / 2, targets = both.target_rows.size() / 2;
   OwnedBatch batch;
@@ -69,7 +69,7 @@ void mini_batches_are_updates_in_turn() {
     one->loss.reduction = LossReduction::sequence_mean;
   }
   for (auto& [name, policy] : policies_to_train()) {
-    // Moments that a reset forgets: once, before the first mini-batch.
+    // Moments for a reset to clear. A reset happens once, before the first mini-batch.
     apply_update(policy, group_batch(vocab, 1, 2, 20, 2, 12).view(), policy_settings({1e-2}), pool);
     for (const bool reset : {false, true}) {
       settings.reset_moments = first.reset_moments = reset;
@@ -84,7 +84,7 @@ void mini_batches_are_updates_in_turn() {
   }
 }
 
-/// n steps of one trainer that is used all the time, and k steps, a new process (a copy of the state alone, a new trainer), n − k steps.
+/// n steps with one trainer equal k steps, then n − k steps in a new process (a copy of the state and a new trainer).
 void steps_go_on_where_they_were_left() {
   for (const auto& [name, start] : policies_to_train()) {
     ThreadPool pool(2), other_pool(3);
@@ -92,7 +92,7 @@ void steps_go_on_where_they_were_left() {
     std::unique_ptr<Policy> held = std::make_unique<Policy>(start);
     Policy resumed = start;
     for (int step = 0; step < 5; ++step) {
-      // Batches of different sizes, so that memory is used again in part.
+      // Batches of different sizes, so that memory is partly reused.
       const OwnedBatch batch = group_batch(vocab, 1 + step % 2, 1 + step % 3, 20 + 7 * step, 2, 12);
       UpdateSettings settings = policy_settings(std::vector<double>(size_t(1 + step % 2), 1e-2));
       UpdateReport report = trainer.update(*held, batch.view(), settings);
@@ -171,7 +171,7 @@ double mean_entropy(const Policy& policy, const Batch& batch) {
   return sum / targets;
 }
 
-/// With and without a bonus, on every instruction set, for any number of threads and any size of a pass: the same number.
+/// The entropy is the same with and without a bonus, on every instruction set, for any number of threads and any pass size.
 void entropy_is_always_told() {
   Architecture long_enough = tiny_architecture();
   long_enough.max_position_embeddings = 2048;
@@ -195,7 +195,8 @@ void entropy_is_always_told() {
   check_near(metrics_of(compute_update(policy, batch.view(), imitation, pool)).at("entropy"), expected, 1e-14, "of imitation");
 }
 
-/// Sampled by another policy: ratios are taken against the one that the update begins with, and weights make up for the rest.
+/// The batch was sampled by another policy: ratios are relative to the policy that the update starts from, and importance weights correct
+/// the difference.
 void old_logprobs_that_are_not_given_are_those_of_the_start() {
   ThreadPool pool(2);
   for (const auto& [name, policy] : policies_to_train()) {
@@ -220,7 +221,7 @@ void old_logprobs_that_are_not_given_are_those_of_the_start() {
 
 void non_finite_update_leaves_everything_as_it_was() {
   ThreadPool pool(2);
-  // The ratio of the second mini-batch overflows: the first has been applied by then.
+  // The ratio of the second mini-batch overflows, after the first mini-batch has been applied.
   OwnedBatch batch = group_batch(vocab, 2, 2, 20, 2, 12);
   batch.old_logprobs.back() = -1e6f;
   batch.advantages.back() = -1;
@@ -236,7 +237,7 @@ void non_finite_update_leaves_everything_as_it_was() {
   check_equal(report.reason, std::string("non_finite"), "reason");
   check_same_bits(state_of(policy), before, "state");
   check_same_bits(score(policy, random_tokens(30, vocab, 1), 1, pool), scored, "log-probs");
-  // What the trainer kept from it shows nowhere.
+  // Memory that the trainer kept from it does not affect the next update.
   batch.old_logprobs.back() = -3.5f;
   Policy undisturbed = policy;
   const UpdateReport next = trainer.update(policy, batch.view(), settings);
@@ -265,7 +266,7 @@ void cancelled_update_leaves_everything_as_it_was() {
   Policy policy = tiny_policy();
   const std::vector<float> before = state_of(policy);
   const OwnedBatch batch = group_batch(vocab, 2, 2, 20, 2, 12);
-  // Between two passes, and between two layers.
+  // Cancelled between two passes (0), and between two layers (3, 9).
   for (const int after_layers : {0, 3, 9}) {
     UpdateSettings settings = policy_settings({1e-2, 1e-2});
     std::atomic<bool> cancelled{false};
@@ -286,7 +287,7 @@ void progress_counts_passes_and_the_work_advances_within_them() {
   Architecture deep = tiny_architecture();
   deep.num_hidden_layers = 5;
   deep.max_position_embeddings = 2048;
-  const OwnedBatch batch = group_batch(vocab, 2, 3, 150, 2, 60);  // 810 rows a mini-batch
+  const OwnedBatch batch = group_batch(vocab, 2, 3, 150, 2, 60);  // 810 rows per mini-batch
   for (const int threads : {1, 2}) {
     ThreadPool pool(threads);
     Policy policy = tiny_policy(7, deep);
@@ -301,7 +302,8 @@ void progress_counts_passes_and_the_work_advances_within_them() {
     };
     apply_update(policy, batch.view(), settings, pool);
     check(done == std::vector<int>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, "everything is told once, in order");
-    // Each mini-batch: 2 passes of 5 layers and the head forward, one of them again, 2 of the head and 5 layers backward.
+    // For each mini-batch: 2 forward passes of 5 layers and the head, the layers of one pass again, and 2 backward passes of the head and 5
+    // layers.
     check_equal(advances, 2 * (2 * 6 + 5 + 2 * 6), "advances");
   }
 }
@@ -314,7 +316,7 @@ void scoring_advances_layer_by_layer() {
   check_equal(advances, 2 + 1, "two layers and the head");
 }
 
-// As memory that runs out does.
+// An exception as if memory ran out.
 void update_that_throws_in_its_second_mini_batch_never_happened() {
   const OwnedBatch batch = group_batch(vocab, 2, 3, 20, 2, 12);
   for (const int threads : {1, 2}) {

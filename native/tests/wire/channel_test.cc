@@ -1,4 +1,4 @@
-// Frames over a socket: any cut of the stream, both ends of it, and a peer that does not read.
+// Frames over a socket: the stream cut at any point, both ways in which it ends, and a peer that does not read.
 #include "wire/channel.h"
 
 #include <sys/socket.h>

@@ -21,7 +21,7 @@ std::string rewritten(const std::string& text) {
 void accepts_and_writes_canonically() {
   CHECK(rewritten(" { \"b\" : [ 1 , 2.50 , true , null ] , \"a\" : \"\" } ") == "{\"a\":\"\",\"b\":[1,2.5,true,null]}");
   CHECK(rewritten("\"\\u00e9\\ud83d\\ude00\\n\\u0001\"") == "\"\u00e9\U0001F600\\n\\u0001\"");
-  // ECMAScript's number texts, by which TypeScript's canonical JSON is written.
+  // ECMAScript's number format, which TypeScript's canonical JSON uses.
   CHECK(rewritten("[1e-6,1e-7,1.5e-9,123456789012345680000,1e21,-0,-0.1,1e2,0.1,5e-324]") ==
         "[0.000001,1e-7,1.5e-9,123456789012345680000,1e+21,0,-0.1,100,0.1,5e-324]");
   CHECK(rewritten("9007199254740993") == "9007199254740992");
@@ -59,7 +59,7 @@ void every_truncation_and_flip_is_survived() {
       std::string error;
       const auto value = parse_json(changed, error);
       CHECK(value.has_value() == error.empty());
-      // What is accepted is written as text that is accepted.
+      // An accepted value is written as text that is accepted again.
       if (value) CHECK(refusal(write_json(*value)) == "");
     }
   }

@@ -1,4 +1,4 @@
-// The arithmetic that this machine can do at all: a loop of independent fused multiply-adds in registers.
+// The peak rate of multiply-adds on this machine: a loop of independent ones in registers.
 #pragma once
 
 #include <immintrin.h>
@@ -7,7 +7,7 @@
 
 namespace longhaul::bench {
 
-// Sixteen chains: enough to fill two units of latency four or five. The sums tend to 1 and neither grow nor vanish.
+// Sixteen chains are enough to fill two units with a latency of four or five cycles. The sums tend to 1 and neither grow nor vanish.
 inline constexpr int fma_chains = 16;
 
 [[gnu::target("avx512f"), gnu::noinline]] inline float fma_loop_avx512(long rounds) {
@@ -25,7 +25,7 @@ inline constexpr int fma_chains = 16;
   return total;
 }
 
-// Fourteen: AVX2 has sixteen registers in all.
+// Fourteen chains, because AVX2 has only sixteen registers.
 inline constexpr int fma_chains_avx2 = 14;
 
 [[gnu::target("avx2,fma"), gnu::noinline]] inline float fma_loop_avx2(long rounds) {
@@ -43,8 +43,8 @@ inline constexpr int fma_chains_avx2 = 14;
   return total;
 }
 
-/// Runs at least about `flops` floating-point operations on this thread with the instruction set in use, and says how many; 0 where
-/// that is the scalar one.
+/// Runs at least about `flops` floating-point operations on this thread with the current instruction set, and returns how many they were; 0
+/// for the scalar one.
 inline double fma_burst(double flops) {
   [[maybe_unused]] static volatile float kept;
   switch (ops::instruction_set()) {

@@ -1,6 +1,6 @@
-// Matrix products at the shapes of the measured models, beside the peak of the machine's multiply-add units: in turns; `of_peak` is the
-// median over rounds of a product's rate to that of the multiply-adds just before and just behind it, since the clock of a shared machine
-// changes from second to second.
+// Matrix products at the shapes of the measured models, in turns with the machine's peak rate of multiply-adds. `of_peak` is the median
+// over rounds of a product's rate relative to the peak measured just before and just after it, since the clock of a shared machine changes
+// from second to second.
 #pragma once
 
 #include "base/thread_pool.h"
@@ -18,13 +18,13 @@ struct Product {
   double flops() const { return 2.0 * m * outputs * inputs; }
 };
 
-/// Part t of n items cut into equal multiples of `unit`.
+/// Part t when n items are cut into equal parts, each a multiple of `unit`.
 inline std::pair<int, int> part_of(int n, int parts, int t, int unit) {
   const int size = (n + parts * unit - 1) / (parts * unit) * unit;
   return {std::min(n, t * size), std::min(n, (t + 1) * size)};
 }
 
-/// Y[m, outputs] = X[m, inputs] · Wᵀ, threads share the columns.
+/// Y[m, outputs] = X[m, inputs] · Wᵀ; threads share the columns.
 class ForwardProduct {
  public:
   ForwardProduct(Product p, ThreadPool& pool)
@@ -49,7 +49,7 @@ class ForwardProduct {
   ops::Panels panels_;
 };
 
-/// dW[outputs, inputs] += dY[m, outputs]ᵀ · X[m, inputs], X packed each time, threads share the rows of dW.
+/// dW[outputs, inputs] += dY[m, outputs]ᵀ · X[m, inputs]; X is packed each time, and threads share the rows of dW.
 class GradientProduct {
  public:
   GradientProduct(Product p, ThreadPool& pool)
@@ -68,7 +68,7 @@ class GradientProduct {
         ops::table().pack(x_.data() + size_t(row) * p_.inputs, size_t(p_.inputs), panels_, first, last);
       });
       pool_.parallel_for(size_t(pool_.threads()), [&](size_t t) {
-        // Evenly: where a training pass cuts unevenly, it has other work for the thread that is done.
+        // Equal parts. A training pass may cut unequally, but then has other work for a thread that is done.
         const auto [first, last] = part_of(p_.outputs, pool_.threads(), int(t), 4);
         ops::table().matmul_transposed(dy_.data() + size_t(row) * p_.outputs + first, size_t(p_.outputs), panels_,
                                        dw_.data() + size_t(first) * p_.inputs, size_t(p_.inputs), last - first);
@@ -83,13 +83,13 @@ class GradientProduct {
   ops::Panels panels_;
 };
 
-/// [--rows 64|256|512|2048, else all of them] [--rounds 20] [--threads 2] [--clock wall|processor]
+/// [--rows 64|256|512|2048; default: all of them] [--rounds 20] [--threads 2] [--clock wall|processor]
 inline void bench_gemm(Options options) {
   const int only_rows = options.whole("rows", 0, 0), rounds = options.whole("rounds", 20), threads = options.whole("threads", 2);
   const std::string clock = options.text("clock", "wall");
   options.done();
   ThreadPool pool(threads);
-  constexpr double burst = 2e8;  // operations a thread: a few milliseconds
+  constexpr double burst = 2e8;  // operations per thread: a few milliseconds
 
   if (clock != "wall" && clock != "processor") throw std::invalid_argument("--clock is \"" + clock + "\"; it must be wall or processor");
   const auto time = [&] { return clock == "wall" ? now() : processor_time() / threads; };

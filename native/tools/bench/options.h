@@ -1,4 +1,4 @@
-// Options of a benchmark: `--name value` pairs, each known, each used.
+// Options of a benchmark: `--name value` pairs. Each must be known, and each must be used.
 #pragma once
 
 #include <cstdio>
@@ -38,7 +38,7 @@ class Options {
   }
   int whole(const std::string& name, int otherwise, int least = 1) { return int(number(name, otherwise, least)); }
 
-  /// After all options were asked for.
+  /// Call it after reading all options: throws if one was not used.
   void done() const {
     if (!values_.empty()) throw std::invalid_argument("unknown option " + values_.front().first);
   }

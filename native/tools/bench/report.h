@@ -1,4 +1,4 @@
-// One JSON object a line on stdout, and the clock.
+// Prints one JSON object per line on stdout; and the clocks.
 #pragma once
 
 #include <time.h>
@@ -19,7 +19,8 @@ inline void print(Json::Object members) {
   std::fflush(stdout);
 }
 
-/// Processor time of the whole process: on a machine that others use, it leaves out their turns (and waiting, so wall time stays the measure).
+/// Processor time of the whole process. Unlike wall time, it excludes other users' time on a shared machine, but also waiting, so wall time
+/// remains the measure.
 inline double processor_time() {
   timespec time{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);

@@ -1,4 +1,4 @@
-// What it costs to train samples of one prompt when the prompt is computed once, against each sample with a prompt of its own.
+// The cost of training several samples of one prompt when the prompt is computed once, compared with computing it for each sample.
 #pragma once
 
 #include "train.h"
@@ -34,7 +34,7 @@ inline void bench_sharing(Options options) {
     }
   }
 
-  // One after the other, so that a busy machine slows both.
+  // In turns, so that a busy machine slows both.
   const Policy policy = policy_of(architecture, pool);
   Updater with(policy, pool), without(policy, pool);
   with.update(shared);

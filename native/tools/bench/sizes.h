@@ -1,4 +1,4 @@
-// The models that are measured, each as its counterpart in bench/engine/peers/peer.py has it, with random weights.
+// The measured models, with random weights. Each has a counterpart in bench/engine/peers/peer.py.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Training: whole updates (forward, backward, clipping, AdamW, the new state's digest), the policy replaced each time as the engine does it.
+// Training: whole updates (forward, backward, clipping, AdamW, the new state's digest). Each update replaces the policy, as in the engine.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace longhaul::bench {
 
-/// Sequences of a batch as a forest of one mini-batch: what a node's tokens predict of themselves is the target.
+/// The sequences of a batch as a forest of one mini-batch; the targets are the tokens of its nodes.
 struct TrainingBatch {
   std::vector<int32_t> nodes, tokens, target_rows, target_tokens, target_samples;
   std::vector<float> advantages, old_logprobs;
@@ -21,7 +21,7 @@ struct TrainingBatch {
     tokens.insert(tokens.end(), node.begin(), node.end());
     return int(nodes.size() / 3) - 1;
   }
-  /// `token` is predicted by `row`.
+  /// Adds a target: row `row` predicts `token`.
   void target(int row, int32_t token, int sample) {
     target_rows.push_back(row);
     target_tokens.push_back(token);
@@ -32,7 +32,7 @@ struct TrainingBatch {
   Batch view() const { return {nodes, tokens, target_rows, target_tokens, target_samples, advantages, old_logprobs, {}}; }
 };
 
-/// Updates one policy again and again.
+/// Updates one policy repeatedly.
 class Updater {
  public:
   Updater(Policy policy, ThreadPool& pool) : policy_(std::make_unique<Policy>(std::move(policy))), pool_(pool), trainer_(pool) {
@@ -41,7 +41,7 @@ class Updater {
 
   double processor = 0;
 
-  /// Seconds of one update; the processor time goes to `processor`.
+  /// Returns the seconds of one update, and stores its processor time in `processor`.
   double update(const TrainingBatch& batch) {
     const Batch view = batch.view();
     const double start = now(), start_processor = processor_time();
@@ -49,7 +49,7 @@ class Updater {
     if (!report.applied) throw std::runtime_error("the update was not applied: " + report.reason);
     trainer_.recycle(std::move(policy_));
     policy_ = std::move(report.next);
-    // Every update of a run is answered with it.
+    // In a run, the reply to every update contains the digest.
     if (state_digest(*policy_, pool_).empty()) throw std::runtime_error("a state without a digest");
     processor = processor_time() - start_processor;
     return now() - start;
@@ -83,7 +83,7 @@ inline void bench_train(Options options) {
   }
 
   Updater updater(std::move(policy), pool);
-  for (int i = 0; i < 2; ++i) updater.update(batch);  // the second one finds the memory of the first
+  for (int i = 0; i < 2; ++i) updater.update(batch);  // the second update reuses the memory of the first
   std::vector<double> times, processor_times;
   for (const double end = now() + seconds; times.size() < 3 || now() < end;) {
     times.push_back(updater.update(batch));
