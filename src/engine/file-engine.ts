@@ -1,4 +1,5 @@
-// A policy engine whose states are files on its own disk: the native engine's face, and what its `StateKeeper` drives.
+// A policy engine that keeps its states as files on its own disk. The native engine implements this interface, and its `StateKeeper` uses
+// it.
 import type { Digest } from '../spec/records/parts.js';
 import type { LossPlan } from '../spec/records/loss-plan.js';
 import type { LoraSpec, ModelArchitecture, Moments } from '../spec/run-spec.js';
@@ -7,15 +8,15 @@ import type { PolicyEngine, UpdateProgress, UpdateResult } from './policy-engine
 /** A state that the engine holds. */
 export interface HeldState {
   state: Digest;
-  /** Digest of the model's weights without adapters; null after an update of all weights, because it would have to be computed. */
+  /** Digest of the model's weights without adapters. Null after an update of all weights, because the digest would have to be computed. */
   weights: Digest | null;
-  /** Digest of the weights that the KL term compares with; null without a reference. */
+  /** Digest of the KL term's reference weights; null without a reference. */
   reference: Digest | null;
-  /** `step_id` of the last update this process applied; null after a load. */
+  /** `step_id` of the last update that this process applied; null after a load. */
   lastStepId: Digest | null;
 }
 
-/** Bytes by part, as the engine plans them before it allocates anything; `total` is their sum, `available` what it may take. */
+/** Bytes by part, as planned before the engine allocates memory. `total` is their sum, `available` the most that the engine may use. */
 export type MemoryPlan = Record<string, number> & { total: number; available: number };
 
 export interface LoadedState {
@@ -23,13 +24,13 @@ export interface LoadedState {
   weights: Digest;
   memory: MemoryPlan;
   architecture: ModelArchitecture;
-  /** Numbers of parameters in the model without adapters, and in its trained part. */
+  /** Number of parameters in the model without adapters, and in its trained part. */
   parameters: { model: number; trained: number };
 }
 
-/** The trained part of a model, and the format of its moments; default: all of its weights and `fp32`. */
+/** The trained part of a model, and the number format of its moments. Default: all weights, `fp32`. */
 export interface TrainedPart {
-  /** `seed`: of the adapters' first values. */
+  /** `seed`: seed of the adapters' first values. */
   lora?: LoraSpec & { seed: number };
   moments?: Moments;
 }
@@ -45,19 +46,19 @@ export interface StoredModel extends TrainedPart {
   path: string;
 }
 
-/** Source of the KL term's weights; `held`: the held ones, with LoRA the base. */
+/** Source of the KL term's reference weights. `held`: the weights that the engine holds; with LoRA, the base weights. */
 export type ReferenceSource = { held: true } | { path: string } | null;
 
-/** A state as a folder for other programs: adapters merged into the weights, or in PEFT's form. */
+/** Exports a state as a folder for other programs. The adapters are merged into the weights, or written in PEFT's format. */
 export interface ExportRequest {
   state: Digest;
-  /** A path that does not exist yet. */
+  /** Path of the folder to create; it must not exist. */
   path: string;
   dtype: 'F32' | 'BF16';
   adapters: 'merged' | 'peft';
-  /** Ids that end a text, for the folder's configuration. */
+  /** Ids of the tokens that end a text, for the folder's configuration. */
   eos_tokens: readonly number[];
-  /** With `peft`: the path of the model under the adapters, for programs that open them. */
+  /** With `peft`: path of the base model, for programs that open the adapters. */
   base_model?: string;
 }
 
@@ -68,7 +69,7 @@ export interface ScoreRequest {
 }
 
 export interface UpdateRequest {
-  /** State before; the engine refuses another with `WrongState`. */
+  /** State before the update. If the engine holds another one, it answers `WrongState`. */
   state: Digest;
   step_id: Digest;
   batchPath: string;
@@ -81,7 +82,7 @@ export interface UpdateRequest {
   reset_moments: boolean;
   loss: LossPlan;
   temperature: number;
-  /** The digest from `setReference`; another held one is `WrongReference`. */
+  /** Digest returned by `setReference`. If the engine holds another reference, it answers `WrongReference`. */
   reference?: Digest;
 }
 
@@ -100,9 +101,9 @@ export interface SavedWeights {
   files: SavedFile[];
 }
 
-/** An engine that loads states from files and saves them to files. Every call names the state digest it needs. */
+/** An engine that loads states from files and saves states to files. Every call names the digest of the state that it needs. */
 export interface FileEngine extends PolicyEngine {
-  /** `weights`: always return their digest, even if they have to be hashed. */
+  /** With `weights`, the digest of the weights is always returned, even if it must be computed. */
   held(wanted?: { weights: true }): Promise<HeldState | null>;
   loadRandom(model: RandomModel): Promise<LoadedState>;
   /** Loads a Hugging Face folder. */
@@ -111,23 +112,23 @@ export interface FileEngine extends PolicyEngine {
   loadWeights(model: StoredModel): Promise<LoadedState>;
   saveWeights(weights: Digest, path: string): Promise<SavedWeights>;
   /**
-   * Loads `state.safetensors` that `saveState` wrote. `base`: weights file or folder under a LoRA state, if its weights are not held
-   * already; one with other weights is `WrongBase`.
+   * Loads a `state.safetensors` written by `saveState`. `base`: file or folder with the base weights of a LoRA state, needed if the engine
+   * does not hold them. Other base weights are an error, `WrongBase`.
    */
   loadState(state: { path: string; base?: string }): Promise<LoadedState>;
   saveState(state: Digest, path: string): Promise<SavedState>;
-  /** Returns the digest of the reference weights; null if there are none now. */
+  /** Returns the digest of the new reference weights; null if there are none now. */
   setReference(from: ReferenceSource): Promise<Digest | null>;
-  /** Writes a folder that transformers opens, without tokenizer files. */
+  /** Writes a folder that transformers can open, but without the tokenizer's files. */
   exportHf(request: ExportRequest): Promise<SavedState>;
-  /** Log-probs of tokens[1..], conditioned on what precedes each; float32. */
+  /** Returns the float32 log-probs of tokens[1..], each conditioned on the tokens before it. */
   score(request: ScoreRequest): Promise<number[]>;
-  /** All or nothing: a cancelled one leaves the state as it was. */
+  /** All or nothing: if it is cancelled, the state stays the same. */
   update(
     request: UpdateRequest,
     onProgress?: (progress: UpdateProgress) => void,
     signal?: AbortSignal,
   ): Promise<UpdateResult>;
-  /** Ends the engine; the next call starts a fresh one, which holds no state. */
+  /** Ends the engine process. The next call starts a new one, which holds no state. */
   restart(): Promise<void>;
 }

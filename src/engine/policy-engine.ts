@@ -1,18 +1,18 @@
-// The policy as rollouts see it: something that samples. How its states are made and kept is a `StateKeeper`'s part.
+// The policy as rollouts see it: they only sample from it. A `StateKeeper` makes and saves its states.
 import type { Digest } from '../spec/records/parts.js';
 import type { Numerics } from '../spec/records/numerics.js';
 
 export interface EngineInfo {
   /** Random id of the engine process. */
   incarnation: string;
-  /** Version and compiler of the engine's build; observed only. */
+  /** Version and compiler of the engine's build; used only for observation. */
   build: string;
   numerics: Numerics;
   instructionSet: string;
   threads: number;
 }
 
-/** Random numbers are Philox, keyed by these and the token's position (R13). */
+/** Key of the Philox random numbers, together with a token's position (R13). */
 export interface SamplingKey {
   seed: number;
   domain: 'train' | 'eval';
@@ -22,18 +22,21 @@ export interface SamplingKey {
 }
 
 export interface GenerateRequest {
-  /** State that must be held, else `WrongState` (R15). */
+  /** The state to sample from. If the engine does not hold it, the call fails with `WrongState` (R15). */
   state: Digest;
   /** The whole transcript so far; the engine finds the longest cached prefix itself. */
   tokens: readonly number[];
   key: SamplingKey;
   temperature: number;
   max_new_tokens: number;
-  /** Generation ends after the first of these; it is part of the result. */
+  /** Generation ends after the first of these tokens, which is included in the result. */
   stop_tokens: readonly number[];
-  /** Generation ends with the token that completes one of these texts; needs `setVocabulary`. */
+  /** Generation ends with the token that completes one of these strings. Needs `setVocabulary`. */
   stop_strings?: readonly string[];
-  /** Draw from the likeliest tokens alone: those that make up this share, and at most this many. Log-probs stay those of the whole. */
+  /**
+   * Sample only from the most likely tokens: those that together have probability `top_p`, and at most `top_k`. Log-probs are still those
+   * of the full distribution.
+   */
   top_p?: number;
   top_k?: number;
 }
@@ -54,19 +57,19 @@ export interface UpdateProgress {
 export interface UpdateResult {
   state: Digest;
   applied: true | { reason: string };
-  /** Over all mini-batches: loss, grad_norm, clip_ratio, max_logprob_difference, … (docs/engine.md). */
+  /** Over all mini-batches: loss, grad_norm, clip_ratio, max_logprob_difference, … (see docs/engine.md). */
   metrics: Record<string, number>;
 }
 
 /**
  * Errors are `EngineError` with a code: `WrongState`, `WrongBase`, `WrongReference`, `BadBatch`, `BadInput` (the request), `BadFile` (a
- * file's contents), `Io` (a disk), `Internal` (the engine), `Cancelled`, `OutOfMemory`, `EngineExited`, `VersionMismatch`,
- * `EngineMissing`; `OtherNumerics` is for callers that compare its numerics with a run's (R18).
+ * file's contents), `Io` (a disk), `Internal` (the engine), `Cancelled`, `OutOfMemory`, `EngineExited`, `VersionMismatch`, `EngineMissing`.
+ * `OtherNumerics` is thrown by callers that compare the engine's numerics with a run's (R18).
  */
 export interface PolicyEngine {
   /** Starts the process if it is not running. */
   info(): Promise<EngineInfo>;
-  /** The bytes of each token, for stop strings. Forgotten by a load of another vocabulary size. */
+  /** Sets the bytes of each token, which stop strings need. They are dropped when a model with another vocabulary size is loaded. */
   setVocabulary(tokens: readonly Uint8Array[]): Promise<void>;
   generate(request: GenerateRequest, signal?: AbortSignal): Promise<GenerateResult>;
   stats(): Promise<Record<string, number>>;
@@ -98,12 +101,12 @@ export class EngineError extends Error {
   }
 }
 
-/** The engine's process has ended; every open call is undone. */
+/** The engine process has ended, and the results of its open calls are lost. */
 export class EngineExited extends EngineError {
   constructor(
     message: string,
     readonly pid: number,
-    /** Since its end, or since its last answer if it was ended for its silence. */
+    /** Milliseconds since the process ended, or, if it was killed for its silence, since its last answer. */
     readonly noticedAfterMs: number,
   ) {
     super('EngineExited', message);

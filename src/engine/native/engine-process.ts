@@ -1,6 +1,6 @@
-// One engine process, from its start to its death: frames over descriptor 3, logs from standard error.
+// One engine process, from start to end. Frames go over descriptor 3, logs over standard error.
 //
-// Invariant: however the process ends, every open call is rejected, and none is left waiting.
+// Invariant: however the process ends, every open call is rejected; no call waits for ever.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import type { Duplex } from 'node:stream';
@@ -14,9 +14,9 @@ export interface EngineProcessOptions {
   testFaults?: boolean;
   /** Every line that the engine logs. */
   log?: (line: string) => void;
-  /** A `stats` that is not answered for this long, while a call is open, ends the process. */
+  /** The process is killed if it does not answer `stats` within this time while a call is open. */
   livenessMs?: number;
-  /** An engine that answers is killed, too, if its work has made no progress for this long. */
+  /** It is also killed if it answers `stats`, but its work makes no progress for this long. */
   stallMs?: number;
 }
 
@@ -38,13 +38,13 @@ interface OpenCall {
 }
 
 /**
- * All that an engine may need of its parent's environment: it reads no secret, and so can leak none; its stack's supervisor ends it by its
- * node.
+ * Environment variables that the engine may receive. Secrets are left out, so the engine cannot leak one. LONGHAUL_STACK is left out too:
+ * the stack's supervisor ends an engine through its node.
  */
 const passedOn =
   /^(PATH|HOME|LANG|LC_.*|TZ|TMPDIR|XDG_.*|NODE_.*|LD_.*|DYLD_.*|(A|L|T|UB)SAN_OPTIONS|CUDA_.*|NVIDIA_.*|LONGHAUL_(?!STACK$).*)$/;
 const keptLogLines = 20;
-/** After the exit, time for data still in the socket. */
+/** How long to wait after the exit for data that is still in the socket. */
 const drainMs = 500;
 
 export class EngineProcess {
@@ -71,7 +71,7 @@ export class EngineProcess {
     });
     this.socket = this.child.stdio[3] as Duplex;
     this.socket.on('data', (chunk: Buffer) => this.receive(chunk));
-    // The process's end is reported; a reset connection is only its effect.
+    // Ignored: a reset connection only follows the end of the process, which is reported.
     this.socket.on('error', () => {});
     createInterface({ input: this.child.stderr! }).on('line', (line) => {
       this.logTail.push(line);
@@ -85,7 +85,7 @@ export class EngineProcess {
       };
       this.child.once('error', (error: NodeJS.ErrnoException) => end(startError(options.binary, error)));
       this.child.once('exit', (code, signal) => {
-        // An engine that was killed for its silence keeps the time of its last answer.
+        // If the engine was killed for its silence, keep the time of its last answer.
         if (this.killReason === null) this.heardAt = performance.now();
         setTimeout(() => end(this.exitError(code, signal)), drainMs).unref();
       });
@@ -102,8 +102,8 @@ export class EngineProcess {
   }
 
   /**
-   * One verb. Rejects with EngineError: the engine's own code, or `EngineExited` as soon as the process is gone.
-   * An aborted `signal` cancels the request in the engine; the promise is settled by the engine's answer.
+   * Calls one verb. Rejects with an `EngineError` that has the engine's code, or `EngineExited` as soon as the process has ended. If
+   * `signal` aborts, the request is cancelled in the engine; the promise still settles with the engine's answer.
    */
   call(
     header: object,
@@ -139,7 +139,7 @@ export class EngineProcess {
     });
   }
 
-  /** Frames of one turn of the event loop go in one write: a rollout sends hundreds of small ones. */
+  /** Joins all frames of one event-loop turn into one write: a rollout sends hundreds of small frames. */
   private send(frame: Buffer): void {
     if (this.unsent.push(frame) > 1) return;
     setImmediate(() => {
@@ -148,7 +148,7 @@ export class EngineProcess {
     });
   }
 
-  /** Ends the process politely, by force after `graceMs`. */
+  /** Asks the process to end; kills it after `graceMs`. */
   async close(graceMs = 5_000): Promise<void> {
     if (!this.alive) return this.ended;
     this.killReason ??= 'the engine was closed';
@@ -158,7 +158,7 @@ export class EngineProcess {
     clearTimeout(force);
   }
 
-  /** Ends the process at once; open calls reject with `reason`. */
+  /** Kills the process; open calls reject, and the error says `reason`. */
   kill(reason: string): void {
     this.killReason ??= reason;
     this.child.kill('SIGKILL');
@@ -166,7 +166,7 @@ export class EngineProcess {
 
   private takeId(): number {
     const id = this.nextId;
-    // 32 bits, 0 unused; 2³² calls later the old ones are long answered.
+    // Ids have 32 bits, 0 is unused. An id is reused after 2³² calls, long after its call was answered.
     this.nextId = id === 0xffff_ffff ? 1 : id + 1;
     return id;
   }
@@ -215,7 +215,7 @@ export class EngineProcess {
         if (Number(stats['busy_ms']) > stallMs)
           this.kill(`its work has not got on for ${Math.round(stallMs / 1000)} s`);
       } catch {
-        // The process ended; its open calls were rejected.
+        // The process has ended and its open calls were rejected.
       } finally {
         answered();
         probing = false;

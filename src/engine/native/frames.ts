@@ -1,4 +1,4 @@
-// One frame of the engine's protocol (docs/engine-protocol.md): length, id, JSON header, raw little-endian arrays.
+// Encodes and decodes frames of the engine's protocol (docs/engine-protocol.md): length, id, JSON header, raw little-endian arrays.
 
 export type FrameArray =
   | { name: string; dtype: 'I32'; data: Int32Array }
@@ -11,17 +11,17 @@ export interface Frame {
   arrays: Map<string, FrameArray>;
 }
 
-/** Limit of the bytes that follow the length. */
+/** Largest allowed value of a frame's length field, in bytes. */
 const maxFrameBytes = 256 * 1024 * 1024;
 
 const prefixBytes = 12;
 
-/** Thrown on bytes that are not a frame: the stream cannot be read any further. */
+/** Thrown if bytes are not a valid frame. The rest of the stream cannot be read either. */
 export class FrameError extends Error {
   override name = 'FrameError';
 }
 
-/** The bytes of one frame. Throws FrameError if they would exceed `maxFrameBytes`. */
+/** Returns the bytes of one frame. Throws FrameError if its length would exceed `maxFrameBytes`. */
 export function encodeFrame(id: number, header: object, arrays: readonly FrameArray[] = []): Buffer {
   const described =
     arrays.length === 0
@@ -50,10 +50,10 @@ export function encodeFrame(id: number, header: object, arrays: readonly FrameAr
 export class FrameDecoder {
   private chunks: Uint8Array[] = [];
   private held = 0;
-  /** Bytes that the frame at the front needs; 4 until its length is known. */
+  /** Size of the first frame in the buffer, in bytes; 4 until its length field has been read. */
   private needed = 4;
 
-  /** Every frame that is whole now. Throws FrameError on a broken one. */
+  /** Returns all frames that are complete now. Throws FrameError on an invalid frame. */
   push(chunk: Uint8Array): Frame[] {
     this.chunks.push(chunk);
     this.held += chunk.length;
@@ -79,7 +79,7 @@ export class FrameDecoder {
     return frames;
   }
 
-  /** Whether the stream ended within a frame. */
+  /** True if the stream has ended in the middle of a frame. */
   get partial(): boolean {
     return this.held > 0;
   }
@@ -89,7 +89,7 @@ function asBuffer(bytes: Uint8Array): Buffer {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
-/** `body` is all that follows the length. */
+/** `body`: everything after the length field. */
 function decodeFrame(body: Buffer): Frame {
   if (body.length < 8) throw new FrameError('a frame shorter than its id and header length');
   const headerBytes = body.readUInt32LE(4);
@@ -101,7 +101,7 @@ function decodeFrame(body: Buffer): Frame {
     const { name, dtype, elements } = describeArray(entry);
     const size = elements * (dtype === 'U8' ? 1 : 4);
     if (at + size > body.length) throw new FrameError(`array ${name} does not fit its frame`);
-    // A copy: arrays must be aligned, and must not keep a large receive buffer alive.
+    // Copy the bytes, because an array must be aligned and must not keep a large receive buffer alive.
     const data = Uint8Array.prototype.slice.call(body, at, at + size).buffer;
     if (dtype === 'I32') arrays.set(name, { name, dtype, data: new Int32Array(data) });
     else if (dtype === 'F32') arrays.set(name, { name, dtype, data: new Float32Array(data) });

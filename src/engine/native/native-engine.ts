@@ -1,5 +1,5 @@
-// FileEngine over a child process. Starts the process at the first call and again at the first call after a death; a new process holds no
-// state, so a call that needs one answers `WrongState` until a state is loaded (ensurePolicy, R14).
+// FileEngine over a child process. The first call starts the process; the first call after its death starts a new one. A new process holds
+// no state, so a call that needs one fails with `WrongState` until a state is loaded (ensurePolicy, R14).
 import { awakeTimeout } from '../../base/awake-clock.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { ExportRequest, HeldState, LoadedState, FileEngine, RandomModel, ReferenceSource, SavedFile, SavedState, ScoreRequest, StoredModel, UpdateRequest } from '../file-engine.js';
@@ -12,29 +12,32 @@ export interface NativeEngineOptions {
   binary: string;
   /** Default: all cores that the process may use. */
   threads?: number;
-  /** Default: the widest that the machine has. */
+  /** Default: the widest instruction set of the machine. */
   instructionSet?: 'avx512' | 'avx2' | 'scalar';
-  /** Bound of the KV cache; default 256 MiB. */
+  /** Largest size of the KV cache; default 256 MiB. */
   kvCacheBytes?: number;
   log?: (line: string) => void;
   /** Lets tests make the engine die at chosen points. */
   testFaults?: boolean;
-  /** An engine that answers nothing for this long while a call is open is killed; default 30 s. */
+  /** The engine is killed if it answers nothing for this long while a call is open; default 30 s. */
   livenessMs?: number;
-  /** So is one that answers but has made no progress for this long; default 10 min. */
+  /** The engine is killed if it answers but makes no progress for this long; default 10 min. */
   stallMs?: number;
 }
 
-/** A FileEngine with a visible process: for supervisors, and for tests that kill it. */
+/** A FileEngine with access to its process, for supervisors and for tests that kill it. */
 export interface NativeEngine extends FileEngine {
-  /** Process id of the running engine; null when none runs. */
+  /** Id of the running process; null if none runs. */
   pid(): number | null;
-  /** For tests, with `testFaults`: dies now, after the next update, or in the middle of this reply; or stops, whole or only its work. */
+  /**
+   * For tests, needs `testFaults`. `abort`: dies now; `abort_after_update`: after the next update; `half_frame`: in the middle of this
+   * reply. `hang` stops the whole engine, `stall` only its work.
+   */
   injectFault(kind: 'abort' | 'abort_after_update' | 'half_frame' | 'hang' | 'stall'): Promise<void>;
 }
 
 const protocol = 2;
-/** Version of the engine that these sources belong to; `native/src/serve/version.h` has the same. */
+/** The engine version that these sources belong to; it must equal the one in `native/src/serve/version.h`. */
 const engineVersion = '0.1.0';
 const startTimeoutMs = 30_000;
 
@@ -48,7 +51,7 @@ export function createNativeEngine(options: NativeEngineOptions): NativeEngine {
   let started: Started | null = null;
   let closed = false;
 
-  /** The running engine; one start at a time, and a failed start is tried again by the next call. */
+  /** Returns the running engine. Only one start runs at a time; after a failed start, the next call tries again. */
   function engine(): Promise<Started> {
     if (closed) return Promise.reject(new EngineError('EngineExited', 'The engine was closed.'));
     if (started?.process.alive) return Promise.resolve(started);

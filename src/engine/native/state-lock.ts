@@ -1,5 +1,5 @@
-// The readers–writer lock on the engine's state (R15): users of one state share it, a caller that changes it is alone. Fair to writers: a
-// reader that comes after a waiting writer waits for it. Not reentrant.
+// Readers–writer lock on the engine's state (R15). Callers that use the same state share the lock; a caller that changes the state holds it
+// alone. Fair to writers: a reader waits for a writer that came before it. Not reentrant.
 
 interface Waiter {
   exclusive: boolean;
@@ -11,7 +11,7 @@ export class StateLock {
   private writing = false;
   private queue: Waiter[] = [];
 
-  /** Runs `use` beside other readers. */
+  /** Runs `use` while other readers may hold the lock too. */
   async shared<T>(use: () => Promise<T>, signal?: AbortSignal): Promise<T> {
     await this.enter(false, signal);
     try {
@@ -22,7 +22,7 @@ export class StateLock {
     }
   }
 
-  /** Runs `change` alone. */
+  /** Runs `change` while nobody else holds the lock. */
   async exclusive<T>(change: () => Promise<T>, signal?: AbortSignal): Promise<T> {
     await this.enter(true, signal);
     try {
@@ -33,7 +33,7 @@ export class StateLock {
     }
   }
 
-  /** Rejects with the signal's reason if it aborts before the lock is held. */
+  /** Takes the lock. Rejects with the signal's reason if the signal aborts first. */
   private enter(exclusive: boolean, signal: AbortSignal | undefined): Promise<void> {
     return new Promise((resolve, reject) => {
       if (signal?.aborted) return reject(signal.reason);
