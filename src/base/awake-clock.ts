@@ -1,15 +1,15 @@
-// Time in which this process ran. A stopped process, or one on a suspended machine, receives no answers: a deadline that passes meanwhile
-// by any other clock is not a failure to answer in time.
+// A clock that counts only the time in which this process ran. A stopped process, or one on a suspended machine, can receive no answers, so
+// a deadline that passes meanwhile is not the other side's failure.
 
 const tickMs = 100;
-/** A tick that comes later than this is late because nothing ran here. */
+/** If a tick is later than this, the process did not run in between; the rest of the gap is not counted. */
 const longestTickMs = 2 * tickMs;
 
 let awakeMs = 0;
 let tickedAt = performance.now();
 let ticker: NodeJS.Timeout | undefined;
 
-/** Milliseconds; only differences mean anything. */
+/** Milliseconds; only the difference of two readings has a meaning. */
 export function awakeNow(): number {
   if (ticker) tick();
   else {
@@ -26,7 +26,7 @@ function tick(): void {
   tickedAt = now;
 }
 
-/** Calls `late` once so much awake time has passed and all input that had arrived was read. Returns a function that cancels it. */
+/** Calls `late` after `ms` of awake time, when all input that arrived before has been read. Returns a function that cancels the call. */
 export function awakeTimeout(late: () => void, ms: number): () => void {
   const until = awakeNow() + ms;
   let timer: NodeJS.Timeout | undefined;
@@ -39,7 +39,7 @@ export function awakeTimeout(late: () => void, ms: number): () => void {
   const check = (): void => {
     const leftMs = until - awakeNow();
     if (leftMs > 0) checkIn(leftMs);
-    // Timers run before input: an answer may wait in its socket.
+    // Timers run before input: let the process read an answer that may wait in its socket.
     else reading = setImmediate(late);
   };
   checkIn(ms);
@@ -49,7 +49,7 @@ export function awakeTimeout(late: () => void, ms: number): () => void {
   };
 }
 
-/** As `AbortSignal.timeout`. */
+/** Like `AbortSignal.timeout`, in awake time. `callOff` cancels it. */
 export function awakeLimit(ms: number): { signal: AbortSignal; callOff: () => void } {
   const limit = new AbortController();
   const callOff = awakeTimeout(

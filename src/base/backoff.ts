@@ -1,4 +1,4 @@
-// Pauses between tries, each twice as long as the one before.
+// Pauses between retries, each twice as long as the one before.
 
 /** In milliseconds. The longest may be Infinity. */
 export type BackoffRange = readonly [firstMs: number, longestMs: number];
@@ -8,19 +8,19 @@ export function backoffMs(failures: number, [firstMs, longestMs]: BackoffRange):
   return Math.min(firstMs * 2 ** (failures - 1), longestMs);
 }
 
-/** Counts the failures of one loop of tries. */
+/** Counts the failures of one retry loop. */
 export class Backoff {
   private failures = 0;
 
   constructor(private readonly range: BackoffRange) {}
 
-  /** The pause after one more failure, in milliseconds. */
+  /** Counts a failure; returns the next pause, in milliseconds. */
   next(): number {
     this.failures += 1;
     return backoffMs(this.failures, this.range);
   }
 
-  /** After a success: the next pause is the first one again. */
+  /** Call after a success: the next pause is the shortest again. */
   reset(): void {
     this.failures = 0;
   }

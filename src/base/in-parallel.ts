@@ -1,10 +1,10 @@
-// Many objects at once, but not all: a store answers one by one in tens of milliseconds and has few sockets.
+// Works on many objects in parallel, but not on all at once: a store takes tens of milliseconds for each, and sockets are few.
 
 const atOnce = 32;
 
 /**
- * Results in the order of `items`; at most 32 of `work` are under way. The first failure is thrown, and no further item is
- * begun.
+ * Returns the results in the order of `items`; runs at most 32 calls of `work` at a time. After a failure it starts no further item and
+ * throws that failure.
  */
 export async function inParallel<T, R>(
   items: readonly T[],

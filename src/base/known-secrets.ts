@@ -1,5 +1,5 @@
-// The secrets that this process was given. Failures go into a workflow's history and log lines into files: neither may hold a secret, even
-// if a server repeats it — a refusal that quotes a key above all.
+// The secrets that this process knows. Error messages go into workflow histories, and log lines into files; neither may contain a secret.
+// Servers do repeat secrets, for example when they reject a key and quote it.
 import { isSecretName, withoutSecrets } from './secrets.js';
 
 const known = new Set(secretsIn(process.env));
@@ -8,7 +8,7 @@ export function secretsIn(env: NodeJS.ProcessEnv): string[] {
   return Object.entries(env).flatMap(([name, value]) => (value && isSecretName(name) ? [value] : []));
 }
 
-/** For secrets that are not in a variable with such a name. */
+/** Adds a secret that is not in an environment variable with a secret's name. */
 export function keepSecret(secret: string | undefined): void {
   if (secret !== undefined) known.add(secret);
 }
@@ -17,7 +17,7 @@ export function withoutKnownSecrets(text: string): string {
   return withoutSecrets(text, [...known]);
 }
 
-/** The same error, without secrets in its message, its stack, and those of its causes. */
+/** Removes the secrets from the error's message and stack, and from those of its causes. Returns the same error. */
 export function censored(error: Error): Error {
   for (
     let inner: unknown = error, depth = 0;

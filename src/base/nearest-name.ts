@@ -1,6 +1,6 @@
-// The name that a mistyped one most likely meant.
+// Finds the name that a mistyped one probably meant.
 
-/** Nearest of `names` within a third of the word's length in edits, or null. Case and separators count for nothing. */
+/** The most similar of `names`, at most a third of the word's length in edits away, or null. Ignores case and separators. */
 export function nearestName(word: string, names: readonly string[]): string | null {
   let best: { name: string; edits: number } | null = null;
   for (const name of names) {
@@ -10,7 +10,7 @@ export function nearestName(word: string, names: readonly string[]): string | nu
   return best !== null && best.edits <= Math.max(2, Math.floor(word.length / 3)) ? best.name : null;
 }
 
-/** Insertions, deletions, replacements and swaps of neighbours that make `b` of `a`. */
+/** Number of insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`. */
 function editDistance(a: string, b: string): number {
   let beforePrevious: number[] = [];
   let previous = Array.from({ length: b.length + 1 }, (_, j) => j);

@@ -1,6 +1,6 @@
-// A process's memory by name, for as long as it lives: it keeps the newest names, and so never too many.
+// A process's memory by name. It keeps only the newest names, so it cannot grow without limit.
 
-/** More names than are in use at once; older ones are forgotten. */
+/** More names than are ever in use at once. */
 const maxRemembered = 1_000;
 
 export class NewestEntries<V> {
@@ -10,7 +10,7 @@ export class NewestEntries<V> {
     return this.entries.get(name);
   }
 
-  /** The name becomes the newest one; above the limit, the oldest is removed. */
+  /** Stores the value and makes the name the newest; above the limit, the oldest name is removed. */
   set(name: string, value: V): void {
     this.entries.delete(name);
     this.entries.set(name, value);
@@ -25,7 +25,7 @@ export class NewestEntries<V> {
     return value;
   }
 
-  /** Null if nothing was noted. */
+  /** The entry that was set last; null if there is none. */
   newest(): { name: string; value: V } | null {
     const last = [...this.entries].at(-1);
     return last ? { name: last[0], value: last[1] } : null;

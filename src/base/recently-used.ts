@@ -1,14 +1,14 @@
-// A cache of what is costly to make and never changes: each value is made once, and the one used longest ago goes first.
+// A cache for values that are costly to make and never change. When it is full, the value used longest ago is removed.
 
 export class RecentlyUsed<T> {
   private readonly held = new Map<string, Promise<T>>();
 
   constructor(private readonly capacity: number) {}
 
-  /** `make` is called if the value is not held; a failed one is not kept. */
+  /** Returns the cached value, or calls `make`. A failed value is not kept. */
   get(key: string, make: () => Promise<T>): Promise<T> {
     const held = this.held.get(key);
-    // The last used value is at the end.
+    // The most recently used value is at the end.
     this.held.delete(key);
     const value = held ?? make();
     this.held.set(key, value);

@@ -1,13 +1,13 @@
-// One signal for several that can be released. Node keeps the result of `AbortSignal.any`, once it has a listener, for as long as it may
-// still abort, with all that its listeners hold: a worker that lives for days would keep every activity it ever ran.
+// Joins several abort signals into one that can be released. Node keeps the result of `AbortSignal.any` alive while it has a listener and
+// may still abort, together with everything its listeners refer to. A worker that runs for days would keep every activity it ever ran.
 
 export interface JoinedSignal {
   signal: AbortSignal;
-  /** Call when the signal is no longer needed: it stops following the others. */
+  /** Call when the signal is no longer needed; it then stops following its sources. */
   release(): void;
 }
 
-/** Aborts with the first of `sources`, for the same reason. */
+/** The joined signal aborts with the first of `sources`, for the same reason. */
 export function joinSignals(sources: readonly AbortSignal[]): JoinedSignal {
   const joined = new AbortController();
   const followed = sources.map((source) => ({ source, rise: () => joined.abort(source.reason) }));

@@ -1,11 +1,11 @@
-// Text from outside may repeat what was sent there: servers quote keys and headers in their errors. The sender of a secret removes it from
-// the answer before that is logged or recorded.
+// Removes secrets from text. A server's answer may repeat what was sent to it, for example a key or a header. Whoever sent a secret removes
+// it from the answer before the answer is logged or recorded.
 
-/** Shorter texts are not secrets, and removing them would garble the message. */
+/** Shorter texts are not treated as secrets: removing them would make messages unreadable. */
 const shortestSecret = 8;
 const removed = '[secret removed]';
 
-/** The text without the secrets, in every form: plain, in JSON, in a URL, or in base64. */
+/** Removes the secrets from the text in every form: plain, in JSON, in a URL, and in base64. */
 export function withoutSecrets(text: string, secrets: readonly (string | undefined)[]): string {
   const known = secrets.filter((secret) => secret !== undefined && secret.length >= shortestSecret);
   return known.flatMap((secret) => writings(secret as string)).reduce(without, text);
@@ -15,14 +15,14 @@ function without(text: string, writing: string): string {
   return text.includes(writing) ? text.replaceAll(writing, removed) : text;
 }
 
-/** Every form, the longest first: one may be part of another. */
+/** All forms of a secret, the longest first, because one form may be part of another. */
 export function writings(secret: string): string[] {
   const base64 = (encoding: 'base64' | 'base64url') =>
     Buffer.from(secret).toString(encoding).replace(/=+$/, '');
   const all = [
     secret,
     inJson(secret),
-    // Results of tools are JSON in JSON.
+    // Tool results are JSON inside JSON.
     inJson(inJson(secret)),
     encodeURIComponent(secret),
     base64('base64'),
@@ -33,15 +33,15 @@ export function writings(secret: string): string[] {
 
 const inJson = (text: string): string => JSON.stringify(text).slice(1, -1);
 
-/** Where a URL from a person may hold a secret, or null; the URL itself is not repeated. */
+/** The part of a user's URL that may contain a secret, or null. The URL itself is not returned. */
 export function secretInUrl(text: string): 'user and password' | 'query' | null {
-  // Reads the text and not a parsed URL: a text that cannot be parsed must not be repeated either.
+  // Works on the text instead of a parsed URL: a text that cannot be parsed may contain a secret too.
   const [, authority = '', rest = ''] = /^(?:[a-z][a-z0-9+.-]*:)?\/\/([^/?#]*)(.*)$/is.exec(text) ?? [];
   if (authority.includes('@')) return 'user and password';
   return /[?#]/.test(rest) ? 'query' : null;
 }
 
-/** Conventional names of variables that hold secrets. */
+/** Usual names of variables that hold secrets. */
 const secretNames =
   /(^|_)(TOKEN|SECRET|SECRET_KEY|PASSWORD|PASSWD|API_KEY|ACCESS_KEY|ACCESS_KEY_ID|PRIVATE_KEY|KEY_DATA|CREDENTIALS?)$|^TEMPORAL_GRPC_META_/;
 

@@ -6,7 +6,7 @@ export function sha256Hex(data: Uint8Array | string): string {
   return createHash('sha256').update(data).digest('hex');
 }
 
-/** sha256 and size in bytes of a file, which is read in pieces. */
+/** sha256 and size in bytes of a file, read in pieces. */
 export async function sha256File(
   path: string,
   signal?: AbortSignal,
@@ -14,7 +14,7 @@ export async function sha256File(
   return sha256Pieces(createReadStream(path, { highWaterMark: 1 << 20, ...(signal ? { signal } : {}) }));
 }
 
-/** sha256 and size in bytes of data that need not fit in memory at once. */
+/** sha256 and size in bytes of data given in pieces; it need not fit in memory. */
 export async function sha256Pieces(
   pieces: AsyncIterable<Uint8Array>,
 ): Promise<{ sha256: string; size: number }> {

@@ -1,12 +1,12 @@
-// Timed parts of an activity, for tracers. Without a tracer they cost a comparison: nothing is measured.
+// Timed parts of an activity, for tracers. Without a tracer, nothing is measured.
 
 export type SpanAttributes = Record<string, string | number | boolean>;
 
-/** A part that has begun. */
+/** A span that has begun. */
 export interface OpenSpan {
-  /** Spans that begin in `work` are parts of this one. */
+  /** Spans that begin during `work` become children of this one. */
   during<T>(work: () => Promise<T>): Promise<T>;
-  /** Only the first call counts. */
+  /** Later calls are ignored. */
   end(attributes?: SpanAttributes): void;
 }
 
@@ -16,7 +16,7 @@ export interface Tracer {
 
 let installed: Tracer | null = null;
 
-/** Called once in a process, before anything is traced. */
+/** Call at most once in a process, before the first span. */
 export function installTracer(tracer: Tracer): void {
   installed = tracer;
 }

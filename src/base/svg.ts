@@ -1,12 +1,12 @@
-// SVG in parts: elements, scales and axes. Numbers are rounded to a tenth and all text is escaped. Colours and fonts follow from the classes,
-// in the style sheet of the page or picture: `grid` for the lines of an axis, others are the caller's.
+// Builds SVG from parts: elements, scales and axes. Numbers are rounded to a tenth; all text is escaped. Colours and fonts come from CSS
+// classes in the style sheet of the page or picture: axes use the class `grid`, callers may use others.
 
 export interface Place {
   x: number;
   y: number;
 }
 
-/** In units of the SVG; y grows downwards. */
+/** In SVG units; y grows downwards. */
 export interface Box {
   left: number;
   right: number;
@@ -17,7 +17,7 @@ export interface Box {
 export type Scale = (value: number) => number;
 export type Attributes = Record<string, string | number>;
 
-/** Maps `low`…`high` onto `start`…`end`; the middle if `low` equals `high`. */
+/** Maps `low`…`high` to `start`…`end`. If `low` equals `high`, every value is mapped to the middle. */
 export function linearScale(
   [low, high]: readonly [number, number],
   [start, end]: readonly [number, number],
@@ -25,7 +25,7 @@ export function linearScale(
   return (value) => start + (low === high ? 0.5 : (value - low) / (high - low)) * (end - start);
 }
 
-/** `content`: SVG. */
+/** `content` must be SVG; it is not escaped. */
 export function element(name: string, attributes: Attributes, ...content: readonly string[]): string {
   const written = Object.entries(attributes).map(
     ([key, value]) => ` ${key}="${typeof value === 'number' ? round(value) : escapeXml(value)}"`,
@@ -34,7 +34,7 @@ export function element(name: string, attributes: Attributes, ...content: readon
   return inner === '' ? `<${name}${written.join('')}/>` : `<${name}${written.join('')}>${inner}</${name}>`;
 }
 
-/** The start of its baseline is at `x` and `y`, unless `attributes` say otherwise. */
+/** The baseline starts at `x` and `y`, unless `attributes` set another anchor. */
 export function text(content: string, x: number, y: number, attributes: Attributes = {}): string {
   return element('text', { x, y, ...attributes }, escapeXml(content));
 }
@@ -43,14 +43,14 @@ export function line(from: Place, to: Place, attributes: Attributes): string {
   return element('line', { ...attributes, x1: from.x, x2: to.x, y1: from.y, y2: to.y });
 }
 
-/** Empty without points. */
+/** An empty string if there are no points. */
 export function polyline(points: readonly Place[], attributes: Attributes): string {
   if (points.length === 0) return '';
   const path = points.map(({ x, y }) => `${round(x)},${round(y)}`).join(' ');
   return element('polyline', { ...attributes, points: path });
 }
 
-/** A line across the plot at each value, with the value to the left of it. */
+/** Draws a line across the plot at each value, and the value to the left of the line. */
 export function yAxis(
   values: readonly number[],
   y: Scale,
@@ -63,9 +63,9 @@ export function yAxis(
   return values.map(at).join('\n');
 }
 
-/** Whole numbers below the plot: at most `count` + 1 of those from `first` to `last`. */
+/** Writes whole numbers from `first` to `last` below the plot, at most `count` + 1 of them. */
 export function stepAxis(first: number, last: number, count: number, x: Scale, { bottom }: Box): string {
-  // Ticks closer than one step would loop for ever: at sixteen digits, adding less than 1 changes nothing.
+  // Limits the count: ticks less than one step apart could loop for ever, because adding less than 1 changes no number of sixteen digits.
   const some = first === last ? [first] : ticks(first, last, Math.min(count, last - first));
   const steps = some.filter((step) => Number.isInteger(step) && step >= first && step <= last);
   return steps

@@ -1,16 +1,19 @@
-// A function called on a thread of its own: seconds of computation on the main thread would hold up heartbeats and all other activities.
+// Runs a function on a thread of its own. On the main thread, seconds of computation would block heartbeats and all other activities.
 import { once } from 'node:events';
 import { parentPort, Worker } from 'node:worker_threads';
 import { joinSignals } from './releasable-abort-signal.js';
 
 export interface WorkerThread<Input, Output> {
-  /** One at a time. Rejects with what the function throws, with the signal's reason, or after the deadline; the thread is of no use then. */
+  /**
+   * One call at a time. Rejects with the function's error, with the signal's reason, or after the deadline; the thread cannot be used after
+   * that.
+   */
   call(input: Input): Promise<Output>;
-  /** Call it in any case. */
+  /** Must always be called. */
   end(): Promise<void>;
 }
 
-/** `entry`: a module that calls `answerCalls`. `deadlineMs`: the longest a call may take. */
+/** `entry`: a module that calls `answerCalls`. `deadlineMs`: limit for one call. */
 export function startThread<Input, Output>(
   entry: URL,
   { deadlineMs, signal }: { deadlineMs: number; signal?: AbortSignal | undefined },
@@ -52,7 +55,7 @@ export function startThread<Input, Output>(
   return { call, end };
 }
 
-/** For a thread's entry. An error of `answer` ends the thread, and the caller gets it. */
+/** Call in a thread's entry module. An error thrown by `answer` ends the thread and is thrown to the caller. */
 export function answerCalls<Input, Output>(answer: (input: Input) => Output): void {
   parentPort?.on('message', (input: Input) => parentPort?.postMessage(answer(input)));
 }

@@ -1,4 +1,4 @@
-// Datasets never change once written: each is read and parsed once per process.
+// Caches datasets. A dataset never changes once it is written, so each is read and parsed once per process.
 import { RecentlyUsed } from '../base/recently-used.js';
 import { parseDemonstrations, parseTasks } from './task-file.js';
 import type { DatasetManifest } from '../spec/records/manifests.js';
@@ -17,13 +17,13 @@ export interface Dataset {
   /** Keys of the training tasks by template, in data order. */
   trainTasks: Map<string, string[]>;
   demonstrations: Demonstration[];
-  /** What each environment offered when the demonstrations were made. */
+  /** The tools that each environment offered when the dataset was prepared. */
   tools: Record<string, readonly ToolSpec[]>;
-  /** Lines of `demonstrations.jsonl` by kind. */
+  /** Line numbers in `demonstrations.jsonl`, by kind of demonstration. */
   demonstrationsByKind: Map<string, number[]>;
 }
 
-/** As many runs as there may be at once. */
+/** As many as the runs that may be active at once. */
 const datasetsKept = 64;
 
 export class DatasetCache {

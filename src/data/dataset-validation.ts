@@ -1,4 +1,4 @@
-// Checks that a run's data holds all that the run asks of it.
+// Checks that a run's data contains everything that its spec asks for.
 import type { DatasetCache } from './dataset-cache.js';
 import type { RunRecord } from '../spec/records/run-records.js';
 import { InvalidSpec } from '../spec/invalid-spec.js';
@@ -7,13 +7,13 @@ import type { Task } from '../spec/records/task.js';
 import { readDataFiles } from './prepare-dataset.js';
 import { BadDataFile } from './task-file.js';
 
-/** Throws `InvalidSpec` with every problem at once. */
+/** Throws `InvalidSpec`, which lists every problem. */
 export async function refuseImpossibleData(datasets: DatasetCache, record: RunRecord): Promise<void> {
   const { tasks, demonstrationsByKind } = await datasets.load(record.dataset);
   refuseData(record.spec, { tasks, kinds: [...demonstrationsByKind.keys()] });
 }
 
-/** The same check for the files that a spec names, before a run has read them. Throws `InvalidSpec`. */
+/** Does the same check on the files that a spec names, before a run stores them. Throws `InvalidSpec`. */
 export async function refuseBadFiles(spec: RunSpec): Promise<void> {
   const { builtin, tasks: path } = spec.data;
   if (builtin !== undefined || path === undefined) return;

@@ -1,4 +1,4 @@
-// Puts a run's data into the store as an immutable dataset version; a version's name follows from its content.
+// Stores a run's data as an immutable dataset version. The version's name is a hash of its content.
 import { readFile } from 'node:fs/promises';
 import { appByName } from '../environments/apps/registry.js';
 import type { DatasetManifest } from '../spec/records/manifests.js';
@@ -14,12 +14,12 @@ import { createFile, readRecord, recordFunction } from '../store/records/records
 import { BadDataFile, parseDemonstrations, parseTasks } from './task-file.js';
 import { toolListsFor } from './tool-lists.js';
 
-/** Raised when the generator's output changes, so that an older version is never mistaken for the new one. */
+/** Increased whenever the generator's output changes, so that data of an older generator is never taken for new data. */
 const generatorVersion = 2;
 const generator = new URL('./dataset-generator.js', import.meta.url);
 const generatorDeadlineMs = 10 * 60_000;
 
-/** Throws `BadDataFile`, and `InvalidSpec` if an environment that demonstrations name cannot list its tools. */
+/** Throws `BadDataFile`; and `InvalidSpec` if an environment named by demonstrations cannot list its tools. */
 export async function prepareDataset(
   store: ObjectStore,
   { data, environments }: Pick<RunSpec, 'data' | 'environments'>,
@@ -67,7 +67,7 @@ async function prepareFiles(
   return writeDataset(store, 'files', version.slice(0, 16), texts);
 }
 
-/** What the files of a spec hold. Throws `BadDataFile`. */
+/** Reads the data files that a spec names. Throws `BadDataFile`. */
 export async function readDataFiles(
   data: DataSpec,
 ): Promise<{ tasks: Task[]; demonstrations: Demonstration[] }> {
@@ -123,7 +123,7 @@ async function writeDataset(
 
 async function readText(path: string): Promise<string> {
   try {
-    // Strict: a replaced character would silently be another task. Leaves out a byte order mark.
+    // Strict decoding: a replaced character would silently change a task. The decoder drops a byte order mark.
     return new TextDecoder('utf-8', { fatal: true }).decode(await readFile(path));
   } catch (error) {
     if (error instanceof TypeError) throw new BadDataFile(path, ['is not UTF-8 text; save it as UTF-8']);

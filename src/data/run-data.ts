@@ -1,4 +1,4 @@
-// A run's fixed inputs, read from the store once per process: run record, tokenizer, template, dataset.
+// A run's fixed inputs: run record, tokenizer, template, dataset. They are read from the store once per process.
 import type { Dataset, DatasetCache } from './dataset-cache.js';
 import { RecentlyUsed } from '../base/recently-used.js';
 import { loadChatTemplate, type ChatTemplate } from '../episode/chat-template.js';
@@ -17,10 +17,10 @@ export interface RunData extends Dataset {
   template: ChatTemplate;
 }
 
-/** More runs than one worker serves at once: with fewer, each of them would be read again at every step. */
+/** More runs than one worker serves at once. With a smaller limit, some run would be read again at every step. */
 const runsKept = 64;
 
-/** Its contents never change (R1). Runs with the same tokenizer share it. */
+/** The cached data never changes (R1). Runs with the same tokenizer share it. */
 export class RunDataCache {
   private readonly runs = new RecentlyUsed<RunData>(runsKept);
   private readonly tokenizers = new RecentlyUsed<Tokenizer>(runsKept);
@@ -47,7 +47,7 @@ export class RunDataCache {
   }
 }
 
-/** Text of a tokenizer or chat template that a run record names. Throws `UnreadableRecord`. */
+/** Reads the text of a tokenizer or chat template that a run record names. Throws `UnreadableRecord`. */
 export async function readAsset(store: ObjectStore, digest: Digest): Promise<string> {
   const key = assetKey(digest);
   const bytes = await store.get(key);

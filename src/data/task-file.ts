@@ -1,4 +1,4 @@
-// Reads `tasks.jsonl` and `demonstrations.jsonl` that people bring. Every problem is named with its line.
+// Parses the `tasks.jsonl` and `demonstrations.jsonl` that users provide. Every problem is reported with its line.
 import { z } from 'zod';
 import { inOneLine, issueProblems } from '../spec/spec-issues.js';
 import type { Demonstration, Task } from '../spec/records/task.js';
@@ -49,7 +49,7 @@ export class BadDataFile extends Error {
   }
 }
 
-/** Throws `BadDataFile` naming each bad line, duplicate keys, and a last line that was cut off. */
+/** Throws `BadDataFile`, which names each bad line, duplicate keys, and a last line that was cut off. */
 export function parseTasks(text: string, file: string): Task[] {
   const problems: string[] = [];
   const firstLineOf = new Map<string, number>();

@@ -1,5 +1,5 @@
-// The tools that demonstrations show as on offer: requested from each environment when a run starts, and stored with its data, so that a
-// batch stays a function of records.
+// The tools that demonstrations show as available. They are requested from each environment when a run starts, and stored with the run's
+// data, so that a batch depends only on records.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { awakeLimit } from '../base/awake-clock.js';
 import { appByName, appNames } from '../environments/apps/registry.js';
@@ -9,7 +9,7 @@ import { InvalidSpec, type SpecProblem } from '../spec/invalid-spec.js';
 import type { EnvironmentSpec } from '../spec/run-spec.js';
 import type { Demonstration, Task, ToolSpec } from '../spec/records/task.js';
 
-/** A server that does not answer in this time is down, and the start says so. */
+/** A server without an answer after this time counts as down, and the start fails. */
 const answerWithinMs = 30_000;
 const minPauseMs = 100;
 const maxPauseMs = 2000;
@@ -17,13 +17,13 @@ const maxPauseMs = 2000;
 export type ToolLists = Record<string, readonly ToolSpec[]>;
 
 export interface ToolListsOptions {
-  /** Aborts when the start must end; its reason is thrown. */
+  /** Aborts when the start must end; the function then throws the signal's reason. */
   signal?: AbortSignal;
-  /** How long servers that are not up yet are tried again, in milliseconds. */
+  /** How long to retry servers that are not up yet, in milliseconds. */
   withinMs?: number;
 }
 
-/** Tools by `env_key` of the demonstrations. Throws `InvalidSpec` naming each environment that cannot be asked. */
+/** Returns the tools by `env_key` of the demonstrations. Throws `InvalidSpec`, which names each environment that cannot be asked. */
 export async function toolListsFor(
   demonstrations: readonly Demonstration[],
   tasks: readonly Task[],
@@ -33,7 +33,7 @@ export async function toolListsFor(
   const names = [...new Set(demonstrations.flatMap(({ env_key }) => env_key ?? []))].sort();
   const lists: ToolLists = {};
   const problems: SpecProblem[] = [];
-  // All at once, so that several servers that are down take no longer than one.
+  // Asks all servers in parallel, so that several servers that are down take no longer than one.
   const asked = names.map(async (name) => {
     const index = environments.findIndex(({ env_key }) => env_key === name);
     return { name, index, answer: await toolsOf(name, environments[index], tasks, options) };
@@ -90,7 +90,7 @@ async function askServer(
     try {
       return await askOnce(server, task, stop);
     } catch (error) {
-      // An error from the deadline says less than the failure before it.
+      // Keep the earlier failure: it says more than the deadline's error.
       if (stop.aborted) break;
       reason = (error as Error).message;
       if (!(error instanceof EnvironmentError) || error.kind !== 'unavailable') break;
@@ -104,7 +104,7 @@ async function askServer(
   };
 }
 
-/** Uses a backend of its own: a breaker that earlier tries have opened would hide what is wrong now. */
+/** Uses a new backend each time: the circuit breaker of a used one, opened by earlier failures, would hide the current problem. */
 async function askOnce(
   server: Omit<OpenEnvOptions, 'maxSessions'>,
   task: Task,

@@ -1,7 +1,7 @@
-// The parts of a Hugging Face `config.json` that are needed before an engine has the folder: whether the model is supported, and what its
-// tokenizer and episodes have to fit. The engine reads the rest, and reports what is wrong with it.
+// Reads the parts of a Hugging Face `config.json` that are needed before an engine loads the folder: is the model supported, and which
+// limits must its tokenizer and episodes respect? The engine reads the rest and reports problems with it.
 
-/** A model that this engine does not support, or a damaged file of it; says what, where, and what would work. */
+/** A model that the engine does not support, or one of its files is damaged. The message says what, where, and what would work. */
 export class BadModelFolder extends Error {
   override readonly name = 'BadModelFolder';
 }
@@ -17,7 +17,7 @@ export interface ModelOutline {
 /** Default of Qwen3Config and Qwen2Config when the file omits it. */
 const defaultPositions = 32_768;
 
-/** `file` names the source in errors. Throws `BadModelFolder`. */
+/** `file`: the file's name for error messages. Throws `BadModelFolder`. */
 export function outlineOf(config: Record<string, unknown>, file: string): ModelOutline {
   const type = config['model_type'];
   if (typeof type !== 'string' || !Object.hasOwn(supported, type)) {

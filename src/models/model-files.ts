@@ -1,4 +1,4 @@
-// Which files of a Hugging Face folder hold a model's weights, and what identifies them.
+// Finds the files of a Hugging Face folder that hold the model's weights, and computes the digest that identifies the model.
 import { readFile, readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Digest } from '../spec/records/parts.js';
@@ -13,7 +13,7 @@ export const configFile = 'config.json';
 /** Names of the safetensors files, sorted. Throws `BadModelFolder` if one is missing. */
 export async function weightFiles(folder: string): Promise<string[]> {
   const names = new Set(await readdir(folder));
-  // If both exist, the engine reads the single file, like transformers: a file that it does not read identifies no model.
+  // If both forms exist, the engine reads the single file, as transformers does. The other files must not count towards the digest.
   if (names.has(singleFile)) return [singleFile];
   if (!names.has(indexFile))
     throw new BadModelFolder(`${folder} has neither ${singleFile} nor ${indexFile}${insteadOf(names)}`);
@@ -32,7 +32,7 @@ async function indexedFiles(folder: string): Promise<string[]> {
   const files = isObject(map) ? Object.values(map) : [];
   if (files.length === 0) throw new BadModelFolder(`${path}: weight_map is missing or empty`);
   for (const file of files) {
-    // A name from a downloaded file must not lead out of its folder.
+    // A file name in a downloaded index must not lead out of its folder.
     if (typeof file === 'string' && /^[^/\\]+\.safetensors$/.test(file)) continue;
     throw new BadModelFolder(
       `${path}: weight_map names ${JSON.stringify(file)?.slice(0, 80)}; expected a .safetensors file of the same folder`,
@@ -49,7 +49,7 @@ function insteadOf(names: ReadonlySet<string>): string {
   return '';
 }
 
-/** sha256 over `config.json` and all weight files by content: two folders with the same digest hold the same model. */
+/** sha256 over the contents of `config.json` and all weight files. Two folders with the same digest hold the same model. */
 export async function modelFilesDigest(folder: string, signal?: AbortSignal): Promise<Digest> {
   const files = [];
   for (const path of [configFile, ...(await weightFiles(folder))]) {
@@ -59,7 +59,7 @@ export async function modelFilesDigest(folder: string, signal?: AbortSignal): Pr
   return sha256Hex(canonicalText({ files }));
 }
 
-/** A JSON object in a file. Throws `BadModelFolder` that names it. */
+/** Reads a file with one JSON object. Throws `BadModelFolder`, which names the file. */
 export async function readJson(path: string): Promise<Record<string, unknown>> {
   const value = await readJsonIfAny(path);
   if (value === null) throw new BadModelFolder(`there is no ${path}: a Hugging Face model folder has one`);

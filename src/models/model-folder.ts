@@ -1,4 +1,4 @@
-// A Hugging Face folder on a disk, except its weights, which the engine reads.
+// Reads a Hugging Face folder, except its weights: the engine reads those.
 import { join, resolve } from 'node:path';
 import type { SpecialTokenTexts } from '../episode/chat-template.js';
 import { tokenCount } from '../episode/token-bytes.js';
@@ -6,19 +6,19 @@ import { BadModelFolder, isObject, type ModelOutline, outlineOf } from './hf-con
 import { configFile, isFolder, readJson, readJsonIfAny, readTextIfAny } from './model-files.js';
 
 export interface ModelFolder {
-  /** Absolute. */
+  /** Absolute path. */
   path: string;
   outline: ModelOutline;
-  /** Ids that end a text, by `generation_config.json`, else by `config.json`. */
+  /** Ids of the tokens that end a text, from `generation_config.json`, else from `config.json`. */
   eosTokens: number[];
   /** Text of `tokenizer.json`; null if it does not exist. */
   tokenizer: string | null;
-  /** Jinja text, from `chat_template.jinja`, else from `tokenizer_config.json`; null if neither has one. */
+  /** Jinja text from `chat_template.jinja`, else from `tokenizer_config.json`; null if both lack it. */
   chatTemplate: string | null;
   texts: SpecialTokenTexts;
 }
 
-/** Settings of `tokenizer_config.json` beside the special tokens of templates; only those that it has. */
+/** Settings of `tokenizer_config.json`, without the special tokens that templates use. Settings that the file lacks are absent. */
 export interface TokenizerSettings {
   pad_token?: string;
   model_max_length?: number;
@@ -33,7 +33,7 @@ export async function readTokenizerSettings(folder: string): Promise<TokenizerSe
   };
 }
 
-/** Throws `BadModelFolder`: what is missing, damaged, or not supported. */
+/** Throws `BadModelFolder`, which says what is missing, damaged, or not supported. */
 export async function readModelFolder(folder: string): Promise<ModelFolder> {
   const path = resolve(folder);
   if (!(await isFolder(path)))
@@ -60,7 +60,7 @@ export async function readModelFolder(folder: string): Promise<ModelFolder> {
   };
 }
 
-/** Throws `BadModelFolder` if the tokenizer has an id that the model's head has no row for. `file`: the tokenizer's. */
+/** Throws `BadModelFolder` if the tokenizer has more tokens than the model's vocabulary. `file`: the tokenizer's name. */
 export function refuseLargerVocabulary(
   tokenizer: string,
   { vocab_size }: Pick<ModelOutline, 'vocab_size'>,
@@ -85,8 +85,8 @@ function countTokens(tokenizer: string, file: string): number {
 }
 
 /**
- * A template that contains its special tokens: later renderers have neither the folder nor its `tokenizer_config.json`. Templates that name
- * none of them stay as they are, to the byte.
+ * Writes the special tokens' texts into the template, because later renderers have neither the folder nor its `tokenizer_config.json`. A
+ * template that uses none of them stays the same, byte for byte.
  */
 export function selfContained(template: string, texts: SpecialTokenTexts): string {
   const set = (['bos_token', 'eos_token'] as const)
@@ -95,7 +95,7 @@ export function selfContained(template: string, texts: SpecialTokenTexts): strin
   return `${set.join('')}${template}`;
 }
 
-/** A text, or, among several named ones, the one called `default`. */
+/** The template text. If there are several named templates, the one named `default`. */
 function templateOf(value: unknown): string | null {
   if (typeof value === 'string') return value;
   if (!Array.isArray(value)) return null;

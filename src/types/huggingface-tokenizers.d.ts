@@ -1,4 +1,5 @@
-// The package's own declarations import without suffixes, which nodenext does not resolve: everything would be `any`.
+// Replaces the package's own declarations: they import without file suffixes, which nodenext does not resolve, so every type would be
+// `any`.
 declare module '@huggingface/tokenizers' {
   export interface Encoding {
     ids: number[];

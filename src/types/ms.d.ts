@@ -1,4 +1,4 @@
-// The package's own declarations do not resolve under nodenext, and `Duration` would silently become `any`.
+// Replaces the package's own declarations: they do not resolve under nodenext, so `Duration` would silently be `any`.
 declare module 'ms' {
   type Unit =
     | 'ms'
