@@ -1,20 +1,20 @@
-// Advantages of a step's samples, as SkyRL's estimators without a critic define them. Only graded outcomes enter a mean or a
-// deviation; unknown is never 0.
+// Advantages of a step's samples, as defined by SkyRL's estimators without a critic. Means and deviations use graded outcomes only; an
+// unknown outcome never counts as 0.
 import type { AdvantagePlan } from '../spec/records/plan.js';
 
 export interface GradedSample {
-  /** Null: unknown. */
+  /** Null for an unknown outcome. */
   reward: number | null;
-  /** Tokens that it sampled. */
+  /** Number of sampled tokens. */
   tokens: number;
 }
 
 type GroupRelative = Exclude<AdvantagePlan, { estimator: 'reinforce++' }>;
 
-/** Added to the variance of whitened returns. */
+/** Added to the variance when returns are whitened. */
 const whiteningEps = 1e-8;
 
-/** Advantages of each group's samples, in order; null for a sample without a target: unknown, or without signal. */
+/** Advantages of each group's samples, in order. Null if a sample carries no loss: its outcome is unknown, or there is no signal. */
 export function stepAdvantages(
   groups: readonly (readonly GradedSample[])[],
   settings: AdvantagePlan,
@@ -59,8 +59,8 @@ function scaleOf(graded: readonly number[], mean: number, settings: GroupRelativ
 }
 
 /**
- * reinforce++: the return of every sampled token is its sample's reward, whitened over all of the step's sampled tokens (variance by n −
- * 1). So a long sample weighs more in the mean, as it does in the loss. A step with all rewards equal has no signal.
+ * reinforce++: the return of every sampled token is its sample's reward, whitened over all sampled tokens of the step (variance divided by
+ * n − 1). So a long sample has more weight in the mean, as it has in the loss. If all rewards are equal, there is no signal.
  */
 function whitenedReturns(groups: readonly (readonly GradedSample[])[]): (number | null)[][] {
   const graded = groups

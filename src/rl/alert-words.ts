@@ -1,9 +1,9 @@
-// The words of an alert, the same wherever it is shown.
+// The texts of an alert, the same everywhere it is shown.
 import type { Alert } from './alerts.js';
 
-/** How a medium writes text from outside, and figures: a channel has markup that a terminal has not. */
+/** How a medium writes external text and numbers: for example, a Slack channel needs its markup escaped. */
 export interface AlertWriter {
-  /** An environment, a node, a limit. */
+  /** Writes the name of an environment, a node, or a limit. */
   name: (text: string) => string;
   reason: (text: string) => string;
   percent: (share: number) => string;
@@ -75,5 +75,5 @@ export function alertWords(
 }
 
 const amount = (value: number): string => value.toLocaleString('en', { maximumFractionDigits: 2 });
-/** Also for values near 0. */
+/** Readable also for values near 0. */
 const figure = (value: number): string => value.toLocaleString('en', { maximumSignificantDigits: 3 });

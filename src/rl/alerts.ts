@@ -1,5 +1,6 @@
-// Alerts of a run, step by step, from its records. Each alert is raised when it begins to hold, and again only after it has ceased. This is
-// a function of the steps in their order: Slack, `status`, a run's end and the report all show the same alerts.
+// Computes a run's alerts from its records, step by step. An alert is raised when its condition begins to hold, and again only after the
+// condition has ceased. The alerts depend only on the steps in order, so Slack, `status`, the end of a run and the report all show the same
+// ones.
 import { type BudgetLimit, limitsOf, type Spent } from '../spec/budget.js';
 import type { ControlRecord } from '../spec/records/control-records.js';
 import type { OwnerRecord } from '../spec/records/run-records.js';
@@ -10,34 +11,37 @@ import { spentBy } from './spending.js';
 
 const toolErrorThreshold = 0.5;
 const unknownThreshold = 0.2;
-/** An alert about a rate ceases to hold below this share of its threshold: one that wavers is raised once. */
+/** A rate's alert ceases below this share of its threshold, so that a rate near the threshold raises it once. */
 const ceasesBelow = 0.8;
-/** GRPO steps in a row in which every group had one outcome only. A single such step is chance. */
+/** GRPO steps in a row in which each group's outcomes are all equal. A single such step may be chance. */
 const noSignalSteps = 3;
-/** GRPO steps that a mean of rewards or entropies is taken over: one step alone may be unlucky. */
+/** Number of GRPO steps in the mean of rewards or entropies, because a single step may be unlucky. */
 const meanOfSteps = 5;
-/** A reward has collapsed below this share of the best mean; a run that never passed the floor has nothing to lose. */
+/** A reward has collapsed if it is below this share of the best mean. Runs with a best mean below the floor are not judged. */
 const collapsedShare = 0.25;
 const rewardFloor = 0.1;
-/** Entropy has collapsed below this share of the highest mean and below the floor, in nats a token: a policy may be sure and right. */
+/**
+ * Entropy is gone if it is below this share of its highest mean and below the floor, in nats per token. A low share alone is no alert: the
+ * policy may be certain and correct.
+ */
 const goneShare = 0.05;
 const entropyFloor = 0.02;
-/** A reward or an entropy has recovered at this multiple of its threshold. */
+/** A reward or an entropy has recovered above this multiple of its threshold. */
 const recoveredTimes = 2;
-/** A gradient norm is out of line at this multiple of the median of the GRPO steps before it, if above the floor. */
+/** A gradient norm is unusual above this multiple of the median of the GRPO steps before it, if it is also above the floor. */
 const gradNormTimes = 10;
 const gradNormFloor = 1;
 const gradNormAfterSteps = 5;
-/** Share of a limit from which it is near, the same as in `status`. */
+/** From this share on, a budget limit is near; `status` uses the same share. */
 const budgetShare = 0.8;
 /** Number of recent steps that define the usual step time. */
 const usualSteps = 20;
-/** A run stands still after this multiple of its usual step time, and at least this long. */
+/** A run is stalled if no step ends within this multiple of its usual step time, and within at least this many seconds. */
 const stalledTimes = 10;
 const stalledAtLeastS = 600;
 const stalledAfterSteps = 3;
 
-/** What is wrong. Rates, thresholds and rewards are shares, 0..1; `spent` and `limit` are in the unit of `resource`. */
+/** The content of an alert. Rates, thresholds and rewards are shares, 0..1; `spent` and `limit` are in the unit of `resource`. */
 export type Alert =
   | { about: 'tool_error_rate'; environment: string; rate: number; threshold: number }
   | { about: 'no_learning_signal'; steps: number; signalRatio: number }
@@ -51,33 +55,33 @@ export type Alert =
   | { about: 'stalled'; seconds: number; usualSeconds: number };
 
 export interface RaisedAlert {
-  /** Equal for equal subjects: `tool_error_rate.crm`. */
+  /** Identifies the alert and its subject, for example `tool_error_rate.crm`. */
   name: string;
   step: number;
-  /** ISO 8601, from the record that shows it. */
+  /** ISO 8601, from the record of the step. */
   at: string;
   alert: Alert;
 }
 
-/** Spending of the run's own steps. */
+/** Spending of the run's own steps, without its parent's. */
 export interface SpentInSteps extends Pick<Spent, 'tokens' | 'gpu_seconds'> {
-  /** Each step at the price given at its start; 0 if no price was given. */
+  /** Each step counts at the price given at the start that ran it; 0 if no price was given. */
   usd: number;
 }
 
-/** What the steps so far have left to judge the next one by. Plain data, stored with a cursor. */
+/** What must be known of earlier steps to judge the next one. Plain data: it is stored with a follower's cursor. */
 export interface AlertWatch {
-  /** Alerts that hold, by name. */
+  /** Names of the alerts that hold now. */
   holding: string[];
-  /** GRPO steps without a signal, in a row. */
+  /** Number of GRPO steps in a row without a signal. */
   noSignal: number;
   spent: SpentInSteps;
   nodesLost: number;
   /** Worker that committed the last step. */
   worker: string | null;
-  /** ISO 8601; null before the first step. */
+  /** When the last step was committed, ISO 8601; null before the first step. */
   committedAt: string | null;
-  /** Seconds of the last steps. */
+  /** Durations of the last steps, in seconds. */
   stepSeconds: number[];
   reward: WatchedMean;
   entropy: WatchedMean;
@@ -85,7 +89,7 @@ export interface AlertWatch {
   gradNorms: number[];
 }
 
-/** A figure of GRPO steps: its last values, and the highest mean so far. */
+/** A figure of GRPO steps: its last values, and its highest mean so far. */
 export interface WatchedMean {
   last: number[];
   highest: number | null;
@@ -107,11 +111,14 @@ export const nothingWatched: AlertWatch = {
 export interface AlertSettings {
   /** ISO 8601. */
   startedAt: string;
-  /** Budget of the start that planned the step. */
+  /** Budget given at the start that planned the step. */
   budget: BudgetSpec | undefined;
 }
 
-/** The alerts that a step raises, and the watch for the next step. `known`: an earlier version may have watched less. */
+/**
+ * Returns the alerts that a step raises, and the watch for the next step. `known` may lack members, because an earlier version watched
+ * less.
+ */
 export function watchStep(
   known: Partial<AlertWatch>,
   update: UpdateRecord,
@@ -127,7 +134,7 @@ export function watchStep(
     alerts.push({ name, step, at, alert });
   };
   const steps = meanOfSteps;
-  /** `ceased` differs from not holding: between the two nothing changes. */
+  /** Raises an alert if it begins to hold, and drops it if it has `ceased`. If neither is true, nothing changes. */
   const keep = (name: string, alert: Alert, holds: boolean, ceased = !holds): void => {
     if (holds && !holding.has(name)) raise(name, alert);
     if (holds) holding.add(name);
@@ -187,14 +194,14 @@ export function watchStep(
 }
 
 export interface AlertStanding extends RaisedAlert {
-  /** Steps at which it was raised; `step` and `alert` are the last one's. */
+  /** Steps at which the alert was raised; `step` and `alert` describe the last one. */
   steps: number[];
-  /** It has not ceased by the last step examined. */
+  /** True if the alert still holds after the last step examined. */
   holds: boolean;
 }
 
 /**
- * The alerts of a run by its own updates in their order: those that hold first, then the newest. Budget alerts are left out: these views
+ * A run's alerts, from its own updates in order: first those that hold, then the newest. Budget alerts are left out, because the callers
  * show the budget separately.
  */
 export function alertsOf(
@@ -212,7 +219,7 @@ export function alertsOf(
     }
   }
   const last = updates.at(-1)?.identity.step;
-  // A skipped update and a lost node hold for no longer than their step.
+  // A skipped update is an alert only for its own step; a lost node never holds afterwards.
   const standing = [...found.values()].map((one) => ({
     ...one,
     holds: watch.holding.includes(one.name) || (one.step === last && one.alert.about === 'update_skipped'),
@@ -221,7 +228,7 @@ export function alertsOf(
   return { alerts, watch };
 }
 
-/** A run that was paused, or had ended, stands still since its resumption at the earliest. */
+/** A run that was paused or had ended counts as stalled only from its resumption on. */
 export function restAside(
   watch: AlertWatch,
   control: readonly ControlRecord[],
@@ -237,7 +244,8 @@ export function restAside(
 }
 
 /**
- * Null while the run does not stand still, or it is too early to say. One alert for each step after which it stands still. `now`: ISO 8601.
+ * The alert of a run that is stalled now; null if it is not, or if there are too few steps to judge. `step`: the last committed step; there
+ * is one alert for each. `now`: ISO 8601.
  */
 export function stalledSince(watch: AlertWatch, step: number, now: string): RaisedAlert | null {
   const { committedAt, stepSeconds } = watch;
@@ -276,19 +284,19 @@ function plusStep(before: AlertWatch, update: UpdateRecord, usdPerGpuHour: numbe
   };
 }
 
-/** Null if the step lacks the figure, or is supervised: that has figures of its own. */
+/** Null if the step lacks the figure, or is supervised: supervised steps have other figures. */
 function grpoFigure(update: UpdateRecord, name: string): number | null {
   return update.identity.kind === 'grpo' ? (metricsOf(update)[name] ?? null) : null;
 }
 
-/** Steps in a row. A step with too few grades for a signal neither counts nor ends them. */
+/** Counts steps without a signal in a row. A step with too few grades to judge changes nothing. */
 function withoutSignal(before: number, update: UpdateRecord): number {
   const signal = grpoFigure(update, 'reward/signal_ratio');
   if (signal === null) return before;
   return signal === 0 ? before + 1 : 0;
 }
 
-/** Null if nothing was computed: a step without a signal has no gradient. */
+/** Null if the step applied no update, and so has no gradient. */
 function gradNormOf(update: UpdateRecord): number | null {
   return update.identity.applied === true ? grpoFigure(update, 'policy/grad_norm') : null;
 }
@@ -296,7 +304,7 @@ function gradNormOf(update: UpdateRecord): number | null {
 function plusValue(before: WatchedMean, value: number | null): WatchedMean {
   if (value === null) return before;
   const last = [...before.last, value].slice(-meanOfSteps);
-  // The first few steps count too: a run may be wrecked by its second step.
+  // The first steps count too, because a run may already go wrong in its second step.
   return { last, highest: Math.max(before.highest ?? -Infinity, mean(last)) };
 }
 
@@ -304,11 +312,11 @@ interface Fall {
   about: 'reward_collapsed' | 'entropy_gone';
   mean: number;
   highest: number;
-  /** Below it the alert holds. */
+  /** The alert holds below this value. */
   low: number;
 }
 
-/** Figures that can fall: those with enough steps that were once high enough. */
+/** Figures that may have fallen: those with enough steps, and with a highest mean above the floor. */
 function fallsOf({ reward, entropy }: AlertWatch): Fall[] {
   const falls: Fall[] = [];
   if (reward.highest !== null && reward.highest >= rewardFloor && reward.last.length >= meanOfSteps)
@@ -327,7 +335,7 @@ function fallsOf({ reward, entropy }: AlertWatch): Fall[] {
 function toolErrorRates({ observed }: UpdateRecord): [environment: string, rate: number][] {
   return Object.entries(observed.metrics).flatMap(([name, rate]) => {
     const environment = /^environment\/(.+)\/tool_error_rate$/.exec(name)?.[1];
-    // Steps before version 2 of episodes may have counted more errors than calls.
+    // Steps with episodes before version 2 may have counted more errors than calls.
     return environment === undefined ? [] : [[environment, Math.min(1, rate)] as [string, number]];
   });
 }
@@ -338,12 +346,12 @@ function unknownShare({ identity }: UpdateRecord): number | null {
   return outcomes.filter((outcome) => outcome === null).length / outcomes.length;
 }
 
-/** Node in `{node}@{host} pid {pid}`. */
+/** The node's name in `{node}@{host} pid {pid}`. */
 function nodeOf(worker: string | null): string {
   return worker?.split('@')[0] ?? 'a node';
 }
 
-/** Counted as the run itself does, which ends by it: all hours at the price of its present start. */
+/** Use of each limit. Counted as in the run itself, which ends when a limit is reached: all hours at the price of the current start. */
 function usedOf(
   budget: BudgetSpec | undefined,
   spent: Spent,

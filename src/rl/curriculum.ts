@@ -1,10 +1,11 @@
-// Which tasks a step draws: templates in proportion to what can be learned from them, tasks of a template each once an epoch.
+// Chooses the tasks of a step. Templates are drawn in proportion to what can be learned from them; each task of a template comes once per
+// epoch.
 import type { CurriculumState } from '../spec/records/plan.js';
 import { hash32, hashText, permuted, uniform } from './random.js';
 
-/** Weight of the newest mean in a template's moving pass rate. */
+/** Weight of the newest mean in a template's moving average. */
 const momentum = 0.2;
-/** A template that was never tried counts as half solved: it is worth drawing. */
+/** Assumed pass rate of a template that was never tried; it gives the highest weight. */
 const untried = 0.5;
 
 export interface DrawnTask {
@@ -13,7 +14,7 @@ export interface DrawnTask {
   index: number;
 }
 
-/** Pass rates after a step: p += 0.2 · (mean − p) per template, over the means of its groups in slot order. */
+/** Pass rates after a step: for each template, p += 0.2 · (mean − p) for the mean of each of its groups, in slot order. */
 export function advancePassRates(
   rates: Readonly<Record<string, number>>,
   groups: readonly { template: string; rewards: readonly (number | null)[] }[],
@@ -30,8 +31,8 @@ export function advancePassRates(
 }
 
 /**
- * Draws `count` tasks for a step. A template's weight is p(1−p) + floor; with floor 0 every task is as likely as any other. No task comes
- * twice in a step while its template has another. A pure function of its arguments. Returns the tasks and the cursors after them.
+ * Draws `count` tasks for a step. A template's weight is p(1−p) + floor. With floor 0, every task is equally likely. A task is drawn twice
+ * in a step only if its template has no other left. A pure function; returns the tasks and the cursors after them.
  */
 export function drawTasks(input: {
   /** Number of training tasks by template. */
@@ -61,7 +62,7 @@ export function drawTasks(input: {
       const cursor = cursors[template] ?? 0;
       cursors[template] = cursor + 1;
       const index = taskAt(template, cursor, size, seed);
-      // A new epoch may begin with a task that this step has just drawn.
+      // A new epoch may begin with a task that this step has already drawn.
       if (used.has(index) && used.size < size) continue;
       used.add(index);
       return { template, index };
@@ -70,7 +71,7 @@ export function drawTasks(input: {
   return { tasks, cursors };
 }
 
-/** The `cursor`-th task of a template: a fresh shuffle each epoch. */
+/** The task of a template at place `cursor`; the order is shuffled again in each epoch. */
 function taskAt(template: string, cursor: number, size: number, seed: number): number {
   const epoch = Math.floor(cursor / size);
   return permuted(cursor % size, size, hash32(seed, hashText(template), epoch));
@@ -87,8 +88,8 @@ function pickWeighted(weights: readonly number[], at: number): number {
 }
 
 /**
- * Places in a phase's list of `size` demonstrations, for `count` mini-batches from update `firstUpdate` on: one pass after another over the
- * list, each in a fresh order.
+ * Indices into a phase's list of `size` demonstrations, for `count` mini-batches from update `firstUpdate` on. The list is used again and
+ * again, each time in a new order.
  */
 export function drawDemonstrations(input: {
   size: number;

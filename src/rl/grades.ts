@@ -1,11 +1,11 @@
-// Whether enough outcomes are graded. If a server cannot grade, a run would train on nothing and report empty figures: the run is blocked,
-// and a person is shown the environment, its message, and how to fix it (R25).
+// Checks that enough outcomes are graded. If a server cannot grade, a run would train on nothing and report empty figures. Instead the run
+// is blocked, and a person sees the environment, its message, and how to fix it (R25).
 import { mostFrequentReason, reasonText } from './unknown-outcomes.js';
 import type { EpisodeRecord } from '../spec/records/episode.js';
 import type { RunRecord } from '../spec/records/run-records.js';
 import type { GeneratorSpec } from '../spec/run-spec.js';
 
-/** Too few outcomes of an evaluation are graded: no result is stored. */
+/** Thrown if too few outcomes of an evaluation are graded. Its result is then not stored. */
 export class NothingGraded extends Error {
   constructor(message: string) {
     super(message);
@@ -13,12 +13,12 @@ export class NothingGraded extends Error {
   }
 }
 
-/** Limit for runs that an earlier version stored. */
+/** Share for runs stored by an earlier version, which lack the setting. */
 const defaultShare = 0.5;
 
-/** Largest share of unknown outcomes that a run accepts. */
+/** Largest share of unknown outcomes that the run accepts. */
 export function maxUnknownShare({ spec }: Pick<RunRecord, 'spec'>): number {
-  // A stored spec may be older than the setting.
+  // A spec stored by an earlier version lacks the setting.
   const generator: Partial<GeneratorSpec> = spec.generator;
   return generator.max_unknown_share ?? defaultShare;
 }
@@ -27,7 +27,7 @@ export function tooFewGraded(graded: number, unknown: number, share: number): bo
   return graded + unknown > 0 && (graded === 0 || unknown / (graded + unknown) > share);
 }
 
-/** What is wrong and how to fix it, in words; null if enough outcomes are graded. */
+/** Text that says what is wrong and how to fix it; null if enough outcomes are graded. */
 export function lackOfGrades(
   episodes: readonly Pick<EpisodeRecord, 'env_key' | 'outcome' | 'observed'>[],
   share: number,

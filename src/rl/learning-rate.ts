@@ -1,11 +1,11 @@
-// Learning rates by update. Updates count from 0 within their phase; the first one never has the rate 0.
+// Learning rates by update. Updates are counted from 0 within their phase. The first rate is above 0.
 
 /** Linear rise over `warmup` updates, then constant. */
 export function constantWithWarmup(lr: number, warmup: number, update: number): number {
   return lr * Math.min(1, (update + 1) / (warmup + 1));
 }
 
-/** Warm-up, then constant, then over the last `decayShare` of `updates` linearly down to a tenth at the last one. */
+/** Linear warm-up, then constant. In the last `decayShare` of `updates` the rate falls linearly, to a tenth at the last update. */
 export function warmupThenDecay(
   settings: { lr: number; warmup_updates: number; updates: number; decay_share: number },
   update: number,

@@ -1,27 +1,27 @@
-// Figures of a step's rewards and episodes, under SkyRL's names.
+// Metrics of a step's rewards and episodes, under SkyRL's names.
 import { type PassRate, passRateOf } from '../spec/pass-rate.js';
 import type { EpisodeRecord } from '../spec/records/episode.js';
 import type { PlanRecord } from '../spec/records/plan.js';
 import type { BatchIdentity, UpdateRecord } from '../spec/records/update.js';
 import { isPass } from './pass.js';
 
-/** Graded values of one prompt's samples; null for unknown. */
+/** Rewards of one prompt's samples; null for an unknown outcome. */
 export interface RewardGroup {
   env: string;
   values: readonly (number | null)[];
 }
 
-/** Null: no graded sample for the figure. */
+/** A figure is null if no graded sample counts towards it. */
 export interface RewardFigures {
   /** Share of passes among graded samples. */
   pass_at_1: PassRate;
   /** Share of prompts with any reward above 0. */
   pass_at_n: number | null;
-  /** Mean over prompts with ≥ 2 graded samples of the population variance. */
+  /** Mean of the population variance over prompts with ≥ 2 graded samples. */
   variance_per_prompt: number | null;
-  /** Share of those prompts with a variance above 0: the ones that GRPO learns from. */
+  /** Share of these prompts with a variance above 0: GRPO learns only from them. */
   signal_ratio: number | null;
-  /** Mean of the rewards above 0; 0 if no graded reward is. */
+  /** Mean of the rewards above 0; 0 if there are graded rewards but none above 0. */
   mean_positive_reward: number | null;
 }
 
@@ -40,7 +40,7 @@ export function rewardFigures(groups: readonly RewardGroup[]): RewardFigures {
   };
 }
 
-/** `reward/{env}/…` for each environment, and the averages over all prompts; omits figures without a graded sample. */
+/** `reward/{env}/…` for each environment, and averages over all prompts. Figures without a graded sample are left out. */
 export function rewardMetrics(groups: readonly RewardGroup[]): Record<string, number> {
   const metrics: Record<string, number> = {};
   const add = (name: string, value: number | null): void => {
@@ -56,7 +56,7 @@ export function rewardMetrics(groups: readonly RewardGroup[]): Record<string, nu
   add('reward/avg_pass_at_1', all.pass_at_1);
   add('reward/avg_pass_at_n', all.pass_at_n);
   add('reward/avg_raw_reward', meanIfAny(values));
-  // SkyRL's second definition of this name: negative rewards count as 0, and all samples divide.
+  // SkyRL defines this name twice. Here negative rewards count as 0, and the mean is over all samples.
   add('reward/mean_positive_reward', meanIfAny(values.map((value) => Math.max(value, 0))));
   add('reward/variance_per_prompt', all.variance_per_prompt);
   add('reward/signal_ratio', all.signal_ratio);
@@ -65,8 +65,8 @@ export function rewardMetrics(groups: readonly RewardGroup[]): Record<string, nu
 }
 
 /**
- * A batch's reward figures, as batch files of version 2 have them: without pass@1, and with 0 if nothing was graded. They are part of the
- * file's bytes, which must stay the same for ever; `stepMetrics` gives what a step shows.
+ * A batch's reward metrics as in batch files of version 2: without pass@1, and with 0 if nothing was graded. They are part of the file's
+ * bytes and must never change; `stepMetrics` returns the metrics that a step shows.
  */
 export function batchRewardMetrics(groups: readonly RewardGroup[]): Record<string, number> {
   const metrics = rewardMetrics(groups);
@@ -83,7 +83,7 @@ export function batchRewardMetrics(groups: readonly RewardGroup[]): Record<strin
   return Object.fromEntries(names.map((name) => [name, metrics[name] ?? 0]));
 }
 
-/** A step's episode figures as its record has them: the batch's figures, with those of rewards over graded outcomes alone. */
+/** A step's episode metrics for its record: those of the batch, but with reward metrics over graded outcomes only. */
 export function stepMetrics(
   batch: Readonly<Record<string, number>>,
   groups: readonly RewardGroup[],
@@ -100,7 +100,10 @@ export function stepMetrics(
   return { ...Object.fromEntries(others), ...rewardMetrics(groups) };
 }
 
-/** A rebased step has sampled nothing, and a budget counts sampled tokens. */
+/**
+ * The episode metrics of a step. A rebased step has sampled nothing, so its figures on sampled tokens are left out; a budget would count
+ * them.
+ */
 export function episodeFigures(
   plan: PlanRecord,
   { metrics, outcomes }: BatchIdentity,
@@ -115,7 +118,7 @@ function withoutSampling(metrics: Record<string, number>): Record<string, number
   return Object.fromEntries(Object.entries(metrics).filter(([name]) => !name.startsWith('generate/')));
 }
 
-/** The engine's figures under SkyRL's names. */
+/** The engine's metrics under SkyRL's names. */
 export function policyMetrics(metrics: Record<string, number>): Record<string, number> {
   const names: Record<string, string> = {
     loss: 'policy/final_loss',
@@ -131,7 +134,7 @@ export function policyMetrics(metrics: Record<string, number>): Record<string, n
   );
 }
 
-/** Metrics of a step as shown to people. Earlier versions stored zeros for a step in which nothing was graded; these are left out. */
+/** A step's metrics as shown to people. Earlier versions stored zeros if nothing in a step was graded; these zeros are left out. */
 export function metricsOf({
   identity,
   observed,
@@ -153,7 +156,9 @@ const tokensOfUnrewarded = 'generate/avg_tokens_zero_rewards';
 
 type EpisodeFigures = Pick<EpisodeRecord, 'env_key' | 'metrics' | 'logprobs' | 'outcome'>;
 
-/** `environment/…`, `environment/{env}/…` and `generate/…` of a batch; 0 if there is nothing to count. Tokens are sampled ones. */
+/**
+ * `environment/…`, `environment/{env}/…` and `generate/…` of a batch; 0 if there is nothing to count. `generate/…` counts sampled tokens.
+ */
 export function episodeMetrics(episodes: readonly EpisodeFigures[]): Record<string, number> {
   const metrics: Record<string, number> = {};
   const add = (prefix: string, part: readonly EpisodeFigures[]): void => {
@@ -192,8 +197,8 @@ export function episodeMetrics(episodes: readonly EpisodeFigures[]): Record<stri
 }
 
 /**
- * Share of attempted tool calls that failed; null if there was no call. Episodes of version 1 counted a malformed call among the errors and
- * not among the calls: if they have more errors than calls, the share is 1.
+ * Share of attempted tool calls that failed; null without a call. In version 1, episodes counted a malformed call as an error but not as a
+ * call. If there are more errors than calls, the share is therefore 1.
  */
 export function errorShare(errors: number, calls: number): number | null {
   const attempted = Math.max(calls, errors);

@@ -1,23 +1,26 @@
-// Packs a step's samples into the forest that the engine trains on (docs/engine-protocol.md, "The batch file"): the prefix tree of each
-// mini-batch's samples. A common beginning (system and tool text, a group's prompt, the first turns of transcripts) is stored once, and so
-// computed once. A pure function: the forest follows from the samples and their order.
+// Packs a step's samples into the forest that the engine trains on (docs/engine-protocol.md, "The batch file"): one prefix tree per
+// mini-batch. A common beginning (system and tool text, a group's prompt, the first turns) is stored once, and so computed once. A pure
+// function of the samples and their order.
 import type { BatchArrays } from '../spec/records/batch.js';
 
-/** With one log-prob for each target. */
+/** Batch arrays with a log-prob for each target. */
 export type PackedForest = BatchArrays & Required<Pick<BatchArrays, 'target_old_logprobs'>>;
 
 export interface SampleToPack {
   /** The whole sequence, prompt first. */
   tokens: readonly number[];
-  /** Tokens that carry loss, by index into `tokens`, ascending, from 1: the first token is not predicted. */
+  /**
+   * Tokens that carry loss, by index into `tokens`, ascending. The first index is at least 1, because the first token is never predicted.
+   */
   targets: readonly { index: number; advantage: number; oldLogprob: number }[];
 }
 
 const nodeColumns = 3;
 
 /**
- * Samples of each mini-batch in (slot, sample) order; those without targets take no place. Nodes stand depth-first, branches in the order
- * in which samples reach them; targets stand sample after sample. Throws a TypeError on a target that is not predicted.
+ * Packs the samples of each mini-batch in (slot, sample) order; samples without targets are left out. Nodes are in depth-first order,
+ * branches in the order in which samples reach them, targets sample by sample. Throws a TypeError if the targets' indices do not ascend
+ * from 1.
  */
 export function packForest(miniBatches: readonly (readonly SampleToPack[])[]): PackedForest {
   const trees = miniBatches.map((samples) => {
@@ -48,9 +51,9 @@ export function packForest(miniBatches: readonly (readonly SampleToPack[])[]): P
   return forest;
 }
 
-/** Tokens that follow each other without a branch. */
+/** A sequence of tokens without a branch. */
 interface TreeNode {
-  /** A sample through the node: the node's tokens are `source[start..end)`, at these positions of every such sample. */
+  /** Tokens of one sample that passes through this node. The node's tokens are `source[start..end)`, the same in every such sample. */
   source: readonly number[];
   start: number;
   end: number;
@@ -68,7 +71,7 @@ function prefixTree(samples: readonly SampleToPack[]): Branches {
   return roots;
 }
 
-/** Number of input tokens: the last target is only predicted, and no token after it is read. */
+/** Number of input tokens. The last target is predicted from the token before it, so it is no input itself. */
 function inputsOf({ tokens, targets }: SampleToPack): number {
   let last = 0;
   for (const { index } of targets) {
@@ -81,7 +84,7 @@ function inputsOf({ tokens, targets }: SampleToPack): number {
   return last;
 }
 
-/** Every token is compared once, with the one node that may hold it. */
+/** Adds a sample to the tree. Each token is compared once, with the only node that can contain it. */
 function insert(roots: Branches, tokens: readonly number[], length: number): void {
   let branches = roots;
   let parent: TreeNode | null = null;
@@ -96,7 +99,7 @@ function insert(roots: Branches, tokens: readonly number[], length: number): voi
     if (at === length) return;
     if (at < node.end) split(node, at);
     else if (node.children.size === 0) {
-      // The node's samples have ended: it continues as this one does.
+      // No sample so far goes beyond this node, so the node itself takes the new tokens.
       node.source = tokens;
       node.end = length;
       return;
@@ -105,7 +108,7 @@ function insert(roots: Branches, tokens: readonly number[], length: number): voi
   }
 }
 
-/** The node keeps what is before `at`, and its place among its siblings. */
+/** The node keeps the tokens before `at` and its place among its siblings; a new child gets the rest. */
 function split(node: TreeNode, at: number): void {
   const rest = newNode(node.source, at, node.end, node);
   rest.children = node.children;
@@ -118,7 +121,7 @@ function newNode(source: readonly number[], start: number, end: number, parent: 
   return { source, start, end, children: new Map(), parent, index: -1, firstRow: -1 };
 }
 
-/** Without recursion: a chain of turns may be as deep as a mini-batch is wide. */
+/** Not recursive, because a tree can be as deep as its mini-batch has turns. */
 function depthFirst(roots: Branches): TreeNode[] {
   const order: TreeNode[] = [];
   const open = [...roots.values()].reverse();
@@ -129,7 +132,7 @@ function depthFirst(roots: Branches): TreeNode[] {
   return order;
 }
 
-/** Returns the number of the target after the added ones. */
+/** Adds the targets of one sample from index `first` on; returns the next free index. */
 function addTargets(
   forest: PackedForest,
   roots: Branches,

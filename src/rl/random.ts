@@ -1,4 +1,4 @@
-// Random numbers for planning: a hash of named integers, so that any draw can be computed alone and again.
+// Random numbers for planning: hashes of named values. Any draw can be computed separately, and again.
 
 /** 32-bit hash of a list of integers (each up to 2⁵³) and strings. */
 export function hash32(...parts: readonly (number | string)[]): number {
@@ -15,7 +15,7 @@ export function hash32(...parts: readonly (number | string)[]): number {
       mix(Math.floor(part / 0x1_0000_0000) >>> 0);
     } else {
       for (let i = 0; i < part.length; i++) mix(part.charCodeAt(i));
-      // Lengths keep ('ab', 'c') and ('a', 'bc') apart.
+      // The lengths distinguish ('ab', 'c') from ('a', 'bc').
       mix(part.length | 0x8000_0000);
     }
   }
@@ -31,12 +31,12 @@ export function uniform(...parts: readonly (number | string)[]): number {
   return hash32(...parts) / 0x1_0000_0000;
 }
 
-/** 32-bit hash of a text, to stand for it among the parts of a key. */
+/** 32-bit hash of a text, for use as a part of a key. */
 export function hashText(text: string): number {
   return hash32(text);
 }
 
-/** The integers 0..n−1 in an order that `parts` determines. */
+/** The integers 0..n−1 in the order that `parts` determine. */
 function permutation(n: number, ...parts: readonly (number | string)[]): number[] {
   const order = Array.from({ length: n }, (_, index) => index);
   const base = hash32(...parts);
@@ -47,7 +47,7 @@ function permutation(n: number, ...parts: readonly (number | string)[]): number[
   return order;
 }
 
-/** Place `index` of the permutation of `size` that the seed determines. */
+/** Element `index` of the permutation of `size` integers that the seed determines. */
 export function permuted(index: number, size: number, seed: number): number {
   const key = `${size}/${seed}`;
   let order = permutations.get(key);
@@ -59,6 +59,6 @@ export function permuted(index: number, size: number, seed: number): number {
   return order[index] as number;
 }
 
-// Planning reads one place at a time; the lists of a run's templates and epochs are few.
+// Planning reads one element at a time, so permutations are cached: one for each template and epoch in use.
 const maxPermutations = 256;
 const permutations = new Map<string, readonly number[]>();

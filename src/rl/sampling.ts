@@ -1,8 +1,8 @@
-// The sampling settings that plans and suites fix.
+// The sampling settings that plans and suites contain.
 import type { SamplingPlan } from '../spec/records/parts.js';
 import type { GeneratorSpec } from '../spec/run-spec.js';
 
-/** Sampling of the episodes that are trained on. */
+/** Sampling of training episodes. */
 export function samplingOf(generator: GeneratorSpec): SamplingPlan {
   const { top_p, top_k } = generator;
   return {
@@ -12,7 +12,7 @@ export function samplingOf(generator: GeneratorSpec): SamplingPlan {
   };
 }
 
-/** Sampling of evaluations: the whole distribution at temperature 1, independent of the training settings. */
+/** Sampling of evaluations: the full distribution at temperature 1, independent of the training settings. */
 export function evaluationSampling(generator: GeneratorSpec): SamplingPlan {
   return { ...common(generator), temperature: 1 };
 }

@@ -1,10 +1,10 @@
-// What a run has used, counted from its steps' records, so that restarts lose nothing.
+// A run's spending, computed from the records of its steps, so that restarts lose nothing.
 import type { Spent } from '../spec/budget.js';
 import type { UpdateRecord } from '../spec/records/update.js';
 
 /**
- * What one step used. A node's time is that with an engine verb or an environment call in flight, evaluations included; if the worker was
- * restarted, only that of the update. For nodes that only play episodes it is the time of their calls.
+ * Spending of one step. GPU time is the time with at least one engine verb or environment call in flight, evaluations included. If the
+ * worker was restarted since the last step, only the update's time is known. Nodes that only play episodes count the time of their calls.
  */
 export function spentBy({ identity, observed }: UpdateRecord): Omit<Spent, 'wall_seconds'> {
   const { metrics, timings_ms } = observed;
@@ -15,7 +15,7 @@ export function spentBy({ identity, observed }: UpdateRecord): Omit<Spent, 'wall
   };
 }
 
-/** Spending of the run's own steps, without the steps that a fork has from its parent. */
+/** Spending of the run's own steps. The steps that a fork shares with its parent are left out. */
 export function spentInAll(run: string, updates: readonly UpdateRecord[]): Omit<Spent, 'wall_seconds'> {
   const own = updates.filter(({ identity }) => identity.run === run).map(spentBy);
   return {

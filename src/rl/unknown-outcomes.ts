@@ -1,18 +1,18 @@
-// Why outcomes are unknown, in a few words for people: the most frequent reason shows which environment is broken.
+// Says in a few words why outcomes are unknown. The most frequent reason shows which environment is broken.
 import type { EpisodeRecord } from '../spec/records/episode.js';
 
-/** The reason by which most episodes of an environment failed. */
+/** The most frequent combination of environment and reason among unknown outcomes. */
 export interface UnknownReason {
   env_key: string;
   /** As in the outcome: `open`, `call`, `grade`, … */
   reason: string;
-  /** The server's own words, if the record has them. */
+  /** The server's own message, if a record has it. */
   failure: string | null;
-  /** Episodes with this environment and reason. */
+  /** Number of episodes with this environment and reason. */
   episodes: number;
 }
 
-/** Null if every outcome is known. Among equally frequent reasons, and among their messages, the first one. */
+/** Null if every outcome is known. Of equally frequent reasons, and of their messages, the first one counts. */
 export function mostFrequentReason(
   episodes: readonly Pick<EpisodeRecord, 'env_key' | 'outcome' | 'observed'>[],
 ): UnknownReason | null {
