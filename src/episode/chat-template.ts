@@ -1,6 +1,6 @@
 // A model's chat template, used token-in token-out.
 //
-// Invariant: generated ids are never tokenised again; only the text that the template puts between two turns is.
+// Invariant: generated ids are never tokenised again. Only the template's own text between two turns is tokenised.
 import { Template } from '@huggingface/jinja';
 import type { Tokenizer } from './tokenizer.js';
 
@@ -10,15 +10,15 @@ export interface ChatMessage {
 }
 
 export interface ChatTemplate {
-  /** Id of the special token that the template closes an assistant's turn with; generation stops at it. */
+  /** Id of the special token with which the template closes an assistant turn; generation stops at it. */
   readonly endOfTurn: number;
-  /** Text of a conversation, with the generation prompt behind it. `today`: for templates that print a date. */
+  /** Text of a conversation, followed by the generation prompt. `today`: for templates that print a date. */
   prompt(messages: readonly ChatMessage[], today?: string): string;
-  /** Text of a conversation as it stands, with nothing behind its last turn. */
+  /** Text of a conversation, without a generation prompt. */
   conversation(messages: readonly ChatMessage[], today?: string): string;
   /**
-   * Text between an assistant's turn and the next one: the rest of the turn's closing, the observation as a user message, the generation
-   * prompt. `closed`: the turn's last token was `endOfTurn`.
+   * Text between an assistant turn and the next one: the rest of the turn's closing, the observation as a user message, and the generation
+   * prompt. `closed`: the turn already ended with `endOfTurn`.
    */
   between(observation: string, closed: boolean): string;
 }
@@ -28,7 +28,7 @@ export interface SpecialTokenTexts {
   eos_token?: string;
 }
 
-// Words that no template adds, which mark where a turn's content ends.
+// Words that no template contains. They show where a turn's content begins and ends.
 const task = 'longhaul-fixed-base-task';
 const turn = 'longhaul-fixed-base-turn';
 const observationProbe = 'longhaul-observation-probe';
@@ -57,7 +57,7 @@ export function loadChatTemplate(
     { role: 'user', content: task },
     { role: 'assistant', content: turn },
   ];
-  /** What the template writes after the content of the assistant's turn of the fixed base. */
+  /** The template's text after the content of the assistant turn in `base`. */
   function afterTurn(rest: ChatMessage[], generate: boolean): string {
     const text = render([...base, ...rest], generate, '');
     const start = text.indexOf(turn);
@@ -85,8 +85,8 @@ export function loadChatTemplate(
 }
 
 /**
- * The text that a template writes around an observation, if it only inserts it; null if it trims or rewrites. Rendering a whole
- * conversation for each tool result would cost more than its tokens do.
+ * The template's text before and after an observation, if the template inserts observations unchanged; null if it trims or rewrites them.
+ * Rendering the whole conversation for each tool result would be slower than tokenising it.
  */
 function verbatimFrame(render: (text: string) => string): { before: string; after: string } | null {
   const [before, after, ...more] = render(observationProbe).split(observationProbe);
@@ -97,7 +97,7 @@ function verbatimFrame(render: (text: string) => string): { before: string; afte
 
 function parse(source: string): Template {
   try {
-    // A clock must not reach the prompt: an episode is a function of its task. The library's clock cannot be overridden.
+    // The prompt must not depend on a clock, only on the task. The library's clock function cannot be overridden, so its name is replaced.
     return new Template(source.replace(/\bstrftime_now\b/g, 'task_date'));
   } catch (error) {
     throw new Error(`the chat template is no valid Jinja: ${(error as Error).message}`, { cause: error });

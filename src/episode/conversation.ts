@@ -1,5 +1,5 @@
-// Turns an episode's text into tokens. Rollouts and demonstrations both go through here, so that the warm start teaches exactly the token
-// sequences that rollouts meet.
+// Turns the text of an episode into tokens. Rollouts and demonstrations both use this file, so the warm start trains on exactly the token
+// sequences of rollouts.
 import type { SamplingPlan } from '../spec/records/parts.js';
 import type { ToolSpec } from '../spec/records/task.js';
 import type { ChatMessage, ChatTemplate } from './chat-template.js';
@@ -14,16 +14,16 @@ export interface TextCoder {
 export interface PromptInput {
   prompt: string;
   env_variables: Readonly<Record<string, string>>;
-  /** Null: no system prompt (drills). */
+  /** Null for a drill: it has no system prompt. */
   tools: readonly ToolSpec[] | null;
   sampling: Pick<SamplingPlan, 'system_prompt' | 'tools_format'>;
 }
 
-/** Token ids of the prompt, up to where the model's first turn begins. */
+/** Token ids of the prompt, up to the first turn of the model. */
 export function promptTokens(coder: TextCoder, input: PromptInput): Promise<readonly number[]> {
   const { prompt, env_variables, tools, sampling } = input;
   if (tools === null) return encodePrompt(coder, input);
-  // A group's samples share their prompt, and a tool list is one object per environment: rendering it once is enough.
+  // Cached: a group's samples share their prompt, and each environment's tool list is a single object.
   const memo = promptsOf(coder.template, tools);
   const key = JSON.stringify([prompt, env_variables, sampling.system_prompt, sampling.tools_format]);
   const known = memo.get(key);
@@ -56,7 +56,7 @@ function encodePrompt({ tokenizer, template }: TextCoder, input: PromptInput): P
   return tokenizer.encodeLong(template.prompt(messages, env_variables['CURRENT_DATE']));
 }
 
-/** Token ids between a turn that ended in `lastToken` and the next one. */
+/** Token ids between a turn, whose last token is `lastToken`, and the next turn. */
 export function observationTokens(
   { tokenizer, template }: TextCoder,
   observation: string,
@@ -65,7 +65,7 @@ export function observationTokens(
   return tokenizer.encodeLong(template.between(observation, lastToken === template.endOfTurn));
 }
 
-/** Generation ends after the first of these: a call's end, the task's end, the turn's end. */
+/** Tokens that end generation: end of a tool call, of the task, of the turn. */
 export function stopTokens({ tokenizer, template }: TextCoder): number[] {
   const marks = ['</tool_call>', '<done>'].map((mark) => tokenizer.addedToken(mark));
   return [...new Set([template.endOfTurn, ...marks.filter((id) => id !== undefined)])];

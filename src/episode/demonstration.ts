@@ -1,5 +1,6 @@
-// A demonstration as tokens with a loss mask.
-// Invariant: a demonstration tokenises as the episode in which a model says the same words.
+// Turns a demonstration into tokens with a loss mask.
+//
+// Invariant: a demonstration has the same tokens as an episode in which the model writes the same text.
 import type { SamplingPlan } from '../spec/records/parts.js';
 import type { Demonstration, ToolSpec } from '../spec/records/task.js';
 import { observationTokens, promptTokens, type TextCoder } from './conversation.js';
@@ -8,13 +9,13 @@ import { resultObservation } from './observation.js';
 export interface TokenizedDemonstration {
   tokens: number[];
   prompt_length: number;
-  /** Spans `[start, end)` of the assistant's tokens: the loss falls on these. */
+  /** Spans `[start, end)` of the assistant's tokens; only these carry loss. */
   spans: { start: number; end: number }[];
 }
 
 /**
- * `tools`: what the environment offers; null for a demonstration without `env_key`, which has no system prompt. Throws an Error if the
- * messages do not alternate.
+ * `tools`: the environment's tools; null for a demonstration without `env_key`, which has no system prompt. Throws an Error if the messages
+ * do not alternate.
  */
 export async function tokenizeDemonstration(
   coder: TextCoder,
@@ -52,12 +53,15 @@ export async function tokenizeDemonstration(
       tokens.push(...(await observationTokens(coder, text, tokens.at(-1))));
     }
   }
-  // Tokens after the last turn carry no loss, as in an episode.
+  // Drop tokens after the last turn: they carry no loss, and an episode's transcript ends there too.
   tokens.length = spans.at(-1)?.end ?? prompt.length;
   return { tokens, prompt_length: prompt.length, spans };
 }
 
-/** Demonstrations keep only a result's text; the member that tools answer errors with marks an error. */
+/**
+ * The observation for a tool result. A demonstration keeps only the result's text, so an error is recognised by the JSON member that tools
+ * use for errors.
+ */
 function observationOf(text: string, sampling: SamplingPlan): string {
   return resultObservation({ text, isError: isErrorText(text) }, sampling.max_output_chars);
 }

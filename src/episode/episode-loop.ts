@@ -1,8 +1,8 @@
 // One episode: prompt, turns, grade.
 //
-// Invariants: generated ids are kept verbatim; an infrastructure failure is never a reward; an aborted episode leaves nothing open. Only
-// the wait for an environment that is down depends on a clock. Sampled turns are remembered by the transcript before them, in this process
-// and in the journal: another play of the same transcript does not sample them again.
+// Invariants: generated ids are kept verbatim. An infrastructure failure never becomes a reward. An aborted episode leaves nothing open.
+// Only the wait for an environment that is down depends on a clock. Each sampled turn is remembered under the transcript before it, in this
+// process and in the journal, so another play with the same transcript does not sample it again.
 import { Backoff } from '../base/backoff.js';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
@@ -36,10 +36,10 @@ export interface EpisodeDeps extends TextCoder {
   backend: EnvironmentBackend;
 }
 
-/** An environment that is down, and the wait for it. */
+/** An environment that is down. */
 export interface Outage {
   reason: string;
-  /** When the wait for it ends, milliseconds since 1970. */
+  /** End of the wait for it, in milliseconds since 1970. */
   until: number;
 }
 
@@ -47,38 +47,38 @@ export interface EpisodeRequest {
   task: Task;
   sampling: SamplingPlan;
   key: SamplingKey;
-  /** State that samples, and its step. */
+  /** The sampling state, and its step. */
   state: Digest;
   policyStep: number;
   /** Seed of the environment's world and faults; shared by a group. */
   episodeSeed: number;
   episodeId: string;
-  /** How long to wait for an environment that is down. */
+  /** Longest wait for an environment that is down. */
   maxWaitMs: number;
-  /** Called repeatedly during the outage: waiting with a deadline is no standstill. */
+  /** Called repeatedly while the environment is down, so that the attempt still counts as alive. */
   onWait?: (outage: Outage) => void;
-  /** Called when it answers again. */
+  /** Called when the environment answers again. */
   onAnswer?: () => void;
-  /** Awaited before the first token is sampled; an error that it throws ends the episode. */
+  /** Awaited before the first token is sampled. An error that it throws ends the episode. */
   beforeSampling?: () => Promise<void>;
-  /** Without one, the next attempt begins at the start. */
+  /** Without a journal, the next attempt plays the episode from the start. */
   journal?: TurnJournal;
 }
 
-/** The fields of `EpisodeRecord` that playing decides. A transcript ends with a sampled token. */
+/** The fields of `EpisodeRecord` that result from playing. The transcript ends with a sampled token. */
 export interface EpisodePlay extends Pick<
   EpisodeRecord,
   'outcome' | 'stop_reason' | 'tokens' | 'prompt_length' | 'turns' | 'logprobs' | 'metrics'
 > {
-  /** Infrastructure failures by reason, charged or not. */
+  /** Number of infrastructure failures by reason, whether charged to the episode or not. */
   failures: Record<string, number>;
-  /** Message of the failure that made the outcome unknown; absent if it is graded. */
+  /** Message of the failure that made the outcome unknown; absent if the outcome is graded. */
   failure?: string;
-  /** The grader's explanation of its grade, for people; absent if it gives none. It never becomes tokens. */
+  /** The grader's explanation, for people; absent if it gives none. The model never sees it. */
   explanation?: string;
 }
 
-/** The environment stayed down longer than `maxWaitMs` (R25). */
+/** Thrown if the environment is down for longer than `maxWaitMs` (R25). */
 export class EnvironmentsUnavailable extends Error {
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);
@@ -86,10 +86,10 @@ export class EnvironmentsUnavailable extends Error {
   }
 }
 
-/** Reason of an unknown outcome, see `PromptTooLong`. */
+/** Reason of the unknown outcome after `PromptTooLong`. */
 export const promptTooLong = 'prompt_too_long';
 
-/** The task's prompt leaves no room for a turn: it can be neither played nor graded. */
+/** The task's prompt leaves no room for a turn, so the task cannot be played. */
 class PromptTooLong extends Error {
   constructor(length: number, { max_input_length, max_sequence_length }: SamplingPlan) {
     super(
@@ -98,18 +98,18 @@ class PromptTooLong extends Error {
   }
 }
 
-/** The attached world has met other calls than this play makes. */
+/** The earlier attempt's world has received other calls than this play makes. */
 class OtherWorld extends Error {}
 
 const minPauseMs = 100;
 const maxPauseMs = 2000;
 
-/** State that outlives one play of the episode. */
+/** What is kept from one play of the episode to the next. */
 interface Course {
   journal: TurnJournal;
   ledger: FailureLedger;
   sampled: Map<string, SampledTurn>;
-  /** The world that an earlier attempt has left, until this one has tried it. */
+  /** The world that an earlier attempt left open; null once this attempt has tried it. */
   world: JournaledPast['world'];
   hasSampled: boolean;
 }
@@ -121,13 +121,13 @@ interface Playing {
   logprobs: number[];
   metrics: EpisodeRecord['metrics'];
   place: Place;
-  /** Calls sent by the attempt that opened the world, by turn. */
+  /** Calls that an earlier attempt has sent to the attached world, by turn. */
   sent: ReadonlyMap<number, JournaledCall>;
 }
 
 /**
- * Plays until the outcome is terminal. Throws the signal's reason when it aborts, `EnvironmentsUnavailable` when the environment stays
- * down, and the engine's errors unchanged.
+ * Plays the episode until its outcome is terminal. Throws the signal's reason when it aborts, `EnvironmentsUnavailable` if the environment
+ * stays down, and the engine's errors.
  */
 export async function playEpisode(
   deps: EpisodeDeps,
@@ -179,7 +179,7 @@ export async function playEpisode(
   }
 }
 
-/** One play, from its world to its grade. Fills `playing` as it goes. */
+/** Plays once, from opening the world to the grade. Writes the progress into `playing`. */
 async function playThrough(
   deps: EpisodeDeps,
   request: EpisodeRequest,
@@ -205,7 +205,7 @@ async function playThrough(
       const stop_reason = turn.done ? 'done' : await continueOrStop(deps, request, playing, turn.observation);
       if (stop_reason === null) continue;
       playing.place = 'grade';
-      // A call with a noted result is not repeated; after a grade a call would be refused.
+      // Write the journal first. A retry then finds every call's result; repeating a call after the grade would be refused.
       await abortable(course.journal.write(), signal);
       const finalAnswer = finalAnswerOf(turn.text);
       const grading = environment.grade({ finalAnswer, tryNumber: course.ledger.tryAt('grade') });
@@ -216,7 +216,9 @@ async function playThrough(
   }
 }
 
-/** The world that an earlier attempt has left if it still stands, else a fresh one, in which its calls are made again. */
+/**
+ * Returns the world that an earlier attempt left open, if it still exists; otherwise opens a new one, in which the calls are made again.
+ */
 async function enterWorld(
   { backend }: EpisodeDeps,
   { task, episodeSeed: seed, episodeId }: EpisodeRequest,
@@ -234,7 +236,7 @@ async function enterWorld(
   await left?.close();
   const options = { seed, episodeId, tryNumber: ledger.tryAt('open'), alone: ledger.suspect };
   const environment = await backend.open(task, options, signal);
-  // A place on the server is taken from now on: a later attempt at the episode has to know it.
+  // The session now takes a place on the server, so the journal must name it for a later attempt.
   journal.note({ type: 'session', session: environment.session ?? null });
   void journal.write();
   return environment;
@@ -276,13 +278,13 @@ async function takeTurn(
   }
   void course.journal.write();
   if (parsed.kind === 'none') return { text, done, observation: noCallObservation() };
-  // An attempted call counts as one: otherwise there would be more errors than calls.
+  // Count the malformed call as a call: otherwise there could be more errors than calls.
   playing.metrics.tool_calls += 1;
   markError(playing, record);
   return { text, done, observation: malformedCallObservation(parsed.problem) };
 }
 
-/** The result as shown to the model; the call is made unless its result in this same world is known. */
+/** Returns the tool result as shown to the model. If the journal has the result from this same world, the call is not repeated. */
 async function resultOf(
   call: ToolCall,
   turn: number,
@@ -301,7 +303,7 @@ async function resultOf(
   const result = await abortable(environment.callTool(call, place), signal);
   const { isError } = result;
   const observation = resultObservation(result, sampling.max_output_chars);
-  // Written with the next turn: until then the server has the answer to this call.
+  // Written to disk with the next turn; until then, the server can repeat its answer.
   journal.note({ type: 'result', turn, observation, isError });
   return { observation, isError };
 }
@@ -311,7 +313,7 @@ function markError(playing: Playing, record: TurnRecord): void {
   playing.metrics.tool_errors += 1;
 }
 
-/** Appends the observation and returns null, or says why there is no next turn. */
+/** Appends the observation and returns null, or returns why the episode ends here. */
 async function continueOrStop(
   deps: EpisodeDeps,
   { sampling }: EpisodeRequest,
@@ -360,7 +362,7 @@ function emptyPlaying(): Playing {
   return { tokens: [], prompt_length: 0, turns: [], logprobs: [], metrics, place: 'open', sent: new Map() };
 }
 
-/** Leaves out what followed the last sampled token. */
+/** Drops the tokens after the last sampled one. */
 function transcriptOf({ tokens, prompt_length, turns, logprobs, metrics }: Playing) {
   return {
     tokens: tokens.slice(0, turns.at(-1)?.end ?? prompt_length),
@@ -372,8 +374,8 @@ function transcriptOf({ tokens, prompt_length, turns, logprobs, metrics }: Playi
 }
 
 /**
- * How long the environment has been down, from its first failure since it last answered. Time in which this process was stopped does not
- * count.
+ * Measures how long the environment has been down: since its first failure after its last answer. Time in which this process was stopped
+ * does not count.
  */
 function outageClock(backend: EnvironmentBackend, { task, maxWaitMs, onWait, onAnswer }: EpisodeRequest) {
   let downSince: number | null = null;
@@ -403,7 +405,7 @@ function outageClock(backend: EnvironmentBackend, { task, maxWaitMs, onWait, onA
   };
 }
 
-/** The promise's result, or the signal's reason as soon as it aborts. */
+/** Returns the promise's result; rejects with the signal's reason as soon as the signal aborts. */
 async function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   let onAbort = (): void => undefined;
   const aborted = new Promise<never>((_, reject) => {
@@ -415,7 +417,7 @@ async function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T
     return await Promise.race([promise, aborted]);
   } finally {
     signal.removeEventListener('abort', onAbort);
-    // The loser of the race must not become an unhandled rejection.
+    // Whichever promise lost the race must not become an unhandled rejection.
     promise.catch(() => undefined);
     aborted.catch(() => undefined);
   }

@@ -1,16 +1,16 @@
-// Which failures of an environment are charged to the episode (R25), and which try comes next (R26): a function of the failures in their
-// order, so that an attempt that takes an episode up knows what the one before it knew.
+// Decides which failures of an environment are charged to the episode (R25), and counts the tries (R26). Both depend only on the failures
+// in order, so a later attempt that knows the failures decides the same.
 import type { EnvironmentError } from '../environments/environment.js';
 import type { JournaledFailure, Place } from './turn-journal.js';
 
 /**
- * Deaths of the server under the same call that are not charged. After them the episode is played alone: then it is charged with the next
- * one (R25).
+ * So many server deaths under the same call are not charged to the episode. After that, the episode is played alone on the server, and the
+ * next death is charged (R25).
  */
 const unchargedDeaths = 2;
 
 export class FailureLedger {
-  /** By reason, charged or not. */
+  /** Number of failures by reason, charged or not. */
   readonly failures: Record<string, number> = {};
   private chargedCount = 0;
   private readonly tries = new Map<Place, number>();
@@ -24,7 +24,7 @@ export class FailureLedger {
     return this.chargedCount;
   }
 
-  /** Whether the server has died so often under a call of this episode that the next play must be alone on it. */
+  /** True if the server has died so often under one call of this episode that the next play must be alone on the server. */
   get suspect(): boolean {
     return [...this.deaths.values()].some((count) => count >= unchargedDeaths);
   }
@@ -33,7 +33,7 @@ export class FailureLedger {
     return this.tries.get(place) ?? 0;
   }
 
-  /** Returns whether the failure is charged to the episode. */
+  /** Adds a failure; returns whether it is charged to the episode. */
   add(failure: JournaledFailure): boolean {
     const { place, reason } = failure;
     this.failures[reason] = (this.failures[reason] ?? 0) + 1;
@@ -45,7 +45,7 @@ export class FailureLedger {
 
   private isCharged({ kind, reason, place }: JournaledFailure): boolean {
     if (kind === 'failed') return true;
-    // A failure to connect says nothing about this episode; a server that dies on its call may.
+    // A failed connection need not be this episode's fault; the death of the server during its call may be.
     if (reason === 'connect' || reason === 'capacity') return false;
     const count = (this.deaths.get(place) ?? 0) + 1;
     this.deaths.set(place, count);

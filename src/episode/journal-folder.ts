@@ -1,7 +1,7 @@
-// The journals of a node: a folder for each collect or evaluation, a file for each episode in flight.
+// The journals of a node: one folder for each collect or evaluation activity, one file for each episode in flight.
 //
-// Invariants: no disk error fails an episode; a file has one writer; a finished episode has no file. Nothing is synced: written data
-// outlives the process, and after the death of a machine a file may end anywhere.
+// Invariants: no disk error fails an episode; a file has only one writer; a finished episode has no file. Data is not synced to disk: it
+// survives the death of the process, but if the machine dies, a file may be cut off anywhere.
 import { createHash } from 'node:crypto';
 import * as fs from 'node:fs';
 import { mkdir, readdir, readFile, rm, rmdir, stat, truncate } from 'node:fs/promises';
@@ -21,17 +21,17 @@ import {
 } from './turn-journal.js';
 
 /**
- * A journal with an end: `close` leaves it for the next attempt, `remove` follows the episode's record, and `close` after it does nothing.
- * Neither rejects.
+ * A journal that can be ended. `close` keeps the file for the next attempt. `remove` deletes it once the episode's record is stored; a
+ * `close` after that does nothing. Neither rejects.
  */
 export interface OpenJournal extends TurnJournal {
-  /** Whether the next attempt will find what was written. */
+  /** True if the next attempt will find what was written. */
   readonly isKept: boolean;
   close(): Promise<void>;
   remove(): Promise<void>;
 }
 
-// Half the cost of file handles, and a step's episodes write thousands of times.
+// These functions cost half as much as file handles, and the episodes of a step write thousands of times.
 const [open, write, close, unlink] = [
   promisify(fs.open),
   promisify(fs.write<Buffer>),
@@ -39,7 +39,9 @@ const [open, write, close, unlink] = [
   promisify(fs.unlink),
 ];
 
-/** A node that served a hundred runs finds this many after a restart; any more are left by ended runs. */
+/**
+ * Folders kept besides the current one. A node that served a hundred runs needs so many after a restart; further ones belong to ended runs.
+ */
 const foldersKept = 128;
 
 export class JournalFolder {
@@ -54,7 +56,7 @@ export class JournalFolder {
   }
 
   /**
-   * The journals of all episodes below a key that ends with a slash. Journals of earlier steps of the same run are removed: those steps are
+   * The journals of all episodes under `key`, which ends with a slash. Removes the journals of the run's earlier steps, which are
    * committed.
    */
   async below(key: string): Promise<EpisodeJournals> {
@@ -94,18 +96,18 @@ export class EpisodeJournals {
 
   constructor(
     private readonly folder: string,
-    /** Names of the files that earlier attempts have left. */
+    /** Names of the files left by earlier attempts. */
     private readonly left: ReadonlySet<string>,
     private readonly inUse: Set<string>,
     private readonly spares: SpareFiles,
     private readonly log: (message: string) => void,
   ) {}
 
-  /** Continues the file that an earlier attempt has left under the same header. */
+  /** Opens a journal. If an earlier attempt left one with the same header, it is continued. */
   async open(header: JournalHeader): Promise<OpenJournal> {
     const name = `${createHash('sha256').update(header.episode).digest('hex')}.journal`;
     const path = join(this.folder, name);
-    // Two runs may evaluate the same state at once: the second one has no journal.
+    // Two runs may evaluate the same state at the same time; the second one plays without a journal.
     if (this.inUse.has(path)) {
       const ends = { close: () => Promise.resolve(), remove: () => Promise.resolve() };
       return { ...unkeptJournal(), ...ends, isKept: false };
@@ -126,18 +128,18 @@ export class EpisodeJournals {
     return file;
   }
 
-  /** Hundreds of episodes open their files at once: one of them makes the folder. */
+  /** Hundreds of episodes open their files together; only the first creates the folder. */
   private make(): Promise<unknown> {
     return (this.made ??= mkdir(this.folder, { recursive: true }));
   }
 
-  /** Logs the first complaint only: on a full disk every episode would repeat it. */
+  /** Logs only the first problem, because on a full disk every episode would report the same. */
   private complain({ message }: Error): void {
     if (!this.complained) this.log(`episodes go on without their journals: ${message}`);
     this.complained = true;
   }
 
-  /** Called when no episode is played any more: the folder goes with its last file. */
+  /** Call when no episode is being played any more. Removes the folder if it is empty. */
   async close(): Promise<void> {
     const { episodes, turns, tokens } = this.resumed;
     if (episodes > 0)
@@ -153,7 +155,7 @@ class JournalFile implements OpenJournal {
   private file: number | null = null;
   private exists = false;
   private writing: Promise<void> = Promise.resolve();
-  /** Nothing more is written. */
+  /** If true, nothing more is written. */
   private broken = false;
   private over = false;
 
@@ -165,14 +167,14 @@ class JournalFile implements OpenJournal {
     private readonly complain: (problem: Error) => void,
   ) {}
 
-  /** `exists`: an earlier attempt has left the file. */
+  /** `exists`: an earlier attempt left this file. */
   async begin(header: JournalHeader, exists: boolean): Promise<void> {
     this.exists = exists;
     const bytes = exists ? await readFile(this.path).catch(() => null) : null;
     const read = bytes && readJournal(bytes, header);
     try {
       if (read) this.past = pastOf(read.entries);
-      // Entries behind a torn line or another plan's could not be read.
+      // Cut off a damaged end, or a file with another header: entries after it could not be read.
       const length = read?.length ?? 0;
       if (bytes && length < bytes.length) await truncate(this.path, length);
     } catch (error) {
@@ -240,7 +242,7 @@ class JournalFile implements OpenJournal {
     return spare ?? open(this.path, 'a');
   }
 
-  /** Half a journal would give the next attempt less than has been done: better none. */
+  /** Deletes the journal after a disk error: with entries missing, it would mislead the next attempt. */
   private async giveUp(problem: Error): Promise<void> {
     this.broken = true;
     this.past = nothingPast();
@@ -256,13 +258,13 @@ class JournalFile implements OpenJournal {
   }
 }
 
-/** Whether a key lies below an earlier step of the run that `current` lies in. */
+/** True if `key` lies below an earlier step of the same run as `current`. */
 function isEarlierStep(key: string, current: string): boolean {
   const steps = /^runs\/[^/]+\/steps\//.exec(current)?.[0];
   return steps !== undefined && key.startsWith(steps) && key < current;
 }
 
-/** Empty for what is no name of ours. */
+/** Decodes a folder's name; empty if it is not one of ours. */
 function decoded(name: string): string {
   try {
     return decodeURIComponent(name);

@@ -1,15 +1,15 @@
-// The text that the model reads after its turn.
+// Builds the text that the model reads after its turn.
 import type { ToolResult } from '../environments/environment.js';
 
 const callFormat = '<tool_call>{"name":"tool","arguments":{"arg":"value"}}</tool_call>';
 
-/** A tool's result, cut to `maxChars` characters; a cut text says so to the model. */
+/** A tool's result, cut to `maxChars` characters. If it is cut, the text says so. */
 export function resultObservation(result: ToolResult, maxChars: number): string {
   const text = truncated(result.text, maxChars);
   return result.isError ? `Error: ${text}` : toolObservation(text);
 }
 
-/** The wording around a tool's result, for demonstrations too. */
+/** Puts the usual words around a tool's result; demonstrations use the same. */
 export function toolObservation(text: string): string {
   return `Tool result:\n${text}`;
 }
@@ -24,7 +24,7 @@ export function noCallObservation(): string {
 
 function truncated(text: string, maxChars: number): string {
   if (text.length <= maxChars) return text;
-  // A cut must not leave half of a surrogate pair.
+  // The cut must not separate a surrogate pair.
   const last = text.charCodeAt(maxChars - 1);
   const end = last >= 0xd800 && last <= 0xdbff ? maxChars - 1 : maxChars;
   return `${text.slice(0, end)}\n[TRUNCATED: ${end} of ${text.length} characters shown]`;

@@ -1,11 +1,12 @@
-// An environment's words as an episode's record keeps them for people: short, and without characters that a terminal or a page would obey.
+// Prepares an environment's text for the episode's record, where people read it: short, and without control characters for terminals or
+// pages.
 
 const longest = 500;
 const unprintable = /[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Cs}\p{Zl}\p{Zp}]+/gu;
 
-/** At most 500 printable characters on one line. */
+/** Returns at most 500 printable characters on one line. */
 export function recordedText(text: string): string {
-  // The characters behind these cannot be among the first 500; a server may send megabytes.
+  // Cut first, because a server may send megabytes; later characters cannot be among the first 500.
   const characters = [
     ...text
       .slice(0, 20 * longest)

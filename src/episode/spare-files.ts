@@ -1,5 +1,5 @@
-// Used files, emptied and kept open for the next use. Some file systems (ext4) do not reuse an inode for a minute after its file was
-// deleted, and scan all of those whenever a file is made: with hundreds of short-lived files a second, making any file there costs more
+// Keeps used files, emptied and open, for the next use. Some file systems (ext4) do not reuse an inode for a minute after its file was
+// deleted, and scan all such inodes whenever a file is created. With hundreds of short-lived files per second, creating a file takes longer
 // than writing it.
 import * as fs from 'node:fs';
 import { mkdir, rm } from 'node:fs/promises';
@@ -13,20 +13,26 @@ const [close, ftruncate, rename, unlink] = [
   promisify(fs.unlink),
 ];
 
-/** As many episodes as a step usually has; each holds a file descriptor. */
+/** As many as the usual number of episodes in a step. Each spare file holds a file descriptor. */
 const most = 512;
 
 export class SpareFiles {
   private readonly free: { path: string; file: number }[] = [];
-  /** Includes files that are being added. */
+  /** Number of spare files, including those being added. */
   private held = 0;
   private given = 0;
   private made: Promise<unknown> | undefined;
 
-  /** `folder`: on the same file system as the files, and used by this object alone. Files of an earlier process there are removed. */
+  /**
+   * `folder` must be on the same file system as the files, and used by this object only. Files left there by an earlier process are
+   * deleted.
+   */
   constructor(private readonly folder: string) {}
 
-  /** Moves a spare file to the free `path`: empty, open for appending. Null if no file is spare. Never rejects. */
+  /**
+   * Moves a spare file to `path`, where no file may exist, and returns it: empty and open for appending. Null if there is no spare file.
+   * Never rejects.
+   */
   async take(path: string): Promise<number | null> {
     const spare = this.free.pop();
     if (!spare) return null;
@@ -40,7 +46,7 @@ export class SpareFiles {
     }
   }
 
-  /** Takes a file that is open for appending; afterwards `path` is free. Never rejects. */
+  /** Takes back a file that is open for appending; `path` is free afterwards. Never rejects. */
   async give(path: string, file: number): Promise<void> {
     if (this.held >= most) return end({ path, file });
     this.held += 1;

@@ -1,4 +1,4 @@
-// The system prompt. A pure function of the task's variables and the tools: the date is the task's, never a clock's.
+// Builds the system prompt, a pure function of the task's variables and the tools. The date is the task's; no clock is read.
 import type { SamplingPlan } from '../spec/records/parts.js';
 import type { ToolSpec } from '../spec/records/task.js';
 import { toolListText } from './tool-list.js';
@@ -50,7 +50,7 @@ function skyrlPrompt({ env_variables: variables, tools, sampling }: SystemPrompt
   return sections.join('\n\n');
 }
 
-/** Facts other than the date: the logged-in user first, the rest by name, so that key order in a file does not matter. */
+/** Facts other than the date: first the logged-in user, then the others by name. The order of keys in a file does not matter. */
 function contextLines(variables: Readonly<Record<string, string>>): string[] {
   const { CURRENT_DATE: _date, LOGGED_IN_USER: user, LOGGED_IN_NAME: name, ...rest } = variables;
   return [

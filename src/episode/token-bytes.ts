@@ -1,7 +1,7 @@
-// The bytes of each token of a tokenizer, so that the engine can find where a text ends within tokens. A token may be a part of a
-// character; joined bytes are always those of the decoded text.
+// Computes the bytes of each token of a tokenizer, so that the engine can find a stop string that ends inside a token. A token may be only
+// a part of a character. The joined bytes of tokens always equal the bytes of the decoded text.
 
-/** The members of `tokenizer.json` that are read here. */
+/** The parts of `tokenizer.json` that are read here. */
 interface TokenizerFile {
   model: { type?: string; vocab?: Record<string, number> | [string, number][] };
   added_tokens?: { id: number; content: string }[];
@@ -17,18 +17,18 @@ interface Coder {
   content?: string;
 }
 
-/** By id, up to the highest one; an unused id is empty. Throws an Error on tokenizers with tokens that are not bytes (WordPiece). */
+/** Bytes by id, up to the highest id; an unused id is empty. Throws an Error on tokenizers whose tokens are not bytes (WordPiece). */
 export function tokenBytes(tokenizerJson: string): Uint8Array[] {
   const file = JSON.parse(tokenizerJson) as TokenizerFile;
   const bytesOf = coderOf(file);
   const bytes: Uint8Array[] = Array.from({ length: tokenCount(tokenizerJson) }, () => new Uint8Array());
   for (const [token, id] of vocabularyOf(file.model)) bytes[id] = bytesOf(token);
-  // After the vocabulary, which may hold them too: they are written as they are.
+  // Added tokens come last, because the vocabulary may contain them too; their text is taken as it is.
   for (const { id, content } of file.added_tokens ?? []) bytes[id] = utf8(content);
   return bytes;
 }
 
-/** One more than the highest id of a `tokenizer.json`. Throws an Error if it has no vocabulary. */
+/** The highest id in a `tokenizer.json`, plus one. Throws an Error if it has no vocabulary. */
 export function tokenCount(tokenizerJson: string): number {
   const { model, added_tokens = [] } = JSON.parse(tokenizerJson) as TokenizerFile;
   return (
@@ -73,13 +73,13 @@ function flat(coder: Coder | null | undefined): Coder[] {
   return [coder, ...[...(coder.decoders ?? []), ...(coder.pretokenizers ?? [])].flatMap(flat)];
 }
 
-/** A token with a character that stands for no byte is written as it is, as Hugging Face's decoder does. */
+/** A token with a character that stands for no byte is taken as plain text, as in Hugging Face's decoder. */
 function byteLevel(token: string): Uint8Array {
   const bytes = Array.from(token, (character) => byteOfCharacter.get(character));
   return bytes.includes(undefined) ? utf8(token) : Uint8Array.from(bytes as number[]);
 }
 
-/** GPT-2's alphabet: printable Latin-1 characters stand for themselves, the other 68 bytes for the characters from U+0100 on. */
+/** GPT-2's byte alphabet: printable Latin-1 characters stand for themselves; the characters from U+0100 on stand for the other 68 bytes. */
 const byteOfCharacter: ReadonlyMap<string, number> = (() => {
   const alphabet = new Map<string, number>();
   let other = 0x100;

@@ -1,11 +1,11 @@
-// Any Hugging Face `tokenizer.json`, with a memo for short stretches (prompts begin alike, tool results repeat) and a worker thread for
-// long texts.
+// Encodes and decodes with any Hugging Face `tokenizer.json`. Short pieces of text are cached, because prompts begin alike and tool results
+// repeat. Long texts are encoded in a worker thread.
 import { createRequire } from 'node:module';
 import { Worker } from 'node:worker_threads';
 import { Tokenizer as HubTokenizer } from '@huggingface/tokenizers';
 import { tokenBytes } from './token-bytes.js';
 
-/** Longer texts are encoded in a thread: 16 KB take about 15 ms, and the event loop must not stand still for 50. */
+/** Longer texts are encoded in a worker thread: 16 KB take about 15 ms, and the event loop must not block for 50 ms. */
 const maxInlineChars = 16 * 1024;
 const maxMemoChars = 4 * 1024;
 const memoEntries = 4096;
@@ -13,17 +13,17 @@ const threadTimeoutMs = 60_000;
 
 export interface Tokenizer {
   readonly vocabSize: number;
-  /** Ids of a text; special tokens in it become their ids, none are added. A long text blocks the event loop. */
+  /** Ids of a text. Special tokens in it become their ids; none are added. A long text blocks the event loop. */
   encode(text: string): readonly number[];
-  /** The same ids; texts over 16 Ki characters are encoded in a worker thread. */
+  /** Returns the same ids; a text over 16 Ki characters is encoded in a worker thread. */
   encodeLong(text: string): Promise<readonly number[]>;
-  /** Text of ids, special tokens included. */
+  /** Text of the ids, including special tokens. */
   decode(ids: readonly number[]): string;
-  /** Id of the added token that is exactly this text. */
+  /** Id of the added token with exactly this text. */
   addedToken(text: string): number | undefined;
-  /** The longest added token that the text starts with. */
+  /** The longest added token at the start of the text. */
   leadingAddedToken(text: string): { text: string; id: number } | null;
-  /** The bytes of each token, by id (`token-bytes.ts`); made at the first call. */
+  /** The bytes of each token, by id (see `token-bytes.ts`); computed on the first call. */
   bytes(): readonly Uint8Array[];
 }
 
@@ -90,8 +90,8 @@ function build(json: string): HubTokenizer {
 }
 
 /**
- * Splits a text into added tokens and the stretches between them; each stretch has the same ids alone as within the text. Matches nothing
- * if an added token, or being the first, changes a stretch. `tokens`: longest first.
+ * Matches the added tokens of a text, so that `split` returns them and the pieces between them. Each piece alone has the same ids as within
+ * the text. If a tokenizer's added tokens or its first word change a piece's ids, the result matches nothing. `tokens`: longest first.
  */
 function betweenStretches(json: string, tokens: readonly string[]): RegExp {
   const { added_tokens, normalizer, pre_tokenizer } = JSON.parse(json) as {
@@ -109,7 +109,7 @@ function betweenStretches(json: string, tokens: readonly string[]): RegExp {
     : new RegExp(`(${tokens.map(literal).join('|')})`);
 }
 
-// Source text rather than a file: the same thread then starts from TypeScript sources and from the compiled tree.
+// The thread's source is text instead of a file, so that it starts both from TypeScript sources and from the compiled tree.
 const threadSource = `
 const { parentPort, workerData } = require('node:worker_threads');
 const { Tokenizer } = require(workerData.library);
@@ -124,7 +124,7 @@ parentPort.on('message', ({ id, text }) => {
 
 type ThreadReply = { id: number; ids: number[] } | { id: number; problem: string };
 
-/** One thread, started on first use and again after a failure; it does not keep the process alive. */
+/** Encodes in one thread, which starts on first use and again after a failure. It does not keep the process alive. */
 function encodingThread(json: string): (text: string) => Promise<number[]> {
   interface Waiting {
     resolve: (ids: number[]) => void;

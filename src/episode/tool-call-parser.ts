@@ -1,18 +1,18 @@
-// What a turn's text asks for: a tool call, the end, or nothing. Follows SkyRL's reading of tags and key names.
+// Finds what the text of a turn asks for: a tool call, the end, or nothing. Tags and key names are read as in SkyRL.
 import type { ToolCall } from '../spec/records/task.js';
 
-/** Names this reading in plans; another reading must have another id. */
+/** Name of this parser in plans. If the parser changes, its id must change. */
 export const toolParserId = 'skyrl/1';
 
 export type ParsedTurn =
   | { kind: 'call'; call: ToolCall }
-  /** A tag is present, but its content is not a call. `problem` is written for the model. */
+  /** There is a tag, but its content is not a valid call. `problem` is written for the model. */
   | { kind: 'malformed'; problem: string }
   | { kind: 'none' };
 
 const tags = ['tool_call', 'function_call'] as const;
 
-/** Looks at the first match of each tag, in the order of `tags`; the closing tag may be missing. */
+/** Uses the first match of each tag, in the order of `tags`; the closing tag may be missing. */
 export function parseToolCall(text: string): ParsedTurn {
   let problem: string | null = null;
   for (const tag of tags) {
@@ -25,12 +25,12 @@ export function parseToolCall(text: string): ParsedTurn {
   return problem === null ? { kind: 'none' } : { kind: 'malformed', problem };
 }
 
-/** True when the text says that the task is finished, anywhere in it. */
+/** True if the text says anywhere that the task is finished. */
 export function saysDone(text: string): boolean {
   return /<done>|\[done\]/i.test(text);
 }
 
-/** The turn's text without tool-call and end markers: what the verifier gets as the final answer. */
+/** The text of a turn without tool-call and end markers; the verifier gets it as the final answer. */
 export function finalAnswerOf(text: string): string {
   return text
     .replace(/<(tool_call|function_call)>[\s\S]*?(<\/\1>|$)/g, '')
@@ -45,7 +45,7 @@ function bodyOf(text: string, tag: string): string | null {
   const body = text.slice(open + tag.length + 2);
   const close = body.indexOf(`</${tag}>`);
   if (close >= 0) return body.slice(0, close);
-  // Without the closing tag, which may be the stop string, the call ends where the next special token begins.
+  // The closing tag may be missing because it was the stop string; the call then ends before the next special token.
   const special = body.indexOf('<|');
   return special < 0 ? body : body.slice(0, special);
 }

@@ -1,4 +1,4 @@
-// The tools on offer, as text for the system prompt.
+// Lists the available tools as text for the system prompt.
 import type { ToolSpec } from '../spec/records/task.js';
 
 export function toolListText(tools: readonly ToolSpec[], format: 'json' | 'signatures'): string {
@@ -13,7 +13,7 @@ const shortTypes: Readonly<Record<string, string>> = {
   object: 'dict',
 };
 
-/** `name(arg, arg: int, optional?)`; strings go without a type. */
+/** `name(arg, arg: int, optional?)`; the type of a string argument is left out. */
 function signature({ name, input_schema: schema }: ToolSpec): string {
   const required = new Set(schema.required ?? []);
   const parameters = Object.entries(schema.properties).map(([parameter, { type }]) => {

@@ -1,8 +1,8 @@
-// What an episode notes on its node's disk, turn by turn, so that the next attempt goes on after its last finished turn. An optimisation:
-// torn or damaged entries, or another plan's, are sampled and called again, to the same record.
+// Notes an episode's progress on the node's disk, turn by turn, so that the next attempt continues after the last finished turn. This is
+// only an optimisation: without a usable entry, the turn is sampled and its call made again, and the record is the same.
 //
-// A file is lines of `{checksum} {JSON}`. Each checksum (CRC-32) covers all lines so far, so an entry counts only if every one before it
-// does.
+// A file consists of lines `{checksum} {JSON}`. Each checksum (CRC-32) covers all lines so far, so an entry counts only if every line
+// before it is intact.
 import { hash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import type { SamplingKey } from '../engine/policy-engine.js';
@@ -10,7 +10,7 @@ import type { SessionReference } from '../environments/environment.js';
 import type { Digest } from '../spec/records/parts.js';
 import type { ToolCall } from '../spec/records/task.js';
 
-/** The first line. Entries are used only under the very same header. */
+/** The first line of the file. The entries are used only if this header is exactly the same. */
 export interface JournalHeader {
   schema: 'longhaul.journal/1';
   /** Key of the episode's record. */
@@ -28,7 +28,7 @@ export interface SampledTurn {
   logprobs: number[];
 }
 
-/** Where a play of the episode stands; a failure is charged to this place, and tried again there. A number is a turn. */
+/** A place in a play of the episode: `open`, `grade`, or the number of a turn. Failures and tries are counted by place. */
 export type Place = 'open' | 'grade' | number;
 
 export interface JournaledFailure {
@@ -38,15 +38,15 @@ export interface JournaledFailure {
 }
 
 export type JournalEntry =
-  /** A play begins, in a session that can be attached to or, null, in one that cannot. */
+  /** A play begins. `session` is null if no later attempt can attach to it. */
   | { type: 'session'; session: SessionReference | null }
-  /** The turn sampled after a transcript (`transcriptDigest`). */
+  /** A turn, sampled after the transcript with digest `after` (`transcriptDigest`). */
   | ({ type: 'tokens'; after: string } & SampledTurn)
-  /** On the disk before the call is sent. */
+  /** A tool call; written to disk before the call is sent. */
   | { type: 'intent'; turn: number; call: ToolCall }
-  /** As shown to the model. */
+  /** A tool result, as shown to the model. */
   | { type: 'result'; turn: number; observation: string; isError: boolean }
-  /** The play has ended; another one follows. */
+  /** The play has failed; another one follows. */
   | ({ type: 'failure' } & JournaledFailure);
 
 export interface JournaledCall {
@@ -54,39 +54,39 @@ export interface JournaledCall {
   result?: { observation: string; isError: boolean };
 }
 
-/** What an earlier attempt has left. */
+/** What the journal of an earlier attempt contains. */
 export interface JournaledPast {
-  /** By the transcript before. */
+  /** By digest of the transcript before the turn. */
   sampled: Map<string, SampledTurn>;
   failures: JournaledFailure[];
-  /** The world of that attempt, and the calls that were sent there, by turn. */
+  /** The world of that attempt, and the calls sent to it, by turn. */
   world: { session: SessionReference; calls: Map<number, JournaledCall> } | null;
 }
 
-/** Where an episode notes its turns. */
+/** Records the progress of an episode. */
 export interface TurnJournal {
   readonly past: JournaledPast;
-  /** In memory until the next `write`. */
+  /** Adds an entry in memory; `write` writes it to the file. */
   note(entry: JournalEntry): void;
-  /** Resolves when all notes are in the file, or will never be. Never rejects. */
+  /** Resolves when all entries are in the file, or when they cannot be written any more. Never rejects. */
   write(): Promise<void>;
 }
 
 export const nothingPast = (): JournaledPast => ({ sampled: new Map(), failures: [], world: null });
 
-/** Journal of an episode that no later attempt may continue. */
+/** A journal that is not stored, so no later attempt can continue from it. */
 export const unkeptJournal = (): TurnJournal => ({
   past: nothingPast(),
   note: () => undefined,
   write: () => Promise.resolve(),
 });
 
-/** Identifies a transcript. */
+/** Digest that identifies a transcript. */
 export function transcriptDigest(tokens: readonly number[]): string {
   return hash('sha256', Uint32Array.from(tokens), 'base64');
 }
 
-/** A line, and the checksum that the next line continues; 0 before the first. */
+/** Returns a line, and its checksum, which the next line continues. Before the first line the checksum is 0. */
 export function encodeLine(
   value: JournalHeader | JournalEntry,
   before: number,
@@ -98,12 +98,12 @@ export function encodeLine(
 
 export interface ReadJournal {
   entries: JournalEntry[];
-  /** Bytes up to the end of the last whole entry. */
+  /** Bytes up to the end of the last intact entry. */
   length: number;
   check: number;
 }
 
-/** The entries of a file up to the first damaged one; null if it has another header. Never throws. */
+/** Reads the entries of a file up to the first damaged one; null if the header is different. Never throws. */
 export function readJournal(bytes: Uint8Array, header: JournalHeader): ReadJournal | null {
   const file = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const read: ReadJournal = { entries: [], length: 0, check: 0 };
@@ -126,7 +126,7 @@ export function readJournal(bytes: Uint8Array, header: JournalHeader): ReadJourn
   return expected === null ? read : null;
 }
 
-/** The past that the entries add up to. */
+/** The state of the episode after all these entries. */
 export function pastOf(entries: readonly JournalEntry[]): JournaledPast {
   const past = nothingPast();
   for (const entry of entries) {
@@ -161,7 +161,7 @@ function hex(check: number): string {
 
 const entryTypes: readonly unknown[] = ['session', 'tokens', 'intent', 'result', 'failure'];
 
-/** Parses a line with a correct checksum: only a writer's mistake can make it fail. */
+/** Parses a line whose checksum is correct, so this can fail only after a bug in the writer. */
 function parseEntry(json: string): JournalEntry | null {
   let entry: JournalEntry;
   try {
@@ -171,7 +171,7 @@ function parseEntry(json: string): JournalEntry | null {
   }
   if (!entryTypes.includes((entry as { type?: unknown } | null)?.type)) return null;
   if (entry.type !== 'tokens') return entry;
-  // JSON has no infinities: they come back as null.
+  // JSON has no infinities: it writes them as null.
   const { tokens, logprobs } = entry;
   const whole = tokens.length === logprobs.length && [...tokens, ...logprobs].every(Number.isFinite);
   return whole ? entry : null;
