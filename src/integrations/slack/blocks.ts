@@ -1,12 +1,12 @@
-// The blocks of messages, within Slack's limits: a block that breaks them loses the whole message (`invalid_blocks`). Texts come in as
-// complete markup (`mrkdwn.ts`), so too long a list loses whole lines.
+// The blocks of messages, within Slack's limits: Slack refuses a whole message if one block exceeds them (`invalid_blocks`). Texts arrive
+// as complete markup (`mrkdwn.ts`), so a list that is too long loses whole lines.
 
 export const mostBlocks = 50;
 export const mostFields = 10;
 export const headerCharacters = 150;
 export const sectionCharacters = 3000;
 export const fieldCharacters = 2000;
-/** Limit of the notification, which screen readers read. Slack accepts ten times as much, and advises this. */
+/** Length of the text for notifications and screen readers. Slack accepts ten times as much, but recommends this limit. */
 export const textCharacters = 4000;
 export const altTextCharacters = 2000;
 const between = '  |  ';
@@ -17,7 +17,7 @@ interface PlainText {
   emoji: true;
 }
 
-/** `verbatim`: Slack adds no links and mentions of its own. */
+/** `verbatim`: Slack adds no links and mentions itself. */
 interface Mrkdwn {
   type: 'mrkdwn';
   text: string;
@@ -32,14 +32,14 @@ export type MessageBlock =
   | { type: 'image'; slack_file: { id: string }; alt_text: string; title: PlainText };
 
 export interface Message {
-  /** Text for notifications and screen readers; the blocks say the same and more. */
+  /** Text for notifications and screen readers; the blocks contain it, and more. */
   text: string;
   blocks: MessageBlock[];
 }
 
 export interface Picture {
   png: Uint8Array;
-  /** Escaped, at most `ALT_TEXT_CHARACTERS` and `HEADER_CHARACTERS`. */
+  /** Both escaped, of at most `ALT_TEXT_CHARACTERS` and `HEADER_CHARACTERS`. */
   altText: string;
   title: string;
 }
@@ -52,13 +52,13 @@ export function header(text: string): MessageBlock {
   return { type: 'header', text: plainText(text) };
 }
 
-/** As many of `lines` as one section holds; the last one gives the number of lines left out. None: no block. */
+/** As many of `lines` as fit into one section; the last line counts those left out. Returns no block if there are no lines. */
 export function section(lines: readonly (string | null)[]): MessageBlock[] {
   const text = fitting(lines, sectionCharacters);
   return text === '' ? [] : [{ type: 'section', text: mrkdwn(text) }];
 }
 
-/** Label over value, side by side; omits null values. As many blocks as it takes. */
+/** Labels with their values below, side by side, in as many blocks as necessary; leaves out null values. */
 export function fields(named: readonly (readonly [label: string, value: string | null])[]): MessageBlock[] {
   const known = named.flatMap(([label, value]) => {
     const text = `*${label}*\n${value}`;
@@ -70,14 +70,14 @@ export function fields(named: readonly (readonly [label: string, value: string |
   return blocks;
 }
 
-/** Small print in one line, a bar between its parts. None: no block. */
+/** One line of small print, with a bar between its parts. Returns no block if there are no parts. */
 export function context(parts: readonly (string | null)[]): MessageBlock[] {
   const kept = parts.filter((part) => part !== null);
   while (kept.join(between).length > sectionCharacters) kept.pop();
   return kept.length === 0 ? [] : [{ type: 'context', elements: [mrkdwn(kept.join(between))] }];
 }
 
-/** The message with a picture that Slack stores under the id `file`. */
+/** The message with a picture, which Slack has stored under the id `file`. */
 export function withPicture(message: Message, picture: Picture, file: string): Message {
   const image: MessageBlock = {
     type: 'image',
@@ -88,12 +88,12 @@ export function withPicture(message: Message, picture: Picture, file: string): M
   return { ...message, blocks: [...message.blocks.slice(0, mostBlocks - 1), image] };
 }
 
-/** The message with a line of small print below it. */
+/** The message with a line of small print at the end. */
 export function withNote(message: Message, note: string): Message {
   return { ...message, blocks: [...message.blocks.slice(0, mostBlocks - 1), ...context([note])] };
 }
 
-/** Lines that fit into `limit` characters, and how many do not. */
+/** The lines that fit into `limit` characters, then the number of those that do not. */
 export function fitting(lines: readonly (string | null)[], limit: number): string {
   const all = lines.filter((line) => line !== null);
   const text = all.join('\n');

@@ -1,4 +1,4 @@
-// Pass rates by step as a picture, for media that show no page: an SVG, and a PNG rendered from it.
+// Draws pass rates by step as an SVG, and as a PNG for Slack, which cannot show a page.
 import { createRequire } from 'node:module';
 import { renderAsync, type ResvgRenderOptions } from '@resvg/resvg-js';
 import {
@@ -13,16 +13,16 @@ import {
   yAxis,
 } from '../../base/svg.js';
 
-/** One environment, or all of them. */
+/** The pass rates of one environment, or of all environments. */
 export interface PassRateLine {
   name: string;
-  /** Shares, 0..1; in order of steps. */
+  /** Shares from 0 to 1, in order of steps. */
   points: { step: number; value: number }[];
 }
 
 export interface ChartPicture {
   title: string;
-  /** The first one is drawn as the most important; those beyond `mostLines` are left out and counted. */
+  /** The first line is drawn as the most important one; lines beyond `mostLines` are only counted. */
   lines: PassRateLine[];
 }
 
@@ -33,10 +33,10 @@ const legend = { left: 584, top: 66, row: 37 };
 export const mostLines = 8;
 const titleCharacters = 60;
 const nameCharacters = 20;
-/** More would merge into a band. */
+/** With more dots, they would merge into a band. */
 const mostDots = 40;
 
-/** Each at least 4.5 : 1 on white, and distinct for people who see fewer colours; dashes and marks distinguish them without any colour. */
+/** Contrast of at least 4.5 : 1 on white; distinct for colour-blind readers, and without any colour by dashes and marks. */
 const styles = [
   { colour: '#1d1c1d', dash: '' },
   { colour: '#0063b1', dash: '' },
@@ -47,7 +47,7 @@ const styles = [
   { colour: '#5b4ab5', dash: '2 5' },
   { colour: '#8a1c2b', dash: '14 5' },
 ];
-/** Comes with the packages: a machine may have no font, and searching its fonts takes half a second a picture. */
+/** The font comes with the packages: a machine may have none, and a search for system fonts takes half a second per picture. */
 const { resolve } = createRequire(import.meta.url);
 const font: NonNullable<ResvgRenderOptions['font']> = {
   loadSystemFonts: false,
@@ -91,14 +91,14 @@ export function chartSvg({ title, lines }: ChartPicture): string | null {
     yAxis(ticks(0, top, 5), y, plot, (value) => `${Number((value * 100).toFixed(1))} %`),
     stepAxis(first, last, 6, x, plot),
     text('step', (plot.left + plot.right) / 2, plot.bottom + 40, { 'text-anchor': 'middle' }),
-    // The most important one is last: it lies above the others.
+    // The most important line is drawn last, above the others.
     ...shown.map((one, index) => drawLine(one, index, x, y)).toReversed(),
     ...shown.map(legendRow),
     more > 0 ? text(`and ${more} more`, legend.left, legend.top + shown.length * legend.row) : '',
   );
 }
 
-/** The look of the line at `index`. */
+/** Colour, width and dashes of the line at `index`. */
 function strokeOf(index: number): { stroke: string; 'stroke-width': number; 'stroke-dasharray': string } {
   const { colour, dash } = styles[index % styles.length] as (typeof styles)[number];
   return { stroke: colour, 'stroke-width': index === 0 ? 3.5 : 2.3, 'stroke-dasharray': dash };
@@ -124,13 +124,13 @@ function legendRow({ name, points }: PassRateLine, index: number): string {
   );
 }
 
-/** Small rates would lie on the axis if it always went to 100 %. */
+/** Top of the axis: small rates would lie on the bottom line if the axis always reached 100 %. */
 function topOf(most: number): number {
   return [0.1, 0.2, 0.4].find((top) => most <= top) ?? 1;
 }
 
 function shortened(name: string, limit: number): string {
-  // Characters that XML cannot hold would lose the whole picture.
+  // Characters that XML does not allow would make the whole picture invalid.
   const clean = name.replace(/[\p{Cc}\p{Cs}\ufffe\uffff]/gu, ' ').trim();
   const characters = [...clean];
   return characters.length <= limit ? clean : `${characters.slice(0, limit - 1).join('')}…`;

@@ -1,5 +1,5 @@
-// Uploads the chart of an evaluation to Slack before the message that shows it. An upload that no message names is invisible, so a lost or
-// repeated one does no harm. A message is worth more than its picture: after a second failure it goes without.
+// Uploads the chart of an evaluation to Slack, before the message that shows it. A file stays invisible until a message names it, so a lost
+// or repeated upload does no harm. After a second failure the message is sent without its chart.
 import type { Picture } from './blocks.js';
 import { isMissingScope, type SlackApi } from './slack-api.js';
 import { SlackCallFailed } from './slack-failure.js';
@@ -12,7 +12,7 @@ export class ChartUploads {
   private readonly api: SlackApi;
   private readonly onMissingScope: (reason: string) => void;
   private allowed = true;
-  /** The chart of the event that is being posted. */
+  /** The uploaded chart of the event that is being posted. */
   private kept: { event: string; file: string } | null = null;
   private failures = 0;
 
@@ -21,7 +21,7 @@ export class ChartUploads {
     this.onMissingScope = onMissingScope;
   }
 
-  /** The file's id, or what to say if there is none. Throws `SlackCallFailed` if another try may succeed. */
+  /** The file's id, or a text that says why there is none. Throws `SlackCallFailed` if another attempt may succeed. */
   async uploaded(event: string, { png, altText }: Picture): Promise<{ file: string } | { missing: string }> {
     if (this.kept?.event === event) return this.kept;
     if (!this.allowed) return { missing: noScope };
@@ -36,14 +36,14 @@ export class ChartUploads {
         return { missing: noScope };
       }
       const { kind, reason } = error.failure;
-      // A workspace may accept messages and no files. If everything is refused, the message itself meets that next.
+      // A workspace may accept messages but no files. If it refuses everything, posting the message will fail too and say so.
       const isFinal = kind === 'refused' || kind === 'lasting';
       if (!isFinal && ++this.failures < tries) throw error;
       return { missing: `Chart left out: ${reason}.` };
     }
   }
 
-  /** Once the event is delivered, or given up. */
+  /** Call when the event is delivered or given up. */
   forget(): void {
     this.kept = null;
     this.failures = 0;

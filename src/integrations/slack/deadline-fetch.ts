@@ -1,11 +1,11 @@
-// `fetch` for Slack's client: one deadline for the answer and its body, which the client's own time-out does not guarantee, and an abort
+// `fetch` for Slack's client: one deadline covers the answer and its body, which the client's own time-out does not guarantee. It aborts
 // when the process must stop.
 import type { FetchFunction } from '@slack/web-api';
 
-/** More than any page of messages; an endless answer is cut off by the deadline, and by this. */
+/** Larger than any page of messages; cuts off an endless answer, as the deadline also does. */
 const largestAnswerBytes = 32 * 1024 * 1024;
 
-/** Rejects with a `TimeoutError` after `deadlineMs`, and with the reason of `stop`. */
+/** Rejects with a `TimeoutError` after `deadlineMs`, or with the reason of `stop` when that aborts. */
 export function deadlineFetch(deadlineMs: number, stop: AbortSignal): FetchFunction {
   return async (url, init = {}) => {
     stop.throwIfAborted();
@@ -20,7 +20,7 @@ export function deadlineFetch(deadlineMs: number, stop: AbortSignal): FetchFunct
     try {
       const response = await fetch(url, { ...request, signal: ending.signal });
       const body = await bodyOf(response);
-      // A response with such a status may not be given a body.
+      // A response with one of these statuses must not have a body.
       const empty = [204, 205, 304].includes(response.status);
       const { status, statusText, headers } = response;
       return new Response(empty ? null : body, { status, statusText, headers });

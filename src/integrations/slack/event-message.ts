@@ -1,4 +1,4 @@
-// The text of each event in the thread of its run.
+// The text of each event in its run's thread.
 import { alertWords, type AlertWriter } from '../../rl/alert-words.js';
 import {
   altTextCharacters,
@@ -40,16 +40,16 @@ import type {
   RunStarted,
 } from './run-event.js';
 
-/** Events after a run's beginning: that is the message that these reply to. */
+/** Events that are posted as replies; `started` is the message to which they reply. */
 export type LaterEvent = Exclude<RunEvent, RunStarted>;
 
 export interface EventMessage extends Message {
   picture: Picture | null;
-  /** Shown in the channel too, not only in the thread. */
+  /** True if the reply is also shown in the channel, not only in the thread. */
   broadcast: boolean;
 }
 
-/** `run` is its name. */
+/** `run`: the run's name. */
 export function eventMessage(run: string, event: LaterEvent): EventMessage {
   switch (event.kind) {
     case 'checkpoint':

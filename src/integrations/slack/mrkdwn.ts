@@ -1,28 +1,28 @@
-// Text in Slack's format. All text from outside — names, reasons, commands — goes through `plain`, `code` or `link`, which remove Slack's
-// markup and cut the text before it is escaped, so that no entity is torn.
+// Text in Slack's format. All text from outside (names, reasons, commands) goes through `plain`, `code` or `link`. They remove Slack's
+// markup, and cut the text before they escape it, so that no entity is cut in two.
 import type { Link } from './run-event.js';
 
-/** Characters of a name, of a value in a field, of a reason or a command. */
+/** Maximum characters of a name, of a value in a field, and of a reason or a command. */
 export const nameCharacters = 120;
 export const valueCharacters = 300;
 export const reasonCharacters = 1000;
-/** Longer ones would fill a block on their own. */
+/** A longer URL would fill a whole block. */
 const longestUrl = 1000;
 
 const nothing = '–';
 const more = '…';
 
-/** For mrkdwn and plain text alike; never empty, at most `limit` characters as sent. */
+/** For mrkdwn and plain text; never empty, and at most `limit` characters after escaping. */
 export function plain(text: string, limit: number): string {
   return cut(oneLine(text), limit) || nothing;
 }
 
-/** As code, in one line: nothing in it is markup. */
+/** As code, in one line; nothing in the text is read as markup. */
 export function code(text: string, limit = nameCharacters): string {
   return `\`${plain(text.replaceAll('`', "'"), limit - 2)}\``;
 }
 
-/** Null if it is not a URL for people, or would reveal a secret. */
+/** A link; null if the URL is not for people or would reveal a secret. */
 export function link({ label, url }: Link): string | null {
   if (!URL.canParse(url)) return null;
   const { protocol, username, password, href } = new URL(url);
@@ -32,7 +32,7 @@ export function link({ label, url }: Link): string | null {
   return `<${target}|${plain(label.replaceAll('|', '/'), nameCharacters)}>`;
 }
 
-/** A moment in the reader's own time zone; null if it is not a date, or before Slack existed. */
+/** A time, shown in the reader's time zone; null if it is not a date or is before Slack existed. */
 export function moment(iso: string): string | null {
   const at = new Date(iso);
   if (!(at.getTime() >= 0)) return null;
@@ -44,7 +44,7 @@ export function moment(iso: string): string | null {
 export const percent = (share: number): string =>
   Number.isFinite(share) ? `${(share * 100).toFixed(1)} %` : nothing;
 
-/** Change of a share, in percentage points with its sign. */
+/** Change of a share, in percentage points, with its sign. */
 export const points = (change: number): string =>
   `${change < 0 ? '−' : '+'}${(Math.abs(change) * 100).toFixed(1)} points`;
 
@@ -70,12 +70,12 @@ export function timeSpan(seconds: number): string {
   return `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
-/** Slack reads these three, and only these, as the beginning of something else. */
+/** Escapes the only three characters that Slack reads as the beginning of markup. */
 function escape(text: string): string {
   return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
 }
 
-/** Without control characters, characters that change the direction of later text, and halves of characters. */
+/** Removes control characters, characters that change the text direction, and halves of surrogate pairs. */
 function oneLine(text: string): string {
   return text
     .replace(/[\p{Cc}\u2028\u2029\s]+/gu, ' ')

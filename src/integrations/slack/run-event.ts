@@ -1,18 +1,19 @@
-// The events of a run as plain data, for notifications. Made from the records alone: the same records give the same events with the same
-// ids, for any reader at any time, so that each is delivered once.
+// The events of a run as plain data, for notifications. They are made only from the records: any reader, at any time, gets the same events
+// with the same ids, so each event is delivered once.
 import type { Alert } from '../../rl/alerts.js';
 
 import type { PassRate } from '../../spec/pass-rate.js';
 
 /**
- * `started`, `checkpoint.120`, `evaluation.120.final`, `alert.tool_error_rate.crm.120`, `paused.3` (the control record's number),
- * `blocked.120.1f0e22ab` (of what it waits for), `ended.1.5f2c9a10` (the start’s number, and which of its executions). Unique in a run, and never reused for something else.
+ * `started`, `checkpoint.120`, `evaluation.120.final`, `alert.tool_error_rate.crm.120`, `paused.3` (the control record),
+ * `blocked.120.1f0e22ab` (hash of the reason), `ended.1.5f2c9a10` (the start, and which of its executions). Unique in a run; never used for
+ * another event.
  */
 export type RunEventId = string;
 
 interface Happening {
   id: RunEventId;
-  /** ISO 8601, from the record of the event. */
+  /** Time of the event's record, ISO 8601. */
   at: string;
 }
 
@@ -21,39 +22,39 @@ export interface Link {
   url: string;
 }
 
-/** The thread of a run begins with it. */
+/** The event that begins a run's thread. */
 export interface RunStarted extends Happening {
   kind: 'started';
   run: string;
   project: string;
-  /** Where it runs: a Temporal address and namespace, or the name a team gave its cluster. */
+  /** Where the run is: a Temporal address and namespace, or a team's name for its cluster. */
   cluster: string;
-  /** What is trained: environment keys or a data set's name. */
+  /** What is trained: environment keys, or the name of a dataset. */
   task: string;
   model: string;
   /** `tool_use`, `browser_use`. */
   modality: string;
-  /** Planned steps. */
+  /** Number of planned steps. */
   steps: number;
-  /** Temporal UI, W&B, report; only `http:` and `https:`, others are not shown. */
+  /** Temporal UI, W&B, report. Only `http:` and `https:` links are shown. */
   links: Link[];
-  /** Who started it. */
+  /** The person who started the run. */
   who: string;
-  /** The run, and its step, that this one goes on from. */
+  /** The parent run and the step at which this run forked from it; null if it is no fork. */
   from: { run: string; step: number } | null;
 }
 
 export interface CheckpointKept extends Happening {
   kind: 'checkpoint';
   step: number;
-  /** Store address and key of the checkpoint; no secret is in it. */
+  /** Store address and key of the checkpoint, without secrets. */
   place: string;
   sizeBytes: number;
 }
 
 export interface EnvironmentPassRate {
   environment: string;
-  /** Shares, 0..1. */
+  /** Shares from 0 to 1. */
   passAt1: PassRate;
   toolErrorRate: number | null;
   graded: number;
@@ -65,12 +66,12 @@ export interface EvaluationDone extends Happening {
   step: number;
   suite: string;
   passAt1: PassRate;
-  /** The previous evaluation of the same suite; null for the first. */
+  /** The previous evaluation of the same suite; null for the first one. */
   before: { step: number; passAt1: PassRate } | null;
   graded: number;
   unknown: number;
   environments: EnvironmentPassRate[];
-  /** PNG of the pass rates so far (`chart-picture.ts`); null if there are none to show. */
+  /** PNG of the pass rates so far (`chart-picture.ts`); null if there are none. */
   chart: Uint8Array | null;
 }
 
@@ -91,9 +92,9 @@ export interface RunResumed extends Happening {
   kind: 'resumed';
 }
 
-/** Comes from the workflow; no record says it. */
+/** Made from what the workflow reports, because no record shows it. */
 export interface RunStandsStill extends Happening {
-  /** `blocked`: until a person resumes it; `failing`: it tries again without help. */
+  /** `blocked`: the run waits until a person resumes it. `failing`: it still tries again by itself. */
   kind: 'blocked' | 'failing';
   step: number | null;
   reason: string;
@@ -104,14 +105,14 @@ export interface RunEnded extends Happening {
   kind: 'completed' | 'failed' | 'cancelled';
   step: number | null;
   steps: number;
-  /** The last evaluation's rate, as text; null if nothing was evaluated. */
+  /** Pass rate of the last evaluation, as text; null if nothing was evaluated. */
   passAt1: string | null;
-  /** From first to last record, and what it cost in words, `12.40 USD`. */
+  /** `seconds`: from the first record to the last. `spend`: the cost as text, such as `12.40 USD`. */
   seconds: number;
   spend: string;
-  /** Why it failed or was cancelled, or which evaluation ended it. */
+  /** Why the run failed or was cancelled, or which evaluation ended it. */
   reason: string | null;
-  /** Command that resumes the run; null if nothing is left to do. */
+  /** Command that resumes the run; null if no work is left. */
   resumeWith: string | null;
   links: Link[];
 }
@@ -126,23 +127,23 @@ export type RunEvent =
   | RunStandsStill
   | RunEnded;
 
-/** The run's current standing, for the one message that is kept current. */
+/** A run's current state, for the one message that is kept current. */
 export interface RunStatusLine {
   /** ISO 8601. */
   at: string;
   step: number;
   steps: number;
-  /** `collect`, `update`, `paused`, …, as the run names its phases. */
+  /** A phase as the run names it: `collect`, `update`, `paused`, … */
   phase: string;
   mood: 'running' | 'waiting' | 'completed' | 'failed' | 'cancelled';
-  /** Share, of the newest evaluation. */
+  /** Pass rate of the newest evaluation, as a share. */
   passAt1: { step: number; value: PassRate } | null;
-  /** Until the last planned step. */
+  /** Seconds until the last planned step. */
   etaSeconds: number | null;
-  /** In words, `12.40 of 50 USD`. */
+  /** As text, such as `12.40 of 50 USD`. */
   spend: string;
-  /** What a person should know: why it waits, what is wrong. */
+  /** What a person should know, such as why the run waits or what fails. */
   note: string | null;
-  /** Command that resumes the run; null if it goes on without one. */
+  /** Command that resumes the run; null if it continues without one. */
   resumeWith: string | null;
 }

@@ -1,6 +1,6 @@
-// One thread a run: edits keep its first message current with the run's standing, and replies report events, each exactly once. A process
-// may be killed at any moment, and an answer may be lost: before a message is sent that may exist already, the thread is read back, and a
-// message with the event's mark counts as delivered. No run waits for this module. One process at a time may hold a run's thread.
+// One thread per run: its first message is edited to show the run's current state, and replies report events, each exactly once. The
+// process may be killed at any moment, and an answer may be lost. So before it sends a message that may exist already, it reads the thread;
+// a message with the event's mark counts as delivered. No run waits for this module. Only one process at a time may hold a run's thread.
 import { Backoff } from '../../base/backoff.js';
 import { createHash } from 'node:crypto';
 import { type Message, withNote, withPicture } from './blocks.js';
@@ -23,26 +23,26 @@ import { type Patience, Trouble } from './trouble.js';
 
 export interface RunThreadOptions {
   access: SlackAccess;
-  /** The thread begins with it, whichever event comes first. */
+  /** Content of the thread's first message, whichever event arrives first. */
   started: RunStarted;
-  /** Unique to this run among all that may ever write to the channel, such as a digest of the store's address and `run.json`. */
+  /** Unique to this run among all that may write to the channel, such as a digest of the store's address and `run.json`. */
   key: string;
   state: ThreadState;
-  /** Aborts every wait; work under way rejects with its reason. */
+  /** Aborts every wait; work in progress rejects with its reason. */
   stop: AbortSignal;
-  /** Takes one clear line, once for each trouble: what is wrong, and the fix. `standing`: `trouble` returns it, too, while it lasts. */
+  /** Receives one line for each problem: what is wrong, and the fix. `standing`: `trouble` returns it too while the problem lasts. */
   tell: (line: string, standing: boolean) => void;
   timing?: Partial<ThreadTiming>;
 }
 
 export interface ThreadTiming extends Patience {
-  /** Slack takes about one message a second in a channel. */
+  /** Time between posts: Slack accepts about one message per second in a channel. */
   postEveryMs: number;
-  /** Pause between edits of the first message. */
+  /** Time between edits of the first message. */
   editEveryMs: number;
-  /** Time for a post with a lost answer to arrive, before the thread is read for it. */
+  /** Time to wait for a post with a lost answer to arrive, before the thread is read to find it. */
   settleMs: number;
-  /** Slack takes a while until messages may name an uploaded picture. */
+  /** Time until a message may name an uploaded picture. */
   pictureWaitMs: number;
 }
 
@@ -59,9 +59,9 @@ const defaultTiming: ThreadTiming = {
   pictureWaitMs: 20_000,
 };
 
-/** The clocks of Slack and of records' writers differ. */
+/** Slack's clock may differ by this much from the clocks of the records. */
 const clockSkewMs = 3_600_000;
-/** A person who deletes the first message again and again does not want one. */
+/** A person who deletes the first message this often does not want one. */
 const mostRoots = 3;
 
 export class RunThread {
@@ -71,10 +71,10 @@ export class RunThread {
   private readonly charts: ChartUploads;
   private readonly currentTrouble: Trouble;
   private readonly rootId: string;
-  /** Kept whole in memory, and saved in `state` after each change. */
+  /** The complete record, saved in `state` after each change. */
   private memory: ThreadMemory | null = null;
   private saved = true;
-  /** When something was last sent with an unknown result, by this process or the one before it. */
+  /** Time of the last message with an unknown result, from this process or the one before; null if all results are known. */
   private doubtSince: number | null = performance.now();
   private greeted = false;
   private rootsLost = 0;
@@ -97,7 +97,7 @@ export class RunThread {
     this.rootId = markId(options.started.id);
   }
 
-  /** Why no message gets through at present, and the fix if a person can help; null while all is well. */
+  /** Why no message can be sent now, with the fix if a person can help; null if messages get through. */
   get trouble(): string | null {
     return this.currentTrouble.last?.message ?? null;
   }
@@ -108,9 +108,9 @@ export class RunThread {
   }
 
   /**
-   * Returns once the event is in the thread, or was given up; at once for one that was settled before. Hand events over in their order,
-   * each after the one before has returned. Rejects if `state` fails, or with the reason of `stop`; the same event may then be handed over
-   * again, here or in another process.
+   * Resolves once the event is in the thread or was given up; at once if that was so before. Deliver events in order, each after the
+   * previous one has resolved. Rejects if `state` fails, or with the reason of `stop`; the same event may then be delivered again, here or
+   * in another process.
    */
   deliver(event: RunEvent): Promise<Delivery> {
     return this.turn(async (memory) => {
@@ -130,8 +130,8 @@ export class RunThread {
   }
 
   /**
-   * Shows the run's standing. `due`: at most once in `editEveryMs` and with one try, or not at all while Slack is in trouble, because a
-   * newer status follows. `now`: as patient as `deliver`, for the last status of a run.
+   * Shows the run's current state. `due`: at most once per `editEveryMs`, with one attempt, and not at all while Slack fails, because a
+   * newer status will follow. `now`: as patient as `deliver`, for the last status of a run.
    */
   showStatus(status: RunStatusLine, when: 'due' | 'now' = 'due'): Promise<void> {
     return this.turn(async () => {
@@ -184,7 +184,7 @@ export class RunThread {
     this.shown = digest;
   }
 
-  /** Afterwards an event that is missing from memory is missing from Slack, too. */
+  /** Reads the thread if a message may have arrived unnoticed. After this, an event that is missing in memory is also missing in Slack. */
   private async reconcile(memory: ThreadMemory): Promise<void> {
     const { started, stop } = this.options;
     if (this.doubtSince === null) return;
@@ -220,7 +220,7 @@ export class RunThread {
     this.saved = false;
   }
 
-  /** The thread's place; posts its first message if there is none. */
+  /** Channel and first message of the thread; posts the first message if there is none. */
   private async root(memory: ThreadMemory): Promise<{ id: string; root: string }> {
     const channel = (memory.channel ??= await this.api.channelId());
     if (memory.root === null) {
@@ -276,7 +276,7 @@ export class RunThread {
     return this.api.post(...message);
   }
 
-  /** Takes from a failed attempt what the next one must know. */
+  /** Records what a failed attempt means for the next one. */
   private async noting(attempt: () => Promise<void>): Promise<void> {
     try {
       await attempt();
@@ -291,7 +291,7 @@ export class RunThread {
     }
   }
 
-  /** The first message was deleted: a new one takes its place, and delivered events stay delivered. Throws after too many deletions. */
+  /** A new first message replaces a deleted one; delivered events stay delivered. Throws after too many deletions. */
   private loseRoot({ method, failure }: SlackCallFailed): void {
     if (this.memory === null) return;
     if (++this.rootsLost > mostRoots)
@@ -345,7 +345,7 @@ export class RunThread {
     this.saved = true;
   }
 
-  /** One after the other: a status shown between an event's tries would disturb what is known of the thread. */
+  /** Runs work one at a time: a status update between two attempts for an event would change the thread's memory under it. */
   private turn<T>(work: (memory: ThreadMemory) => Promise<T>): Promise<T> {
     const turn = this.turns.then(async () => work(await this.opened()));
     this.turns = turn.catch(() => undefined);
@@ -368,7 +368,7 @@ function isRefused(error: unknown): error is RefusedCall {
   return error instanceof SlackCallFailed && error.failure.kind === 'refused';
 }
 
-/** Both are seconds with six digits after the point. */
+/** Both are seconds with six decimal places, so text order is time order. */
 const later = (a: string, b: string): string => (b > a ? b : a);
 
 function digestOf(message: Message): string {

@@ -1,5 +1,5 @@
-// The calls of Slack that a thread needs, through Slack's own client. Each is tried once and ends within its deadline: the thread decides
-// when to try again, because only it knows whether a message may exist already.
+// The calls to Slack that a thread needs, through Slack's own client. Each call is tried once and ends within its deadline. The thread
+// decides when to try again, because only it knows whether a message may already exist.
 import { LogLevel, WebClient, type Logger } from '@slack/web-api';
 import { withoutSecrets } from '../../base/secrets.js';
 import type { MessageBlock } from './blocks.js';
@@ -8,23 +8,23 @@ import { pause } from './pause.js';
 import { failureOf, type Names, SlackCallFailed, type SlackFailure } from './slack-failure.js';
 
 export interface SlackAccess {
-  /** Read again after Slack refused the last one: a token may be rotated while a run goes on. */
+  /** Called again after Slack refuses a token, because a token may be replaced while a run continues. */
   token: () => string | Promise<string>;
-  /** Where the token is from, for people who fix it. */
+  /** Where the token comes from, for error messages. */
   tokenName: string;
   /** `#name`, `name` or an id such as `C0123456789`. */
   channel: string;
-  /** Another workspace's address (GovSlack), or a test's. */
+  /** API address of another workspace (GovSlack), or of a test. */
   apiUrl?: string;
   callTimeoutMs?: number;
-  /** Total time to wait for rate limits while something is read page by page. */
+  /** Total time to wait for rate limits while results are read page by page. */
   pagingPatienceMs?: number;
 }
 
-/** Identifies a message among all of a channel, for readers of metadata; it is invisible to people. */
+/** Identifies one of a channel's messages to programs that read metadata; people do not see it. */
 export interface Mark {
   run: string;
-  /** Distinguishes runs of one name in different stores. */
+  /** Distinguishes runs with the same name in different stores. */
   key: string;
   id: string;
 }
@@ -44,13 +44,13 @@ export interface Identity {
   /** User name of the bot. */
   bot: string;
   team: string;
-  /** Scopes of the token, if Slack lists them. */
+  /** Scopes of the token; null if Slack does not list them. */
   scopes: string[] | null;
 }
 
 const eventType = 'longhaul_run_event';
 const callTimeoutMs = 10_000;
-/** Slack advises 200 at most, and gives fewer to some apps. */
+/** Slack recommends at most 200, and returns fewer to some apps. */
 const pageSize = 200;
 const pagingPatienceMs = 10 * 60_000;
 const channelId = /^[CGD][A-Z0-9]{6,}$/;
@@ -58,9 +58,9 @@ const channelId = /^[CGD][A-Z0-9]{6,}$/;
 export class SlackApi {
   private readonly access: SlackAccess;
   private readonly stop: AbortSignal;
-  // Hidden with `#`: both hold the token, which no log of this object may show.
+  // Hidden with `#`, because both contain the token, which must not appear when this object is logged.
   #client: WebClient | null = null;
-  /** The token of `#client`: an answer may quote it. */
+  /** The token of `#client`; removed from failures, because an answer may quote it. */
   #secret: string | undefined;
   private bot: string | null = null;
 
@@ -79,7 +79,7 @@ export class SlackApi {
     };
   }
 
-  /** Id of the channel; names are looked up among the bot's channels. */
+  /** Id of the channel; a name is looked up among the bot's channels. */
   async channelId(): Promise<string> {
     const { channel } = this.access;
     if (channelId.test(channel)) return channel;
@@ -88,12 +88,12 @@ export class SlackApi {
       return await this.channelNamed(name, 'public_channel,private_channel');
     } catch (error) {
       if (!isMissingScope(error)) throw error;
-      // An app that may not see private channels may see the public ones.
+      // An app that may not list private channels may still list the public ones.
       return this.channelNamed(name, 'public_channel');
     }
   }
 
-  /** Returns the `ts` of the message, which is its name. */
+  /** Returns the message's `ts`, which identifies it. */
   async post(
     channel: string,
     message: Outgoing,
@@ -114,7 +114,7 @@ export class SlackApi {
     );
   }
 
-  /** Messages of the thread later than `after`, oldest first, with a mark of ours. */
+  /** Messages of the thread that have a mark of ours and are later than `after`, oldest first. */
   replies(channel: string, root: string, after: string | null): AsyncGenerator<MarkedMessage> {
     return this.messages('conversations.replies', (client, cursor) =>
       client.conversations.replies({
@@ -128,7 +128,7 @@ export class SlackApi {
     );
   }
 
-  /** Messages of the channel outside any thread and later than `oldest`, newest first, with a mark of ours. */
+  /** Messages of the channel, outside threads, that have a mark of ours and are later than `oldest`, newest first. */
   history(channel: string, oldest: Date): AsyncGenerator<MarkedMessage> {
     return this.messages('conversations.history', (client, cursor) =>
       client.conversations.history({
@@ -141,12 +141,12 @@ export class SlackApi {
     );
   }
 
-  /** Whether messages of the channel can be read, which shows which ones exist. */
+  /** Checks that the channel's messages can be read: without that, nobody can see which messages already exist. */
   async readsHistory(channel: string): Promise<void> {
     await this.call('conversations.history', (client) => client.conversations.history({ channel, limit: 1 }));
   }
 
-  /** Returns the file's id. The file is invisible until a message names it. */
+  /** Uploads a file and returns its id. The file is invisible until a message names it. */
   async upload(png: Uint8Array, name: string, altText: string): Promise<string> {
     const answer = await this.call('files.uploadV2', (client) =>
       client.filesUploadV2({ file: Buffer.from(png), filename: name, title: name, alt_text: altText }),
@@ -192,7 +192,7 @@ export class SlackApi {
     }
   }
 
-  /** Waits out rate limits: restarting from the first page would never reach the last of many. */
+  /** Waits while Slack limits the rate: starting again at the first page would never reach the last of many pages. */
   private async patiently<Answer>(
     patience: { leftMs: number },
     call: () => Promise<Answer>,
@@ -209,7 +209,7 @@ export class SlackApi {
     }
   }
 
-  /** Throws `SlackCallFailed`, or the reason of the stop. */
+  /** Throws `SlackCallFailed`, or the reason of `stop`. */
   private async call<Answer>(method: string, call: (client: WebClient) => Promise<Answer>): Promise<Answer> {
     this.stop.throwIfAborted();
     try {
@@ -234,10 +234,10 @@ export class SlackApi {
     try {
       given = (await token()).trim();
     } catch {
-      // The error may hold what the function read.
+      // The error is dropped, because it may contain the token.
       given = '';
     }
-    // A header cannot hold other characters, and the error would quote them.
+    // A header cannot contain other characters, and the resulting error would quote the token.
     if (/^[\x21-\x7e]+$/.test(given)) return given;
     throw new SlackCallFailed('auth.test', {
       kind: 'lasting',
@@ -252,7 +252,7 @@ export class SlackApi {
     const deadlineMs = this.access.callTimeoutMs ?? callTimeoutMs;
     return new WebClient(token, {
       ...(this.access.apiUrl === undefined ? {} : { slackApiUrl: this.access.apiUrl }),
-      // The client would repeat a post with a lost answer, and so post twice; and it would sleep for as long as Slack asks.
+      // The client would repeat a post with a lost answer, and so post twice. It would also sleep for as long as Slack asks.
       retryConfig: { retries: 0 },
       rejectRateLimitedCalls: true,
       fetch: deadlineFetch(deadlineMs, this.stop),
@@ -289,7 +289,7 @@ function marked({ ts, metadata }: NonNullable<MessagePage['messages']>[number]):
   return [{ ts, mark: { run, key, id } }];
 }
 
-/** The fields of a successful answer; without them the result is unknown. */
+/** A field of a successful answer; without it, the result of the call is unknown. */
 function required(method: string, value: string | undefined): string {
   if (value !== undefined && value !== '') return value;
   throw new SlackCallFailed(method, { kind: 'passing', reason: 'an answer that is not Slack’s' });
@@ -303,7 +303,7 @@ export function isMissingScope(error: unknown): boolean {
   );
 }
 
-/** The client's own log lines add nothing to the failures, and might quote what was sent. */
+/** The client's log lines add nothing to the failures, and might quote what was sent. */
 const silence: Logger = {
   debug: () => undefined,
   info: () => undefined,

@@ -1,5 +1,5 @@
-// What an answer of Slack, or none, means for a message, and what a person can do about it. Only Slack's own error codes and Node's are
-// repeated: the message of an error may quote what was sent.
+// What an answer from Slack, or a missing one, means for a message, and what a person can do. Texts contain only the error codes of Slack
+// and Node, because an error's message may quote what was sent.
 import {
   WebAPIHTTPError,
   WebAPIPlatformError,
@@ -8,15 +8,15 @@ import {
 } from '@slack/web-api';
 
 export type SlackFailure =
-  /** Nothing was done; the next call is accepted after the pause. */
+  /** Nothing was done; the call will be accepted after the pause. */
   | { kind: 'limited'; pauseMs: number; reason: string }
-  /** Nothing was done, and nothing will be until a person follows `fix`. */
+  /** Nothing was done, and no call will be accepted until a person follows `fix`. */
   | { kind: 'lasting'; code: string; reason: string; fix: string }
-  /** Nothing was done: the message does not exist, or no longer. */
+  /** Nothing was done: the message does not exist, or was deleted. */
   | { kind: 'gone'; reason: string }
-  /** This call will never be accepted; another may be. */
+  /** This call will never be accepted; other calls may be. */
   | { kind: 'refused'; code: string; reason: string }
-  /** It may or may not have been done; a later try may succeed. */
+  /** It is unknown whether the call was done; a later attempt may succeed. */
   | { kind: 'passing'; reason: string };
 
 export class SlackCallFailed extends Error {
@@ -29,18 +29,18 @@ export class SlackCallFailed extends Error {
   }
 }
 
-/** Names of the channel, the token and the bot for messages about them. */
+/** Names of the channel, the token and the bot, for messages about them. */
 export interface Names {
-  /** As a person configured it. */
+  /** The name that a person configured. */
   channel: string;
-  /** Where the token is from, such as `SLACK_BOT_TOKEN`; never the token. */
+  /** Where the token comes from, such as `SLACK_BOT_TOKEN`; never the token itself. */
   token: string;
-  /** Null if it was never learnt. */
+  /** Null if Slack was never asked for it. */
   bot: string | null;
 }
 
 const shortestPauseMs = 1_000;
-/** The pause if Slack limits with an error in place of status 429, and so names none. */
+/** The pause if Slack limits the rate by an error instead of status 429, which would give the pause. */
 const unnamedPauseMs = 30_000;
 
 const tokenErrors = new Set([
@@ -66,7 +66,7 @@ const refusedPlace = new Set([
   'method_not_supported_for_channel_type',
 ]);
 const goneMessages = new Set(['message_not_found', 'thread_not_found']);
-/** Slack documents that the first two may come after a part of the call was done. */
+/** Slack's documentation says that after the first two, a part of the call may have been done. */
 const passingErrors = new Set([
   'internal_error',
   'fatal_error',
@@ -91,7 +91,7 @@ function limited(pauseMs: number): SlackFailure {
 
 function platformFailure({ data }: WebAPIPlatformError, names: Names): SlackFailure {
   const code: unknown = data.error;
-  // For a body that is not JSON, such as a proxy's page, the client puts it in place of the code.
+  // If the body is not JSON, such as a proxy's page, the client puts that body here in place of the code.
   if (typeof code !== 'string' || !/^[a-z0-9_]{1,80}$/.test(code))
     return { kind: 'passing', reason: 'an answer that is not Slack’s; is there a proxy between?' };
   if (code === 'ratelimited' || code === 'rate_limited')
@@ -129,7 +129,7 @@ function fixOf(code: string, data: WebAPIPlatformError['data'], names: Names): s
   }
 }
 
-/** Such as `ECONNREFUSED` or `timed out`. */
+/** A short cause, such as `ECONNREFUSED` or `timed out`. */
 function causeOf(error: unknown): string {
   let inner: unknown = error instanceof WebAPIRequestError ? error.original : error;
   for (let depth = 0; depth < 10 && inner instanceof Error; depth++) {

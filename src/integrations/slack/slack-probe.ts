@@ -1,17 +1,17 @@
-// The checks of `longhaul doctor` for Slack: the token, its rights, and the channel. Nothing is posted.
+// The Slack checks of `longhaul doctor`: the token, its rights, and the channel. They post nothing.
 import { SlackApi, type SlackAccess } from './slack-api.js';
 import { SlackCallFailed } from './slack-failure.js';
 
 export interface SlackCheck {
   check: string;
   ok: boolean;
-  /** What was found, or what is wrong and the fix; one line. */
+  /** One line: what was found, or what is wrong and how to fix it. */
   detail: string;
 }
 
 const probeTimeoutMs = 5_000;
 
-/** Later checks are left out if an earlier one shows that they would fail, and the channel's if it is null. */
+/** Skips checks that must fail because of an earlier one, and the channel's check if `channel` is null. */
 export async function probeSlack(
   given: Omit<SlackAccess, 'channel'> & { channel: string | null },
 ): Promise<SlackCheck[]> {
@@ -21,7 +21,7 @@ export async function probeSlack(
   const api = new SlackApi({ callTimeoutMs: probeTimeoutMs, pagingPatienceMs: 0, ...access }, stop);
   const results: SlackCheck[] = [];
 
-  /** Null if it failed. */
+  /** The found value; null if the check failed. */
   async function check<T>(
     name: string,
     probe: () => Promise<T>,

@@ -1,4 +1,4 @@
-// The first message of a run's thread: what the run is, and how it stands now. It is edited as the run goes on.
+// The first message of a run's thread: what the run is, and its current state. It is edited while the run continues.
 import {
   context,
   fields,
@@ -32,14 +32,14 @@ const icons: Record<RunStatusLine['mood'], string> = {
   cancelled: ':no_entry_sign:',
 };
 
-/** Events that could not be posted in the thread. */
+/** Events that could not be posted to the thread. */
 export interface Undelivered {
   count: number;
-  /** Reason of the last one. */
+  /** Reason for the last of them. */
   reason: string;
 }
 
-/** `status` is null until the first is known. */
+/** `status` is null until the first one is known. */
 export function statusMessage(
   started: RunStarted,
   status: RunStatusLine | null,

@@ -1,5 +1,5 @@
-// What is kept of a run's thread between processes. Slack itself holds it too, in the metadata of its messages: a record that is lost,
-// damaged or behind is restored from there, so no event is posted twice.
+// What is stored about a run's thread between processes. The metadata of Slack's messages contain it too: a record that is lost, damaged or
+// old is restored from them, so no event is posted twice.
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import type { RunEventId } from './run-event.js';
@@ -9,13 +9,13 @@ const dropped = z.object({
   /** ISO 8601. */
   at: z.string(),
 });
-/** As JSON. Events are named by `markId`. */
+/** The record as JSON. `markId` names the events. */
 const threadRecord = z.object({
   schema: z.literal('longhaul.slack-thread/1'),
-  /** The channel as it was configured, and its id once it is known. */
+  /** The channel as configured, and its id once it is known. */
   configured: z.string(),
   channel: z.string().nullable(),
-  /** `ts` of the message that the thread hangs on. */
+  /** `ts` of the thread's first message. */
   root: z.string().nullable(),
   delivered: z.record(z.string(), z.string()),
   dropped: z.record(z.string(), dropped),
@@ -23,9 +23,9 @@ const threadRecord = z.object({
 export type Dropped = z.output<typeof dropped>;
 export type ThreadRecord = z.output<typeof threadRecord>;
 
-/** Storage of a thread's record; `save` must replace it whole or leave the old one. */
+/** Storage of a thread's record; `save` must either replace the whole record or keep the old one. */
 export interface ThreadState {
-  /** Null if it is missing or cannot be read. */
+  /** The record; null if it is missing or unreadable. */
   load(): Promise<unknown>;
   save(record: ThreadRecord): Promise<void>;
 }
@@ -38,7 +38,7 @@ export interface ThreadMemory {
   dropped: Map<string, Dropped>;
 }
 
-/** In another channel the thread starts again, without the events delivered already. */
+/** The stored thread. If the channel was changed, a new thread begins there, without the events that were delivered already. */
 export function remembered(stored: unknown, configured: string): ThreadMemory {
   const record = threadRecord.safeParse(stored).data;
   const same = record?.configured === configured;
@@ -60,7 +60,7 @@ export function recordOf({ delivered, dropped, ...place }: ThreadMemory): Thread
   };
 }
 
-/** The event's name in metadata and records: unchanged if every system keeps it as it is. */
+/** The event's name in metadata and records: its id, or a hash of the id if some system might change the id's characters. */
 export function markId(id: RunEventId): string {
   return /^[A-Za-z0-9._-]{1,150}$/.test(id) ? id : createHash('sha256').update(id).digest('hex');
 }

@@ -1,15 +1,15 @@
-// How long a thread tries, and when it tries again. While nothing gets through, the limit counts from the beginning of the trouble and not
-// from each message: once it is over, each queued message gets one more try, at the end of the next pause, and no wait of its own.
+// How long a thread tries to send, and when it tries again. While nothing gets through, the time limit counts from the first failure, not
+// from each message. After that limit, each queued message gets one attempt after the current pause, and no waiting time of its own.
 import { backoffMs } from '../../base/backoff.js';
 import { pause } from './pause.js';
 import { SlackCallFailed } from './slack-failure.js';
 
 export interface Patience {
   giveUpAfterMs: number;
-  /** Pauses between tries double from the first to the longest. */
+  /** Pauses between attempts double, from `firstPauseMs` to `longestPauseMs`. */
   firstPauseMs: number;
   longestPauseMs: number;
-  /** Pause between tries of what only a person can fix. */
+  /** Pause between attempts if only a person can fix the failure. */
   restMs: number;
 }
 
@@ -18,7 +18,7 @@ const jitter = 0.25;
 export class Trouble {
   private readonly patience: Patience;
   private readonly stop: AbortSignal;
-  /** Milliseconds of `performance.now()`; null while all goes well. */
+  /** Time of the first failure, in milliseconds of `performance.now()`; null while calls succeed. */
   private since: number | null = null;
   private failures = 0;
   private notBefore = 0;
@@ -29,12 +29,12 @@ export class Trouble {
     this.stop = stop;
   }
 
-  /** The newest failure since something last got through. */
+  /** The newest failure since the last success. */
   get last(): SlackCallFailed | null {
     return this.lastFailure;
   }
 
-  /** Whether a call may be made now. */
+  /** True while no call should be made. */
   get pausing(): boolean {
     return performance.now() < this.notBefore;
   }
@@ -55,8 +55,8 @@ export class Trouble {
   }
 
   /**
-   * Tries until it succeeds, and returns null; or until the limit, or a refusal that no later try can change, and returns that failure.
-   * Errors that are not Slack's are thrown.
+   * Tries until `attempt` succeeds, then returns null. Returns the failure when the time limit is reached, or when Slack refuses the call
+   * for good. Throws errors that are not Slack's.
    */
   async outlasted(attempt: () => Promise<void>): Promise<SlackCallFailed | null> {
     const begun = performance.now();
@@ -81,7 +81,7 @@ export class Trouble {
     return (this.since ?? begun) + this.patience.giveUpAfterMs - performance.now();
   }
 
-  /** Slack may ask for a pause of hours. */
+  /** The longest pause that is waited out: Slack may ask for hours. */
   private longestWait(begun: number): number {
     const { longestPauseMs, restMs } = this.patience;
     return Math.max(this.leftMs(begun), longestPauseMs * (1 + jitter), restMs);
@@ -92,7 +92,7 @@ export class Trouble {
     const { firstPauseMs, longestPauseMs, restMs } = this.patience;
     if (failure.kind === 'lasting') return restMs;
     const pauseMs = backoffMs(this.failures, [firstPauseMs, longestPauseMs]);
-    // Several runs that lost Slack at once must not come back at once.
+    // Random, so that runs that lost Slack at the same time do not return at the same time.
     return pauseMs * (1 + jitter * (2 * Math.random() - 1));
   }
 }

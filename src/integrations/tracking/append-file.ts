@@ -1,12 +1,12 @@
-// A file that only grows, by whole entries. A kill in the middle of a write leaves a torn last entry: it is cut off at the next opening,
-// and its contents are written again.
+// A file that only grows, by whole entries. If a process is killed in the middle of a write, the last entry is torn: the next opening cuts
+// it off, and its contents are written again.
 import { constants } from 'node:fs';
 import { mkdir, open, type FileHandle } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
 const chunkBytes = 1 << 20;
 
-/** Reads the whole entries at the beginning of `bytes`, and returns their size in bytes. */
+/** Reads the whole entries at the beginning of `bytes`, and returns their total size in bytes. */
 export type TakeEntries = (bytes: Buffer) => number;
 
 export class AppendFile {
@@ -16,7 +16,7 @@ export class AppendFile {
     private sizeBytes: number,
   ) {}
 
-  /** Passes the file in pieces to `take`, and cuts off what it leaves at the end. Creates the file and its folder. */
+  /** Passes the file to `take` piece by piece, and cuts off the end that `take` did not accept. Creates the file and its folder. */
   static async open(path: string, take: TakeEntries): Promise<AppendFile> {
     await mkdir(dirname(path), { recursive: true });
     const handle = await open(path, constants.O_RDWR | constants.O_CREAT | constants.O_APPEND, 0o644);
@@ -35,7 +35,7 @@ export class AppendFile {
     return this.sizeBytes;
   }
 
-  /** Resolves when the bytes are on the disk. After a failure the file must be opened again. */
+  /** Resolves when the bytes are on disk. After a failure, the file must be opened again. */
   async append(bytes: Uint8Array): Promise<void> {
     const { size } = await this.handle.stat();
     if (size !== this.sizeBytes) {

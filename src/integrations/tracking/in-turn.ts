@@ -1,8 +1,8 @@
-// One piece of work at a time. Work that its caller gave up may still be under way: no other work touches the same file until it has ended.
+// Runs one piece of work at a time: work that timed out may still run, and until it ends no other work touches the same file.
 
 export type InTurn = <T>(signal: AbortSignal, work: () => Promise<T>) => Promise<T>;
 
-/** Work is not begun if its caller gave up while it waited for its turn. */
+/** If the caller gives up while its work waits for its turn, the work does not begin. */
 export function createInTurn(): InTurn {
   let last: Promise<unknown> = Promise.resolve();
   return (signal, work) => {

@@ -1,34 +1,34 @@
-// What a tracker gets of a run: points, each whole and once. They are projections of records, so any of them can be made again.
+// What a tracker receives from a run: points, each complete and only once. They are made from records, so any point can be made again.
 
-/** A committed step's figures, or an evaluation's. The same records give the same point, for any reader at any time. */
+/** The figures of a committed step or of an evaluation. The same records give the same point to any reader at any time. */
 export interface MetricPoint {
   /** Unique within a run: `step.12`, `eval.12.interval.0a1b2c3d`. */
   id: string;
-  /** `global_step`: the state after it is what an evaluation measured. */
+  /** `global_step`. For an evaluation, the step whose resulting state was evaluated. */
   step: number;
-  /** When its record was committed, ISO 8601. */
+  /** When the point's record was committed, ISO 8601. */
   at: string;
-  /** By name (SkyRL's, `ft/…`, `cost/…`); finite. Seconds where the name says `timing/`. */
+  /** Finite values by name (SkyRL's names, `ft/…`, `cost/…`). Names with `timing/` are in seconds. */
   values: Record<string, number>;
 }
 
 export const stepPointId = (step: number): string => `step.${step}`;
 
-/** A suite's name alone does not identify it: settings may have changed between a run and its fork. */
+/** Contains the suite's digest too: the settings of a suite name may differ between a run and its fork. */
 export const evaluationPointId = (step: number, suiteName: string, suite: string): string =>
   `eval.${step}.${suiteName}.${suite.slice(0, 8)}`;
 
-/** Step of `step.12`; null for another point's id. */
+/** The step of an id such as `step.12`; null for the ids of other points. */
 export function stepOfId(id: string): number | null {
   const step = /^step\.(0|[1-9][0-9]*)$/.exec(id)?.[1];
   return step === undefined ? null : Number(step);
 }
 
-/** Which points a tracker holds. Steps arrive in order and without a gap; evaluations when they are done. */
+/** The points that a tracker holds. Steps arrive in order, without gaps; evaluations arrive when they are done. */
 export class Delivered {
   private readonly evaluationIds: Set<string>;
 
-  /** `step`: the last one; null before the first. */
+  /** `step`: the last step that the tracker holds; null before the first. */
   constructor(
     public step: number | null = null,
     evaluations: Iterable<string> = [],
@@ -57,24 +57,24 @@ export class Delivered {
 }
 
 /**
- * One tracker of one run. Its contents decide what it is given next, so that neither a kill between a write and its note nor a lost note
- * doubles a point. The caller ensures that a run has one writer for each tracker.
+ * One tracker of one run. What the tracker already holds decides which points it receives next, so a point is not repeated if the process
+ * is killed before it notes a write, or if the note is lost. The caller ensures that only one process writes to a run's tracker.
  */
 export interface PointSink {
-  /** In notices and metrics: `metrics.jsonl`, `tensorboard`, `wandb`. */
+  /** Name in notices and metrics: `metrics.jsonl`, `tensorboard`, `wandb`. */
   readonly name: string;
 
-  /** Asks the tracker which points it holds. Before the first write, and again after a failed one. */
+  /** Asks the tracker which points it holds. Call it before the first write, and again after a failed one. */
   open(signal: AbortSignal): Promise<Delivered>;
 
-  /** Resolves when the tracker has stored them. After a failure any number of them, the first ones, may have arrived. */
+  /** Resolves when the tracker has stored the points. After a failure, any number of the first ones may have arrived. */
   write(points: readonly MetricPoint[], signal: AbortSignal): Promise<void>;
 
-  /** Ends what `open` began; `open` may follow. */
+  /** Ends what `open` began; `open` may be called again. */
   close(signal: AbortSignal): Promise<void>;
 }
 
-/** The tracker will refuse until a person fixes it: reported once, tried again seldom. */
+/** The tracker refuses points until a person fixes it: this is reported once, and tried again after long pauses. */
 export class SinkRefused extends Error {
   override name = 'SinkRefused';
 }

@@ -1,4 +1,4 @@
-// `metrics.jsonl`: one line a point, appended. The file is its own cursor.
+// `metrics.jsonl`: one line for each point, appended. The file is its own cursor.
 import { AppendFile } from './append-file.js';
 import { createInTurn } from './in-turn.js';
 import { Delivered, type MetricPoint, type PointSink, SinkRefused } from './metric-point.js';
@@ -41,19 +41,19 @@ export function createMetricsJsonl(path: string): PointSink {
   };
 }
 
-/** Members in a fixed order, names of figures sorted: equal points are equal lines. */
+/** Members in a fixed order, and figures sorted by name, so that equal points give equal lines. */
 function lineOf({ id, step, at, values }: MetricPoint): string {
   const sorted = Object.fromEntries(Object.entries(values).sort(([a], [b]) => (a < b ? -1 : 1)));
   return JSON.stringify({ id, step, at, values: sorted });
 }
 
-/** Throws `SinkRefused`: a complete line that is not a point is not ours to cut off. */
+/** The id in a complete line. Throws `SinkRefused` if it is not a point: then the line is not ours, so we must not cut it off. */
 function idIn(text: string, path: string, line: number): string {
   try {
     const { id } = JSON.parse(text) as { id?: unknown };
     if (typeof id === 'string') return id;
   } catch {
-    // Refused below, as any other line that is not a point.
+    // Refused below, like any other line that is not a point.
   }
   throw new SinkRefused(
     `line ${line} of ${path} is no point of a run: move the file away, and it is written again from the records`,

@@ -1,4 +1,4 @@
-// Serves a registry to Prometheus: `GET /metrics`, on loopback unless another address is named. It has no log-in, and serves no secrets; a
+// Serves a registry to Prometheus as `GET /metrics`, on loopback unless another address is given. It has no log-in and serves no secrets; a
 // person who opens it to a network decides who may read a run's figures.
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -8,9 +8,9 @@ const requestLimitMs = 10_000;
 
 export interface MetricsAddress {
   host: string;
-  /** 0: any free one. */
+  /** 0: any free port. */
   port: number;
-  /** The user's name for the address, for the error: `--metrics-address`. */
+  /** The option that sets the address, for error messages: `--metrics-address`. */
   flag: string;
 }
 
@@ -30,7 +30,7 @@ export function parseMetricsAddress(text: string, flag: string): MetricsAddress 
   return { host: host === '' ? '127.0.0.1' : host, port, flag };
 }
 
-/** Throws one error that says what to change if the address cannot be bound. */
+/** If the address cannot be bound, throws one error that says what to change. */
 export async function serveMetrics(registry: Registry, address: MetricsAddress): Promise<MetricsServer> {
   const { host, port } = address;
   const server = createServer((request, response) => {
@@ -43,7 +43,7 @@ export async function serveMetrics(registry: Registry, address: MetricsAddress):
     server.listen(port, host, resolve);
   });
   const { port: taken } = server.address() as AddressInfo;
-  // It must not keep an idle process alive.
+  // The server must not keep an idle process alive.
   server.unref();
   server.on('error', () => undefined);
   return {

@@ -1,8 +1,8 @@
-// Longhaul's own figures for Prometheus, by run: its current standing. Temporal's SDK serves its own metrics, at an address of its own.
+// Longhaul's own metrics for Prometheus: each run's current figures. Temporal's SDK serves its metrics at its own address.
 import { Gauge, Registry } from 'prom-client';
 import { Delivered, type MetricPoint, type PointSink, stepOfId } from './metric-point.js';
 
-/** Every metric with its help and labels: what a dashboard or an alert may name. */
+/** Each metric with its help and labels; dashboards and alerts use these names. */
 export const prometheusMetrics = {
   longhaul_step: ['last committed step', ['run']],
   longhaul_step_committed_timestamp_seconds: ['when the last step was committed', ['run']],
@@ -29,7 +29,7 @@ export const prometheusMetrics = {
 
 export type PrometheusMetric = keyof typeof prometheusMetrics;
 
-/** Figures without an environment cover all of them, under the label `all`. */
+/** Figures without an environment cover all environments, and get the label `all`. */
 const byEnvironment: readonly [name: RegExp, metric: PrometheusMetric][] = [
   [/^reward\/(.+)\/pass_at_n$|^reward\/avg_pass_at_n$/, 'longhaul_reward_pass_at_n'],
   [/^reward\/(.+)\/signal_ratio$|^reward\/signal_ratio$/, 'longhaul_learning_signal_ratio'],
@@ -51,13 +51,13 @@ const allPrompts = ['reward/avg_pass_at_n', 'reward/signal_ratio'] as const;
 /** `eval.12.interval.0a1b2c3d`. */
 const evaluationId = /^eval\.[0-9]+\.(.+)\.[0-9a-f]{8}$/;
 
-/** Figures of all runs of one process. */
+/** The figures of all runs in one process. */
 export class RunFigures {
   readonly registry = new Registry();
   private readonly gauges = new Map<PrometheusMetric, Gauge>();
-  /** By run, so that an ended one can be forgotten. */
+  /** By run, so that the figures of an ended run can be removed. */
   private readonly shown = new Map<string, Map<string, () => void>>();
-  /** By run and suite, the newest step. */
+  /** The newest evaluated step, by run and suite. */
   private readonly evaluated = new Map<string, Map<string, number>>();
 
   constructor() {
@@ -67,13 +67,13 @@ export class RunFigures {
     }
   }
 
-  /** Steps come in order; an evaluation of an older state than the suite's last changes nothing. */
+  /** Steps arrive in order. An evaluation of an older step than the suite's newest changes nothing. */
   show(run: string, point: MetricPoint): void {
     if (stepOfId(point.id) === null) this.showEvaluation(run, point);
     else this.showStep(run, point);
   }
 
-  /** `step` null: nothing yet. */
+  /** `step` is null if nothing has been delivered yet. */
   showFollower(
     run: string,
     sink: string,
@@ -83,7 +83,7 @@ export class RunFigures {
     this.set('longhaul_follower_failing', { run, sink }, failing ? 1 : 0);
   }
 
-  /** A scrape no longer shows it. */
+  /** Removes a run: later scrapes do not show it. */
   forget(run: string): void {
     for (const remove of this.shown.get(run)?.values() ?? []) remove();
     this.shown.delete(run);
@@ -125,7 +125,7 @@ export class RunFigures {
     }
   }
 
-  /** A step with ungraded episodes must not be shown with the figures of an earlier one. */
+  /** Removes the figures that a step has only for graded episodes: it must not be shown with those of an earlier step. */
   private removeUngraded(run: string, values: MetricPoint['values']): void {
     if (values['environment/total_episodes'] === undefined) return;
     if (values['reward/avg_raw_reward'] === undefined) this.remove('longhaul_reward_mean', { run });
@@ -162,7 +162,7 @@ function keyOf(metric: PrometheusMetric, labels: Record<string, string>): string
   return `${metric} ${JSON.stringify(labels)}`;
 }
 
-/** A run's points into `figures`. It holds nothing from an earlier process, and so receives all of them again. */
+/** Writes a run's points into `figures`. A new process has none of them, so it receives all points again. */
 export function createPrometheusSink(figures: RunFigures, run: string): PointSink {
   const delivered = new Delivered();
   return {

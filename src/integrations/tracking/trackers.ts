@@ -1,4 +1,4 @@
-// The trackers of one run, and where each keeps its files: `{folder}/{run}/metrics.jsonl`, `{folder}/tensorboard/{run}/`,
+// The trackers of one run, and the places of their files: `{folder}/{run}/metrics.jsonl`, `{folder}/tensorboard/{run}/`,
 // `{folder}/wandb/{run}/`. A run id is a checked name, so it is a valid folder name.
 import { join } from 'node:path';
 import type { PointSink } from './metric-point.js';
@@ -8,16 +8,16 @@ import { createTensorBoard } from './tensorboard/tensorboard-sink.js';
 import { createWandb, type WandbOptions } from './wandb/wandb-sink.js';
 
 export interface TrackerSettings {
-  /** Folder on this machine for the trackers of all runs. */
+  /** Folder on this machine, shared by the trackers of all runs. */
   folder: string;
   metricsJsonl: boolean;
   tensorboard: boolean;
-  /** Absent: not to W&B. */
+  /** Absent if the run is not tracked in W&B. */
   wandb?: Omit<WandbOptions, 'run' | 'folder' | 'config' | 'project'> & {
-    /** Absent: the run's own. */
+    /** Absent for the run's own project. */
     project?: string;
   };
-  /** Absent: no Prometheus. */
+  /** Absent if no metrics are served to Prometheus. */
   figures?: RunFigures;
 }
 
@@ -26,7 +26,7 @@ export interface TrackedRun {
   project: string;
   /** ISO 8601. */
   startedAt: string;
-  /** Shown with the run; without secrets. */
+  /** The run's configuration, shown with the run; it contains no secrets. */
   config: Record<string, unknown>;
 }
 

@@ -1,8 +1,8 @@
-// TensorBoard's Event, as far as scalars need it (tensorboard/compat/proto/event.proto and summary.proto, same field numbers).
+// TensorBoard's Event, with only the fields that scalars need (field numbers from tensorboard/compat/proto/event.proto and summary.proto).
 import protobuf from 'protobufjs';
 import type { MetricPoint } from '../metric-point.js';
 
-/** What TensorBoard requires of a file's first event. */
+/** TensorBoard requires this text in a file's first event. */
 const eventFileVersion = 'brain.Event:2';
 
 const { Event } = protobuf.Root.fromJSON({
@@ -16,14 +16,14 @@ const { Event } = protobuf.Root.fromJSON({
         fileVersion: { type: 'string', id: 3 },
         summary: { type: 'Summary', id: 5 },
         sourceMetadata: { type: 'SourceMetadata', id: 10 },
-        /** Our own field, skipped by every other reader: the id of the point. */
+        /** Our own field, which all other readers skip: the point's id. */
         longhaulPoint: { type: 'string', id: 20_001 },
       },
     },
     SourceMetadata: { fields: { writer: { type: 'string', id: 1 } } },
     Summary: { fields: { value: { rule: 'repeated', type: 'Value', id: 1 } } },
     Value: {
-      // Outside a oneof protobuf writes no zero, and TensorBoard takes a missing scalar for a missing value.
+      // Outside a oneof, protobuf does not write a zero, and TensorBoard takes a missing scalar for a missing value.
       oneofs: { value: { oneof: ['simpleValue'] } },
       fields: { tag: { type: 'string', id: 1 }, simpleValue: { type: 'float', id: 2 } },
     },
@@ -40,7 +40,7 @@ export function encodeFileVersion(at: string): Uint8Array {
   return Event.encode(Event.create(event)).finish();
 }
 
-/** One event a point: TensorBoard shows all of its values or none. */
+/** One event for each point, so TensorBoard shows either all of its values or none. */
 export function encodePoint({ id, step, at, values }: MetricPoint): Uint8Array {
   const value = Object.entries(values)
     .sort(([a], [b]) => (a < b ? -1 : 1))
@@ -49,7 +49,7 @@ export function encodePoint({ id, step, at, values }: MetricPoint): Uint8Array {
   return Event.encode(Event.create(event)).finish();
 }
 
-/** `version`: of a file's first event; `point`: id of one of ours. Throws on bytes that are not an event. */
+/** `version`: only in a file's first event; `point`: the id, only in our own events. Throws if the bytes are not an event. */
 export function decodeEvent(bytes: Uint8Array): { version: string | null; point: string | null } {
   const { fileVersion, longhaulPoint } = Event.toObject(Event.decode(bytes)) as {
     fileVersion?: string;

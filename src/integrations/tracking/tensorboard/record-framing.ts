@@ -1,7 +1,7 @@
-// TFRecord framing: length, its checksum, data, its checksum; all little-endian. Checksums are CRC-32C, masked.
+// TFRecord framing: length, checksum of the length, data, checksum of the data; all little-endian. Checksums are masked CRC-32C.
 import { createCRC32, type IHasher } from 'hash-wasm';
 
-/** CRC-32C (Castagnoli), reversed. */
+/** CRC-32C (Castagnoli), bit-reversed. */
 const polynomial = 0x82f63b78;
 const maskDelta = 0xa282ead8;
 const headerBytes = 12;
@@ -24,7 +24,7 @@ export class RecordFraming {
   }
 
   /**
-   * The first record of `bytes` and its size in bytes; null if it is incomplete; `damaged` if a checksum is wrong, so that no later record
+   * The first record of `bytes`, and its size in bytes. Null if it is incomplete; `damaged` if a checksum is wrong: then no later record
    * can be found either.
    */
   first(bytes: Buffer): { data: Buffer; taken: number } | 'damaged' | null {

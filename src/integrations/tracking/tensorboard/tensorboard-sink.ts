@@ -1,4 +1,4 @@
-// TensorBoard: one event file a run, which is its own cursor. Point it at the folder above the runs' folders to compare them.
+// TensorBoard: one event file per run, which is its own cursor. To compare runs, open the folder that contains their folders.
 import { join } from 'node:path';
 import { AppendFile } from '../append-file.js';
 import { createInTurn } from '../in-turn.js';
@@ -6,10 +6,10 @@ import { Delivered, type PointSink, SinkRefused } from '../metric-point.js';
 import { decodeEvent, encodeFileVersion, encodePoint } from './event.js';
 import { RecordFraming } from './record-framing.js';
 
-/** One name for the life of a run: a reader that has the file open goes on where it was. */
+/** The same name for a run's whole life, so that a reader that has the file open continues to read it. */
 export const eventFileName = 'events.out.tfevents.0000000000.longhaul';
 
-/** `startedAt`: the run's, ISO 8601. */
+/** `startedAt`: start of the run, ISO 8601. */
 export function createTensorBoard(folder: string, startedAt: string): PointSink {
   const path = join(folder, eventFileName);
   const inTurn = createInTurn();
@@ -30,7 +30,7 @@ export function createTensorBoard(folder: string, startedAt: string): PointSink 
         const frames = (framing ??= await RecordFraming.create());
         const delivered = new Delivered();
         file = await AppendFile.open(path, entriesOf(frames, delivered, path));
-        // A point that was cut off is written again with the same bytes: a reader that saw its beginning reads on.
+        // What was cut off is written again with the same bytes, so a reader that saw its beginning can read on.
         if (file.size === 0) await file.append(frames.frame(encodeFileVersion(startedAt)));
         return delivered;
       }),
@@ -44,7 +44,7 @@ export function createTensorBoard(folder: string, startedAt: string): PointSink 
   };
 }
 
-/** Data after a damaged record is cut off with it: the run's records hold it all. */
+/** A damaged record is cut off together with all data after it: the run's records hold the same figures. */
 function entriesOf(framing: RecordFraming, delivered: Delivered, path: string): (bytes: Buffer) => number {
   let first = true;
   let damaged = false;

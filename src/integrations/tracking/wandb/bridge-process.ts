@@ -1,4 +1,4 @@
-// The bridge to W&B's Python client as a process: one request at a time, each with a deadline, an answer a line.
+// The child process that uses W&B's Python client: it takes one request at a time, each with a deadline, and answers with one line.
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { resolve } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -6,28 +6,28 @@ import { fileURLToPath } from 'node:url';
 import { withoutSecrets } from '../../../base/secrets.js';
 import { SinkRefused } from '../metric-point.js';
 
-/** Beside this file, in `src/` and in `dist/` alike (`tools/copy-assets.mjs`). */
+/** In the same folder as this file, both in `src/` and in `dist/` (`tools/copy-assets.mjs`). */
 const program = fileURLToPath(new URL('wandb_bridge.py', import.meta.url));
-/** In the environment of the bridge and of all that it starts: a later bridge ends their leftovers. */
+/** Environment variable of the bridge and of its child processes: a later bridge finds and ends those that are left. */
 const folderMark = 'LONGHAUL_WANDB_FOLDER';
 const stderrChars = 2_000;
-/** Characters of a failure's detail that are reported. */
+/** How many characters of a failure's detail are reported. */
 const detailChars = 500;
-/** Time for a bridge at its end to upload the rest. */
+/** How long a bridge that ends may still upload. */
 const longestFarewellMs = 10_000;
-/** After this further time a bridge that has not ended is killed. */
+/** After this much more time, a bridge that has not ended is killed. */
 const graceMs = 2_000;
 
-/** All that the client may need of this process's environment: other secrets are none of its business. */
+/** The only environment variables that the client gets: it needs no other secrets of this process. */
 const passedOn =
   /^(PATH|HOME|USER|LANG|LC_.*|TMPDIR|TZ|XDG_.*|WANDB_.*|(HTTPS?|NO|ALL)_PROXY|(https?|no|all)_proxy|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE)$/;
 
 export interface BridgeOptions {
-  /** Interpreter that has the package `wandb`. */
+  /** Python interpreter that has the package `wandb`. */
   python: string;
-  /** Reads the key from its source; undefined: the client looks in its own places. Never in a message. */
+  /** Reads the API key from its source; it must not appear in a message. If undefined, the client looks for a key itself. */
   apiKey: () => string | undefined;
-  /** Folder of this run alone. W&B's client keeps its files here; offline they are the only copy. */
+  /** Folder of this run alone. W&B's client keeps its files here; offline, they are the only copy. */
   folder: string;
   farewellMs?: number;
 }
@@ -85,7 +85,7 @@ export class BridgeProcess {
     this.child.stderr.on('data', (piece: Buffer) => {
       this.stderr = (this.stderr + piece.toString()).slice(-stderrChars);
     });
-    // A write to a dead bridge fails here and not at its caller, which `close` notifies.
+    // A write to a dead bridge fails here, not at the caller; the caller learns of it from the handler of `close`.
     this.child.stdin.on('error', () => undefined);
     createInterface({ input: this.child.stdout }).on('line', (line) => this.heard(line));
   }
@@ -94,7 +94,7 @@ export class BridgeProcess {
     return this.child.pid;
   }
 
-  /** A bridge that does not answer in time is useless: it is killed with `signal`. */
+  /** Sends a request. When `signal` aborts, the bridge is killed: it is useless if it does not answer in time. */
   async ask(request: object, signal: AbortSignal): Promise<BridgeAnswer> {
     signal.throwIfAborted();
     if (this.ended) throw this.ended;
@@ -115,7 +115,7 @@ export class BridgeProcess {
     this.child.kill('SIGKILL');
   }
 
-  /** Resolves when it is gone: it is killed if it does not end in time. */
+  /** Resolves when the process has ended; kills it if it does not end in time. */
   async stop(): Promise<void> {
     this.child.stdin.end();
     const timer = setTimeout(() => this.kill(), this.farewellMs + graceMs);
@@ -138,7 +138,7 @@ export class BridgeProcess {
     else waiting.reject(new Error(`W&B: ${this.discreet(answer.error)}`));
   }
 
-  /** Applied to the whole text, because a key may arrive in pieces. */
+  /** Works on the whole text, because a key may be split between two pieces. */
   private discreet(text: string): string {
     return withoutSecrets(text, this.keys);
   }

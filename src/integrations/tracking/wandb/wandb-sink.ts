@@ -1,5 +1,5 @@
-// Weights & Biases: the W&B run has the run's id. Rows stand in the order in which they were handed over, with `trainer/global_step` as the
-// axis of all charts: W&B takes no row behind its last, and an evaluation may come late.
+// Weights & Biases: the W&B run has the run's id. Rows are in the order of delivery, and `trainer/global_step` is the axis of all charts:
+// W&B accepts no row before its last one, but an evaluation may arrive late.
 import { createInTurn } from '../in-turn.js';
 import { Delivered, type MetricPoint, type PointSink } from '../metric-point.js';
 import { BridgeProcess, type BridgeOptions } from './bridge-process.js';
@@ -7,13 +7,13 @@ import { BridgeProcess, type BridgeOptions } from './bridge-process.js';
 export interface WandbOptions extends BridgeOptions {
   run: string;
   project: string;
-  /** Shown name; absent: the run's id. */
+  /** Displayed name; absent for the run's id. */
   name?: string;
-  /** User or team; absent: the key's own. */
+  /** User or team; absent for the owner of the key. */
   entity?: string;
-  /** `offline` keeps all on this machine's disk until `wandb sync --append` uploads it. */
+  /** `offline` keeps all data on this machine's disk until `wandb sync --append` uploads it. */
   mode: 'online' | 'offline';
-  /** Shown with the run: its spec. Without secrets. */
+  /** The run's spec, shown with the run; it contains no secrets. */
   config?: Record<string, unknown>;
 }
 

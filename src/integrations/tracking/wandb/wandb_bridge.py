@@ -1,17 +1,17 @@
-"""Hands points to Weights & Biases through its own client.
+"""Sends points to Weights & Biases through its own client.
 
-Reads one JSON request a line from standard input and answers each with one JSON line on standard output:
+Reads one JSON request per line from standard input, and answers each with one JSON line on standard output:
 
     {"op": "open", "run": ..., "project": ..., "entity": ..., "name": ..., "folder": ..., "mode": ..., "config": {...}}
-        -> {"ok": true, "ids": [...], "next": n}      what W&B holds of the run: a row's step is its place in this list
+        -> {"ok": true, "ids": [...], "next": n}      the points that W&B holds: a row's step is its index in this list
     {"op": "log", "rows": [{"id": ..., "at": seconds, "values": {...}}, ...]}
         -> {"ok": true, "next": n}
     {"op": "close"}
-        -> {"ok": true, "next": n}                    all of it is uploaded, or on this machine's disk where mode is offline
+        -> {"ok": true, "next": n}                    all points are uploaded, or, if offline, on this machine's disk
 
-A failure answers {"ok": false, "refused": bool, "error": ...}: refused means that a person must fix it. The end of standard input
-ends the program, within the seconds that its only argument says. Rows have explicit steps, one more than the last, so that none is
-dropped and none is there twice.
+A failure answers {"ok": false, "refused": bool, "error": ...}: refused means that a person must fix it. When standard input ends,
+so does the program, after at most as many seconds as its only argument says. Each row has an explicit step, one more than the row
+before, so that no row is dropped or repeated.
 """
 
 import contextlib
@@ -26,13 +26,13 @@ import time
 import zlib
 from pathlib import Path
 
-# A predecessor that was killed leaves W&B's own process, which may still write: it holds this lock by its standard error.
-# All that `open` waits for must end before the process that asked for it gives up: it would kill this one and start again.
+# If a bridge is killed, W&B's own process may live on and write: it still holds the lock on the log, its standard error.
+# These waits must end before the parent process stops waiting for `open`: it would kill this process and start again.
 LOCK_WAIT_S = 30
 KILLED_WAIT_S = 10
 INIT_WAIT_S = 60
 MARK = "LONGHAUL_WANDB_FOLDER"
-# Record type in W&B's transaction log.
+# Block size and record types of W&B's transaction log.
 BLOCK_BYTES = 32768
 FULL, FIRST, LAST = 1, 2, 4
 ID_KEY = "longhaul/point"
@@ -41,7 +41,7 @@ INSTALL = "install it for this Python: %s -m pip install wandb" % sys.executable
 
 
 class Refused(Exception):
-    """Goes on until a person fixes it."""
+    """Lasts until a person fixes it."""
 
 
 class Bridge:
@@ -77,7 +77,7 @@ class Bridge:
         self.next = len(ids)
         self.run.define_metric(STEP_KEY)
         self.run.define_metric("*", step_metric=STEP_KEY)
-        # What was sent and did not arrive is sent again, at the same steps.
+        # Rows that were sent but did not arrive are sent again, with the same steps.
         write_journal(journal, ids)
         self.journal = journal.open("a", encoding="utf-8")
         return {"ids": ids, "next": self.next}
@@ -86,7 +86,7 @@ class Bridge:
         if self.run is None:
             raise RuntimeError("open comes before log")
         for row in request["rows"]:
-            # Noted first: whatever W&B holds later is known by its place.
+            # Noted before it is sent, so that each row that W&B holds is known by its step.
             self.journal.write(json.dumps([self.next, row["id"]]) + "\n")
             self.journal.flush()
             self.run.log(
@@ -103,7 +103,7 @@ class Bridge:
         run_id, folder = run.id, Path(self.journal.name).parent
         self.journal.close()
         run.finish()
-        # W&B's process writes the end of its log when it ends itself.
+        # W&B's process writes the end of its log only when it ends.
         sys.modules["wandb"].teardown()
         if self.mode == "offline":
             kept = len(offline_ids(folder, run_id))
@@ -121,7 +121,7 @@ def import_wandb():
 
 
 def settings(wandb):
-    """Nothing of this process is of interest: no console, no code, no machine statistics."""
+    """Settings that record nothing about this process: no console, no code, no machine statistics."""
     wanted = {
         "console": "off",
         "silent": True,
@@ -136,7 +136,7 @@ def settings(wandb):
 
 
 def take_over(folder):
-    """Waits for a predecessor's end, and ends what is left of it. Standard output and error go to a log from then on."""
+    """Waits for an earlier bridge to end, and kills its leftovers. Then redirects standard output and error to a log."""
     mark = os.environ.setdefault(MARK, str(folder.resolve()))
     log = os.open(folder / "bridge.log", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
     if not locked(log, LOCK_WAIT_S):
@@ -162,7 +162,7 @@ def locked(file, seconds):
 
 
 def end_predecessors(folder):
-    """Processes that were started for this very folder, by the mark in their environment. Only Linux tells it."""
+    """Kills processes that were started for this folder, found by the mark in their environment. Works only on Linux."""
     mark = os.fsencode("%s=%s" % (MARK, folder))
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -171,7 +171,7 @@ def end_predecessors(folder):
 
 
 def offline_ids(folder, run_id):
-    """Of all offline folders of the run, by step. Each start makes one; their steps do not overlap."""
+    """Ids of the rows in all offline folders of the run, by step. Each start makes a folder; their steps do not overlap."""
     by_step = {}
     for path in sorted(folder.glob("wandb/*run-*-%s/run-%s.wandb" % (run_id, run_id))):
         for step, point in history_of(path):
@@ -180,7 +180,7 @@ def offline_ids(folder, run_id):
 
 
 def whole(by_step):
-    """Steps from 0 on without a gap."""
+    """Steps from 0 up to the first gap."""
     step = 0
     while step in by_step:
         yield step
@@ -188,7 +188,7 @@ def whole(by_step):
 
 
 def history_of(path):
-    """(step, id) of each row; a torn end is left out."""
+    """Yields (step, id) for each row; leaves out a torn end."""
     from wandb.proto import wandb_internal_pb2
 
     for data in records_of(path.read_bytes()):
@@ -203,7 +203,7 @@ def history_of(path):
 
 
 def records_of(log):
-    """Records of W&B's transaction log up to its torn end: LevelDB's log format behind a header of 7 bytes, with CRC-32."""
+    """Yields the records of W&B's transaction log up to a torn end: a header of 7 bytes, then LevelDB's log format with CRC-32."""
     position, parts = 7, []
     while position + 7 <= len(log):
         left = BLOCK_BYTES - position % BLOCK_BYTES
@@ -223,7 +223,7 @@ def records_of(log):
 
 
 def online_ids(wandb, run, journal):
-    """The server says how many rows it has; the journal, or else the rows themselves, say which."""
+    """Ids of the rows on the server. It knows their number; their ids are read from the journal or else from the rows."""
     held = run.step
     if all(step in journal for step in range(held)):
         return [journal[step] for step in range(held)]
@@ -238,7 +238,7 @@ def online_ids(wandb, run, journal):
 
 
 def read_journal(path):
-    """By step; of several for one step the last was sent last. A torn end is left out."""
+    """Ids by step; if a step has several, the last one counts, because it was sent last. Leaves out a torn end."""
     journal = {}
     with contextlib.suppress(FileNotFoundError, ValueError):
         for line in path.read_text(encoding="utf-8").splitlines():
@@ -267,7 +267,7 @@ def failure(error):
 
 
 def main():
-    """The protocol keeps the first standard input and output to itself; what W&B prints goes elsewhere."""
+    """Uses the original standard input and output only for the protocol, and redirects what W&B prints."""
     requests = os.fdopen(os.dup(0), "r", encoding="utf-8")
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -283,7 +283,7 @@ def main():
             answer = failure(error)
         answers.write(json.dumps({**answer, "n": request.get("n")}) + "\n")
         answers.flush()
-    # Nobody waits for an upload any more.
+    # The parent no longer waits for an upload, so a timer limits it.
     threading.Timer(float(sys.argv[1]), lambda: os._exit(1)).start()
     with contextlib.suppress(Exception):
         bridge.close({})
