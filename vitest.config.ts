@@ -1,25 +1,27 @@
 import { defineConfig } from 'vitest/config';
 import LongestFirst from './test/support/whole-run/longest-first.js';
 
-/** For files that share a process and its modules. */
+/** Set-up of files that share a process and its modules. */
 const sharedProcess = 'test/support/preloads/shared-process-setup.ts';
 
-/** For all: a worker thread runs the sources that a test runs. */
+/** Set-up of all files: worker threads run the sources that a test runs. */
 const threads = 'test/support/preloads/threads-from-sources.ts';
 
 /** Tests that wait for other processes. */
 const waiting = {
   pool: 'forks',
-  // Together, so that files which mostly wait run beside others. Four keep two cores busy; more make deadlines meaningless.
+  // In one group, so that files which mostly wait run beside others. Four workers keep two cores busy; with more, deadlines would be
+  // missed.
   sequence: { groupOrder: 1 },
   maxWorkers: 4,
-  // A machine that is busy with other work may take several times longer than its tests alone.
+  // A machine that is busy with other work may take several times as long.
   testTimeout: 60_000,
   hookTimeout: 120_000,
   teardownTimeout: 20_000,
 } as const;
 
-// A file's name says what it needs: `*.server.test.ts` other processes, `*.slow.test.ts` minutes, any other nothing but the code.
+// A file's name says what it needs: `*.server.test.ts` needs other processes, `*.slow.test.ts` takes minutes, and any other file needs only
+// the code.
 export default defineConfig({
   test: {
     globalSetup: ['test/support/whole-run/global-setup.ts'],
@@ -32,7 +34,7 @@ export default defineConfig({
           include: ['test/**/*.test.ts'],
           exclude: ['test/**/*.{server,slow}.test.ts'],
           setupFiles: ['test/support/preloads/pure-setup.ts', sharedProcess, threads],
-          // Not threads: some of the native parts that these files load do not outlive the end of one.
+          // Not threads: some native addons that these files load crash when a thread ends.
           pool: 'forks',
           isolate: false,
           maxWorkers: 2,

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets up whatever is not current, then measures the figures and prints them beside their bars.
+# Updates the set-up, then measures the figures and prints each one with its bar.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 node tools/setup.mjs --development >&2

@@ -1,12 +1,12 @@
-// Files beside the code that reads or starts them, Python programs and browser scripts: the compiler leaves them behind.
-// `node tools/copy-assets.mjs` is for dist/.
+// Copies the files that the compiler leaves behind: Python programs and browser scripts beside the code that reads or starts them.
+// `node tools/copy-assets.mjs` copies them to dist/.
 import { copyFileSync, existsSync, mkdirSync, readdirSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const repository = fileURLToPath(new URL('..', import.meta.url));
 
-/** `output`: where the compiler puts what it makes of `root`. */
+/** `output`: folder in which the compiler puts the files that it makes of `root`. */
 export function copyAssets(root = 'src', output = 'dist') {
   const source = join(repository, 'src');
   const target = join(repository, output, root === '.' ? 'src' : '');

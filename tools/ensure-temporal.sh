@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
-# Fetches or builds the Temporal server into the cache and notes its path in dist/temporal-path.
+# Downloads or builds the Temporal server in the cache and writes its path to dist/temporal-path.
 set -euo pipefail
 exec node "$(dirname "$0")/setup.mjs" --only temporal

@@ -1,5 +1,5 @@
-// Answers `--help` and refuses a mistyped flag of the quickstart before set-up takes minutes.
-// Usage: node tools/quickstart-flags.mjs [FLAG...]   exit code 0: start; 2: not understood; 3: help was all that was wanted
+// Answers `--help` and refuses a mistyped flag of the quickstart, before the set-up takes minutes.
+// Usage: node tools/quickstart-flags.mjs [FLAG...] exit code 0: start; 2: not understood; 3: only help was wanted
 import { parseArgs } from 'node:util';
 
 const options = {
@@ -23,7 +23,7 @@ try {
     console.log(help);
     process.exit(3);
   }
-  // What the command takes for one: it says the same, after the set-up.
+  // The same check as in the quickstart command itself, which would come only after the set-up.
   if (values.seed !== undefined && !(values.seed.trim() !== '' && isSeed(Number(values.seed))))
     throw new Error(`--seed takes a whole number from 0 up, not '${values.seed}'.`);
 } catch (error) {

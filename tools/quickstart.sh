@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Sets up whatever is not current, then trains the quickstart policy. With --json, standard output carries the result alone,
-# which npm keeps clean only when it is silent: `npm run -s quickstart -- --json`.
+# Updates the set-up, then trains the quickstart policy. With --json, standard output carries only the result. npm adds lines of its own
+# to it unless it is silent: `npm run -s quickstart -- --json`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 node tools/quickstart-flags.mjs "$@" || {

@@ -1,5 +1,5 @@
-// Makes this checkout ready to run: dependencies, compiled TypeScript, engine, Temporal server, and for tests an S3 server.
-// Says what each step did and how long it took; what is current is not built again.
+// Makes this checkout ready to run: dependencies, compiled TypeScript, engine, Temporal server, and for tests an S3 server. Says what each
+// step did and how long it took. A step that is current builds nothing.
 // Usage: node tools/setup.mjs [--tests] [--development] [--sanitizers] [--only STEP]
 import { existsSync } from 'node:fs';
 import { parseArgs } from 'node:util';
@@ -31,7 +31,7 @@ const steps = [
   ['sanitizers', options.sanitizers, ensureSanitizers],
   ['temporal', true, ensureTemporal],
   ['versitygw', options.tests, ensureS3Server],
-  // Ten minutes for one test: only when it is asked for, with --only.
+  // Takes ten minutes for one test, so it runs only when it is asked for by --only.
   ['temporal-server', false, ensureTemporalServer],
 ];
 
@@ -55,7 +55,7 @@ function readOptions() {
   }
 }
 
-/** Names everything that is missing at once, before any step that takes minutes. */
+/** Lists everything that is missing at once, before any step that takes minutes. */
 async function checkPrerequisites() {
   const checks = [
     checkPlatform,

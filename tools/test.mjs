@@ -1,7 +1,8 @@
-// The checks: linter, formatting, types, the engine's own tests, the tests of TypeScript. The last line is `N passed, N failed`.
+// Runs the checks: linter, formatting, types, the engine's own tests, the TypeScript tests. The last line is `N passed, N failed`.
 // Usage: node tools/test.mjs [--all] [VITEST-ARGUMENTS]
-// --all adds the tests in `*.slow.test.ts`, and with LONGHAUL_TEST_SANITIZERS=1 a part of the engine's tests under sanitizers and its
-// fuzzers, which go on from where they were. With a file, project or name filter for vitest, only those tests run, slow ones among them.
+// --all adds the tests in `*.slow.test.ts`. With LONGHAUL_TEST_SANITIZERS=1 it also runs a part of the engine's tests under sanitizers, and
+// the engine's fuzzers, which continue from their last corpus. With a file, project or name filter for vitest, only the matching tests run,
+// including slow ones.
 import { spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -15,12 +16,12 @@ const args = process.argv.slice(2).filter((arg) => arg !== '--all');
 const isFiltered = args.some(
   (arg) => !arg.startsWith('-') || arg === '-t' || /^--(testNamePattern|project)/.test(arg),
 );
-/** What the checks know of files that they have seen. */
+/** Caches of the linter, the formatter and the type checker. */
 const checksFolder = join(cacheRoot, 'checks', checkoutKey);
 const scratch = mkdtempSync(join(tmpdir(), 'longhaul-test-'));
 const counts = { passed: 0, failed: 0 };
 
-/** Answers whether it passed. `quiet`: what it writes comes when it has ended, because another one writes meanwhile. */
+/** Resolves to whether the command passed. `quiet`: its output is printed when it has ended, because another command prints meanwhile. */
 function run(title, command, commandArgs, { environment = {}, quiet = false } = {}) {
   if (!quiet) console.log(`\n── ${title}`);
   const started = performance.now();
@@ -41,20 +42,20 @@ function run(title, command, commandArgs, { environment = {}, quiet = false } = 
   });
 }
 
-/** `script`: a package's command. */
+/** `script`: path of a package's command in node_modules. */
 async function check(title, script, ...commandArgs) {
   const args = [join(repository, 'node_modules', script), ...commandArgs];
   count(await run(title, process.execPath, args, { quiet: true }));
 }
 
-/** A check without tests of its own counts as one. */
+/** Counts a check that has no tests of its own as one test. */
 function count(passed) {
   counts[passed ? 'passed' : 'failed'] += 1;
 }
 
 /**
- * The linter's cache takes a file for checked whose own text is unchanged, although a type that it imports may have changed: --all checks
- * every file again. The rules of this repository are code that the linter does not compare, so they name the cache.
+ * The linter's cache skips a file whose own text is unchanged, although a type that it imports may have changed. So --all checks every file
+ * again. The linter does not notice changes of this repository's own rules, so the cache's name includes their hash.
  */
 async function checkSources() {
   const rules = ['eslint.config.js', 'tools/lint', 'tsconfig.json', 'package-lock.json'];
@@ -89,7 +90,7 @@ async function checkEngine() {
   await fuzzers();
 }
 
-/** `only`: names; absent: all that are built there. */
+/** `only`: names of the tests to run; if absent, all tests in `folder` run. */
 async function engineTests(title, folder, only) {
   const report = join(scratch, `${title.replaceAll(/\W+/g, '-')}.xml`);
   const passed = await run(title, 'ctest', [
@@ -108,7 +109,7 @@ async function engineTests(title, folder, only) {
   if (tests < expected || (!passed && failures === 0)) count(false);
 }
 
-/** Seconds of each fuzzer. */
+/** Seconds for each fuzzer. */
 const fuzzSeconds = 20;
 
 async function fuzzers() {
@@ -132,14 +133,14 @@ async function typescriptTests() {
   const { passed: ran, failed } = JSON.parse(readFileSync(results, 'utf8'));
   counts.passed += ran;
   counts.failed += failed;
-  // A failure outside all tests, such as one of the global set-up.
+  // The failure was outside all tests, for example in the global set-up.
   if (!passed && failed === 0) count(false);
 }
 
 if (isFiltered) {
   console.log('A filter is given: the linter and the engine’s own tests are left out.');
 } else {
-  // Neither keeps two cores busy.
+  // In parallel, because each of them alone does not keep two cores busy.
   await Promise.all([checkSources(), checkEngine()]);
 }
 await typescriptTests();

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Sets up whatever is not current, the S3 test server included, then runs the checks; with --all the slow ones, too.
-# With --all and LONGHAUL_TEST_SANITIZERS=1 also the engine's tests under sanitizers and its fuzzers. Other arguments go to vitest.
+# Updates the set-up, including the S3 test server, then runs the checks; with --all also the slow tests. With --all and
+# LONGHAUL_TEST_SANITIZERS=1 it also runs the engine's tests under sanitizers and its fuzzers. Other arguments go to vitest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 sanitizers=()

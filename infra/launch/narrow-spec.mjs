@@ -1,6 +1,8 @@
-// Applies what a person chose at a launch to a whole run spec, as `longhaul spec` prints it: reads it on standard input, and prints the
-// narrowed one. Refuses, with every problem at once, what the spec cannot be narrowed to: a launch must not train on other tasks than asked.
-// Usage: longhaul spec SPEC | node narrow-spec.mjs --run-name NAME [--modality tool_use] [--env-keys A,B] [--difficulty all] [--max-tasks N]
+// Narrows a whole run spec, as `longhaul spec` prints it, to what a person chose at a launch. Reads the spec on standard input and prints
+// the narrowed one. Refuses choices that the spec cannot be narrowed to, and names all problems at once: a launch must not train on other
+// tasks than asked.
+// Usage: longhaul spec SPEC | node narrow-spec.mjs --run-name NAME [--modality tool_use] [--env-keys A,B] [--difficulty all]
+//   [--max-tasks N]
 import { text } from 'node:stream/consumers';
 import { parseArgs } from 'node:util';
 
@@ -44,7 +46,7 @@ function names(list) {
     .filter((name) => name !== '');
 }
 
-/** None: all of them. */
+/** An empty list keeps all environments. */
 function narrowEnvironments(wanted) {
   if (wanted.length === 0) return;
   const known = spec.environments.map(({ env_key: key }) => key);
@@ -58,7 +60,7 @@ function narrowEnvironments(wanted) {
     spec.data.builtin.apps = spec.data.builtin.apps.filter((app) => wanted.includes(app));
 }
 
-/** Empty: all of them. */
+/** An empty text keeps all tasks. */
 function narrowTasks(most) {
   if (most === '') return;
   if (!/^[1-9][0-9]{0,8}$/.test(most))

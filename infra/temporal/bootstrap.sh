@@ -1,7 +1,7 @@
 #!/bin/sh
-# Registers the namespace and the search attributes of Longhaul's workflows; what is there stays as it is. Reads what the temporal
-# command line reads: TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS_*, or a profile.
-# NAMESPACE_RETENTION: how long closed workflows stay readable; their runs are in the store for ever.
+# Registers the namespace and the search attributes of Longhaul's workflows. Does not change those that exist. Uses the settings of the
+# temporal command line: TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS_*, or a profile.
+# NAMESPACE_RETENTION: how long closed workflows stay readable. The records of their runs stay in the store for ever.
 set -eu
 
 namespace=${TEMPORAL_NAMESPACE:-default}
@@ -22,7 +22,7 @@ else
   temporal operator namespace create --namespace "$namespace" --retention "${NAMESPACE_RETENTION:-30d}"
 fi
 
-# A new namespace is known to the server a moment later.
+# The server knows a new namespace only after a moment.
 tries=0
 until known=$(temporal operator search-attribute list --namespace "$namespace" 2>&1); do
   tries=$((tries + 1))

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes the databases of the Temporal server, or brings their schemas to the version of this temporal-sql-tool. Does nothing where both are
-# current, so that it may run before every start. Takes SQL_HOST, SQL_PORT, SQL_USER and SQL_PASSWORD, which the tool reads itself.
+# Creates the databases of the Temporal server, or updates their schemas to the version of this temporal-sql-tool. Does nothing if both are
+# current, so it may run before every start. The tool itself reads SQL_HOST, SQL_PORT, SQL_USER and SQL_PASSWORD.
 set -eu
 
 export SQL_PLUGIN=postgres12

@@ -1,5 +1,5 @@
-// The rule `longhaul/import-arrows`: which folder of src/ may import which. A type import reaches further than a value
-// import where the layout says so, because types are gone at run time.
+// The lint rule `longhaul/import-arrows`: which folder of src/ may import which. Some folders may import only types of another one, because
+// types are gone at run time.
 import { dirname, relative, resolve, sep } from 'node:path';
 
 // A folder imports only folders above it in this list.
@@ -25,7 +25,7 @@ const everything = [
   'cli',
 ];
 
-/** For each folder: folders that it may import, and those of which it may import types only. Its own is always allowed. */
+/** For each folder: the folders that it may import, and those of which it may import only types. It may always import from itself. */
 export const arrows = {
   base: { values: [], types: [] },
   spec: { values: ['base'], types: [] },
@@ -63,16 +63,16 @@ export const arrows = {
   cli: { values: everything, types: [] },
 };
 
-/** Exceptions of single files, each for a reason. */
+/** Single files that more folders may import, each with the reason. */
 const singleFiles = {
-  // Classes of the interfaces themselves: an error cannot be told by its type alone.
+  // These files define the error classes of the interfaces. `instanceof` needs the class; a type is not enough.
   'engine/policy-engine': ['episode'],
   'environments/environment': ['episode'],
-  // Equality of numerics decides who gets which node: functions that import types only, so that the workflows' bundle stays small.
+  // Functions that compare numerics decide which run gets which node. They import only types, so the workflows' bundle stays small.
   'spec/records/numerics': ['workflows'],
-  // How an absent pass rate reads must not differ between the Temporal UI and the command line; it imports nothing either.
+  // The Temporal UI and the command line must show an absent pass rate in the same words. It imports nothing either.
   'spec/pass-rate': ['workflows'],
-  // Those who read a run's records expect the evaluations that its workflow plays; it imports nothing either.
+  // Readers of a run's records must expect the evaluations that its workflow plays. It imports nothing either.
   'spec/suite-due': ['workflows'],
 };
 

@@ -1,4 +1,4 @@
-// Where built and fetched tools live: outside the tree, keyed by the content they were built from.
+// The cache of built and downloaded tools. It is outside the tree; its keys are hashes of the content that a tool was built from.
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { homedir } from 'node:os';
@@ -11,12 +11,12 @@ export const repository = dirname(dirname(dirname(fileURLToPath(import.meta.url)
 export const cacheRoot =
   process.env.LONGHAUL_CACHE ?? join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'longhaul');
 
-/** Names this checkout in caches of things that belong to one. */
+/** Name of this checkout in caches that belong to one checkout. */
 export const checkoutKey = createHash('sha256').update(repository).digest('hex').slice(0, 12);
 
 export const platformKey = `${process.platform}-${process.arch}`;
 
-/** Hex sha256 (16 characters: a cache key, not a promise) over paths and contents of files, folders and plain strings. */
+/** Hash over the paths and contents of files and folders, and over plain strings: 16 hex characters of a sha256, enough for a cache key. */
 export function contentKey(paths, extra = []) {
   const hash = createHash('sha256');
   for (const path of paths.flatMap((path) => filesBelow(path))) {
@@ -29,7 +29,7 @@ export function contentKey(paths, extra = []) {
   return hash.digest('hex').slice(0, 16);
 }
 
-/** All files below a folder in a fixed order; a file stands for itself, a missing path for nothing. */
+/** All files below a folder, in a fixed order. A file gives itself, and a missing path gives nothing. */
 export function filesBelow(path) {
   if (!existsSync(path)) return [];
   if (!statSync(path).isDirectory()) return [path];
@@ -38,7 +38,7 @@ export function filesBelow(path) {
     .flatMap((name) => filesBelow(join(path, name)));
 }
 
-/** Notes in `dist/` where a tool is, so that the product finds it without knowing the cache's keys. */
+/** Writes the path of a tool to `dist/`, so that the product finds the tool without knowing the cache's keys. */
 export function recordToolPath(name, path) {
   const note = join(repository, 'dist', `${name}-path`);
   if (existsSync(note) && readFileSync(note, 'utf8').trim() === path) return;
@@ -47,8 +47,8 @@ export function recordToolPath(name, path) {
 }
 
 /**
- * Runs `work` while no other process holds the same lock. Two set-ups at once must not write into one build folder.
- * The lock of a process that is gone is taken over. Gives up after 20 minutes.
+ * Runs `work` while no other process holds the same lock: two set-ups must not write into one build folder. Takes over the lock of a
+ * process that has ended. Gives up after 20 minutes.
  */
 export async function withLock(name, work) {
   const path = join(cacheRoot, 'locks', name);

@@ -1,4 +1,4 @@
-// Child processes of the set-up: quiet but for a sign of life while they work, their output when they fail.
+// Child processes of the set-up. While they work they print only a sign of life; when they fail they print their output.
 import { spawn, spawnSync } from 'node:child_process';
 import { accessSync, constants, createWriteStream, mkdirSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
@@ -6,10 +6,10 @@ import { createInterface } from 'node:readline';
 import { cacheRoot, repository } from './cache.mjs';
 import { isCompilerArt, showLife } from './sign-of-life.mjs';
 
-/** A failure that the user can fix; printed without a stack. */
+/** A failure that the user can fix. It is printed without a stack trace. */
 export class SetupError extends Error {}
 
-/** First executable of that name on PATH, or null. */
+/** The first executable with this name on PATH, or null. */
 export function findOnPath(name) {
   for (const folder of (process.env.PATH ?? '').split(delimiter)) {
     if (folder === '') continue;
@@ -18,22 +18,22 @@ export function findOnPath(name) {
       accessSync(path, constants.X_OK);
       return path;
     } catch {
-      // Not in this folder.
+      // The executable is not in this folder.
     }
   }
   return null;
 }
 
-/** Standard output of a short command, or null when it cannot run. */
+/** Standard output of a short command, or null if the command fails. */
 export function outputOf(command, args, options = {}) {
   const result = spawnSync(command, args, { ...options, encoding: 'utf8', timeout: 20_000 });
   return result.status === 0 ? result.stdout : null;
 }
 
 /**
- * Runs a long command with its output in a log file. `describe` turns a line of output into what the sign of life says.
+ * Runs a long command and writes its output to a log file. `describe` turns a line of output into text for the sign of life.
  * @param {{label: string, cwd?: string, env?: NodeJS.ProcessEnv, timeoutMs?: number, hint?: string,
- *   describe?: (line: string) => string}} options
+ * describe?: (line: string) => string}} options
  */
 export function runLong(command, args, options) {
   const logs = join(cacheRoot, 'logs');

@@ -1,4 +1,4 @@
-// node_modules: current when every package of package-lock.json is there in its version, and the one native addon loads.
+// Installs node_modules. It is current if every package of package-lock.json is installed in its version and the one native addon loads.
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { spawnSync } from 'node:child_process';
@@ -7,12 +7,12 @@ import { runLong, SetupError } from './command.mjs';
 import { isReachable } from './downloads.mjs';
 import { requireNodeGyp, requireNpm } from './prerequisites.mjs';
 
-/** Where the addon's prebuilt files are. */
+/** The host of the addon's prebuilt files. */
 const prebuiltHost = 'github.com';
 const addonHint =
   'better-sqlite3 is built with a C++ compiler, make and Python 3 where no prebuilt file can be downloaded.';
 
-/** Fails at once where the packages could not be installed minutes later. */
+/** Fails now if the packages could not be installed minutes later. */
 export async function checkDependencyTools() {
   if (!packagesAreCurrent()) requireNpm();
   if (!addonLoads() && !(await isReachable(prebuiltHost)))
@@ -31,7 +31,7 @@ export async function ensureDependencies() {
       done.push('installed');
     }
     if (!addonLoads()) {
-      // npm 11 runs no install scripts unless told to, and an addon built for another Node version does not load.
+      // npm 11 runs install scripts only if they are allowed. An addon that was built for another Node version does not load.
       await runLong(
         requireNpm(),
         ['rebuild', 'better-sqlite3', '--allow-scripts=better-sqlite3', '--foreground-scripts'],
@@ -64,7 +64,7 @@ function packagesAreCurrent() {
   return true;
 }
 
-/** Opening a database loads the addon; a separate process, because a loaded addon cannot be replaced. */
+/** Loads the addon by opening a database. This needs a separate process, because a loaded addon cannot be replaced. */
 function addonLoads() {
   const script = "new (require('better-sqlite3'))(':memory:').close()";
   return spawnSync(process.execPath, ['-e', script], { cwd: repository, timeout: 20_000 }).status === 0;

@@ -1,11 +1,11 @@
-// Whether a host can be downloaded from, known before minutes are spent on what comes before the download.
+// Checks whether a host can be reached for a download, before minutes are spent on the steps before it.
 import { connect } from 'node:net';
 
 const timeoutMs = 8_000;
 /** @type {Map<string, Promise<boolean>>} */
 const answers = new Map();
 
-/** Asked once a host. Where a proxy is configured, it is the proxy that must answer. */
+/** Each host is asked only once. If a proxy is configured, the proxy must answer. */
 export function isReachable(host) {
   const known = answers.get(host) ?? answersAt(proxy() ?? { host, port: 443 });
   answers.set(host, known);
@@ -21,7 +21,7 @@ function proxy() {
   return { host: url.hostname, port: Number(url.port) || (url.protocol === 'https:' ? 443 : 80) };
 }
 
-/** Looking the name up counts into the time limit. */
+/** The time limit includes the look-up of the name. */
 function answersAt({ host, port }) {
   return new Promise((resolve) => {
     const socket = connect({ host, port });

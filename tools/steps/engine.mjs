@@ -1,5 +1,5 @@
-// The native engine: CMake Release, out of tree. The build folder is kept per checkout (incremental); the binary that
-// comes out is filed under the hash of its sources, so that going back to an older commit rebuilds nothing.
+// Builds the native engine: CMake Release, out of tree. Each checkout has its own build folder, for incremental builds. The binary is
+// cached under the hash of its sources, so that going back to an older commit builds nothing.
 import { copyFileSync, existsSync, mkdirSync, renameSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
@@ -25,14 +25,14 @@ function sources() {
   return filesBelow(native).filter((path) => !/\/native\/(test|tests|tools|bench|fuzz)\//.test(path));
 }
 
-/** The binary that these sources and this compiler give; it may not be there yet. */
+/** Path of the binary for these sources and this compiler. The file may not exist yet. */
 function engineOf(compiler) {
   const version = (outputOf(compiler, ['--version']) ?? '').split('\n')[0] ?? '';
   const key = contentKey(sources(), [version, platformKey]);
   return { version, key, binary: join(cacheRoot, 'engine', key, 'longhaul-engine') };
 }
 
-/** Fails at once where the engine could not be built minutes later; one that is built already needs no proof. */
+/** Fails now if the engine could not be built minutes later. The compiler is not checked if the engine is already built. */
 export function checkEngineCompiler() {
   const compiler = requireCompiler();
   if (!existsSync(engineOf(compiler).binary)) checkCompiler(compiler);

@@ -1,6 +1,6 @@
-// Servers that Longhaul starts itself: Temporal (always), versitygw, the S3 server of the tests, and, when it is asked for, the Temporal server
-// that containers run.
-// Each is taken from PATH, else from the cache, else fetched or built once.
+// Provides the servers that Longhaul starts itself: Temporal (always), versitygw (the S3 server of the tests), and, only when asked for,
+// the Temporal server that containers run.
+// A server is taken from PATH, else from the cache; else it is downloaded or built once.
 import { chmodSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import {
@@ -44,7 +44,7 @@ const versitygw = {
   note: 'about 90 s on 2 cores, once',
 };
 
-/** Not the one that `temporal server start-dev` embeds, though of the same version: this one takes a database of its own. */
+/** The same version as the server inside `temporal server start-dev`, but this one accepts an external database. */
 const temporalServer = {
   name: 'temporal-server',
   module: join(repository, 'tools/temporal-server'),
@@ -67,7 +67,7 @@ export function ensureTemporalServer() {
   return ensureTool(temporalServer);
 }
 
-/** Fails at once where a tool could not be built minutes later. */
+/** Fails now if a tool could not be built minutes later. */
 export async function checkGo({ withTests = false } = {}) {
   for (const tool of withTests ? [temporal, versitygw] : [temporal]) {
     if (givenTool(tool) !== null || existsSync(cachedTool(tool).binary)) continue;
@@ -76,7 +76,7 @@ export async function checkGo({ withTests = false } = {}) {
   }
 }
 
-/** A tool that the user brings: the variable that the product reads first, then the PATH. */
+/** A tool that the user provides: first by the variable that the product reads, then on PATH. */
 function givenTool({ name }) {
   return process.env[`LONGHAUL_${name.toUpperCase().replaceAll('-', '_')}`] || findOnPath(name);
 }
@@ -104,7 +104,7 @@ async function ensureTool(tool) {
     if (existsSync(binary)) return done('current');
     mkdirSync(folder, { recursive: true });
     if (tool.download !== undefined && (await tool.download(folder, binary))) return done('downloaded');
-    // The tool's own program last: where it is, the others are.
+    // Build the tool's own program last: if its file exists, its companions exist, too.
     for (const { name, package: one } of tool.companions ?? [])
       await buildTool(tool, one, join(folder, name));
     await buildTool(tool, tool.package, binary);
@@ -121,7 +121,7 @@ async function buildTool(tool, package_, binary) {
     env: { ...environment, CGO_ENABLED: '0' },
     hint: `Or put a \`${tool.name}\` on PATH yourself, and start again.`,
   };
-  // Apart from the build, which prints nothing while it downloads, and would not know how many packages there are.
+  // A separate command before the build: the build prints nothing while it downloads, and does not know the number of packages.
   let packages = 0;
   await runLong(go, ['list', '-deps', package_], {
     ...options,
@@ -145,12 +145,12 @@ async function buildTool(tool, package_, binary) {
   renameSync(temporary, binary);
 }
 
-/** Whether a line that Go prints is a package: notices and errors have spaces. */
+/** Whether a line of Go's output is a package. Notices and errors contain spaces. */
 function isPackage(line) {
   return !line.includes(' ');
 }
 
-/** The SDK's own download. False where its host cannot be reached, so that the caller builds instead. */
+/** Uses the SDK's own download. Returns false if that fails, and the caller builds instead. */
 async function downloadTemporal(folder, binary) {
   if (!(await isReachable(downloadHost))) {
     console.log(`    ${downloadHost} cannot be reached`);

@@ -1,4 +1,4 @@
-// What a machine must bring itself. A missing or too old piece is named together with the package that has it.
+// What a machine must provide itself. A message names each missing or too old program together with the package that contains it.
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -19,10 +19,10 @@ const managers = [
   ['apk', 'apk', 'sudo apk add'],
 ];
 
-/** From this version on, Go fetches the newer one that a module asks for. */
+/** Since this version, Go downloads the newer Go that a module asks for. */
 const oldestGo = '1.21';
 
-/** What the engine uses of C++20 and of its library, and how CMake links it. */
+/** Uses the parts of C++20 and its library that the engine needs. */
 const compilerProbe = `
 #include <bit>
 #include <charconv>
@@ -36,7 +36,7 @@ int main(int, char** words) {
 `;
 const compilerFlags = ['-std=c++20', '-pthread', '-static-libstdc++', '-static-libgcc'];
 
-/** How to install a prerequisite with the package manager of this machine. */
+/** Says how to install a prerequisite with this machine's package manager. */
 function installHint(name) {
   for (const [key, command, verb] of managers) {
     if (findOnPath(command) !== null) return `Install it: ${verb} ${packages[name][key]}`;
@@ -44,7 +44,7 @@ function installHint(name) {
   return `Install the package ${packages[name].apt} (its name on Debian) or its equal here.`;
 }
 
-/** Compares as many numbers as `wanted` has. */
+/** Whether `version` is at least `wanted`. Only as many numbers as `wanted` has are compared. */
 function isAtLeast(version, wanted) {
   const [have, need] = [version, wanted].map((text) => text.split('.').map(Number));
   const differing = need.findIndex((number, index) => (have[index] ?? 0) !== number);
@@ -74,7 +74,7 @@ export function requireNpm() {
   return path;
 }
 
-/** Path of the C++ compiler; CXX is honoured. */
+/** Path of the C++ compiler. The variable CXX comes first. */
 export function requireCompiler() {
   for (const name of [process.env.CXX, 'c++', 'g++', 'clang++']) {
     if (!name) continue;
@@ -86,7 +86,7 @@ export function requireCompiler() {
   );
 }
 
-/** Compiles and links a small program as the engine is; a version number would not say whether the library is there. */
+/** Compiles and links a small program with the engine's flags. A version number would not show whether the library is installed. */
 export function checkCompiler(compiler) {
   const folder = mkdtempSync(join(tmpdir(), 'longhaul-compiler-'));
   try {
@@ -126,14 +126,14 @@ export function requireCmake() {
   );
 }
 
-/** CMake generator that this machine can drive. */
+/** A CMake generator whose build program is installed here. */
 export function requireGenerator() {
   if (findOnPath('ninja') !== null) return 'Ninja';
   if (findOnPath('make') !== null) return 'Unix Makefiles';
   throw new SetupError(`Neither ninja nor make found; the engine's build needs one. ${installHint('make')}`);
 }
 
-/** What node-gyp needs. @param {string} purpose what is to be built, for the message */
+/** Finds what node-gyp needs. @param {string} purpose what is to be built, for the message */
 export function requireNodeGyp(purpose) {
   const missing = [
     ['make', 'make', findOnPath('make') !== null],
@@ -153,14 +153,14 @@ function pythonIsThere() {
 }
 
 /**
- * The Go command, and the environment in which it fetches a newer Go where the tool's module asks for one.
+ * The Go command, and an environment in which it downloads a newer Go if the tool's module asks for one.
  * @param {{name: string, module: string, purpose: string, home: string}} tool `module` is the folder of its go.mod
  */
 export function requireGo(tool) {
   const wanted = /^go (\S+)/m.exec(readFileSync(join(tool.module, 'go.mod'), 'utf8'))?.[1] ?? oldestGo;
   const path = findOnPath('go');
   if (path === null) throw new SetupError(`go not found; ${tool.purpose}\n${goHint(tool, wanted)}`);
-  // Not in the module's folder, where Go would fetch the newer version just to tell its own.
+  // Run outside the module's folder: inside it, Go would download the newer version only to print its own.
   const own = outputOf(path, ['env', 'GOVERSION'], {
     cwd: tmpdir(),
     env: { ...process.env, GOTOOLCHAIN: 'local' },
@@ -171,7 +171,7 @@ export function requireGo(tool) {
       `Go ${version ?? `at ${path}, which tells no version,`} is too old; ${tool.purpose}\n${goHint(tool, wanted)}`,
     );
   const toolchain = firstLine(outputOf(path, ['env', 'GOTOOLCHAIN'], { cwd: tmpdir() }));
-  // Distributions and containers often set `local`, which refuses every module that is newer than they are.
+  // Distributions and containers often set `local`, with which Go refuses every module that needs a newer Go.
   return {
     path,
     environment: { ...process.env, GOTOOLCHAIN: ['', 'local'].includes(toolchain) ? 'auto' : toolchain },
@@ -187,7 +187,7 @@ function goHint({ name, home }, wanted) {
   return ['One of these fixes it:', ...ways].join('\n');
 }
 
-/** The `golang` of Debian 12 is 1.19, and that of Ubuntu 22.04 is 1.18. */
+/** Debian 12 and Ubuntu 22.04 have `golang` 1.19 and 1.18, which are too old. */
 function aptGo() {
   const codename = /^VERSION_CODENAME=(\S+)/m.exec(osRelease())?.[1];
   if (codename === 'bookworm')

@@ -1,5 +1,5 @@
-// The engine's own tests under sanitizers, each in a build folder of its own that is kept: those in which memory is read by
-// computed places and threads meet. All of them would take longer than everything else that is tested.
+// Runs some of the engine's own tests under sanitizers, each sanitizer in a build folder that is kept. These tests read memory at computed
+// addresses or use several threads. Under sanitizers all tests together would take longer than everything else that is tested.
 import { existsSync, mkdirSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
@@ -8,7 +8,7 @@ import { findOnPath, outputOf, runLong } from './command.mjs';
 import { engineBuildFolder, native } from './engine.mjs';
 import { requireCmake, requireCompiler, requireGenerator } from './prerequisites.mjs';
 
-/** `tests`: their names in ctest; their programs have `_` in place of `/`. */
+/** `tests`: names in ctest. The program of a test has `_` in place of `/`. */
 export const sanitizers = [
   {
     name: 'memory',
@@ -38,7 +38,10 @@ export const sanitizers = [
 export const sanitizedFolder = ({ name }) => `${engineBuildFolder}-${name}`;
 export const fuzzFolder = `${engineBuildFolder}-fuzz`;
 
-/** Clang, which alone has libFuzzer; null where there is none that links with it: that part may be a package of its own. */
+/**
+ * Path of a clang that can link libFuzzer, which only clang has; null if there is none. libFuzzer may be missing: it may be in a package of
+ * its own.
+ */
 export function findClang() {
   for (const name of [
     'clang++',

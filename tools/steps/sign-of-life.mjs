@@ -1,12 +1,13 @@
-// That a step works, and for how long: on a terminal one line that changes, elsewhere (a log, a pipe) a line now and then.
+// Shows that a step is running, and for how long: a terminal has one changing line; other outputs (a log, a pipe) get a line from time to
+// time.
 const terminalMs = 1_000;
 const logMs = 30_000;
 const clear = '\r\u001b[2K';
 
 /**
- * Shown until the answer is called. The line of the terminal is gone then.
+ * Shows the line until the returned function is called, which also removes the line from a terminal.
  * @param {string} label the step
- * @param {() => string | null} latest what it does now; null where it has not said anything
+ * @param {() => string | null} latest what the step does now; null before its first output
  * @param {{isTTY?: boolean, columns?: number, write: (text: string) => unknown}} output
  * @returns {() => void}
  */
@@ -25,7 +26,7 @@ export function showLife(label, latest, output = process.stdout) {
   };
 }
 
-/** The source line and the marks that a compiler prints below a warning say nothing by themselves. */
+/** Whether a line is the source line or the marks below a compiler warning. They say nothing alone. */
 export function isCompilerArt(line) {
   return /^\s*\d*\s*\|/.test(line);
 }

@@ -1,4 +1,4 @@
-// dist/: compiled again only when a source, a setting or the compiler changed.
+// Compiles dist/, but only if a source, a setting or the compiler changed.
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { copyAssets } from '../copy-assets.mjs';
@@ -15,7 +15,7 @@ const targets = {
   },
 };
 
-/** @param {'product' | 'development'} name `development` is the benchmarks and the chaos harness, with all they import. */
+/** @param {'product' | 'development'} name `development`: benchmarks and chaos harness, with everything that they import */
 export async function ensureTypescript(name) {
   const target = targets[name];
   const stamp = join(repository, target.output, '.sources');
@@ -42,7 +42,7 @@ export async function ensureTypescript(name) {
   });
 }
 
-/** A compiled file whose source is gone could still be imported by mistake. */
+/** Removes compiled files whose source no longer exists: they could still be imported by mistake. */
 function removeStale(target) {
   const output = join(repository, target.output);
   const nested = join(repository, 'dist/dev');

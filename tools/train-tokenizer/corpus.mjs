@@ -1,4 +1,4 @@
-// Writes the tokenizer's corpus: everything that the quickstart's model reads or says, one JSON string a line.
+// Writes the tokenizer's corpus: everything that the quickstart's model reads or writes, one JSON string a line.
 // `npm run build`, then `node tools/train-tokenizer/corpus.mjs OUTPUT.jsonl`.
 import { writeFileSync } from 'node:fs';
 import { systemPrompt } from '../../dist/episode/system-prompt.js';
@@ -16,7 +16,7 @@ const demonstrations = generateDemonstrations({
   drill_demonstrations: 1000,
   teacher_demonstrations: 3000,
 });
-// A prompt is one text among thousands, but each rollout reads it: its words are worth pieces of their own.
+// The prompts are few among thousands of texts, but each rollout reads one. Repeat them so that their words get tokens of their own.
 const prompts = appNames.flatMap((name) => {
   const { tools, variables } = appByName(name);
   const sampling = { system_prompt: 'short', tools_format: 'signatures' };

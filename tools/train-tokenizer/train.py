@@ -2,9 +2,9 @@
 
     train.py CORPUS.jsonl OUTPUT.json
 
-CORPUS.jsonl has one JSON string a line (corpus.mjs writes it). Pre-tokens keep JSON scaffolding together, so that
-`","arguments":{"id":"` can become one token, and keep digits and the characters of opaque ids apart, so that ids are
-copied character by character.
+CORPUS.jsonl has one JSON string a line (corpus.mjs writes it). The pre-tokenizer keeps JSON scaffolding together, so that
+`","arguments":{"id":"` can become one token. It splits digits and the characters of opaque ids, so that the model copies
+ids character by character.
 """
 
 import json

@@ -1,10 +1,10 @@
-"""What PyTorch and transformers do with the models that longhaul-bench measures (native/tools/bench/sizes.h): fp32, on the CPU.
+"""Measures PyTorch and transformers on the same models as longhaul-bench (native/tools/bench/sizes.h): fp32, on the CPU.
 
     peer.py train    [--size 0.85M|6M|60M] [--mode eager|compile] [--sequences 32] [--length 128] [--seconds 10] [--threads 2]
     peer.py generate [--size …] [--batches 16,64,256] [--prompt 32] [--new 96] [--seconds 10] [--threads 2]
     peer.py gemm     [--rounds 20] [--threads 2]
 
-One JSON object a line, with the keys of longhaul-bench; `generate` ends with that of its best batch.
+Prints one JSON object a line, with the keys of longhaul-bench. The last line of `generate` repeats that of its best batch size.
 """
 
 import argparse
@@ -62,7 +62,7 @@ def make_model(size: str):
 
 
 def timed_until(seconds: float, least: int, work) -> list[float]:
-    """Seconds of each call, as many as fit."""
+    """Calls `work` for `seconds`, and `least` times or more. Returns the seconds of each call."""
     times = []
     end = time.perf_counter() + seconds
     while len(times) < least or time.perf_counter() < end:
@@ -78,7 +78,7 @@ def train(args: argparse.Namespace) -> None:
     model.train()
     parameters = sum(parameter.numel() for parameter in model.parameters())
     tokens = torch.randint(SIZES[args.size]["vocab_size"], (args.sequences, args.length))
-    # Fused is the fastest form of the step on the CPU.
+    # The fused step is the fastest one on the CPU.
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, weight_decay=0.0, fused=True)
     forward = torch.compile(model, dynamic=False) if args.mode == "compile" else model
 
@@ -127,7 +127,7 @@ def generate(args: argparse.Namespace) -> None:
 
 
 def gemm(args: argparse.Namespace) -> None:
-    """The products of longhaul-bench's `gemm`, each as a layer's forward pass and as its weight's gradient has it."""
+    """The matrix products of longhaul-bench's `gemm`: each as in a layer's forward pass, and as in its weight gradient."""
     burst = 2e8 * args.threads  # operations: a few milliseconds
     with torch.inference_mode():
         for m in (64, 256, 512, 2048):
@@ -146,13 +146,13 @@ def gemm(args: argparse.Namespace) -> None:
 if __name__ == "__main__":
     args = arguments()
     os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(args.threads)
-    import torch  # reads them
+    import torch  # reads the variables above
 
     torch.set_num_threads(args.threads)
     torch.set_num_interop_threads(1)
     try:
         {"train": train, "generate": generate, "gemm": gemm}[args.command](args)
-    except Exception as error:  # a peer that cannot do it (torch.compile without a compiler) is a result too
+    except Exception as error:  # a failure is a result, too, such as torch.compile without a compiler
         engine = {"train": f"torch-{getattr(args, 'mode', '')}", "generate": "transformers", "gemm": "torch"}[args.command]
         show(bench=args.command, engine=engine, size=getattr(args, "size", None), failed=f"{type(error).__name__}: {error}")
         sys.exit(1)
