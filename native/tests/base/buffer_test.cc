@@ -67,7 +67,7 @@ void resize_zeroes() {
     }
 }
 
-void scratch_grows_with_room_but_exactly_where_it_is_large() {
+void small_scratch_grows_with_spare_room_and_large_scratch_exactly() {
   AlignedBuffer small;
   const float* first = small.scratch(1000);
   check(small.scratch(1200) == first && small.scratch(10) == first, "small scratch has room to grow, and stays");
@@ -84,5 +84,5 @@ int main() {
   return run({{"assignment keeps the memory", assignment_keeps_the_memory},
               {"larger values and copies arrive", larger_values_and_copies_arrive},
               {"resize zeroes", resize_zeroes},
-              {"scratch grows with room, but exactly where it is large", scratch_grows_with_room_but_exactly_where_it_is_large}});
+              {"small scratch grows with spare room, and large scratch exactly", small_scratch_grows_with_spare_room_and_large_scratch_exactly}});
 }

@@ -22,12 +22,12 @@ void check_pattern(uint32_t bits) {
 }
 
 /// Every 61st of all 2³² patterns, NaN and infinities included.
-void patterns_of_all_kinds_come_back() {
+void all_kinds_of_patterns_survive_the_round_trip() {
   for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 61) check_pattern(uint32_t(bits));
 }
 
 /// The high halves at special values with every low half, and every high half with the low halves at special values.
-void borders_come_back() {
+void border_patterns_survive_the_round_trip() {
   for (const uint32_t high : {0x0000u, 0x0001u, 0x007Fu, 0x0080u, 0x3F7Fu, 0x3F80u, 0x7F7Eu, 0x7F7Fu, 0x7F80u, 0x7FFFu, 0x8000u, 0x8080u,
                               0xBF80u, 0xFF7Fu, 0xFF80u, 0xFFFEu, 0xFFFFu})
     for (uint32_t low = 0; low <= 0xFFFF; ++low) check_pattern(high << 16 | low);
@@ -63,8 +63,8 @@ void arrays_come_back() {
 }  // namespace
 
 int main() {
-  return run({{"patterns of all kinds come back", patterns_of_all_kinds_come_back},
-              {"borders come back", borders_come_back},
+  return run({{"all kinds of patterns survive the round trip", all_kinds_of_patterns_survive_the_round_trip},
+              {"border patterns survive the round trip", border_patterns_survive_the_round_trip},
               {"high half is the weight in bf16", high_half_is_the_weight_in_bf16},
               {"arrays come back", arrays_come_back}});
 }

@@ -66,7 +66,7 @@ void no_threads_is_refused() {
 int main() {
   return run({{"every index runs once", every_index_runs_once},
               {"loops after sleep work", loops_after_sleep_work},
-              {"an exception reaches the caller and the pool lives", exception_reaches_the_caller_and_the_pool_lives},
+              {"an exception reaches the caller and the pool stays usable", exception_reaches_the_caller_and_the_pool_lives},
               {"idle threads sleep", idle_threads_sleep},
               {"no threads is refused", no_threads_is_refused}});
 }

@@ -247,7 +247,7 @@ void the_cache_gives_the_bits_of_the_chain() {
   }
 }
 
-void no_queries_cost_nothing() {
+void zero_queries_change_nothing() {
   Inputs in({2, 1, 32, 10, 5});
   std::vector<float> out(in.out_size(), 3.0f), log_sums(in.log_sums_size(), 3.0f);
   const std::vector<float> before(out);
@@ -267,5 +267,5 @@ int main() {
               {"heads can be shared between calls", heads_can_be_shared_between_calls},
               {"queries do not depend on their neighbours", queries_do_not_depend_on_their_neighbours},
               {"the cache gives the bits of the chain", the_cache_gives_the_bits_of_the_chain},
-              {"no queries cost nothing", no_queries_cost_nothing}});
+              {"zero queries change nothing", zero_queries_change_nothing}});
 }

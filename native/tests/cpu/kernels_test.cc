@@ -275,7 +275,7 @@ void odd_widths_stay_inside_their_rows() {
   }
 }
 
-void logits_that_are_not_finite_show() {
+void non_finite_logits_give_a_non_finite_normaliser() {
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()})
     for_each_instruction_set([&](const ops::Table& op) {
       std::vector<float> logits = random_values(100, 3);
@@ -295,5 +295,5 @@ int main() {
               {"sums over arrays", sums_over_arrays},
               {"entropies and gradients of logits", entropies_and_gradients_of_logits},
               {"odd widths stay inside their rows", odd_widths_stay_inside_their_rows},
-              {"logits that are not finite show", logits_that_are_not_finite_show}});
+              {"non finite logits give a non finite normaliser", non_finite_logits_give_a_non_finite_normaliser}});
 }

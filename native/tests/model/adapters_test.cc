@@ -49,7 +49,7 @@ std::shared_ptr<Weights> merged(const Policy& policy) {
   return weights;
 }
 
-void without_training_they_change_no_bit() {
+void untrained_adapters_change_no_bit() {
   const std::vector<int32_t> tokens = random_tokens(50, vocab, 1);
   for (const auto& [name, architecture] : tiny_architectures()) {
     const std::shared_ptr<Weights> base = tiny_weights(3, architecture);
@@ -69,7 +69,7 @@ void check_merged(const std::string& name, const Policy& policy) {
   check(effect > 0.01, name + ": the adapters change log-probs by " + std::to_string(effect) + " at most");
 }
 
-void they_compute_what_merged_weights_do() {
+void adapters_compute_the_same_as_merged_weights() {
   for (const auto& [name, architecture] : tiny_architectures()) check_merged(name, tiny_lora_policy(4, architecture));
 }
 
@@ -133,7 +133,7 @@ void trained_ranges_cover_the_array_in_order() {
   check_equal(policy.moments().size, end, "moments");
 }
 
-void initial_values_are_pefts() {
+void initial_values_match_peft() {
   const std::shared_ptr<Weights> base = tiny_weights();
   const LoraSettings settings = lora_settings(16);
   const Policy policy(base, settings, 42), same(base, settings, 42), other(base, settings, 43);
@@ -175,12 +175,12 @@ void bad_settings_are_refused() {
 }  // namespace
 
 int main() {
-  return run({{"without training they change no bit", without_training_they_change_no_bit},
-              {"they compute what merged weights do", they_compute_what_merged_weights_do},
+  return run({{"untrained adapters change no bit", untrained_adapters_change_no_bit},
+              {"adapters compute the same as merged weights", adapters_compute_the_same_as_merged_weights},
               {"any choice of targets lands in its columns", any_choice_of_targets_lands_in_its_columns},
               {"any rank gives the same bits in any batch", any_rank_gives_the_same_bits_in_any_batch},
               {"tensors have PEFT's names and cover the array once", tensors_have_pefts_names_and_cover_the_array_once},
               {"trained ranges cover the array in order", trained_ranges_cover_the_array_in_order},
-              {"initial values are PEFT's", initial_values_are_pefts},
+              {"initial values match PEFT", initial_values_match_peft},
               {"bad settings are refused", bad_settings_are_refused}});
 }

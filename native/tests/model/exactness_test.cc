@@ -180,7 +180,7 @@ void a_prefix_and_its_readers_may_share_a_call() {
 }
 
 // In the last layer, a call computes only the rows with wanted logits. The other rows must still have stored their keys and values.
-void feeds_whose_logits_nobody_wants_can_be_gone_on_with() {
+void feeds_without_wanted_logits_can_be_continued() {
   ThreadPool pool(3);
   for (const auto& [name, policy] : tiny_policies())
     for (const auto& [split, how] : splits) {
@@ -324,7 +324,7 @@ int main() {
                           {"decode does not depend on batch, blocks or threads", decode_does_not_depend_on_batch_blocks_or_threads},
                           {"samples that share prefix blocks equal those alone", samples_that_share_prefix_blocks_equal_those_alone},
                           {"a prefix and its readers may share a call", a_prefix_and_its_readers_may_share_a_call},
-                          {"feeds whose logits nobody wants can be gone on with", feeds_whose_logits_nobody_wants_can_be_gone_on_with},
+                          {"feeds without wanted logits can be continued", feeds_without_wanted_logits_can_be_continued},
                           {"forest rows equal their paths alone", forest_rows_equal_their_paths_alone},
                           {"instruction sets agree on log-probs", instruction_sets_agree_on_logprobs},
                           {"updates depend on neither threads nor instruction set", updates_depend_on_neither_threads_nor_instruction_set},

@@ -69,7 +69,7 @@ void table_holds_cosine_and_sine() {
   check_table(rotary(48, 1e4, 12345));
 }
 
-void yarn_goes_over_between_two_pairs() {
+void yarn_blends_between_two_pairs() {
   const auto check_range = [](double theta, double low, double high) {
     const auto [actual_low, actual_high] = yarn_range(with_yarn(theta, 2));
     check_equal(actual_low, low, "low");
@@ -126,7 +126,7 @@ void yarn_frequencies_are_those_of_transformers() {
 }
 
 // If both ends of the ramp are the same pair, transformers moves one end by a thousandth.
-void a_ramp_without_length_is_a_step() {
+void a_ramp_of_zero_length_is_a_step() {
   Architecture step = rotary(16, 1e6);
   step.yarn = YarnScaling{4, 2, 32, 1, 1};
   const auto [low, high] = yarn_range(step);
@@ -174,10 +174,10 @@ void bad_settings_are_refused() {
 int main() {
   return run({{"frequencies are powers of theta", frequencies_are_powers_of_theta},
               {"the table holds cosine and sine", table_holds_cosine_and_sine},
-              {"YaRN goes over between two pairs", yarn_goes_over_between_two_pairs},
+              {"YaRN blends between two pairs", yarn_blends_between_two_pairs},
               {"YaRN's frequencies follow the ramp", yarn_frequencies_follow_the_ramp},
               {"YaRN's frequencies are those of transformers", yarn_frequencies_are_those_of_transformers},
-              {"a ramp without length is a step", a_ramp_without_length_is_a_step},
+              {"a ramp of zero length is a step", a_ramp_of_zero_length_is_a_step},
               {"YaRN scales the table at every position", yarn_scales_the_table_at_every_position},
               {"the table does not depend on threads", the_table_does_not_depend_on_threads},
               {"bad settings are refused", bad_settings_are_refused}});

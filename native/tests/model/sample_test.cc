@@ -109,7 +109,7 @@ std::vector<bool> allowed(const std::vector<double>& p, double top_p, int top_k)
   return kept;
 }
 
-void truncated_draws_follow_what_is_left() {
+void truncated_draws_follow_the_truncated_distribution() {
   const int n = 300, draws = 4000;
   const std::vector<float> logits = some_logits(n, 8, 12);
   const std::vector<double> p = probabilities(logits, 0.9);
@@ -132,7 +132,7 @@ void truncated_draws_follow_what_is_left() {
   }
 }
 
-void truncation_that_is_off_is_the_plain_draw() {
+void disabled_truncation_equals_the_plain_draw() {
   const std::vector<float> logits = some_logits(100, 9);
   for (uint32_t i = 0; i < 100; ++i) {
     const float uniform = philox_uniform(i * 42949672u);
@@ -183,8 +183,8 @@ int main() {
               {"frequencies follow the distribution", frequencies_follow_the_distribution},
               {"improbable tokens are not drawn at the ends", improbable_tokens_are_not_drawn_at_the_ends},
               {"logits that are not finite draw nothing", logits_that_are_not_finite_draw_nothing},
-              {"truncated draws follow what is left", truncated_draws_follow_what_is_left},
-              {"truncation that is off is the plain draw", truncation_that_is_off_is_the_plain_draw},
+              {"truncated draws follow the truncated distribution", truncated_draws_follow_the_truncated_distribution},
+              {"disabled truncation equals the plain draw", disabled_truncation_equals_the_plain_draw},
               {"instruction sets agree", instruction_sets_agree},
               {"exact functions match libm", exact_functions_match_libm}});
 }

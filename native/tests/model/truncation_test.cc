@@ -45,7 +45,7 @@ std::vector<double> truncated_probabilities(const std::vector<float>& logits, do
   return p;
 }
 
-void draws_are_the_inverse_cdf_of_what_is_kept() {
+void draws_are_the_inverse_cdf_of_the_kept_tokens() {
   for (const int n : {1, 7, 200, 5000})
     for (const auto& [top_p, top_k] : std::vector<std::pair<double, int>>{
              {1, 1}, {1, 5}, {0.9, 0}, {0.5, 0}, {0.3, 10}, {0.95, 150}, {1e-9, 0}, {0.999999, 0}, {0.8, 100000}}) {
@@ -62,7 +62,7 @@ void draws_are_the_inverse_cdf_of_what_is_kept() {
     }
 }
 
-void the_logprob_is_the_whole_distributions() {
+void the_logprob_is_that_of_the_whole_distribution() {
   const std::vector<float> logits = some_logits(333, 4);
   for (uint32_t i = 0; i < 100; ++i) {
     const Drawn drawn = draw_truncated(logits.data(), 333, 0.8f, uniform_of(i), 0.7, 20);
@@ -71,7 +71,7 @@ void the_logprob_is_the_whole_distributions() {
   }
 }
 
-void without_truncation_it_is_draw() {
+void disabled_truncation_equals_draw() {
   const std::vector<float> logits = some_logits(500, 5);
   for (uint32_t i = 0; i < 100; ++i)
     for (const int top_k : {0, 500, 1000}) {
@@ -82,7 +82,7 @@ void without_truncation_it_is_draw() {
     }
 }
 
-void of_equal_tokens_the_first_stay() {
+void of_equally_likely_tokens_the_first_are_kept() {
   // More equal tokens than the first sort covers.
   const std::vector<float> logits(300, 1.5f);
   for (const int top_k : {1, 3, 70, 200}) {
@@ -96,7 +96,7 @@ void of_equal_tokens_the_first_stay() {
   check_equal(*seen.rbegin(), 29, "greatest token of a tenth");
 }
 
-void greedy_is_the_least_truncation() {
+void the_strongest_truncation_is_greedy() {
   const std::vector<float> logits = some_logits(1000, 6);
   const int best = int(std::max_element(logits.begin(), logits.end()) - logits.begin());
   for (uint32_t i = 0; i < 50; ++i) {
@@ -143,11 +143,11 @@ void instruction_sets_agree() {
 }  // namespace
 
 int main() {
-  return run({{"draws are the inverse CDF of what is kept", draws_are_the_inverse_cdf_of_what_is_kept},
-              {"the log-prob is the whole distribution's", the_logprob_is_the_whole_distributions},
-              {"without truncation it is draw", without_truncation_it_is_draw},
-              {"of equal tokens the first stay", of_equal_tokens_the_first_stay},
-              {"greedy is the least truncation", greedy_is_the_least_truncation},
+  return run({{"draws are the inverse CDF of the kept tokens", draws_are_the_inverse_cdf_of_the_kept_tokens},
+              {"the log-prob is that of the whole distribution", the_logprob_is_that_of_the_whole_distribution},
+              {"disabled truncation equals draw", disabled_truncation_equals_draw},
+              {"of equally likely tokens the first are kept", of_equally_likely_tokens_the_first_are_kept},
+              {"the strongest truncation is greedy", the_strongest_truncation_is_greedy},
               {"impossible tokens are never drawn", impossible_tokens_are_never_drawn},
               {"logits that are not finite draw nothing", logits_that_are_not_finite_draw_nothing},
               {"instruction sets agree", instruction_sets_agree}});

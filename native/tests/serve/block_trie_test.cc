@@ -103,7 +103,7 @@ void a_full_block_is_found_among_thousands_of_siblings() {
   CHECK(trie.find(BlockTrie::root_block, gone).kind == Kind::copy);
 }
 
-void an_empty_block_is_given_back_whole() {
+void a_released_empty_block_is_free_again() {
   BlockTrie trie(1);
   const int block = trie.create(BlockTrie::root_block);
   trie.release(block);
@@ -118,6 +118,6 @@ int main() {
   partly_filled_blocks_are_claimed_copied_or_waited_for();
   the_least_recently_released_leaf_is_evicted();
   a_full_block_is_found_among_thousands_of_siblings();
-  an_empty_block_is_given_back_whole();
+  a_released_empty_block_is_free_again();
   return test::finish();
 }

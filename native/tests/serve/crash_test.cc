@@ -41,7 +41,7 @@ void an_abort_and_a_segfault_end_it_without_an_answer() {
   }
 }
 
-void an_abort_behind_an_update_answers_nothing() {
+void an_abort_after_an_update_sends_no_reply() {
   ForkedEngine engine(with_faults());
   const std::string state = engine.start();
   CHECK(engine.call(fault_request("abort_after_update")).ok());
@@ -56,7 +56,7 @@ void half_a_frame_is_no_answer() {
   CHECK(exited_with(engine.end(), 70));
 }
 
-void what_hangs_can_be_killed_and_answers_nothing() {
+void a_hanging_engine_answers_nothing_until_it_is_continued() {
   ForkedEngine engine(with_faults());
   engine.start();
   engine.send(50, fault_request("hang"));
@@ -69,7 +69,7 @@ void what_hangs_can_be_killed_and_answers_nothing() {
   CHECK(engine.receive().ok() && engine.receive().ok());
 }
 
-void what_stalls_says_for_how_long() {
+void stats_tell_how_long_a_stall_lasts() {
   ForkedEngine engine(with_faults());
   engine.start();
   engine.send(50, fault_request("stall"));
@@ -96,7 +96,7 @@ void a_broken_stream_ends_it_with_a_reason() {
 }
 
 // After the end of file, nobody is left to read the result of the work.
-void an_end_of_file_ends_it_in_the_middle_of_the_work() {
+void an_end_of_file_ends_the_engine_during_work() {
   ForkedEngine engine(with_faults());
   engine.start();
   engine.send(50, fault_request("stall"));
@@ -143,7 +143,7 @@ void memory_that_runs_out_in_a_load_leaves_what_is_held() {
 
 // Runs the whole program, started by a process that is then killed. The other end of the socket stays open here, so there is no end of
 // file.
-void it_dies_with_its_parent() {
+void the_engine_dies_with_its_parent() {
   CHECK(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
   int ends[2], told[2];
   CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0 && pipe(told) == 0);
@@ -180,15 +180,15 @@ int main() {
   std::filesystem::create_directory(folder);
   faults_need_the_flag();
   an_abort_and_a_segfault_end_it_without_an_answer();
-  an_abort_behind_an_update_answers_nothing();
+  an_abort_after_an_update_sends_no_reply();
   half_a_frame_is_no_answer();
-  what_hangs_can_be_killed_and_answers_nothing();
-  what_stalls_says_for_how_long();
+  a_hanging_engine_answers_nothing_until_it_is_continued();
+  stats_tell_how_long_a_stall_lasts();
   a_broken_stream_ends_it_with_a_reason();
-  an_end_of_file_ends_it_in_the_middle_of_the_work();
+  an_end_of_file_ends_the_engine_during_work();
   memory_that_runs_out_in_an_update_changes_nothing();
   memory_that_runs_out_in_a_load_leaves_what_is_held();
-  it_dies_with_its_parent();
+  the_engine_dies_with_its_parent();
   std::filesystem::remove_all(folder);
   return test::finish();
 }

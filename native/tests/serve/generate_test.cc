@@ -36,7 +36,7 @@ Answer generate(ForkedEngine& engine, const std::string& state, const Json::Obje
   return generate(engine, std::move(request));
 }
 
-void a_stop_string_ends_it_with_the_token_that_completes_it() {
+void a_generation_ends_with_the_token_that_completes_a_stop_string() {
   ForkedEngine engine;
   const std::string state = engine.start();
   const Answer plain = generate(engine, state, {});
@@ -71,7 +71,7 @@ void a_stop_string_ends_it_with_the_token_that_completes_it() {
   CHECK(send_vocabulary(engine, 60).ok());
 }
 
-void a_vocabulary_is_forgotten_with_its_size() {
+void a_vocabulary_is_forgotten_when_the_models_vocabulary_size_changes() {
   ForkedEngine engine;
   engine.start();
   CHECK(send_vocabulary(engine, 71).ok());
@@ -83,7 +83,7 @@ void a_vocabulary_is_forgotten_with_its_size() {
   CHECK(generate(engine, other, {{"stop_strings", Json::Array{Json("x")}}}).error().find("send set_vocabulary") != std::string::npos);
 }
 
-void a_part_of_the_distribution_keeps_the_whole_ones_logprobs() {
+void truncated_sampling_reports_logprobs_of_the_whole_distribution() {
   ForkedEngine engine;
   const std::string state = engine.start();
   const Answer plain = generate(engine, state, {});
@@ -110,8 +110,8 @@ void a_part_of_the_distribution_keeps_the_whole_ones_logprobs() {
 }  // namespace
 
 int main() {
-  a_stop_string_ends_it_with_the_token_that_completes_it();
-  a_vocabulary_is_forgotten_with_its_size();
-  a_part_of_the_distribution_keeps_the_whole_ones_logprobs();
+  a_generation_ends_with_the_token_that_completes_a_stop_string();
+  a_vocabulary_is_forgotten_when_the_models_vocabulary_size_changes();
+  truncated_sampling_reports_logprobs_of_the_whole_distribution();
   return test::finish();
 }

@@ -49,7 +49,7 @@ void send_generation(ForkedEngine& engine, const std::string& state, std::uint32
   engine.send(1000 + sample, generate_request(state, sample, most), arrays);
 }
 
-void thousands_are_answered_each_as_it_is_alone() {
+void thousands_get_the_answers_that_they_get_alone() {
   ForkedEngine engine;
   // The cache has room for some hundreds of transcripts.
   const std::string state = start(engine, 8 << 20);
@@ -94,7 +94,7 @@ void all_of_thousands_can_be_cancelled_at_once() {
 }
 
 // Uses the scheduler directly, so that passes can be counted.
-void a_cancellation_waits_for_no_pass() {
+void half_of_thousands_can_be_cancelled_between_passes() {
   ThreadPool pool(1);
   const Policy policy = random_policy(smallest(), 0.2, 7);
   GenerationCounters counters;
@@ -124,7 +124,7 @@ void a_cancellation_waits_for_no_pass() {
 }
 
 // The cache has room for about a dozen generations: an admitted one is not sent back right away, again and again.
-void a_small_cache_is_no_treadmill() {
+void a_small_cache_does_not_preempt_again_and_again() {
   ThreadPool pool(1);
   const Policy policy = random_policy(smallest(), 0.2, 7);
   GenerationCounters counters;
@@ -148,7 +148,7 @@ void a_small_cache_is_no_treadmill() {
 
 // The pass that runs when the flag is set is the last one: the `stats` sent after the cancellation tells how many passes there were by
 // then.
-void a_cancellation_ends_it_with_the_pass_at_hand() {
+void a_cancellation_waits_for_the_current_pass_at_most() {
   ForkedEngine engine;
   const std::string state = start(engine, 8 << 20, endless);
   for (std::uint32_t round = 0; round < 8; ++round) {
@@ -177,7 +177,7 @@ void a_cancellation_ends_it_with_the_pass_at_hand() {
 }
 
 // More than 64 MiB of replies are not read. `beside_another`: while one generation is running.
-void who_does_not_read_stops_admission(bool beside_another) {
+void a_peer_that_does_not_read_stops_admission(bool beside_another) {
   ForkedEngine engine;
   const std::string state = start(engine, 8 << 20, beside_another ? endless : 128);
   constexpr std::uint32_t questions = 200'000, flood = 1'000'000, other = 1999;
@@ -225,7 +225,7 @@ void who_does_not_read_stops_admission(bool beside_another) {
 }
 
 // A pass of 1,000 rows takes the same time with 19,000 generations waiting as with none.
-void those_that_wait_cost_nothing() {
+void waiting_generations_cost_nothing() {
   ThreadPool pool(1);
   const Policy policy = random_policy(smallest(), 0.2, 7);
   const auto seconds_with = [&](std::uint32_t live) {
@@ -257,12 +257,12 @@ void those_that_wait_cost_nothing() {
 }  // namespace
 
 int main() {
-  thousands_are_answered_each_as_it_is_alone();
+  thousands_get_the_answers_that_they_get_alone();
   all_of_thousands_can_be_cancelled_at_once();
-  a_cancellation_waits_for_no_pass();
-  a_small_cache_is_no_treadmill();
-  a_cancellation_ends_it_with_the_pass_at_hand();
-  for (const bool beside_another : {false, true}) who_does_not_read_stops_admission(beside_another);
-  those_that_wait_cost_nothing();
+  half_of_thousands_can_be_cancelled_between_passes();
+  a_small_cache_does_not_preempt_again_and_again();
+  a_cancellation_waits_for_the_current_pass_at_most();
+  for (const bool beside_another : {false, true}) a_peer_that_does_not_read_stops_admission(beside_another);
+  waiting_generations_cost_nothing();
   return test::finish();
 }

@@ -144,7 +144,7 @@ void a_reference_that_does_not_fit_is_refused() {
 }
 
 // The engine holds a state, samples from it and trains it with a KL term: weights, cache, reference, and memory from sampling.
-void an_engine_at_work_takes_what_the_plan_says() {
+void a_working_engine_takes_the_memory_that_was_planned() {
   const Architecture architecture = wide(3, 4096);
   constexpr std::int64_t cache_bytes = 24 << 20;
   constexpr int rows = 2048, threads = 2;
@@ -209,7 +209,7 @@ int main() {
   std::filesystem::create_directory(folder);
   a_model_that_does_not_fit_beside_the_one_that_is_held_is_refused();
   a_reference_that_does_not_fit_is_refused();
-  an_engine_at_work_takes_what_the_plan_says();
+  a_working_engine_takes_the_memory_that_was_planned();
   a_model_whose_rotary_table_does_not_fit_is_refused();
   std::filesystem::remove_all(folder);
 #endif

@@ -54,7 +54,7 @@ double figure(const Json* memory, const char* name) {
   return value == nullptr || value->number() == nullptr ? -1 : *value->number();
 }
 
-void weights_go_out_and_come_back() {
+void saved_weights_load_as_the_same_state() {
   ForkedEngine engine;
   const std::string state = engine.start();
   const std::string weights = engine.call("held").text("weights");
@@ -81,7 +81,7 @@ void weights_go_out_and_come_back() {
   CHECK(update(engine, small.state()).ok());
 }
 
-void a_folder_holds_the_same_model() {
+void an_exported_folder_holds_the_same_model() {
   ForkedEngine engine;
   const std::string state = engine.start();
   const std::string weights = engine.call("held").text("weights");
@@ -99,7 +99,7 @@ void a_folder_holds_the_same_model() {
 }
 
 // A wrong request, a damaged file and a failing disk give different errors, because only a damaged file may be deleted.
-void errors_say_whose_they_are() {
+void errors_tell_bad_requests_files_and_disks_apart() {
   ForkedEngine engine;
   const std::string state = engine.start();
   CHECK(engine.call(save_request(state, path_of("whole"))).ok());
@@ -119,7 +119,7 @@ void errors_say_whose_they_are() {
   CHECK(engine.call("held").state() == state);
 }
 
-void adapters_lie_on_their_base() {
+void adapters_need_the_base_they_were_trained_on() {
   ForkedEngine engine;
   const std::string state = engine.start(1, {{"lora", lora_json_of(3)}});
   const std::string base = engine.call("held").text("weights");
@@ -212,7 +212,7 @@ void a_lora_reference_is_its_base() {
   CHECK(second.ok() && figure(second.header.find("metrics"), "kl") > 0);
 }
 
-void what_is_not_known_is_refused() {
+void unknown_settings_are_refused() {
   ForkedEngine engine;
   const std::string state = engine.start();
   CHECK(update(engine, state, {}, {{"eps_clip", 0.2}}).error().starts_with("BadInput: loss.eps_clip is not known"));
@@ -302,13 +302,13 @@ void a_batch_that_does_not_fit_is_refused_with_its_rows() {
 
 int main() {
   std::filesystem::create_directory(folder);
-  weights_go_out_and_come_back();
-  a_folder_holds_the_same_model();
-  errors_say_whose_they_are();
-  adapters_lie_on_their_base();
+  saved_weights_load_as_the_same_state();
+  an_exported_folder_holds_the_same_model();
+  errors_tell_bad_requests_files_and_disks_apart();
+  adapters_need_the_base_they_were_trained_on();
   a_kl_term_needs_its_reference();
   a_lora_reference_is_its_base();
-  what_is_not_known_is_refused();
+  unknown_settings_are_refused();
   the_size_of_a_pass_changes_no_bit();
   a_model_that_does_not_fit_is_refused_with_figures();
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

@@ -20,7 +20,7 @@ std::vector<std::uint8_t> read_to_end(int fd) {
   return bytes;
 }
 
-void an_update_behind_a_slow_save_waits_for_it() {
+void an_update_waits_for_a_slow_save() {
   ForkedEngine engine;
   const std::string state = engine.start();
   const std::string plain = (folder / "plain").string(), slow = (folder / "slow").string();
@@ -54,7 +54,7 @@ void an_update_behind_a_slow_save_waits_for_it() {
 
 int main() {
   std::filesystem::create_directory(folder);
-  an_update_behind_a_slow_save_waits_for_it();
+  an_update_waits_for_a_slow_save();
   std::filesystem::remove_all(folder);
   return test::finish();
 }

@@ -36,7 +36,7 @@ std::vector<Finished> run_alone(Scheduler& scheduler, const Policy& policy, Thre
   return finished;
 }
 
-void those_that_are_cancelled_give_their_blocks_back() {
+void cancelled_generations_release_their_blocks() {
   ThreadPool pool(1);
   const Policy policy = policy_of(256);
   GenerationCounters counters;
@@ -65,7 +65,7 @@ void those_that_are_cancelled_give_their_blocks_back() {
 }
 
 // If a block were evicted before its children, they would stay behind, under the block that takes its place.
-void what_lay_below_an_evicted_block_is_found_no_more() {
+void blocks_below_an_evicted_block_are_not_found() {
   ThreadPool pool(1);
   const Policy policy = policy_of(96);
   GenerationCounters counters;
@@ -101,7 +101,7 @@ void what_lay_below_an_evicted_block_is_found_no_more() {
 }  // namespace
 
 int main() {
-  those_that_are_cancelled_give_their_blocks_back();
-  what_lay_below_an_evicted_block_is_found_no_more();
+  cancelled_generations_release_their_blocks();
+  blocks_below_an_evicted_block_are_not_found();
   return test::finish();
 }

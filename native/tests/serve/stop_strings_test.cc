@@ -63,7 +63,7 @@ void it_finds_what_a_plain_search_finds() {
   }
 }
 
-void what_is_out_of_bounds_is_refused() {
+void out_of_bounds_strings_are_refused() {
   CHECK_THROWS(std::invalid_argument, StopStrings(std::vector<std::string>{"a", ""}), "stop_strings[1] has 0 bytes");
   CHECK_THROWS(std::invalid_argument, StopStrings(std::vector<std::string>{std::string(1025, 'a')}), "1 to 1024");
   CHECK_THROWS(std::invalid_argument, StopStrings(std::vector<std::string>(65, "a")), "65 stop_strings; at most 64");
@@ -87,7 +87,7 @@ void a_vocabulary_knows_the_bytes_of_its_tokens() {
 int main() {
   a_string_ends_in_the_token_that_completes_it();
   it_finds_what_a_plain_search_finds();
-  what_is_out_of_bounds_is_refused();
+  out_of_bounds_strings_are_refused();
   a_vocabulary_knows_the_bytes_of_its_tokens();
   return test::finish();
 }

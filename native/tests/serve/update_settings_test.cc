@@ -176,7 +176,7 @@ std::vector<Case> term_cases(const std::string& reference, const std::shared_ptr
   return cases;
 }
 
-void a_request_is_the_update_that_it_describes() {
+void every_setting_of_a_request_takes_effect() {
   ThreadPool pool(1);
   ForkedEngine engine;
   const std::string start = engine.start();
@@ -249,7 +249,7 @@ void a_step_that_was_not_applied_is_remembered_too() {
 
 int main() {
   std::filesystem::create_directory(folder);
-  a_request_is_the_update_that_it_describes();
+  every_setting_of_a_request_takes_effect();
   a_step_that_was_not_applied_is_remembered_too();
   std::filesystem::remove_all(folder);
   return test::finish();

@@ -163,7 +163,7 @@ void writes_peft_adapters() {
   CHECK(std::filesystem::exists(folder / "z/model.safetensors"));
 }
 
-void is_there_whole_or_not_at_all() {
+void an_export_appears_whole_or_not_at_all() {
   const TemporaryFolder folder("export-atomic");
   const Policy policy = tiny_policy();
   std::filesystem::create_directory(folder / "taken");
@@ -186,6 +186,6 @@ int main() {
   cuts_into_shards();
   merges_adapters();
   writes_peft_adapters();
-  is_there_whole_or_not_at_all();
+  an_export_appears_whole_or_not_at_all();
   return test::finish();
 }

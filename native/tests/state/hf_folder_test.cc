@@ -79,7 +79,7 @@ void loads_every_layout_and_dtype() {
 }
 
 // The panels belong to the weights that were read.
-void computes_with_what_it_read() {
+void a_loaded_model_computes_the_same() {
   ThreadPool pool(2);
   const TemporaryFolder folder("hf-forward");
   const auto weights = tiny_weights();
@@ -126,7 +126,7 @@ void loads_what_transformers_wrote() {
   CHECK(largest > 1 && greatest < 2e-5);
 }
 
-void takes_stop_tokens_of_generation_first() {
+void prefers_the_stop_tokens_of_generation_config() {
   ThreadPool pool(1);
   const TemporaryFolder folder("hf-eos");
   write_config(folder, tiny_architecture());
@@ -141,7 +141,7 @@ void takes_stop_tokens_of_generation_first() {
   CHECK_THROWS(HfError, read_hf_model(folder.path()), "generation_config.json is no JSON object");
 }
 
-void takes_a_tied_head_that_is_the_embedding() {
+void accepts_a_tied_head_that_equals_the_embedding() {
   ThreadPool pool(2);
   const TemporaryFolder folder("hf-tied");
   const auto weights = tiny_weights();
@@ -256,10 +256,10 @@ void refuses_broken_folders() {
 
 int main() {
   loads_every_layout_and_dtype();
-  computes_with_what_it_read();
+  a_loaded_model_computes_the_same();
   loads_what_transformers_wrote();
-  takes_stop_tokens_of_generation_first();
-  takes_a_tied_head_that_is_the_embedding();
+  prefers_the_stop_tokens_of_generation_config();
+  accepts_a_tied_head_that_equals_the_embedding();
   refuses_broken_folders();
   return test::finish();
 }

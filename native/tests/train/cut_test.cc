@@ -99,7 +99,7 @@ void gradients_do_not_depend_on_the_instruction_set() {
   }
 }
 
-void sharing_changes_no_logprob_and_hardly_a_gradient() {
+void sharing_changes_no_logprob_and_gradients_only_by_rounding() {
   ThreadPool pool(2);
   for (const auto& [name, policy] : long_policies()) {
     // The prefix alone is longer than a piece.
@@ -190,7 +190,7 @@ void a_used_pass_gives_the_bits_of_a_fresh_one() {
 int main() {
   return run({{"gradients do not depend on passes, recomputation or threads", gradients_do_not_depend_on_passes_recomputation_or_threads},
               {"gradients do not depend on the instruction set", gradients_do_not_depend_on_the_instruction_set},
-              {"sharing changes no log-prob and hardly a gradient", sharing_changes_no_logprob_and_hardly_a_gradient},
+              {"sharing changes no log-prob, and gradients only by rounding", sharing_changes_no_logprob_and_gradients_only_by_rounding},
               {"gradients do not depend on the order of targets", gradients_do_not_depend_on_the_order_of_targets},
               {"gradients do not depend on the head's chunks", gradients_do_not_depend_on_the_head_s_chunks},
               {"a used pass gives the bits of a fresh one", a_used_pass_gives_the_bits_of_a_fresh_one}});

@@ -178,7 +178,7 @@ void gradients_are_added_to_what_is_there() {
   for (size_t i = 0; i < once.size(); ++i) check_near(shifted[i] - 1000.0f, once[i], 2e-3, "gradient " + std::to_string(i));
 }
 
-void rows_behind_no_target_get_no_gradient() {
+void rows_after_the_last_target_get_no_gradient() {
   ThreadPool pool(1);
   // A tied head gives every embedding row a gradient; in an untied model, only the rows of earlier tokens get one.
   Architecture untied = tiny_architecture();
@@ -205,5 +205,5 @@ int main() {
               {"losses match finite differences", losses_match_finite_differences},
               {"single weights of one layer match finite differences", single_weights_of_one_layer_match_finite_differences},
               {"gradients are added to what is there", gradients_are_added_to_what_is_there},
-              {"rows behind no target get no gradient", rows_behind_no_target_get_no_gradient}});
+              {"rows after the last target get no gradient", rows_after_the_last_target_get_no_gradient}});
 }

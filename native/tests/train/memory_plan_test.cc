@@ -100,7 +100,7 @@ OwnedBatch rows_of(int rows, int vocab) {
   return batch;
 }
 
-void an_update_takes_what_the_plan_says() {
+void an_update_takes_the_memory_that_was_planned() {
   if (!memory_is_its_own) return;
   struct Way {
     const char* name;
@@ -142,7 +142,7 @@ void an_update_takes_what_the_plan_says() {
   }
 }
 
-void each_setting_shows_in_its_part() {
+void each_setting_changes_its_part_of_the_plan() {
   const Architecture architecture = middling_architecture();
   const MemoryRequest plain = request_of(architecture);
   const MemoryPlan plan = plan_memory(plain);
@@ -196,7 +196,7 @@ void the_rotary_table_is_planned_for_every_position() {
         std::to_string(taken / 1e6) + " MB of " + std::to_string(double(longer.rope) / 1e6) + " MB planned");
 }
 
-void available_memory_heeds_the_limit_of_the_address_space() {
+void available_memory_respects_the_limit_of_the_address_space() {
   const size_t free_now = available_memory();
   check(free_now > 0, "some memory is free");
   rlimit before{};
@@ -223,10 +223,10 @@ void the_description_has_all_figures() {
 }  // namespace
 
 int main() {
-  const int failed = run({{"an update takes what the plan says", an_update_takes_what_the_plan_says},
-                          {"each setting shows in its part", each_setting_shows_in_its_part},
+  const int failed = run({{"an update takes the memory that was planned", an_update_takes_the_memory_that_was_planned},
+                          {"each setting changes its part of the plan", each_setting_changes_its_part_of_the_plan},
                           {"the rotary table is planned for every position", the_rotary_table_is_planned_for_every_position},
-                          {"available memory heeds the limit of the address space", available_memory_heeds_the_limit_of_the_address_space},
+                          {"available memory respects the limit of the address space", available_memory_respects_the_limit_of_the_address_space},
                           {"the description has all figures", the_description_has_all_figures}});
   if (memory_is_its_own) print_figures({{"deviation", greatest_deviation}});
   return failed;

@@ -96,7 +96,7 @@ void every_set_gives_the_same_bits() {
 }
 
 /// From any state, weights step by the exact moments, and the stored moments are within one code of the exact ones.
-void codes_are_what_the_format_says() {
+void codes_follow_the_format() {
   const size_t n = 2 * block + 80;
   EightBit state(random_values(n, 20));
   std::vector<uint8_t> decayed((n + 15) / 16, 1);
@@ -169,7 +169,7 @@ void nothing_blows_up() {
   }
 }
 
-void what_has_no_gradient_stays() {
+void weights_without_gradients_stay() {
   const std::vector<float> weights = random_values(300, 40);
   EightBit state(weights);
   const std::vector<float> none(300), tiny(300, 1e-36f);
@@ -187,8 +187,8 @@ void what_has_no_gradient_stays() {
 int main() {
   return run({{"fp32 steps match double precision", fp32_steps_match_double_precision},
               {"every set gives the same bits", every_set_gives_the_same_bits},
-              {"codes are what the format says", codes_are_what_the_format_says},
+              {"codes follow the format", codes_follow_the_format},
               {"second moments do not drift", second_moments_do_not_drift},
               {"nothing blows up", nothing_blows_up},
-              {"what has no gradient stays", what_has_no_gradient_stays}});
+              {"weights without gradients stay", weights_without_gradients_stay}});
 }

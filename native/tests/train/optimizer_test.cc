@@ -90,7 +90,7 @@ void adamw_matches_double_precision() {
 }
 
 /// Without gradients there is only decay: it shrinks matrices, while embeddings, norms and biases stay the same.
-void weight_decay_is_for_matrices_alone() {
+void weight_decay_applies_only_to_matrices() {
   ThreadPool pool(2);
   OwnedBatch batch = group_batch(vocab, 1, 2, 20, 2, 12);
   for (float& advantage : batch.advantages) advantage = 0;
@@ -143,7 +143,7 @@ int main() {
   return run({{"repeated updates learn a sequence", repeated_updates_learn_a_sequence},
               {"adapters train and their base stays", adapters_train_and_their_base_stays},
               {"AdamW matches double precision", adamw_matches_double_precision},
-              {"weight decay is for matrices alone", weight_decay_is_for_matrices_alone},
+              {"weight decay applies only to matrices", weight_decay_applies_only_to_matrices},
               {"a gradient below the norm is not scaled", gradient_below_the_norm_is_not_scaled},
               {"reset_moments forgets history", reset_moments_forgets_history}});
 }

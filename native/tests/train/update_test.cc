@@ -85,7 +85,7 @@ void mini_batches_are_updates_in_turn() {
 }
 
 /// n steps with one trainer equal k steps, then n − k steps in a new process (a copy of the state and a new trainer).
-void steps_go_on_where_they_were_left() {
+void a_resumed_run_takes_the_same_steps() {
   for (const auto& [name, start] : policies_to_train()) {
     ThreadPool pool(2), other_pool(3);
     Trainer trainer(pool);
@@ -113,7 +113,7 @@ void steps_go_on_where_they_were_left() {
   }
 }
 
-void kl_to_the_reference_is_zero_at_it_and_pulls_back() {
+void kl_is_zero_at_the_reference_and_pulls_towards_it() {
   ThreadPool pool(2);
   const OwnedBatch batch = group_batch(vocab, 1, 3, 20, 2, 12);
   for (const bool lora : {false, true}) {
@@ -142,7 +142,7 @@ void kl_to_the_reference_is_zero_at_it_and_pulls_back() {
   }
 }
 
-void entropy_and_importance_weights_are_told() {
+void entropy_and_importance_weights_are_reported() {
   ThreadPool pool(2);
   OwnedBatch batch = group_batch(vocab, 2, 2, 20, 2, 12);
   for (const float old : batch.old_logprobs) batch.rollout_logprobs.push_back(old + std::log(2.0f));
@@ -172,7 +172,7 @@ double mean_entropy(const Policy& policy, const Batch& batch) {
 }
 
 /// The entropy is the same with and without a bonus, on every instruction set, for any number of threads and any pass size.
-void entropy_is_always_told() {
+void entropy_is_always_reported() {
   Architecture long_enough = tiny_architecture();
   long_enough.max_position_embeddings = 2048;
   const OwnedBatch batch = group_batch(vocab, 2, 3, 150, 2, 60);
@@ -197,7 +197,7 @@ void entropy_is_always_told() {
 
 /// The batch was sampled by another policy: ratios are relative to the policy that the update starts from, and importance weights correct
 /// the difference.
-void old_logprobs_that_are_not_given_are_those_of_the_start() {
+void missing_old_logprobs_are_those_of_the_starting_policy() {
   ThreadPool pool(2);
   for (const auto& [name, policy] : policies_to_train()) {
     OwnedBatch given = group_batch(vocab, 3, 2, 20, 2, 12);
@@ -317,7 +317,7 @@ void scoring_advances_layer_by_layer() {
 }
 
 // An exception as if memory ran out.
-void update_that_throws_in_its_second_mini_batch_never_happened() {
+void an_update_that_throws_in_its_second_mini_batch_changes_nothing() {
   const OwnedBatch batch = group_batch(vocab, 2, 3, 20, 2, 12);
   for (const int threads : {1, 2}) {
     ThreadPool pool(threads);
@@ -362,16 +362,16 @@ void bad_settings_are_refused() {
 int main() {
   return run({{"cross-entropy is the mean over all targets", cross_entropy_is_the_mean_over_all_targets},
               {"mini-batches are updates in turn", mini_batches_are_updates_in_turn},
-              {"steps go on where they were left", steps_go_on_where_they_were_left},
-              {"KL to the reference is zero at it, and pulls back", kl_to_the_reference_is_zero_at_it_and_pulls_back},
-              {"entropy and importance weights are told", entropy_and_importance_weights_are_told},
-              {"entropy is always told", entropy_is_always_told},
-              {"old log-probs that are not given are those of the start", old_logprobs_that_are_not_given_are_those_of_the_start},
+              {"a resumed run takes the same steps", a_resumed_run_takes_the_same_steps},
+              {"KL is zero at the reference and pulls towards it", kl_is_zero_at_the_reference_and_pulls_towards_it},
+              {"entropy and importance weights are reported", entropy_and_importance_weights_are_reported},
+              {"entropy is always reported", entropy_is_always_reported},
+              {"missing old log-probs are those of the starting policy", missing_old_logprobs_are_those_of_the_starting_policy},
               {"a non-finite update leaves everything as it was", non_finite_update_leaves_everything_as_it_was},
-              {"a loss that is not finite is not applied, though its gradient is", non_finite_loss_is_not_applied_though_its_gradient_is_finite},
+              {"a non-finite loss is not applied, even if its gradient is finite", non_finite_loss_is_not_applied_though_its_gradient_is_finite},
               {"a cancelled update leaves everything as it was", cancelled_update_leaves_everything_as_it_was},
               {"progress counts passes, and the work advances within them", progress_counts_passes_and_the_work_advances_within_them},
               {"scoring advances layer by layer", scoring_advances_layer_by_layer},
-              {"an update that throws in its second mini-batch never happened", update_that_throws_in_its_second_mini_batch_never_happened},
+              {"an update that throws in its second mini-batch changes nothing", an_update_that_throws_in_its_second_mini_batch_changes_nothing},
               {"bad settings are refused", bad_settings_are_refused}});
 }
