@@ -7,7 +7,7 @@ import { withRunView } from './attempt/run-view.js';
 import { openRun } from './run/open-run.js';
 import type { OpenedDeps } from './orchestrator-deps.js';
 import { planStep } from './step/plan-step.js';
-import { tellingFaults } from './reports/fault-totals.js';
+import { withFaultTotals } from './reports/fault-totals.js';
 import { pairsToDo, planSweep } from './evaluation/plan-sweep.js';
 import { recovering } from './attempt/recovery.js';
 import { recordControl } from './run/record-control.js';
@@ -22,7 +22,7 @@ export function createOrchestratorActivities(deps: OpenedDeps): OrchestratorActi
     requestLease: withFailures(withRunView(deps, requestLease)),
     closedRuns: withFailures((input) => closedRuns(deps, input)),
     recordControl: withFailures((input) => recordControl(deps, input)),
-    planStep: withFailures(withRunView(deps, tellingFaults(recovering(planStep)))),
+    planStep: withFailures(withRunView(deps, withFaultTotals(recovering(planStep)))),
     collectGarbage: withFailures((input) => collectGarbage(deps, input)),
     writeReport: withFailures(withRunView(deps, publishReport)),
     planSweep: withFailures((input) => planSweep(deps, input, currentScope().signal)),

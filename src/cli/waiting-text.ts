@@ -2,7 +2,7 @@
 // environment or the store. Only the Temporal server knows this.
 import type { Client } from '@temporalio/client';
 import { defaultPayloadConverter } from '@temporalio/common';
-import type { WaitTold } from '../activities/step/open-waits.js';
+import type { ReportedWait } from '../activities/step/open-waits.js';
 import { timeSpan } from '../report/format.js';
 import type { RunHandle } from './temporal-access.js';
 
@@ -68,7 +68,7 @@ export function troubleOf(line: string): string {
   return line.replace(/, try \d+(, for [^:]*)?/, '').replace(/: \d+ episodes? waits? for /, ': ');
 }
 
-function whatFor({ waiting, waiting_episodes, waiting_reason, waiting_until }: WaitTold): string {
+function whatFor({ waiting, waiting_episodes, waiting_reason, waiting_until }: ReportedWait): string {
   const who = `${waiting_episodes} ${waiting_episodes === 1 ? 'episode waits' : 'episodes wait'} for `;
   if (waiting === 'store') return `${who}the store, which does not answer`;
   const until = waiting_until === undefined ? '' : new Date(waiting_until).toISOString().slice(11, 16);
@@ -82,10 +82,10 @@ function whatFor({ waiting, waiting_episodes, waiting_reason, waiting_until }: W
 type Payload = Parameters<typeof defaultPayloadConverter.fromPayload>[0];
 
 /** What a running attempt reports that it waits for. Null if it waits for nothing, or if its details cannot be decoded here. */
-function waitIn(payload: Payload | null | undefined): WaitTold | null {
+function waitIn(payload: Payload | null | undefined): ReportedWait | null {
   if (!payload) return null;
   try {
-    const wait = defaultPayloadConverter.fromPayload<Partial<WaitTold> | null>(payload);
+    const wait = defaultPayloadConverter.fromPayload<Partial<ReportedWait> | null>(payload);
     return typeof wait?.waiting === 'string' && typeof wait.waiting_since === 'number'
       ? { waiting_episodes: 1, ...wait, waiting: wait.waiting, waiting_since: wait.waiting_since }
       : null;

@@ -77,7 +77,7 @@ export async function followRun(options: SessionOptions): Promise<SessionEnd> {
   try {
     ends = await Promise.all([
       ...sinks.map(async (sink) => (await followWith(sink, options, book)).how === 'delivered'),
-      ...(opened.slack ? [tell(opened.slack, opened, options, book)] : []),
+      ...(opened.slack ? [followInSlack(opened.slack, opened, options, book)] : []),
     ]);
     if (ends.length === 0) await untilOver(options);
   } finally {
@@ -190,20 +190,20 @@ async function untilOver({ standing, signal, times }: SessionOptions): Promise<v
   while (!standing().over && !signal.aborted) await pause(pollMs, signal);
 }
 
-async function tell(
+async function followInSlack(
   slack: SlackSpec,
   opened: OpenedRun,
   options: SessionOptions,
   book: NoticeBook,
 ): Promise<boolean> {
   // Imported only when needed: Slack's client and the chart renderer take 60 MB, and most runs have no channel.
-  const { tellInSlack } = await import('./slack-teller.js');
+  const { reportInSlack } = await import('./slack-reporter.js');
   const { store, run, folder, figures, links, signal, log, clean } = options;
   const { slackToken: token, slackTokenName: tokenName, slackUrl } = options;
   const { record, owner, digest } = opened;
   let failing = false;
   let reported: string | null = null;
-  return tellInSlack({
+  return reportInSlack({
     ...{ store, record, owner, slack, token, tokenName, links, signal },
     standing: () => discreet(options.standing(), clean),
     ...(options.times?.lastTryMs === undefined ? {} : { times: { lastTryMs: options.times.lastTryMs } }),

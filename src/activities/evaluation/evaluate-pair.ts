@@ -6,7 +6,7 @@ import { recovering } from '../attempt/recovery.js';
 import type { RunData } from '../../data/run-data.js';
 import { withRunView } from '../attempt/run-view.js';
 import { identitiesOnNode } from './environment-identities.js';
-import { environmentsNow } from '../step/rollouts.js';
+import { environmentsNow } from '../../store/runs/owners.js';
 import { evaluateSuite } from './suite-evaluation.js';
 import { projectTrajectories } from './trajectories.js';
 import type { SuiteRecord } from '../../spec/records/evaluation-records.js';

@@ -3,7 +3,6 @@
 import type { EvaluatedState, StepReference } from '../contracts.js';
 import { identitiesOnNode } from './environment-identities.js';
 import type { NodeDeps } from '../node-deps.js';
-import { environmentsNow } from '../step/rollouts.js';
 import { evaluateSuite } from './suite-evaluation.js';
 import { projectTrajectories } from './trajectories.js';
 import { mostFrequentReason, reasonText } from '../../rl/unknown-outcomes.js';
@@ -12,7 +11,7 @@ import type { RunSuite } from '../../spec/schedule.js';
 import { readEvaluationEpisodes } from '../../store/evaluations/evaluation-episodes.js';
 import { runEvaluationKey } from '../../store/objects/layout.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
-import { checkOwner } from '../../store/runs/owners.js';
+import { checkOwner, environmentsNow } from '../../store/runs/owners.js';
 import { adoptOrCreate, readRecord } from '../../store/records/records.js';
 import { readEvaluated } from '../../store/evaluations/run-evaluations.js';
 import { readNumerics, readState } from '../../store/runs/run-records.js';

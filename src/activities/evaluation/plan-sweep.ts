@@ -17,7 +17,7 @@ import { refuseOtherSweep } from '../../sweeps/same-sweep.js';
 import { selectCheckpoints } from '../../sweeps/checkpoint-selection.js';
 import { environmentsOf, suitesOf } from '../../sweeps/suite-tasks.js';
 import { askIdentities, type Asking } from './environment-identities.js';
-import { environmentsNow } from '../step/rollouts.js';
+import { environmentsNow } from '../../store/runs/owners.js';
 import { isProjected } from './trajectories.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
 import type { Task } from '../../spec/records/task.js';

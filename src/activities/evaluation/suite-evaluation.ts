@@ -27,7 +27,7 @@ import { attemptEvidence } from '../attempt/attempt-evidence.js';
 import type { NodeDeps } from '../node-deps.js';
 import { lackOfGrades, maxUnknownShare, NothingGraded } from '../../rl/grades.js';
 import { requireEpisode } from '../step/episode-record.js';
-import { fillSeats } from '../step/rollouts.js';
+import { fillSeats } from '../step/fill-seats.js';
 import type { Seat } from '../step/seat-play.js';
 import type { RunData } from '../../data/run-data.js';
 import { currentScope } from '../attempt/scope.js';

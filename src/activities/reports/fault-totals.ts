@@ -8,7 +8,7 @@ import { type FaultFigures, type FaultTotals, readFaults } from '../../store/run
 /** In a new process, the count for a long run may take longer than this; a later plan then carries it. */
 const withinMs = 500;
 
-export function tellingFaults<I extends StepReference, O extends object>(
+export function withFaultTotals<I extends StepReference, O extends object>(
   activity: (deps: OrchestratorDeps, input: I) => Promise<O>,
 ): (deps: OrchestratorDeps, input: I) => Promise<O & { faults?: FaultFigures }> {
   const known = new NewestEntries<FaultTotals>();

@@ -2,7 +2,7 @@
 import type { CollectedRollouts, KeptState, StepReference } from '../contracts.js';
 import { attemptEvidence } from '../attempt/attempt-evidence.js';
 import type { NodeDeps } from '../node-deps.js';
-import { fillSeats } from './rollouts.js';
+import { fillSeats } from './fill-seats.js';
 import type { Seat } from './seat-play.js';
 import { saveAmongFew } from './save-state.js';
 import { currentScope } from '../attempt/scope.js';

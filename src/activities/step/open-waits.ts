@@ -1,7 +1,7 @@
 // What the episodes of an attempt are waiting for. It is sent with the heartbeat, so that people see why a run makes no progress.
 
 /** The wait as people see it. Times are in milliseconds since 1970 by the worker's clock. */
-export interface WaitTold {
+export interface ReportedWait {
   /** An environment's key, or `store`. */
   waiting: string;
   waiting_since: number;
@@ -36,7 +36,7 @@ export class OpenWaits {
   }
 
   /** The longest wait, because it is the first to end the attempt; empty if nothing waits. */
-  get told(): WaitTold | Record<string, never> {
+  get longest(): ReportedWait | Record<string, never> {
     const open = [...this.open.values()].sort((a, b) => a.since - b.since);
     const [longest] = open;
     if (!longest) return {};

@@ -65,7 +65,7 @@ export async function playSeats(
   const signal = AbortSignal.any([scope.signal, stop.signal]);
   let finished = 0;
   const waits = new OpenWaits();
-  const tell = (): void => scope.progress({ finished, of: order.seats.length, ...waits.told });
+  const report = (): void => scope.progress({ finished, of: order.seats.length, ...waits.longest });
   const sampling = recordDigest(order.sampling);
   const plays = order.seats.map(async (seat) => {
     const journal = await order.journals.open({
@@ -81,10 +81,10 @@ export async function playSeats(
       const waiting = {
         goesOn: (wait: Wait): void => {
           waits.goesOn(seat.key, wait);
-          tell();
+          report();
         },
         ends: (): void => {
-          if (waits.ends(seat.key)) tell();
+          if (waits.ends(seat.key)) report();
         },
       };
       const record = await playSeat(deps, order, { ...seat, journal }, scope, waiting, signal);
@@ -92,7 +92,7 @@ export async function playSeats(
       finished += 1;
       waits.ends(seat.key);
       scope.recorded();
-      tell();
+      report();
       return record;
     } finally {
       await journal.close();

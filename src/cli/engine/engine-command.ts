@@ -164,7 +164,7 @@ async function generate(model: OpenModel, request: GenerateInput): Promise<objec
   const tokens = await tokensOf(model, request, true);
   if (tokens.length === 0)
     throw new BadInput('it has no tokens: generation needs at least one to go on from');
-  if (stop !== undefined) await model.tellVocabulary();
+  if (stop !== undefined) await model.sendVocabulary();
   const samples = await Promise.all(
     Array.from({ length: request.n }, async (_, sample) => {
       const { finish, ...sampled } = await engine.generate({

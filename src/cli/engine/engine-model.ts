@@ -23,7 +23,7 @@ export interface OpenModel {
   tokenizer(): Tokenizer;
   template(): ChatTemplate;
   /** Sends the engine the bytes of each token, which stop texts need; sends them once. */
-  tellVocabulary(): Promise<void>;
+  sendVocabulary(): Promise<void>;
 }
 
 export async function withModel<T>(flags: ModelFlags, use: (model: OpenModel) => Promise<T>): Promise<T> {
@@ -35,11 +35,11 @@ export async function withModel<T>(flags: ModelFlags, use: (model: OpenModel) =>
         ? await engine.loadHf({ path: folder.path })
         : await engine.loadState({ path: flags.state, base: folder.path });
     const coders = textCoders(folder);
-    let telling: Promise<void> | undefined;
-    const tellVocabulary = async (): Promise<void> => {
-      await (telling ??= engine.setVocabulary(coders.tokenizer().bytes()));
+    let sending: Promise<void> | undefined;
+    const sendVocabulary = async (): Promise<void> => {
+      await (sending ??= engine.setVocabulary(coders.tokenizer().bytes()));
     };
-    return await use({ folder, engine, loaded, ...coders, tellVocabulary });
+    return await use({ folder, engine, loaded, ...coders, sendVocabulary });
   } finally {
     await engine.close();
   }

@@ -40,7 +40,7 @@ import { inputOfWorkflow } from '../train/workflow-input.js';
 import { parseSweepSpec, readSweepFile } from '../../sweeps/sweep-input.js';
 import type { SweepSpec } from '../../spec/sweep-spec.js';
 
-const tellEveryMs = 2_000;
+const reportEveryMs = 2_000;
 const asJson = 'print what was done as one JSON object';
 
 export function register(program: Command): void {
@@ -200,7 +200,7 @@ export async function runNow(client: Client, spec: SweepSpec, { id, detach, json
 /** Reports progress on standard error until the sweep ends. Throws the sweep's failure. */
 async function followed(handle: SweepHandle, name: string): Promise<SweepResult> {
   let over = false;
-  const said = tellOf(handle, () => over);
+  const reported = reportProgress(handle, () => over);
   try {
     return await handle.result();
   } catch (error) {
@@ -210,18 +210,18 @@ async function followed(handle: SweepHandle, name: string): Promise<SweepResult>
     throw new Error(whyItEnded(error), { cause: error });
   } finally {
     over = true;
-    await said;
+    await reported;
   }
 }
 
-async function tellOf(handle: SweepHandle, over: () => boolean): Promise<void> {
+async function reportProgress(handle: SweepHandle, over: () => boolean): Promise<void> {
   let last = '';
   while (!over()) {
     const status = await handle.query(sweepStatusQuery).catch(() => null);
     const text = status ? printable(statusText(status)) : last;
     if (text !== last && !over()) process.stderr.write(`${text}\n`);
     last = text;
-    for (let waited = 0; waited < tellEveryMs && !over(); waited += 100) await delay(100);
+    for (let waited = 0; waited < reportEveryMs && !over(); waited += 100) await delay(100);
   }
 }
 

@@ -31,7 +31,7 @@ export interface RunThreadOptions {
   /** Aborts every wait; work in progress rejects with its reason. */
   stop: AbortSignal;
   /** Receives one line for each problem: what is wrong, and the fix. `standing`: `trouble` returns it too while the problem lasts. */
-  tell: (line: string, standing: boolean) => void;
+  report: (line: string, standing: boolean) => void;
   timing?: Partial<ThreadTiming>;
 }
 
@@ -317,13 +317,13 @@ export class RunThread {
   private recovered(): void {
     const troubles = [...this.reported].filter((what) => what.startsWith('resting') || what === 'giving up');
     for (const trouble of troubles) this.reported.delete(trouble);
-    if (troubles.length > 0) this.options.tell('Slack takes messages again', true);
+    if (troubles.length > 0) this.options.report('Slack takes messages again', true);
   }
 
   private reportOnce(what: string, line: string, standing = false): void {
     if (this.reported.has(what)) return;
     this.reported.add(what);
-    this.options.tell(line, standing);
+    this.options.report(line, standing);
   }
 
   private mark(id: string): Mark {

@@ -1,6 +1,6 @@
 // Exactly one workflow execution drives a run: the author of the newest owner record (R20).
-import type { OwnerRecord } from '../../spec/records/run-records.js';
-import type { RunSpec } from '../../spec/run-spec.js';
+import type { OwnerRecord, RunRecord } from '../../spec/records/run-records.js';
+import type { EnvironmentSpec, RunSpec } from '../../spec/run-spec.js';
 import { ownersFolder, sequenceKey } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { appendSequence, requireRecord, sequenceNumbers } from '../records/records.js';
@@ -99,4 +99,16 @@ function refusal(run: string, owner: OwnerRecord, state: 'open' | 'unreachable')
     ? `run ${run} is driven by ${who}, which is still open: follow or cancel that one, or start with --take-over`
     : `run ${run} belongs to ${who}, which cannot be reached: start that server and try again, ` +
         'or use --take-over if that workflow is gone for good';
+}
+
+/** The run's environments at the addresses given at its newest start: a server may have moved since the first start. */
+export async function environmentsNow(
+  store: ObjectStore,
+  { run, spec }: RunRecord,
+): Promise<EnvironmentSpec[]> {
+  const urls = (await readOwner(store, run))?.observed.environment_urls ?? {};
+  return spec.environments.map(({ url: first, ...environment }) => {
+    const url = urls[environment.env_key] === undefined ? first : urls[environment.env_key];
+    return url ? { ...environment, url } : environment;
+  });
 }

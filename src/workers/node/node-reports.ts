@@ -51,7 +51,9 @@ export function reportNode(
   };
   void send();
   const timer = setInterval(() => void send(), intervalMs);
-  const tell = (signal: (pool: WorkflowHandle, instance: NodeInstance) => Promise<void>): Promise<void> => {
+  const signalPool = (
+    signal: (pool: WorkflowHandle, instance: NodeInstance) => Promise<void>,
+  ): Promise<void> => {
     clearInterval(timer);
     const { id, instance } = report();
     const pool = client.workflow.getHandle(defaultPoolId);
@@ -62,7 +64,7 @@ export function reportNode(
       );
   };
   return {
-    drain: () => tell((pool, instance) => pool.signal(nodeDrainingSignal, instance)),
-    leave: () => tell((pool, instance) => pool.signal(nodeDownSignal, instance)),
+    drain: () => signalPool((pool, instance) => pool.signal(nodeDrainingSignal, instance)),
+    leave: () => signalPool((pool, instance) => pool.signal(nodeDownSignal, instance)),
   };
 }

@@ -60,7 +60,7 @@ export function createSpanSender(
     .merge(resourceFromAttributes({ 'service.name': service, 'service.instance.id': instance }))
     .merge(detectResources({ detectors: [envDetector] }));
   const sampler = new TraceIdRatioBasedSampler(settings.ratio);
-  const processor = new BatchSpanProcessor(tellingOutages(new OTLPTraceExporter(), log));
+  const processor = new BatchSpanProcessor(loggingOutages(new OTLPTraceExporter(), log));
   const isSampled = ({ traceId }: EndedSpan): boolean =>
     sampler.shouldSample(ROOT_CONTEXT, traceId).decision === SamplingDecision.RECORD_AND_SAMPLED;
   return {
@@ -80,7 +80,7 @@ export function createSpanSender(
 }
 
 /** One line when the receiver stops accepting, and one when it accepts again. */
-function tellingOutages(exporter: SpanExporter, log: (message: string) => void): SpanExporter {
+function loggingOutages(exporter: SpanExporter, log: (message: string) => void): SpanExporter {
   let failing = false;
   return {
     export: (spans, done) =>

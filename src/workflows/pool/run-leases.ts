@@ -73,7 +73,7 @@ export class RunLeases {
   /** Nodes whose results differ from a record: they get no share of a step. */
   private readonly shunned: string[];
   /** Number of messages to the pool that are being sent. */
-  telling = 0;
+  sending = 0;
 
   /** `changed` is called whenever there is something new to show, `gone` for each held lease that the pool ends. */
   constructor(
@@ -109,7 +109,7 @@ export class RunLeases {
     hear(refusedSignal, leaseName, ({ lease }) => {
       if (!this.drop(lease)) this.refused(lease);
     });
-    for (const { lease, node } of this.held) this.retell(lease, node);
+    for (const { lease, node } of this.held) this.reportInUse(lease, node);
   }
 
   /** Makes a request under a new name; `request` sends it. */
@@ -148,7 +148,7 @@ export class RunLeases {
   release({ lease }: { lease: string }): void {
     this.asked.delete(lease);
     this.drop(lease);
-    this.tell(releaseSignal, { lease });
+    this.signalPool(releaseSignal, { lease });
   }
 
   releaseAll(): void {
@@ -165,7 +165,7 @@ export class RunLeases {
   suspect({ lease, node }: GrantedLease): void {
     if (!this.drop(lease)) return;
     this.gone({ lease, node, reason: 'lost' });
-    this.tell(suspectSignal, { lease, node });
+    this.signalPool(suspectSignal, { lease, node });
   }
 
   /** Updates and evaluations use this lease from now on. */
@@ -193,7 +193,7 @@ export class RunLeases {
     if (this.held.some((held) => held.lease === lease)) return;
     const asked = this.asked.get(lease);
     // A lease that the run no longer wants would keep others from the node.
-    if (!asked) return this.tell(releaseSignal, { lease });
+    if (!asked) return this.signalPool(releaseSignal, { lease });
     this.asked.delete(lease);
     // If the lease is revoked at once, the run asks again under another name.
     asked.askAgainAt = 0;
@@ -237,7 +237,7 @@ export class RunLeases {
   }
 
   /** Reports a held lease to the pool, which does not know it if it was lost and restarted. */
-  private retell(lease: string, node: string): void {
+  private reportInUse(lease: string, node: string): void {
     orchestrator(placeId(lease), `tell the pool that ${node} is in use`, orchestratorPolicy)
       .requestLease({ ...this.identity(lease), besides: [], holding: node })
       .catch(() => undefined);
@@ -255,11 +255,11 @@ export class RunLeases {
   }
 
   /** A failed message is only logged: if the pool is missing, it holds no leases. */
-  private tell<T>(signal: SignalDefinition<[T]>, say: T): void {
-    this.telling += 1;
+  private signalPool<T>(signal: SignalDefinition<[T]>, say: T): void {
+    this.sending += 1;
     CancellationScope.nonCancellable(() => getExternalWorkflowHandle(defaultPoolId).signal(signal, say))
       .catch((error: unknown) => log.info('There is no pool of nodes', { error: String(error) }))
-      .finally(() => (this.telling -= 1));
+      .finally(() => (this.sending -= 1));
   }
 }
 

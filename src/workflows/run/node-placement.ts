@@ -122,7 +122,7 @@ export class NodePlacement {
 
   /** True if all messages to the pool are sent: the end of this execution would lose unsent ones. */
   get hasNotifiedAll(): boolean {
-    return this.leases.telling === 0;
+    return this.leases.sending === 0;
   }
 
   carried(): CarriedPlacement {

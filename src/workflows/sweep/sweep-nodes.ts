@@ -70,7 +70,7 @@ export class SweepNodes {
   /** Releases all leases, at the end or before continuing as new. */
   async released(): Promise<void> {
     this.leases.releaseAll();
-    await CancellationScope.nonCancellable(() => condition(() => this.leases.telling === 0));
+    await CancellationScope.nonCancellable(() => condition(() => this.leases.sending === 0));
   }
 
   /** Returns false if the node was lost before the work ended. */

@@ -2,7 +2,7 @@
 import { expect, it } from 'vitest';
 import type { StepReference } from '../../../src/activities/contracts.js';
 import type { OrchestratorDeps } from '../../../src/activities/orchestrator-deps.js';
-import { tellingFaults } from '../../../src/activities/reports/fault-totals.js';
+import { withFaultTotals } from '../../../src/activities/reports/fault-totals.js';
 import { memoryStore } from '../../followers/memory-store.js';
 import { recordsOf, writeAll } from '../../followers/written-run.js';
 import { readRun } from '../../../src/store/runs/run-records.js';
@@ -21,7 +21,7 @@ it('is counted by one reader at a time: plans that come meanwhile go ahead witho
     return held;
   };
   const deps = { store, runs: { get: () => Promise.resolve({ record }) } } as unknown as OrchestratorDeps;
-  const plan = tellingFaults((_, { step }: StepReference) => Promise.resolve({ planned: step }));
+  const plan = withFaultTotals((_, { step }: StepReference) => Promise.resolve({ planned: step }));
   expect(await plan(deps, { run: made.run, owner: 1, step: 6 })).toEqual({ planned: 6 });
   const before = reads;
   expect(before).toBeGreaterThan(0);

@@ -31,7 +31,7 @@ const thread = new RunThread({
     },
   },
   stop: new AbortController().signal,
-  tell: (line) => console.error(line),
+  report: (line) => console.error(line),
   timing: { ...fast, settleMs: 20, postEveryMs: 3 },
 });
 

@@ -156,7 +156,7 @@ export function openThread(
     key: 'dir:/store nightly',
     state,
     stop: stop.signal,
-    tell: (line) => told.push(line),
+    report: (line) => told.push(line),
     timing: { ...fast, ...timing },
     ...others,
   });

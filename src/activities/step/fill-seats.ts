@@ -1,11 +1,10 @@
 // Gets the episodes of a plan or a suite: stored ones are adopted; the others are announced in an attempt record and played (R9).
 import type { EpisodeRecord } from '../../spec/records/episode.js';
-import type { RunRecord } from '../../spec/records/run-records.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
 import { inParallel } from '../../base/in-parallel.js';
 import { withFoldedSteps } from '../../store/runs/episodes.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
-import { readOwner } from '../../store/runs/owners.js';
+import { environmentsNow } from '../../store/runs/owners.js';
 import type { EvidenceWriter } from '../attempt/attempt-evidence.js';
 import type { NodeDeps } from '../node-deps.js';
 import { requireEpisode } from './episode-record.js';
@@ -81,16 +80,4 @@ async function readAll(
   seats: readonly Seat[],
 ): Promise<EpisodeRecord[]> {
   return inParallel(seats, ({ key }) => requireEpisode(store, key, order));
-}
-
-/** The run's environments at the addresses given at its newest start: a server may have moved since the first start. */
-export async function environmentsNow(
-  store: ObjectStore,
-  { run, spec }: RunRecord,
-): Promise<EnvironmentSpec[]> {
-  const urls = (await readOwner(store, run))?.observed.environment_urls ?? {};
-  return spec.environments.map(({ url: first, ...environment }) => {
-    const url = urls[environment.env_key] === undefined ? first : urls[environment.env_key];
-    return url ? { ...environment, url } : environment;
-  });
 }

@@ -24,7 +24,7 @@ import {
 } from './run-events.js';
 import type { RunStanding } from './run-standing.js';
 
-export interface SlackTellerOptions {
+export interface SlackReporterOptions {
   store: ObjectStore;
   record: RunRecord;
   owner: OwnerRecord;
@@ -45,17 +45,17 @@ export interface SlackTellerOptions {
   onTrouble: (trouble: Trouble | null) => void;
   onReported: (step: number | null) => void;
   timing?: Partial<ThreadTiming>;
-  times?: Partial<TellerTimes>;
+  times?: Partial<ReporterTimes>;
 }
 
-export interface TellerTimes {
+export interface ReporterTimes {
   pollMs: [first: number, longest: number];
   readMs: number;
   /** How long after its end a run without a token is still tried. */
   lastTryMs: number;
 }
 
-const usualTimes: TellerTimes = { pollMs: [1_000, 15_000], readMs: 60_000, lastTryMs: 900_000 };
+const usualTimes: ReporterTimes = { pollMs: [1_000, 15_000], readMs: 60_000, lastTryMs: 900_000 };
 const lookAtTroubleMs = 5_000;
 
 const newsOf: Partial<Record<RunEvent['kind'], SlackNews>> = {
@@ -83,11 +83,11 @@ interface Kept {
  * Resolves when the run is over and each message was delivered or dropped by the thread; false if the thread did not take all of them.
  * Throws no errors of Slack, the store or the disk.
  */
-export async function tellInSlack(options: SlackTellerOptions): Promise<boolean> {
-  return new SlackTeller(options, { ...usualTimes, ...options.times }).run();
+export async function reportInSlack(options: SlackReporterOptions): Promise<boolean> {
+  return new SlackReporter(options, { ...usualTimes, ...options.times }).run();
 }
 
-class SlackTeller {
+class SlackReporter {
   private cursor = newEventCursor;
   private started: RunStarted | null = null;
   private thread: RunThread | null = null;
@@ -99,8 +99,8 @@ class SlackTeller {
   private idleMs: number;
 
   constructor(
-    private readonly options: SlackTellerOptions,
-    private readonly times: TellerTimes,
+    private readonly options: SlackReporterOptions,
+    private readonly times: ReporterTimes,
   ) {
     [this.idleMs] = times.pollMs;
   }
@@ -137,13 +137,13 @@ class SlackTeller {
         options.signal,
       );
       const moved = page.cursor.step !== this.cursor.step || page.events.length > 0;
-      await this.tell(page.events);
+      await this.deliver(page.events);
       if (this.started === null) return standing.over || this.idle(false);
       if (moved) await this.keep(page.cursor);
       this.cursor = page.cursor;
       options.onReported(this.cursor.step);
       if (page.more) return false;
-      await this.tell(standstillOf(standing, page.cursor.step));
+      await this.deliver(standstillOf(standing, page.cursor.step));
       await this.threadOf(this.started).showStatus(this.status(standing), standing.over ? 'now' : 'due');
       this.recordsUnread = null;
       return standing.over || this.idle(moved);
@@ -166,7 +166,7 @@ class SlackTeller {
     return this.overSince !== null && Date.now() - this.overSince > this.times.lastTryMs;
   }
 
-  private async tell(events: readonly RunEvent[]): Promise<void> {
+  private async deliver(events: readonly RunEvent[]): Promise<void> {
     const { slack } = this.options;
     for (const event of events) {
       if (event.kind === 'started') this.started = event;
@@ -190,7 +190,7 @@ class SlackTeller {
       key,
       state: { load: () => readIfWhole(file), save: (record) => replaceFile(file, record) },
       stop: signal,
-      tell: (line, standing) => {
+      report: (line, standing) => {
         if (!standing) log(line);
       },
       ...(timing ? { timing } : {}),
