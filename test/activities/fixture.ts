@@ -1,5 +1,5 @@
-// A run over real parts: a directory store, the native engine, the built-in environment server; Temporal's context is the
-// only thing that is not there, so attempts run in its mock environment.
+// A run with real parts: a directory store, the native engine, the built-in environment server. Only Temporal is replaced: attempts run in
+// its mock environment.
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -51,7 +51,7 @@ export function startEnvironments(): Promise<EnvironmentServer> {
   return createEnvironmentServer({ port: 0, apps: builtInApps(), faults: builtInFaults, gradingToken });
 }
 
-/** A folder with `tasks.jsonl` and `demonstrations.jsonl` of the tracker. */
+/** Writes a folder with `tasks.jsonl` and `demonstrations.jsonl` of the tracker. */
 export function writeData(folder: string): { tasks: string; demonstrations: string } {
   const lines = (items: readonly object[]): string =>
     items.map((item) => `${JSON.stringify(item)}\n`).join('');
@@ -76,7 +76,7 @@ export function testTasks(): Task[] {
   return generateTasks({ apps: ['tracker'], seed: 1, train_tasks: 16, held_out_tasks: 4 });
 }
 
-/** A run that takes milliseconds a step: two supervised steps, then four of GRPO with two groups of two. */
+/** A run whose steps take milliseconds: two supervised steps, then four GRPO steps with two groups of two samples. */
 export function specFor(data: { tasks: string; demonstrations: string }): Record<string, unknown> {
   const tokenizer = resolve('presets/tokenizers/small');
   return {
@@ -143,7 +143,7 @@ export const workflow = {
 export const activityId = (step: number, part: string): string =>
   `step-${String(step).padStart(6, '0')}/${part}`;
 
-/** A node whose engine and state files a test sees. */
+/** A node that gives tests access to its engine and state files. */
 export type NativeNode = NodeDeps & { holder: NativePolicyHolder };
 
 export interface Harness {
@@ -155,25 +155,25 @@ export interface Harness {
   engine: NativeEngine;
   said: string[];
   open(spec?: unknown): Promise<OpenedRun>;
-  /** Another execution claims the run; the harness goes on as the owner before it. */
+  /** Claims the run for another execution; the harness continues as the previous owner. */
   takeOver(): Promise<OpenedRun>;
   /**
-   * Runs an activity as the given attempt of `step-…/name`; its reports of progress are added to `progress`. A first attempt begins
-   * a new execution, a later one goes on with the last.
+   * Runs an activity as the given attempt of `step-…/name`, and adds its progress reports to `progress`. Attempt 1 begins a new execution;
+   * a later attempt continues the last one.
    */
   attempt<T>(name: string, use: () => Promise<T>, number?: number, progress?: unknown[]): Promise<T>;
-  /** Opens the run where it is not open, commits the base and takes the missing steps up to `last`. */
+  /** Opens the run if needed, commits the base model, and takes the missing steps up to `last`. */
   advance(last: number): Promise<CommittedStep | null>;
   plan(step: number, control?: number): Promise<PlannedStep>;
   reference(planned: PlannedStep): StepReference & { plan: string };
-  /** The reference, and all slots. */
+  /** Input of a collect: the step's reference, and all slots. */
   rollouts(planned: PlannedStep): StepReference & { plan: string; slots: [number, number] };
-  /** Another node worker on the same store, with a disk and an engine of its own. */
+  /** Another node worker on the same store, with its own disk and engine. */
   secondNode(): NativeNode;
   close(): Promise<void>;
 }
 
-/** `disk`: where the store is; by default in the harness's own folder. */
+/** `disk`: folder of the store; default: in the harness's own folder. */
 export async function startHarness(environments: { url: string }, disk?: string): Promise<Harness> {
   const folder = mkdtempSync(join(tmpdir(), 'longhaul-activities-'));
   const spec = specFor(writeData(folder));
@@ -234,7 +234,7 @@ export async function startHarness(environments: { url: string }, disk?: string)
   };
   let owner = 0;
   let nodes = 1;
-  /** By activity id: how often a new execution has begun. */
+  /** For each activity id, the number of executions so far. */
   const executions = new Map<string, number>();
   const harness: Harness = {
     folder,
@@ -294,7 +294,7 @@ export async function startHarness(environments: { url: string }, disk?: string)
   return harness;
 }
 
-/** The node's engine, counting what it is asked to do. */
+/** A copy of the node that counts the calls of its engine. */
 export function counting(deps: NativeNode): {
   deps: NativeNode;
   calls: { generate: number; update: number };
@@ -313,7 +313,7 @@ export function counting(deps: NativeNode): {
   return { deps, calls };
 }
 
-/** Replaces an object as somebody does who goes around the rules. */
+/** Replaces an object without regard for the rules. */
 export async function tamper(
   store: ObjectStore,
   key: string,
@@ -326,7 +326,7 @@ export async function tamper(
   if (changed !== null) await store.create(key, Buffer.from(changed));
 }
 
-/** Replaces a record by another valid one. */
+/** Replaces a record with another valid one. */
 export async function reviseRecord<Kind extends RecordKind>(
   store: ObjectStore,
   key: string,

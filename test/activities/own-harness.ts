@@ -1,4 +1,4 @@
-// A harness for the tests of a file: one for each test, or one for all of them.
+// Provides a harness to a test file: one for each test, or one for all tests.
 import { afterAll, afterEach, beforeAll, beforeEach } from 'vitest';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import { type Harness, startEnvironments, startHarness } from './fixture.js';
@@ -9,7 +9,7 @@ import { requireRecord } from '../../src/store/records/records.js';
 export let environments: EnvironmentServer;
 export let harness: Harness;
 
-/** Gives each test of a file a harness, on one environment server. */
+/** Gives each test of a file its own harness; they share one environment server. */
 export function useHarness(): void {
   useEnvironments();
   beforeEach(startAnother);
@@ -23,12 +23,12 @@ export function useSharedHarness(): void {
   afterAll(() => harness.close());
 }
 
-/** Puts a new harness in the place of one that is closed. */
+/** Replaces a closed harness with a new one. */
 export async function startAnother(): Promise<void> {
   harness = await startHarness(environments);
 }
 
-/** What the attempts of a step have kept of their failures, each as its verb and its message's members. */
+/** The failures recorded by the attempts of a step: for each, its verb and the fields of its message. */
 export async function keptFailures(run: string, step: number, activity = ''): Promise<object[]> {
   const keys = await keysOf(harness.store, `${attemptsFolder(run, step)}${activity}`);
   const records = await Promise.all(keys.map((key) => requireRecord(harness.store, key, 'attempt')));

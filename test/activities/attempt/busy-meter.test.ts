@@ -1,10 +1,10 @@
-// What counts as work in a step's time: the union of all calls in flight, not their sum.
+// The busy meter counts time in which at least one call is in flight; parallel calls do not add up.
 import { setTimeout as delay } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { BusyMeter } from '../../../src/activities/attempt/busy-meter.js';
 
 describe('BusyMeter', () => {
-  it('counts calls at once as one', async () => {
+  it('counts parallel calls once', async () => {
     const meter = new BusyMeter();
     const started = performance.now();
     await Promise.all([1, 2, 3].map(() => meter.during(() => delay(30))));
@@ -13,7 +13,7 @@ describe('BusyMeter', () => {
     expect(meter.totalMs).toBeLessThanOrEqual(wall);
   });
 
-  it('does not count what lies between calls', async () => {
+  it('does not count the time between calls', async () => {
     const meter = new BusyMeter();
     await meter.during(() => delay(10));
     const before = meter.totalMs;
@@ -21,7 +21,7 @@ describe('BusyMeter', () => {
     expect(meter.totalMs).toBe(before);
   });
 
-  it('counts a call that is still under way', async () => {
+  it('counts a call that is still running', async () => {
     const meter = new BusyMeter();
     const call = meter.during(() => delay(60));
     await delay(20);
@@ -29,7 +29,7 @@ describe('BusyMeter', () => {
     await call;
   });
 
-  it('counts a call that fails, and passes its error on', async () => {
+  it('counts a call that fails, and rethrows its error', async () => {
     const meter = new BusyMeter();
     const failing = meter.during(async () => {
       await delay(10);

@@ -1,4 +1,4 @@
-// The figures ft/* of a run whose engine is killed: what its records say of it, and that nothing is told where nothing happened.
+// The figures ft/* of a run whose engine is killed. A fault is recorded with its cost; without a fault, nothing is recorded.
 import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { MockActivityEnvironment } from '@temporalio/testing';
@@ -44,7 +44,7 @@ async function killEngine(): Promise<void> {
   await vi.waitFor(() => expect(harness.engine.pid()).toBeNull(), 10_000);
 }
 
-/** Kills the engine when `verb` is asked for the n-th time, while that is in flight. */
+/** Kills the engine during the n-th call of `verb`. */
 function killAt(verb: 'generate' | 'update', nth: number): void {
   const { engine } = harness.node.holder;
   const call = engine[verb] as (...args: unknown[]) => Promise<unknown>;
@@ -61,7 +61,7 @@ function killAt(verb: 'generate' | 'update', nth: number): void {
   });
 }
 
-it('a run that meets no fault has none, and has got on all the time', async () => {
+it('a run without faults reports none, and an effective training time ratio of 1', async () => {
   await harness.advance(step);
   expect(faults(await figures())).toEqual({});
   expect((await figures())['ft/ettr']).toBe(1);
@@ -71,7 +71,7 @@ it('a run that meets no fault has none, and has got on all the time', async () =
 });
 
 describe('an engine that is killed', () => {
-  it('in a collect costs what its episodes had sampled, and a restore by checkpoint or replay', async () => {
+  it('during a collect, it costs the unfinished turns, and a restore from a checkpoint or by replay', async () => {
     await harness.advance(lastSftStep);
     const planned = await harness.plan(step);
     const activities = createNodeActivities(harness.node);
@@ -105,7 +105,7 @@ describe('an engine that is killed', () => {
     });
     expect(told['ft/lost_seconds']).toBeCloseTo(lost.seconds + down_seconds, 2);
     expect(told['ft/ettr']).toBeLessThan(1);
-    // No step writes them down, and the next plan tells them.
+    // The step's record does not contain them; the next plan reports them.
     const { metrics } = (await readUpdate(harness.store, run, step)).observed;
     expect(Object.keys(metrics).filter((figure) => figure.startsWith('ft/'))).toEqual([]);
     const orchestrator = createOrchestratorActivities(harness.orchestrator);
@@ -114,7 +114,7 @@ describe('an engine that is killed', () => {
     expect((await planning).faults).toEqual(told);
   });
 
-  it('in a collect whose journals cannot be written costs the turns that had been answered, too', async () => {
+  it('during a collect without writable journals, it also costs the answered turns', async () => {
     const generator = { ...(harness.spec['generator'] as object), n_samples_per_prompt: 4, max_turns: 4 };
     await harness.open({ ...harness.spec, generator });
     await harness.advance(lastSftStep);
@@ -136,7 +136,7 @@ describe('an engine that is killed', () => {
     expect(await figures()).toMatchObject({ 'ft/lost_tokens': recovery!.lost.tokens });
   });
 
-  it('in an update costs that update alone, and the next step adds nothing', async () => {
+  it('during an update, it costs only that update, and the next step adds nothing', async () => {
     await harness.advance(lastSftStep - 1);
     const input = harness.reference(await harness.plan(lastSftStep));
     const activities = createNodeActivities(harness.node);
@@ -157,7 +157,7 @@ describe('an engine that is killed', () => {
     expect(faults(await figures())).toEqual(faults(told));
   });
 
-  it('with its worker costs what the last heartbeat told, and a restart', async () => {
+  it('together with its worker, it costs what the last heartbeat reported, and a restart', async () => {
     await harness.advance(lastSftStep);
     const planned = await harness.plan(step);
     const killed = 'node-a@test pid 1';
@@ -193,7 +193,7 @@ describe('an engine that is killed', () => {
     expect(restart).toMatchObject({
       cause: 'worker_restart',
       event: killed,
-      // A second passed between the heartbeat and the death.
+      // One second passed between the heartbeat and the worker's death.
       lost: { seconds: 11, tokens: 120, episodes: 3 },
       detection_seconds: 1.5,
       replay: { steps: lastSftStep },
@@ -202,7 +202,7 @@ describe('an engine that is killed', () => {
     expect(records[0]!.observed.waited_seconds).toBe(0.5);
   });
 
-  it('while nothing is under way is counted by whoever needs the next one', async () => {
+  it('while no activity runs, it is counted by the next activity that needs the engine', async () => {
     await harness.advance(lastSftStep - 1);
     const activities = createNodeActivities(harness.node);
     const update = async (at: number) => {
@@ -221,7 +221,7 @@ describe('an engine that is killed', () => {
   });
 });
 
-describe('a worker in the place of another one', () => {
+describe('a worker that replaces another one', () => {
   const now = Date.now();
   const identity = 'node-a@test pid 1';
   const dead: Predecessor = { identity, aliveAt: now - 3_000, noticedAt: now - 1_500, left: false };
@@ -230,7 +230,7 @@ describe('a worker in the place of another one', () => {
     life: new ProcessLife({ name: 'node-a', host: 'test', pid: 2 }, predecessor),
   });
 
-  /** What the collect of the first GRPO step tells, in an attempt that began `scheduledTimestampMs`. */
+  /** The recoveries recorded by the collect of the first GRPO step, in an attempt scheduled at `scheduledTimestampMs`. */
   async function told(
     deps: NodeDeps,
     attempt: number,
@@ -247,24 +247,24 @@ describe('a worker in the place of another one', () => {
     return recoveriesOf(await readAttemptsIn(harness.store, run, step));
   }
 
-  it('that was told to leave names that as the cause of what it had under way', async () => {
+  it('reports a drained node as the cause if its predecessor was asked to leave', async () => {
     await harness.advance(lastSftStep);
     expect(await told(inPlaceOf({ ...dead, left: true }), 2, now - 60_000)).toMatchObject([
       { cause: 'node_drained', event: identity },
     ]);
   });
 
-  it('does not have it answer for an attempt that was begun when it was long gone', async () => {
+  it('does not blame its predecessor for an attempt that was scheduled long after the death', async () => {
     await harness.advance(lastSftStep);
     expect(await told(inPlaceOf(dead), 2, now + 60_000)).toMatchObject([{ cause: 'timeout' }]);
   });
 
-  it('that had served the run for the workflow of now has to restore what died with it', async () => {
+  it('restores the state if its predecessor served the run for the same workflow', async () => {
     await harness.advance(lastSftStep);
     expect(await told(inPlaceOf(dead), 1, now)).toMatchObject([{ cause: 'worker_restart', event: identity }]);
   });
 
-  it('counts nothing again where the run had lost the node before, which its workflow tells', async () => {
+  it('counts no second fault if the workflow already reported the node as lost', async () => {
     await harness.advance(lastSftStep);
     const lost = { what: 'node_lost' as const, event: `${run}/1`, seconds: 9 };
     expect(await told(inPlaceOf(dead), 1, now, { interruptions: [lost] })).toMatchObject([
@@ -273,7 +273,7 @@ describe('a worker in the place of another one', () => {
     ]);
   });
 
-  it('that had served it for another workflow only has lost it nothing', async () => {
+  it('counts no fault if its predecessor served the run only for another workflow', async () => {
     await harness.advance(lastSftStep);
     const { owner } = await harness.takeOver();
     const planned = await planStep(harness.orchestrator, { run, step, owner, control: 0 });
@@ -285,7 +285,7 @@ describe('a worker in the place of another one', () => {
   });
 });
 
-it('what the workflow alone knows is in the records of whoever it tells, once, however often that one tries', async () => {
+it('faults that only the workflow knows are recorded once, however often the activity is tried', async () => {
   await harness.advance(lastSftStep);
   const planned = await harness.plan(step);
   const lost = { what: 'node_lost' as const, event: `${run}/1`, seconds: 9 };
@@ -304,7 +304,7 @@ it('what the workflow alone knows is in the records of whoever it tells, once, h
   });
 });
 
-it('a node that leaves in the middle of a collect is told as that, with what its episodes had sampled', async () => {
+it('a node that leaves during a collect is recorded as drained, with the lost work of its episodes', async () => {
   await harness.advance(lastSftStep);
   const planned = await harness.plan(step);
   const activities = createNodeActivities(harness.node);

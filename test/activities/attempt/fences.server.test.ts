@@ -1,4 +1,4 @@
-// An activity of an older owner ends before it writes anything (R20): every one that writes reads the newest owner first.
+// An activity of an older owner ends before it writes anything (R20): every activity that writes reads the newest owner first.
 import { beforeEach, describe, expect, it } from 'vitest';
 import { collectGarbage } from '../../../src/activities/run/collect-garbage.js';
 import { collectRollouts } from '../../../src/activities/step/collect-rollouts.js';
@@ -19,7 +19,7 @@ beforeEach(async () => {
   await harness.open();
 });
 
-/** Leaves the run where the activity has something to write; answers the activity. */
+/** Brings the run to a place where the activity has something to write, and returns the activity. */
 type Prepared = () => Promise<() => Promise<unknown>>;
 
 const owner = 1;
@@ -60,8 +60,11 @@ const writers: Record<string, Prepared> = {
   },
 };
 
-/** They own nothing: one claims, one asks, and one projects what is there. */
-/** A sweep writes nothing into a run but evaluations, which are whoever's comes first. */
+/**
+ * These activities need no owner. openRun claims ownership, requestLease and closedRuns only ask, and writeReport derives its files from
+ * records.
+ */
+/** A sweep writes only evaluations into a run; whichever run or sweep evaluates first writes them. */
 const ofSweeps = ['planSweep', 'pairsToDo', 'evaluatePair', 'compareSweep'];
 const ownerless = ['openRun', 'requestLease', 'closedRuns', 'writeReport', ...ofSweeps];
 
@@ -77,7 +80,7 @@ describe('an activity of an older owner', () => {
     expect(await harness.node.holder.states.list(run)).toHaveLength(name === 'uploadCheckpoint' ? 1 : 0);
   });
 
-  it.each(Object.entries(writers))('would have written: %s', async (name, prepare) => {
+  it.each(Object.entries(writers))('would write something for its own owner: %s', async (name, prepare) => {
     const activity = await prepare();
     const before = await keys();
     await harness.attempt(name, activity);
@@ -85,7 +88,7 @@ describe('an activity of an older owner', () => {
     expect((await keys()).length + states.length).toBeGreaterThan(before.length);
   });
 
-  it('is one of those above: no activity is left out', () => {
+  it('is in one of the lists above: no activity is missing', () => {
     const all = {
       ...createOrchestratorActivities(harness.orchestrator),
       ...createNodeActivities(harness.node),

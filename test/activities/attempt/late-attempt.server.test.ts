@@ -1,4 +1,5 @@
-// An attempt that stood still while a person set aside what it was made from wakes, and must not commit it (R24).
+// An attempt stands still while a person quarantines a record that its batch was made from. When it continues, it must not commit that
+// batch (R24).
 import { expect, it } from 'vitest';
 import { createNodeActivities } from '../../../src/activities/node-activities.js';
 import { quarantine } from '../../../src/cli/store/quarantine-command.js';
@@ -12,7 +13,7 @@ useGrpoStep();
 it.each([
   ['the plan', planKey(run, step)],
   ['an episode', episodeKey(run, step, 0, 0)],
-])('commits nothing of a batch of which %s was set aside before it was written', async (_, key) => {
+])('commits no batch if %s was quarantined before the batch was written', async (_, key) => {
   const { answer } = await planned();
   await collect(answer);
   await setOutcome(0, 0, passed);

@@ -1,4 +1,4 @@
-// Attempts have no limit, but those that fail in the same way again and again are no waiting (R27).
+// The number of attempts is not limited, but repeated failures in the same way end the activity (R27).
 import { ApplicationFailure } from '@temporalio/common';
 import { ServiceError } from '@temporalio/client';
 import { MockActivityEnvironment } from '@temporalio/testing';
@@ -19,7 +19,7 @@ import { openConnection } from '../../../src/workers/temporal/temporal-connectio
 const logger = new DefaultLogger('ERROR');
 let executions = 0;
 
-/** One execution of an activity, tried `tries` times; what each try failed with. */
+/** Tries one execution of an activity `tries` times; returns the failure of each try. */
 async function failures(activity: () => Promise<unknown>, tries: number): Promise<Error[]> {
   const info = { activityId: `step-000003/part-${++executions}` };
   const found: Error[] = [];
@@ -46,18 +46,18 @@ describe('an activity that fails five times in the same way', () => {
     ['data that cannot be used', () => new RangeError('the prompt has 900 tokens, 448 are allowed')],
     ['an answer of the engine', () => new EngineError('OutOfMemory', 'no room for the moments')],
     ['a healthy server that cannot open', () => new EnvironmentError('failed', 'open', 'no such task')],
-    // Its words name the process and its last log lines, which are never the same.
+    // Its message contains a process id and log lines, so it differs each time.
     [
       'an engine that dies',
       (attempt: number) => new EngineError('EngineExited', `The engine (process ${attempt}) …`),
     ],
-  ])('has made no progress: %s', async (_, error) => {
+  ])('fails with NoProgress: %s', async (_, error) => {
     const found = await failures(failing(error), 5);
     expect(found.map(noProgress)).toEqual([false, false, false, false, true]);
     expect(found[4]?.message).toContain(`failed 5 times in the same way: ${error(5).message}`);
   });
 
-  it('is counted whatever else happens in between', async () => {
+  it('is counted even if other failures happen in between', async () => {
     const found = await failures(
       failing((attempt) => (attempt % 2 === 0 ? new StoreUnavailable('no answer') : new TypeError('broken'))),
       9,
@@ -71,7 +71,7 @@ describe('an activity that fails five times in the same way', () => {
       ...createTransferActivities(brokenParts<NodeDeps>()),
       ...createOrchestratorActivities(brokenParts<OpenedDeps>()),
     }) as [string, (input: unknown) => Promise<unknown>][],
-  )('is %s as well', async (_, activity) => {
+  )('fails in the same way if it is %s', async (_, activity) => {
     const spec = brokenParts<object>();
     const runs = [{ workflowId: 'train/unit', firstExecutionRunId: 'first' }];
     const found = await failures(() => activity({ run: 'unit', step: 3, owner: 1, spec, runs }), 5);
@@ -80,7 +80,7 @@ describe('an activity that fails five times in the same way', () => {
   });
 });
 
-describe('an activity is tried again for ever', () => {
+describe('an activity is retried without limit', () => {
   it.each([
     ['the store does not answer', () => new StoreUnavailable('no answer for 30 s')],
     ['the store is full', () => new StoreFull('no space left')],
@@ -92,11 +92,11 @@ describe('an activity is tried again for ever', () => {
     ['a folder on another machine is gone', () => Object.assign(new Error('ESTALE'), { code: 'ESTALE' })],
     ['Temporal does not answer', () => new ServiceError('14 UNAVAILABLE: no connection')],
     ['it fails in another way each time', (attempt: number) => new Error(`try ${attempt}`)],
-  ])('where %s', async (_, error) => {
+  ])('if %s', async (_, error) => {
     expect((await failures(failing(error), 12)).filter(noProgress)).toEqual([]);
   });
 
-  it('where a call of Temporal fails below its client, as gRPC itself tells it', async () => {
+  it('if a call to Temporal fails with an error of gRPC itself', async () => {
     const connection = openConnection({ address: '127.0.0.1:1' });
     const call = (): Promise<unknown> =>
       connection.withDeadline(Date.now() + 50, () => connection.workflowService.getSystemInfo({}));
@@ -117,7 +117,7 @@ describe('an activity is tried again for ever', () => {
     ).toEqual([]);
   });
 
-  it('where each try leaves a record: that is progress', async () => {
+  it('if each try leaves a record, because that is progress', async () => {
     const gettingOn = withFailures(() => {
       currentScope().recorded();
       return Promise.reject(new EngineError('EngineExited', 'killed'));
@@ -126,7 +126,7 @@ describe('an activity is tried again for ever', () => {
   });
 });
 
-it('an attempt that must stop counts nothing, whatever it fails with', async () => {
+it('an attempt that must stop is not counted, whatever its failure', async () => {
   const info = { activityId: `step-000003/part-${++executions}` };
   const broken = withFailures(() => Promise.reject(new TypeError('broken')));
   const attempts = async (count: number, stopping: boolean): Promise<Error[]> => {
@@ -147,7 +147,7 @@ it('an attempt that must stop counts nothing, whatever it fails with', async () 
   expect(found.map(noProgress)).toEqual([false, false, false, false, true]);
 });
 
-it('asked for again, after somebody has fixed the cause, it has all its tries again', async () => {
+it('a new execution, after a person has fixed the cause, has all its tries again', async () => {
   const broken = failing(() => new TypeError('broken'));
   for (const time of ['first', 'second']) {
     const found = await failures(broken, 5);
@@ -155,7 +155,7 @@ it('asked for again, after somebody has fixed the cause, it has all its tries ag
   }
 });
 
-/** Whatever an activity reaches for is broken. */
+/** Every access to a part of these dependencies throws an error. */
 function brokenParts<Deps extends object>(): Deps {
   return new Proxy({} as Deps, {
     get: (_, name) => {

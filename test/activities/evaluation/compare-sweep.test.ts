@@ -1,4 +1,4 @@
-// A comparison reads evaluations as the runs of its states see them, and says what it could not compare.
+// A comparison reads evaluations through the views of the states' runs, and says what it could not compare.
 import { beforeEach, describe, expect, it } from 'vitest';
 import { comparisonOf } from '../../../src/activities/evaluation/compare-sweep.js';
 import { pairsToDo } from '../../../src/activities/evaluation/plan-sweep.js';
@@ -80,17 +80,17 @@ const broken = evaluationEpisodeKey(second, suite.digest, 1, 0);
 const episodesOf = async () =>
   (await comparisonOf(store, record)).suites[0]?.states.map(({ all }) => [all.episodes, all.missing]);
 
-describe('an evaluation of which an episode was set aside', () => {
+describe('an evaluation with a broken episode', () => {
   beforeEach(async () => {
     await store.delete(broken);
     await store.create(broken, Buffer.from('broken'));
   });
 
-  it('ends a comparison that does not know it yet, by name', async () => {
+  it('before the episode is quarantined, fails the comparison, which names the episode', async () => {
     await expect(comparisonOf(store, record)).rejects.toThrow(broken);
   });
 
-  it('is to be done again, needs its checkpoint, and is compared with what is there of it', async () => {
+  it('after that, is played again, keeps its checkpoint, and is compared without the episode until then', async () => {
     await setAside(broken, [evaluationResultKey(second, suite.digest)]);
     const { pairs } = await pairsToDo({ store }, { sweep, after: -1, limit: 10 });
     expect(pairs).toEqual([{ n: 1, run: 'tiny', step: 2, suite: 'final', missing: 1 }]);
@@ -110,14 +110,14 @@ describe('an evaluation of which an episode was set aside', () => {
   });
 });
 
-it('figures that were kept of an evaluation are not taken once a run has set something aside', async () => {
+it('stored figures of an evaluation are not used after a run has quarantined one of its records', async () => {
   await comparisonOf(store, record);
   expect(await store.head(tallyKey(second, suite.digest))).not.toBeNull();
   await setAside(broken, [evaluationResultKey(second, suite.digest)]);
   expect((await episodesOf())?.[1]).toEqual([5, 1]);
 });
 
-it('an episode of another state under the evaluation’s name is refused (R8)', async () => {
+it('an episode of another state under this evaluation’s key is refused (R8)', async () => {
   const key = evaluationEpisodeKey(first, suite.digest, 0, 0);
   await store.delete(key);
   const { episode } = recordsOfAllKinds();
@@ -127,7 +127,7 @@ it('an episode of another state under the evaluation’s name is refused (R8)', 
   await expect(comparisonOf(store, record)).rejects.toThrow(/was played for state/);
 });
 
-it('a comparison of thousands of tasks leaves the event loop to others, ends when it is called off, and says the same', async () => {
+it('a comparison of thousands of tasks does not block the event loop, stops when it is cancelled, and gives the same result', async () => {
   const large = madeUpSuite('large', ['tracker', 'booking'], 5_000, 4);
   const states = record.checkpoints.map(({ run, step, state }, index) => ({
     ...madeUpState(large, { run, step, shift: { tracker: index * 0.2, booking: 0 } }),
@@ -153,7 +153,7 @@ it('a comparison of thousands of tasks leaves the event loop to others, ends whe
   const timer = setInterval(() => (turns += 1), 5);
   const { suites, rows } = await compared;
   clearInterval(timer);
-  // Hundreds of milliseconds of draws.
+  // The draws take hundreds of milliseconds.
   expect(turns).toBeGreaterThan(8);
   expect(suites).toEqual([compareStates(large, states, null)]);
   expect(rows).toHaveLength(2);

@@ -1,4 +1,4 @@
-// A state is evaluated on a suite once ever, with random numbers of its own (R13).
+// A state is evaluated on a suite only once, with random numbers of its own (R13).
 import { describe, expect, it } from 'vitest';
 import { evaluateState } from '../../../src/activities/evaluation/evaluate-state.js';
 import type { NodeDeps } from '../../../src/activities/node-deps.js';
@@ -18,7 +18,7 @@ describe('evaluateState', () => {
       attempt,
     );
 
-  it('plays each task once ever: a second call answers from the records', async () => {
+  it('plays each task only once: a second call answers from the records', async () => {
     const { deps, calls } = counting(harness.node);
     const first = await evaluate(deps, 'interval');
     expect(first).toMatchObject({ graded: 2, unknown: 0, pass_at_1: 0, suite_name: 'interval' });
@@ -29,7 +29,7 @@ describe('evaluateState', () => {
     expect(calls.generate + other.calls.generate).toBe(2);
   });
 
-  it('goes on after a kill with what is missing', async () => {
+  it('after a kill, plays only what is missing', async () => {
     const { deps, calls } = counting(harness.node);
     const first = await evaluate(deps, 'final');
     const folder = `evals/${first.state}/${first.suite}/`;
@@ -39,7 +39,7 @@ describe('evaluateState', () => {
     expect(calls.generate).toBe(4);
   });
 
-  it('has random numbers of its own (R13): the same place samples otherwise than a rollout', async () => {
+  it('uses random numbers of its own (R13): the same slot and sample of a rollout has others', async () => {
     const keys: SamplingKey[] = [];
     const { engine } = harness.node.holder;
     const { generate } = engine;
@@ -48,7 +48,7 @@ describe('evaluateState', () => {
       return generate(request, signal);
     };
     await evaluate(harness.node, 'final');
-    // Episodes start when their sessions are open, in any order.
+    // Episodes start when their sessions are open, so in any order.
     expect(keys.splice(0).sort((a, b) => a.slot - b.slot)).toEqual(
       [0, 1, 2].map((slot) => ({ seed: 5, domain: 'eval', step: 0, slot, sample: 0 })),
     );
@@ -69,7 +69,7 @@ describe('evaluateState', () => {
     expect(await sampled('train')).not.toEqual(await sampled('eval'));
   });
 
-  it('knows held-out tasks only, each with a seed of its own', async () => {
+  it('uses only held-out tasks, each with its own seed', async () => {
     const { state, suite } = await evaluate(harness.node, 'final');
     const record = await requireRecord(harness.store, `evals/${state}/${suite}/suite.json`, 'suite');
     expect(record.tasks).toHaveLength(3);

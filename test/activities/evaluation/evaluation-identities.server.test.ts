@@ -1,5 +1,5 @@
-// An evaluation belongs to the environments that it was played on: nothing is adopted from a server with other tools, another version
-// or another reward rule. Runs on real servers, in one store, whose base models are the same state.
+// An evaluation belongs to the environments that it was played on. No result is adopted from a server with other tools, another version or
+// another reward rule. The tests use real servers, and runs in one store whose base models are the same state.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { commitBase } from '../../../src/activities/step/commit-base.js';
@@ -53,7 +53,7 @@ async function server(facts: ForeignFacts = {}, rewardOf: (episode: string) => s
   return started;
 }
 
-/** The server is asked what it is in an episode of its own. */
+/** True for the episode in which the server is asked about itself. */
 const isQuestion = (episode: string): boolean => episode.startsWith('facts/');
 
 async function begin(name: string, url: string, more: object = {}): Promise<void> {
@@ -78,7 +78,7 @@ async function rounds(): Promise<number[]> {
 }
 
 describe('an evaluation', () => {
-  it("is adopted on the same environment, and is then the adopting run's in each respect", async () => {
+  it("is adopted on the same environment, and then counts as the adopting run's own everywhere", async () => {
     const { url } = await server();
     await begin('first', url);
     const played = await evaluate('first');
@@ -132,7 +132,7 @@ describe('an evaluation', () => {
   it.each<[string, ForeignFacts, (episode: string) => string]>([
     ['has given no reward yet', {}, (episode) => (isQuestion(episode) ? 'null' : '1')],
     ['opens none of the tasks that it is asked about', { refuses: isQuestion }, () => '1'],
-  ])('is not adopted from another address where the server %s', async (_, facts, rewardOf) => {
+  ])('is not adopted from another address if the server %s', async (_, facts, rewardOf) => {
     const [one, other] = [await server(facts, rewardOf), await server(facts, () => 'null')];
     await begin('first', one.url);
     expect(await evaluate('first')).toMatchObject({ graded: 3, pass_at_1: 1 });
@@ -143,14 +143,14 @@ describe('an evaluation', () => {
     expect(generated.generate).toBe(6);
   });
 
-  it('knows the frame by which a server grades, and not only that a token is set', async () => {
+  it('depends on the way in which a server grades, not only on whether a grading token is set', async () => {
     const [one, other] = [await server({ grades: true }), await server({ grades: false })];
     await begin('first', one.url, { grading_token_env: tokenName });
     await begin('second', other.url, { grading_token_env: tokenName });
     expect((await evaluate('second')).suite).not.toBe((await evaluate('first')).suite);
   });
 
-  it('is not adopted from the server that was on the same address before, and shows the tools of the one there is', async () => {
+  it("is not adopted if another server took over the address, and is then played with the new server's tools", async () => {
     const facts: ForeignFacts = {};
     const { url } = await server(facts);
     await begin('first', url);
@@ -174,7 +174,7 @@ describe('an evaluation', () => {
     ['of another suite', { suite: 'a'.repeat(64) }, 1],
     ['of another place', { step: 1 }, 1],
     ['of another run', { run: 'other' }, 1],
-  ])('that a run names, and that is %s, is found by the audit', async (_, change, found) => {
+  ])('named by a run but %s, is found by the audit', async (_, change, found) => {
     const { url } = await server();
     await begin('first', url);
     await evaluate('first');
@@ -187,7 +187,7 @@ describe('an evaluation', () => {
     );
   });
 
-  it('answers from the records alone where the run has it: no server is needed', async () => {
+  it("is answered from the run's records alone if they exist: no server is needed", async () => {
     const { url } = await server();
     await begin('first', url);
     const played = await evaluate('first');
@@ -211,7 +211,7 @@ describe('a sweep', () => {
   const play = (sweep: string) =>
     harness.attempt('step-000000/evaluate-sweep-0', () => evaluatePair(harness.node)({ sweep, pair: 0 }));
 
-  it('adopts what its runs have evaluated, and plays all of it again where that is asked for', async () => {
+  it('adopts what its runs have evaluated, and plays everything again with `again`', async () => {
     const { url } = await server();
     await begin('first', url);
     await evaluate('first');
@@ -227,7 +227,7 @@ describe('a sweep', () => {
     expect((await auditRun(harness.store, 'first')).violations).toEqual([]);
   });
 
-  it('gives a run the files of what it adopts for it, and samples nothing', async () => {
+  it('writes the trajectory files of an adopted evaluation for its run, and samples nothing', async () => {
     const { url } = await server();
     await begin('first', url);
     await evaluate('first');
@@ -242,7 +242,7 @@ describe('a sweep', () => {
     );
   });
 
-  it('fails a pair whose server has become another one since it was planned', async () => {
+  it('fails a pair if its server has changed since the sweep was planned', async () => {
     const facts: ForeignFacts = {};
     const { url } = await server(facts);
     await begin('first', url);
@@ -253,7 +253,7 @@ describe('a sweep', () => {
     expect(await play(await planned('later'))).toMatchObject({ graded: 3 });
   });
 
-  it('fails a pair of which nothing can be graded, and plays it again when it is started again', async () => {
+  it('fails a pair if nothing can be graded, and plays it again when the sweep is started again', async () => {
     let grades = false;
     const { url } = await server({}, (episode) => (grades || isQuestion(episode) ? '1' : 'null'));
     await begin('first', url);
@@ -265,14 +265,14 @@ describe('a sweep', () => {
     expect(await toDo(sweep)).toBe(0);
     const { suites } = await comparisonOf(harness.store, await readSweep(harness.store, sweep));
     expect(suites[0]?.states[0]?.all).toMatchObject({ episodes: 3, missing: 0, unknown: 0 });
-    // The run adopts it as its own, without another round.
+    // The run adopts the sweep's result as its own, without another round.
     expect(await evaluate('first')).toMatchObject({ graded: 3 });
     expect((await auditRun(harness.store, 'first')).violations).toEqual([]);
   });
 });
 
 describe('an evaluation of a server that cannot grade', () => {
-  it('stores no result, says what the server says, and is played again once it is asked for again', async () => {
+  it("stores no result, shows the server's message, and is played again by a new execution", async () => {
     let grades = false;
     const { url } = await server({}, (episode) => (grades || isQuestion(episode) ? '1' : 'null'));
     await begin('first', url);
@@ -301,7 +301,7 @@ describe('an evaluation of a server that cannot grade', () => {
     expect((await auditRun(harness.store, 'first')).violations).toEqual([]);
   });
 
-  it('says so again, and plays nothing, where the server only missed the answer: a retry is no new round', async () => {
+  it('fails again without playing if its failure did not reach the workflow: a retry starts no new round', async () => {
     let grades = false;
     const { url } = await server({}, (episode) => (grades || isQuestion(episode) ? '1' : 'null'));
     await begin('first', url);
@@ -314,7 +314,7 @@ describe('an evaluation of a server that cannot grade', () => {
     expect(failures.slice(1)).toEqual([failures[0], failures[0]]);
     expect(generated.generate).toBe(3);
     expect(await rounds()).toEqual([1]);
-    // A person's resume is another execution.
+    // After a person's resume, there is a new execution.
     await expect(evaluate('first')).rejects.toThrow('no outcome was graded');
     await expect(evaluate('first', 2)).rejects.toThrow('no outcome was graded');
     expect(await rounds()).toEqual([1, 2]);
@@ -325,15 +325,15 @@ describe('an evaluation of a server that cannot grade', () => {
     expect((await auditRun(harness.store, 'first')).violations).toEqual([]);
   });
 
-  it('ends also where more than max_unknown_share of its outcomes are unknown', async () => {
+  it('also fails if more than max_unknown_share of its outcomes are unknown', async () => {
     const { url } = await server({}, (episode) => (episode.includes('00000.000') ? '1' : 'null'));
     await begin('first', url);
     await expect(evaluate('first')).rejects.toThrow('2 of 3 outcomes are unknown');
   });
 });
 
-describe('unknown outcomes that another run has left', () => {
-  it('are played again for a run that asks; what is graded is adopted, and the other run keeps what it had', async () => {
+describe('unknown outcomes left by another run', () => {
+  it('are played again for this run; graded outcomes are adopted, and the other run keeps its result', async () => {
     let grades = false;
     const { url } = await server({}, (episode) => (grades || !episode.includes('00001.000') ? '1' : 'null'));
     await begin('first', url);
@@ -348,7 +348,7 @@ describe('unknown outcomes that another run has left', () => {
     await begin('second', url);
     const whole = await evaluate('second');
     expect(whole).toMatchObject({ state: partly.state, graded: 3, unknown: 0 });
-    // A retry of an unknown outcome does not sample what was sampled: one episode was played, and no other.
+    // Only the unknown outcome was played again.
     expect(generated.generate).toBe(4);
     await begin('third', url);
     expect(await evaluate('third')).toEqual(whole);
@@ -364,7 +364,7 @@ describe('unknown outcomes that another run has left', () => {
   });
 });
 
-it('a step without a grade says so, in the words of the server', async () => {
+it("a step without a grade shows the server's message", async () => {
   const { url } = await server({}, () => 'null');
   await harness.open({ ...harness.spec, environments: [{ env_key: 'tracker', url }] });
   const supervised = await harness.advance(lastSftStep);

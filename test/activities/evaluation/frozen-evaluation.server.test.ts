@@ -1,5 +1,5 @@
-// A worker stands still at each of its looks at the store, while another one plays the same evaluation and a collection folds it. It wakes
-// to records that are gone from where it looks for them, and must sample nothing again (R9, R23).
+// A worker freezes at each of its accesses to the store, while another worker plays the same evaluation and a collection folds it. When the
+// first one continues, the records are no longer where it looks for them, and it must not sample anything again (R9, R23).
 import { cpSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, expect, it } from 'vitest';
@@ -30,7 +30,7 @@ beforeAll(async () => {
   other = harness.secondNode();
 });
 
-/** The store as it was before the evaluation, as a process sees it that has read nothing of it. */
+/** Resets the store to the time before the evaluation; returns it as a new process sees it. */
 async function begunAnew(): Promise<OpenedStore> {
   const store = join(harness.folder, 'store');
   rmSync(store, { recursive: true });
@@ -62,19 +62,19 @@ async function foldEvaluation(store: OpenedStore): Promise<void> {
   expect(done).toMatchObject({ evaluations: [{ step }], left: [] });
 }
 
-/** Folder of the episodes of the store's one evaluation. */
+/** Folder with the episodes of the store's only evaluation. */
 async function episodesFolderIn(store: OpenedStore): Promise<string> {
   const [result] = await findEvaluations(store, run);
   if (!result) throw new Error('nothing was evaluated');
   return evaluationEpisodesFolder(result.state, result.suite);
 }
 
-/** Names of the episodes that lie beside the file. */
+/** Names of the episodes that are stored beside the folded file. */
 async function singlesOf(store: OpenedStore): Promise<string[]> {
   return store.unfolded.listFolder(await episodesFolderIn(store));
 }
 
-/** A store that does `meanwhile` before the call that `isIt` names, such as `head KEY`; no call ends before that has. */
+/** A store that runs `meanwhile` before the call that `isIt` selects, such as `head KEY`. Other calls wait for it too. */
 function frozenWhere(
   store: OpenedStore,
   isIt: (call: string) => boolean,
@@ -99,8 +99,8 @@ function frozenWhere(
 }
 
 /**
- * The `look`th call, up to the first look of an episode right before it samples: from there on episodes are apart, and one whose look was
- * answered may sample while another one's is frozen.
+ * Selects call number `look`. It selects none after the first check of an episode right before sampling: from there on, episodes run
+ * independently, so one may sample while another is frozen.
  */
 function callNumber(look: number): (call: string) => boolean {
   let calls = 0;
@@ -113,7 +113,7 @@ function callNumber(look: number): (call: string) => boolean {
   };
 }
 
-it('a worker that stood still at any of its looks samples no episode of an evaluation again', async () => {
+it('a worker that was frozen at any of its store accesses samples no episode again', async () => {
   const again: string[] = [];
   let looks = 0;
   for (let look = 1; ; look++) {
@@ -136,7 +136,7 @@ it('a worker that stood still at any of its looks samples no episode of an evalu
   expect(looks).toBeGreaterThan(10);
 });
 
-it('a worker that stood still before it wrote an episode leaves none beside the file', async () => {
+it('a worker that was frozen before it wrote an episode leaves none beside the folded file', async () => {
   const store = await begunAnew();
   let answer: unknown = null;
   const frozen = frozenWhere(
@@ -149,7 +149,7 @@ it('a worker that stood still before it wrote an episode leaves none beside the 
   expect((await auditRun(store, run)).violations).toEqual([]);
 });
 
-it('an episode beside the file, whose worker died before its second look, is not read, and the next collection takes it', async () => {
+it('an episode beside the folded file, written by a worker that then died, is not read, and the next collection removes it', async () => {
   const store = await begunAnew();
   await playedElsewhere(store);
   const folder = await episodesFolderIn(store);

@@ -1,4 +1,4 @@
-// A sweep whose run of reference is not there says which member of its file named it, and which runs there are.
+// If a sweep's reference run does not exist, the error says which field of the sweep file named it, and which runs exist.
 import { beforeAll, expect, test } from 'vitest';
 import { DatasetCache } from '../../../src/data/dataset-cache.js';
 import { planSweep } from '../../../src/activities/evaluation/plan-sweep.js';
@@ -27,7 +27,7 @@ test.each([
   },
   { named: { checkpoints }, path: 'checkpoints[0].run', fix: 'it holds tiny' },
   { named: { data_of: 'tinny', checkpoints }, path: 'data_of', fix: 'did you mean tiny?' },
-])('$path that is no run: $fix', async ({ named, path, fix }) => {
+])('$path names a run that does not exist: $fix', async ({ named, path, fix }) => {
   const spec = parseSweepSpec({ name: 's', suites, ...named });
   const run = named.data_of ?? 'nobody';
   await expect(

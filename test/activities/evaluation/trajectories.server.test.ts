@@ -1,4 +1,4 @@
-// What SkyRL's users find of an evaluation, and of two that a step may have: where a target ends a run it has both suites.
+// The trajectory files in SkyRL's layout, for one evaluation of a step and for two: a step at which a target ends the run has both suites.
 import { beforeAll, expect, it } from 'vitest';
 import type { EvaluatedState } from '../../../src/activities/contracts.js';
 import { evaluateState } from '../../../src/activities/evaluation/evaluate-state.js';
@@ -33,7 +33,7 @@ async function linesOf(file: string, at = step): Promise<unknown[]> {
   return text.split('\n').flatMap((line) => (line === '' ? [] : [JSON.parse(line) as unknown]));
 }
 
-it('lies in the known folder; a second suite of the step lies below it, whole', async () => {
+it('lies in the known folder; the complete files of a second suite lie in a subfolder', async () => {
   const [interval, final] = [await evaluate('interval'), await evaluate('final')];
   expect(await linesOf('tracker.jsonl')).toHaveLength(2);
   expect(await linesOf('aggregated_results.jsonl')).toEqual([
@@ -45,7 +45,7 @@ it('lies in the known folder; a second suite of the step lies below it, whole', 
   ]);
 });
 
-it('has a folder for each suite of a sweep, also where several are played at a time', async () => {
+it('has one folder per suite of a sweep, even if several suites are played in parallel', async () => {
   const { data, suite, result, episodes } = await played('final');
   const suites = [0.5, 0.7, 0.9].map((temperature) => ({
     ...suite,
@@ -61,7 +61,7 @@ it('has a folder for each suite of a sweep, also where several are played at a t
   }
 });
 
-it('is whole for both suites of a run, also where they end at one time', async () => {
+it('is complete for both suites of a run, even if they end at the same time', async () => {
   const [interval, final] = [await played('interval'), await played('final')];
   const later = 7;
   await Promise.all(
@@ -83,7 +83,7 @@ it('is whole for both suites of a run, also where they end at one time', async (
   }
 });
 
-it('is written once: a second try of the first suite finds its own', async () => {
+it('is written once: a retry of the first suite finds its own files', async () => {
   const { data, suite, episodes, result } = await played('interval');
   await projectTrajectories(harness.store, data, step, suite, episodes, result);
   expect(await harness.store.listFolder(trajectoriesFolder(run, step))).not.toContain('interval/');

@@ -1,4 +1,4 @@
-// The cost of faults beside a plan: a long count delays one plan at most, and is begun once.
+// The cost of faults is sent with a plan. A long count delays at most one plan and is started only once.
 import { expect, it } from 'vitest';
 import type { StepReference } from '../../../src/activities/contracts.js';
 import type { OrchestratorDeps } from '../../../src/activities/orchestrator-deps.js';
@@ -9,7 +9,7 @@ import { readRun } from '../../../src/store/runs/run-records.js';
 
 const made = { run: 'long', steps: 6, evalInterval: 6 };
 
-it('is counted by one reader at a time: plans that come meanwhile go ahead without it', async () => {
+it('is counted by one reader at a time: other plans in the meantime do not wait for it', async () => {
   const store = memoryStore();
   await writeAll(store, recordsOf(made));
   const record = await readRun(store, made.run);

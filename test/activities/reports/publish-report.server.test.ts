@@ -1,4 +1,4 @@
-// The report of a run that was cancelled and went on: what was known when it was cancelled must not stand in the way.
+// The report of a run that was cancelled and then continued: the report at the cancellation must not block a newer one.
 import { expect, test } from 'vitest';
 import { evaluateState } from '../../../src/activities/evaluation/evaluate-state.js';
 import { publishReport, renderRunReport } from '../../../src/activities/reports/publish-report.js';
@@ -10,7 +10,7 @@ useSharedHarness();
 const publish = () => publishReport(harness.orchestrator, { run });
 const stored = async (key: string) => Buffer.from((await harness.store.get(key)) ?? []).toString();
 
-test('a report that is written again at the same step says what is known by then', async () => {
+test('a report that is written again at the same step contains what is known by then', async () => {
   await harness.advance(lastSftStep + 1);
   const cancelled = await publish();
   await harness.attempt('evaluate', () =>
@@ -26,7 +26,7 @@ test('a report that is written again at the same step says what is known by then
   expect(await stored(cancelled.key)).not.toBe(await stored(final.key));
 });
 
-test('a report that is written again of the same records is one', async () => {
+test('a report that is written again from the same records is the same report', async () => {
   await harness.advance(lastSftStep + 1);
   expect(await publish()).toEqual(await publish());
 });

@@ -1,5 +1,5 @@
-// What steers a run is found where it was changed since the run's last plan, even under a sum that agrees with it: the run is not
-// trained with it, and the record is named (R7, R24).
+// A record that steers a run is changed after the run's last plan, even with a matching checksum. The change is found: the run does not
+// train with it, and the error names the record (R7, R24).
 import { beforeEach, describe, expect, it } from 'vitest';
 import { collectRollouts } from '../../../src/activities/step/collect-rollouts.js';
 import { DatasetCache } from '../../../src/data/dataset-cache.js';
@@ -44,7 +44,7 @@ async function advance(last: number): Promise<void> {
   }
 }
 
-/** As another process sees the store, which has read nothing of it yet. */
+/** The store as a new process sees it, with nothing cached. */
 async function restarted(): Promise<{ store: ObjectStore; runs: RunDataCache }> {
   const store = await openStore(harness.store.address);
   return { store, runs: new RunDataCache(store, new DatasetCache(store)) };
@@ -70,11 +70,11 @@ const steering = [
 ];
 
 describe.each(steering)(
-  '$what, changed behind the plans of a run and signed again',
+  "$what, changed after the run's plans and given a matching checksum",
   ({ key, from, to, named }) => {
     const refused = { name: 'UnreadableRecord', key: named };
 
-    it('is named where the next step is planned', async () => {
+    it('is named when the next step is planned', async () => {
       await advance(next - 1);
       await change(key, from, to);
       const deps = { ...harness.orchestrator, ...(await restarted()) };
@@ -84,7 +84,7 @@ describe.each(steering)(
       expect(await harness.store.head(planKey(run, next))).toBeNull();
     });
 
-    it('is named where a planned step is played and applied', async () => {
+    it('is named when a planned step is played and applied', async () => {
       await advance(next - 1);
       const planned = await harness.plan(next, 1);
       await change(key, from, to);
@@ -104,7 +104,7 @@ describe.each(steering)(
   },
 );
 
-it('a plan that was changed before its step was committed is named, and steers nothing', async () => {
+it('a plan that was changed before its step was committed is named and not used', async () => {
   await advance(next - 1);
   await harness.plan(next, 1);
   const key = planKey(run, next);
@@ -122,14 +122,14 @@ describe('the outcomes of an update', () => {
     planStep({ ...harness.orchestrator, ...(await restarted()) }, { run, step: next, owner: 1, control: 1 });
   const flipped = (bytes: Buffer): string => bytes.toString().replace(/"outcomes":\[\[0/, '"outcomes":[[1');
 
-  it('are not planned with where a bit of them was changed', async () => {
+  it('stop the next plan if one bit of them was changed', async () => {
     await advance(next - 1);
     const key = updateKey(run, next - 1);
     await tamper(harness.store, key, flipped);
     await expect(planning()).rejects.toMatchObject({ name: 'UnreadableRecord', key });
   });
 
-  it('are compared with the batch where an earlier version committed them', async () => {
+  it('are compared with the batch if an earlier version committed them', async () => {
     await advance(next - 1);
     const key = updateKey(run, next - 1);
     const earlier = (bytes: Buffer): string =>
@@ -143,7 +143,7 @@ describe('the outcomes of an update', () => {
       problem: 'its outcomes are not those of its batch',
     });
     await tamper(harness.store, key, (bytes) => bytes.toString().replace('"outcomes":[[1', '"outcomes":[[0'));
-    // A collection has compressed it meanwhile.
+    // A collection compresses the batch in the meantime.
     await foldBatch(
       harness.store,
       run,
@@ -154,8 +154,8 @@ describe('the outcomes of an update', () => {
   });
 });
 
-describe('a run that an earlier version began', () => {
-  /** As that version wrote it. */
+describe('a run that was started by an earlier version', () => {
+  /** The record as that version wrote it. */
   const earlier = (key: string, kind: string): Promise<void> =>
     tamper(harness.store, key, (bytes) =>
       bytes
@@ -164,7 +164,7 @@ describe('a run that an earlier version began', () => {
         .replace(/,"sum":"[0-9a-f]+"/, ''),
     );
 
-  it('goes on, and its records are covered from its next plan on', async () => {
+  it('continues, and its records are protected from its next plan on', async () => {
     for (const [kind, key] of [
       ['run', runKey(run)],
       ['owner', `${ownersFolder(run)}1.json`],

@@ -1,4 +1,4 @@
-// A run's own collections (R23): by the activity itself, on a real store.
+// The garbage collections that a run does itself (R23): the activity on a real store.
 import { beforeEach, describe, expect, it } from 'vitest';
 import { withRunView } from '../../../src/activities/attempt/run-view.js';
 import { collectGarbage } from '../../../src/activities/run/collect-garbage.js';
@@ -32,7 +32,7 @@ import { activityId, run, tamper } from '../fixture.js';
 useFinishedRun();
 
 describe('collectGarbage', () => {
-  it('keeps the checkpoints of the default retention, and folds each step and the last evaluation', async () => {
+  it('keeps the checkpoints of the default retention, and folds every step and the last evaluation', async () => {
     const evaluated = await harness.attempt(activityId(last, 'evaluate-final'), () =>
       evaluateState(harness.node, { run, step: last, owner: 1, suite: 'final' }),
     );
@@ -53,8 +53,8 @@ describe('collectGarbage', () => {
   });
 });
 
-describe('an evaluation without a result that can be read', () => {
-  // Evaluations at steps 4 and 8, of which 8 is the better one, and a checkpoint after each second step.
+describe('an evaluation without a readable result', () => {
+  // Evaluations at steps 4 and 8, where 8 is better, and a checkpoint after every second step.
   let store: OpenedStore;
   let key: string;
   const made = { run: 'tiny', steps: 12, evalInterval: 4 };
@@ -73,14 +73,14 @@ describe('an evaluation without a result that can be read', () => {
     return { checkpoints: await listCheckpoints(store, await readRun(store, made.run)), lines };
   }
 
-  it('is needed for that: else only the newest and the best checkpoints stay', async () => {
+  it('keeps a checkpoint that would be deleted if the result were readable', async () => {
     expect(await collected()).toEqual({ checkpoints: [8, 10, 12], lines: [] });
   });
 
   it.each<[string, (bytes: Buffer) => string]>([
     ['is damaged', (bytes) => bytes.toString().slice(0, 40)],
     ['was written by a newer version', (bytes) => bytes.toString().replace(/evaluation\/2/, 'evaluation/99')],
-  ])('stops no collection where it %s, costs the step no checkpoint, and is named', async (_, change) => {
+  ])("stops no collection if the result %s, keeps the step's checkpoint, and is named", async (_, change) => {
     await tamper(store, key, change);
     const { checkpoints, lines } = await collected();
     expect(checkpoints).toEqual([4, 8, 10, 12]);
@@ -89,7 +89,7 @@ describe('an evaluation without a result that can be read', () => {
     ]);
   });
 
-  it('is the one that stands for it where it was set aside', async () => {
+  it('counts with its replacement if the result was quarantined', async () => {
     const result = await requireRecord(store, key, 'evaluation');
     await tamper(store, key, (bytes) => bytes.toString().slice(0, 40));
     await writeControl(store, made.run, 1, { kind: 'quarantine', key }, 30);
@@ -103,13 +103,13 @@ describe('an evaluation without a result that can be read', () => {
   });
 });
 
-it('is never given a run’s view of the store, in which what is folded seems to be there: the compiler holds that', () => {
-  // @ts-expect-error The view is no opened store.
+it('cannot be given a run’s view of the store, where folded episodes seem to exist: it would not compile', () => {
+  // @ts-expect-error A view is not an OpenedStore.
   const inView = () => withRunView(harness.orchestrator, collectGarbage);
   expect(inView).not.toThrow();
 });
 
-describe('collections that look at new steps alone', () => {
+describe('collections that look only at new steps', () => {
   const collectNew = (
     store: OpenedStore,
     wait = (): Promise<void> => Promise.resolve(),
@@ -119,18 +119,15 @@ describe('collections that look at new steps alone', () => {
       ...{ onlyNewSteps: true, graceMs: 0, by: 'test', wait },
     });
 
-  it.each([1, 2, 4])(
-    'leave nothing behind where %i in a row were killed before they deleted',
-    async (kills) => {
-      const { store } = await copy();
-      for (let kill = 0; kill < kills; kill++)
-        await expect(collectNew(store, () => Promise.reject(new Error('killed')))).rejects.toThrow('killed');
-      await collectNew(store);
-      for (let step = 1; step <= last; step++)
-        expect(await keysOf(store, episodesFolder(run, step))).toEqual([]);
-      expect((await collectNew(store)).n).toBeNull();
-      expect(await keysOf(store, collectionsFolder(run))).toHaveLength(kills + 1);
-      await expectNothingLost(store);
-    },
-  );
+  it.each([1, 2, 4])('leave nothing behind if %i in a row were killed before they deleted', async (kills) => {
+    const { store } = await copy();
+    for (let kill = 0; kill < kills; kill++)
+      await expect(collectNew(store, () => Promise.reject(new Error('killed')))).rejects.toThrow('killed');
+    await collectNew(store);
+    for (let step = 1; step <= last; step++)
+      expect(await keysOf(store, episodesFolder(run, step))).toEqual([]);
+    expect((await collectNew(store)).n).toBeNull();
+    expect(await keysOf(store, collectionsFolder(run))).toHaveLength(kills + 1);
+    await expectNothingLost(store);
+  });
 });

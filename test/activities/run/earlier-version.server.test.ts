@@ -1,4 +1,4 @@
-// A run that an earlier version began: what this one reads of it, and the one error where it reads it no more.
+// A run that an earlier version began: the parts that this version can read, and the error for those it cannot.
 import { describe, expect, it } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { createOrchestratorActivities } from '../../../src/activities/orchestrator-activities.js';
@@ -10,7 +10,7 @@ import { harness, useHarness } from '../own-harness.js';
 
 useHarness();
 
-/** As if the last version had planned it: nothing but the schema's number tells. */
+/** Changes a plan as if the last version had written it: only the schema's number differs. */
 const planEarlier = (step: number): Promise<void> =>
   tamper(harness.store, planKey(run, step), (bytes) =>
     bytes.toString().replace('longhaul.plan/3', 'longhaul.plan/1'),
@@ -29,7 +29,7 @@ describe('a run whose steps an earlier version planned', () => {
     return harness.attempt('open', () => openRun({ spec, workflow }));
   };
 
-  it('is refused where it is started, before anybody owns it again or waits for a node', async () => {
+  it('is refused when it is started, before it gets a new owner or waits for a node', async () => {
     await harness.advance(1);
     await planEarlier(1);
     const owners = await sequenceNumbers(harness.store, ownersFolder(run));
@@ -37,7 +37,7 @@ describe('a run whose steps an earlier version planned', () => {
     expect(await sequenceNumbers(harness.store, ownersFolder(run))).toEqual(owners);
   });
 
-  it('is refused where it is forked or rebased, and leaves no fork behind', async () => {
+  it('is refused when it is forked or rebased, and no fork is left behind', async () => {
     await harness.advance(2);
     await planEarlier(1);
     const fork = { run, step: 1 };
@@ -48,7 +48,7 @@ describe('a run whose steps an earlier version planned', () => {
     for (const name of ['fork', 'rebased']) expect(await harness.store.head(runKey(name))).toBeNull();
   });
 
-  it('is told from a damaged one by an audit, which names the record', async () => {
+  it('is distinguished from a damaged run by the audit, which names the record', async () => {
     await harness.advance(1);
     await planEarlier(1);
     const { violations } = await auditRun(harness.store, run);
@@ -61,8 +61,8 @@ describe('a run whose steps an earlier version planned', () => {
   });
 });
 
-describe('a spec that an earlier version has stored', () => {
-  /** As it was before there were other objectives, adapters and moments than one kind. */
+describe('a spec that was stored by an earlier version', () => {
+  /** Stores the spec as it was when only one kind of objective, adapters and moments existed. */
   async function storeEarlier(): Promise<void> {
     const later = [
       ...[
@@ -88,7 +88,7 @@ describe('a spec that an earlier version has stored', () => {
     });
   }
 
-  it('is the same spec to a start of today, and another one where a setting differs', async () => {
+  it('equals a current spec with the same settings, and differs if one setting does', async () => {
     await harness.open();
     await storeEarlier();
     expect(await harness.open()).toMatchObject({ outline: { run } });

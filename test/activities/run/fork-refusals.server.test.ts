@@ -1,4 +1,4 @@
-// Forks that cannot be: each is refused with what is wrong and the way on, and leaves nothing behind.
+// Impossible forks: each is refused with the problem and a way to continue, and leaves nothing behind.
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
@@ -83,7 +83,7 @@ describe('is refused, and leaves nothing behind:', () => {
     expect(await keysOf(store)).toEqual(before);
   });
 
-  test('a name that is another’s, where the fork was begun from another step', async () => {
+  test('the name of another fork that was begun after another step', async () => {
     const store = await copy();
     await expect(
       open(await forkSpec(store, 'begun', { run, step: 2 }), dyingAfter(store, 1)),

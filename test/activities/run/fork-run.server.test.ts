@@ -1,4 +1,4 @@
-// Forks (R5, R22): another run goes on after a committed step of this one, and nothing is copied.
+// Forks (R5, R22): another run continues after a committed step of this one, and nothing is copied.
 import { describe, expect, test } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { forkSpec } from '../../../src/activities/run/fork-spec.js';
@@ -28,14 +28,14 @@ import {
 useRunToFork();
 
 describe('a fork', () => {
-  test('that changes nothing takes its parent’s further steps, bit for bit, and copies none of its steps', async () => {
+  test('without changes takes the same further steps as its parent, bit for bit, and copies none of the earlier ones', async () => {
     const { opened } = await fork('same', { run, step: 3 });
     expect(opened).toMatchObject({
       outline: { run: 'same', lineage: { run, step: 3 } },
       position: { step: 3, state: await readState(harness.store, run, 3), lastCheckpoint: 2 },
       control: { n: 0, lr: null },
     });
-    // What is set live holds from the next plan on: the parent's fourth was made with it, and so is the fork's.
+    // A changed setting holds from the next plan on. The parent's fourth step was planned with it, and so is the fork's.
     await recordControl(harness.orchestrator, {
       run: 'same',
       owner: opened.owner,
@@ -51,14 +51,14 @@ describe('a fork', () => {
     expect((await auditRun(harness.store, 'same')).violations).toEqual([]);
   });
 
-  test('keeps what was set live by the step where it begins', async () => {
+  test('keeps the settings that were changed before the step where it begins', async () => {
     const { spec, opened } = await fork('tuned', { run, step: 4 });
     expect(spec.trainer.lr).toBe(lrFromStep4);
     await advance('tuned', opened.owner, 5);
     expect(await statesOf('tuned', [5])).toEqual(await statesOf(run, [5]));
   });
 
-  test('with another rate goes another way, from the same state', async () => {
+  test('with another learning rate reaches other states, from the same state', async () => {
     const { opened } = await fork('faster', { run, step: 4 }, ({ trainer }) => (trainer.lr = 9e-3));
     await advance('faster', opened.owner, 5);
     const [four, five] = await statesOf('faster', [4, 5]);
@@ -66,7 +66,7 @@ describe('a fork', () => {
     expect(five).not.toBe(await readState(harness.store, run, 5));
   });
 
-  test('of a fork, begun while that one is still under way, goes on from what both share', async () => {
+  test('of a fork that is still running continues from the shared steps', async () => {
     const first = await fork('first', { run, step: 3 });
     await advance('first', first.opened.owner, 4);
     const own = await fork('of-its-own-step', { run: 'first', step: 4 });
@@ -78,13 +78,13 @@ describe('a fork', () => {
     expect(await statesOf('of-its-own-step', [1, 2, 3, 4, 5])).toEqual(expected);
     expect(await statesOf('of-a-shared-step', [1, 2, 3, 4, 5])).toEqual(expected);
     expect(await timelineOf(harness.store, 'of-a-shared-step', 2)).toBe(run);
-    // The reference is where the step is.
+    // The reference is stored under the run that holds the step.
     expect(await harness.store.head(refKey(run, 'of-a-shared-step'))).not.toBeNull();
     expect(await harness.store.head(refKey('first', 'of-its-own-step'))).not.toBeNull();
     expect((await auditRun(harness.store, 'of-its-own-step')).violations).toEqual([]);
   });
 
-  test('goes on when its workflow starts again, with its spec or with the stored one', async () => {
+  test('continues when its workflow starts again, with its own spec or with the stored one', async () => {
     const { spec, opened } = await fork('again', { run, step: 3 });
     await advance('again', opened.owner, 4);
     const { fork: _, ...stored } = spec;
@@ -93,7 +93,7 @@ describe('a fork', () => {
       expect(await open(one)).toMatchObject({ outline: { run: 'again' }, position: { step: 4 } });
   });
 
-  test('keeps its parent’s checkpoint from being collected from the moment it is referred to', async () => {
+  test('protects its parent’s checkpoint from collection as soon as the reference is written', async () => {
     const store = await copy();
     const only = { keep_last: 1, keep_every: 0, keep_best: 0 };
     await harness.attempt('save', () => saveState(harness.node, { run, step: 5, owner: 1 }));
@@ -110,7 +110,7 @@ describe('a fork', () => {
     expect((await plan()).kept.get(2)).toEqual(['needed by safe']);
   });
 
-  test('reads around what its parent had set aside', async () => {
+  test('skips records that its parent had quarantined', async () => {
     const store = await copy();
     const key = planKey(run, last + 1);
     await store.create(key, Buffer.from('{"cut of'));
@@ -122,7 +122,7 @@ describe('a fork', () => {
   });
 });
 
-test('a fork of a step whose checkpoint was collected begins at an older one', async () => {
+test('a fork after a step whose checkpoint was collected begins at an older checkpoint', async () => {
   const store = await copy();
   const { spec } = await readRun(store, run);
   await tamper(store, `checkpoints/tests/unit/${run}/global_step_2/manifest.json`, () => null);

@@ -1,4 +1,4 @@
-// What a start does to the records of a run: creates them, finds them, or refuses with every problem and its fix.
+// What a start does to a run's records: it creates them, finds them, or refuses with every problem and its fix.
 import { appendFileSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { afterEach, describe, expect, it } from 'vitest';
 import { commitBase } from '../../../src/activities/step/commit-base.js';
@@ -33,13 +33,13 @@ async function messageOf(spec: unknown): Promise<string> {
   return (error as Error).message;
 }
 
-/** A refused start may leave assets and data behind, which are named by content, but never a run. */
+/** A refused start may leave assets and data, which are named by their content, but it leaves no run. */
 async function noRunIsLeft(): Promise<void> {
   expect(await harness.store.get(runKey(run))).toBeNull();
 }
 
 describe('a first start', () => {
-  it('writes the run with the digests of all that it depends on, and claims it', async () => {
+  it('writes the run with the digests of everything it depends on, and claims it', async () => {
     const opened = await harness.open();
     expect(opened).toMatchObject({
       outline: {
@@ -59,23 +59,23 @@ describe('a first start', () => {
       expect(await harness.store.head(assetKey(digest))).not.toBeNull();
   });
 
-  it('says where its followers tell of it', async () => {
+  it('says where people can follow the run', async () => {
     const tracking = { wandb: { entity: 'team', project: 'crm', mode: 'offline' } };
     const { outline } = await harness.open({ ...harness.spec, tracking, slack: { channel: '#runs' } });
     expect(outline.followed_in).toEqual([`W&B team/crm/${run} (offline)`, 'Slack #runs']);
     expect((await harness.open()).outline).not.toHaveProperty('followed_in');
   });
 
-  it('of two at once makes one run', async () => {
+  it('creates one run, even if two starts happen at the same time', async () => {
     const opened = await Promise.all([harness.open(), harness.open()]);
-    // Claims of one execution in one millisecond are one record.
+    // Two claims by one execution within one millisecond are one record.
     for (const { owner } of opened) expect([1, 2]).toContain(owner);
     expect(new Set(opened.map(({ outline }) => JSON.stringify(outline))).size).toBe(1);
   });
 });
 
 describe('a later start', () => {
-  it('goes on from the records: position, control, a new owner', async () => {
+  it('continues from the records: position, control, a new owner', async () => {
     await harness.advance(3);
     const reference = { run, step: 3, owner: 1 };
     await harness.attempt('save', () => saveState(harness.node, reference));
@@ -90,14 +90,14 @@ describe('a later start', () => {
     });
   });
 
-  it('finds the run though the files that it came from are gone', async () => {
+  it('finds the run even if its original files are gone', async () => {
     await harness.open();
     const { tasks, demonstrations } = part('data') as { tasks: string; demonstrations: string };
     for (const file of [tasks, demonstrations]) rmSync(file);
     expect((await harness.open()).owner).toBe(2);
   });
 
-  it('with another spec is refused: the difference, and the ways on', async () => {
+  it('with another spec is refused with the differences and the ways to continue', async () => {
     await harness.open();
     const message = await messageOf({ ...harness.spec, seed: 6, trainer: { ...part('trainer'), lr: 0.5 } });
     expect(message).toContain('seed (stored 5, computed 6)');
@@ -108,7 +108,7 @@ describe('a later start', () => {
     expect(message).not.toContain('fork');
   });
 
-  it('with more steps is refused by naming the fork that takes them', async () => {
+  it('with more steps is refused, and the message names the fork that takes them', async () => {
     await harness.open();
     const message = await messageOf({
       ...harness.spec,
@@ -119,7 +119,7 @@ describe('a later start', () => {
     );
   });
 
-  it('may ask for other nodes than the start before: placement is never truth', async () => {
+  it('may ask for other nodes than the last start: placement does not affect results', async () => {
     expect(await harness.open()).not.toHaveProperty('placement');
     const plain = (await readRun(harness.store, run)).spec;
     expect(plain).not.toHaveProperty('placement');
@@ -129,7 +129,7 @@ describe('a later start', () => {
     expect((await readRun(harness.store, run)).spec).toEqual(plain);
   });
 
-  it('counts what its steps have used from their records, and may be given more than the start before', async () => {
+  it('counts the run’s spending from its records, and may raise the last start’s limit', async () => {
     const limited = (max_tokens: number) => harness.open({ ...harness.spec, budget: { max_tokens } });
     expect((await limited(10)).budget?.spent).toEqual({ tokens: 0, gpu_seconds: 0 });
     await harness.advance(lastSftStep + 1);
@@ -153,7 +153,7 @@ describe('a later start', () => {
     expect(await harness.open()).not.toHaveProperty('budget');
   });
 
-  it('plays where its spec says now: a server may have moved', async () => {
+  it("uses the environment's address in its own spec, because a server may have moved", async () => {
     const foreign = await startForeignServer(() => '0');
     const moved = (url: string) => ({ ...harness.spec, environments: [{ env_key: 'tracker', url }] });
     await harness.open(moved(foreign.url));
@@ -174,7 +174,7 @@ describe('a later start', () => {
     }
   });
 
-  it('is refused where a file holds something else by now: which one, and the ways on', async () => {
+  it('is refused if a file has changed: the message names the file and the ways to continue', async () => {
     await harness.open();
     const { tasks } = part('data') as { tasks: string };
     const { tokenizer } = part('model') as { tokenizer: string };
@@ -191,7 +191,7 @@ describe('a later start', () => {
     expect(await messageOf(harness.spec)).toMatch(/data\.tasks: .*found unusable/);
   });
 
-  it('is refused while another workflow is open or cannot be asked, and by --take-over it is not', async () => {
+  it('is refused while another workflow is open or cannot be asked, but not with --take-over', async () => {
     await harness.open();
     const other = { ...workflow, firstExecutionRunId: '22222222-0000-0000-0000-000000000000' };
     for (const state of ['open', 'unreachable'] as const) {
@@ -206,7 +206,7 @@ describe('a later start', () => {
     }
   });
 
-  it('takes the run from its owner, whose activities then end', async () => {
+  it('takes the run from its owner, and the owner’s activities end', async () => {
     await harness.open();
     const other = { ...workflow, firstExecutionRunId: '22222222-0000-0000-0000-000000000000' };
     await openRun(harness.orchestrator, { spec: harness.spec, workflow: other });
@@ -215,10 +215,10 @@ describe('a later start', () => {
   });
 });
 
-describe('a spec that cannot work is refused with every problem at once', () => {
+describe('a spec that cannot work is refused with all problems in one message', () => {
   afterEach(noRunIsLeft);
 
-  it('mistyped keys, with the nearest valid name', async () => {
+  it('mistyped keys, with the most similar valid name', async () => {
     const message = await messageOf({
       ...harness.spec,
       trainer: { ...part('trainer'), learning_rate: 1, ckpt_intervall: 3 },
@@ -241,7 +241,7 @@ describe('a spec that cannot work is refused with every problem at once', () => 
     for (const input of [null, 'tiny.yaml', 7, []]) expect(await messageOf(input)).toContain('run spec');
   });
 
-  it('too few held-out tasks, an environment that is not listed, demonstrations that are not there', async () => {
+  it('too few held-out tasks, an environment that is not listed, demonstrations that do not exist', async () => {
     const { tasks } = part('data') as { tasks: string };
     appendFileSync(tasks, `${JSON.stringify({ ...testTasks()[0], task_key: 'other', env_key: 'crm' })}\n`);
     const message = await messageOf({
@@ -255,7 +255,7 @@ describe('a spec that cannot work is refused with every problem at once', () => 
     expect(message).toContain('kinds there: drill');
   });
 
-  it('a task file that is not there, is cut off, has a key twice, or is no text', async () => {
+  it('a task file that does not exist, is cut off, has a duplicate key, or is not text', async () => {
     const { tasks } = part('data') as { tasks: string };
     const whole = readFileSync(tasks, 'utf8');
     writeFileSync(tasks, whole.slice(0, -30));
@@ -270,7 +270,7 @@ describe('a spec that cannot work is refused with every problem at once', () => 
     expect(await messageOf(harness.spec)).toMatch(/tasks\.jsonl is not usable:\n.*cannot be read: ENOENT/);
   });
 
-  it('a tokenizer that is not there or does not load', async () => {
+  it('a tokenizer file that does not exist or cannot be loaded', async () => {
     const broken = `${harness.folder}/tokenizer.json`;
     const spec = { ...harness.spec, model: { ...part('model'), tokenizer: broken } };
     expect(await messageOf(spec)).toContain('model.tokenizer');
@@ -279,11 +279,11 @@ describe('a spec that cannot work is refused with every problem at once', () => 
   });
 });
 
-describe('demonstrations of an environment in files of one’s own', () => {
+describe('demonstrations that name an environment, in a user’s own files', () => {
   const shown = generateDemonstrations({
     ...{ apps: ['tracker'], seed: 1, drill_demonstrations: 0, teacher_demonstrations: 4 },
   });
-  /** The spec with these demonstrations, and environments as given. */
+  /** The spec with these demonstrations and these environments. */
   function specWith(environments: object[], demonstrations: readonly Demonstration[] = shown): Changes {
     const { demonstrations: file } = part('data') as { demonstrations: string };
     writeFileSync(file, demonstrations.map((line) => `${JSON.stringify(line)}\n`).join(''));
@@ -292,13 +292,13 @@ describe('demonstrations of an environment in files of one’s own', () => {
   }
   const toolsOf = async (name: string) => (await harness.node.runs.get(run)).tools[name];
 
-  it('of a built-in app are taught with its tools', async () => {
+  it('of a built-in app are trained on with its tools', async () => {
     await harness.open(specWith([{ env_key: 'tracker' }]));
     expect(await toolsOf('tracker')).toEqual(appByName('tracker').tools);
     expect(await harness.advance(lastSftStep)).toMatchObject({ applied: true });
   });
 
-  it('of a server are taught with the tools that it told when the run started', async () => {
+  it('of a server are trained on with the tools that the server had when the run started', async () => {
     const foreign = await startForeignServer(() => '0');
     await harness.open(specWith([{ env_key: 'tracker', url: foreign.url }]));
     await foreign.close();
@@ -306,7 +306,7 @@ describe('demonstrations of an environment in files of one’s own', () => {
     expect(await harness.advance(lastSftStep)).toMatchObject({ applied: true });
   });
 
-  it('make another version of the data where the tools are others', async () => {
+  it('give another version of the data if the tools are different', async () => {
     const version = async (environments: object[]) =>
       (await prepareDataset(harness.store, parseRunSpec(specWith(environments)))).version;
     const foreign = await startForeignServer(() => '0');
@@ -319,7 +319,7 @@ describe('demonstrations of an environment in files of one’s own', () => {
     expect(await version([{ env_key: 'tracker' }])).toBe(own);
   });
 
-  it('whose tools cannot be asked for are refused, each with its fix', async () => {
+  it('are refused if the tools cannot be asked for, each with its fix', async () => {
     const named = (env_key: string): Demonstration => ({ ...shown[0], env_key }) as Demonstration;
     const message = await messageOf(
       specWith(
@@ -338,7 +338,7 @@ describe('demonstrations of an environment in files of one’s own', () => {
 });
 
 describe('data in the store', () => {
-  it('is one version for one content, wherever it came from', async () => {
+  it('has one version for the same content, whatever its source', async () => {
     const spec = parseRunSpec(harness.spec);
     const first = await prepareDataset(harness.store, spec);
     expect(await prepareDataset(harness.store, spec)).toEqual(first);
@@ -346,7 +346,7 @@ describe('data in the store', () => {
     expect((await prepareDataset(harness.store, spec)).version).not.toBe(first.version);
   });
 
-  it('that was tampered with is never trained on, and never silently replaced', async () => {
+  it('that was changed is never trained on, and never silently replaced', async () => {
     await harness.open();
     const { dataset } = await readRun(harness.store, run);
     const key = datasetFileKey(dataset.name, dataset.version, 'tasks.jsonl');
@@ -361,7 +361,7 @@ describe('data in the store', () => {
 });
 
 describe('failures that no retry fixes', () => {
-  it('reach the workflow under their own name, with the whole message, and are not tried again', async () => {
+  it('reach the workflow with their own type and the whole message, and are not retried', async () => {
     const { openRun: activity } = createOrchestratorActivities(harness.orchestrator);
     const spec = { ...harness.spec, nane: 'x' };
     await expect(harness.attempt('open', () => activity({ spec, workflow }))).rejects.toMatchObject({

@@ -27,18 +27,18 @@ describe('recordControl', () => {
     store = await openStore(`dir:${folder}`);
   });
 
-  it('writes one record for one Update, though eight attempts of it run at once', async () => {
+  it('writes one record for one Update, even if eight attempts run in parallel', async () => {
     const states = await Promise.all(Array.from({ length: 8 }, () => record('the-update', 0.5)));
     expect(await written()).toEqual(['the-update']);
     expect(new Set(states.map(({ n, lr }) => `${n} ${lr}`))).toEqual(new Set(['1 0.5']));
   });
 
-  it('gives different Updates that come at once a record each, in one order for all', async () => {
+  it('gives parallel Updates one record each, in the same order for all readers', async () => {
     await Promise.all([record('a', 0.1), record('b', 0.2), record('a', 0.1), record('b', 0.2)]);
     expect((await written()).sort()).toEqual(['a', 'b']);
   });
 
-  it('answers what holds now to an Update that was recorded long ago', async () => {
+  it('returns the current control state for an Update that was recorded long ago', async () => {
     await record('a', 0.1);
     await record('b', 0.2);
     expect(await record('a', 0.1)).toMatchObject({ n: 2, lr: 0.2 });
@@ -51,7 +51,7 @@ describe('recordControl', () => {
     expect(await pause('u2')).toMatchObject({ n: 2 });
   });
 
-  it('numbers those that come at once', async () => {
+  it('numbers parallel Updates', async () => {
     await Promise.all(['a', 'b', 'c', 'd'].map(pause));
     expect(await pause('a')).toMatchObject({ n: 4 });
   });
@@ -61,7 +61,7 @@ describe('recordControl', () => {
     await tamper(store, `${controlFolder('r')}1.json`, (bytes) =>
       bytes.toString().replace('longhaul.control/2', 'longhaul.control/3'),
     );
-    // A record that this worker has read is not read again: the next worker meets it.
+    // This worker does not read the record again, so a new worker is needed to find the change.
     store = await openStore(`dir:${folder}`);
     await expect(pause('u2')).rejects.toMatchObject({ name: 'NewerSchema' });
   });

@@ -1,4 +1,4 @@
-// Rewinds (R22), and forks and rewinds that are killed between two writes: nothing is half made.
+// Rewinds (R22), and forks and rewinds that are killed between two writes: none is left half finished.
 import { describe, expect, test } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { DatasetCache } from '../../../src/data/dataset-cache.js';
@@ -20,7 +20,7 @@ describe.each([
   { what: 'rewind', name: run, as: `${run}~2`, writes: 5 },
 ])('a $what that is killed', ({ name, as, writes }) => {
   test.each(Array.from({ length: writes }, (_, k) => k))(
-    'after %i writes is finished by the same start',
+    'after %i writes is finished if the same start is repeated',
     async (k) => {
       const store = await copy();
       const spec = await forkSpec(store, name, { run, step: 3 });
@@ -34,7 +34,7 @@ describe.each([
     },
   );
 
-  test('is whole after so many writes', async () => {
+  test('needs no more than this many writes', async () => {
     const store = await copy();
     const spec = await forkSpec(store, name, { run, step: 3 });
     await open(spec, dyingAfter(store, writes));
@@ -42,7 +42,7 @@ describe.each([
 });
 
 describe('a rewind', () => {
-  test('begins the next timeline of its name, and every later start of the name goes on with that', async () => {
+  test('begins the next timeline of its name, and every later start of that name continues it', async () => {
     const store = await copy();
     const spec = await forkSpec(store, run, { run, step: 3 });
     expect(await open(spec, store)).toMatchObject({
@@ -53,13 +53,13 @@ describe('a rewind', () => {
     expect(await open(plain, store)).toMatchObject({ outline: { run: `${run}~2` }, owner: 2 });
     const again = await forkSpec(store, run, { run: `${run}~2`, step: 1 });
     expect(await open(again, store)).toMatchObject({ outline: { run: `${run}~3` }, position: { step: 1 } });
-    // A start that was late is of a timeline that is there: it makes no other one.
+    // This late start belongs to a timeline that exists already, so it creates no new one.
     expect(await open(spec, store)).toMatchObject({ outline: { run: `${run}~3` } });
     expect(await readRecord(store, sequenceKey(namesFolder(run), 4), 'name')).toBeNull();
     expect((await auditRun(store, `${run}~3`)).violations).toEqual([]);
   });
 
-  test('leaves nobody who could go on with the timeline before', async () => {
+  test('ends the ownership of the previous timeline', async () => {
     const store = await copy();
     const other = { workflowId: 'train/by-hand', firstExecutionRunId: 'another' };
     const spec = await forkSpec(store, run, { run, step: 3 });
@@ -82,7 +82,7 @@ describe('a rewind', () => {
     expect(await store.head(runKey(`${run}~2`))).toBeNull();
   });
 
-  test('of two at once to different steps is one, and the other is refused', async () => {
+  test('to two different steps at the same time: one succeeds, the other is refused', async () => {
     const store = await copy();
     const specs = await Promise.all([2, 3].map((at) => forkSpec(store, run, { run, step: at })));
     const answers = await Promise.allSettled(specs.map((spec) => open(spec, store)));

@@ -1,4 +1,4 @@
-// A run of five steps to be forked and rewound: every step changes the state, and the rate was changed live before the fourth.
+// A run of five steps to fork and rewind. Every step changes the state, and an Update changed the learning rate before the fourth step.
 import { cpSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -31,7 +31,7 @@ export const lrFromStep4 = 3e-3;
 export let scratch: string;
 let pristine: string;
 
-/** One run for all tests of a file. The state after its second step is in the store. */
+/** Makes one run for all tests of a file. The state after its second step is in the store. */
 export function useRunToFork(): void {
   useSharedHarness();
   beforeAll(async () => {
@@ -64,7 +64,9 @@ export async function advance(of: string, owner: number, to: number, control = 0
   }
 }
 
-/** The policy of a few steps never passes: one episode is graded as if it had, so that each step changes the state. */
+/**
+ * Grades one episode of a step as passed, because the barely trained policy never passes. Without it, the step would not change the state.
+ */
 async function pass(of: string, number: number): Promise<void> {
   await reviseRecord(harness.store, episodeKey(of, number, number % 2, 0), 'episode', (episode) => ({
     ...episode,
@@ -72,7 +74,7 @@ async function pass(of: string, number: number): Promise<void> {
   }));
 }
 
-/** As a worker over `store` opens it; each name has its own workflow. */
+/** Opens a run as a worker over `store` does; each name has its own workflow. */
 export function open(
   spec: RunSpec,
   store: ObjectStore = harness.store,
@@ -95,7 +97,7 @@ export async function fork(name: string, from: ForkSpec, change: (spec: RunSpec)
   return { spec, opened: await open(spec) };
 }
 
-/** A copy of the store, in which nothing was forked yet. */
+/** A copy of the store before any fork. */
 export async function copy(): Promise<OpenedStore> {
   const folder = mkdtempSync(join(scratch, 'copy-'));
   cpSync(pristine, folder, { recursive: true, preserveTimestamps: true });
@@ -114,7 +116,7 @@ export async function messageOf(promise: Promise<unknown>): Promise<string> {
   return (error as Error).message;
 }
 
-/** Dies before its (`writes` + 1)-th new object. */
+/** A store that fails when object number `writes` + 1 is created. */
 export function dyingAfter(store: ObjectStore, writes: number): ObjectStore {
   let left = writes;
   const create: ObjectStore['create'] = async (key, bytes) => {

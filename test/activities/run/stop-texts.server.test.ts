@@ -1,4 +1,4 @@
-// A spec's `generator.stop`: a turn ends with the token that completes one of the texts.
+// The setting `generator.stop`: a turn ends with the token that completes one of its texts.
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
@@ -22,7 +22,7 @@ afterAll(async () => {
   await environments.close();
 });
 
-/** The texts of a GRPO step's sampled turns, and what its plan says of them. */
+/** The texts of the turns sampled in a GRPO step, and the step's sampling plan. */
 async function sampled(generator: object): Promise<{ turns: string[][]; plan: object }> {
   const harness = await startHarness(environments);
   harnesses.push(harness);
@@ -38,13 +38,13 @@ async function sampled(generator: object): Promise<{ turns: string[][]; plan: ob
   return { turns: episodes.flatMap(turnsOf), plan: record.sampling };
 }
 
-/** Each turn as the texts of its tokens. */
+/** Each turn, as the list of its tokens' texts. */
 function turnsOf({ tokens, turns }: EpisodeRecord): string[][] {
   return turns.map(({ start, end }) => tokens.slice(start, end).map((token) => tokenizer.decode([token])));
 }
 
 describe('stop texts of a spec', () => {
-  test('end turns with the token that completes one', async () => {
+  test('end a turn with the token that completes one of them', async () => {
     const free = await sampled({});
     const lengths = free.turns.map(({ length }) => length);
     expect(Math.max(...lengths)).toBeGreaterThan(4);
@@ -54,17 +54,17 @@ describe('stop texts of a spec', () => {
     const holdsStop = (texts: string[]): boolean => stop.some((text) => texts.join('').includes(text));
     for (const turn of stopped.turns) expect(holdsStop(turn.slice(0, -1))).toBe(false);
     expect(stopped.turns.filter(holdsStop).length).toBeGreaterThan(0);
-    // Until they stop, turns are those of a run without.
+    // Up to the stop text, the turns are the same as in a run without stop texts.
     const begins = (whole: string[], start: string[]) => start.every((text, at) => text === whole[at]);
     expect(stopped.turns.every((turn, at) => begins(free.turns[at]!, turn))).toBe(true);
   });
 });
 
 describe('a truncated distribution', () => {
-  test('is drawn from in training where the spec accepts that', async () => {
+  test('is used in training if the spec accepts that', async () => {
     const { turns, plan } = await sampled({ top_k: 1, truncated_sampling: true });
     expect(plan).toMatchObject({ top_k: 1 });
-    // The samples of a group are one and the same then.
+    // All samples of a group are then the same.
     for (let sample = 0; sample < turns.length; sample += 2) expect(turns[sample + 1]).toEqual(turns[sample]);
   });
 });
