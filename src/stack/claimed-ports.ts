@@ -1,5 +1,5 @@
-// Ports that a stack keeps for its lifetime. A port is free until its server listens, which is seconds after the port was chosen, and again
-// while a server is restarted: so a claim on disk, which ends with its process, keeps other stacks from choosing it.
+// Ports that a stack keeps for its lifetime. Between the choice of a port and its server's start, and while a server restarts, the port
+// looks free. A lock file, which ends with its process, keeps other stacks from choosing it.
 import { lstatSync, mkdirSync } from 'node:fs';
 import { tmpdir, userInfo } from 'node:os';
 import { join } from 'node:path';
@@ -15,7 +15,7 @@ export class ClaimedPorts {
 
   constructor(private readonly log: (message: string) => void) {
     mkdirSync(this.folder, { recursive: true, mode: 0o700 });
-    // Another user who guessed the name may have made the folder first, to redirect our writes.
+    // Another user may have guessed the name and made the folder first, to redirect our writes.
     const info = lstatSync(this.folder);
     if (!info.isDirectory() || info.uid !== userInfo().uid || (info.mode & 0o077) !== 0) {
       throw new Error(
@@ -24,7 +24,7 @@ export class ClaimedPorts {
     }
   }
 
-  /** Port `given`, or an error that names it. */
+  /** Claims port `given`. Throws an error that names the port if it is taken. */
   async exactly(what: string, given: number): Promise<number> {
     if (await this.claim(given)) return given;
     throw new Error(
@@ -32,7 +32,7 @@ export class ClaimedPorts {
     );
   }
 
-  /** `preferred` or, if it is taken, the next free one. */
+  /** Claims `preferred` or, if it is taken, the next free port. */
   async near(what: string, preferred: number): Promise<number> {
     const last = Math.min(preferred + neighbours, 65_535);
     for (let port = preferred; port <= last; port++) {
@@ -54,7 +54,7 @@ export class ClaimedPorts {
     for (const claim of this.claims.splice(0)) claim.release();
   }
 
-  /** False if a server listens there, or another stack has claimed it. */
+  /** False if a server listens on the port or another stack has claimed it. */
   private async claim(port: number): Promise<boolean> {
     const claim = lockFile(join(this.folder, String(port)), `port ${port}`);
     if ('holder' in claim) return false;

@@ -1,16 +1,16 @@
-// Ports on 127.0.0.1.
+// Finds free ports on 127.0.0.1.
 import { randomInt } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 
-/** Below it are the well-known services. */
+/** Lowest port to choose; well-known services use lower ports. */
 const lowest = 10_240;
 /** Number of random ports to try before the system chooses one. */
 const tries = 100;
 
 /**
- * A free port. Where possible, not one that the system gives to outgoing connections: one of them could take it in the seconds until its
- * server listens, and again at each restart.
+ * A free port, if possible outside the range that the system uses for outgoing connections. Such a connection could take the port before
+ * our server listens, or while it restarts.
  */
 export async function freePort(): Promise<number> {
   const end = firstForConnections();
@@ -27,7 +27,7 @@ export async function isPortFree(port: number): Promise<boolean> {
   return (await listenOnce(port)) !== null;
 }
 
-/** 0 if the system does not say. */
+/** The lowest port that the system uses for outgoing connections; 0 if it is not known. */
 function firstForConnections(): number {
   try {
     return Number(/^\d+/.exec(readFileSync('/proc/sys/net/ipv4/ip_local_port_range', 'utf8'))?.[0] ?? 0);

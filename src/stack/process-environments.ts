@@ -1,19 +1,19 @@
-// Which parts of the environment of `longhaul up` each process of a stack gets: a secret reaches the process that needs it, and no other.
-// docs/security.md says the same.
+// Selects the environment variables of `longhaul up` that each process of a stack gets: a secret reaches only the processes that need it.
+// docs/security.md describes the same rules.
 import { isSecretName } from '../base/secrets.js';
 
 export type StackRole = 'temporal' | 'environments' | 'orchestrator' | 'node' | 'follower';
 
-/** Variables that any process may need to run at all, and our own, except those that hold a secret by their name. */
+/** Variables that any process may need, and our own. `isOrdinary` leaves out names that look like secrets. */
 const ordinaryNames =
   /^(PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_.*|TZ|TMPDIR|XDG_.*|NODE_.*|LD_.*|DYLD_.*|LONGHAUL_.*)$/;
-/** To reach a store, Slack, W&B or a receiver of traces through any proxy in between. */
+/** Variables needed to reach a store, Slack, W&B or a trace receiver, perhaps through a proxy. */
 const outward =
   /^(AWS_.*|OTEL_.*|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|(HTTPS?|NO|ALL)_PROXY|(https?|no|all)_proxy)$/;
 const ofFollower = /^(SLACK|WANDB)_/;
-/** A node alone trains on a Tinker server. */
+/** Only a node uses a Tinker server. */
 const ofTinker = /^TINKER_/;
-/** The stack's own server has neither keys nor certificates: a profile's are for another server. */
+/** Keys and certificates of other Temporal servers: the stack's own server has none. */
 const ofOtherServers = /^TEMPORAL_(API_KEY|TLS_.*|GRPC_META_.*|CODEC_.*)$/;
 
 const passes: Record<StackRole, (name: string) => boolean> = {
@@ -28,7 +28,7 @@ function isOrdinary(name: string): boolean {
   return ordinaryNames.test(name) && !isSecretName(name);
 }
 
-/** A spec names the variable of its grading token, by any name: it is not known before the run. */
+/** A spec may name any variable as its grading token, and specs are not known before a run: pass everything else. */
 function mayHoldGradingTokens(name: string): boolean {
   return !ofFollower.test(name) && !ofOtherServers.test(name) && name !== 'LONGHAUL_GRADING_TOKEN';
 }

@@ -1,4 +1,4 @@
-// How each process of a stack is started, and how the supervisor knows that it serves.
+// Says how each process of a stack is started, and how the supervisor sees that it serves.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -19,7 +19,7 @@ export interface StackScripts {
   follower: string;
 }
 
-/** What the plans of one stack are made from. */
+/** Settings from which the plans of one stack are made. */
 export interface PlannedStack {
   folder: string;
   temporalPort: number;
@@ -28,30 +28,30 @@ export interface PlannedStack {
   /** `dir:…` or `s3://…` */
   store: string;
   engine: string;
-  /** Node workers. */
+  /** Number of node workers. */
   nodes: number;
-  /** Runs that each of them may serve at once. */
+  /** Number of runs that each node may serve at once. */
   places: number;
-  /** `HOST:PORT` where the follower serves the runs' figures; undefined: that of the environment, or none. */
+  /** `HOST:PORT` where the follower serves the runs' metrics; undefined: the address in the environment, or no metrics. */
   metricsAddress: string | undefined;
   scripts: Partial<StackScripts>;
   identity: StackIdentity;
-  /** File of the token that the stack's environment server grades by. */
+  /** File with the grading token of the stack's environment server. */
   tokenFile: string;
   connection: Connection;
 }
 
-/** A plan without what all processes of a stack have alike. */
+/** A process plan without the log file, which the stack adds. */
 export type RolePlan = Omit<ProcessPlan, 'logFile'>;
 
 export const databaseName = 'temporal.db';
-/** A stack of one node may get another one. */
+/** The environment server has room for at least this many nodes: another node may join a stack of one. */
 const fewestNodes = 2;
-/** The machine stays: data that is not in the store by then is on its disk. */
+/** Seconds. A short grace is enough: the machine stays, so data that is not uploaded in time is still on its disk. */
 const nodeGraceSeconds = '8';
 /** temporal.api.enums.v1.TaskQueueType */
 const activityTasks = 2;
-/** Only one process can serve an address: the follower, which has the runs' figures. */
+/** For processes other than the follower: only one process can serve the address, and the follower has the runs' metrics. */
 const noMetrics = { LONGHAUL_METRICS_ADDRESS: '' };
 
 const script = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
@@ -63,7 +63,7 @@ export const uiAddress = ({ uiPort }: Pick<PlannedStack, 'uiPort'>): string => `
 export const environmentsAddress = ({ environmentPort }: Pick<PlannedStack, 'environmentPort'>): string =>
   `http://127.0.0.1:${environmentPort}`;
 
-/** The processes that a stack needs to serve. The workers wait for the Temporal server on their own. */
+/** Plans of all processes without which a stack does not serve. The workers wait for the Temporal server on their own. */
 export function servingPlans(stack: PlannedStack): RolePlan[] {
   return [temporalPlan(stack), environmentsPlan(stack), orchestratorPlan(stack), ...nodePlans(stack)];
 }
@@ -88,7 +88,7 @@ function environmentsPlan(stack: PlannedStack): RolePlan {
       ...['--port', String(environmentPort)],
       ...['--max-sessions', String(placesForNode * Math.max(fewestNodes, nodes))],
     ]),
-    // Given by the environment, so that a restarted server knows the same token.
+    // The token comes in the environment, so that a restarted server has the same token.
     env: {
       ...environmentOf('environments'),
       LONGHAUL_GRADING_TOKEN: readFileSync(tokenFile, 'utf8').trim(),
@@ -113,7 +113,7 @@ function orchestratorPlan(stack: PlannedStack): RolePlan {
   };
 }
 
-/** The first is `local`, the second `local-2`, and so on. */
+/** The first node is called `local`, the second `local-2`, and so on. */
 function nodePlans(stack: PlannedStack): RolePlan[] {
   const { folder, scripts, engine, places, tokenFile, connection } = stack;
   return Array.from({ length: stack.nodes }, (_, index) => (index === 0 ? '' : `-${index + 1}`)).map(
@@ -132,7 +132,7 @@ function nodePlans(stack: PlannedStack): RolePlan[] {
   );
 }
 
-/** Not awaited: a stack goes on without it. */
+/** Plan of the follower. The stack does not wait for it: it serves without it. */
 export function followerPlan(stack: PlannedStack): RolePlan {
   const { scripts, metricsAddress } = stack;
   const folder = join(stack.folder, 'follower');
@@ -164,7 +164,9 @@ async function temporalServes(connection: Connection, identity: StackIdentity): 
   return true;
 }
 
-/** True when this very process polls the queue: pollers of a dead one stay listed for minutes, so the pid in the identity counts. */
+/**
+ * Whether the process `pid` polls the queue. Temporal lists pollers of a dead process for minutes, so compare the pid in their identity.
+ */
 async function polls(connection: Connection, queue: string, pid: number): Promise<boolean> {
   const { pollers } = await connection.withDeadline(Date.now() + 2_000, () =>
     connection.workflowService.describeTaskQueue({
@@ -176,7 +178,7 @@ async function polls(connection: Connection, queue: string, pid: number): Promis
   return (pollers ?? []).some((poller) => poller.identity?.endsWith(` ${pid}`));
 }
 
-/** Pid of the follower that has looked for runs in this folder; null where none has. */
+/** Pid of the follower that last looked for runs with this folder; null if no follower has. */
 function servesFrom(folder: string): number | null {
   try {
     return (JSON.parse(readFileSync(join(folder, servingFile), 'utf8')) as { pid: number }).pid;

@@ -1,5 +1,5 @@
-// Children of a supervisor, on disk with pid and start time: a supervisor that was killed leaves them running, and the next one, holding
-// the folder's lock, ends exactly those, and all processes with the folder's mark (R29).
+// The list, on disk, of a supervisor's children with pid and start time. A killed supervisor leaves its children running. The next
+// supervisor, which holds the folder's lock, ends exactly these, and all other processes with the folder's mark (R29).
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -11,7 +11,7 @@ export interface RegisteredProcess extends ProcessIdentity {
 
 export interface ProcessRegistryOptions {
   log(message: string): void;
-  /** Pause between tries to write the list, while the disk refuses it. */
+  /** Pause before the next try when the list cannot be written. */
   retryMs?: number;
 }
 
@@ -29,7 +29,7 @@ export class ProcessRegistry {
     this.processes = read(path, options.log);
   }
 
-  /** Call right after the start: before it, a kill of the supervisor would leave the child unknown. */
+  /** Call right after the child's start: if the supervisor is killed before this call, the list lacks the child. */
   add(name: string, pid: number): void {
     const identity = identityOf(pid);
     if (!identity) return;
@@ -43,8 +43,8 @@ export class ProcessRegistry {
   }
 
   /**
-   * Ends what an earlier supervisor left: SIGTERM, then SIGKILL after `graceMs`. Only under the folder's lock. `marked`: processes found
-   * without the list.
+   * Ends processes that an earlier supervisor left: SIGTERM, then SIGKILL after `graceMs`. Call only while the folder is locked. `marked`:
+   * processes found by the folder's mark, which the list may lack.
    */
   async endLeftovers(
     graceMs: number,
@@ -62,8 +62,8 @@ export class ProcessRegistry {
   }
 
   /**
-   * A full disk must not end the supervisor: its processes wait for room on their own. If it is killed meanwhile, the processes that it
-   * leaves still hold the locks of their folders, and the next supervisor reads their pids there.
+   * A full disk does not end the supervisor: the write is tried again later. If the supervisor is killed before that, the next one still
+   * finds the processes by the folder's mark.
    */
   private write(): void {
     const waited = this.unwritten !== null;
@@ -103,7 +103,7 @@ function read(path: string, log: (message: string) => void): RegisteredProcess[]
     const processes: unknown = JSON.parse(text);
     if (Array.isArray(processes) && processes.every(isRegistered)) return processes;
   } catch {
-    // Cut off, or never JSON.
+    // The file was cut off, or is not JSON.
   }
   log(unreadable(path, 'it is no list of processes'));
   return [];

@@ -1,12 +1,12 @@
-// Which stack a Temporal server belongs to: the stack writes its name into the data of the server's default namespace, and keeps the
-// same name in its folder. An address alone says nothing: another server may listen there by now.
+// Shows to which stack a Temporal server belongs. The stack writes its name into the server's default namespace and into its own folder. An
+// address is not enough: another server may listen there now.
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import type { Client, Connection } from '@temporalio/client';
 
 export interface StackIdentity {
   id: string;
-  /** Host and folder, for people. */
+  /** Host and folder of the stack, for people. */
   place: string;
 }
 
@@ -25,7 +25,7 @@ export function stackIdentity(id: string, folder: string): StackIdentity {
   return { id, place: `${hostname()}:${folder}` };
 }
 
-/** The stack that has named the server as its own; null if none has. Throws while the server does not answer. */
+/** The stack whose name the server holds; null if it holds none. Throws if the server does not answer. */
 export async function stackOfServer(server: Server): Promise<StackIdentity | null> {
   const { namespaceInfo } = await server.withDeadline(Date.now() + answerWithinMs, () =>
     server.workflowService.describeNamespace({ namespace }),
@@ -34,7 +34,7 @@ export async function stackOfServer(server: Server): Promise<StackIdentity | nul
   return id === undefined ? null : { id, place: place ?? 'an unknown place' };
 }
 
-/** Names the server as the stack's own. Only for a server that the stack has started: a server with a lost database forgets the name. */
+/** Writes the stack's name into the server. Call it at each start: a server that lost its database has forgotten the name. */
 export async function nameServer(server: Server, { id, place }: StackIdentity): Promise<void> {
   const named = await stackOfServer(server);
   if (named?.id === id && named.place === place) return;

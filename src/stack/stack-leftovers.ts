@@ -1,18 +1,18 @@
-// Processes that a killed supervisor has left, found without its list, which may be lost: each carries its stack's mark in its environment.
-// Read from /proc of Linux; elsewhere only the list is known.
+// Finds processes that a killed supervisor has left, even if its list is lost: each has its stack's mark in its environment. This reads
+// /proc and so works on Linux only; other systems rely on the list.
 import { readdirSync, readFileSync, realpathSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { identityOf } from '../workers/process/process-identity.js';
 import type { RegisteredProcess } from './process-registry.js';
 
-/** `NAME:FOLDER` in the environment of every process that a stack's supervisor starts. */
+/** Variable with the mark: `NAME:FOLDER`, in the environment of every process that a stack's supervisor starts. */
 const mark = 'LONGHAUL_STACK';
 
 export function stackMark(name: string, folder: string): Record<string, string> {
   return { [mark]: `${name}:${realpathSync(folder)}` };
 }
 
-/** Only under the folder's lock: then no living supervisor owns them. */
+/** All processes with the folder's mark. Call only while the folder is locked: then no living supervisor owns them. */
 export function markedProcesses(folder: string): RegisteredProcess[] {
   const place = realpathSync(folder);
   return processIds().flatMap((pid) => {
@@ -24,7 +24,7 @@ export function markedProcesses(folder: string): RegisteredProcess[] {
   });
 }
 
-/** Throws if a Temporal server that is not one of the stack's own has the database: a second one would destroy it. */
+/** Throws if an unknown Temporal server has the database open: a second server would destroy the database. */
 export function refuseSecondServer(databaseFile: string): void {
   const database = statSync(databaseFile, { throwIfNoEntry: false });
   if (!database) return;
@@ -45,7 +45,7 @@ function hasOpen(pid: number, { dev, ino }: { dev: number; ino: number }): boole
       return open?.dev === dev && open.ino === ino;
     });
   } catch {
-    // It has ended meanwhile, or belongs to another user, who cannot have our database.
+    // The process has ended, or belongs to another user, who cannot open our database.
     return false;
   }
 }

@@ -1,4 +1,4 @@
-// The embedded stack: the same processes as anywhere else, on one machine, started, watched and stopped by this one.
+// The embedded stack: this process starts, watches and stops all of Longhaul's processes on one machine.
 import { randomBytes } from 'node:crypto';
 import {
   accessSync,
@@ -33,46 +33,48 @@ import { openConnection } from '../workers/temporal/temporal-connection.js';
 
 export interface StackOptions {
   folder: string;
-  /** Null or absent: the ports of the last start, else 7233 and 8233; if those are taken, the next free ones. */
+  /**
+   * Port of the Temporal server. By default the last start's port or 7233; if it is taken, the next free port. `uiPort`: the same, 8233.
+   */
   temporalPort?: number | null;
   uiPort?: number | null;
   /** `dir:…` or `s3://…`; by default a directory in the folder. */
   store?: string;
   engine: string;
-  /** Node workers, each with an engine and a folder of its own: `local`, `local-2` and so on; by default one. */
+  /** Number of node workers, each with its own engine and folder: `local`, `local-2` and so on; by default one. */
   nodes?: number;
-  /** Runs that each of them may serve at once; by default one. */
+  /** Number of runs that each node may serve at once; by default one. */
   places?: number;
-  /** `HOST:PORT` where the follower serves the runs' figures; default: the environment's, or none. */
+  /** `HOST:PORT` where the follower serves the runs' metrics; by default the address in the environment, or no metrics. */
   metricsAddress?: string;
   log(message: string): void;
   /** Called when a process cannot be kept alive. */
   gaveUp(error: Error): void;
-  /** Compiled main files; tests pass workers of their own. */
+  /** Main files to start instead of the compiled ones; tests pass their own workers. */
   scripts?: Partial<StackScripts>;
 }
 
-/** In `stack.json` of the folder, for the other commands. */
+/** Content of `stack.json` in the folder, by which other commands find the stack. */
 export interface StackAddresses {
   temporal: string;
   ui: string;
   environments: string;
   store: string;
   pid: number;
-  /** The stack's own name, which its Temporal server knows too; absent in a stack that an earlier version started. */
+  /** The stack's name, which its Temporal server holds, too; absent if an earlier version started the stack. */
   id?: string;
 }
 
 export interface Stack {
   addresses: StackAddresses;
   processes: readonly SupervisedProcess[];
-  /** Workers first, the Temporal server last. */
+  /** Stops all processes, workers first, the Temporal server last. */
   stop(): Promise<void>;
 }
 
 const neededDiskBytes = 512 * 1024 * 1024;
 
-/** Resolves when everything serves. A failed start stops what it had started. */
+/** Resolves when all processes serve. If the start fails, stops the processes that were started. */
 export async function startStack(options: StackOptions): Promise<Stack> {
   const folder = resolve(options.folder);
   refuseFile(folder);
@@ -99,7 +101,7 @@ export async function startStack(options: StackOptions): Promise<Stack> {
   }
 }
 
-/** The running stack of a folder, or null. */
+/** Addresses of the running stack of a folder; null if none runs. */
 export function runningStack(folder: string): StackAddresses | null {
   return holderOf(folder) ? readAddresses(folder) : null;
 }
@@ -154,7 +156,7 @@ async function startProcesses(
   };
 }
 
-/** Those of the last start, as far as they are free. */
+/** Chooses the ports of the last start if they are free. */
 async function choosePorts(
   { temporalPort, uiPort }: StackOptions,
   before: StackAddresses | null,
@@ -172,7 +174,7 @@ async function choosePorts(
   };
 }
 
-/** Temporal goes last: the workers hand their activities back to it. */
+/** Stops Temporal last: ending workers return their activities to it. */
 async function stopAll(processes: readonly SupervisedProcess[]): Promise<void> {
   await Promise.all(processes.filter((one) => one.name !== 'temporal').map((one) => one.stop()));
   await Promise.all(processes.filter((one) => one.name === 'temporal').map((one) => one.stop()));
@@ -183,7 +185,7 @@ function refuseFile(path: string): void {
   try {
     isFile = !statSync(path).isDirectory();
   } catch {
-    // It does not exist yet, or cannot be read: creating it reports why.
+    // The path does not exist yet, or cannot be read; in that case creating the folder will report why.
     return;
   }
   if (isFile)
@@ -211,7 +213,7 @@ function checkEngine(path: string): void {
   }
 }
 
-/** One token for the life of the folder, so that sessions outlive a restart. */
+/** File with the grading token. The folder keeps one token for ever, so that sessions survive a restart. */
 function gradingToken(folder: string): string {
   const path = join(folder, 'grading-token');
   if (!existsSync(path)) writeFileSync(path, `${randomBytes(32).toString('hex')}\n`, { mode: 0o600 });

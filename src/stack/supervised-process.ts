@@ -1,4 +1,4 @@
-// One process of the stack: started, health-checked, logged to a file, started again whenever it dies.
+// One process of the stack: starts it, checks its health, logs to a file, and starts it again when it dies.
 import { backoffMs } from '../base/backoff.js';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { closeSync, openSync, readFileSync } from 'node:fs';
@@ -10,29 +10,29 @@ export interface ProcessPlan {
   name: string;
   command: string;
   args: readonly string[];
-  /** The complete environment: nothing is inherited from the supervisor. */
+  /** The complete environment: the process inherits nothing from the supervisor. */
   env: NodeJS.ProcessEnv;
   logFile: string;
-  /** True when it serves. Called again and again until the deadline. */
+  /** Whether the process serves. Called repeatedly until the deadline. */
   healthy(pid: number): Promise<boolean>;
   startDeadlineMs: number;
-  /** SIGTERM to SIGKILL. */
+  /** Time from SIGTERM to SIGKILL. */
   stopGraceMs: number;
-  /** Pause between a death and the next start: doubled from the first to the longest. */
+  /** Pause between a death and the next start; it doubles from `first` up to `longest`. */
   restartPauseMs?: { first: number; longest: number };
 }
 
 export interface ProcessEvents {
   registry: ProcessRegistry;
   log(message: string): void;
-  /** Called when the process dies at each start: it is not started again. */
+  /** Called when too many starts have failed in a row; the process is not started again. */
   gaveUp(error: Error): void;
 }
 
 const defaultPauseMs = { first: 100, longest: 5_000 };
-/** A process that lived this long was well: the next restart is quick again. */
+/** After a life of this length, the failed starts before it no longer count: the next pause is short again. */
 const wellAfterMs = 20_000;
-/** Deaths one after another, each before the process was healthy, after which a person has to look. */
+/** After more failed starts in a row than this, a person must look. */
 const maxFailedStarts = 8;
 
 export class SupervisedProcess {
@@ -51,12 +51,12 @@ export class SupervisedProcess {
     return this.plan.name;
   }
 
-  /** Null while none runs: the pid of an ended process may be reused by now. */
+  /** Null if the process does not run: the system may have reused its pid. */
   get pid(): number | null {
     return this.child && !hasEnded(this.child) ? (this.child.pid ?? null) : null;
   }
 
-  /** Resolves when the process serves; rejects with the end of its log if it does not. */
+  /** Resolves when the process serves. Rejects with the end of its log if it ends or misses its deadline. */
   async start(): Promise<void> {
     await this.untilServing(this.spawn());
   }
@@ -75,7 +75,7 @@ export class SupervisedProcess {
     }
     if (this.stopping) return;
     const why = this.whyNot(child);
-    // A process that never serves is ended, so that the next start is a clean one; its exit event starts that.
+    // End a process that never serves: its exit event starts it again.
     if (!hasEnded(child)) child.kill('SIGKILL');
     throw new Error(why);
   }
@@ -94,7 +94,7 @@ export class SupervisedProcess {
   private spawn(): ChildProcess {
     const log = openSync(this.plan.logFile, 'a');
     const startedAt = Date.now();
-    // A session of its own: Ctrl-C in the terminal reaches only the supervisor, which stops the others in order.
+    // `detached` gives the child its own session: Ctrl-C then reaches only the supervisor, which stops its children in order.
     const child = spawn(this.plan.command, this.plan.args, {
       detached: true,
       stdio: ['ignore', log, log],
@@ -119,7 +119,7 @@ export class SupervisedProcess {
 
   private async restart(how: string, livedMs: number, waits: boolean): Promise<void> {
     this.failedStarts = livedMs > wellAfterMs ? 1 : this.failedStarts + 1;
-    // A process that waits for something external is restarted without limit.
+    // A process that waits for something external (`waitsForOthers`) is restarted without limit.
     if (waits) this.failedStarts = Math.min(this.failedStarts, maxFailedStarts);
     if (this.failedStarts > maxFailedStarts) {
       this.events.gaveUp(
@@ -136,7 +136,7 @@ export class SupervisedProcess {
     try {
       child = this.spawn();
     } catch (error) {
-      // No exit event leads to the next start; the missing resource (room for a log, a free descriptor) is no fault of the process.
+      // No exit event will follow, so start again here. A lack of disk space or file descriptors is not the process's fault.
       if (!this.waiting) this.events.log(`${this.name} cannot be started yet: ${(error as Error).message}`);
       this.waiting = true;
       void this.restart(how, 0, true);
@@ -176,7 +176,7 @@ function hasEnded(child: ChildProcess): boolean {
   return child.exitCode !== null || child.signalCode !== null;
 }
 
-/** Log lines are JSON; people want the message. */
+/** The message of a JSON log line; other lines unchanged. */
 function readableLine(line: string): string {
   try {
     const { message, msg } = JSON.parse(line) as { message?: string; msg?: string };

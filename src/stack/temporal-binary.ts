@@ -1,4 +1,4 @@
-// Where the Temporal server's binary is. Set-up fetches or builds it into a cache outside the tree.
+// Finds the Temporal server's binary. The set-up fetches or builds it into a cache outside the checkout.
 import { accessSync, constants, statSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { builtToolPath } from '../workers/process/built-tool.js';
@@ -13,7 +13,7 @@ export class TemporalBinaryMissing extends Error {
   }
 }
 
-/** LONGHAUL_TEMPORAL, then the PATH, then what set-up fetched or built. Throws `TemporalBinaryMissing`. */
+/** Looks at LONGHAUL_TEMPORAL, then in the PATH, then in the set-up's cache. Throws `TemporalBinaryMissing`. */
 export function findTemporalBinary(): string {
   const given = process.env['LONGHAUL_TEMPORAL'];
   if (given) {

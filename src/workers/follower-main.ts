@@ -18,7 +18,8 @@ await exitWith('follower', async () => {
 });
 
 /**
- * The follower's work can wait for the processes that it reports on. Linux has a priority for each thread, and some have started already.
+ * Lowers the priority: the follower can wait for the processes on which it reports. Linux keeps a priority for each thread, so set it for
+ * all threads that run already.
  */
 function yieldToOthers(): void {
   const threads = existsSync('/proc/self/task') ? readdirSync('/proc/self/task').map(Number) : [0];

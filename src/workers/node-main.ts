@@ -26,7 +26,7 @@ import { installRuntime, type WorkerLog } from './process/worker-log.js';
 await exitWith('node', async () => {
   const config = readWorkerConfig(process.argv.slice(2));
   const log = installRuntime('node', config.metricsAddress);
-  // First of all: with a store that cannot hold records there is nothing to wait for.
+  // Open the store first: without a fit store nothing else is worth waiting for.
   const store = await openStore(config.store);
   await probeStore(store);
   const tracing = await openTracing('node', config.node, log);
@@ -74,7 +74,7 @@ async function createParts(
     log,
   };
   let numerics: Numerics | undefined;
-  // Starts the engine beside the registration; an early run starts it itself.
+  // Starts the engine while the worker registers; a run that comes earlier starts it itself.
   engine.info().then(
     (info) => {
       numerics = info.numerics;

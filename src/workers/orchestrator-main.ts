@@ -9,7 +9,7 @@ await exitWith('orchestrator', async () => {
   const config = readWorkerConfig(process.argv.slice(2));
   const lock = lockFolder(config.folder, `orchestrator worker of ${config.temporal.address}`);
   try {
-    // The process that served the folder before is dead: noted now, and not a second later when everything is loaded.
+    // The folder's previous process is dead. Record it now: loading all modules takes another second.
     const kept = keepLife(join(config.folder, 'life.json'), 'orchestrator', 'orchestrator_restart');
     const { runOrchestrator } = await import('./orchestrator/orchestrator-process.js');
     await runOrchestrator(config, kept);

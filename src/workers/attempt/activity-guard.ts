@@ -1,5 +1,5 @@
-// What surrounds every activity of our workers: its token on disk, one attempt at a time, a heartbeat bound to progress. Activities see
-// only their Temporal context: its signal, and `heartbeat` to report progress.
+// Wraps every activity of our workers: it keeps the task token on disk, allows one attempt at a time, and sends heartbeats while the
+// activity makes progress. The activity sees only its Temporal context: its signal, and `heartbeat` to report progress.
 import { asyncLocalStorage, type Context } from '@temporalio/activity';
 import type { ActivityExecuteInput, ActivityInterceptorsFactory, Next } from '@temporalio/worker';
 import type { ActivityInboundCallsInterceptor } from '@temporalio/worker';
@@ -11,18 +11,18 @@ import type { OpenActivities } from './open-activities.js';
 
 export interface GuardOptions {
   open: OpenActivities;
-  /** Aborts when this worker leaves; its reason is what its attempts fail with. */
+  /** Aborts when this worker leaves; its attempts fail with the signal's reason. */
   cutOff?: AbortSignal;
-  /** Seconds without progress after which the heartbeat stops. */
+  /** Time without progress after which the heartbeat stops, in milliseconds. */
   progressLimitMs?: number;
 }
 
-/** Several beats within the policies' heartbeat time-out; workers pass them on as often (`maxHeartbeatThrottleInterval`). */
+/** Several heartbeats fit into the heartbeat time-out. Workers send each to the server (`maxHeartbeatThrottleInterval`). */
 export const heartbeatIntervalMs = 2_000;
-/** Longer than the longest engine verb, and than the longest part of a store transfer: they report nothing while they run. */
+/** Longer than any engine call, and than any part of a store transfer: these report no progress while they run. */
 const defaultProgressLimitMs = 20 * 60_000;
 
-/** One gate for all workers that may be given the same activity. */
+/** All workers of a process that may get the same activity must share the returned guard, which holds one gate. */
 export function guardActivities({
   open,
   cutOff,
@@ -45,7 +45,7 @@ function guard(
     async execute(input: ActivityExecuteInput, next: Next<ActivityInboundCallsInterceptor, 'execute'>) {
       const close = open.open({ activity, taskToken: base64TaskToken });
       let account: AttemptAccount | null = null;
-      // Until the attempt has an account of its own, the server keeps the previous one's.
+      // Until this attempt has its own account, the heartbeats repeat the previous attempt's account.
       const send = (details: unknown): void => context.heartbeat(withAccount(details, account, context));
       const heartbeat = startHeartbeat({
         send,
@@ -75,14 +75,14 @@ function guard(
   };
 }
 
-/** The account is for the next attempt, in case this process dies; the rest is for people. */
+/** Heartbeat details with the account. If this process dies, the next attempt reads the account; the rest is for people. */
 function withAccount(details: unknown, account: AttemptAccount | null, { info }: Context): unknown {
   const ft = account?.reported ?? (info.heartbeatDetails as { ft?: unknown } | undefined)?.ft;
   if (ft === undefined) return details;
   return typeof details === 'object' ? { ...details, ft } : { details, ft };
 }
 
-/** The SDK's context with another signal, and a `heartbeat` that counts as progress. */
+/** The SDK's context with another signal, and with a `heartbeat` that counts as progress. */
 function guardedContext(
   context: Context,
   cancellationSignal: AbortSignal,
@@ -93,7 +93,7 @@ function guardedContext(
     if (cancellationSignal.aborted) cancel();
     else cancellationSignal.addEventListener('abort', cancel, { once: true });
   });
-  // Without a listener the rejection is not an error.
+  // If nobody awaits `cancelled`, its rejection must not count as unhandled.
   cancelled.catch(() => undefined);
   return Object.create(context, {
     cancellationSignal: { value: cancellationSignal },

@@ -1,10 +1,10 @@
-// Two attempts of one activity in one worker (R28): the newer aborts the older and waits until it has let go. This happens when the server
-// has given up an attempt (a time-out, a restart of the server) that still runs here.
+// If two attempts of one activity are in one worker, the newer aborts the older and waits until it has ended (R28). This happens when the
+// server gave up an attempt that still runs here, after a time-out or a restart of the server.
 
 interface Entered {
   abort: AbortController;
   left: Promise<void>;
-  /** Shared by the working attempt and those that wait for it. */
+  /** The working attempt and all attempts that wait for it share this object. `movedAt`: time of the last progress. */
   work: { movedAt: number };
 }
 
@@ -15,7 +15,7 @@ export class AttemptSuperseded extends Error {
   }
 }
 
-/** An older attempt neither ends nor progresses, and nothing within the process can end it. */
+/** An older attempt neither ends nor makes progress, and only the end of the process can end it. */
 export class AttemptWedged extends Error {
   constructor(activity: string, limitMs: number) {
     super(
@@ -27,9 +27,9 @@ export class AttemptWedged extends Error {
 }
 
 export interface AttemptGateOptions {
-  /** How long an attempt that was asked to stop may go without progress. */
+  /** Longest time without progress of an attempt that was asked to stop. */
   limitMs?: number;
-  /** Has to end the process. By default the error is thrown uncaught, which worker-exit.ts turns into an exit. */
+  /** Must end the process. By default the error is thrown and not caught, so that worker-exit.ts ends the process. */
   wedged?(error: AttemptWedged): void;
 }
 
@@ -41,8 +41,8 @@ export class AttemptGate {
   constructor(private readonly options: AttemptGateOptions = {}) {}
 
   /**
-   * Runs `work` alone among all attempts of `activity`; its signal aborts when a newer one comes, and then each call of `progress` gives it
-   * more time to let go.
+   * Runs `work` when no other attempt of `activity` works. When a newer attempt comes, the signal of `work` aborts; each call of `progress`
+   * then gives it more time to end.
    */
   async enter<T>(
     activity: string,
@@ -92,7 +92,7 @@ export class AttemptGate {
   }
 }
 
-/** Work that was left behind with its lease and has come back to this worker under a new lease has another name: `collect.1`. */
+/** Name of the gate: without the suffix (`collect.1`) of work that came back to this worker under a new lease. */
 function gateOf(activity: string): string {
   return activity.replace(/\.\d+$/, '');
 }

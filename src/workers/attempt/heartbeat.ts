@@ -1,16 +1,16 @@
-// A heartbeat by timer that stops when the work has made no progress for its limit, so that the server's heartbeat time-out detects a
-// wedged engine instead of keeping it alive for ever.
+// Sends heartbeats by a timer, and stops when the work has made no progress for a time. So the server's heartbeat time-out notices an
+// engine that hangs.
 
 export interface HeartbeatOptions {
-  /** Sends one heartbeat; details are a hint for people. */
+  /** Sends one heartbeat; `details` are for people. */
   send(details: unknown): void;
   intervalMs: number;
-  /** Without progress for this long, the timer stops. */
+  /** Time without progress after which the heartbeats stop, in milliseconds. */
   limitMs: number;
 }
 
 export interface Heartbeat {
-  /** The work has progressed; the details go with the following heartbeats. */
+  /** Call when the work has made progress; the following heartbeats carry `details`. */
   progress(details?: unknown): void;
   stop(): void;
 }

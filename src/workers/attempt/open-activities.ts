@@ -1,5 +1,5 @@
-// Task tokens of the activities that run here, on disk: a starting worker fails those of its dead predecessor, so that the server tries
-// them again in 100 ms instead of waiting for a heartbeat time-out (R28).
+// Keeps the task tokens of running activities on disk. A starting worker fails its dead predecessor's activities, so that the server tries
+// them again after 100 ms and does not wait for a heartbeat time-out (R28).
 import { createHash } from 'node:crypto';
 import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { readdir, readFile, rm } from 'node:fs/promises';
@@ -13,15 +13,15 @@ import {
 
 export interface OpenActivity {
   activity: string;
-  /** base64 */
+  /** In base64. */
   taskToken: string;
 }
 
-/** Longer than a Temporal server takes to restart and to receive what it missed. */
+/** Longer than a Temporal server needs to restart and receive the results that it missed. */
 const keptAfterReturnMs = 20_000;
-/** How a server refuses the token of another namespace, and one that it cannot read. The client drops the error codes. */
+/** Matches a server's refusal of a token from another namespace or of an unreadable token. The client drops the error codes. */
 const isForeign = /token from a different namespace|deserializing task token/i;
-/** For all tokens together: no work begins before they are dealt with. */
+/** Time limit for all tokens together, as work begins only after the clean-up. */
 const cleanUpMs = 10_000;
 
 export class OpenActivities {
@@ -31,14 +31,14 @@ export class OpenActivities {
     mkdirSync(folder, { recursive: true });
   }
 
-  /** Returns the function that closes it. Small synchronous writes: a few a step, and none may be lost in a kill. */
+  /** Stores the token; returns a function to call at the activity's end. The writes are synchronous, so that a kill loses none. */
   open(activity: OpenActivity): () => void {
     const name = createHash('sha256').update(activity.taskToken).digest('hex').slice(0, 32);
     const path = join(this.folder, `${name}.json`);
     writeFileSync(path, JSON.stringify(activity));
-    // The server does not yet know that a returned activity is done: if the worker is killed in between, the activity would wait for the
-    // heartbeat time-out. Failing one that is known to be done does nothing. The file's name shows readers of the folder that the activity
-    // no longer runs here.
+    // Keep the token for a while after the activity's end. If the worker is killed before the server has the result, the activity would
+    // otherwise wait for its heartbeat time-out; if the server has it, failing the activity does nothing. The new name shows readers of the
+    // folder that the activity no longer runs here.
     return () => {
       const returned = path.replace(/\.json$/, '.returned.json');
       renameSync(path, returned);
@@ -51,7 +51,7 @@ export class OpenActivities {
     };
   }
 
-  /** Call when the worker has handed over all results. */
+  /** Call when the worker has sent all results to the server. */
   handedOver(): void {
     for (const [path, timer] of this.closing) {
       clearTimeout(timer);
@@ -61,8 +61,8 @@ export class OpenActivities {
   }
 
   /**
-   * Call before this worker polls, and only when its predecessor is dead. Returns the names of the failed ones. Never throws: a token that
-   * cannot be failed now is logged and kept for the next start; its heartbeats time out meanwhile.
+   * Fails the predecessor's activities and returns their names. Call before this worker polls, and only when its predecessor is dead. Never
+   * throws: an activity that cannot be failed is logged, and waits for its heartbeat time-out; its token is kept for the next start.
    */
   async failPredecessors(client: AsyncCompletionClient, log: (message: string) => void): Promise<string[]> {
     const failed: string[] = [];
@@ -98,15 +98,15 @@ async function fail(client: AsyncCompletionClient, { activity, taskToken }: Open
     await client.fail(Buffer.from(taskToken, 'base64'), failure);
     return true;
   } catch (error) {
-    // The server has given the attempt up, or the workflow is closed. A token holds the id of a namespace, which is another one if the
-    // server's database was lost or the worker was pointed at another server: no server can ever take it.
+    // The server has given up the attempt, or the workflow is closed. If the server lost its database, or the worker now uses another
+    // server, the namespace in the token no longer exists, and no server will ever accept the token.
     if (error instanceof ActivityNotFoundError || error instanceof NamespaceNotFoundError) return false;
     if (error instanceof ActivityCompletionError && isForeign.test(error.message)) return false;
     throw error;
   }
 }
 
-/** Null for a file cut off by a kill: its activity had not begun. */
+/** Null if a kill cut off the file: its activity had not begun. */
 function parse(text: string): OpenActivity | null {
   try {
     const open = JSON.parse(text) as Partial<OpenActivity> | null;

@@ -1,4 +1,5 @@
-// The follower's settings, by flags or the environment; both have the same ones, flags win. Tokens and keys come from the environment only.
+// The follower's settings. Each can be a flag or an environment variable, and the flag wins; tokens and keys come from the environment
+// only.
 import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { type MetricsAddress, parseMetricsAddress } from '../../integrations/tracking/prometheus-server.js';
@@ -9,18 +10,18 @@ export interface FollowerConfig {
   temporal: TemporalConfig;
   /** `dir:/path` or `s3://bucket/prefix`. */
   store: string;
-  /** Folder of this process alone: lock, trackers' files, cursors. */
+  /** Folder that only this process uses: lock, trackers' files, cursors. */
   folder: string;
-  /** Null: figures are not served. */
+  /** Where metrics are served; null: nowhere. */
   metrics: MetricsAddress | null;
-  /** Address of Temporal's pages, for links; null: no links. */
+  /** Address of Temporal's web UI, for links; null: no links. */
   temporalUi: string | null;
   wandbPython: string;
-  /** Address of another Slack than slack.com, such as GovSlack's; null: Slack's own. */
+  /** Address of a Slack other than slack.com, such as GovSlack; null: slack.com. */
   slackUrl: string | null;
 }
 
-/** In the follower's folder, with its pid: it has looked for runs once. */
+/** File in the follower's folder with its pid, written when it has looked for runs. */
 export const servingFile = 'serving.json';
 
 const options = {
@@ -30,12 +31,12 @@ const options = {
   'temporal-ui': { type: 'string' },
   'wandb-python': { type: 'string' },
   'temporal-address': { type: 'string' },
-  // For an embedded stack's follower: the user may have a profile for another server.
+  // An embedded stack sets this: the user's profile may be for another server.
   'no-temporal-profile': { type: 'boolean' },
   namespace: { type: 'string' },
 } as const;
 
-/** Throws with what is missing and how to give it. */
+/** Throws an error that says which setting is missing and how to give it. */
 export function readFollowerConfig(
   args: readonly string[],
   env: NodeJS.ProcessEnv = process.env,
@@ -60,7 +61,7 @@ export function readFollowerConfig(
   };
 }
 
-/** The address for links that everybody in a channel sees. */
+/** Checks the address for links, which everybody in a Slack channel sees. */
 function shownUrl(text: string | null): string | null {
   if (text === null) return null;
   if (/^https?:\/\//.test(text) && secretInUrl(text) === null) return text.replace(/\/+$/, '');

@@ -1,5 +1,5 @@
-// The follower: finds runs, and follows each with its trackers and its Slack thread. No workflow knows of it, and no step waits for it; an
-// absent Temporal, store or Slack is waited for, and reported once.
+// The follower finds runs and sends each run's records to its trackers and its Slack thread. No workflow knows of it, and no step waits for
+// it. If Temporal, the store or Slack does not answer, it waits and reports the problem once.
 import { Backoff, backoffMs } from '../../base/backoff.js';
 import { mkdir, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -27,17 +27,17 @@ import { refusalOf } from '../temporal/temporal-refusal.js';
 import { print } from '../process/worker-exit.js';
 
 const lookEveryMs = 5_000;
-/** How far before the last look ended runs are looked for: clocks differ, and Temporal may be late to list them. */
+/** Each look for ended runs begins this long before the last look: clocks differ, and Temporal may list a run late. */
 const overlapMs = 600_000;
 /** How far back to look for ended runs at the first start. */
 const firstLookBackMs = 86_400_000;
-/** How many ended runs are kept: each is read whole once more. */
+/** How many ended runs are followed at once: all records of each are read again. */
 const mostEnded = 8;
 const retryMs: [first: number, longest: number] = [1_000, 60_000];
-/** A tracker that was given up is tried again this often, in pauses that double; and once by each starting follower. */
+/** First pause before a tracker that was given up is tried again; the pauses double. A starting follower also tries it once. */
 const againMs = 3_600_000;
 const mostAgain = 6;
-/** Lets scrapes see how a run ended. */
+/** Figures of an ended run stay this long, so that Prometheus scrapes its end. */
 const forgetAfterMs = 600_000;
 const endWithinMs = 5_000;
 const catchUpWithinMs = 4_000;
@@ -55,21 +55,21 @@ const unanswered: readonly number[] = [status.UNAVAILABLE, status.DEADLINE_EXCEE
 interface Session {
   driven: Omit<DrivenRun, 'standing'>;
   standing: RunStanding;
-  /** Null before it is begun, and once it has ended. */
+  /** Null if the session does not run: before its start and after its end. */
   running: { abort: AbortController; done: Promise<void> } | null;
-  /** When every sink had all of it, or was given up for good. */
+  /** When every sink had received the whole run or was given up for good. */
   endedAt: number | null;
-  /** How often a sink was given up, and until when it is left alone: by `performance.now()`. */
+  /** How often a sink was given up, and when it may be tried again, by `performance.now()`. */
   lacking: { times: number; notBefore: number };
 }
 
-/** Which runs are followed, on disk. It has a folder of its own, because a run's folder is set aside when another run takes its name. */
+/** File for each followed run. These files have their own folder: a run's folder is moved away when another run takes its name. */
 interface Followed {
   workflowId: string;
   firstRunId: string;
-  /** Every sink has all of it. */
+  /** True when every sink has received the whole run. */
   over: boolean;
-  /** Execution that ended, if the run is over: after a reset the same start ends in another one. */
+  /** Run id of the execution that ended, if the run is over. After a reset, another execution ends. */
   end: string | null;
 }
 
@@ -101,7 +101,7 @@ class FollowerProcess {
       this.lookedAt = await this.lastLook();
       await this.resume();
       while (!signal.aborted) {
-        // A server that does not answer must not delay the end of the process, which is awaited for seconds only.
+        // A server that does not answer must not delay the end of this process, for which the supervisor waits only seconds.
         await orAborted(this.look(watch), signal);
         await replaceFile(join(config.folder, servingFile), { pid: process.pid }).catch(() => undefined);
         await pause(lookEveryMs, signal);
@@ -124,7 +124,7 @@ class FollowerProcess {
     print({ level: 'info', component: 'follower', message });
   }
 
-  /** Reports a problem of `what` once, and its end. */
+  /** Logs a problem of `what` once, and logs its end. */
   private say(what: string, problem: string | null): void {
     const before = this.said.get(what);
     if (problem === (before ?? null)) return;
@@ -134,12 +134,12 @@ class FollowerProcess {
       return;
     }
     this.said.set(what, problem);
-    // Another wording of the same trouble is not reported.
+    // Until `what` answers again, do not log a problem with other words.
     if (before === undefined)
       print({ level: 'warn', component: 'follower', message: `${what}: ${problem}; it is tried again` });
   }
 
-  /** Null if the process must end before. */
+  /** Opens the store, and tries again until it answers. Null if the process must end before that. */
   private async store(): Promise<ObjectStore | null> {
     const pauses = new Backoff(retryMs);
     while (!this.signal.aborted) {
@@ -198,7 +198,7 @@ class FollowerProcess {
     return Number.isNaN(at.getTime()) ? new Date(Date.now() - firstLookBackMs) : at;
   }
 
-  /** Runs that an earlier process of this folder had not followed to their end: this does not need Temporal. */
+  /** Continues runs that an earlier process of this folder had not followed to their end. This does not need Temporal. */
   private async resume(): Promise<void> {
     for (const name of await readdir(this.runs)) {
       if (!name.endsWith('.json')) continue;
@@ -234,7 +234,7 @@ class FollowerProcess {
     this.begin();
   }
 
-  /** A look asks the store and the Temporal server: which of them failed. */
+  /** Says whether the store or the Temporal server failed during a look, and why. */
   private problem(error: unknown): [what: string, problem: string] {
     const { temporal } = this.config;
     const refused = refusalOf(error, temporal);
@@ -264,10 +264,10 @@ class FollowerProcess {
     if (!isDone) await this.note(driven, false);
   }
 
-  /** A run that was over and goes on, or has ended a second time, was reset: sinks that had received all of it start again. */
+  /** Takes a run's new standing. If a run that was over continues, or ends again, it was reset, and all its sinks start again. */
   private async hear(session: Session, standing: RunStanding): Promise<void> {
     const { driven, standing: before } = session;
-    // The known end stays, even if Temporal has forgotten it.
+    // Temporal has forgotten the run: keep the known end.
     if (before.over && standing.over && standing.ending === null) return;
     if (!before.over || (standing.over && endOf(standing) === endOf(before))) {
       session.standing = standing;
@@ -285,7 +285,7 @@ class FollowerProcess {
     });
   }
 
-  /** Starts as many as there is room for. */
+  /** Starts sessions that do not run yet, but at most `mostEnded` of ended runs. */
   private begin(): void {
     if (this.signal.aborted) return;
     const sessions = [...this.sessions.values()];
@@ -347,7 +347,7 @@ class FollowerProcess {
     await replaceFile(this.followedFile(run), followed);
   }
 
-  /** Completes the files on this machine first: a stack that is stopped right after its run leaves them whole. */
+  /** Ends all sessions, then completes the files on this machine, as a stack may be stopped right after its run. */
   private async end(): Promise<void> {
     const open = [...this.sessions.values()].filter(({ running }) => running);
     const running = open.flatMap((session) => session.running ?? []);
@@ -361,7 +361,7 @@ class FollowerProcess {
   }
 }
 
-/** The run is over, and the sinks that lack a part of it are tried later. A run that goes on has a new start, or is not over any more. */
+/** True if the run is over and its incomplete sinks wait for their next try. */
 function isLeftAlone({ standing, lacking }: Session): boolean {
   return standing.over && performance.now() < lacking.notBefore;
 }
@@ -375,7 +375,7 @@ function endOf({ ending }: RunStanding): string | null {
   return ending?.runId ?? null;
 }
 
-/** Waits for `work`, but not after `signal` has aborted. */
+/** Waits for `work` or for the abort of `signal`, whichever comes first. */
 function orAborted(work: Promise<void>, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const done = (): void => resolve();

@@ -1,4 +1,4 @@
-// Which runs exist and how each stands, according to Temporal: no record shows it. This module only reads workflows.
+// Asks Temporal which runs exist and in which state their workflows are: no record shows this. It only reads workflows.
 import { Backoff } from '../../base/backoff.js';
 import {
   type Client,
@@ -15,7 +15,7 @@ import { namesFolder, ownersFolder } from '../../store/objects/layout.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { readSequence } from '../../store/records/records.js';
 
-/** A run by the start that drives it: continue-as-new and a reset do not change it. */
+/** A run and the workflow start that drives it. `firstRunId` stays the same through continue-as-new and a reset. */
 export interface DrivenRun {
   run: string;
   workflowId: string;
@@ -34,13 +34,13 @@ interface Driver {
 }
 
 const answerWithinMs = 15_000;
-/** A start without a claimed run is asked again after this pause, which doubles up to the longest. */
+/** Pause before a workflow that has not claimed its run yet is asked again; it doubles up to the longest. */
 const unclaimedMs: [first: number, longest: number] = [2_000, 60_000];
 const phaseKey = defineSearchAttributeKey('Phase', 'KEYWORD');
 const openStatuses: readonly string[] = ['RUNNING', 'PAUSED'];
 
 export class RunWatch {
-  /** By the run id of an execution. */
+  /** Caches, by the run id of a workflow execution. */
   private drivers = new Map<string, Driver>();
   private unclaimed = new Map<string, { notBefore: number; pauses: Backoff }>();
   private endings = new Map<string, RunEnding>();
@@ -54,7 +54,7 @@ export class RunWatch {
     private readonly store: ObjectStore,
   ) {}
 
-  /** Open runs, and those closed since. Throws the errors of Temporal and the store. */
+  /** Open runs, and runs that closed after `closedSince`. Throws errors of Temporal and the store. */
   async look(closedSince: Date): Promise<DrivenRun[]> {
     const executions = await this.executions(closedSince);
     const known = new Set(executions.map(({ runId }) => runId));
@@ -74,7 +74,7 @@ export class RunWatch {
     }));
   }
 
-  /** Standing of a run that a look does not show: it was closed before, or Temporal has forgotten it. */
+  /** Standing of a run that `look` does not return: it closed earlier, or Temporal has forgotten it. */
   async standing({
     workflowId,
     firstRunId,
@@ -102,7 +102,7 @@ export class RunWatch {
     });
   }
 
-  /** Null until it has claimed a run, and for ever if it ended before. */
+  /** The run that an execution drives. Null until it has claimed a run; if it ends before that, null for ever. */
   private async driverOf({ workflowId, runId, status }: Execution): Promise<Driver | null> {
     const known = this.drivers.get(runId);
     if (known) return known;
@@ -160,8 +160,8 @@ export class RunWatch {
   }
 
   /**
-   * A query needs a worker, so a reason is asked for again only once the run's history has grown: a run that is resumed and blocked again
-   * between two looks has the same phase, and a new reason always comes with an event.
+   * Why a run is blocked or failing. A query needs a worker, so it is sent again only if the run's history has grown. The phase is not
+   * enough: a run may be resumed and blocked again between two looks. A new reason always adds an event to the history.
    */
   private async blockedOf(
     { workflowId, runId }: Execution,
@@ -172,7 +172,7 @@ export class RunWatch {
       return null;
     }
     const handle = this.client.workflow.getHandle(workflowId, runId);
-    // Before the query: later events are covered by the next look.
+    // Read the length before the query: the next look then sees later events.
     const { historyLength } = await this.ask(() => handle.describe());
     const known = this.blocked.get(runId);
     if (known?.phase === phase && known.historyLength === historyLength) return known.blocked;
@@ -189,7 +189,7 @@ export class RunWatch {
   }
 }
 
-/** The sentence for people: causes are nested. Null if there are only the SDK's words. */
+/** The message of the innermost cause, which is for people. Null if only the SDK's own message exists. */
 function innermost(error: Error): string | null {
   let inner = error;
   while (inner.cause instanceof Error) inner = inner.cause;

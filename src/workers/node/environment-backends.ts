@@ -1,4 +1,4 @@
-// One backend per environment server and way of asking it, shared by all episodes of this process.
+// Keeps one backend for each environment server and its settings; all episodes of this process share it.
 import { keepSecret } from '../../base/known-secrets.js';
 import type { EnvironmentBackend } from '../../environments/environment.js';
 import { createOpenEnvBackend } from '../../environments/openenv/openenv-backend.js';
@@ -7,7 +7,7 @@ import type { EnvironmentSpec } from '../../spec/run-spec.js';
 import { placesOfNode } from './server-capacity.js';
 
 export interface EnvironmentBackendsOptions {
-  /** Server of specs that name none. */
+  /** Server for specs that name none. */
   url: string | null;
   /** Grading token of that server. */
   token?: string;
@@ -21,7 +21,7 @@ export interface EnvironmentBackends {
 
 export function environmentBackends({ url: ownUrl, token }: EnvironmentBackendsOptions): EnvironmentBackends {
   const backends = new Map<string, EnvironmentBackend>();
-  // By url: an episode that plays alone is alone on its server, even if others use it with other settings (R25).
+  // By url: an episode that must play alone is alone on its server, even among backends with other settings (R25).
   const places = new Map<string, Semaphore>();
   const placesOf = (url: string): Semaphore => {
     const { href } = new URL(url);

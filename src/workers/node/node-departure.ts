@@ -1,5 +1,5 @@
-// How a node worker leaves: a first SIGTERM or SIGINT, such as the notice that a machine will be taken away, begins it; the end of the
-// grace or a second signal ends it at once.
+// How a node worker leaves. A first SIGTERM or SIGINT, for example when a spot machine is reclaimed, starts the departure. The end of the
+// grace period, or a second signal, ends the process at once.
 import { ApplicationFailure, ApplicationFailureCategory } from '@temporalio/common';
 
 export interface DepartureOptions {
@@ -10,7 +10,7 @@ export interface DepartureOptions {
   exit?(code: number): void;
 }
 
-/** Episodes near their end may end; the run moves at the same time, and does not wait for them. */
+/** Running episodes get this time to finish. The run moves to another node meanwhile and does not wait for them. */
 const longestFinishMs = 2_000;
 
 export class Departure {
@@ -23,22 +23,22 @@ export class Departure {
     for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => this.onSignal(signal));
   }
 
-  /** True from the signal on. */
+  /** True after the first signal. */
   get begun(): boolean {
     return this.asked;
   }
 
-  /** Aborts when work on the engine has to stop; attempts fail with its reason: a retry elsewhere is as good. */
+  /** Aborts when work on the engine must stop. Attempts fail with its reason and are retried on another node. */
   get cutOff(): AbortSignal {
     return this.stop.signal;
   }
 
-  /** Aborts when there is only time left to say good-bye. */
+  /** Aborts when only enough time is left to sign off from the pool. */
   get lastCall(): AbortSignal {
     return this.last.signal;
   }
 
-  /** From now on there is something to leave in order. `begin`: called once. */
+  /** Call when the worker serves: from now on it leaves in order. `begin` is called once, at the first signal. */
   serving(begin: () => void): void {
     this.begin = begin;
   }
@@ -65,7 +65,7 @@ export class Departure {
   }
 }
 
-/** Work that is cut off fails with it, and is tried again. */
+/** Failure of work that the departure interrupts; Temporal tries the work again. */
 export function drainingFailure(node: string): ApplicationFailure {
   return ApplicationFailure.create({
     message: `node ${node} leaves; its work goes on from the records, on another node or on this one when it is back`,

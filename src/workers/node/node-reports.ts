@@ -1,4 +1,4 @@
-// A node worker reports to the pool, at once and then every few seconds, and says when it leaves.
+// Reports a node worker to the pool, at once and then every few seconds, and when it leaves.
 import type { Client, WorkflowHandle } from '@temporalio/client';
 import {
   defaultPoolId,
@@ -13,17 +13,17 @@ import {
 } from '../../workflows/messages.js';
 import type { nodePool } from '../../workflows/pool/node-pool.js';
 
-/** A pool that cannot be reached notices the loss from missing reports. */
+/** Time limit of the last report. If it does not reach the pool, the pool notices the loss by the missing reports. */
 const farewellMs = 1_000;
 
 export interface NodeReports {
-  /** Ends the reports: this node leaves, and takes no more work. */
+  /** Ends the reports and tells the pool that this node takes no more work. */
   drain(): Promise<void>;
   /** Ends the reports and takes the node out of the pool. */
   leave(): Promise<void>;
 }
 
-/** A report that fails is left to the next one: Temporal may be restarting. */
+/** Starts the reports. A failed report is not repeated, as Temporal may be restarting: the next one follows soon. */
 export function reportNode(
   client: Client,
   report: () => NodeReport,

@@ -1,4 +1,4 @@
-// The worker of a node: one process, two queues, so that an hour's collect never blocks a checkpoint's upload.
+// The worker of a node: one process with two queues, so that an hour of rollouts does not block the upload of a checkpoint.
 import { randomUUID } from 'node:crypto';
 import { hostname, totalmem } from 'node:os';
 import { join } from 'node:path';
@@ -19,25 +19,25 @@ import { connectWorker } from '../temporal/worker-connection.js';
 export interface NodeParts {
   node: NodeActivities;
   transfers: TransferActivities;
-  /** Null if nothing is traced. */
+  /** Null or absent: no tracing. */
   tracing?: Tracing | null;
-  /** Undefined until the engine has reported it. */
+  /** Undefined until the engine has reported its numerics. */
   numerics(): Numerics | undefined;
-  /** Uploads what only this node may have to the store; says what. Called when nothing runs on the engine any more. */
+  /** Uploads states that perhaps only this node has; returns a log message. Called when nothing runs on the engine any more. */
   keep?(signal: AbortSignal): Promise<string>;
   close(): Promise<void>;
 }
 
-/** Limit for each run: rollouts, evaluation and save run side by side; the engine decides what really shares it. */
+/** Activities of one run at the same time: rollouts, an evaluation and a save. The engine decides which of them really run in parallel. */
 const engineActivities = 4;
 const transferActivities = 2;
 
-/** Memory in bytes: the machine's, or the container's if that is less. */
+/** Memory in bytes of the machine, or of the container if it has less. */
 function usableMemory(): number {
   return Math.min(totalmem(), process.constrainedMemory() || Infinity);
 }
 
-/** Serves until SIGTERM or SIGINT; resolves within `config.graceMs` of it, when everything that ran has ended or was handed back. */
+/** Serves until SIGTERM or SIGINT. Resolves within `config.graceMs` after the signal, when all work has ended or gone back to Temporal. */
 export async function serveNode(
   config: WorkerConfig,
   createParts: () => NodeParts | Promise<NodeParts>,
@@ -60,7 +60,7 @@ export async function serveNode(
       namespace: config.temporal.namespace,
       identity: `node ${config.node} ${process.pid}`,
       maxHeartbeatThrottleInterval: heartbeatIntervalMs,
-      // The departure decides what is cut off, and when.
+      // The departure decides which work is interrupted, and when.
       shutdownGraceTime: config.graceMs,
     } satisfies Partial<WorkerOptions>;
     const traced = parts.tracing ? [parts.tracing.activities] : [];
@@ -75,7 +75,7 @@ export async function serveNode(
       Worker.create({
         ...common,
         taskQueue: transferQueue(config.node),
-        // An upload under way may finish.
+        // A running upload may finish: only the last call interrupts it.
         interceptors: { activity: [...traced, guardActivities({ open, cutOff: departure.lastCall })] },
         activities: { ...parts.transfers },
         maxConcurrentActivityTaskExecutions: transferActivities * config.places,
@@ -93,10 +93,10 @@ export async function serveNode(
     const workers = [engine, transfers];
     departure.serving(() => {
       void reports.drain();
-      // The SDK receives the signal, too, and may have been quicker.
+      // The SDK also receives the signal, and may have shut down the worker already.
       for (const worker of workers) if (worker.getState() === 'RUNNING') worker.shutdown();
     });
-    // Work that cannot be ended outlives the grace; no run needs to wait for a node that has said good-bye.
+    // Some work cannot be interrupted and may outlast the grace. Sign off now, so that no run waits for this node.
     departure.lastCall.addEventListener('abort', () => void reports.leave());
     const keep = async (): Promise<void> => {
       if (!departure.begun || !parts.keep) return;

@@ -1,4 +1,4 @@
-// The policy of a node: an engine of its own, or a model on a Tinker server.
+// Opens the policy of a node: its own engine, or a model on a Tinker server.
 import { join } from 'node:path';
 import {
   type BusyMeter,
@@ -43,7 +43,7 @@ export function nativePolicy(
   });
 }
 
-/** The key is `TINKER_API_KEY` of this process. Throws if the server does not say which one of several models is meant. */
+/** Reads the key from `TINKER_API_KEY`. Throws if no model is configured and the server has several. */
 export async function openServedPolicy(
   { url, service, model }: TinkerConfig,
   { store, by, folder, meter, log }: Parts & { by: string; folder: string },

@@ -1,6 +1,6 @@
-// How many worlds the built-in environment server keeps open, and how many of them a node uses.
+// How many sessions the built-in environment server keeps open, and how many of them a node uses.
 
-/** Sessions of a stack's server for each node. */
+/** Sessions that a stack's environment server keeps for each node. */
 export const placesForNode = 512;
-/** Sessions that a node opens at once on that server. The rest is for other processes. */
+/** Sessions that a node opens on that server at once. The rest is for other processes. */
 export const placesOfNode = 400;

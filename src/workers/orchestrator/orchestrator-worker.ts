@@ -17,8 +17,8 @@ import { cachedWorkflowBundle } from './workflow-bundle.js';
 const workflowsFolder = fileURLToPath(new URL('../../workflows', import.meta.url));
 
 /**
- * A workflow stays with the build that began its execution, so that no change of the code meets a history that it cannot replay; when it
- * continues as new it goes to the current one (`workflows/continue-as-new.ts`).
+ * Pins each workflow execution to the build that started it, so that changed code never replays a history that it does not fit. At
+ * continue-as-new the workflow moves to the current build (`workflows/continue-as-new.ts`).
  */
 export function versioned(deployment: Deployment | null): Pick<WorkerOptions, 'workerDeploymentOptions'> {
   if (!deployment) return {};
@@ -31,7 +31,7 @@ export function versioned(deployment: Deployment | null): Pick<WorkerOptions, 'w
   return { workerDeploymentOptions };
 }
 
-/** Call when the folder is locked. Serves until SIGTERM or SIGINT; resolves when everything that ran has ended or was handed back. */
+/** Call when the folder is locked. Serves until SIGTERM or SIGINT; resolves when all work has ended or gone back to Temporal. */
 export async function serveOrchestrator(
   config: WorkerConfig,
   createActivities: (client: Client) => OrchestratorActivities | Promise<OrchestratorActivities>,
@@ -58,7 +58,7 @@ export async function serveOrchestrator(
       ...(tracing ? { sinks: tracing.sinks } : {}),
       ...versioned(config.deployment),
       maxConcurrentActivityTaskExecutions: 20,
-      // How long a task waits for a dead worker before another may take it.
+      // A task waits this long for a dead worker; then another worker may take it.
       stickyQueueScheduleToStartTimeout: '2 seconds',
       maxHeartbeatThrottleInterval: heartbeatIntervalMs,
       shutdownGraceTime: '5 seconds',

@@ -1,4 +1,4 @@
-// What the orchestrator asks of Temporal itself: a cluster's identity, whether an owner's workflow is open, a node for a run.
+// The orchestrator's own calls to Temporal: a cluster's identity, whether an owner's workflow is open, requests for a node.
 import { Client, WorkflowNotFoundError } from '@temporalio/client';
 import { IndexedValueType } from '../temporal/search-attribute-types.js';
 import { plainTemporalConfig, type TemporalConfig } from '../process/config.js';
@@ -18,21 +18,21 @@ export async function clusterId(client: Client): Promise<string> {
 }
 
 /**
- * The name of a server in owner records. A loopback address means another server on each machine, so the machine's name is added:
- * `127.0.0.1:7233@host`.
+ * The address of a server as owner records name it. A loopback address means a different server on each machine, so the machine's name is
+ * added: `127.0.0.1:7233@host`.
  */
 export function recordedAddress(address: string, host: string): string {
   return isLoopback(address) ? `${address}@${host}` : address;
 }
 
-/** Asks the server that the record names (R20), which need not be ours. */
+/** Asks the server that the owner record names (R20); it may be a different server from ours. */
 export async function ownerState(
   owner: OwnerRecord,
   own: TemporalConfig,
   client: Client,
   host: string,
 ): Promise<OwnerState> {
-  // A cluster may be known under several addresses, and a machine may have been renamed.
+  // Compare the clusters' ids, too: a cluster may have several addresses, and a machine may have been renamed.
   const isOwn =
     owner.address === recordedAddress(own.address, host) ||
     (owner.clusterId !== '' && owner.clusterId === (await clusterId(client)));
@@ -44,7 +44,7 @@ export async function ownerState(
   if (ownersHost !== undefined && ownersHost !== host) return 'unreachable';
   let connected;
   try {
-    // Records say which server to ask, and their writers must not receive our keys: another server is asked without them.
+    // A record names the server, and its writer must not receive our keys: ask another server without them.
     connected = await connectClient(plainTemporalConfig(address, owner.namespace), 3_000);
   } catch {
     return 'unreachable';
@@ -63,7 +63,7 @@ function isLoopback(address: string): boolean {
 
 async function workflowState(client: Client, owner: RunWorkflow): Promise<OwnerState> {
   try {
-    // Without a run id: the newest execution, because continue-as-new closes the one before.
+    // Without a run id Temporal describes the newest execution: continue-as-new closes the earlier ones.
     const { status, raw } = await client.workflow.getHandle(owner.workflowId).describe();
     const firstRunId = raw.workflowExecutionInfo?.firstRunId;
     if (firstRunId && firstRunId !== owner.firstExecutionRunId) return 'closed';
@@ -86,13 +86,13 @@ export async function requestLease(client: Client, request: LeaseRequest): Promi
   });
 }
 
-/** A server that does not answer says nothing about its runs. */
+/** True if the run's workflow is closed or unknown; false also if its server does not answer. */
 export async function isOver(client: Client, run: RunWorkflow): Promise<boolean> {
   const state = await workflowState(client, run);
   return state === 'closed' || state === 'unknown';
 }
 
-/** A run that sets an unregistered attribute would fail its workflow tasks for ever; registering twice is no error. */
+/** Registers the search attributes: a run that sets an unregistered one would fail its workflow tasks for ever. May be called again. */
 export async function registerSearchAttributes(client: Client): Promise<void> {
   const { namespace } = client.options;
   const { connection } = client;

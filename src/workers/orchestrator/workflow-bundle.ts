@@ -1,4 +1,4 @@
-// The workflow code as workers load it: bundled once per content of `dist/workflows`, kept in the cache.
+// Bundles the workflow code for workers. A cache keeps the bundle of each content of `dist/workflows`.
 import { createHash, randomUUID } from 'node:crypto';
 import { access, mkdir, readdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
@@ -6,10 +6,10 @@ import { homedir } from 'node:os';
 import { dirname, extname, join } from 'node:path';
 import { bundleWorkflowCode, DefaultLogger } from '@temporalio/worker';
 
-/** Modules outside the workflows' folder that workflows import values from, by path from that folder. */
+/** Modules outside the workflows' folder from which workflows import values (not only types); paths are relative to that folder. */
 export const importedValues = ['../spec/records/numerics', '../spec/pass-rate', '../spec/suite-due'] as const;
 
-/** Modules of the folder that only some workers have in their bundle. */
+/** Modules of the folder that only some workers include in their bundle. */
 export type BundledInterceptor = 'step-tracing';
 
 /** Path of the bundle. `workflowsFolder` holds `index.js` (or `index.ts` in tests). */
@@ -42,7 +42,7 @@ function defaultCacheFolder(): string {
   return join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'longhaul', 'bundles');
 }
 
-/** Hash of the workflow files and of the SDK's version: a bundle must be loaded by the version that made it. */
+/** Hash of the workflow files and the SDK's version: only the SDK version that made a bundle may load it. */
 async function contentHash(folder: string, names: string[]): Promise<string> {
   const sdk = createRequire(import.meta.url)('@temporalio/worker/package.json') as { version: string };
   const hash = createHash('sha256').update(sdk.version);

@@ -1,11 +1,11 @@
-// Finds built or fetched binaries: set-up notes their places in `dist/` of the checkout.
+// Finds built or fetched binaries: the set-up writes their paths into `dist/` of the checkout.
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 export type BuiltTool = 'engine' | 'temporal' | 'versitygw';
 
-/** Path of the tool of the last set-up, or null. Works from sources, from `dist/` and from `dist/dev/` alike. */
+/** Path of the tool from the last set-up, or null. Works from the sources, from `dist/` and from `dist/dev/`. */
 export function builtToolPath(tool: BuiltTool): string | null {
   for (let folder = dirname(fileURLToPath(import.meta.url)); ; folder = dirname(folder)) {
     try {

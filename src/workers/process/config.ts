@@ -1,4 +1,4 @@
-// The settings of a worker process, by flags or the environment; both have the same ones, flags win.
+// The settings of a worker process. Each can be a flag or an environment variable, and the flag wins.
 import { isIP } from 'node:net';
 import { hostname } from 'node:os';
 import { resolve } from 'node:path';
@@ -13,7 +13,7 @@ export interface TemporalConfig {
   /** `host:port`. */
   address: string;
   namespace: string;
-  /** TLS, API key and headers of the profile; the same for clients and workers. */
+  /** TLS, API key and headers of the profile, for clients and workers. */
   options: NativeConnectionOptions;
 }
 
@@ -23,17 +23,17 @@ export interface WorkerConfig {
   store: string;
   /** Stable id of this node; part of its queues' names. */
   node: string;
-  /** Folder of this process alone: lock, open activities, states and batches. */
+  /** Folder that only this process uses: lock, open activities, states and batches. */
   folder: string;
   engine: string | null;
-  /** A Tinker server that this node uses in place of an engine of its own. */
+  /** A Tinker server that this node uses instead of its own engine. */
   tinker: TinkerConfig | null;
-  /** Server of environments that name no `url` in the spec. */
+  /** Server for environments that have no `url` in the spec. */
   environments: string | null;
   gradingTokenFile: string | null;
-  /** Runs that may hold this node at once. */
+  /** Number of runs that may hold this node at once. */
   places: number;
-  /** Time from SIGTERM or SIGINT to this process's end. */
+  /** Time from SIGTERM or SIGINT to the end of this process. */
   graceMs: number;
   /** `host:port` where the SDK's metrics are served to Prometheus; null if they are not served. */
   metricsAddress: string | null;
@@ -43,19 +43,19 @@ export interface WorkerConfig {
 
 export interface TinkerConfig {
   url: string;
-  /** The operator's name of the server, which numerics and states carry: addresses move. */
+  /** The operator's name for the server. Numerics and states use it, as the address may change. */
   service: string;
-  /** Null: the one model that the server has. */
+  /** Null if the server has only one model. */
   model: string | null;
 }
 
 export interface Deployment {
   name: string;
-  /** The same for all workers of one build, and for no other build. */
+  /** Equal for all workers of one build, different for other builds. */
   buildId: string;
 }
 
-/** Below the 30 s that Kubernetes gives, and the shortest of spot notices. */
+/** Less than the 30 s of Kubernetes and than the shortest notice of a spot machine. */
 const defaultGraceSeconds = '25';
 
 const defaultAddress = 'localhost:7233';
@@ -76,12 +76,12 @@ const options = {
   deployment: { type: 'string' },
   'build-id': { type: 'string' },
   'temporal-address': { type: 'string' },
-  // For an embedded stack's workers: the user may have a profile for another server.
+  // An embedded stack sets this: the user's profile may be for another server.
   'no-temporal-profile': { type: 'boolean' },
   namespace: { type: 'string' },
 } as const;
 
-/** Throws with what is missing and how to give it. */
+/** Throws an error that says which setting is missing and how to give it. */
 export function readWorkerConfig(
   args: readonly string[],
   env: NodeJS.ProcessEnv = process.env,
@@ -141,7 +141,7 @@ export function readWorkerConfig(
   };
 }
 
-/** Empty means none: an unset variable of a stack's file. */
+/** Checks the address. An empty text means no address, as for an unset variable of a Compose file. */
 export function metricsAddressOf(text: string | null): string | null {
   if (!text) return null;
   const flag = '--metrics-address or LONGHAUL_METRICS_ADDRESS';
@@ -155,7 +155,7 @@ export function metricsAddressOf(text: string | null): string | null {
   );
 }
 
-/** A name without a build, or a build without a name, is not a version: a worker that ignored it would take any workflow. */
+/** Throws if only one of name and build id is given: a worker without a version would take workflows of any build. */
 function deploymentOf(name: string | null, buildId: string | null): Deployment | null {
   if (name === null && buildId === null) return null;
   const missing = name ? '--build-id or LONGHAUL_BUILD_ID' : '--deployment or LONGHAUL_DEPLOYMENT';
@@ -174,7 +174,7 @@ function deploymentOf(name: string | null, buildId: string | null): Deployment |
   return { name, buildId };
 }
 
-/** Throws if no server is named: one that happens to listen on this machine may be a neighbour's. */
+/** Throws if no server is named. There is no default: a server that listens on this machine may be another user's. */
 export function temporalOf(
   values: {
     'temporal-address'?: string;
@@ -192,12 +192,12 @@ export function temporalOf(
   return readTemporalConfig({ ...(address ? { address } : {}), ...(namespace ? { namespace } : {}) }, env);
 }
 
-/** The server named by the environment or the profile of the `temporal` CLI; null if neither names one. */
+/** The server that the environment or the `temporal` CLI's profile names; null if neither names one. */
 export function namedTemporalAddress(env: NodeJS.ProcessEnv = process.env): string | null {
   return readProfile(env).connectionOptions.address ?? null;
 }
 
-/** The profile that the `temporal` CLI uses too (`temporal.toml`, TEMPORAL_*), unless overridden. */
+/** Settings from the same profile as the `temporal` CLI (`temporal.toml`, TEMPORAL_*), unless overridden. */
 export function readTemporalConfig(
   given: { address?: string; namespace?: string } = {},
   env: NodeJS.ProcessEnv = process.env,
@@ -214,13 +214,13 @@ export function readTemporalConfig(
   };
 }
 
-/** The server of an embedded stack: it has no certificates and no keys, and must not receive those of a profile. */
+/** Settings of an embedded stack's server: it needs no keys or certificates, and must not receive a profile's. */
 export function plainTemporalConfig(given: string, namespace = 'default'): TemporalConfig {
   const address = checkAddress(given);
   return { address, namespace, options: { address } };
 }
 
-/** Addresses are logged and recorded, so one with a password in it is not even repeated. */
+/** Refuses an address with a password, and does not repeat it in the error: addresses are logged and recorded. */
 function checkAddress(address: string): string {
   if (/^[A-Za-z0-9._-]+(:[0-9]{1,5})?$|^\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?$/.test(address)) return address;
   throw new Error(
@@ -229,7 +229,7 @@ function checkAddress(address: string): string {
   );
 }
 
-/** A server's address is in messages and in records: a secret in it would be, too. */
+/** Refuses an address with a secret: messages and records contain a server's address. */
 function withoutCredentials(url: string | null, flag: string, place: string): string | null {
   const secret = url === null ? null : secretInUrl(url);
   if (secret === null) return url;

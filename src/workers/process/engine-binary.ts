@@ -1,7 +1,7 @@
-// Where the native engine is.
+// Finds the native engine.
 import { builtToolPath } from './built-tool.js';
 
-/** LONGHAUL_ENGINE, or the engine of the last build. Throws if neither exists. */
+/** Path from LONGHAUL_ENGINE, or of the last build's engine. Throws if neither exists. */
 export function findEngineBinary(): string {
   const path = process.env['LONGHAUL_ENGINE'] || builtToolPath('engine');
   if (path) return path;

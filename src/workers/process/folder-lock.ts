@@ -1,5 +1,5 @@
-// One process per folder (R29): an exclusive transaction on an SQLite file, which the operating system ends with its holder. The file
-// stays: removing it would let two processes lock two files of one name. Beside it a note names the holder, for people.
+// Allows one process per folder (R29), by an exclusive transaction on an SQLite file: the operating system ends it with its process. The
+// file is never removed, or two processes could lock two files of the same name. A note beside it names the holder, for people.
 import { createRequire } from 'node:module';
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -7,7 +7,7 @@ import type BetterSqlite3 from 'better-sqlite3';
 import { isAlive, ownIdentity, type ProcessIdentity } from './process-identity.js';
 
 export interface LockHolder extends ProcessIdentity {
-  /** Where the holder can be reached, for people: an address or a command. */
+  /** The holder's address or command, for people. */
   address: string;
 }
 
@@ -31,17 +31,17 @@ export interface FolderLock {
   release(): void;
 }
 
-/** Null if no living process is seen to hold it. */
+/** The lock is taken. `holder` is null if the holder is not known. */
 export interface Refusal {
   holder: LockHolder | null;
 }
 
-/** How long a refusal waits for the holder's name: one writes its note at once, and one in another container is never seen. */
+/** How long to wait for the holder's note. A holder writes it at once; a holder in another container is never seen. */
 const noteMs = 1_000;
-/** Transactions end with their connections, and connections with their last reference. */
+/** Keeps the connections referenced: a collected connection would end its transaction. */
 const held = new Set<BetterSqlite3.Database>();
 
-/** Throws `FolderLocked` when a living process holds the folder. */
+/** Throws `FolderLocked` if a living process holds the folder. */
 export function lockFolder(folder: string, address: string): FolderLock {
   makeFolder(folder);
   const locked = lockFile(join(folder, 'lock'), address);
@@ -49,13 +49,13 @@ export function lockFolder(folder: string, address: string): FolderLock {
   return locked;
 }
 
-/** One level after the other: below a folder of the kernel's, as /proc, Node's own recursion never ends. */
+/** Makes one level after the other: in a kernel's folder such as /proc, Node's `recursive` option never returns. */
 function makeFolder(folder: string): void {
   if (existsSync(folder)) return;
   const parent = dirname(folder);
   if (parent !== folder) makeFolder(parent);
   try {
-    // Logs, states and databases are private to this user.
+    // The folder is private: it holds this user's logs, states and databases.
     mkdirSync(folder, { mode: 0o700 });
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'EEXIST') return;
@@ -66,7 +66,7 @@ function makeFolder(folder: string): void {
   }
 }
 
-/** The lock PATH.sqlite with its note PATH.json, or its holder. Their folder exists. */
+/** Locks PATH.sqlite and writes the note PATH.json, or returns the current holder. The folder must exist. */
 export function lockFile(path: string, address: string): FolderLock | Refusal {
   const note = `${path}.json`;
   const deadline = performance.now() + noteMs;
@@ -75,7 +75,7 @@ export function lockFile(path: string, address: string): FolderLock | Refusal {
     const living = holderIn(note);
     if (database && !living) return keep(database, note, address);
     database?.close();
-    // A process may live a little longer than its files, and the note may be the previous holder's.
+    // Wait if only one of the two shows a holder: it may be about to end, or has not written its note yet.
     if ((living && !database) || performance.now() > deadline) return { holder: living };
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5 + 10 * Math.random());
   }
@@ -98,12 +98,12 @@ function keep(database: BetterSqlite3.Database, note: string, address: string): 
   return { release };
 }
 
-/** The living holder of a folder, from its note; null if the folder is free. */
+/** The living holder that the folder's note names; null if the folder is free. */
 export function holderOf(folder: string): LockHolder | null {
   return holderIn(join(folder, 'lock.json'));
 }
 
-/** Null if another process has locked it. */
+/** Opens and locks the database; null if another process has locked it. */
 function lockedDatabase(path: string): BetterSqlite3.Database | null {
   const require = createRequire(import.meta.url);
   const Database = require('better-sqlite3') as typeof BetterSqlite3;
@@ -125,7 +125,7 @@ function lockedDatabase(path: string): BetterSqlite3.Database | null {
   }
 }
 
-/** Versions before this one have no lock but the note: it counts as one while the process that it names lives. */
+/** The living process that a note names. Earlier versions have only the note: it counts as a lock while that process lives. */
 function holderIn(path: string): LockHolder | null {
   try {
     const holder = JSON.parse(readFileSync(path, 'utf8')) as Partial<LockHolder> | null;

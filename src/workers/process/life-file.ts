@@ -1,31 +1,31 @@
-// A file that a worker touches while it lives: it shows the next process on its folder how long the first one has been dead.
+// A file that a worker touches while it lives. The folder's next process sees from it when its predecessor died.
 import { readFileSync, statSync, utimesSync, writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { type Predecessor, ProcessLife } from '../../activities/attempt/process-life.js';
 
 interface LifeFile {
   identity: string;
-  /** It was asked to end, and did. */
+  /** True if the process ended on request. */
   left: boolean;
-  /** Predecessor of a process that has not served yet: it is the next one's predecessor too. */
+  /** Predecessor of a process that has not served; the next process takes it as its own predecessor. */
   before?: Predecessor | null;
 }
 
-/** Resolution at which a death is known. */
+/** The time of a death is known to this precision. */
 const touchedEveryMs = 250;
 
 export interface KeptLife {
   life: ProcessLife;
   /**
-   * From now on the next process sees this one as its predecessor. A process that ends before it has served does not count: it began
-   * nothing.
+   * Call when this process serves: from now on it counts as the next process's predecessor. A process that never served began no work and
+   * does not count.
    */
   serves(): void;
   /** Records that this process ends on request; called automatically when it exits with 0. */
   leave(): void;
 }
 
-/** Call when the file's folder is locked: a predecessor is dead then. `name`: of the worker, the same after a restart. */
+/** Call when the file's folder is locked, as then a predecessor is dead. `name`: the worker's name, equal after a restart. */
 export function keepLife(path: string, name: string, restart: ProcessLife['restart']): KeptLife {
   const predecessor = readPredecessor(path);
   const life = new ProcessLife({ name, host: hostname(), pid: process.pid }, predecessor, restart);
@@ -43,7 +43,7 @@ export function keepLife(path: string, name: string, restart: ProcessLife['resta
     clearInterval(timer);
     attempt(() => write(served ? { left: true } : { left: true, before: predecessor }));
   };
-  // Also for a process that could not end all of its work in time.
+  // A process that could not end all its work in time exits with 0, too.
   process.once('exit', (code) => {
     if (code === 0) leave();
   });
@@ -54,12 +54,12 @@ export function keepLife(path: string, name: string, restart: ProcessLife['resta
   return { life, serves, leave };
 }
 
-/** A full disk costs only evidence. */
+/** Ignores a failed write: a full disk loses only this information. */
 function attempt(write: () => void): void {
   try {
     write();
   } catch {
-    // The next process takes this one for dead since the last touch.
+    // The next process will believe that this one died at its last touch.
   }
 }
 
@@ -69,7 +69,7 @@ function readPredecessor(path: string): Predecessor | null {
     if (before !== undefined) return before;
     if (typeof identity !== 'string') return null;
     const aliveAt = Math.round(statSync(path).mtimeMs);
-    // The process that started this one knew of the death.
+    // Whoever started this process had noticed the death by then.
     const noticedAt = Math.max(Math.round(performance.timeOrigin), aliveAt);
     return { identity, aliveAt, noticedAt, left: left === true };
   } catch {

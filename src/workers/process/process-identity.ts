@@ -1,14 +1,14 @@
-// Identity of a process: its pid and its start time. A pid alone may belong to another process by now.
+// Identity of a process: its pid and start time. The pid alone is not enough, as the system reuses pids.
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 
 export interface ProcessIdentity {
   pid: number;
-  /** From the operating system: clock ticks since boot on Linux, a date elsewhere. Compared, never read. */
+  /** As the operating system gives it: clock ticks since boot on Linux, a date elsewhere. Only compared, never parsed. */
   startTime: string;
 }
 
-/** Null if there is no such process, or only its zombie. */
+/** Null if the process does not exist or is a zombie. */
 export function identityOf(pid: number): ProcessIdentity | null {
   const startTime = process.platform === 'linux' ? startTimeFromProc(pid) : startTimeFromPs(pid);
   return startTime === null ? null : { pid, startTime };

@@ -1,8 +1,8 @@
-// The profile of the `temporal` CLI: `temporal.toml` and TEMPORAL_* variables. Messages name its mistakes, but never its keys.
+// Reads the profile of the `temporal` CLI: `temporal.toml` and TEMPORAL_* variables. Errors name its mistakes, but never its keys.
 import { existsSync } from 'node:fs';
 import { type ClientConnectConfig, loadClientConfigProfile, toClientOptions } from '@temporalio/envconfig';
 
-/** Throws with what is wrong and where to fix it. */
+/** Throws an error that says what is wrong and where to fix it. */
 export function readProfile(env: NodeJS.ProcessEnv): ClientConnectConfig {
   const file = env['TEMPORAL_CONFIG_FILE'];
   if (file !== undefined && !existsSync(file)) {
@@ -28,7 +28,7 @@ type ProfileError = NodeJS.ErrnoException & { line?: number; codeblock?: string 
 
 function readable(error: ProfileError, env: NodeJS.ProcessEnv): Error {
   const file = env['TEMPORAL_CONFIG_FILE'] ?? 'temporal.toml of the Temporal CLI';
-  // A parser shows the lines around a mistake, and the key may stand there.
+  // The parser's message shows the lines around a mistake, and these may contain the key.
   if (error.codeblock !== undefined)
     return new Error(
       `${file} is not valid TOML: see line ${error.line ?? '?'}; \`temporal config list\` reads it too`,

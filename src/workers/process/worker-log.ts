@@ -1,8 +1,8 @@
-// How a worker process logs, JSON lines on standard error, and where it serves the SDK's metrics: the SDK takes both together, once.
+// Sets up a worker's log (JSON lines on standard error) and the address of the SDK's metrics: the SDK takes both in one call.
 import { DefaultLogger, makeTelemetryFilterString, Runtime, type RuntimeOptions } from '@temporalio/worker';
 import { print } from './worker-exit.js';
 
-/** Milliseconds. The SDK's own end at a minute, and a step's rollouts take hours; its waits begin at 100 ms, and ours are shorter. */
+/** Histogram buckets in milliseconds. The SDK's own range from 100 ms to a minute; our waits are shorter, and rollouts take hours. */
 const waits = [5, 10, 25, 50, 100, 250, 500, 1_000, 5_000, 10_000, 100_000];
 const histogramBucketOverrides = {
   activity_execution_latency: [
@@ -15,8 +15,8 @@ const histogramBucketOverrides = {
 export type WorkerLog = (message: string) => void;
 
 /**
- * Call once, before any connection. `metricsAddress`: `host:port` for Prometheus, where `/metrics` has the SDK's names without unit or
- * `_total`, and durations in milliseconds. An address that cannot be bound costs only a line.
+ * Call once, before any connection. `metricsAddress`: `host:port` for Prometheus. Its `/metrics` has the SDK's names without unit or
+ * `_total`, and durations in milliseconds. If the address cannot be bound, the process only logs a line.
  */
 export function installRuntime(component: string, metricsAddress: string | null): WorkerLog {
   const write = (level: string, message: string, meta?: Record<string, unknown>): void => {
@@ -26,7 +26,7 @@ export function installRuntime(component: string, metricsAddress: string | null)
   const logger = new DefaultLogger('WARN', ({ level, message, meta }) =>
     write(level.toLowerCase(), message, meta),
   );
-  // Without it the native part writes to standard error directly, including messages from the server.
+  // Without this setting the SDK's native part writes to standard error directly, including messages from the server.
   const logging = {
     forward: {},
     filter: makeTelemetryFilterString({ core: 'WARN', other: 'ERROR' }),
@@ -58,7 +58,7 @@ function withoutMetrics(address: string, { message }: Error): string {
   );
 }
 
-/** Errors become their messages; JSON would write them as `{}`. */
+/** Replaces errors by their messages, as JSON would write `{}`. */
 function readable(meta: Record<string, unknown>): Record<string, unknown> {
   const entries = Object.entries(meta).map(([key, value]) => [
     key,

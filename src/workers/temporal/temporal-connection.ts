@@ -1,4 +1,4 @@
-// Connections that wait for a starting server, and say what to do if it never answers.
+// Connects to a Temporal server. Waits for a server that is starting; if none answers, the error says what to do.
 import { setTimeout as delay } from 'node:timers/promises';
 import { InterceptingCall, type Interceptor, Metadata, status } from '@grpc/grpc-js';
 import { Client, Connection, type ConnectionOptions } from '@temporalio/client';
@@ -24,7 +24,7 @@ export class TemporalUnreachable extends Error {
   }
 }
 
-/** Throws `TemporalRefused` if a person has to fix something, `TemporalUnreachable` after the deadline. */
+/** Throws `TemporalRefused` if a person must fix something, and `TemporalUnreachable` after the deadline. */
 export async function connectClient(
   temporal: TemporalConfig,
   deadlineMs = 5_000,
@@ -48,8 +48,8 @@ export async function connectClient(
 }
 
 /**
- * A client's connection, made with its first call, that may be closed while a call still waits for its retry. Its `ensureConnected()`
- * rejects if the server does not answer.
+ * A client's connection, which connects at its first call. It may be closed while a call waits for its retry. `ensureConnected()` rejects
+ * if the server does not answer.
  */
 export function openConnection(
   options: ConnectionOptions,
@@ -59,10 +59,10 @@ export function openConnection(
   return Connection.lazy({ ...options, interceptors: [...interceptors, retry, endCallsAfterClose] });
 }
 
-/** Calls of the Temporal service that change nothing. */
+/** Names of Temporal calls that change nothing. */
 const reads = /^(Get|List|Describe|Count|Query)/;
 
-/** A verb that is declared read-only may use a server that was not named: so it must not write, even by mistake. */
+/** Refuses writes of a read-only command: it may use a server that the user did not name, so it must not write by mistake. */
 const refuseWrites: Interceptor = (options, nextCall) => {
   const call = options.method_definition.path.split('/').at(-1) ?? '';
   if (reads.test(call)) return new InterceptingCall(nextCall(options));
@@ -72,8 +72,8 @@ const refuseWrites: Interceptor = (options, nextCall) => {
 };
 
 /**
- * The SDK's retry of a call to a dead server runs from a timer. A channel that was shut down meanwhile throws there, where no caller can
- * catch it, and the process would end; so such a call ends as cancelled instead.
+ * The SDK retries a failed call from a timer. If the channel was closed meanwhile, the call throws in the timer, where no caller can catch
+ * it, and the process would end. This interceptor makes such a call end as cancelled.
  */
 const endCallsAfterClose: Interceptor = (options, nextCall) => {
   try {
@@ -107,7 +107,7 @@ export async function untilDeadline<T>(
   const deadline = Date.now() + deadlineMs;
   for (;;) {
     try {
-      // A client with a refused certificate tries until its own deadline, and does not know why.
+      // Ask first: a client with a refused certificate would retry until its own deadline, without a reason.
       const refused = isSecure(temporal) ? await handshakeRefusal(temporal) : null;
       if (refused) throw refused;
       return await attempt();

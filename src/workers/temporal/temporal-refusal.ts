@@ -1,12 +1,12 @@
-// Why a running Temporal server does not let us in: certificates, keys, rights. gRPC clients hide it behind "unavailable" and try for ever,
-// so we make a handshake of our own.
+// Finds out why a running Temporal server refuses us: certificates, keys or rights. gRPC clients only say "unavailable" and try for ever,
+// so we make our own handshake.
 import { connect, type ConnectionOptions, type TLSSocket } from 'node:tls';
 import { setTimeout as delay } from 'node:timers/promises';
 import { status } from '@grpc/grpc-js';
 import { withoutSecrets } from '../../base/secrets.js';
 import type { TemporalConfig } from '../process/config.js';
 
-/** Trying again changes nothing: a person has to fix the profile. */
+/** The server refuses us. A retry does not help: a person must fix the profile. */
 export class TemporalRefused extends Error {
   constructor(address: string, problem: string, fix: string) {
     super(`the Temporal server at ${address} cannot be used: ${problem}; ${fix}`);
@@ -15,7 +15,7 @@ export class TemporalRefused extends Error {
 }
 
 const handshakeMs = 1_500;
-/** What a client of HTTP/2 says first: the connection's preface and an empty SETTINGS frame. */
+/** First bytes of an HTTP/2 client: the connection preface and an empty SETTINGS frame. */
 const preface = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0', 'latin1');
 
 const fixes = {
@@ -31,7 +31,7 @@ const fixes = {
   rights: 'correct the namespace, or use a key or certificate that may use it',
 };
 
-/** A refusal of our key or our rights, in a server's answer to either client; null for any other error. */
+/** The refusal, if an error of either client says that the server refused our key or rights; null for other errors. */
 export function refusalOf(error: unknown, temporal: TemporalConfig): TemporalRefused | null {
   const { code, text } = answerIn(error);
   if (code === undefined) return null;
@@ -44,18 +44,18 @@ export function refusalOf(error: unknown, temporal: TemporalConfig): TemporalRef
   return new TemporalRefused(temporal.address, `it ${key} (${detail})`, fixes.key);
 }
 
-/** Whether we speak TLS: an API key alone turns it on. */
+/** Whether the connection uses TLS; an API key alone turns it on. */
 export function isSecure({ options }: TemporalConfig): boolean {
   return Boolean(options.tls ?? options.apiKey !== undefined);
 }
 
-/** Our values that a server may repeat. */
+/** Our secrets, which a server's answer may repeat. */
 function secretsOf({ options }: TemporalConfig): string[] {
   const { apiKey, metadata = {} } = options;
   return [...(typeof apiKey === 'string' ? [apiKey] : []), ...Object.values(metadata).map(String)];
 }
 
-/** The TypeScript client has gRPC's code, perhaps further inside; the native one has it in words. */
+/** The gRPC code of an error. The TypeScript client has it in the error or a cause; the native client only in its message. */
 function answerIn(error: unknown): { code?: status; text: string } {
   for (let inner = error; inner instanceof Error; inner = inner.cause) {
     const { code, details, message } = inner as Error & { code?: unknown; details?: string };
@@ -68,12 +68,12 @@ function answerIn(error: unknown): { code?: status; text: string } {
   return { text: '' };
 }
 
-/** The problem that a handshake with the server shows; null if there is no problem, or no answer. */
+/** The problem that a TLS handshake with the server shows; null if there is no problem or no answer. */
 export async function handshakeRefusal(temporal: TemporalConfig): Promise<TemporalRefused | null> {
   const { tls } = temporal.options;
   const secure = isSecure(temporal);
   const given = typeof tls === 'object' ? tls : null;
-  // Without TLS on our side the question is only whether the server wants it.
+  // If we use no TLS, only check whether the server requires it.
   const trust: ConnectionOptions = secure
     ? {
         ...(given?.serverRootCACertificate ? { ca: Buffer.from(given.serverRootCACertificate) } : {}),
@@ -85,7 +85,7 @@ export async function handshakeRefusal(temporal: TemporalConfig): Promise<Tempor
     : { rejectUnauthorized: false };
   let ending = await handshake(temporal.address, trust);
   if (ending.kind === 'closed') {
-    // A server that is being stopped closes connections too; one that does it again does not want us.
+    // A stopping server also closes connections. Only if it closes the second one, too, does it refuse us.
     await delay(200);
     ending = await handshake(temporal.address, trust);
   }
@@ -93,7 +93,7 @@ export async function handshakeRefusal(temporal: TemporalConfig): Promise<Tempor
   return found && new TemporalRefused(temporal.address, found.problem, found.fix);
 }
 
-/** `closed`: by the server, after the handshake and before its first bytes. */
+/** How a handshake ends. `closed`: the server closed the connection after the handshake and before its first bytes. */
 type Ending = { kind: 'welcome' | 'closed' | 'silent' } | { kind: 'failed'; secure: boolean; error: Error };
 
 function handshake(address: string, trust: ConnectionOptions): Promise<Ending> {
@@ -104,7 +104,7 @@ function handshake(address: string, trust: ConnectionOptions): Promise<Ending> {
     try {
       socket = connect({ host, port: Number(port), ALPNProtocols: ['h2'], ...trust });
     } catch (error) {
-      // A key and a certificate that do not belong together.
+      // Our key does not belong to our certificate.
       resolve({ kind: 'failed', secure, error: error as Error });
       return;
     }
@@ -118,7 +118,7 @@ function handshake(address: string, trust: ConnectionOptions): Promise<Ending> {
       secure = true;
       socket.write(preface);
     });
-    // In TLS 1.3 the server checks our certificate after the handshake is over for us: its first bytes show the result.
+    // In TLS 1.3 the server checks our certificate after our side has finished the handshake; its first bytes show the result.
     socket.once('data', () => end({ kind: 'welcome' }));
     socket.on('error', (error: Error) => end({ kind: 'failed', secure, error }));
     socket.once('close', () => end({ kind: secure ? 'closed' : 'silent' }));

@@ -1,6 +1,6 @@
-// The command line of the embedded Temporal server, and what any server for Longhaul must have registered.
+// The command line of the embedded Temporal server, and the search attributes that every server for Longhaul must have.
 
-/** Search attributes of `trainingRun`, by name; types as the `temporal` CLI writes them. */
+/** Search attributes of `trainingRun` by name; the types are written as in the `temporal` CLI. */
 export const searchAttributes = {
   RunName: 'Keyword',
   Project: 'Keyword',
@@ -14,7 +14,7 @@ export interface TemporalServerOptions {
   port: number;
   /** Null: no web UI. */
   uiPort: number | null;
-  /** Null: everything is lost with the process. */
+  /** Null: the server keeps its data in memory and loses it at its end. */
   databaseFile: string | null;
 }
 
@@ -24,11 +24,11 @@ export function temporalServerArguments({ port, uiPort, databaseFile }: Temporal
     ...(uiPort === null ? ['--headless'] : ['--ui-port', String(uiPort), '--ui-disable-news-fetch']),
     ...(databaseFile === null ? [] : ['--db-filename', databaseFile]),
     ...['--log-level', 'warn', '--log-format', 'json'],
-    // One run lives on one history shard; the default of 20 polls a second makes each of its tasks wait for a 50 ms tick.
+    // A run is on one history shard. By default a shard polls 20 times a second, so each task would wait up to 50 ms.
     ...['--dynamic-config-value', 'history.transferProcessorMaxPollRPS=2000'],
-    // Projects take turns in a node's queue: activities there carry theirs as the fairness key.
+    // Projects take turns in a node's queue: the fairness key of an activity is its project.
     ...['--dynamic-config-value', 'matching.enableFairness=true'],
-    // An activity of the orchestrator's own queue comes with the answer to the task that asked for it, as in servers since 1.32.
+    // The server answers a workflow task with its next activity, if that is in the orchestrator's queue; the default since server 1.32.
     ...['--dynamic-config-value', 'system.enableActivityEagerExecution=true'],
     ...Object.entries(searchAttributes).flatMap(([name, type]) => ['--search-attribute', `${name}=${type}`]),
   ];

@@ -1,4 +1,4 @@
-// The connection of a worker. Separate from a client's, because it loads the SDK's native part, which takes 100 MB and a second.
+// The connection of a worker. It has its own file because it loads the SDK's native part, which takes 100 MB and a second.
 import { NativeConnection } from '@temporalio/worker';
 import type { TemporalConfig } from '../process/config.js';
 import { untilDeadline } from './temporal-connection.js';

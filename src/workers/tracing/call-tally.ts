@@ -1,6 +1,5 @@
-// Many calls of one kind as one span: a step has thousands of tokens' worth of `generate`, and a trace with a span for each would be larger
-// than the records, and too large for the receivers. Figures answer the questions about such calls: how many, how long together, and the
-// slowest.
+// Traces many calls of one kind as one span. A step has thousands of `generate` calls; with a span for each, a trace would be larger than
+// the records and too large for receivers. The one span has their number, their total time and the slowest call.
 import type { SpanAttributes } from '../../base/spans.js';
 
 export class CallTally {
@@ -13,7 +12,7 @@ export class CallTally {
   private lastEndedAt = 0;
   private readonly sums: Record<string, number> = {};
 
-  /** `startedAt`, milliseconds since 1970: of the first call. */
+  /** `startedAt`: start of the first call, in milliseconds since 1970. */
   constructor(readonly startedAt: number) {}
 
   get endedAt(): number {
@@ -40,7 +39,7 @@ export class CallTally {
     }
   }
 
-  /** `busy_ms`: with at least one of them in flight. */
+  /** `busy_ms`: time in which at least one call was running. */
   attributes(): SpanAttributes {
     const busyMs = this.busyMs + (this.inFlight > 0 ? performance.now() - this.busySince : 0);
     return {

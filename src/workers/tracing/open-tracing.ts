@@ -1,9 +1,9 @@
-// Tracing of a worker process if the environment asks for it; otherwise nothing is loaded.
+// Opens the tracing of a worker process, and loads OpenTelemetry only if the environment asks for traces.
 import { installTracer } from '../../base/spans.js';
 import { readTraceSettings } from './settings.js';
 import type { Tracing } from './tracing.js';
 
-/** Null if traces are not asked for, or asked for wrongly: a line says how, and runs go on. */
+/** Null if the environment asks for no traces. Null, too, for wrong settings: a log line names them, and runs continue. */
 export async function openTracing(
   component: 'node' | 'orchestrator',
   instance: string,

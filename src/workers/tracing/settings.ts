@@ -1,4 +1,4 @@
-// Whether this process traces, and how much, from the variables that OpenTelemetry's own SDKs read. Does not load OpenTelemetry.
+// Reads the tracing settings from the same variables as OpenTelemetry's SDKs. Does not load OpenTelemetry.
 import { keepSecret } from '../../base/known-secrets.js';
 
 export interface TraceSettings {
@@ -6,7 +6,7 @@ export interface TraceSettings {
   ratio: number;
 }
 
-/** Null if traces are not asked for. Throws for unsupported settings, and lists the supported ones. */
+/** Null if no traces are requested. For an unsupported setting, throws an error that lists the supported ones. */
 export function readTraceSettings(env: NodeJS.ProcessEnv = process.env): TraceSettings | null {
   const exporter = env['OTEL_TRACES_EXPORTER'] || null;
   const endpoint = env['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT'] || env['OTEL_EXPORTER_OTLP_ENDPOINT'] || null;
@@ -28,13 +28,13 @@ export function readTraceSettings(env: NodeJS.ProcessEnv = process.env): TraceSe
   return { ratio: ratioOf(env['OTEL_TRACES_SAMPLER'] || 'parentbased_always_on', env) };
 }
 
-/** Not repeated: it may contain a password. */
+/** Throws if the endpoint is not valid. The error does not repeat it, as it may contain a password. */
 function checkEndpoint(endpoint: string): void {
   if (URL.canParse(endpoint) && /^https?:$/.test(new URL(endpoint).protocol)) return;
   throw new Error('OTEL_EXPORTER_OTLP_ENDPOINT takes a URL such as http://127.0.0.1:4318, and is none');
 }
 
-/** `key=value`, percent-encoded: usually a key of the receiver's. */
+/** Remembers a header's value as a secret: usually it is the receiver's key. `pair`: `key=value`, percent-encoded. */
 function keepHeader(pair: string): void {
   const value = pair.slice(pair.indexOf('=') + 1).trim();
   if (value === '') return;
@@ -42,7 +42,7 @@ function keepHeader(pair: string): void {
   try {
     keepSecret(decodeURIComponent(value));
   } catch {
-    // It is not percent-encoded, and sent as it stands.
+    // The value is not percent-encoded, and is sent unchanged.
   }
 }
 

@@ -1,20 +1,20 @@
-// Ids of spans that several processes share without exchanging them: each derives them from Temporal's name of the thing. So a trace
-// survives its workers, and no header goes through workflows.
+// Ids of spans that several processes share. Each process computes the same id from names in Temporal, so no header must pass through
+// workflows, and a trace survives the death of a worker.
 import { createHash, randomBytes } from 'node:crypto';
 
-/** Lower-case hex: 32 and 16 digits. */
+/** Ids of a trace and a span in lower-case hex: 32 and 16 digits. */
 export interface SpanPlace {
   traceId: string;
   spanId: string;
 }
 
-/** The workflow execution that makes the step, by its run id. It is one per step: a run continues as new only between two steps. */
+/** A step, by the run id of its workflow execution. A run continues as new only between steps, so a step has one execution. */
 export interface StepName {
   workflowRunId: string;
   step: number;
 }
 
-/** Root of a step's trace. */
+/** Ids of the root span of a step's trace. */
 export function stepPlace({ workflowRunId, step }: StepName): SpanPlace {
   const name = `longhaul step ${workflowRunId}/${step}`;
   return { traceId: digits(name, 32), spanId: digits(`${name} root`, 16) };
@@ -23,12 +23,12 @@ export function stepPlace({ workflowRunId, step }: StepName): SpanPlace {
 export interface AttemptName {
   workflowRunId: string;
   activityId: string;
-  /** Scheduled time: an activity's id may be used again after it has ended. */
+  /** When the activity was scheduled; its id alone is not unique, as it may be used again after the activity's end. */
   scheduledAt: number;
   attempt: number;
 }
 
-/** `parent`: null for an activity that belongs to no step, which has a trace of its own. */
+/** Ids of an attempt's span. `parent`: null for an activity that belongs to no step; it has its own trace. */
 export function attemptPlace(name: AttemptName, step: number | null): SpanPlace & { parent: string | null } {
   const { workflowRunId, activityId, scheduledAt, attempt } = name;
   const text = `longhaul attempt ${workflowRunId}/${activityId}/${scheduledAt}/${attempt}`;
@@ -43,7 +43,7 @@ export function freshSpanId(): string {
   return randomBytes(8).toString('hex');
 }
 
-/** Null for an activity that belongs to no step of a run: a sweep's activities name steps of other runs, and no root of theirs is sent. */
+/** The step of an activity; null if it belongs to no step. A sweep's activity names another run's step, but belongs to none. */
 export function stepOfActivity({
   workflowId,
   activityId,

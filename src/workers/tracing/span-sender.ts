@@ -1,5 +1,5 @@
-// Sends ended spans to an OTLP receiver over HTTP, in batches, from a queue that drops spans when it is full: no work ever waits for a
-// receiver. Loaded only by a process that traces.
+// Sends ended spans to an OTLP receiver over HTTP, in batches. A full queue drops spans, so that no work waits for the receiver. Only a
+// process that traces loads this file.
 import {
   type Attributes,
   type HrTime,
@@ -26,7 +26,7 @@ import type { TraceSettings } from './settings.js';
 import type { SpanPlace } from './span-ids.js';
 
 export interface EndedSpan extends SpanPlace {
-  /** Span id; null for a root. */
+  /** Id of the parent span; null for a root span. */
   parent: string | null;
   name: string;
   /** Milliseconds since 1970. */
@@ -38,12 +38,12 @@ export interface EndedSpan extends SpanPlace {
 
 export interface SpanSender {
   send(span: EndedSpan): void;
-  /** Sends what is left, for at most two seconds. */
+  /** Sends the remaining spans, for at most two seconds. */
   close(): Promise<void>;
 }
 
 export interface SpanSource {
-  /** `longhaul-node`; OTEL_SERVICE_NAME wins. */
+  /** Service name such as `longhaul-node`; OTEL_SERVICE_NAME replaces it. */
   service: string;
   instance: string;
 }
@@ -79,7 +79,7 @@ export function createSpanSender(
   };
 }
 
-/** One line when the receiver stops accepting, and one when it accepts again. */
+/** Logs one line when the receiver stops accepting spans, and one when it accepts them again. */
 function loggingOutages(exporter: SpanExporter, log: (message: string) => void): SpanExporter {
   let failing = false;
   return {
@@ -101,7 +101,7 @@ function loggingOutages(exporter: SpanExporter, log: (message: string) => void):
   };
 }
 
-/** In one short line: a receiver's answer may be a page. */
+/** The reason in one short line: a receiver may answer with a whole page. */
 function reasonOf(error: Error | undefined): string {
   const { code } = (error ?? {}) as { code?: unknown };
   const text = error?.message || (typeof code === 'string' || typeof code === 'number' ? String(code) : '');
@@ -137,7 +137,7 @@ function readable(span: EndedSpan, resource: ReadableSpan['resource']): Readable
   };
 }
 
-/** Seconds and nanoseconds. */
+/** Converts milliseconds to seconds and nanoseconds. */
 function timeOf(milliseconds: number): HrTime {
   const seconds = Math.floor(milliseconds / 1000);
   return [seconds, Math.round((milliseconds - seconds * 1000) * 1e6)];

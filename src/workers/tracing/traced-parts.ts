@@ -1,9 +1,9 @@
-// The engine and the environments of a node, with a span for each verb; frequent calls of an episode are tallied.
+// Wraps the engine and the environments of a node: each call gets a span, and frequent calls of an episode share one span.
 import { span } from '../../base/spans.js';
 import type { FileEngine } from '../../engine/file-engine.js';
 import type { Environment, EnvironmentBackend } from '../../environments/environment.js';
 
-/** Counts calls that are too many for spans of their own. */
+/** Counts calls that are too frequent for their own spans. */
 export interface CallTallies {
   tallied<T>(
     name: string,
@@ -12,7 +12,7 @@ export interface CallTallies {
   ): Promise<T>;
 }
 
-/** Names are those of the engine's protocol (docs/engine-protocol.md). Verbs that take no time have none. */
+/** Spans have the names of the engine protocol (docs/engine-protocol.md). Calls that take no time have no span. */
 export function tracedEngine(engine: FileEngine, tracing: CallTallies): FileEngine {
   return {
     info: () => engine.info(),

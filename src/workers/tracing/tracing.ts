@@ -1,5 +1,5 @@
-// Spans of one worker process: activity attempts, their parts, and the engine's verbs below them; for an orchestrator the steps, too.
-// Loaded only by a process that traces. Attributes are names, ids and figures: never a text that a policy, a tool or a person wrote.
+// Makes the spans of one worker process: activity attempts, their parts and the engine's calls; in an orchestrator also steps. Only a
+// process that traces loads this file. Attributes are names, ids and figures, never text from a policy, a tool or a person.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Context } from '@temporalio/activity';
 import type { ActivityInterceptorsFactory, InjectedSinks } from '@temporalio/worker';
@@ -12,7 +12,7 @@ import { attemptPlace, freshSpanId, type SpanPlace, stepOfActivity, stepPlace } 
 import { tracedBackend, tracedEngine } from './traced-parts.js';
 import type { SpanSender } from './span-sender.js';
 
-/** Figures of an activity's result that explain its time. */
+/** Figures in an activity's result that explain how long it took. */
 const answeredFigures = ['graded', 'unknown', 'tokens'] as const;
 
 /** A span that has not ended, and the tallies of its calls. */
@@ -25,7 +25,7 @@ export class Tracing implements Tracer {
 
   constructor(private readonly sender: SpanSender) {}
 
-  /** A part of the work under way here; outside of any activity nothing is traced. */
+  /** Starts a span for a part of the current activity. Outside an activity nothing is traced. */
   begin(name: string): OpenSpan {
     const parent = this.current.getStore();
     if (!parent) return { during: (work) => work(), end: () => undefined };
@@ -33,7 +33,7 @@ export class Tracing implements Tracer {
     return this.open(name, place, parent.spanId, {});
   }
 
-  /** A call among many of its kind: they form one span under the one in which they were made. */
+  /** Counts one of many calls of the same kind. All calls made in one span become one span below it. */
   tallied<T>(
     name: string,
     call: () => Promise<T>,
@@ -121,7 +121,7 @@ export class Tracing implements Tracer {
       const outcome = failed ? { 'error.type': failed.type, ...more } : more;
       this.sender.send({
         ...{ ...place, parent, name, startedAt, failed: failed !== null },
-        // By the same clock as other processes' spans, though it may have been adjusted meanwhile.
+        // Use the wall clock, as other processes do; it may have been set back since the start.
         endedAt: Math.max(startedAt, Date.now()),
         attributes: { ...attributes, ...outcome },
       });
@@ -168,7 +168,7 @@ function figuresOf(answer: unknown): SpanAttributes {
   );
 }
 
-/** Its message may quote a tool or a policy. */
+/** The type of an error, not its message, which may quote a tool or a policy. */
 function typeOf(error: unknown): string {
   const { type, code, name } = (error ?? {}) as { type?: unknown; code?: unknown; name?: unknown };
   return [type, code, name].find((one): one is string => typeof one === 'string') ?? 'unknown';
