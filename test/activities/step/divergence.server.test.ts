@@ -1,4 +1,4 @@
-// What is computed otherwise than the record says is computed again on a fresh engine and from an older checkpoint (R19).
+// A result that differs from its record is computed again, on a fresh engine and from an older checkpoint (R19).
 import { beforeEach, describe, expect, it } from 'vitest';
 import { createNodeActivities } from '../../../src/activities/node-activities.js';
 import type { NodeDeps } from '../../../src/activities/node-deps.js';
@@ -15,7 +15,7 @@ beforeEach(async () => {
   await harness.advance(step - 1);
 });
 
-/** A supervised step: it learns, and needs no episodes. */
+/** A supervised step: it changes the state and needs no episodes. */
 const step = 2;
 const wrong = 'f'.repeat(64);
 
@@ -25,8 +25,8 @@ async function sealed(): Promise<(deps: NodeDeps) => ReturnType<typeof updatePol
 }
 
 /**
- * The node's engine, whose first `times` results of this step are wrong, while another node commits the right one. Answers
- * what it did, in order.
+ * Makes the first `times` results of the node's engine for this step wrong, while another node commits the right one. Returns the engine's
+ * actions in order.
  */
 function wrongAtFirst(times: number, commit: () => Promise<unknown>): string[] {
   const { holder } = harness.node;
@@ -44,7 +44,7 @@ function wrongAtFirst(times: number, commit: () => Promise<unknown>): string[] {
     return left-- > 0 ? { ...result, state: wrong } : result;
   };
   engine.restart = async () => {
-    // Whoever reads the engine's state must wait: it is about to be lost.
+    // Readers of the engine's state must wait during the restart, because it drops that state.
     let read = false;
     const stop = new AbortController();
     const attempt = { signal: stop.signal, progress: () => undefined };
@@ -67,7 +67,7 @@ async function keptResults(): Promise<{ stored: string; computed: string }[]> {
 }
 
 describe('a restore that disagrees with the records', () => {
-  it('leaves both results in the attempt record of the activity that needed the state', async () => {
+  it('writes both results into the attempt record of the activity that needed the state', async () => {
     await harness.advance(step);
     const state = await readState(harness.store, run, step);
     await tamper(harness.store, updateKey(run, step), (bytes) =>
@@ -83,7 +83,7 @@ describe('a restore that disagrees with the records', () => {
 });
 
 describe('an update that disagrees with the record of another node', () => {
-  it('is computed again on a fresh engine, alone, and agrees', async () => {
+  it('is computed again on a fresh engine, and agrees', async () => {
     const update = await sealed();
     const other = harness.secondNode();
     const did = wrongAtFirst(1, () => update(other));
@@ -95,7 +95,7 @@ describe('an update that disagrees with the record of another node', () => {
     expect((await harness.engine.held())?.state).toBe(state);
   });
 
-  it('is computed at last from an older checkpoint', async () => {
+  it('is computed a third time, from an older checkpoint', async () => {
     await harness.attempt('save', () => saveState(harness.node, { run, step: step - 1, owner: 1 }));
     const update = await sealed();
     const other = harness.secondNode();
@@ -109,7 +109,7 @@ describe('an update that disagrees with the record of another node', () => {
     ]);
   });
 
-  it('blocks where it never agrees: all results are kept, and the message says how to go on', async () => {
+  it('blocks the run if it never agrees: all results are kept, and the message says how to continue', async () => {
     const update = await sealed();
     const other = harness.secondNode();
     wrongAtFirst(3, () => update(other));
@@ -119,7 +119,7 @@ describe('an update that disagrees with the record of another node', () => {
     });
     const state = await readState(harness.store, run, step);
     expect(await keptResults()).toEqual(Array(3).fill({ stored: state, computed: wrong }));
-    // The stored record stands, and a resumed run goes on from it.
+    // The stored record stays valid, and a resumed run continues from it.
     expect((await update(harness.node)).state).toBe(state);
     expect(await harness.store.head(updateKey(run, step))).not.toBeNull();
   });

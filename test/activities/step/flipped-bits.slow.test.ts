@@ -1,5 +1,5 @@
-// 200 drawn bits of run.json, control/ and owners/, one at a time flipped in a run that is started again: each is refused by name, or
-// the run plans what it would have planned.
+// 200 times, one random bit of run.json, control/ or owners/ is flipped, and the run is started again. It either refuses the record by
+// name, or plans the same step as without the flip.
 import { beforeAll, expect, test } from 'vitest';
 import { DatasetCache } from '../../../src/data/dataset-cache.js';
 import { openRun } from '../../../src/activities/run/open-run.js';
@@ -26,7 +26,7 @@ useSharedHarness();
 beforeAll(async () => {
   await harness.open();
   await asked('a', 3e-4);
-  // One step is planned under the first two records; what follows them is in no plan yet.
+  // Plan one step under the first two records; no plan covers the later records.
   await harness.advance(0);
   const planned = await harness.plan(1, 1);
   await harness.attempt('step-000001/update', () => updatePolicy(harness.node, harness.reference(planned)));
@@ -39,7 +39,7 @@ async function asked(updateId: string, lr: number): Promise<void> {
   await recordControl(harness.orchestrator, { run, owner: 1, updateId, change });
 }
 
-/** What another process makes of the store: the plan of the next step, without what names the owner that it begins as. */
+/** Starts again on the store as a new process: returns the plan of the next step, without the fields that name the new owner. */
 async function startedAgain(): Promise<object> {
   const store = await openStore(harness.store.address);
   const datasets = new DatasetCache(store);

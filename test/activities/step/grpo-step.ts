@@ -1,4 +1,4 @@
-// The first GRPO step of a run, taken apart: planned, collected, sealed and updated by hand, with outcomes as a test sets them.
+// The first GRPO step of a run in separate calls: plan, collect, seal and update, with outcomes that a test can set.
 import { beforeEach } from 'vitest';
 import { collectRollouts } from '../../../src/activities/step/collect-rollouts.js';
 import type { PlannedStep } from '../../../src/activities/contracts.js';
@@ -14,13 +14,13 @@ import { harness, useHarness } from '../own-harness.js';
 
 export { environments, harness } from '../own-harness.js';
 
-/** Gives each test of a file a run of its own that stands after its warm start. */
+/** Gives each test of a file its own run, after its warm start. */
 export function useGrpoStep(): void {
   useHarness();
   beforeEach(() => harness.advance(lastSftStep));
 }
 
-/** First GRPO step, and its plan: two slots of two samples. */
+/** The first GRPO step. Its plan has two slots of two samples. */
 export const step = lastSftStep + 1;
 export async function planned(at = step): Promise<{ answer: PlannedStep; plan: GrpoPlan }> {
   const answer = await harness.plan(at);
@@ -49,7 +49,7 @@ export const update = (answer: PlannedStep, deps = harness.node, attempt = 1) =>
 export const episodeAt = (slot: number, sample: number, at = step): Promise<EpisodeRecord> =>
   requireRecord(harness.store, episodeKey(run, at, slot, sample), 'episode');
 
-/** The policy of a few steps never passes: outcomes are set as if other episodes had been played. */
+/** Sets an episode's outcome, because the barely trained policy never passes. */
 export const setOutcome = (slot: number, sample: number, outcome: Outcome, at = step): Promise<void> =>
   reviseRecord(harness.store, episodeKey(run, at, slot, sample), 'episode', (record) => ({
     ...record,

@@ -1,5 +1,5 @@
-// A KL term is taken against the policy that GRPO began with, whichever engine applies the update and whatever it held before: the
-// plan names its weights by digest.
+// A KL term compares with the policy at the start of GRPO, whichever engine applies the update and whatever it held before. The plan names
+// that policy's weights by digest.
 import { describe, expect, it } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { commitBase } from '../../../src/activities/step/commit-base.js';
@@ -28,7 +28,7 @@ const klOf = async (at: number) =>
 const violations = async () => (await auditRun(harness.store, run)).violations;
 
 describe('a run with a KL term', () => {
-  it('takes it against the policy behind its warm start, as its plans say, and records how far it is', async () => {
+  it('compares with the policy after its warm start, as its plans say, and records the distance', async () => {
     await begin(harness, terms);
     expect((await planOf(harness, lastSftStep)).reference).toBeUndefined();
     expect(await take(harness, step)).toMatchObject({ applied: true });
@@ -44,7 +44,7 @@ describe('a run with a KL term', () => {
     expect(await violations()).toEqual([]);
   });
 
-  it('takes it against the weights that it began with where it has no warm start', async () => {
+  it('compares with the initial weights if it has no warm start', async () => {
     await beginCold(harness, terms);
     expect(await take(harness, 1)).toMatchObject({ applied: true });
     expect((await planOf(harness, 1)).reference).toBe(await firstWeights());
@@ -52,20 +52,20 @@ describe('a run with a KL term', () => {
     expect(await violations()).toEqual([]);
   });
 
-  it('comes out otherwise than without', async () => {
+  it('reaches other states than a run without it', async () => {
     await begin(harness, terms);
     const { state } = await take(harness, step);
     const weights = await warmWeights();
     await harness.close();
     await startAnother();
     await begin(harness, {});
-    // Whatever the run is, a fork of it may have a KL term.
+    // These weights are recorded for every run, because a fork of it may have a KL term.
     expect(await warmWeights()).toBe(weights);
     expect((await take(harness, step)).state).not.toBe(state);
     expect((await planOf(harness, step)).reference).toBeUndefined();
   });
 
-  it('keeps those weights for other nodes, which need nothing else of the warm start', async () => {
+  it('stores the reference weights for other nodes, which need nothing else of the warm start', async () => {
     await begin(harness, terms);
     await take(harness, step);
     const other = harness.secondNode();
@@ -87,7 +87,7 @@ describe('a run with a KL term', () => {
           bytes.fill(7, 99),
         ),
     ],
-  ])('computes them again from the records where those %s', async (_, spoil) => {
+  ])('computes the reference weights again from the records if they %s', async (_, spoil) => {
     await begin(harness, terms);
     await take(harness, step);
     const weights = await warmWeights();
@@ -109,7 +109,7 @@ describe('a run with a KL term', () => {
         await harness.engine.setReference({ held: true });
       },
     ],
-  ])('has its engine know them again where it %s', async (_, forget) => {
+  ])('sets the reference again if its engine %s', async (_, forget) => {
     await begin(harness, terms);
     await take(harness, step);
     const planned = await harness.plan(step + 1);
@@ -119,7 +119,7 @@ describe('a run with a KL term', () => {
     expect((await harness.engine.held())?.reference).toBe(await warmWeights());
   });
 
-  it('may have its weight set while it is under way, down to none', async () => {
+  it('may have the term’s weight changed while it runs, also to 0', async () => {
     await begin(harness, terms);
     const set = (updateId: string, kl_loss_coef: number) =>
       recordControl(harness.orchestrator, {
@@ -136,14 +136,14 @@ describe('a run with a KL term', () => {
     expect(await violations()).toEqual([]);
   });
 
-  it('is refused with adapters behind a warm start, which are in no weights', async () => {
+  it('is refused with adapters after a warm start, because no weights file contains them', async () => {
     const spec = specWith(harness, terms, { lora: { rank: 2, alpha: 4 } });
     await expect(harness.open(spec)).rejects.toThrow(
       /trainer\.use_kl_loss: compares with the policy behind the warm start, whose model\.lora adapters .*longhaul export/s,
     );
   });
 
-  it('goes on with the base model where an earlier version named no weights behind the warm start', async () => {
+  it('compares with the base model if an earlier version recorded no weights for the warm start', async () => {
     await begin(harness, terms);
     await reviseRecord(harness.store, updateKey(run, lastSftStep), 'update', ({ identity, ...update }) => {
       const { weights: _weights, ...earlier } = identity;
@@ -159,7 +159,7 @@ describe('a run with a KL term', () => {
 describe('a fork', () => {
   const name = 'forked';
 
-  /** Its next step, on a node that has nothing yet. */
+  /** Takes the fork's next step, on a node without any state. */
   async function forkAt(at: number, trainer: object) {
     const spec = await forkSpec(harness.store, name, { run, step: at });
     const opened = await openRun(harness.orchestrator, {
@@ -169,7 +169,7 @@ describe('a fork', () => {
     return take(harness, at + 1, { deps: harness.secondNode(), of: { run: name, owner: opened.owner } });
   }
 
-  it('has the weights that its parent’s KL terms were taken against', async () => {
+  it('compares with the same weights as its parent’s KL terms', async () => {
     await begin(harness, terms);
     await take(harness, step);
     expect(await forkAt(step, { lr: 0.02 })).toMatchObject({ applied: true });
@@ -177,7 +177,7 @@ describe('a fork', () => {
     expect((await auditRun(harness.store, name)).violations).toEqual([]);
   });
 
-  it('of a run without a KL term may have one, against the policy behind the same warm start', async () => {
+  it('of a run without a KL term may have one: it compares with the policy after their common warm start', async () => {
     await begin(harness, {});
     await take(harness, step);
     expect(await forkAt(step, terms)).toMatchObject({ applied: true });
@@ -185,7 +185,7 @@ describe('a fork', () => {
     expect((await auditRun(harness.store, name)).violations).toEqual([]);
   });
 
-  it('behind which there is none any more frees its engine of them, and is replayed as it was', async () => {
+  it('without its parent’s KL term drops the reference in its engine, and its replay gives the same states', async () => {
     await begin(harness, terms);
     await take(harness, step);
     await forkAt(step, { use_kl_loss: false });
@@ -199,7 +199,7 @@ describe('a fork', () => {
 });
 
 describe('a rebase', () => {
-  it('takes its KL terms against the weights that its own warm start has come to, with other numerics', async () => {
+  it('compares with the weights after its own warm start, which its other numerics have changed', async () => {
     await begin(harness, terms);
     await take(harness, step);
     const node = harness.secondNode();
@@ -232,8 +232,8 @@ describe('a rebase', () => {
   });
 });
 
-describe('an engine that knows such weights', () => {
-  it('forgets them when it serves a run without a KL term: they take as much memory as a model', async () => {
+describe('an engine that holds reference weights', () => {
+  it('drops them for a run without a KL term, because they take as much memory as a model', async () => {
     await begin(harness, terms);
     await take(harness, step);
     expect((await harness.engine.held())?.reference).toBe(await warmWeights());
@@ -246,7 +246,7 @@ describe('an engine that knows such weights', () => {
     expect(await harness.engine.held()).toMatchObject({ reference: null });
   });
 
-  it('does so too where both have the same states', async () => {
+  it('drops them even if both runs have the same states', async () => {
     await begin(harness, {});
     await harness.engine.setReference({ held: true });
     await take(harness, step);

@@ -1,4 +1,4 @@
-// Tasks whose prompt does not fit: one of many costs a group its grades, and where none fits the run ends and says why.
+// Tasks with too long prompts: one such task leaves its group without grades; if no prompt fits, the run ends and says why.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createNodeActivities } from '../../../src/activities/node-activities.js';
@@ -14,17 +14,17 @@ const tooLong = 'Read this first. '.repeat(200);
 useHarness();
 let foreign: ForeignServer;
 beforeAll(async () => {
-  // The first sample of each group passes, so that a group that is played has a signal.
+  // The first sample of each group passes, so that a played group has a signal.
   foreign = await startForeignServer((episodeId) => (episodeId.includes('.000.') ? '1' : '0'));
 });
 afterAll(() => foreign.close());
 
-/** Opens the run with two tasks to train on and those held out, changed as wanted. */
+/** Opens the run with two training tasks and the held-out ones, each changed by `change`. */
 async function openWith(change: (task: Task, index: number) => Task): Promise<void> {
   const { tasks: file } = harness.spec['data'] as { tasks: string };
   const lines = readFileSync(file, 'utf8').trimEnd().split('\n');
   const tasks = lines.map((line) => JSON.parse(line) as Task);
-  // Both have one template, so that each step draws both.
+  // Both tasks have the same template, so that each step draws both.
   const train = tasks.slice(0, 2).map((task) => ({ ...task, template: 'tracker' }));
   const kept = [...train, ...tasks.filter(({ split }) => split === 'held_out')];
   writeFileSync(file, kept.map((task, index) => `${JSON.stringify(change(task, index))}\n`).join(''));
@@ -36,7 +36,7 @@ const evaluate = () =>
   );
 
 describe('a task whose prompt is too long', () => {
-  it('among others gives its group no grades; the step learns from the rest', async () => {
+  it('gives its group no grades if other tasks fit; the step learns from those', async () => {
     await openWith((task, index) => (index === 0 ? { ...task, prompt: tooLong } : task));
     expect(await harness.advance(step)).toMatchObject({ applied: true });
     const { identity } = await readUpdate(harness.store, run, step);
@@ -49,7 +49,7 @@ describe('a task whose prompt is too long', () => {
     expect(await evaluate()).toMatchObject({ graded: 2, unknown: 0 });
   });
 
-  it('as all are ends the run at its first evaluation, naming the limits', async () => {
+  it('ends the run at its first evaluation if all are too long; the message names the limits', async () => {
     await openWith((task) => ({ ...task, prompt: tooLong }));
     await harness.advance(lastSftStep);
     await expect(evaluate()).rejects.toMatchObject({

@@ -1,4 +1,4 @@
-// Runs with objectives of their own, step by step: the first sample of each GRPO step has passed, so that there is something to learn.
+// Runs with other training objectives, step by step. The first sample of each GRPO step counts as passed, so that the step can learn.
 import { collectRollouts } from '../../../src/activities/step/collect-rollouts.js';
 import type { CommittedStep } from '../../../src/activities/contracts.js';
 import { planStep } from '../../../src/activities/step/plan-step.js';
@@ -12,13 +12,13 @@ import { type Harness, lastSftStep, reviseRecord, run } from '../fixture.js';
 /** The first GRPO step. */
 export const step = lastSftStep + 1;
 
-/** Opens the harness's run with other settings of `trainer` and `model`, and takes its supervised steps. */
+/** Opens the harness's run with changed settings of `trainer` and `model`, and takes its supervised steps. */
 export async function begin(harness: Harness, trainer: object, model: object = {}): Promise<void> {
   await harness.open(specWith(harness, trainer, model));
   await harness.advance(lastSftStep);
 }
 
-/** As `begin` without supervised steps: GRPO begins with the base model, and step 1. */
+/** Like `begin`, but without supervised steps: GRPO starts with the base model, at step 1. */
 export async function beginCold(harness: Harness, trainer: object, model: object = {}): Promise<void> {
   await harness.open({ ...specWith(harness, trainer, model), warm_start: [] });
   await harness.advance(0);
@@ -36,7 +36,7 @@ export async function planOf(harness: Harness, at: number): Promise<PlanRecord> 
   return (await readPlan(harness.store, run, at)).record;
 }
 
-/** `control`: what of it the workflow knows; `change`: of the episode that passed. */
+/** Takes a GRPO step. `control`: number of control records that the workflow knows; `change`: changes the record of the passed episode. */
 export async function take(
   harness: Harness,
   at: number,

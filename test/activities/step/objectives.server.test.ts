@@ -1,6 +1,6 @@
-// Every objective that a spec may ask for, through plan, batch and engine: it is applied, and comes out the same where another engine
-// computes it again from the records. What it computes is held by the engine's own tests: at one update a batch the ratio is 1, and
-// several of them have the same gradient.
+// Every objective that a spec can ask for goes through plan, batch and engine: it is applied, and another engine computes the same state
+// from the records. The engine's own tests check the values: here, with one update per batch, the ratio is 1, and several objectives have
+// the same gradient.
 import { describe, expect, it } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import type { EpisodeRecord } from '../../../src/spec/records/episode.js';
@@ -14,7 +14,7 @@ import { harness, useHarness } from '../own-harness.js';
 
 useHarness();
 
-/** Takes two GRPO steps from `first` on, the second of them from an engine that made the first one again. */
+/** Takes two GRPO steps from `first` on. The second starts on an engine that has recomputed the first. */
 async function twoSteps(first: number): Promise<void> {
   const { state, applied, reason } = await take(harness, first);
   expect({ applied, reason }).toEqual({ applied: true, reason: null });
@@ -24,9 +24,9 @@ async function twoSteps(first: number): Promise<void> {
   expect(await take(harness, first + 1, { deps: other })).toMatchObject({ applied: true });
   const { metrics } = (await readUpdate(harness.store, run, first)).observed;
   for (const [name, value] of Object.entries(metrics)) expect(value, name).not.toBeNaN();
-  // Rollouts and updates see the same bits.
+  // Rollouts and updates compute the same bits.
   expect(metrics['policy/rollout_train_logprob_diff_max']).toBe(0);
-  // Measured whether or not there is a bonus.
+  // The entropy is measured even without a bonus.
   expect(metrics['policy/policy_entropy']).toBeGreaterThan(0);
   expect((await auditRun(harness.store, run)).violations).toEqual([]);
 }
@@ -50,7 +50,7 @@ describe('an objective', () => {
       'regular',
       { use_kl_loss: true, kl_estimator_type: 'k2', use_entropy_loss: true },
     ],
-  ])('%s is applied, and computed again with the same bits', async (_, kind, trainer) => {
+  ])('%s is applied, and another engine computes the same bits', async (_, kind, trainer) => {
     await begin(harness, trainer);
     await twoSteps(step);
     expect((await planOf(harness, step)).loss.kind).toBe(kind);
@@ -58,10 +58,10 @@ describe('an objective', () => {
 });
 
 describe('truncated importance sampling', () => {
-  it('weighs tokens whose log-probs at sampling were others, and takes ratios against the state before', async () => {
+  it('weighs tokens by their log-probs at sampling, and takes ratios against the state before the update', async () => {
     await begin(harness, { use_tis: true, tis_imp_ratio_cap: 1.5 });
     let tokens = 0;
-    // As other numerics might have it, only that these were far off: half as likely as they are.
+    // Makes the tokens half as likely at sampling, a larger difference than other numerics would cause.
     const change = (record: EpisodeRecord): EpisodeRecord => {
       tokens = record.logprobs.length;
       return { ...record, logprobs: record.logprobs.map((logprob) => logprob - Math.log(2)) };
@@ -83,13 +83,13 @@ describe('truncated importance sampling', () => {
 });
 
 describe('adapters', () => {
-  it('are trained alone, with a KL term against the weights under them and moments of 8 bits', async () => {
+  it('are trained without the base weights, with a KL term against these and with 8-bit moments', async () => {
     const lora = { rank: 4, alpha: 8, targets: ['q_proj', 'down_proj'] };
     await beginCold(harness, { use_kl_loss: true, lr: 0.01 }, { lora, moments: 'int8' });
     await twoSteps(1);
     const { weights } = (await readBase(harness.store, run)).identity;
     expect((await planOf(harness, 1)).reference).toBe(weights);
-    // The weights of every state are those of the first one.
+    // All states have the same base weights.
     expect((await harness.engine.held())?.weights).toBe(weights);
     const kl = async (at: number) =>
       (await readUpdate(harness.store, run, at)).observed.metrics['policy/policy_kl'];

@@ -1,4 +1,4 @@
-// What activities answer goes into the workflow's history: figures for a decision, never data, however large a run is.
+// The results of activities go into the workflow's history: only figures for decisions, never data, however large a run is.
 import { describe, expect, it } from 'vitest';
 import { evaluateState } from '../../../src/activities/evaluation/evaluate-state.js';
 import { phaseAt, phasesOf } from '../../../src/activities/run/phases.js';
@@ -26,7 +26,7 @@ describe('with 100 environments', () => {
     expect(bytesOf(await harness.plan(lastSftStep + 1))).toBeLessThan(limit);
   });
 
-  it('a committed step answers the few figures that are shown; its record keeps all', async () => {
+  it('a committed step returns the few figures that are shown; its record keeps all', async () => {
     await harness.advance(lastSftStep);
     const metrics = {
       ...rewardMetrics(names.map((env) => ({ env, values: [0, 1, null] }))),
@@ -48,7 +48,7 @@ describe('with 100 environments', () => {
     expect(bytesOf(answer)).toBeLessThan(1024);
   });
 
-  it('so does an evaluation', async () => {
+  it('and so does an evaluation', async () => {
     await harness.advance(1);
     const evaluate = () =>
       harness.attempt('evaluate', () =>
@@ -64,11 +64,11 @@ describe('with 100 environments', () => {
 });
 
 describe('the phases of a run', () => {
-  it('follow one another without a gap, and every step is in one', async () => {
+  it('follow one another without a gap, and each step is in exactly one', async () => {
     await harness.open();
     const { spec } = await readRun(harness.store, run);
     const [drill] = spec.warm_start;
-    // Five updates, two a step: the last step of the phase has one.
+    // Five updates, two per step, so the last step of the phase has one.
     const warm_start = [
       { ...drill!, name: 'a', updates: 5, mini_batches_per_step: 2 },
       { ...drill!, name: 'b', updates: 1 },

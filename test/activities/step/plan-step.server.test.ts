@@ -1,4 +1,4 @@
-// A plan is a function of the records before it and of the control that it is given (R7); the first one wins (R2).
+// A plan depends only on the records before it and on the control that it is given (R7). The first plan wins (R2).
 import { describe, expect, it, vi } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { recordControl } from '../../../src/activities/run/record-control.js';
@@ -23,7 +23,7 @@ import {
 useGrpoStep();
 
 describe('planStep', () => {
-  it('makes the same bytes of the same records, wherever it runs', async () => {
+  it('gives the same bytes for the same records, wherever it runs', async () => {
     const { answer } = await planned();
     const first = await harness.store.get(planKey(run, step));
     await tamper(harness.store, planKey(run, step), () => null);
@@ -31,7 +31,7 @@ describe('planStep', () => {
     expect(await harness.store.get(planKey(run, step))).toEqual(first);
   });
 
-  it('names the state before, each slot with its task and seed, and no task twice', async () => {
+  it('names the state before the step, and each slot with its task and seed; no task comes twice', async () => {
     const { plan } = await planned();
     expect(plan.previous_state).toBe(await readState(harness.store, run, step - 1));
     expect(plan.slots.map(({ slot }) => slot)).toEqual([0, 1]);
@@ -39,7 +39,7 @@ describe('planStep', () => {
     expect(plan.optimizer.reset_moments).toBe(true);
   });
 
-  it('is refused to a workflow that has forgotten control records, which is told them, plan or no plan', async () => {
+  it('fails for a workflow that misses control records and returns them, whether or not the plan exists', async () => {
     const record = (updateId: string, change: ControlChange) =>
       recordControl(harness.orchestrator, { run, owner: 1, updateId, change });
     await record('a', { kind: 'setHyperparameters', lr: 0.25 });
@@ -53,7 +53,7 @@ describe('planStep', () => {
     await expect(harness.plan(step, 0)).rejects.toMatchObject(refusal);
   });
 
-  it('reads no control record again that was read before: a long run has many', async () => {
+  it('reads each control record only once, because a long run has many', async () => {
     for (let i = 0; i < 5; i++) {
       const change: ControlChange = { kind: 'setHyperparameters', lr: 0.1 + i / 100 };
       await recordControl(harness.orchestrator, { run, owner: 1, updateId: `many-${i}`, change });
@@ -66,7 +66,7 @@ describe('planStep', () => {
     expect((await readPlan(harness.store, run, step)).record).toMatchObject({ control: 5 });
   });
 
-  it('holds every value that was set, and the step is made by them alone', async () => {
+  it('contains every changed setting, and the step uses these settings only', async () => {
     const sampling = { temperature: 0.7, max_turns: 2, max_input_length: 440, max_generate_length: 4 };
     const clip = { eps_clip_low: 0.1, eps_clip_high: 0.3 };
     const change: ControlChange = {
@@ -92,7 +92,7 @@ describe('planStep', () => {
     expect((await auditRun(harness.store, run)).violations).toEqual([]);
   });
 
-  it('spells out the objective that the spec asks for, as it is under what was set', async () => {
+  it('contains the spec’s objective with its changed settings', async () => {
     const other = await startHarness(environments);
     try {
       const trainer = {
@@ -126,7 +126,7 @@ describe('planStep', () => {
     }
   });
 
-  it('gives each slot of each step, and each seed of a run, a world seed of its own', async () => {
+  it('gives each slot of each step, and each seed of a run, its own world seed', async () => {
     const seeds: number[] = [];
     for (const at of [step, step + 1]) {
       seeds.push(...(await planned(at)).plan.slots.map(({ seed }) => seed));
@@ -142,7 +142,7 @@ describe('planStep', () => {
     expect(new Set(seeds).size).toBe(6);
   });
 
-  it('draws demonstrations by the run’s seed and by the phase, each once an epoch', async () => {
+  it('draws demonstrations by the run’s seed and the phase, each once per epoch', async () => {
     const spec = (seed: number): Record<string, unknown> => {
       const [phase] = harness.spec['warm_start'] as object[];
       const short = { ...phase, updates: 3, mini_batch_size: 4 };
@@ -163,7 +163,7 @@ describe('planStep', () => {
     expect(new Set(orders.map(String)).size).toBe(4);
   });
 
-  it('adopts the plan that is there, also where control has changed since', async () => {
+  it('returns the stored plan, even if control has changed since', async () => {
     const { answer } = await planned();
     await recordControl(harness.orchestrator, {
       run,
@@ -174,7 +174,7 @@ describe('planStep', () => {
     expect(await harness.plan(step, 1)).toEqual(answer);
   });
 
-  it('moves the pass rates of its templates by the outcomes of the step before', async () => {
+  it('updates its templates’ pass rates from the outcomes of the step before', async () => {
     const { answer, plan } = await planned();
     await collect(answer);
     await setOutcome(0, 0, passed);
@@ -186,11 +186,11 @@ describe('planStep', () => {
     const [first, second] = plan.slots;
     expect(next.curriculum.pass_rates[first?.template ?? '']).toBeCloseTo(0.5 + 0.2 * 0.5, 12);
     expect(next.curriculum.pass_rates[second?.template ?? '']).toBeUndefined();
-    // The first GRPO step had nothing to learn from, so the warm start's moments are still to be cleared.
+    // The first GRPO step applied no update, so the warm start's moments must still be cleared.
     expect(next.optimizer.reset_moments).toBe(true);
   });
 
-  it('refuses an update record that was tampered with', async () => {
+  it('refuses a damaged update record', async () => {
     await tamper(harness.store, updateKey(run, lastSftStep), (bytes) => bytes.subarray(0, 100));
     await expect(harness.plan(step)).rejects.toMatchObject({
       name: 'UnreadableRecord',

@@ -1,4 +1,4 @@
-// Rebase (R18): where no node has a run's numerics any more, a new run applies the same logged batches with other ones and goes on.
+// Rebase (R18): if no node has a run's numerics any more, a new run applies the same logged batches with other numerics and continues.
 import { describe, expect, test } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { createNodeActivities } from '../../../src/activities/node-activities.js';
@@ -47,8 +47,8 @@ async function rebase(): Promise<ForkSpec> {
 }
 
 /**
- * Runs `use` while the node's engine computes otherwise, as another device would: its name for its arithmetic is another one, and
- * so is the last bit of what it adds to a denominator.
+ * Runs `use` while the node's engine computes like another device: the name of its numerics is different, and so is the epsilon that Adam
+ * adds to a denominator, by the share `bits`.
  */
 async function onOtherArithmetic<T>(deps: NativeNode, use: () => Promise<T>, bits = 1e-3): Promise<T> {
   const { engine } = deps.holder;
@@ -65,7 +65,7 @@ async function onOtherArithmetic<T>(deps: NativeNode, use: () => Promise<T>, bit
 }
 
 describe('a rebase', () => {
-  test('applies the logged batches of its parent to other states, samples nothing, and goes on', async () => {
+  test('applies its parent’s logged batches, reaches other states, samples nothing, and continues', async () => {
     const { opened } = await fork(run, await rebase());
     const of = opened.outline.run;
     expect(of).toBe(`${run}~2`);
@@ -93,13 +93,13 @@ describe('a rebase', () => {
     expect((await auditRun(harness.store, of)).violations).toEqual([]);
   });
 
-  test('with equal arithmetic comes to its parent’s states: nothing but the arithmetic differs', async () => {
+  test('reaches its parent’s states if the arithmetic is the same: nothing else differs', async () => {
     const { opened } = await fork('same-bits', await rebase());
     await onOtherArithmetic(harness.node, () => advance('same-bits', opened.owner, last), 0);
     expect(await statesOf('same-bits', rebasedSteps)).toEqual(await statesOf(run, rebasedSteps));
   });
 
-  test('is replayed from its own records', async () => {
+  test('can be replayed from its own records', async () => {
     const { opened } = await fork('replayed', await rebase());
     await onOtherArithmetic(harness.node, () => advance('replayed', opened.owner, last));
     const other = harness.secondNode();
@@ -112,7 +112,7 @@ describe('a rebase', () => {
     expect(replayed.equal).toBe(true);
   });
 
-  test('uses no more tokens of a budget, and leaves a collection nothing to fold', async () => {
+  test('uses no tokens of a budget, and leaves a collection nothing to fold', async () => {
     const { opened } = await fork('counted', await rebase());
     await onOtherArithmetic(harness.node, () => advance('counted', opened.owner, last));
     const updates = await Promise.all(rebasedSteps.map((step) => readUpdate(harness.store, 'counted', step)));
@@ -124,7 +124,7 @@ describe('a rebase', () => {
     expect(plan.episodes).toEqual([]);
   });
 
-  test('belongs to its own numerics: a node with its parent’s is not given it', async () => {
+  test('needs its own numerics: a node with its parent’s numerics is refused', async () => {
     const { opened } = await fork('moved', await rebase());
     const { updatePolicy } = createNodeActivities(harness.node);
     const reference = { run: 'moved', step: 3, owner: opened.owner };
@@ -148,7 +148,7 @@ describe('a rebase', () => {
     expect(asked.map((request) => request.numerics)).toEqual([await raised(), numerics]);
   });
 
-  test('that names a step beyond the last, or before its own first, is refused', async () => {
+  test('to a step after the last one or before its own first one is refused', async () => {
     const { rebase: whole, ...from } = await rebase();
     for (const to of [checkpoint - 1, last + 1]) {
       const spec = {
@@ -161,7 +161,7 @@ describe('a rebase', () => {
     }
   });
 
-  test('of a run that has taken all of its steps is refused, in words of its own', async () => {
+  test('of a run that has taken all of its steps is refused, and the message says so', async () => {
     const of = await rebase();
     const spec = await forkSpec(harness.store, 'over', of);
     const over = { ...spec, trainer: { ...spec.trainer, max_training_steps: 3 } };
@@ -170,7 +170,7 @@ describe('a rebase', () => {
     );
   });
 
-  test('whose plan says otherwise than its source’s is found by the audit', async () => {
+  test('with a plan that differs from its source’s plan is found by the audit', async () => {
     const { opened } = await fork('doctored', await rebase());
     await onOtherArithmetic(harness.node, () => advance('doctored', opened.owner, 3));
     const key = planKey('doctored', 3);

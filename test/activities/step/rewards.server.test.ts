@@ -1,4 +1,4 @@
-// Rewards may be any finite number: a server of other people decides them. Pass rates are shares of passes (reward ≥ 1).
+// Rewards may be any finite number, because other people's servers decide them. Pass rates are shares of passes (reward ≥ 1).
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
@@ -18,7 +18,7 @@ import { harness, useHarness } from '../own-harness.js';
 const finite = fc.double({ noNaN: true, noDefaultInfinity: true, min: -1e100, max: 1e100 });
 const reward = fc.oneof(fc.constantFrom(0, 1, -0, 0.5, -20, 1.5, 5e-324, 1e100, -1e100), finite);
 
-describe('an evaluation of any rewards', () => {
+describe('an evaluation with any rewards', () => {
   const digest = 'd'.repeat(64);
   const suite = {
     name: 'final',
@@ -34,7 +34,7 @@ describe('an evaluation of any rewards', () => {
     fc.constant<Outcome>({ status: 'unknown', reason: 'call', failures: 3 }),
   );
 
-  it('is a valid record whose pass@1 is the share of passes among graded episodes', async () => {
+  it('gives a valid record, with pass@1 as the share of passes among graded episodes', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(fc.tuple(fc.nat(2), outcome), { minLength: 1, maxLength: 12 }),
@@ -63,7 +63,7 @@ describe('an evaluation of any rewards', () => {
     );
   });
 
-  it('counts unknown outcomes and never scores them: 1 pass, 1 failure and 2 unknown are 50 %', () => {
+  it('counts unknown outcomes but never scores them: 1 pass, 1 failure and 2 unknown give 50 %', () => {
     const unknown: Outcome = { status: 'unknown', reason: 'call', failures: 3 };
     const result = summarise(
       [
@@ -89,7 +89,7 @@ describe('an evaluation of any rewards', () => {
   });
 });
 
-describe('a run on a server of other people', () => {
+describe('a run on another person’s server', () => {
   useHarness();
   let foreign: ForeignServer;
   let rewardOf = (_episodeId: string): string => '0';
@@ -139,7 +139,7 @@ describe('a run on a server of other people', () => {
   });
 
   it.each([['1e999'], ['-1e999'], ['1e300'], ['"good"'], ['null']])(
-    'a reward of %s is no grade: the outcome is unknown, and the run goes on',
+    'a reward of %s is no grade: the outcome is unknown, and the run continues',
     async (text) => {
       rewardOf = (episodeId) => (episodeId.endsWith('00000.000.json.gz') ? text : '1');
       const step = lastSftStep + 1;

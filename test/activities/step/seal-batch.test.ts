@@ -1,5 +1,5 @@
-// What a batch holds, by hand: which token stands where, what it is worth, and the bytes of the whole file. The digest here is a
-// promise to all runs that are under way: a batch sealed again has to have the bytes that were sealed first (R2, R10).
+// The contents of a batch, computed by hand: the place of each token, its advantage, and the bytes of the whole file. The digest here is a
+// promise to all existing runs: a batch that is sealed again must have the same bytes as before (R2, R10).
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { DatasetCache } from '../../../src/data/dataset-cache.js';
@@ -24,7 +24,7 @@ const graded = (value: number): Outcome => ({ status: 'graded', value });
 const unknown: Outcome = { status: 'unknown', reason: 'call', failures: 3 };
 const range = (from: number, count: number) => Array.from({ length: count }, (_, i) => from + i);
 
-/** Two slots of one environment share the first ten tokens; between them lie another environment and a group without a signal. */
+/** Two slots of one environment share their first ten tokens. Between them are another environment's slot and a group without a signal. */
 const slots = [
   { env_key: 'tracker', prompt: [...range(10, 10), 100], outcomes: [graded(1), graded(0), graded(0.5)] },
   { env_key: 'booking', prompt: [50, 51], outcomes: [unknown, graded(1), graded(0)] },
@@ -44,7 +44,7 @@ const plan: GrpoPlan = {
   samples_per_slot: 3,
 };
 
-/** Samples two tokens, reads 900 from its tool, samples a third. No two seats have a sampled token or a log-prob in common. */
+/** Samples two tokens, reads 900 from its tool, samples a third. All seats have different sampled tokens and log-probs. */
 function episode(slot: number, sample: number, change: Partial<EpisodeRecord> = {}): EpisodeRecord {
   const { env_key, prompt, outcomes } = slots[slot] as (typeof slots)[number];
   const [start, first] = [prompt.length, 1000 + 100 * slot + 10 * sample];
@@ -66,7 +66,7 @@ function episode(slot: number, sample: number, change: Partial<EpisodeRecord> = 
     ...change,
   };
 }
-/** Exact in float32. */
+/** Log-probs that float32 represents exactly. */
 const logprobsOf = (slot: number, sample: number) =>
   range(1, 3).map((n) => -(16 * slot + 4 * sample + n) / 64);
 
@@ -79,7 +79,7 @@ beforeEach(async () => {
 
 async function seal(episodes: EpisodeRecord[], by = plan, from = store) {
   await adoptOrCreate(store, planKey(run, step), 'plan', by);
-  // As they come in: in no order.
+  // Written in reverse order, because records arrive in any order.
   for (const one of [...episodes].reverse()) {
     await adoptOrCreate(store, episodeKey(run, step, one.slot, one.sample), 'episode', one);
   }
@@ -103,7 +103,7 @@ describe('the batch of twelve episodes', () => {
     [3, 2],
   ] as const;
 
-  test('has what its samples begin with once, the samples in order, and no group without a signal', async () => {
+  test('stores common beginnings once, keeps the samples in order, and leaves out a group without a signal', async () => {
     const { arrays } = await seal(allEpisodes());
     const sampled = (slot: number, sample: number) => {
       const first = 1000 + 100 * slot + 10 * sample;
@@ -138,7 +138,7 @@ describe('the batch of twelve episodes', () => {
     const [halves, thirds] = [Math.sqrt(1 / 6) + 0.1, Math.sqrt(2 / 9) + 0.1];
     const expected = [
       ...[0.5 / halves, -0.5 / halves, 0],
-      // The unknown sample is no 0: the mean of 1 and 0 is a half.
+      // The unknown sample does not count as 0: the mean of 1 and 0 is a half.
       ...[0.5 / 0.6, -0.5 / 0.6],
       ...[-2 / 3 / thirds, 1 / 3 / thirds, 1 / 3 / thirds],
     ].flatMap((advantage) => [advantage, advantage, advantage]);
@@ -155,7 +155,7 @@ describe('the batch of twelve episodes', () => {
     expect(arrays.target_rollout_logprobs).toBeUndefined();
   });
 
-  test('leaves what ratios are taken against to the engine where importance sampling is asked for', async () => {
+  test('with importance sampling, leaves the old log-probs of the ratios to the engine', async () => {
     const weighted = { ...plan, loss: { ...plan.loss, tis_cap: 2 } };
     const episodes = allEpisodes().map((one) => ({ ...one, plan: recordDigest(weighted) }));
     const { arrays } = await seal(episodes, weighted);
@@ -176,12 +176,12 @@ describe('the batch of twelve episodes', () => {
     expect(identity.loss_tokens).toEqual([24]);
   });
 
-  test('of reinforce++ has every graded sample: groups count for nothing', async () => {
+  test('with reinforce++, contains every graded sample, because groups do not matter', async () => {
     const by = { ...plan, advantages: { estimator: 'reinforce++' as const } };
     const episodes = allEpisodes().map((one) => ({ ...one, plan: recordDigest(by) }));
     const { arrays, identity } = await seal(episodes, by);
     expect(identity.loss_tokens).toEqual([3 * 10]);
-    // Rewards 1 0 .5 | 1 0 | 1 1 | 0 1 1, three tokens each.
+    // Rewards 1 0 .5 | 1 0 | 1 1 | 0 1 1, with three tokens each.
     const mean = 6.5 / 10;
     const scale = Math.sqrt((3 * (6 * 0.35 ** 2 + 3 * 0.65 ** 2 + 0.15 ** 2)) / 29 + 1e-8);
     expect(arrays.target_advantages[0]).toBeCloseTo((1 - mean) / scale, 6);
@@ -192,7 +192,7 @@ describe('the batch of twelve episodes', () => {
   test.each([
     ['longhaul.episode/1', 'f94f1e7d08e3fc3743d594101463846577b8d3887e5cc09c229795f757589a36'],
     ['longhaul.episode/2', '648e8735f58de994436b675218b56f77f2e6e77f0f6500a9df113d3b12256774'],
-  ] as const)('of %s has these bytes, for ever', async (schema, sha256) => {
+  ] as const)('with %s has these bytes, for ever', async (schema, sha256) => {
     const episodes = allEpisodes().map(({ observed: { explanation: _, ...observed }, ...one }) => ({
       ...one,
       schema,
@@ -202,7 +202,7 @@ describe('the batch of twelve episodes', () => {
   });
 });
 
-test('a sample whose environment never opened has no prompt, and takes none from its group', async () => {
+test('an episode whose environment never opened has no prompt, and takes none from its group', async () => {
   const nothing = { tokens: [], prompt_length: 0, turns: [], logprobs: [], stop_reason: 'unknown' as const };
   const { arrays } = await seal(
     allEpisodes().map((one) => (one.slot === 1 && one.sample === 0 ? { ...one, ...nothing } : one)),
@@ -211,7 +211,7 @@ test('a sample whose environment never opened has no prompt, and takes none from
 });
 
 test.each(['plan', 'state'] as const)(
-  'an episode of another %s is named, and never sealed (R8)',
+  'an episode of another %s is named and never sealed (R8)',
   async (member) => {
     const other = 'e'.repeat(64);
     const episodes = allEpisodes().map((one) =>
@@ -225,7 +225,7 @@ test.each(['plan', 'state'] as const)(
   },
 );
 
-test('a large step’s episodes are read a few at a time', async () => {
+test('a large step’s episodes are read a limited number at a time', async () => {
   const large = { ...plan, samples_per_slot: 16 };
   const seats = slots.flatMap((_, slot) => range(0, 16).map((sample) => ({ slot, sample })));
   const episodes = seats.map(({ slot, sample }) =>

@@ -1,4 +1,4 @@
-// Two runs that one node serves in turn: what is counted for one of them does not depend on what the other does meanwhile.
+// One node serves two runs in turn. The figures of one run do not depend on what the other run does meanwhile.
 import { beforeEach, describe, expect, it } from 'vitest';
 import { collectRollouts } from '../../../src/activities/step/collect-rollouts.js';
 import { commitBase } from '../../../src/activities/step/commit-base.js';
@@ -21,7 +21,7 @@ useGrpoStep();
 
 async function takeStepOfOther(): Promise<void> {
   await openRun(harness.orchestrator, {
-    // With an equal seed its states would be those of the first run.
+    // With an equal seed, its states would be the same as the first run's.
     spec: { ...harness.spec, name: other.name, seed: 6 },
     workflow: { ...workflow, workflowId: `train/${other.name}` },
   });
@@ -31,7 +31,7 @@ async function takeStepOfOther(): Promise<void> {
   await harness.attempt('update', () => updatePolicy(harness.node, { ...at, step: 1, plan }));
 }
 
-describe('a step of one run, while another commits and saves on the same node', () => {
+describe('a step of one run, while another run commits and saves on the same node', () => {
   let committed: CommittedStep;
   let timings: Record<string, number>;
   beforeEach(async () => {
@@ -46,23 +46,23 @@ describe('a step of one run, while another commits and saves on the same node', 
     timings = (await readUpdate(harness.store, run, step)).observed.timings_ms;
   });
 
-  it('is timed since the run’s own commit before, and charged to its budget as a whole', () => {
+  it('is timed since its own run’s last commit, and all of that time counts for its budget', () => {
     expect(timings['step']).toBeGreaterThan(timings['in_flight'] ?? Infinity);
     expect(timings['in_flight']).toBeGreaterThan(timings['policy_train'] ?? Infinity);
     expect(committed.spent?.gpu_seconds).toBeCloseTo((timings['in_flight'] ?? NaN) / 1000, 9);
   });
 
-  it('tells how long it waited for its own save', () => {
+  it('records how long it waited for its own save', () => {
     expect(timings).toHaveProperty('checkpoint_stall');
   });
 
-  it('is what a node that leaves then brings to the store: its last commit of all', async () => {
+  it('is the last commit of all, so the node uploads its state when it leaves', async () => {
     expect(await keepLastCommit(harness.node, new AbortController().signal)).toEqual({ run, step });
   });
 });
 
-describe('a state that another run has taken the place of', () => {
-  it('is made again, which is told, and is no fault', async () => {
+describe('a state that another run has replaced in the engine', () => {
+  it('is restored; the attempt records that, but not as a fault', async () => {
     const { collectRollouts: collect } = createNodeActivities(harness.node);
     const { answer } = await planned();
     const input = harness.reference(answer);

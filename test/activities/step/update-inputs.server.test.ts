@@ -1,4 +1,4 @@
-// What an update is given: the temperature that was sampled at, each demonstration in its turn, and the run's own base.
+// The inputs of an update: the temperature of the sampling, each demonstration in its order, and the run's own base model.
 import { describe, expect, it } from 'vitest';
 import { collectRollouts } from '../../../src/activities/step/collect-rollouts.js';
 import { updatePolicy } from '../../../src/activities/step/update-policy.js';
@@ -17,30 +17,27 @@ useHarness();
 describe('a GRPO update', () => {
   const step = lastSftStep + 1;
 
-  it.each([0.7, 1.4])(
-    'evaluates the log-probs at the temperature %s of the sampling',
-    async (temperature) => {
-      const generator = { ...(harness.spec['generator'] as object), temperature };
-      await harness.open({ ...harness.spec, generator });
-      await harness.advance(lastSftStep);
-      const reference = harness.reference(await harness.plan(step));
-      await harness.attempt('collect', () => collectRollouts(harness.node, { ...reference, slots: [0, 2] }));
-      // The policy of a few steps never passes, and without a difference there would be nothing to learn.
-      await reviseRecord(harness.store, episodeKey(run, step, 0, 0), 'episode', (episode) => ({
-        ...episode,
-        outcome: { status: 'graded', value: 1 },
-      }));
-      await harness.attempt('update', () => updatePolicy(harness.node, reference));
-      const { identity, observed } = await readUpdate(harness.store, run, step);
-      expect(identity.applied).toBe(true);
-      expect(observed.metrics['policy/rollout_train_logprob_diff_max']).toBe(0);
-      expect(observed.metrics['policy/mean_ratio']).toBe(1);
-    },
-  );
+  it.each([0.7, 1.4])('computes the log-probs at the sampling’s temperature %s', async (temperature) => {
+    const generator = { ...(harness.spec['generator'] as object), temperature };
+    await harness.open({ ...harness.spec, generator });
+    await harness.advance(lastSftStep);
+    const reference = harness.reference(await harness.plan(step));
+    await harness.attempt('collect', () => collectRollouts(harness.node, { ...reference, slots: [0, 2] }));
+    // The barely trained policy never passes; without different outcomes, there would be nothing to learn.
+    await reviseRecord(harness.store, episodeKey(run, step, 0, 0), 'episode', (episode) => ({
+      ...episode,
+      outcome: { status: 'graded', value: 1 },
+    }));
+    await harness.attempt('update', () => updatePolicy(harness.node, reference));
+    const { identity, observed } = await readUpdate(harness.store, run, step);
+    expect(identity.applied).toBe(true);
+    expect(observed.metrics['policy/rollout_train_logprob_diff_max']).toBe(0);
+    expect(observed.metrics['policy/mean_ratio']).toBe(1);
+  });
 });
 
 describe('a supervised update', () => {
-  it('goes on with demonstrations, learning rates and moments where the step before ended', async () => {
+  it('continues with the demonstrations, learning rates and moments of the step before', async () => {
     const [phase] = harness.spec['warm_start'] as [object];
     const shape = {
       updates: 5,
@@ -81,14 +78,14 @@ describe('a supervised update', () => {
   });
 });
 
-describe('a base that is not the one of step 0', () => {
-  it.each([0, 1])('is refused before step %s is built on it, naming both', async (step) => {
+describe('a base model that differs from step 0', () => {
+  it.each([0, 1])('is refused before step %s is built on it; the error names both', async (step) => {
     await harness.advance(1);
     const recorded = await readState(harness.store, run, 0);
     const other = harness.secondNode();
     const { engine } = other.holder;
     const { loadRandom } = engine;
-    // As an engine of other numerics would.
+    // Like an engine with other numerics.
     engine.loadRandom = (model) => loadRandom({ ...model, seed: model.seed + 1 });
     const restored = other.holder.withState(run, step, () => Promise.resolve());
     await expect(restored).rejects.toMatchObject({

@@ -1,4 +1,4 @@
-// Sealing and updating look at the records first, and what is there is adopted (R4, R10–R12).
+// Sealing and updating look for the records first, and adopt what they find (R4, R10–R12).
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -28,7 +28,7 @@ import { keptFailures } from '../own-harness.js';
 useGrpoStep();
 
 describe('sealBatch', () => {
-  it('makes equal bytes when it is made twice, by any node', async () => {
+  it('gives the same bytes when it is repeated, on any node', async () => {
     const { answer } = await planned();
     await collect(answer);
     await setOutcome(0, 0, passed);
@@ -40,7 +40,7 @@ describe('sealBatch', () => {
     expect(await harness.store.get(batchKey(run, step))).toEqual(bytes);
   });
 
-  it('lets unknown outcomes carry no loss, and never counts them as 0', async () => {
+  it('gives unknown outcomes no loss, and never counts them as 0', async () => {
     const { answer } = await planned();
     await collect(answer);
     await setOutcome(0, 0, passed);
@@ -54,7 +54,7 @@ describe('sealBatch', () => {
       [1, 0],
       [1, null],
     ]);
-    // The second group has one graded member: no mean to learn against. The first one's two share the targets.
+    // The second group has only one graded member, so no signal. All targets belong to the two samples of the first group.
     const episodes = [await episodeAt(0, 0), await episodeAt(0, 1)];
     const sampled = episodes.map(({ logprobs }) => logprobs.length);
     expect(identity.loss_tokens[0]).toBe((sampled[0] ?? 0) + (sampled[1] ?? 0));
@@ -69,13 +69,13 @@ describe('sealBatch', () => {
     await collect(answer, [0, 1]);
     await expect(seal(answer)).rejects.toMatchObject({
       name: 'UnreadableRecord',
-      // They are read at once: which of the missing ones is missed first is chance.
+      // They are read in parallel, so either of the missing records may be named.
       key: expect.stringMatching(/\/episodes\/00001\.00[01]\.json\.gz$/) as string,
     });
     expect(await harness.store.get(batchKey(run, step))).toBeNull();
   });
 
-  it('refuses a batch that its episodes do not make, says where it differs, and how to go on', async () => {
+  it('refuses a stored batch that differs from its episodes, and says where it differs and how to continue', async () => {
     const { answer } = await planned();
     await collect(answer);
     await seal(answer);
@@ -88,7 +88,7 @@ describe('sealBatch', () => {
     });
   });
 
-  it('names a stored batch that is broken', async () => {
+  it('names a damaged batch', async () => {
     const { answer } = await planned();
     await collect(answer);
     await seal(answer);
@@ -105,7 +105,7 @@ describe('updatePolicy', () => {
     return answer;
   }
 
-  it('commits the new state under the digests of everything it was made from', async () => {
+  it('commits the new state, with the digests of everything it was made from', async () => {
     const answer = await played([[0, 0, passed]]);
     const committed = await update(answer);
     const { identity } = await readUpdate(harness.store, run, step);
@@ -117,7 +117,7 @@ describe('updatePolicy', () => {
     expect(identity.state).not.toBe(previous_state);
   });
 
-  it('counts what other nodes took for its episodes: a budget is of all nodes', async () => {
+  it('counts the time of other nodes that played its episodes, because a budget covers all nodes', async () => {
     const { answer } = await planned();
     await collect(answer);
     const input = { ...harness.reference(answer), elsewhere: 7200 };
@@ -127,7 +127,7 @@ describe('updatePolicy', () => {
     expect((await readUpdate(harness.store, run, step)).observed.timings_ms['elsewhere']).toBe(7_200_000);
   });
 
-  it('answers from its record where there is one, without the engine', async () => {
+  it('answers from its record if it exists, without the engine', async () => {
     const answer = await played([[0, 0, passed]]);
     const first = await update(answer);
     const { deps, calls } = counting(harness.secondNode());
@@ -135,7 +135,7 @@ describe('updatePolicy', () => {
     expect(calls.update).toBe(0);
   });
 
-  it('applied by an engine whose reply was lost is not applied again: the engine knows the step id', async () => {
+  it('is not applied again if the engine’s reply was lost: the engine knows the step id', async () => {
     const answer = await played([[0, 0, passed]]);
     const first = await update(answer);
     await tamper(harness.store, updateKey(run, step), () => null);
@@ -146,14 +146,14 @@ describe('updatePolicy', () => {
     expect(harness.said.filter((line) => line.startsWith('restored'))).toEqual([]);
   });
 
-  it('computed by two nodes is one state', async () => {
+  it('gives the same state on two nodes', async () => {
     const answer = await played([[0, 0, passed]]);
     const first = await update(answer);
     await tamper(harness.store, updateKey(run, step), () => null);
     expect((await update(answer, harness.secondNode(), 2)).state).toBe(first.state);
   });
 
-  it('without a learning signal commits the step with the state unchanged', async () => {
+  it('without a learning signal, commits the step with an unchanged state', async () => {
     const answer = await played([]);
     const { deps, calls } = counting(harness.node);
     const previous = await readState(harness.store, run, step - 1);
@@ -166,7 +166,7 @@ describe('updatePolicy', () => {
     expect(await harness.plan(step + 1)).toMatchObject({ step: step + 1 });
   });
 
-  it('refuses a batch that was tampered with, naming it: both are kept, and nothing is committed', async () => {
+  it('refuses a changed batch and names it: both results are kept, and nothing is committed', async () => {
     const answer = await played([[0, 0, passed]]);
     const { batch } = await seal(answer);
     let tampered = '';
@@ -187,8 +187,8 @@ describe('updatePolicy', () => {
   });
 });
 
-describe('what steps leave on the disk', () => {
-  it('is no batch: each is fetched for one update only', async () => {
+describe('after its steps, the node’s disk', () => {
+  it('contains no batch: each is fetched for one update only', async () => {
     expect(await readdir(join(harness.folder, 'node-a', 'batches'))).toEqual([]);
   });
 });

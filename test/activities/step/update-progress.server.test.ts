@@ -1,4 +1,4 @@
-// A long update is seen to get on: its shards are the activity's progress, whether it is applied or made again. It can be stopped.
+// A long update reports progress by shards, whether it is applied or replayed. It can be stopped.
 import { CancelledFailure } from '@temporalio/common';
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { describe, expect, it } from 'vitest';
@@ -15,7 +15,7 @@ interface Shards {
   total: number;
 }
 
-/** How far it was at each report, of how much: it gets on, and ends with all of it. */
+/** Expects that the reported shards only increase, up to the total. */
 function expectAll(shards: readonly Shards[]): void {
   const total = shards.at(-1)?.total ?? 0;
   expect(shards.length).toBeGreaterThan(1);
@@ -24,8 +24,8 @@ function expectAll(shards: readonly Shards[]): void {
 }
 
 describe('an update whose attempt must stop', () => {
-  it('is ended in the engine, leaves the state as it was, and is made once by the next try', async () => {
-    // So many mini-batches that the update goes on long after the first of them told of itself.
+  it('is cancelled in the engine, leaves the state unchanged, and is applied once by the next attempt', async () => {
+    // The update must have enough mini-batches to run long after its first progress report.
     const warmStart = harness.spec['warm_start'] as object[];
     await harness.open({
       ...harness.spec,
@@ -59,7 +59,7 @@ describe('an update whose attempt must stop', () => {
 });
 
 describe('the progress of an update', () => {
-  it('is told shard by shard where it is applied', async () => {
+  it('is reported shard by shard when it is applied', async () => {
     await harness.advance(0);
     const reference = harness.reference(await harness.plan(1));
     const told: unknown[] = [];
@@ -68,7 +68,7 @@ describe('the progress of an update', () => {
     expectAll(updates.flatMap(({ shards }) => shards ?? []));
   });
 
-  it('is told shard by shard where a state is made again', async () => {
+  it('is reported shard by shard when a state is restored', async () => {
     await harness.advance(lastSftStep);
     const told: object[] = [];
     const attempt = {

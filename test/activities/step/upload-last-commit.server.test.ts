@@ -1,4 +1,4 @@
-// What a node that leaves brings to the store: the state after its last commit, which is nowhere else.
+// A node that leaves uploads the state after its last commit, because no other place has it.
 import { describe, expect, it, vi } from 'vitest';
 import { keepLastCommit } from '../../../src/activities/step/upload-last-commit.js';
 import { listCheckpoints } from '../../../src/store/runs/checkpoints.js';
@@ -12,12 +12,12 @@ describe('a node that leaves', () => {
   useSharedHarness();
   const checkpoints = async () => listCheckpoints(harness.store, await readRun(harness.store, run));
 
-  it('has nothing to bring before it has committed a step', async () => {
+  it('has nothing to upload before it has committed a step', async () => {
     await harness.advance(0);
     expect(await keepLastCommit(harness.node, never)).toBeNull();
   });
 
-  it('leaves no checkpoint where it is cut off before the upload’s end', async () => {
+  it('leaves no checkpoint if it is stopped before the end of the upload', async () => {
     await harness.advance(3);
     const grace = new AbortController();
     const { engine } = harness.node.holder;
@@ -32,7 +32,7 @@ describe('a node that leaves', () => {
     expect(await checkpoints()).toEqual([]);
   });
 
-  it('brings the state of the step to the store, once, and another node goes on from it without a replay', async () => {
+  it('uploads the step’s state once, and another node continues from it without a replay', async () => {
     expect(await keepLastCommit(harness.node, never)).toEqual({ run, step: 3 });
     const writes = [vi.spyOn(harness.store, 'create'), vi.spyOn(harness.store, 'createFromFile')];
     expect(await keepLastCommit(harness.node, never)).toEqual({ run, step: 3 });
@@ -47,7 +47,7 @@ describe('a node that leaves', () => {
     expect(calls.update).toBe(0);
   });
 
-  it('leaves a state to the records that its engine has given up since', async () => {
+  it('uploads nothing if its engine has dropped the state: the records can restore it', async () => {
     await harness.advance(4);
     await harness.node.holder.engine.restart();
     expect(await keepLastCommit(harness.node, never)).toBeNull();

@@ -1,4 +1,4 @@
-// Every slot and sample of a plan gets one record, and what is there is never sampled again (R8, R9).
+// Every slot and sample of a plan gets one record, and an episode with a record is never sampled again (R8, R9).
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -29,7 +29,7 @@ async function starts(activity: string): Promise<string[]> {
 }
 
 describe('collectRollouts', () => {
-  it('gives every slot and sample its record, written after the attempt that starts it', async () => {
+  it('gives every slot and sample its record, after an attempt record that announces it', async () => {
     const { answer, plan } = await planned();
     expect(await collect(answer)).toMatchObject({ graded: 4, unknown: 0, mean_reward: 0 });
     for (const { slot, task_key } of plan.slots) {
@@ -47,7 +47,7 @@ describe('collectRollouts', () => {
     );
   });
 
-  it('keeps the state that samples on the disk where it is asked to, and only there', async () => {
+  it('saves the sampling state to the disk with `keep`, and not without it', async () => {
     const { answer, plan } = await planned();
     const { holder } = harness.node;
     expect((await collect(answer)).kept).toBeNull();
@@ -60,7 +60,7 @@ describe('collectRollouts', () => {
     expect(await holder.states.list(run)).toEqual([{ step: step - 1, state: plan.previous_state }]);
   });
 
-  describe('tells the update how long it waited for the save alone (R16)', () => {
+  describe('measures how long the update waits for the save alone (R16):', () => {
     const updated = async () => {
       const { answer } = await planned();
       await harness.attempt('collect', () =>
@@ -70,7 +70,7 @@ describe('collectRollouts', () => {
       return (await readUpdate(harness.store, run, step)).observed.timings_ms;
     };
 
-    it('not at all where the save ends before the rollouts do', async () => {
+    it('0, if the save ends before the rollouts', async () => {
       const { engine } = harness.node.holder;
       const { generate, saveState } = engine;
       const saved = gate();
@@ -98,7 +98,7 @@ describe('collectRollouts', () => {
       };
       engine.saveState = async (...args) => {
         await filled.open;
-        // A slow disk: the rollouts end a little after their last record.
+        // A slow disk; the rollouts end shortly after their last record.
         await delay(500);
         const saved = await saveState(...args);
         stalled = performance.now() - filledAt;
@@ -106,11 +106,11 @@ describe('collectRollouts', () => {
       };
       const { checkpoint_stall } = await updated();
       expect(checkpoint_stall).toBeGreaterThan(0);
-      // The node's own part of a save, such as removing older ones, comes after the engine's.
+      // After the engine's save, the node's part follows, such as removing older states.
       expect(checkpoint_stall).toBeLessThan(stalled + 1_000);
     });
 
-    it('the whole save, where nothing is sampled beside it', async () => {
+    it('the whole save, if no episodes are sampled meanwhile', async () => {
       const { answer } = await planned();
       await harness.attempt('save', () =>
         saveState(harness.node, { ...harness.reference(answer), step: step - 1 }),
@@ -121,7 +121,7 @@ describe('collectRollouts', () => {
       expect(timings_ms['checkpoint_stall']).toBeGreaterThan(0);
     });
 
-    it('and says nothing of a state that was made again for its upload', async () => {
+    it('no figure, if the state is only restored for its upload', async () => {
       const { answer } = await planned();
       const kept = { ...harness.reference(answer), step: step - 1, restore: true };
       await harness.attempt('upload', () => uploadCheckpoint(harness.node, kept));
@@ -132,7 +132,7 @@ describe('collectRollouts', () => {
       );
     });
 
-    it('and says nothing where nothing is saved', async () => {
+    it('no figure, if nothing is saved', async () => {
       const { answer } = await planned();
       await collect(answer);
       await update(answer);
@@ -142,9 +142,9 @@ describe('collectRollouts', () => {
     });
   });
 
-  it('is none the worse for a state that cannot be saved, and says why', async () => {
+  it('succeeds even if the state cannot be saved, and says why', async () => {
     const { answer } = await planned();
-    // A file where the folder should be.
+    // A file in the place of the states' folder.
     writeFileSync(join(harness.folder, 'node-a', 'states'), '');
     const collected = await harness.attempt('collect', () =>
       collectRollouts(harness.node, { ...harness.reference(answer), slots: [0, 2], keep: true }),
@@ -155,7 +155,7 @@ describe('collectRollouts', () => {
     });
   });
 
-  it('samples no finished episode again (R9): only what is missing is played', async () => {
+  it('samples no finished episode again (R9): only the missing one is played', async () => {
     const { answer } = await planned();
     await collect(answer, [0, 1]);
     const before = await harness.store.get(episodeKey(run, step, 0, 1));
@@ -168,7 +168,7 @@ describe('collectRollouts', () => {
     expect(calls.generate).toBe(3);
   });
 
-  it('looks again after it has waited for the engine (R9): what another node finished meanwhile is not begun', async () => {
+  it('looks again after it has waited for the engine (R9), and plays nothing that another node has finished', async () => {
     const { answer } = await planned();
     const { deps, calls } = counting(harness.node);
     const waits = vi.spyOn(deps.holder, 'withState');
@@ -187,11 +187,11 @@ describe('collectRollouts', () => {
     await held;
     expect(await late).toMatchObject({ graded: 4 });
     expect(calls.generate).toBe(0);
-    // Nor does its evidence say so: each was begun by the other node alone.
+    // Its attempt records also say so: only the other node has begun these episodes.
     expect(await starts('collect')).toHaveLength(4);
   });
 
-  it('plays an episode again with the same tokens, on another node too', async () => {
+  it('plays an episode again with the same tokens, also on another node', async () => {
     const { answer } = await planned();
     await collect(answer);
     const { observed: _, ...first } = await episodeAt(1, 0);
@@ -201,7 +201,7 @@ describe('collectRollouts', () => {
     expect(second).toEqual(first);
   });
 
-  it('asks nothing of the engine for a committed step', async () => {
+  it('does not use the engine for a committed step', async () => {
     const { answer } = await planned();
     await collect(answer);
     await update(answer);

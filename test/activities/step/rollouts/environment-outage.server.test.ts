@@ -1,4 +1,4 @@
-// R25: an environment server that is down is waited for up to `max_wait_s`, then the run is blocked and says why.
+// R25: if an environment server is down, the step waits up to `max_wait_s`; then the run is blocked and says why.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { createNodeActivities } from '../../../../src/activities/node-activities.js';
 import {
@@ -27,7 +27,7 @@ afterEach(async () => {
   await server.kill('SIGKILL');
 });
 
-/** The activities as a worker registers them, which is where errors become failures that the workflow knows. */
+/** Collects through the activities that a worker registers, which turn errors into failures for the workflow. */
 async function collect(attempt: number, progress: unknown[] = []): Promise<unknown> {
   const planned = await harness.plan(step);
   const { collectRollouts } = createNodeActivities(harness.node);
@@ -39,8 +39,8 @@ async function collect(attempt: number, progress: unknown[] = []): Promise<unkno
   );
 }
 
-describe('an environment server that is gone', () => {
-  it('for longer than max_wait_s ends the step for good with what is wrong; when it is back a resumed run goes on', async () => {
+describe('an environment server that is down', () => {
+  it('for longer than max_wait_s ends the step with a clear failure; once it is back, a resumed run continues', async () => {
     await server.kill('SIGKILL');
     const started = Date.now();
     await expect(collect(1)).rejects.toMatchObject({
@@ -58,7 +58,7 @@ describe('an environment server that is gone', () => {
     expect(await collect(2)).toMatchObject({ graded: 4, unknown: 0 });
   });
 
-  it('for a shorter time costs nothing but the wait, which the attempt tells', async () => {
+  it('for a shorter time costs only the wait, which the heartbeat reports', async () => {
     await server.kill('SIGKILL');
     const begun = performance.now();
     const progress: unknown[] = [];

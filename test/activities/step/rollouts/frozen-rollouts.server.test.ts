@@ -1,5 +1,6 @@
-// A worker stands still at each of its looks at the store, while another one plays and commits the step and a collection folds its
-// episodes. It wakes to records that are gone from where it looks for them, and must sample nothing again (R9, R23).
+// A worker freezes at each of its accesses to the store, while another worker plays and commits the step, and a collection folds its
+// episodes. When the first one continues, the records are no longer where it looks for them, and it must not sample anything again (R9,
+// R23).
 import { cpSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, expect, it } from 'vitest';
@@ -30,7 +31,7 @@ beforeAll(async () => {
   other = harness.secondNode();
 });
 
-/** The store as it was when the step was planned. */
+/** Resets the store to the time when the step was planned. */
 function begunAnew(): void {
   const store = join(harness.folder, 'store');
   rmSync(store, { recursive: true });
@@ -62,7 +63,7 @@ async function foldStep(): Promise<void> {
   expect(done).toMatchObject({ episodes: [step], left: [] });
 }
 
-/** A store that does `meanwhile` before the call that `isIt` names; no call ends before that has. */
+/** A store that runs `meanwhile` before the call that `isIt` selects. Other calls wait for it too. */
 function frozenWhere(isIt: (verb: string, key: string) => boolean, meanwhile: () => Promise<unknown>) {
   let frozen: Promise<unknown> | null = null;
   return new Proxy(harness.store, {
@@ -71,7 +72,7 @@ function frozenWhere(isIt: (verb: string, key: string) => boolean, meanwhile: ()
       if (typeof member !== 'function') return member;
       return (...args: unknown[]): unknown => {
         const call = (): unknown => (member as (...args: unknown[]) => unknown).apply(store, args);
-        // A generator: nothing of what is tested lists that way.
+        // `list` returns a generator, and the tested code does not use it here.
         if (name === 'list') return call();
         if (!frozen && isIt(name, String(args[0]))) frozen = meanwhile();
         return frozen ? frozen.then(call) : call();
@@ -80,44 +81,40 @@ function frozenWhere(isIt: (verb: string, key: string) => boolean, meanwhile: ()
   });
 }
 
-it(
-  'samples nothing again, wherever it stood still before its first token',
-  { timeout: 240_000 },
-  async () => {
-    const frozenAt: string[] = [];
-    for (let look = 1; ; look++) {
-      begunAnew();
-      sleeper.calls.generate = 0;
-      let [calls, answer] = [0, null as unknown];
-      // Episodes go on side by side from there: only a process that is frozen stops all of them (`test/e2e`).
-      let areApart = false;
-      const store = frozenWhere(
-        (verb, key) => {
-          if (areApart) return false;
-          areApart = verb === 'head' && key.startsWith(episodesFolder(run, step));
-          if (++calls !== look) return false;
-          frozenAt.push(`${verb} ${key}`);
-          return true;
-        },
-        async () => void (answer = await commitElsewhere()),
-      );
-      const { deps } = sleeper;
-      const woken = await play({ ...deps, store }, 1);
-      if (answer === null) break;
-      const at = `frozen before ${frozenAt.at(-1)}`;
-      const { graded, mean_reward } = answer as { graded: number; mean_reward: number };
-      expect(woken, at).toMatchObject({ graded, mean_reward, unknown: 0 });
-      expect(sleeper.calls.generate, at).toBe(0);
-      const { violations } = await auditRun(harness.store, run);
-      expect(violations, at).toEqual([]);
-    }
-    // Its looks at the update, at the folder three times, and at each episode before that begins.
-    expect(frozenAt.filter((at) => at === `listFolder ${episodesFolder(run, step)}`)).toHaveLength(3);
-    expect(frozenAt).toContain(`head ${episodeKey(run, step, 0, 0)}`);
-  },
-);
+it('samples nothing again, wherever it was frozen before its first token', { timeout: 240_000 }, async () => {
+  const frozenAt: string[] = [];
+  for (let look = 1; ; look++) {
+    begunAnew();
+    sleeper.calls.generate = 0;
+    let [calls, answer] = [0, null as unknown];
+    // From here on, episodes run in parallel; only freezing the whole process stops all of them (`test/e2e`).
+    let areApart = false;
+    const store = frozenWhere(
+      (verb, key) => {
+        if (areApart) return false;
+        areApart = verb === 'head' && key.startsWith(episodesFolder(run, step));
+        if (++calls !== look) return false;
+        frozenAt.push(`${verb} ${key}`);
+        return true;
+      },
+      async () => void (answer = await commitElsewhere()),
+    );
+    const { deps } = sleeper;
+    const woken = await play({ ...deps, store }, 1);
+    if (answer === null) break;
+    const at = `frozen before ${frozenAt.at(-1)}`;
+    const { graded, mean_reward } = answer as { graded: number; mean_reward: number };
+    expect(woken, at).toMatchObject({ graded, mean_reward, unknown: 0 });
+    expect(sleeper.calls.generate, at).toBe(0);
+    const { violations } = await auditRun(harness.store, run);
+    expect(violations, at).toEqual([]);
+  }
+  // It reads the update, lists the folder three times, and checks each episode before it begins.
+  expect(frozenAt.filter((at) => at === `listFolder ${episodesFolder(run, step)}`)).toHaveLength(3);
+  expect(frozenAt).toContain(`head ${episodeKey(run, step, 0, 0)}`);
+});
 
-it('writes nothing beside the file of folded episodes that says otherwise', async () => {
+it('writes no second record beside the file of folded episodes', async () => {
   begunAnew();
   const key = episodeKey(run, step, 1, 1);
   const store = frozenWhere((verb, at) => verb === 'create' && at === key, commitElsewhere);
@@ -127,7 +124,7 @@ it('writes nothing beside the file of folded episodes that says otherwise', asyn
   expect((await auditRun(harness.store, run)).violations).toEqual([]);
 });
 
-it('is not accused of an episode that it wrote beside the file before it died, and the next collection takes that', async () => {
+it('is not accused of an episode that it wrote beside the file before it died, and the next collection removes it', async () => {
   begunAnew();
   await commitElsewhere();
   const key = episodeKey(run, step, 0, 1);

@@ -1,5 +1,5 @@
-// An engine dies under a collect or an evaluation: the next attempt goes on with each episode after its last finished turn, to
-// the same records.
+// An engine dies during a collect or an evaluation. The next attempt continues each episode after its last finished turn, and writes the
+// same records.
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it, vi } from 'vitest';
@@ -28,7 +28,7 @@ beforeEach(async () => {
 
 interface Work {
   what: string;
-  /** One attempt; answers the folder of its episodes. */
+  /** Runs one attempt; returns the folder of its episodes. */
   attempt(number: number): Promise<string>;
 }
 
@@ -71,11 +71,11 @@ const identity = (records: readonly EpisodeRecord[]) => records.map(({ observed:
 
 interface Killed {
   asked: Computed[];
-  /** Tokens that the engine has answered. */
+  /** Number of tokens that the engine has sampled. */
   answered: number;
 }
 
-/** Lets the engine answer `turns` times, then kills it. */
+/** Kills the engine after it has answered `turns` times. */
 function killAfter(deps: NodeDeps, turns: number): Killed {
   const { engine } = deps.holder;
   const { generate } = engine;
@@ -100,7 +100,7 @@ describe.each([
   ['a collect', collecting, 11],
   ['an evaluation', evaluating, 5],
 ] as const)('%s whose engine is killed', (_, begin, turns) => {
-  it('samples no finished turn again, and ends with the records that it would have had', async () => {
+  it('samples no finished turn again, and gives the same records as without the kill', async () => {
     const work = await begin();
     const folder = await work.attempt(1);
     const undisturbed = await recordsOf(folder);

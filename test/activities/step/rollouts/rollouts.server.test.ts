@@ -1,4 +1,4 @@
-// What happens to episodes in flight: a store that does not answer, another worker that is faster, reports of progress.
+// What can happen to running episodes: the store does not answer, another worker is faster, progress is reported.
 import { setTimeout as delay } from 'node:timers/promises';
 import { beforeEach, describe, expect, it, vi } from 'vitest';
 import { auditRun } from '../../../../src/activities/reports/audit-run.js';
@@ -40,7 +40,7 @@ const collect = (deps: NodeDeps, attempt = 1, progress: unknown[] = []) =>
     progress,
   );
 
-/** The store, with `create` and `head` as a test wants them. */
+/** The harness's store, with other `create` or `head` functions. */
 const storeWith = (changes: Partial<Pick<ObjectStore, 'create' | 'head'>>): ObjectStore =>
   overlaid(harness.store, changes);
 
@@ -51,7 +51,7 @@ const written = async (): Promise<string[]> => {
 
 describe('a store that does not answer', () => {
   it.each(['create', 'head'] as const)(
-    'at the %s of one episode is waited for; the others go on, and none is sampled twice',
+    'at the %s of one episode makes that episode wait; the others continue, and none is sampled twice',
     async (verb) => {
       const [slow, ...others] = keys;
       const { deps, calls } = counting(harness.node);
@@ -62,7 +62,7 @@ describe('a store that does not answer', () => {
         if (key !== slow || failuresLeft === 0) return;
         failuresLeft -= 1;
         await vi.waitFor(async () => expect(await written()).toEqual(others), { timeout: 30_000 });
-        // Each report of a finished one would tell of this wait, too.
+        // Reports of later finished episodes would contain this wait too, so wait for them first.
         await vi.waitFor(() => expect(progress).toContainEqual(expect.objectContaining({ finished: 3 })));
         writtenMeanwhile.push(await written());
         throw new StoreUnavailable('the store did not answer in time');
@@ -95,7 +95,7 @@ describe('a store that does not answer', () => {
     lost('ESTALE'),
     lost('EIO'),
     lost('ETIMEDOUT'),
-  ])('is waited for where time may fix it: $name, $message', async (error) => {
+  ])('is waited for if waiting may help: $name, $message', async (error) => {
     let failuresLeft = 1;
     const use = () => (failuresLeft-- > 0 ? Promise.reject(error) : Promise.resolve('stored'));
     const waits: string[] = [];
@@ -104,18 +104,18 @@ describe('a store that does not answer', () => {
     expect(waits).toEqual(['store']);
   });
 
-  it('is given up at the deadline, and other errors at once', async () => {
+  it('is given up at the deadline; other errors are not waited for', async () => {
     let waits = 0;
     const patience = { signal: new AbortController().signal, onWait: () => void (waits += 1), limitMs: 600 };
     const refusing = (error: Error) => waitOutStore(() => Promise.reject(error), patience);
     await expect(refusing(new StoreUnavailable('no answer'))).rejects.toThrow('no answer');
-    // After 200 and 300 ms the next pause, of 450, would end too late.
+    // After pauses of 200 and 300 ms, the next pause of 450 ms would end after the limit.
     expect(waits).toBe(2);
     await expect(refusing(new StoreUnfit('access was refused'))).rejects.toThrow('access was refused');
     expect(waits).toBe(2);
   });
 
-  it('is waited for no longer than the attempt', async () => {
+  it('is waited for only until the attempt ends', async () => {
     const stop = new AbortController();
     const waiting = waitOutStore(() => Promise.reject(new StoreUnavailable('no answer')), {
       signal: stop.signal,
@@ -126,7 +126,7 @@ describe('a store that does not answer', () => {
 });
 
 describe('an episode', () => {
-  it('waits for a call of its environment as long as the run spec says', async () => {
+  it('waits for a call of its environment as long as the spec says', async () => {
     const limits = new Set<number>();
     const deps: NodeDeps = {
       ...harness.node,
@@ -139,7 +139,7 @@ describe('an episode', () => {
     expect([...limits]).toEqual([60_000]);
   });
 
-  it('that another worker finishes after the attempt record is adopted and never sampled (R9)', async () => {
+  it('that another worker finishes after this attempt’s announcement is adopted and never sampled (R9)', async () => {
     const { deps, calls } = counting(harness.node);
     const other = harness.secondNode();
     let answer: unknown;
@@ -157,7 +157,7 @@ describe('an episode', () => {
   });
 });
 
-describe('an attempt that is frozen between its look and its announcement', () => {
+describe('an attempt that is frozen between its look at the store and its announcement', () => {
   it.each([
     ['begins nothing that another has finished meanwhile', false],
     ['is not accused where it dies right behind its announcement', true],
@@ -168,7 +168,7 @@ describe('an attempt that is frozen between its look and its announcement', () =
       create: async (key, bytes) => {
         if (key.startsWith(attemptsFolder(run, step)) && !answer) {
           answer = await collect(harness.secondNode(), 2);
-          // The announcement is later than every record even in listings with whole seconds.
+          // The announcement must be later than every record, even in listings with whole seconds.
           await delay(1_100);
         }
         const created = await harness.store.create(key, bytes);
@@ -185,8 +185,8 @@ describe('an attempt that is frozen between its look and its announcement', () =
   });
 });
 
-describe('an episode that two attempts have begun side by side', () => {
-  it('is no fault of the later one, which says that it was sampled twice', async () => {
+describe('an episode that two attempts played in parallel', () => {
+  it('is no violation by the later attempt, which records that it was sampled twice', async () => {
     const store = storeWith({
       create: async (key, bytes) => {
         if (key === keys[0]) await collect(harness.secondNode(), 2);
@@ -202,8 +202,8 @@ describe('an episode that two attempts have begun side by side', () => {
   });
 });
 
-describe('episodes of a plan that another one took the place of', () => {
-  it('are not adopted by their names: one is named, with the way on (R8)', async () => {
+describe('episodes of a plan that was replaced', () => {
+  it('are not adopted for the new plan: the error names one and the way to continue (R8)', async () => {
     await collect(harness.node);
     await tamper(harness.store, planKey(run, step), (bytes) =>
       bytes.toString().replace('"max_grad_norm":1', '"max_grad_norm":2'),
@@ -215,7 +215,7 @@ describe('episodes of a plan that another one took the place of', () => {
     };
     const { deps, calls } = counting(harness.node);
     const collecting = collect(deps, 2);
-    // They are read side by side: whichever is read first is named.
+    // They are read in parallel, so any of them may be named.
     const refused = (await collecting.catch((error: unknown) => error)) as UnreadableRecord;
     expect(refused.name).toBe('UnreadableRecord');
     expect(keys).toContain(refused.key);
@@ -226,13 +226,13 @@ describe('episodes of a plan that another one took the place of', () => {
 });
 
 describe('progress', () => {
-  it('is reported with each finished episode', async () => {
+  it('is reported after each finished episode', async () => {
     const progress: unknown[] = [];
     await collect(harness.node, 1, progress);
     expect(progress).toEqual([1, 2, 3, 4].map((finished) => ({ finished, of: 4 })));
   });
 
-  it('is reported while an environment that is down is waited for', async () => {
+  it('is reported during the wait for an environment that is down', async () => {
     let down = true;
     const deps: NodeDeps = {
       ...harness.node,
