@@ -1,56 +1,56 @@
-// One interface over all environment backends.
+// The interface that all environment backends implement.
 import type { Outcome } from '../spec/records/episode.js';
 import type { Task, ToolCall, ToolSpec } from '../spec/records/task.js';
 
 export interface OpenOptions {
-  /** Seed of the episode's world and of its injected faults; shared by a group, so that its samples meet one world. */
+  /** Seed of the episode's world and injected faults. A group's episodes share it, so that they get the same world. */
   seed: number;
   episodeId: string;
-  /** Try number within this playing (R26). */
+  /** Number of the try while this episode is played (R26). */
   tryNumber: number;
-  /** While no other episode of this process is open on the server: then a death of the server shows which episode caused it (R25). */
+  /** No other episode of this process may be open on the server: a death of the server then shows which episode caused it (R25). */
   alone?: boolean;
 }
 
 export interface ToolResult {
-  /** What the model sees. */
+  /** The text that the model sees. */
   text: string;
   isError: boolean;
 }
 
 export interface Grade {
   outcome: Extract<Outcome, { status: 'graded' }>;
-  /** Why, for people. Never shown to the model. */
+  /** Reason for the reward, for people; never shown to the model. */
   explanation: string;
 }
 
-/** A world on a server that keeps it without a connection: what another process needs to go on in it. */
+/** What another process needs to continue in a world that its server keeps while nobody is connected. */
 export interface SessionReference {
   url: string;
   id: string;
-  /** Names the world among all that the session has held. */
+  /** Identifies the world among all worlds that the session has had. */
   world: string;
 }
 
-/** One episode's session. Calls are made one at a time. After an `EnvironmentError` only `close` may follow. */
+/** The session of one episode. It takes one call at a time. After an `EnvironmentError`, only `close` may be called. */
 export interface Environment {
-  /** The tools on offer; known after `open`. */
+  /** The tools that the environment offers; known after `open`. */
   readonly tools: readonly ToolSpec[];
   /** Absent if the world ends with this process. */
   readonly session?: SessionReference;
-  /** If the session can be attached to, the newest call may come again under its turn and try: it is done once. */
+  /** If the session can be attached to, the newest call may be repeated with the same turn and try; it is carried out once. */
   callTool(call: ToolCall, options: { turn: number; tryNumber: number }): Promise<ToolResult>;
   grade(options: { finalAnswer: string; tryNumber: number }): Promise<Grade>;
-  /** Gives the session back for another episode, or ends it. Never throws. */
+  /** Returns the session for another episode, or ends it. Never throws. */
   close(): Promise<void>;
 }
 
 export interface EnvironmentBackend {
-  /** Opens a session on this task's world. Waits for a free place while the signal is quiet. */
+  /** Opens a session in this task's world. Waits for a free place until the signal aborts. */
   open(task: Task, options: OpenOptions, signal: AbortSignal): Promise<Environment>;
   /**
-   * Goes on in a world that another process has opened and sent `calls` calls to, the last of them answered or not. Null if it is gone, is
-   * held by another client, or does not stand there.
+   * Continues in a world that another process opened and to which it sent `calls` calls; the last call may be unanswered. Null if the world
+   * is gone, belongs to another client, or has received another number of calls.
    */
   attach?(
     task: Task,
@@ -58,16 +58,16 @@ export interface EnvironmentBackend {
     calls: number,
     signal: AbortSignal,
   ): Promise<Environment | null>;
-  /** Asks for the tools of an environment again before the next episode: the server may be another one. */
+  /** Makes the next episode ask again for the environment's tools, because the server may be another one. */
   forgetTools?(envKey: string): void;
-  /** True when the server answers. */
+  /** True if the server answers. */
   healthy(): Promise<boolean>;
   close(): Promise<void>;
 }
 
 /**
- * `unavailable`: transport loss or a restarting server; not charged to the episode (R25).
- * `failed`: a healthy server could not do what was asked (open, call or grade); charged.
+ * `unavailable`: a lost connection or a restarting server; not charged to the episode (R25).
+ * `failed`: a healthy server could not do what was asked (open, call or grade); charged to the episode.
  */
 export class EnvironmentError extends Error {
   constructor(

@@ -1,4 +1,4 @@
-// What a built-in app is: tables, tools and task templates. The shared code (world, grading, tasks) knows no app by name.
+// The parts of a built-in app: tables, tools and task templates. Code that all apps share (world, grading, tasks) mentions no app by name.
 import type { ToolCall, ToolSpec } from '../../spec/records/task.js';
 import type { Connection } from './connection.js';
 import type { Draw } from './random.js';
@@ -6,24 +6,24 @@ import type { Table, WorldRows } from './table.js';
 
 export interface ToolContext {
   db: Connection;
-  /** The account that the agent works as (LOGGED_IN_USER). */
+  /** The account as which the agent works (LOGGED_IN_USER). */
   user: string;
   /** The frozen clock, `YYYY-MM-DD` (CURRENT_DATE). */
   today: string;
-  /** A fresh opaque id, a function of the world and of how many rows the table has. */
+  /** A new opaque id. It depends only on the world and on the table's number of rows. */
   newId(prefix: string, table: string): string;
 }
 
 export type ToolArguments = Readonly<Record<string, string | number | undefined>>;
 
 export interface ToolHandler {
-  /** Read-only tools need no transaction. */
+  /** False for read-only tools, which need no transaction. */
   writes: boolean;
-  /** Arguments are checked before. Throws `ToolError` for the model's mistakes. */
+  /** `args` have passed the check of arguments. Throws `ToolError` for the model's mistakes. */
   run(context: ToolContext, args: ToolArguments): object;
 }
 
-/** The model's mistake, in words for the model. */
+/** A mistake of the model; the message is for the model. */
 export class ToolError extends Error {
   constructor(
     readonly status: 403 | 404 | 409 | 422,
@@ -34,26 +34,26 @@ export class ToolError extends Error {
   }
 }
 
-/** Ways in which a teacher may get a task wrong. Ids and values are valid, so that errors stay plausible. */
+/** How a teacher may get a task wrong. All ids and values exist, so that the mistakes look plausible. */
 export interface Mistakes {
-  /** Tools it may take instead of the acting one. */
+  /** Tools that it may call instead of the right one, in the last call. */
   tools: readonly string[];
-  /** Argument of the acting call that it may fill with one of these. */
+  /** An argument of the last call, and wrong values for it. */
   argument?: { name: string; values: readonly string[] };
-  /** Ids of other rows that the search returns. */
+  /** Ids of other rows that the search returns, which it may take for the right one. */
   rows?: readonly string[];
-  /** What the other branch of a condition would do. */
+  /** The call that would be right if the task's condition had the other outcome. */
   branch?: ToolCall;
 }
 
-/** A task's world, wording and solution. */
+/** The world, the values of the wording, and the solution of a task. */
 export interface Scenario {
   rows: WorldRows;
-  /** Fills the paraphrases' `{name}` places. */
+  /** Values for the places `{name}` in the paraphrases. */
   values: Readonly<Record<string, string | number>>;
-  /** The combination that must not be in both splits. Empty: the template has too few, and the key's number splits. */
+  /** The combination that must not occur in both splits. Empty if the template has too few: then the key's number decides the split. */
   entities: readonly (string | number)[];
-  /** Solves the task; the last call is the one that acts. */
+  /** The calls that solve the task; the last one makes the change. */
   oracle: readonly ToolCall[];
   mistakes: Mistakes;
 }
@@ -62,21 +62,21 @@ export interface TaskTemplate {
   name: string;
   difficulty: 1 | 2;
   paraphrases: readonly string[];
-  /** A pure function of the draws. */
+  /** Must be a pure function of the draws. */
   build(draw: Draw): Scenario;
 }
 
 export interface App {
   name: string;
-  /** Parents before children. */
+  /** Parent tables come before their children. */
   tables: readonly Table[];
   tools: readonly ToolSpec[];
   handlers: ReadonlyMap<string, ToolHandler>;
   templates: readonly TaskTemplate[];
-  /** CURRENT_DATE, LOGGED_IN_USER, LOGGED_IN_NAME of every task. */
+  /** The values of CURRENT_DATE, LOGGED_IN_USER and LOGGED_IN_NAME, the same in every task. */
   variables: Readonly<Record<'CURRENT_DATE' | 'LOGGED_IN_USER' | 'LOGGED_IN_NAME', string>>;
-  /** A plausible value for each argument name that any tool takes. */
+  /** For each argument name of any tool, a function that draws a plausible value. */
   samples: Readonly<Record<string, (draw: Draw) => string | number>>;
-  /** Arguments that drills copy besides `id`: their values do not look alike. */
+  /** Arguments that drills copy in addition to `id`; their values are easy to tell apart. */
   drilled: readonly string[];
 }

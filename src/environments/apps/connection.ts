@@ -1,18 +1,18 @@
-// In-memory SQLite connections, kept for the next world of the same app. A world lives inside one open transaction over the reference rows,
-// so that ending it is a rollback. Statements stay prepared: measured 0.1 ms to load and dump a world, against 0.2 ms to open a serialized
-// image and prepare them again.
+// In-memory SQLite connections, kept for the app's next world. A world is one open transaction on top of the reference rows, so ending it
+// is a rollback, and statements stay prepared. Measured: 0.1 ms to load and dump a world; opening a serialized image and preparing the
+// statements again takes 0.2 ms.
 import { createRequire } from 'node:module';
 import type BetterSqlite3 from 'better-sqlite3';
 import type { Cell, Row, Table, WorldRows } from './table.js';
 
-/** What a connection must know of an app. */
+/** The part of an app that a connection needs. */
 interface Schema {
   tables: readonly Table[];
 }
 
 type RowObject = Readonly<Record<string, Cell>>;
 
-/** Idle connections kept per app; each holds about 0.2 MB. */
+/** Maximum number of idle connections per app; each holds about 0.2 MB. */
 const maxIdle = 512;
 const idle = new Map<Schema, Connection[]>();
 
@@ -37,7 +37,7 @@ export class Connection {
     }));
   }
 
-  /** Starts a world: the reference rows and these. */
+  /** Starts a world with the reference rows and `rows`. */
   begin(rows: WorldRows): void {
     this.statement('BEGIN').run();
     for (const [table, tableRows] of Object.entries(rows)) {
@@ -47,12 +47,12 @@ export class Connection {
     }
   }
 
-  /** Ends the world; only the reference rows remain. */
+  /** Ends the world; the reference rows remain. */
   end(): void {
     this.statement('ROLLBACK').run();
   }
 
-  /** Runs a change as a whole or not at all. */
+  /** Runs a change completely or not at all. */
   atomically<T>(change: () => T): T {
     this.statement('SAVEPOINT change').run();
     try {
@@ -78,7 +78,7 @@ export class Connection {
     this.statement(sql).run(...values);
   }
 
-  /** JSON text of each table's rows in key order, by table name. */
+  /** The rows of each table as JSON text, in key order, by table name. */
   dump(): ReadonlyMap<string, string> {
     return new Map(this.dumps.map(({ table, statement }) => [table.name, statement.get() as string]));
   }
@@ -97,12 +97,12 @@ export class Connection {
   }
 }
 
-/** A connection without a world. */
+/** Takes an idle connection, or opens one. */
 export function takeConnection(app: Schema): Connection {
   return idle.get(app)?.pop() ?? new Connection(app);
 }
 
-/** Gives it back after `end`. */
+/** Returns a connection for later use; call after `end`. */
 export function returnConnection(app: Schema, connection: Connection): void {
   const connections = idle.get(app) ?? [];
   idle.set(app, connections);
@@ -110,12 +110,12 @@ export function returnConnection(app: Schema, connection: Connection): void {
   else connection.close();
 }
 
-/** Rows of a dumped table. */
+/** The rows in a table's JSON text. */
 export function parseRows(json: string): Row[] {
   return JSON.parse(json) as Row[];
 }
 
-// Loaded at the first world, not with this module: reading a spec or a task file needs no native addon.
+// Loaded for the first world only, because reading a spec or a task file needs no native addon.
 function openMemory(): BetterSqlite3.Database {
   const require = createRequire(import.meta.url);
   const Database = require('better-sqlite3') as typeof BetterSqlite3;
@@ -134,7 +134,7 @@ function definition(table: Table): string {
 function dumpQuery(table: Table): string {
   const columns = Object.keys(table.columns);
   const key = columns.slice(0, table.key).join(', ');
-  // The subquery's order is the scan's order: both follow the primary key.
+  // The subquery needs no sort: its order is that of the primary key.
   const rows = `(SELECT * FROM ${table.name} ORDER BY ${key})`;
   return `SELECT json_group_array(json_array(${columns.join(', ')})) FROM ${rows}`;
 }

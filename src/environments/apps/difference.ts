@@ -1,4 +1,4 @@
-// Compares two databases of one app, row by row. Opaque ids that a tool made up count by the content of their rows.
+// Compares two databases of one app, row by row. Opaque ids that tools created are compared by the contents of their rows.
 import type { App } from './app.js';
 import type { Cell, Row, Table, WorldRows } from './table.js';
 import { parseRows } from './connection.js';
@@ -7,7 +7,7 @@ type Dump = ReadonlyMap<string, string>;
 
 const maxLines = 12;
 
-/** True when all tables but the ignored ones hold the same rows. */
+/** True if all tables, except the ignored ones, contain the same rows. */
 export function sameContent(app: App, initial: WorldRows, actual: Dump, expected: Dump): boolean {
   const tables = gradedTables(app);
   if (tables.every(({ name }) => actual.get(name) === expected.get(name))) return true;
@@ -15,7 +15,7 @@ export function sameContent(app: App, initial: WorldRows, actual: Dump, expected
   return tables.every(({ name }) => JSON.stringify(left.get(name)) === JSON.stringify(right.get(name)));
 }
 
-/** Differing rows, one a line: `issues ISS-7Q2K: state is "open", should be "closed"`. */
+/** The rows that differ, one per line: `issues ISS-7Q2K: state is "open", should be "closed"`. */
 export function describeDifference(app: App, initial: WorldRows, actual: Dump, expected: Dump): string {
   const [left, right] = [canonicalRows(app, initial, actual), canonicalRows(app, initial, expected)];
   const lines: string[] = [];
@@ -53,7 +53,7 @@ function byKey(table: Table, rows: readonly Row[]): Map<string, Row> {
   return new Map(rows.map((row) => [JSON.stringify(row.slice(0, table.key)), row]));
 }
 
-// Made-up ids are renamed `new 1`, `new 2` in the order of what the rows that mention them say.
+// Renames ids that tools created to `new 1`, `new 2`, …, ordered by the contents of the rows that mention them.
 function canonicalRows(app: App, initial: WorldRows, dump: Dump): Map<string, Row[]> {
   const tables = gradedTables(app);
   const rows = new Map(tables.map(({ name }) => [name, parseRows(dump.get(name) ?? '[]')]));

@@ -1,15 +1,15 @@
-// Faults injected on purpose (R26): pure functions, so that a replay meets the same ones.
+// Faults that are injected on purpose (R26): pure functions, so a replay gets the same faults.
 import { hash32 } from './random.js';
 
-/** `error`: the server answers with a failure; `drop`: the connection ends without an answer. */
+/** `error`: the server answers with a failure. `drop`: it ends the connection without an answer. */
 export type InfrastructureFault = 'error' | 'drop';
 
-/** Tool error that the model sees instead of this turn's result, or null. The tool is not run. */
+/** A tool error that the model sees instead of this turn's result, or null. With an error, the tool does not run. */
 export function modelFault(seed: number, turn: number, rate: number): string | null {
   return share(`model/${seed}/${turn}`) < rate ? '{"error":"503 busy, try again"}' : null;
 }
 
-/** Fault of the transport or server in this try of the turn, or null. `turn` −1 is opening the episode. */
+/** A fault of the connection or the server in this try of the turn, or null. Turn −1 is the opening of the episode. */
 export function infrastructureFault(
   seed: number,
   turn: number,

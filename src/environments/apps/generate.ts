@@ -1,4 +1,4 @@
-// Tasks and demonstrations of the built-in apps: a function of the data spec.
+// Generates tasks and demonstrations of the built-in apps, as a function of the data spec.
 import type { BuiltinDataSpec } from '../../spec/run-spec.js';
 import type { Demonstration, DemonstrationMessage, Task, ToolCall } from '../../spec/records/task.js';
 import type { App, TaskTemplate } from './app.js';
@@ -8,10 +8,10 @@ import { formatTaskKey, keyNumbers, scenarioOf, splitOf, taskFromKey } from './t
 import { teacherCalls } from './teacher.js';
 import { openWorld } from './world.js';
 
-/** Share of teacher demonstrations that search first. */
+/** Share of teacher demonstrations in which the teacher searches first. */
 const searchShare = 0.55;
 
-/** Task numbers are drawn from the first half of a template's keys, demonstrations' from the second: they share no world. */
+/** Tasks get keys from the first half of a template's numbers, demonstrations from the second, so they never share a world. */
 const half = keyNumbers / 2;
 
 type TaskSpec = Pick<BuiltinDataSpec, 'apps' | 'seed' | 'train_tasks' | 'held_out_tasks'>;
@@ -20,7 +20,7 @@ type DemonstrationSpec = Pick<
   'apps' | 'seed' | 'drill_demonstrations' | 'teacher_demonstrations'
 >;
 
-/** Training tasks, then held-out ones; each part goes round all templates of all apps. Keys are unique. */
+/** Training tasks, then held-out tasks. Both parts take the templates of all apps in turn. Keys are unique. */
 export function generateTasks(spec: TaskSpec): Task[] {
   const cycles = templatesOf(spec.apps).map(([app, template]) => ({
     train: keys(app, template, 'train', spec.seed, 0),
@@ -31,7 +31,7 @@ export function generateTasks(spec: TaskSpec): Task[] {
   return [...take('train', spec.train_tasks), ...take('held_out', spec.held_out_tasks)];
 }
 
-/** Argument drills, then episodes of the imperfect teacher on training tasks, played in their worlds. */
+/** Argument drills, then episodes that the imperfect teacher has played in the worlds of training tasks. */
 export function generateDemonstrations(spec: DemonstrationSpec): Demonstration[] {
   return [...drills(spec), ...teacherEpisodes(spec)];
 }
@@ -43,7 +43,7 @@ function drills({ apps, seed, drill_demonstrations: count }: DemonstrationSpec):
   });
 }
 
-// Values in prose, the same values as arguments in another order: copying, before any tool is shown.
+// A drill gives values in prose and expects the same values as arguments, in another order. It teaches copying before any tool.
 function drill(app: App, draw: Draw): Demonstration {
   const names = draw.shuffled(['id', ...draw.shuffled(app.drilled).slice(0, 2 + draw.below(3))]);
   const pairs = names.map(
@@ -74,7 +74,7 @@ function teacherEpisodes({ apps, seed, teacher_demonstrations: count }: Demonstr
   });
 }
 
-/** One episode of the teacher, with the results that its world gave. */
+/** One episode of the teacher, with the real results of its calls. */
 function teacherEpisode(key: string, draw: Draw): Demonstration {
   const { address, scenario } = scenarioOf(key);
   const task = taskFromKey(key);
@@ -97,7 +97,7 @@ function callText(call: ToolCall): string {
   return `<tool_call>${JSON.stringify({ name: call.name, arguments: call.arguments })}</tool_call>`;
 }
 
-// Apps take turns, so that any stretch of tasks is balanced over apps and templates.
+// Templates of all apps in turn, so that any run of consecutive tasks has equal shares of apps and templates.
 function templatesOf(appNames: readonly string[]): [App, TaskTemplate][] {
   const apps = appNames.map(appByName);
   const longest = Math.max(0, ...apps.map(({ templates }) => templates.length));
@@ -109,7 +109,7 @@ function templatesOf(appNames: readonly string[]): [App, TaskTemplate][] {
   );
 }
 
-/** Keys of a template in one split, from a place that the seed chooses, within the half that starts at `offset`. */
+/** A template's keys in one split, within the half that begins at `offset`; the seed chooses the first one. */
 function* keys(
   app: App,
   template: TaskTemplate,

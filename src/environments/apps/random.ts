@@ -1,4 +1,4 @@
-// Small seeded random numbers for generated worlds, tasks and faults. Same seed, same values, on every machine.
+// Small seeded random numbers for generated worlds, tasks and faults. The same seed gives the same values on every machine.
 
 /** 32-bit hash of a string (FNV-1a with a final avalanche). */
 export function hash32(text: string): number {
@@ -9,10 +9,10 @@ export function hash32(text: string): number {
   return (hash ^ (hash >>> 16)) >>> 0;
 }
 
-// Letters and digits that a person cannot mistake for each other.
+// Without letters and digits that people confuse.
 const idCharacters = '23456789ABCDEFGHJKLMNPQRSTUVWXYZ';
 
-/** One stream of random draws (sfc32), named by a seed text. */
+/** One stream of random draws (sfc32). Its seed is a text. */
 export class Draw {
   private a: number;
   private b: number;
@@ -23,7 +23,7 @@ export class Draw {
     this.a = hash32(seed);
     this.b = hash32(`${seed}/b`);
     this.c = hash32(`${seed}/c`);
-    // sfc32 needs a dozen rounds before its words are mixed.
+    // sfc32 needs twelve rounds to mix its state.
     for (let i = 0; i < 12; i++) this.next();
   }
 
@@ -52,7 +52,7 @@ export class Draw {
     return value;
   }
 
-  /** A value other than `taken`; the list must hold one. */
+  /** A value other than `taken`; `values` must contain one. */
   pickOther<T>(values: readonly T[], taken: T): T {
     return this.pick(values.filter((value) => value !== taken));
   }
@@ -66,7 +66,7 @@ export class Draw {
     return copy;
   }
 
-  /** Such as `ISS-7Q2K`: says nothing about order or content. */
+  /** An id such as `ISS-7Q2K`, which reveals neither order nor content. */
   opaqueId(prefix: string): string {
     let id = `${prefix}-`;
     for (let i = 0; i < 4; i++) id += idCharacters[this.next() >>> 27];

@@ -5,12 +5,12 @@ import { tracker } from './tracker/tracker.js';
 
 const apps: readonly App[] = [tracker, booking];
 
-/** Raise it with each change of what a tool does, or of how a task is graded: evaluations before and after are then kept apart. */
+/** Increase it with each change of a tool or of grading: evaluations from before and after the change are then kept apart. */
 export const appsVersion = '1';
 
 export const appNames: readonly string[] = apps.map(({ name }) => name);
 
-/** @throws RangeError for a name that no built-in app has. */
+/** @throws RangeError if no built-in app has this name. */
 export function appByName(name: string): App {
   const app = apps.find((candidate) => candidate.name === name);
   if (!app) throw new RangeError(`no built-in app ${JSON.stringify(name)}; there are ${appNames.join(', ')}`);

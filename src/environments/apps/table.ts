@@ -1,4 +1,4 @@
-// The parts of a world: the tables of an app, and their rows.
+// A world's data: the tables of an app, and their rows.
 
 export type Cell = string | number | null;
 export type Row = readonly Cell[];
@@ -11,9 +11,9 @@ export interface Table {
   key: number;
   /** Rows that are the same in every world; no tool writes to such a table. */
   reference?: readonly Row[];
-  /** A side table: kept like the others, but ignored by grading. */
+  /** Set for a side table, which grading ignores. */
   ignored?: true;
 }
 
-/** Rows of the tables that differ from world to world, in column order. */
+/** The rows that a world adds to its tables, by table name; values in column order. */
 export type WorldRows = Readonly<Record<string, readonly Row[]>>;

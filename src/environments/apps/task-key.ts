@@ -1,5 +1,5 @@
-// A task key names an app, a template and a number, and is all it takes to build the task: `tracker/close_issue/000123`.
-// Invariant: the split is a function of the key, and one combination of entities never has tasks in both splits.
+// A task key (`tracker/close_issue/000123`) names an app, a template and a number; the whole task follows from it. Invariant: the split is
+// a function of the key, and one combination of entities never has tasks in both splits.
 import type { Task, ToolCall } from '../../spec/records/task.js';
 import type { App, Scenario, TaskTemplate } from './app.js';
 import { Draw, hash32 } from './random.js';
@@ -12,14 +12,14 @@ export interface TaskAddress {
   number: number;
 }
 
-/** Numbers of a template's keys are below this. */
+/** Each template's keys have numbers below this. */
 export const keyNumbers = 1_000_000;
 
 export function formatTaskKey(app: App, template: TaskTemplate, number: number): string {
   return `${app.name}/${template.name}/${String(number).padStart(6, '0')}`;
 }
 
-/** @throws RangeError for a key of no built-in app or template. */
+/** @throws RangeError if no built-in app or template has this key. */
 function parseTaskKey(key: string): TaskAddress {
   const [, appName, templateName, digits] = /^([a-z_]+)\/([a-z_]+)\/(\d{6})$/.exec(key) ?? [];
   if (appName === undefined || templateName === undefined || digits === undefined) {
@@ -37,7 +37,7 @@ function parseTaskKey(key: string): TaskAddress {
 const maxScenarios = 1024;
 const scenarios = new Map<string, { address: TaskAddress; scenario: Scenario }>();
 
-/** World, values and oracle of a task; the newest thousand are kept. @throws RangeError for an unknown key. */
+/** World, values and oracle of a task; the newest thousand stay in memory. @throws RangeError for an unknown key. */
 export function scenarioOf(key: string): { address: TaskAddress; scenario: Scenario } {
   const known = scenarios.get(key);
   if (known) return known;
@@ -51,21 +51,21 @@ export function scenarioOf(key: string): { address: TaskAddress; scenario: Scena
   return entry;
 }
 
-/** Entity combination that must stay within one split; the number itself if the template has too few of them. */
+/** The combination of entities that must stay in one split; if the template has too few combinations, the key's number. */
 export function splitIdentity(key: string): string {
   const { address, scenario } = scenarioOf(key);
   const entities = scenario.entities.length > 0 ? scenario.entities : [address.number];
   return `${address.app.name}/${address.template.name}/${entities.join('/')}`;
 }
 
-// Changes the draw of combinations for both splits. Templates of a dozen combinations need one that leaves each split some.
+// Changes which combinations are held out. The value must leave both splits some, even for templates of a dozen combinations.
 const splitSalt = 'split 0';
 
 export function splitOf(key: string): Task['split'] {
   return hash32(`${splitSalt} ${splitIdentity(key)}`) % 5 === 0 ? 'held_out' : 'train';
 }
 
-/** @throws RangeError for a key of no built-in app or template. */
+/** @throws RangeError if no built-in app or template has this key. */
 export function taskFromKey(key: string): Task {
   const { address, scenario } = scenarioOf(key);
   const { app, template } = address;

@@ -1,5 +1,5 @@
-// An imperfect teacher: always the right form, each decision right with a fixed probability.
-// What the policy learns from it leaves GRPO something to find: no decision is learned as certain.
+// An imperfect teacher: its calls are always well-formed, and each of its decisions is right with a fixed probability. So the policy learns
+// no decision as certain, and GRPO has something left to improve.
 import type { ToolCall } from '../../spec/records/task.js';
 import type { App, Scenario } from './app.js';
 import type { Draw } from './random.js';
@@ -23,11 +23,11 @@ export function teacherCalls(app: App, scenario: Scenario, draw: Draw): ToolCall
     act = withRow(act, draw.pick(mistakes.rows));
   }
   if (draw.chance(teacherSkill.flow)) return [...search, act];
-  // Stops too early, or does it twice.
+  // A mistake in the flow: the teacher stops before the last call, or makes it twice.
   return draw.chance(0.5) ? search : [...search, act, act];
 }
 
-// Arguments that both tools take keep their value, and texts copy one of the right call's: a wrong call still shows copying.
+// A wrong tool keeps the arguments it shares with the right one and copies the right call's texts, so it still teaches copying.
 function otherTool(app: App, call: ToolCall, name: string, draw: Draw): ToolCall {
   const schema = app.tools.find((spec) => spec.name === name)?.input_schema;
   const [first, ...rest] = Object.values(call.arguments).filter((value) => typeof value === 'string');

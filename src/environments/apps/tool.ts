@@ -1,4 +1,4 @@
-// Tools are declared once: the JSON Schema that the model reads and the check that its arguments meet are the same object.
+// Each tool is declared once: the model reads the same JSON Schema by which the arguments are checked.
 import type { JsonSchemaObject, ToolSpec } from '../../spec/records/task.js';
 import type { ToolArguments, ToolContext, ToolHandler } from './app.js';
 
@@ -25,7 +25,7 @@ export interface Tool {
 
 const maxTextLength = 400;
 
-/** Declares a tool. `writes` tools run in a transaction that an error undoes. */
+/** Declares a tool. If it `writes`, it runs in a transaction, which an error rolls back. */
 export function tool<const P extends Parameters>(definition: {
   name: string;
   description: string;
@@ -46,12 +46,12 @@ export function tool<const P extends Parameters>(definition: {
       description: definition.description,
       input_schema: { type: 'object', properties, required, additionalProperties: false },
     },
-    // `argumentProblem` has checked the arguments against the very parameters that the type is made from.
+    // `argumentProblem` has checked the arguments against the parameters from which this type is made.
     handler: { writes, run: (context, args) => run(context, args as unknown as ArgumentsOf<P>) },
   };
 }
 
-/** What is wrong with a call's arguments, or undefined. Only own properties count. */
+/** What is wrong with a call's arguments; undefined if nothing is. Only own properties count. */
 export function argumentProblem(spec: ToolSpec, args: unknown): string | undefined {
   if (typeof args !== 'object' || args === null || Array.isArray(args)) return 'arguments must be an object';
   const { properties, required = [] } = spec.input_schema;

@@ -1,6 +1,5 @@
-// One episode's world of a built-in app.
-// Invariant: a world is a function of its task key; what a call changes, it changes as a whole or not at all; and a task is
-// solved when every table but the ignored ones equals the world that its oracle leaves.
+// The world of one episode in a built-in app. Invariants: a world is a function of its task key; a call makes all of its changes or none; a
+// task is solved when all tables, except the ignored ones, equal those of a world after the oracle's calls.
 import type { ToolCall } from '../../spec/records/task.js';
 import type { ToolResult } from '../environment.js';
 import type { App, Scenario, ToolContext } from './app.js';
@@ -13,11 +12,11 @@ import { argumentProblem } from './tool.js';
 
 export interface WorldGrade {
   value: 0 | 1;
-  /** Differing rows, for people. Never shown to the model. */
+  /** The rows that differ, for people; never shown to the model. */
   explanation: string;
 }
 
-/** Opens the world of a task. @throws RangeError for a key of no built-in app or template. */
+/** Opens a task's world. @throws RangeError if no built-in app or template has this key. */
 export function openWorld(taskKey: string): World {
   const { address, scenario } = scenarioOf(taskKey);
   return new World(address, scenario);
@@ -45,7 +44,7 @@ export class World {
     };
   }
 
-  /** Carries out one tool call. A mistake of the model is a result with `isError`, never an exception. */
+  /** Runs one tool call. A mistake of the model gives a result with `isError`, never an exception. */
   call(call: ToolCall): ToolResult {
     this.open();
     const spec = this.app.tools.find((candidate) => candidate.name === call.name);
@@ -64,7 +63,7 @@ export class World {
     }
   }
 
-  /** Compares the whole database with the one that the oracle leaves. */
+  /** Compares the whole database with that of a world after the oracle's calls. */
   grade(): WorldGrade {
     const actual = this.dump();
     const expected = expectedDump(this.taskKey, this.scenario, this.app);
@@ -74,12 +73,12 @@ export class World {
     return { value: 0, explanation: describeDifference(this.app, this.scenario.rows, actual, expected) };
   }
 
-  /** JSON text of every table's rows in key order, by table name. */
+  /** The rows of each table as JSON text, in key order, by table name. */
   dump(): ReadonlyMap<string, string> {
     return this.open().dump();
   }
 
-  /** Releases the database. A closed world can only be closed again. */
+  /** Releases the database; after that, only `close` may be called. */
   close(): void {
     const connection = this.connection;
     if (!connection) return;
@@ -98,7 +97,7 @@ function failure(message: string): ToolResult {
   return { text: JSON.stringify({ error: message }), isError: true };
 }
 
-// A function of the world and the row count: the same calls give the same ids, in every episode of the task.
+// Depends only on the world and the row count, so the same calls give the same ids in every episode of the task.
 function newId(db: Connection, prefix: string, table: string, taskKey: string): string {
   const count = db.get(`SELECT count(*) AS n FROM ${table}`)?.n;
   const draw = new Draw(`${taskKey}/new/${table}/${String(count)}`);
@@ -108,7 +107,7 @@ function newId(db: Connection, prefix: string, table: string, taskKey: string): 
   }
 }
 
-// A group's samples share one task, and a step has some tens of groups: a small cache spares most oracle runs.
+// All samples of a group share one task, and a step has some tens of groups, so a small cache saves most runs of the oracle.
 const maxExpected = 1024;
 const expectedDumps = new Map<string, ReadonlyMap<string, string>>();
 

@@ -1,11 +1,11 @@
-// One breaker per server (R25): while it is open, calls fail at once and one poll for all asks whether the server is back. closed → (losses
-// in a row) → open → (a health poll answers) → half-open → (a call answers) → closed, or open again. The episodes decide how long to wait
-// for an outage: they know their run's `max_wait_s`.
+// One circuit breaker per server (R25). While it is open, calls fail at once, and a single poll asks whether the server is back. closed →
+// (several losses in a row) → open → (a health poll succeeds) → half-open → (a call succeeds) → closed, or open again. The episodes decide
+// how long to wait for a server, because they know their run's `max_wait_s`.
 import { Backoff } from '../../base/backoff.js';
 export interface CircuitBreakerOptions {
-  /** One health poll; false or a rejection means the server is down. */
+  /** One health poll; if it returns false or rejects, the server is down. */
   probe: (signal: AbortSignal) => Promise<boolean>;
-  /** Transport losses in a row that open it. */
+  /** Number of lost connections in a row that open the breaker. */
   threshold?: number;
 }
 
@@ -31,13 +31,13 @@ export function createCircuitBreaker(options: CircuitBreakerOptions) {
   }
 
   return {
-    /** False while calls would only fail. */
+    /** False while each call would fail. */
     get allowsCalls() {
       return state !== 'open';
     },
     succeeded() {
       losses = 0;
-      // Replies that were under way when the server went down do not close it; a health poll comes first.
+      // A reply that was on its way when the server went down does not close the breaker; a health poll must succeed first.
       if (state === 'open') return;
       pauses.reset();
       state = 'closed';

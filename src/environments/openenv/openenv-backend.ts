@@ -1,5 +1,5 @@
-// Episodes on an OpenEnv server over plain `/ws`, the common denominator of all its generations. Sockets are pooled: a closed episode's
-// socket serves the next one by `reset`. A lost socket ends its episode, unless the server keeps the session for another one
+// Plays episodes on an OpenEnv server over plain `/ws`, which every version of OpenEnv has. Sockets are pooled: the socket of a closed
+// episode serves the next one after a `reset`. A lost socket ends its episode, unless the server keeps the session for another socket
 // (`openenv-socket.ts`), in this process or the next (`attach`).
 import { Backoff } from '../../base/backoff.js';
 import { setMaxListeners } from 'node:events';
@@ -25,19 +25,19 @@ import { isObject, readToolAnswer, readTools, textOf } from './tool-results.js';
 export interface OpenEnvOptions {
   /** `http://host:port` */
   url: string;
-  /** Token of the built-in server. Without it the reward of the last observation is the grade. */
+  /** Token of the built-in server, which grades on request. Without a token, the last observation's reward is the grade. */
   gradingToken?: string;
-  /** Sessions at once; no more than the server allows. A semaphore if several backends share the server. */
+  /** Sessions at once; at most as many as the server allows. A semaphore if several backends share the server. */
   maxSessions: number | Semaphore;
-  /** For each reply; above the server's own limit for a tool (30 s in the Python package). */
+  /** Time limit for each reply; must be longer than the server's own limit for a tool (30 s in the Python package). */
   callTimeoutMs?: number;
-  /** Injected faults of the built-in server, 0..1; they need the token. */
+  /** Share of faults that the built-in server injects, 0..1; needs the token. */
   faultRate?: number;
   toolErrorRate?: number;
 }
 
 const probeTimeoutMs = 2000;
-/** The mean and the variance of a group must be finite numbers too. */
+/** The mean and the variance over a group must be finite numbers too. */
 const maxReward = 1e100;
 
 type Phase = 'open' | 'call' | 'grade';
@@ -52,7 +52,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
   let closed = false;
   let gradesFrames = gradingToken !== undefined;
 
-  /** Sends a frame; an error becomes an `EnvironmentError` of this phase. */
+  /** Sends a frame; if that fails, throws an `EnvironmentError` for this phase. */
   async function request(
     socket: OpenEnvSocket,
     frame: Record<string, unknown>,
@@ -78,11 +78,11 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
       });
     }
     if (!(error instanceof EnvironmentError) || error.kind !== 'unavailable') return error;
-    // A server that answers others but not this call is at fault itself: that is charged.
+    // If the server answers others but not this call, the call timed out on a healthy server, which is charged.
     if (error.reason === 'timeout' && (await probe(url))) {
       return new EnvironmentError('failed', 'timeout', error.message, { cause: error });
     }
-    // Idle sockets that a restart ended say nothing about the server as it is now.
+    // An idle socket that an earlier restart ended says nothing about the server now.
     if (!wasIdle || error.reason !== 'socket_lost') breaker.lost();
     return error;
   }
@@ -105,7 +105,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     return { type: 'reset', data };
   }
 
-  /** A socket with a session at the start of the task, in the world that its server knows by the name. */
+  /** Opens the task's world on a socket; returns the socket, the reply, and the world's name on its server. */
   async function start(
     frame: Record<string, unknown>,
     signal: AbortSignal,
@@ -123,12 +123,12 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
       } catch (error) {
         const { kind, reason } = error instanceof EnvironmentError ? error : { kind: '', reason: '' };
         const lost = kind === 'unavailable' && reason === 'socket_lost';
-        // An idle socket may have died unseen; nothing has happened in the episode yet, so a fresh one may try.
+        // An idle socket may have been lost unnoticed; the episode has not begun, so another socket may be tried.
         if (pooled && lost && !signal.aborted) continue;
         if (kind === 'failed' && reason !== 'timeout') pool.give(socket);
         else socket.terminate();
         const full = kind === 'unavailable' && reason === 'capacity';
-        // The place of a dropped socket is freed only when its last call has ended.
+        // A dropped socket frees its place on the server only when its last call has ended.
         const pauseMs = pauses.next();
         if (!full || awakeNow() + pauseMs > giveUpAt) throw error;
         await sleep(pauseMs, signal);
@@ -139,7 +139,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
   async function connect(signal: AbortSignal, session?: string): Promise<OpenEnvSocket> {
     try {
       const socket = await OpenEnvSocket.connect(url, Math.min(callTimeoutMs, 10_000), signal, session);
-      // Transcripts, outcomes and failures are made from the server's messages, and it knows the token.
+      // The server knows the token and might repeat it in messages, which go into transcripts, outcomes and failures.
       if (gradingToken !== undefined) socket.censor = (text) => withoutSecrets(text, [gradingToken]);
       return socket;
     } catch (error) {
@@ -156,7 +156,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     throw new EnvironmentError('failed', 'open', `${url} lists no tools${why}`);
   }
 
-  /** Tools of an env_key, asked once. After `asked` the caller resets again: some servers count the question as a step. */
+  /** Tools of an env_key, asked for once. If `asked`, the caller must reset again, because some servers count this request as a step. */
   async function toolsOf(
     envKey: string,
     socket: OpenEnvSocket,
@@ -181,7 +181,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     if (closed) throw new Error('the environment backend is closed');
     if (!breaker.allowsCalls)
       throw new EnvironmentError('unavailable', 'connect', `the environment server ${url} is down`);
-    // One signal stops hundreds of episodes: that is no leak, and not worth Node's warning.
+    // One signal stops hundreds of episodes, so Node's warning about a leak would be wrong.
     setMaxListeners(0, signal);
     const release = await places.acquire(signal, openOptions.alone ? 'all' : 'one');
     let socket: OpenEnvSocket | undefined;
@@ -203,7 +203,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     }
   }
 
-  /** If anything fails, a new world will do: only the signal ends this with an error. */
+  /** If anything fails, a new world is opened instead, so only the signal makes this throw. */
   async function attach(
     task: Task,
     session: SessionReference,
@@ -215,7 +215,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     const release = await places.acquire(signal);
     let socket: OpenEnvSocket | undefined;
     try {
-      // Does not take over from another socket: its holder is alive.
+      // Does not take the session over from another socket, because that one's client is alive.
       socket = await connect(signal, session.id);
       const { data } = await untilAborted(socket, signal, request(socket, { type: 'state' }, 'open'));
       if (data.reset_key === session.world) {
@@ -237,7 +237,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     return null;
   }
 
-  /** `reward`: with the newest observation. */
+  /** `reward`: the reward in the newest observation. */
   function episode(
     socket: OpenEnvSocket,
     tools: readonly ToolSpec[],
@@ -245,7 +245,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     release: () => void,
     reward?: unknown,
   ): Environment {
-    /** Its explanation of that reward, if the server gives one. */
+    /** The server's explanation of that reward; empty if it gives none. */
     let said = '';
     let inFlight = false;
     let over = false;
@@ -338,7 +338,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     };
   }
 
-  /** Hundreds of episodes ask at once: while the breaker is open its poll answers them all, else they share one. */
+  /** Hundreds of episodes ask at once: while the breaker is open, it answers for its own poll; otherwise they share one poll. */
   let probing: Promise<boolean> | undefined;
   function healthy(): Promise<boolean> {
     if (!breaker.allowsCalls) return Promise.resolve(false);
@@ -359,7 +359,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
   };
 }
 
-/** `metadata.explanation`: metadata cross beside an observation since OpenEnv 0.4.0 and within it always, and no model sees either. */
+/** `metadata.explanation`: in the observation, or since OpenEnv 0.4.0 also beside it. The model sees neither. */
 function explanationIn({ metadata, observation }: Record<string, unknown>): string {
   const within = isObject(observation) ? observation.metadata : undefined;
   for (const place of [metadata, within]) {
@@ -369,7 +369,7 @@ function explanationIn({ metadata, observation }: Record<string, unknown>): stri
   return '';
 }
 
-/** The promise's result; the socket is dropped, and the signal's reason thrown, when the signal fires first. */
+/** The promise's result. When the signal aborts first, drops the socket and throws the signal's reason. */
 async function untilAborted<T>(socket: OpenEnvSocket, signal: AbortSignal, promise: Promise<T>): Promise<T> {
   const abort = (): void => socket.terminate();
   if (signal.aborted) abort();

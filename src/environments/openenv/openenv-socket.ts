@@ -1,7 +1,7 @@
-// The stream of one session of an OpenEnv server. The protocol has no request ids: replies come in order, so one frame is in flight at a
-// time, and a reply that does not come in time leaves the stream unaligned: the socket is dropped, never reused. If the server keeps the
-// session of a lost socket, the stream goes on over another one: the frame in flight is sent again under its idempotency key. Otherwise a
-// lost socket ends the stream, because the next one would have another world.
+// The frames of one session of an OpenEnv server. The protocol has no request ids: replies come in order, so only one frame is in flight at
+// a time. After a late reply, requests and replies would no longer match, so the socket is dropped and never used again. If the server
+// keeps the session of a lost socket, another socket continues it, and the frame in flight is sent again with the same idempotency key.
+// Otherwise a lost socket ends the session: a new one would have another world.
 import { randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { RawData, WebSocket } from 'ws';
@@ -10,7 +10,7 @@ import { EnvironmentError } from '../environment.js';
 import { isObject, textOf } from './tool-results.js';
 import { isRefused, openWebSocket } from './web-socket.js';
 
-/** An `error` frame, for the caller to judge. */
+/** An `error` frame; the caller decides what it means. */
 export class ErrorFrame extends Error {
   constructor(
     readonly code: string,
@@ -34,25 +34,25 @@ interface Request {
   reject: (error: Error) => void;
 }
 
-/** Close code of a socket that ended without a close frame. A server that closes in form ends the session too. */
+/** Close code of a socket that ended without a close frame. If the server sends a close frame, it ends the session too. */
 const abnormalClosure = 1006;
-/** Below the time for which the server keeps the session of a lost socket. */
+/** Shorter than the time for which the server keeps the session of a lost socket. */
 const resumeLimitMs = 10_000;
-/** A frame that loses socket after socket may itself be the cause. */
+/** A frame that is in flight each time a socket is lost may itself be the cause, so it is sent again at most this often. */
 const maxResumptions = 3;
 const dropAfterMs = 2000;
 
 export class OpenEnvSocket {
-  /** Removes from a frame what the server must not repeat. */
+  /** Removes secrets from a frame that the server sends. */
   censor = (text: string): string => text;
   private readonly waiting: Request[] = [];
   private inFlight: Request | undefined;
-  /** Prefix of this stream's keys: a session may meet several streams, and no two requests may have the same key. */
+  /** Prefix of this object's idempotency keys: one session may have several such objects, and no two requests may have the same key. */
   private readonly keys = randomBytes(6).toString('hex');
   private requests = 0;
-  /** Since the last frame that came. */
+  /** Number of resumptions since the last frame arrived. */
   private resumptions = 0;
-  /** `waiting`: the socket is lost, and another one is tried. `unconfirmed`: another one is connected, and has not answered yet. */
+  /** `waiting`: the socket is lost, and we connect another one. `unconfirmed`: the new socket is connected, but has no answer yet. */
   private resumption: { state: 'waiting' | 'unconfirmed'; loss: Error } | undefined;
   /** Cancels the time-out of the frame in flight. */
   private answered = (): void => undefined;
@@ -63,15 +63,15 @@ export class OpenEnvSocket {
   private constructor(
     private socket: WebSocket,
     private readonly url: string,
-    /** Id of a session that outlives a lost socket. */
+    /** Id of a session that survives a lost socket; undefined if the server keeps none. */
     readonly sessionId: string | undefined,
   ) {
     this.listenTo(socket);
   }
 
   /**
-   * On a session of its own, or on the one named. Rejects with `unavailable/connect`, or with the signal's reason when
-   * aborted; a server that refuses the named one says so in answer to the first request.
+   * Connects to a new session, or to the session `named`. Rejects with `unavailable/connect`, or with the signal's reason when it aborts.
+   * If the server refuses the session, the first request fails.
    */
   static async connect(
     url: string,
@@ -79,7 +79,7 @@ export class OpenEnvSocket {
     signal?: AbortSignal,
     named?: string,
   ): Promise<OpenEnvSocket> {
-    // A server without the extension does not look at the query, and names no session in its handshake.
+    // A server without this extension ignores the query, and its handshake contains no session id.
     const query = named === undefined ? 'resumable=true' : `session_id=${encodeURIComponent(named)}`;
     const opened = (socket: WebSocket, sessionId: string | undefined): OpenEnvSocket =>
       new OpenEnvSocket(socket, url, named ?? sessionId);
@@ -93,7 +93,7 @@ export class OpenEnvSocket {
     }
   }
 
-  /** True if we caused the end, which says nothing about the server. */
+  /** True if this process ended the connection, which says nothing about the server. */
   get endedByUs(): boolean {
     return this.ours;
   }
@@ -108,14 +108,14 @@ export class OpenEnvSocket {
     this.onEnd = callback;
   }
 
-  /** An idempotency key that no request of the session has had. */
+  /** An idempotency key that no other request of the session has. */
   newKey(): string {
     return `${this.keys}-${++this.requests}`;
   }
 
   /**
    * Sends a frame and resolves with its reply. Rejects with `ErrorFrame`, or with `EnvironmentError` `socket_lost` or `timeout` when the
-   * stream is over. `key`: a server that keeps sessions does the request once under it.
+   * connection is over. `key`: a server that keeps sessions carries out only one request with this key.
    */
   request(frame: Record<string, unknown>, timeoutMs: number, key = this.newKey()): Promise<ReplyFrame> {
     if (this.end) return Promise.reject(this.end);
@@ -126,12 +126,12 @@ export class OpenEnvSocket {
     });
   }
 
-  /** Says `close`, which has no reply, and lets the server close; drops the socket when it does not. */
+  /** Sends `close`, which has no reply, and waits for the server to close; drops the socket if the server does not. */
   close(): void {
     void this.closed();
   }
 
-  /** The same; resolves when the socket is closed, in 2 s at most. */
+  /** Same as `close`; resolves when the socket is closed, after at most 2 s. */
   async closed(): Promise<void> {
     if (this.end) return;
     const aligned = !this.inFlight;
@@ -158,14 +158,14 @@ export class OpenEnvSocket {
     this.drop();
   }
 
-  /** Drops only the socket: a session that the server keeps stays for its owner. */
+  /** Drops the socket, but sends no close frame: a session that the server keeps stays for its owner. */
   leave(): void {
     this.ours ||= this.end === undefined;
     this.fail(this.lost('was dropped by us'));
     this.socket.terminate();
   }
 
-  /** Without a close frame the server would keep the session, and its place, for a client that does not come back. */
+  /** Sends a close frame: without one, the server would keep the session and its place for a client that does not return. */
   private drop(): void {
     const { socket } = this;
     if (this.sessionId === undefined) return socket.terminate();
@@ -188,24 +188,24 @@ export class OpenEnvSocket {
 
   private mayResume(code: number): boolean {
     if (this.end || this.sessionId === undefined || code !== abnormalClosure) return false;
-    // An idle socket of the pool has no episode that could go on.
+    // An idle socket in the pool has no episode to continue.
     return this.onEnd === undefined && this.resumptions < maxResumptions;
   }
 
-  /** Attaches another socket to the session, or fails with the loss of the one before. */
+  /** Attaches another socket to the session; if that is impossible, fails with the error of the lost socket. */
   private async resume(loss: Error): Promise<void> {
     this.resumption = { state: 'waiting', loss };
     this.resumptions++;
     this.answered();
     const giveUpAt = awakeNow() + resumeLimitMs;
-    // The server may not have seen yet that the socket before is lost.
+    // `take_over`, because the server may not have noticed yet that the old socket is lost.
     const query = `session_id=${encodeURIComponent(this.sessionId ?? '')}&take_over=true`;
     for (let pauseMs = 50; !this.end; pauseMs = Math.min(1000, 2 * pauseMs)) {
       try {
         const leftMs = Math.max(1, giveUpAt - awakeNow());
         return await openWebSocket(this.url, query, (socket) => this.goOn(socket, loss), leftMs);
       } catch (error) {
-        // Sessions live in the server's process: if the address refuses connections, they are gone.
+        // Sessions are in the memory of the server's process: if it refuses connections, they are gone.
         if (isRefused(error) || awakeNow() + pauseMs > giveUpAt) return this.fail(loss);
       }
       await delay(pauseMs);
@@ -243,7 +243,7 @@ export class OpenEnvSocket {
       return;
     }
     if (this.resumption && reply.type === 'error' && reply.data.code === 'SESSION_ERROR') {
-      // The server has another process, or gave the place away: the episode is lost with the previous socket.
+      // The server has restarted, or has given the session's place away: the episode ended with the old socket.
       this.fail(this.resumption.loss);
       this.socket.close();
       return;
@@ -252,7 +252,7 @@ export class OpenEnvSocket {
     this.resumptions = 0;
     const request = this.inFlight;
     if (!request) {
-      // A server refuses for lack of capacity in an unasked first frame; after any unasked frame the stream is no longer aligned.
+      // A full server refuses by an error frame that nobody asked for. After any such frame, requests and replies no longer match.
       this.fail(
         reply.type === 'error' ? errorFrame(reply) : this.lost(`sent an unasked ${reply.type} frame`),
       );
@@ -263,7 +263,7 @@ export class OpenEnvSocket {
     this.inFlight = undefined;
     if (reply.type === 'error') {
       const error = errorFrame(reply);
-      // After these the server closes: nothing more may be sent.
+      // After these errors the server closes the socket, so nothing more may be sent.
       if (closingCodes.has(error.code)) this.fail(error);
       request.reject(error);
     } else request.resolve(reply);
@@ -289,9 +289,9 @@ export class OpenEnvSocket {
   }
 }
 
-/** The frame with its idempotency key in the place where the built-in server reads it. */
+/** The frame with its idempotency key where the built-in server reads it. */
 function withKey(frame: Record<string, unknown>, key: string): Record<string, unknown> {
-  // It has no data, and changes nothing.
+  // A `state` frame has no data, and changes nothing.
   if (frame.type === 'state') return frame;
   const data = isObject(frame.data) ? frame.data : {};
   if (frame.type !== 'step') return { ...frame, data: { ...data, idempotency_key: key } };

@@ -1,6 +1,6 @@
-// Places of one server, given out first come, first served.
+// A limited number of places on one server, first come, first served.
 export interface Semaphore {
-  /** Takes one place, or all of them. Resolves with a function that releases them (once). Rejects with the signal's reason when aborted. */
+  /** Takes one place, or all. Resolves with a function that releases them once. Rejects with the signal's reason when it aborts. */
   acquire(signal: AbortSignal, wanted?: 'one' | 'all'): Promise<() => void>;
 }
 
@@ -13,7 +13,7 @@ export function createSemaphore(places: number): Semaphore {
   let free = places;
   let queue: Waiter[] = [];
 
-  /** A caller that wants all places blocks later ones: otherwise it would wait for ever. */
+  /** A caller that wants all places blocks later callers; otherwise it might wait for ever. */
   function grant(): void {
     for (let next = queue[0]; next && next.count <= free; next = queue[0]) {
       queue.shift();

@@ -1,5 +1,5 @@
-// A server's facts about itself, which distinguish it from another one that plays the same tasks. Read in a session of its own, which ends
-// with the answer.
+// Facts that distinguish a server from another one that plays the same tasks. They are read in a separate session, which ends after the
+// answers.
 import type { Task, ToolSpec } from '../../spec/records/task.js';
 import { awakeLimit } from '../../base/awake-clock.js';
 import { EnvironmentError } from '../environment.js';
@@ -7,31 +7,31 @@ import { ErrorFrame, OpenEnvSocket, type ReplyFrame } from './openenv-socket.js'
 import { isObject, readTools } from './tool-results.js';
 
 export interface ServerFacts {
-  /** How we speak to it. */
+  /** The protocol that we use with the server. */
   contract: 'openenv/tools';
-  /** By name; null: it opens none of the tasks, or lists no tools. */
+  /** Sorted by name; null if the server opens none of the tasks, or lists no tools. */
   tools: readonly ToolSpec[] | null;
-  /** From `/metadata`; null if it does not say. */
+  /** From `/metadata`; null if it gives none. */
   name: string | null;
   version: string | null;
   /**
-   * `grade`: the server answers a frame that asks for the grade. Otherwise the reward of the last observation is the grade: `reward` if the
-   * first observation has one already, `later_reward` if not. Null: it opens none of the tasks.
+   * How an episode is graded. `grade`: by a frame that asks for the grade. Otherwise the last observation's reward is the grade: `reward`
+   * if the first observation already has one, `later_reward` if not. Null if the server opens none of the tasks.
    */
   reward_rule: 'grade' | 'reward' | 'later_reward' | null;
 }
 
 export interface FactsOptions {
   url: string;
-  /** Whether episodes are graded by a frame with a token: then the server is probed for that frame. */
+  /** True if episodes are graded with a token: then we test whether the server knows the `grade` frame. */
   gradesByToken: boolean;
   timeoutMs: number;
 }
 
-/** Number of tasks to try: a task that the server does not know says nothing about the others. */
+/** How many tasks are tried: one task that the server does not know says nothing about the others. */
 const maxTasks = 3;
 
-/** `tasks`: of one environment. Throws an `EnvironmentError` of the kind `unavailable` while the server does not answer. */
+/** `tasks`: all of one environment. Throws an `EnvironmentError` of kind `unavailable` while the server does not answer. */
 export async function askServerFacts(
   options: FactsOptions,
   tasks: readonly Task[],
@@ -81,7 +81,7 @@ async function askInSession(
   const ask = (frame: Record<string, unknown>): Promise<ReplyFrame | ErrorFrame> =>
     socket.request(frame, timeoutMs).catch((error: unknown) => {
       signal.throwIfAborted();
-      // A full server, or one that ends sessions, is asked again.
+      // These two mean that the server is full or ends sessions: it is asked again later.
       if (error instanceof ErrorFrame && !['CAPACITY_REACHED', 'SESSION_ERROR'].includes(error.code))
         return error;
       if (error instanceof EnvironmentError) throw error;
@@ -101,12 +101,12 @@ async function askInSession(
     return { tools: tools.length > 0 ? inOrder(tools) : null, reward_rule };
   } finally {
     signal.removeEventListener('abort', abort);
-    // In form, so that the server keeps no place for it.
+    // With a close frame, so that the server keeps no place for this session.
     socket.close();
   }
 }
 
-/** Asks without the token, which not every process has: any answer except that the frame is unknown means that the server knows it. */
+/** Asks without the token, because some processes have none. The server knows the frame unless it answers that the type is unknown. */
 async function knowsGradeFrame(
   ask: (frame: Record<string, unknown>) => Promise<ReplyFrame | ErrorFrame>,
 ): Promise<boolean> {
@@ -114,7 +114,7 @@ async function knowsGradeFrame(
   return !(answer instanceof ErrorFrame && answer.code === 'UNKNOWN_TYPE');
 }
 
-/** By name: a server may list them in any order. */
+/** Sorted by name, because a server may list tools in any order. */
 export function inOrder(tools: readonly ToolSpec[]): ToolSpec[] {
   return [...tools].sort((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0));
 }

@@ -1,4 +1,4 @@
-// Idle sockets of one server: each serves the next episode by a reset, until it has been idle for long.
+// Idle sockets of one server. Each can serve the next episode after a reset, until it has been idle for too long.
 import type { OpenEnvSocket } from './openenv-socket.js';
 
 const idleSocketMs = 30_000;

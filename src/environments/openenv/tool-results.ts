@@ -1,10 +1,10 @@
-// Normalises what servers of all generations say about tools and results: key casing differs with their libraries.
+// Converts tool lists and results of all OpenEnv versions into one form: the case of their keys depends on the server's libraries.
 import type { JsonSchemaObject, ToolSpec } from '../../spec/records/task.js';
 import type { ToolResult } from '../environment.js';
 
 type Json = Record<string, unknown>;
 
-/** `input_schema` or `inputSchema`; a description may be null. */
+/** Reads `input_schema` or `inputSchema`; a description may be null. */
 export function readTools(tools: unknown): ToolSpec[] {
   if (!Array.isArray(tools)) return [];
   return tools.filter(isObject).map((entry) => {
@@ -24,7 +24,7 @@ export function readTools(tools: unknown): ToolSpec[] {
 export type ToolAnswer =
   { kind: 'result'; result: ToolResult } | { kind: 'failed'; reason: string; message: string };
 
-/** An observation of `call_tool`. Servers guess the error's class from its words: only errors that are not a tool's count. */
+/** Reads an observation of `call_tool`. Servers guess an error's class from its text, so only classes that no tool error gets count. */
 export function readToolAnswer(observation: Json): ToolAnswer {
   const { error, result } = observation;
   if (isObject(error)) {
@@ -37,7 +37,7 @@ export function readToolAnswer(observation: Json): ToolAnswer {
     return { kind: 'result', result: { text: modelText(error), isError: true } };
   }
   if (!('result' in observation)) {
-    // Not an MCP-style server: its result is the observation, without what is not for the model.
+    // The server is not MCP-style: its whole observation is the result, except the metadata, which the model must not see.
     const { metadata: _, ...shown } = observation;
     return { kind: 'result', result: { text: compact(shown), isError: false } };
   }
@@ -66,7 +66,7 @@ function blockText(block: unknown): string {
   return compact(block);
 }
 
-/** Without pydantic's pointers to its manual, which say nothing about the task and cost tokens. */
+/** Removes pydantic's links to its manual, which say nothing about the task and cost tokens. */
 function modelText(message: string): string {
   return message
     .split('\n')
@@ -82,7 +82,7 @@ export function isObject(value: unknown): value is Json {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** The value if it is a text, else the fallback. */
+/** `value` if it is a string, otherwise `fallback`. */
 export function textOf(value: unknown, fallback: string): string {
   return typeof value === 'string' ? value : fallback;
 }

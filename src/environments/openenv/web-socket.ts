@@ -2,13 +2,12 @@
 import { WebSocket } from 'ws';
 import { awakeTimeout } from '../../base/awake-clock.js';
 
-/** As the Python client has it; a server's frames are bigger than a client's may be. */
+/** Same limit as in the Python client; a server's frames may be larger than a client's. */
 const maxFrameBytes = 100 * 1024 * 1024;
 
 /**
- * Resolves with what `opened` gives, which is called before the first frame can come. `query`: without the `?`. `sessionId`:
- * named by a server that keeps the session when this socket is lost. Rejects when there is no connection within the time,
- * or the signal aborts.
+ * Connects, and resolves with the result of `opened`, which is called before a frame can arrive. `query`: without the `?`. `sessionId`: id
+ * of the session, if the server keeps it when this socket is lost. Rejects if there is no connection in time, or when the signal aborts.
  */
 export function openWebSocket<T>(
   url: string,

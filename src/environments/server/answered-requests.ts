@@ -1,8 +1,8 @@
-// The results of a session's requests by idempotency key: a request that its client repeats, because the reply was lost, is answered from
-// here. Only the newest result is kept: a session takes one request at a time, so no older one can be in doubt. Invariant: no key is
-// carried out twice in an episode. An older one is refused, not done again.
+// A session's results by idempotency key. If a client repeats a request because the reply was lost, it gets the stored result. Only the
+// newest result is stored, because a session takes one request at a time, so the client must have received all older ones. Invariant: an
+// episode carries out no key twice; a repeated older key is refused.
 
-/** Far more requests than an episode has; beyond it the oldest keys are forgotten. */
+/** Far more than the requests of an episode; beyond this number, the oldest keys are forgotten. */
 const maxKeys = 10_000;
 
 export class RepeatedKeyError extends Error {
@@ -15,7 +15,7 @@ export class RepeatedKeyError extends Error {
 export type KeyedRequest = 'reset' | 'call' | 'grade';
 
 export interface AnsweredRequests {
-  /** Runs it, or returns (throws) the earlier result of this key. Throws `RepeatedKeyError`. */
+  /** Runs the request. If its key was just run, returns or throws that result; throws `RepeatedKeyError` for an older key. */
   once<T>(request: KeyedRequest, key: string | undefined, run: () => T): T;
 }
 
@@ -30,7 +30,7 @@ export function createAnsweredRequests(): AnsweredRequests {
   let newest: Answer | undefined;
 
   function remember(answer: Answer): void {
-    // Results of the previous episode are gone with it.
+    // A new episode forgets the keys of the previous one.
     if (answer.request === 'reset') keys.clear();
     newest = answer;
     keys.add(answer.key);

@@ -1,23 +1,23 @@
-// What the server needs of an app: nothing about tables, templates or oracles. Ground truth never crosses this line.
+// The interface between the server and an app. It has no tables, templates or oracles, so the server never knows the solution of a task.
 import type { Task, ToolSpec } from '../../spec/records/task.js';
 import type { ToolResult } from '../environment.js';
 
 export interface ServedApp {
-  /** `env_key` of its tasks. */
+  /** The app's name, which is the `env_key` of its tasks. */
   name: string;
   description: string;
   tools: readonly ToolSpec[];
-  /** The task of a key, or undefined when the key is not one of this app. */
+  /** The task with this key; undefined if it is not a task of this app. */
   task(key: string): Task | undefined;
-  /** Tasks that the task API lists for a split; selected by `reset(split, index)` too. */
+  /** Number of tasks that the task API lists for a split; `reset(split, index)` can select them too. */
   numTasks(split: Task['split']): number;
   taskAt(split: Task['split'], index: number): Task;
   open(task: Task, options: { seed: number }): ServedWorld;
 }
 
-/** One episode's state. All methods are synchronous: a world is memory, and one process answers thousands a second. */
+/** The state of one episode. All methods are synchronous: a world is in memory, and one process answers thousands of calls a second. */
 export interface ServedWorld {
-  /** Throws only for defects; a mistake of the model is an `isError` result. */
+  /** A mistake of the model gives a result with `isError`; throws only because of a bug. */
   call(name: string, args: Record<string, unknown>): ToolResult;
   grade(finalAnswer: string): { value: number; explanation: string };
   close(): void;
@@ -25,13 +25,13 @@ export interface ServedWorld {
 
 export type InfrastructureFault = 'error' | 'drop' | 'hang';
 
-/** Faults that the server injects on purpose (R26). Pure functions of their arguments. */
+/** Faults that the server injects on purpose (R26): pure functions of their arguments. */
 export interface FaultSource {
-  /** Text that the model sees instead of the tool's result. */
+  /** The text that the model sees instead of the tool's result; undefined for no error. */
   toolError(key: { seed: number; turn: number; rate: number }): string | undefined;
   infrastructure(key: {
     seed: number;
-    /** Turn of the call; `resetTurn` and `gradeTurn` for the frames around them. */
+    /** Turn of the call; `resetTurn` and `gradeTurn` for the reset before the calls and the grade after them. */
     turn: number;
     try: number;
     rate: number;

@@ -1,4 +1,4 @@
-// The built-in apps, as the server serves them.
+// The built-in apps as the server offers them.
 import type { Task } from '../../spec/records/task.js';
 import type { App } from '../apps/app.js';
 import { infrastructureFault, modelFault } from '../apps/faults.js';
@@ -7,7 +7,7 @@ import { formatTaskKey, keyNumbers, splitOf, taskFromKey } from '../apps/task-ke
 import { openWorld } from '../apps/world.js';
 import type { FaultSource, ServedApp } from './app-session.js';
 
-/** Tasks of each template that the task API lists; `task_key` selects any of the million others. */
+/** How many tasks of each template the task API lists; `task_key` can select any of the others, about a million. */
 const listed: Record<Task['split'], number> = { train: 64, held_out: 16 };
 
 export function builtInApps(): ServedApp[] {

@@ -1,4 +1,4 @@
-// All apps of one server: which app a task key belongs to, and the tasks that the task API offers.
+// All apps of one server: finds the app of a task key, and lists the tasks of the task API.
 import type { Task } from '../../spec/records/task.js';
 import type { ServedApp } from './app-session.js';
 
@@ -38,7 +38,7 @@ export function createCatalog(apps: readonly ServedApp[]) {
   // A session without a task lists the tools of all apps.
   const tools = new Map(apps.flatMap((served) => served.tools).map((spec) => [spec.name, spec]));
 
-  /** Throws with what was wrong and what exists. */
+  /** Selects a task. The error says what was wrong, and which values exist. */
   function select({ taskKey, environment, split, index }: TaskChoice): SelectedTask {
     if (taskKey !== undefined) {
       for (const served of apps) {

@@ -1,5 +1,5 @@
-// The built-in environment server: OpenEnv 0.10 over HTTP and WebSocket, one process, many sessions. It has no log-in; it listens on
-// loopback by default, and refuses browsers' cross-origin requests.
+// The built-in environment server: OpenEnv 0.10 over HTTP and WebSocket, with many sessions in one process. It has no log-in, so it listens
+// on loopback by default, and refuses cross-origin requests of browsers.
 import { randomUUID } from 'node:crypto';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
@@ -12,24 +12,24 @@ import { createSessionTable, sweepMs } from './sessions.js';
 import { serveFrames, serveRpc, type SocketContext, type WantedSession } from './socket-session.js';
 
 export interface EnvironmentServerOptions {
-  /** Loopback unless `allowRemote`. */
+  /** Must be loopback unless `allowRemote`. */
   host?: string;
   allowRemote?: boolean;
   /** 0: any free port. */
   port: number;
   apps: readonly ServedApp[];
   faults: FaultSource;
-  /** Its bearer may grade, and set fault rates. Never shown. */
+  /** A client that sends this token may grade and set fault rates. Never displayed. */
   gradingToken: string;
   maxSessions?: number;
-  /** A session unused for this long ends. */
+  /** A session that is unused for this long ends. */
   sessionTimeoutMs?: number;
-  /** How long a resumable session waits for its client after its socket was lost. */
+  /** How long a resumable session waits for its client after its socket is lost. */
   resumeTimeoutMs?: number;
-  /** Share of resets, calls and grades that fail, and of calls that give the model an error; 0..1. */
+  /** Share (0..1) of resets, calls and grades that fail, and of calls in which the model sees an error. */
   faultRate?: number;
   toolErrorRate?: number;
-  /** Longest text of a tool result, in UTF-16 units. */
+  /** Maximum length of a tool result's text, in UTF-16 units. */
   maxOutputChars?: number;
   log?: (line: Record<string, unknown>) => void;
 }
@@ -50,7 +50,7 @@ export interface EnvironmentServer {
 
 const pingIntervalMs = 20_000;
 
-/** Starts listening. Rejects when the port is taken or the host is not loopback. */
+/** Starts listening. Rejects if the port is in use, or the host is not loopback. */
 export async function createEnvironmentServer(options: EnvironmentServerOptions): Promise<EnvironmentServer> {
   const host = options.host ?? '127.0.0.1';
   if (!isLoopback(host) && !options.allowRemote) {
@@ -111,7 +111,7 @@ export async function createEnvironmentServer(options: EnvironmentServerOptions)
   });
   const alive = new WeakMap<WebSocket, boolean>();
   const wantedBy = new WeakMap<IncomingMessage, WantedSession>();
-  // The handshake itself says whether, and by which id, the client may come back.
+  // The handshake's headers contain the session id if the client may return to the session.
   webSockets.on('headers', (headers, request) => {
     const wanted = wantedBy.get(request);
     if (wanted?.kind === 'resumable') headers.push(`X-Session-Id: ${wanted.id}`);
@@ -143,7 +143,7 @@ export async function createEnvironmentServer(options: EnvironmentServerOptions)
   server.on('error', (error) => log({ event: 'server_error', message: error.message }));
   const pinging = setInterval(() => {
     for (const socket of webSockets.clients) {
-      // A peer that vanished without closing would hold its place for ever.
+      // A client that vanished without closing would occupy its place for ever.
       if (!alive.get(socket)) socket.terminate();
       else {
         alive.set(socket, false);
@@ -193,7 +193,7 @@ function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '::1' || /^127\./.test(host);
 }
 
-/** Programs send no Origin; a page of another site does, and must not drive a server on its visitor's machine. */
+/** Programs send no Origin header. A web page of another site does, and must not control a server on its visitor's machine. */
 function originAllowed(request: IncomingMessage, allowRemote: boolean | undefined): boolean {
   const { origin } = request.headers;
   if (origin === undefined || allowRemote) return true;

@@ -1,4 +1,4 @@
-// What reset, step, state and grade do to a session, over any channel.
+// What reset, step, state and grade do to a session, whichever channel they come from.
 import { createHash, randomUUID, timingSafeEqual } from 'node:crypto';
 import type { FaultSource, InfrastructureFault } from './app-session.js';
 import { gradeTurn, resetTurn } from './app-session.js';
@@ -7,7 +7,7 @@ import { textResult, toolErrorType, toolList, type Observation } from './frames.
 import { endEpisode, type Episode, type Session } from './sessions.js';
 import type { GradeArguments, ResetArguments, StepAction } from './validation.js';
 
-/** A fault in place of the answer. */
+/** An injected fault, which replaces the answer. */
 export class InjectedFault extends Error {
   constructor(readonly fault: InfrastructureFault) {
     super('the environment failed (injected fault)');
@@ -23,12 +23,12 @@ export class ForbiddenError extends Error {
 }
 
 export interface ToolCallOutcome {
-  /** Either the text or the error is present. */
+  /** Either `text` or `error` is present. */
   text?: string;
   error?: string;
 }
 
-/** A request repeated under an idempotency key of its session is not done again, but gets its earlier result. */
+/** The four requests of an episode. A request that repeats an idempotency key of its session gets the earlier result. */
 export type EpisodeProtocol = ReturnType<typeof createEpisodeProtocol>;
 
 export interface CallKey {
@@ -51,7 +51,7 @@ export function createEpisodeProtocol(options: ProtocolOptions) {
   const { catalog, faults } = options;
   const tokenDigest = sha256(options.gradingToken);
 
-  /** Throws `ForbiddenError`; takes the same time for every wrong token. */
+  /** Throws `ForbiddenError`, after the same time for every wrong token. */
   function checkToken(token: string): void {
     if (!timingSafeEqual(sha256(token), tokenDigest)) throw new ForbiddenError();
   }
@@ -87,7 +87,7 @@ export function createEpisodeProtocol(options: ProtocolOptions) {
     session.episode = episode;
     const { task_key, env_key, prompt, difficulty, env_variables } = selected.task;
     return {
-      // The prompt is in the observation: clients of older generations never see metadata.
+      // The prompt is in the observation, because clients of older versions do not show metadata.
       fields: { prompt, task_key, env_key, difficulty, env_variables },
       metadata: { task_key, env_key },
       reward: null,
@@ -155,13 +155,13 @@ export function createEpisodeProtocol(options: ProtocolOptions) {
     grade: (session: Session, args: GradeArguments) =>
       session.answered.once('grade', args.idempotencyKey, () => grade(session, args)),
     checkToken,
-    // Neither the task's solution nor its rows: only what the agent has been given.
+    // Contains neither the task's solution nor its rows: only what the agent has received.
     state: ({ episode }: Session) => ({
       episode_id: episode?.episodeId ?? null,
       step_count: episode?.turns ?? 0,
       task_key: episode?.selected.task.task_key ?? null,
       env_key: episode?.selected.app.name ?? null,
-      // Shows an attaching client which of the session's worlds this is.
+      // Shows a client that attaches which of the session's worlds this is.
       ...(episode?.resetKey === undefined ? {} : { reset_key: episode.resetKey }),
     }),
   };

@@ -1,4 +1,4 @@
-// The frames of OpenEnv 0.10, as text, and their contents.
+// The frames of OpenEnv 0.10 as text, and the types of their contents.
 import type { ToolSpec } from '../../spec/records/task.js';
 
 export type ErrorCode =
@@ -8,12 +8,12 @@ export type ErrorCode =
   | 'EXECUTION_ERROR'
   | 'CAPACITY_REACHED'
   | 'SESSION_ERROR'
-  /** Ours: a grading token that is not the server's. */
+  /** Our own code: the grading token is not the server's. */
   | 'FORBIDDEN';
 
 export type ToolErrorType = 'execution_error' | 'invalid_args' | 'tool_not_found';
 
-/** One problem of a request body, in the shape that pydantic gives it. */
+/** One problem in a request body, in pydantic's form. */
 export interface ValidationProblem {
   type: string;
   loc: (string | number)[];
@@ -21,7 +21,7 @@ export interface ValidationProblem {
   input: unknown;
 }
 
-/** An observation; it always contains `metadata`, which also stands beside it if not empty. */
+/** An observation. `metadata` is always in it; if not empty, it is also beside it in the frame. */
 export interface Observation {
   fields: Record<string, unknown>;
   metadata: Record<string, unknown>;
@@ -43,7 +43,7 @@ export function observationFrame(observation: Observation): string {
   return JSON.stringify({ type: 'observation', data: observationData(observation) });
 }
 
-/** Result of a tool that returns text, in the shape that FastMCP gives it. */
+/** Result of a tool that returns text, in FastMCP's form. */
 export function textResult(text: string): Record<string, unknown> {
   return {
     content: [{ type: 'text', text, annotations: null, meta: null }],
@@ -54,7 +54,7 @@ export function textResult(text: string): Record<string, unknown> {
   };
 }
 
-/** Tools as `step` lists them. Python clients drop the whole list when one description is not a string. */
+/** Tools as `step` lists them. Each description must be a string: otherwise Python clients drop the whole list. */
 export function toolList(tools: readonly ToolSpec[]): Record<string, unknown>[] {
   return tools.map(({ name, description, input_schema }) => ({ name, description, input_schema }));
 }
@@ -68,7 +68,7 @@ export function mcpToolList(tools: readonly ToolSpec[]): Record<string, unknown>
   }));
 }
 
-/** The same guess from the message that the package makes; no code should branch on it. */
+/** Guesses the type from the message exactly as the Python package does; no code should depend on it. */
 export function toolErrorType(message: string): ToolErrorType {
   const text = message.toLowerCase();
   if (text.includes('not found') || text.includes('unknown tool')) return 'tool_not_found';

@@ -1,4 +1,4 @@
-// The HTTP half of OpenEnv 0.10, and two routes of our own below `/x/`. Stateless routes get a session for one request.
+// The HTTP routes of OpenEnv 0.10, and two of our own below `/x/`. A stateless route gets a session for one request.
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { appsVersion } from '../apps/registry.js';
 import { RepeatedKeyError } from './answered-requests.js';
@@ -10,7 +10,7 @@ import { CapacityError, type Session } from './sessions.js';
 import type { SocketContext } from './socket-session.js';
 import { checkAction, checkGrade, checkReset, checkTaskQuery, isObject, type Checked } from './validation.js';
 
-/** Biggest request body, in bytes; the limit that uvicorn puts on frames. */
+/** Largest request body, in bytes; the same limit that uvicorn has for frames. */
 export const maxBodyBytes = 16 * 1024 * 1024;
 
 class HttpError extends Error {

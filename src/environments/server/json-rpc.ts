@@ -1,4 +1,4 @@
-// JSON-RPC 2.0 as OpenEnv speaks it on `/mcp`: no `initialize`, errors in a 200 answer, sessions of its own.
+// JSON-RPC 2.0 as OpenEnv uses it on `/mcp`: without `initialize`, with errors in answers of status 200, and with separate sessions.
 import { RepeatedKeyError } from './answered-requests.js';
 import type { EpisodeProtocol } from './episode-protocol.js';
 import type { Catalog } from './catalog.js';
@@ -26,7 +26,7 @@ export function rpcError(code: number, message: string, id: RpcId = null, data: 
   return { jsonrpc: '2.0', id, error: { code, message, data } };
 }
 
-/** Answers one request; `own` is the session of the socket that it came by. Throws only `InjectedFault`. */
+/** Answers one request. `own`: session of the socket that sent it. Throws only `InjectedFault`. */
 export function answerRpc(context: RpcContext, request: unknown, own?: Session): RpcAnswer {
   if (!isObject(request)) return rpcError(invalidRequest, 'Invalid request: it must be a JSON object');
   const { id = null, params = {}, method } = request;
@@ -80,7 +80,7 @@ function createSession({ sessions }: RpcContext, own: Session | undefined): Answ
   return inNewSession(sessions, ({ id }) => ({ result: { session_id: id } }));
 }
 
-/** The session stays. */
+/** Runs with a new session, which is kept afterwards. */
 function inNewSession(sessions: SessionTable, run: (session: Session) => Answer): Answer {
   let session: Session;
   try {
@@ -114,7 +114,7 @@ function closeSession(
   return { result: { session_id: id, closed: true } };
 }
 
-/** Runs with the socket's session, the named one, or a throw-away one. */
+/** Runs with the socket's session, with the session that the request names, or with a temporary one. */
 function withSession(
   { sessions }: RpcContext,
   params: Record<string, unknown>,

@@ -1,4 +1,4 @@
-// Process entry of the built-in environment server. Prints one JSON line {"url": …} when it accepts requests.
+// Starts the built-in environment server as a process. Prints one JSON line {"url": …} when it accepts requests.
 import { randomBytes } from 'node:crypto';
 import { rmSync, writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
@@ -60,7 +60,7 @@ function gradingToken(file: string | undefined): string {
   const given = process.env.LONGHAUL_GRADING_TOKEN;
   const token = given ? given : randomBytes(24).toString('base64url');
   if (file !== undefined) {
-    // Removed first: an existing file would keep its mode.
+    // Removed first, because an existing file would keep its mode.
     rmSync(file, { force: true });
     writeFileSync(file, `${token}\n`, { mode: 0o600, flag: 'wx' });
   } else if (!given) {

@@ -1,23 +1,23 @@
-// Sessions: one environment each, held by at most one socket at a time.
+// Sessions: each has one environment and at most one socket at a time.
 //
-// Invariant: every way out (socket gone, close, timeout, shutdown) releases the place exactly once, and a session without a holder is on
-// its way out: its time is bounded, on a clock that cannot be set (`performance.now`, in ms).
+// Invariants: however a session ends (lost socket, close, time-out, shutdown), its place is released exactly once. A session without a
+// socket ends after a limited time, on a clock that cannot be set (`performance.now`, in ms).
 import { randomUUID } from 'node:crypto';
 import { createAnsweredRequests, type AnsweredRequests } from './answered-requests.js';
 import type { ServedWorld } from './app-session.js';
 import type { SelectedTask } from './catalog.js';
 
 /**
- * `socket`: ends with its socket. `resumable`: outlives a socket that was lost, not one that was closed. `http`: outlives its
- * sockets, until it is closed by name.
+ * `socket`: ends with its socket. `resumable`: survives a lost socket, but not a closed one. `http`: survives its sockets, until a request
+ * closes it by id.
  */
 export type SessionKind = 'socket' | 'resumable' | 'http';
 
-/** The socket of a session, and its notifications. */
+/** The socket of a session, which is notified of two events. */
 export interface SessionHolder {
   /** The session ended because it was unused. */
   expired(): void;
-  /** Another socket has the session now. */
+  /** Another socket has taken over the session. */
   replaced(): void;
 }
 
@@ -25,7 +25,7 @@ export interface Session {
   readonly id: string;
   readonly kind: SessionKind;
   holder: SessionHolder | undefined;
-  /** Asked to close while a socket holds it: ends when that socket goes. */
+  /** True if a request asked to close the session while it had a socket: it ends with that socket. */
   closing: boolean;
   ended: boolean;
   lastUsed: number;
@@ -35,14 +35,14 @@ export interface Session {
 
 export interface Episode {
   episodeId: string;
-  /** Idempotency key of the reset that opened it, if any. */
+  /** Idempotency key of the reset that opened the episode; undefined if it had none. */
   resetKey: string | undefined;
   seed: number;
   selected: SelectedTask;
   world: ServedWorld;
   faultRate: number;
   toolErrorRate: number;
-  /** Tool calls so far. */
+  /** Number of tool calls so far. */
   turns: number;
   /** Null until graded. */
   reward: number | null;
@@ -62,9 +62,9 @@ export class CapacityError extends Error {
 export interface SessionCounts {
   max_sessions: number;
   sessions: number;
-  /** With a socket. */
+  /** Sessions that have a socket. */
   attached: number;
-  /** Past their time and not yet ended: always 0 while clean-up works. */
+  /** Sessions that should have ended but have not; always 0 while clean-up works. */
   leaked: number;
 }
 
@@ -73,11 +73,11 @@ export type SessionTable = ReturnType<typeof createSessionTable>;
 export interface SessionTableOptions {
   maxSessions: number;
   sessionTimeoutMs: number;
-  /** How long a resumable session waits for its client after its socket was lost. */
+  /** How long a resumable session waits for its client after its socket is lost. */
   resumeTimeoutMs: number;
 }
 
-/** How often `expire` is due. */
+/** How often `expire` must be called, in milliseconds. */
 export function sweepMs({ sessionTimeoutMs, resumeTimeoutMs }: SessionTableOptions): number {
   return Math.min(5000, sessionTimeoutMs / 4, resumeTimeoutMs / 4);
 }
@@ -102,7 +102,7 @@ export function createSessionTable(options: SessionTableOptions) {
     return (kind === 'socket' || !holder) && now - lastUsed >= timeoutMs(kind);
   }
 
-  /** A present client goes before one that may come back; the one that has been away longest is the likeliest dead. */
+  /** Ends the session whose client has been away longest, and so is most likely dead: a client that is here takes priority. */
   function makeRoom(): void {
     let longestAway: Session | undefined;
     for (const session of sessions.values()) {
@@ -125,7 +125,7 @@ export function createSessionTable(options: SessionTableOptions) {
         leaked: all.filter((session) => isOverdue(session, now - sweepMs(options))).length,
       };
     },
-    /** Throws `CapacityError` when all places are taken by clients that live. */
+    /** Throws `CapacityError` if all places belong to connected clients, or to `http` sessions. */
     create(kind: SessionKind, holder?: SessionHolder, id: string = randomUUID()): Session {
       if (sessions.size >= options.maxSessions) makeRoom();
       if (sessions.size >= options.maxSessions) throw new CapacityError(sessions.size, options.maxSessions);
@@ -143,7 +143,7 @@ export function createSessionTable(options: SessionTableOptions) {
       return session;
     },
     get: (id: string): Session | undefined => sessions.get(id),
-    /** Binds the one socket that a session may have; with `takeOver`, in place of another one. Throws with the reason if it may not. */
+    /** Gives the session its only socket; `takeOver` may replace another one. The error says why this is refused. */
     attach(id: string, holder: SessionHolder, takeOver: boolean): Session {
       const session = sessions.get(id);
       if (!session) throw new Error(`Unknown session_id: ${id}`);
@@ -154,7 +154,7 @@ export function createSessionTable(options: SessionTableOptions) {
       former?.replaced();
       return session;
     },
-    /** The socket has gone. `closed`: one of both sides said so; else it was lost. */
+    /** The socket has ended. `closed`: by a close frame of either side; otherwise it was lost. */
     detach(session: Session, holder: SessionHolder, closed: boolean): void {
       if (session.holder !== holder) return;
       session.holder = undefined;
@@ -164,7 +164,7 @@ export function createSessionTable(options: SessionTableOptions) {
       }
     },
     end,
-    /** Ends sessions that were unused for their time. A session that outlives sockets is in use while a socket holds it. */
+    /** Ends sessions that were unused for too long. A session that can survive its sockets counts as used while it has one. */
     expire(now: number): void {
       for (const session of sessions.values()) {
         if (!isOverdue(session, now)) continue;

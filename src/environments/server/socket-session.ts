@@ -1,5 +1,5 @@
-// One WebSocket of `/ws` (frames) or `/mcp` (bare JSON-RPC): reads a message, answers it, in order.
-// Invariant: nothing that a client sends can end the process; a message that breaks the framing ends its own socket only.
+// One WebSocket of `/ws` (frames) or `/mcp` (bare JSON-RPC): reads messages and answers them in order. Invariant: nothing that a client
+// sends can end the process; a message that breaks the framing ends only its own socket.
 import type { RawData, WebSocket } from 'ws';
 import { RepeatedKeyError } from './answered-requests.js';
 import { ForbiddenError, InjectedFault } from './episode-protocol.js';
@@ -19,11 +19,11 @@ import {
 export interface SocketContext extends RpcContext {
   sessionTimeoutMs: number;
   onRequest(): void;
-  /** A defect of an app, for the operator; the client gets EXECUTION_ERROR. */
+  /** Reports a bug in an app to the operator; the client gets EXECUTION_ERROR. */
   onDefect(error: unknown): void;
 }
 
-/** Close code of a socket that ended without a close frame: its network or its peer is gone. */
+/** Close code of a socket that ended without a close frame: the network failed, or the client died. */
 const abnormalClosure = 1006;
 
 class InvalidFrame extends Error {
@@ -32,7 +32,7 @@ class InvalidFrame extends Error {
   }
 }
 
-/** The session that a socket asks for. */
+/** The session that a socket requests. */
 export type WantedSession =
   { kind: 'socket' } | { kind: 'resumable'; id: string } | { kind: 'attach'; id: string; takeOver: boolean };
 
@@ -43,8 +43,8 @@ export function serveFrames(context: SocketContext, socket: WebSocket, wanted: W
   const { session, holder } = opened;
   let silent = false;
   socket.on('message', (data, isBinary) => {
-    // After a `hang` no request is answered any more, as by a stuck server. Nor are the remaining requests of a socket after another one
-    // took its session.
+    // After a `hang`, no request is answered, as if the server were stuck. A socket whose session another socket took over gets no answers
+    // either.
     if (silent || session.holder !== holder) return;
     context.onRequest();
     session.lastUsed = performance.now();
@@ -63,7 +63,7 @@ export function serveFrames(context: SocketContext, socket: WebSocket, wanted: W
       const reply = replyToError(context, error);
       if (reply.kind === 'hang') silent = true;
       else if (reply.kind === 'drop') {
-        // It stands for a death of the server, which no session survives.
+        // A `drop` imitates the death of the server, which no session survives.
         context.sessions.end(session);
         socket.terminate();
       } else socket.send(reply.text);
@@ -101,7 +101,7 @@ function openSession(
   wanted: WantedSession,
 ): { session: Session; holder: SessionHolder } | undefined {
   const { sessions } = context;
-  // `ws` reports frames that are too big or not UTF-8 here and closes the socket itself.
+  // `ws` reports frames here that are too large or not UTF-8, and closes the socket itself.
   socket.on('error', () => undefined);
   try {
     const holder: SessionHolder = {
@@ -125,7 +125,7 @@ function openSession(
   }
 }
 
-/** The reply, or undefined when the socket is to close without one. */
+/** The reply; undefined if the socket must be closed without one. */
 function answerFrame(context: SocketContext, session: Session, frame: JsonObject): string | undefined {
   const { protocol } = context;
   switch (frame.type) {
@@ -176,13 +176,13 @@ function replyToError(context: SocketContext, error: unknown): ErrorReply {
   return frame(errorFrame('EXECUTION_ERROR', error instanceof Error ? error.message : String(error)));
 }
 
-/** Nothing can follow on this socket; a session that only it could go on with ends. */
+/** The socket cannot continue. Its session ends too if no other socket could continue it. */
 function endWithError(socket: WebSocket, session: Session, message: string): void {
   socket.send(errorFrame('SESSION_ERROR', message));
   closeSocket(socket, session);
 }
 
-/** Also if the client is gone before it has received the answer. */
+/** A resumable session also ends, even if the client vanishes before it receives the answer. */
 function closeSocket(socket: WebSocket, session: Session): void {
   if (session.kind === 'resumable') session.closing = true;
   socket.close(1000);

@@ -1,4 +1,4 @@
-// Checks request bodies and frames as strictly as the package does, with its names for the problems: an extra key is an error.
+// Checks request bodies and frames as strictly as the Python package, and with its names for problems: an extra key is an error.
 import { z } from 'zod';
 import type { ValidationProblem } from './frames.js';
 
@@ -6,14 +6,14 @@ export type JsonObject = Record<string, unknown>;
 
 export type Checked<T> = { ok: true; value: T } | { ok: false; problems: ValidationProblem[] };
 
-/** Limit of an idempotency key, in UTF-16 units. */
+/** Maximum length of an idempotency key, in UTF-16 units. */
 export const maxKeyLength = 255;
 
 export function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** The package's words for its types of problems. The schemas below have such a type in place of a message. */
+/** The Python package's messages by type of problem. The schemas below have such a type as their message. */
 const words: Record<string, string> = {
   missing: 'Field required',
   string_type: 'Input should be a valid string',
@@ -34,7 +34,7 @@ const int = z.int('int_type');
 const rate = z.number('float_type').min(0, 'float_type').max(1, 'float_type');
 const dictionary = z.custom<JsonObject>(isObject, missingOr('dict_type'));
 
-/** Null means the same as absence. */
+/** Accepts null as well as an absent value. */
 function maybe<T extends z.ZodType>(schema: T) {
   return schema.nullish().transform((value) => value ?? undefined);
 }
@@ -47,13 +47,13 @@ const frames = {
   required: z.strictObject({ type: z.unknown(), data: dictionary }).transform(({ data }) => data),
 };
 
-/** A frame's own keys: `type` and, if it has one, `data`. */
+/** Checks a frame's own keys: `type` and, if it has one, `data`. */
 export function checkFrame(frame: JsonObject, data: keyof typeof frames): Checked<JsonObject> {
   return check<JsonObject>(frames[data], frame, []);
 }
 
-// Unknown keys are dropped in silence, as the package drops what an environment's `reset` does not take; `env_variables` too, since a
-// built-in task's variables belong to its world.
+// Unknown keys are dropped silently, as the package drops arguments that an environment's `reset` does not take. So is `env_variables`,
+// because a built-in task's variables belong to its world.
 const reset = z
   .object({
     seed: maybe(int.min(0, 'greater_than_equal')),
@@ -87,7 +87,7 @@ export function checkReset(data: JsonObject, at: (string | number)[] = []): Chec
 const listTools = z
   .strictObject({ type: z.literal('list_tools'), metadata: dictionary.nullish() })
   .transform(({ type }) => ({ type }));
-/** `type` is optional in a call, as with servers that use the action class CallToolAction. */
+/** `type` is optional in a call, as on servers that use the action class CallToolAction. */
 const callTool = z
   .strictObject({
     type: z.literal('call_tool', 'literal_error').nullish(),
@@ -162,7 +162,7 @@ interface TaskQuery {
   stop?: number | undefined;
 }
 
-/** Body of a task API route: exactly its keys. */
+/** The body of a task API route; no other keys are allowed. */
 export function checkTaskQuery(body: JsonObject, route: keyof typeof taskQueries): Checked<TaskQuery> {
   return check<TaskQuery>(taskQueries[route], body, ['body']);
 }

@@ -1,4 +1,4 @@
-// The booking desk: hotels of a dozen cities, and bookings of which some belong to other agencies.
+// The booking desk: hotels in a dozen cities, and bookings, some of which belong to other agencies.
 import type { App } from '../app.js';
 import { drawDay } from './scene.js';
 import { account, cities, guests, rooms, statuses, tables, today, wishes } from './tables.js';

@@ -1,9 +1,9 @@
-// Dates as guests say them (`May 12`) and as the database keeps them (`2026-05-12`).
+// Converts dates between the guests' form (`May 12`) and the database's (`2026-05-12`).
 const months = [
   'January', 'February', 'March', 'April', 'May', 'June', 'July', 'August', 'September', 'October', 'November', 'December',
 ]; // prettier-ignore
 
-/** `May 12` as the next such day on or after `today`; undefined if no such day comes within a year. */
+/** The next `May 12` on or after `today`; undefined if there is no such day within a year. */
 export function parseDay(text: string, today: string): string | undefined {
   const [, name, digits] = /^([A-Z][a-z]+) (\d{1,2})$/.exec(text) ?? [];
   const month = months.indexOf(name ?? '');
@@ -16,7 +16,7 @@ export function parseDay(text: string, today: string): string | undefined {
   return undefined;
 }
 
-/** `2026-05-12` as `May 12`. */
+/** Turns `2026-05-12` into `May 12`. */
 export function formatDay(iso: string): string {
   return `${months[Number(iso.slice(5, 7)) - 1] ?? ''} ${Number(iso.slice(8))}`;
 }

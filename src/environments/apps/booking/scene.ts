@@ -1,4 +1,4 @@
-// A booking world around one hotel and one booking that a task is about.
+// Draws a booking world around the hotel and the booking that a task is about.
 import type { Row, WorldRows } from '../table.js';
 import type { Draw } from '../random.js';
 import { parseDay } from './dates.js';
@@ -16,11 +16,11 @@ import {
 
 export interface SubjectOptions {
   status?: 'pending' | 'confirmed';
-  /** A second, dearer hotel in the subject's city. */
+  /** Adds a more expensive hotel in the subject's city. */
   dearerHotel?: boolean;
-  /** Bookings of the subject's guest in other cities. */
+  /** How many bookings the subject's guest has in other cities. */
   elsewhere?: number;
-  /** The task's text does not mention these, so that doing it changes something. */
+  /** Values that no drawn booking has, so that a task which sets one of them changes something. */
   not?: { room?: string; guest?: string; date?: string };
 }
 
@@ -35,12 +35,12 @@ export interface Scene {
   status: 'pending' | 'confirmed';
 }
 
-/** Days that tasks speak of: May to August, after the frozen clock. */
+/** A day for a task: from May to August, after the frozen clock. */
 export function drawDay(draw: Draw): string {
   return `${draw.pick(summerMonths)} ${1 + draw.below(28)}`;
 }
 
-/** The subjects are the account's own, and open; some of the other hotels and bookings are neither. */
+/** The task's own hotel is open and its booking is the account's; other hotels may be closed, other bookings another agency's. */
 export function drawScene(draw: Draw, options: SubjectOptions = {}): Scene {
   const { not = {} } = options;
   const [city, ...otherCities] = draw.shuffled(cities) as [string, ...string[]];
@@ -71,7 +71,7 @@ export function drawScene(draw: Draw, options: SubjectOptions = {}): Scene {
     const room = not.room === undefined ? draw.pick(rooms) : draw.pickOther(rooms, not.room);
     let day = drawDay(draw);
     while (day === not.date) day = drawDay(draw);
-    // Eight nights and more: no task asks for that many.
+    // At least eight nights, which is more than any task asks for.
     bookings.push([id, hotel, who, room, parseDay(day, today) ?? today, 8 + draw.below(5), state, agency]);
     if (draw.chance(0.3)) notes.push([id, 1, draw.pick(wishes)]);
     return id;

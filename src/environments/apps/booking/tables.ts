@@ -1,4 +1,4 @@
-// The tables of the booking desk, and the vocabulary of its worlds.
+// The tables of the booking desk, and the words of its worlds.
 import type { Table } from '../table.js';
 
 export const account = { user: 'desk', name: 'Front Desk' };
@@ -26,7 +26,7 @@ export const wishes = [
 export const summerMonths = ['May', 'June', 'July', 'August'] as const;
 export const statuses = ['pending', 'confirmed', 'arrived', 'cancelled'] as const;
 
-/** Another desk looks after bookings of these agencies. */
+/** The agency whose bookings this desk may change; another desk is responsible for all others. */
 export const ownAgency = 'house';
 export const otherAgencies = ['atlantic', 'polaris'] as const;
 

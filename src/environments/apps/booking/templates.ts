@@ -1,4 +1,4 @@
-// The booking desk's kinds of tasks. Difficulty 1 names ids; difficulty 2 describes what must be found first.
+// The booking desk's task templates. Difficulty 1 gives ids; difficulty 2 gives a description, so the agent must search first.
 import type { ToolCall } from '../../../spec/records/task.js';
 import type { Mistakes, Scenario, TaskTemplate } from '../app.js';
 import type { Draw } from '../random.js';
@@ -15,7 +15,7 @@ interface Plan {
 
 type Planner = (draw: Draw) => Plan;
 
-/** One call, with the id from the wording. */
+/** A template that is solved by one call, with the id from the wording. */
 function direct(name: string, paraphrases: string[], plan: Planner): TaskTemplate {
   const build = (draw: Draw): Scenario => {
     const { scene, act, mistakes, values, entities } = plan(draw);
@@ -30,7 +30,7 @@ function direct(name: string, paraphrases: string[], plan: Planner): TaskTemplat
   return { name, difficulty: 1, paraphrases, build };
 }
 
-/** A search by the described key, then the call. */
+/** A template that is solved by a search for the description, then a call. */
 function found(name: string, paraphrases: string[], by: 'booking' | 'hotel', plan: Planner): TaskTemplate {
   const build = (draw: Draw): Scenario => {
     const { scene, act, mistakes, values, entities } = plan(draw);
@@ -121,7 +121,7 @@ function rate(draw: Draw, options: SubjectOptions = {}): Plan {
   };
 }
 
-/** Few values to combine: the key's number decides the split. */
+/** The template has few values to combine, so the key's number decides the split. */
 const undivided = (plan: Plan): Plan => ({ ...plan, entities: [] });
 
 export const templates: readonly TaskTemplate[] = [

@@ -1,4 +1,4 @@
-// The booking desk's tools. The desk reads everything and changes its own agency's bookings only.
+// The booking desk's tools. The desk may read everything, but change only its own agency's bookings.
 import type { ToolContext } from '../app.js';
 import type { Cell } from '../table.js';
 import { ToolError } from '../app.js';
@@ -187,7 +187,7 @@ export const tools: readonly Tool[] = [
   }),
 ];
 
-/** Rows of a page; the total only if there are more pages. */
+/** One page of rows; with the total if there are several pages. */
 function pageOf(name: string, matches: readonly object[], page: number): object {
   const rows = matches.slice((page - 1) * searchSize, page * searchSize);
   return rows.length === matches.length ? { [name]: rows } : { [name]: rows, total: matches.length };

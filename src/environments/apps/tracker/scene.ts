@@ -1,4 +1,4 @@
-// A tracker world around one issue that a task is about.
+// Draws a tracker world around the issue that a task is about.
 import type { Row, WorldRows } from '../table.js';
 import type { Draw } from '../random.js';
 import {
@@ -14,10 +14,10 @@ import {
 
 export interface SubjectOptions {
   state?: 'open' | 'closed';
-  /** A label that the subject must have, or must lack. */
+  /** A label that the subject must have (`has`) or must lack. */
   has?: string;
   lacks?: string;
-  /** Other issues of the same component: near-duplicates of the title. */
+  /** How many other issues of the component have almost the same title. */
   siblings?: number;
   siblingState?: 'open' | 'closed';
 }
@@ -32,7 +32,7 @@ export interface Scene {
   siblings: string[];
 }
 
-/** The subject is in a repository that the account may change, and is not locked; some of the other issues are neither. */
+/** The task's issue is not locked, and the account may change its repository; other issues may be locked or in other repositories. */
 export function drawScene(draw: Draw, options: SubjectOptions = {}): Scene {
   const component = draw.pick(components);
   const [problem, ...otherProblems] = draw.shuffled(problems) as [string, ...string[]];

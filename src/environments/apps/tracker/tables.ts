@@ -1,4 +1,4 @@
-// The tables of the tracker, and the vocabulary of its worlds.
+// The tables of the tracker, and the words of its worlds.
 import type { Table } from '../table.js';
 
 export const account = { user: 'sam', name: 'Sam Weber' };

@@ -1,4 +1,4 @@
-// The tracker's kinds of tasks. Difficulty 1 names the issue by id; difficulty 2 describes it, so that it must be found first.
+// The tracker's task templates. Difficulty 1 gives the issue's id; difficulty 2 gives a description, so the agent must search first.
 import type { ToolCall } from '../../../spec/records/task.js';
 import type { Mistakes, Scenario, TaskTemplate } from '../app.js';
 import type { Draw } from '../random.js';
@@ -9,7 +9,7 @@ interface Plan {
   scene: Scene;
   act: ToolCall;
   mistakes: Mistakes;
-  /** Values of the wording besides id, title and component. */
+  /** Values for the wording, in addition to id, title and component. */
   values?: Scenario['values'];
   entities?: Scenario['entities'];
 }
@@ -89,7 +89,7 @@ function label(draw: Draw, tool: 'add_label' | 'remove_label', siblings = 0): Pl
 
 function setPriority(draw: Draw, siblings = 0): Plan {
   const scene = drawScene(draw, { siblings });
-  // Every issue starts low.
+  // Every issue starts with the lowest priority, so another one is a change.
   const level = draw.pick(priorities.slice(1));
   return {
     scene,

@@ -1,4 +1,4 @@
-// The tracker's tools. Anyone may read; a change needs membership of the issue's repository, and an issue that is not locked.
+// The tracker's tools. Anyone may read. A change needs membership of the issue's repository, and an issue that is not locked.
 import type { ToolContext } from '../app.js';
 import type { Cell } from '../table.js';
 import { ToolError } from '../app.js';
@@ -200,7 +200,7 @@ export const tools: readonly Tool[] = [
   }),
 ];
 
-/** Rows of a page; the total only if there are more pages. */
+/** One page of rows; with the total if there are several pages. */
 function pageOf(matches: readonly object[], page: number, size: number): object {
   const issues = matches.slice((page - 1) * size, page * size);
   return issues.length === matches.length ? { issues } : { issues, total: matches.length };

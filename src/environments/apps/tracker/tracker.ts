@@ -1,4 +1,4 @@
-// The tracker: issues of four repositories, two of which the agent's account may change.
+// The tracker: issues in four repositories; the agent's account may change two of them.
 import type { App } from '../app.js';
 import {
   account,
