@@ -1,4 +1,4 @@
-// What the figures of detection are computed from: a kill, and what the server was told after it.
+// Tests how detection times are computed from a kill and from what the server learned after it.
 import { describe, expect, it } from 'vitest';
 import { knownAfter, type OpenAttempt } from '../../bench/durability/detection.js';
 
@@ -10,36 +10,36 @@ const open = (
 ): OpenAttempt => ({ activity, attempt, failedAt, underWay, worker: 'node local 1' });
 const killedAt = 10_000;
 
-describe('the detection of a death', () => {
-  it('lasts from the kill until the server was told that the attempt had failed', () => {
+describe('the detection time of a death', () => {
+  it('lasts from the kill until the server learned that the attempt had failed', () => {
     const after = [[open('collect', 1)], [open('collect', 2, 10_250, false)], [open('collect', 2, 10_250)]];
     expect(knownAfter(killedAt, [open('collect', 1)], after)).toBe(0.25);
   });
 
-  it('is late where whoever should notice is late', () => {
+  it('is long if the death is noticed late', () => {
     const late = [[open('collect', 1)], [open('collect', 2, 14_250, false)]];
     expect(knownAfter(killedAt, [open('collect', 1)], late)).toBe(4.25);
   });
 
-  it('lasts until the last of several attempts was known to have failed', () => {
+  it('lasts until the server learned of the last of several failed attempts', () => {
     const before = [open('collect', 1), open('evaluate', 3, 4_000)];
     const after = [[open('collect', 2, 10_100), open('evaluate', 3, 4_000)], [open('evaluate', 4, 11_000)]];
     expect(knownAfter(killedAt, before, after)).toBe(1);
   });
 
-  it('does not count what had failed before the kill, nor what was completed', () => {
+  it('ignores attempts that failed before the kill or that completed', () => {
     const before = [open('collect', 2, 9_000), open('save', 1)];
     expect(knownAfter(killedAt, before, [[open('collect', 2, 9_000)], []])).toBeNaN();
   });
 
-  it('lasts until the run called off what its lost node had, where nobody was there to say that it had failed', () => {
+  it('lasts until the run cancelled the activities of its lost node, if nobody reported their failure', () => {
     const after = [[open('collect', 1)], []];
     expect(knownAfter(killedAt, [open('collect', 1)], after, new Map([['collect', 19_000]]))).toBe(9);
     expect(knownAfter(killedAt, [open('collect', 1)], after, new Map([['collect', 9_000]]))).toBeNaN();
     expect(knownAfter(killedAt, [open('collect', 1)], after, new Map([['save', 19_000]]))).toBeNaN();
   });
 
-  it('is told of no kill that ended nothing', () => {
+  it('is NaN for a kill that ended no attempt', () => {
     expect(knownAfter(killedAt, [], [])).toBeNaN();
   });
 });

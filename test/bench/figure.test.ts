@@ -25,17 +25,17 @@ const measured = (p50: number, more: Partial<MeasuredPart> = {}): Map<string, Me
   new Map([['waits', { ...provenance, values: { p50 }, notes: [], stolen: 0, fresh: true, ...more }]]);
 
 describe('a figure', () => {
-  it('holds up to its bar and not beyond, however it is rounded for reading', () => {
+  it('meets its bar exactly up to the bar, however the value is rounded for reading', () => {
     expect(evaluate(definition, measured(150))).toMatchObject({ value: 150, bar: '≤ 150', holds: true });
     expect(evaluate(definition, measured(150.01))).toMatchObject({ value: 150, holds: false });
   });
 
-  it('does not hold when it was not measured', () => {
+  it('misses its bar when it was not measured', () => {
     expect(evaluate(definition, new Map())).toMatchObject({ value: null, holds: false });
     expect(evaluate(definition, measured(Number.NaN))).toMatchObject({ holds: false });
   });
 
-  it('of an earlier command holds by its value alone, and says when, from what and where it was measured', () => {
+  it('of an earlier command is judged by its value, and says when, where and from which code it was measured', () => {
     const stored = { ...provenance, values: { p50: 10 }, notes: [] };
     expect(evaluate(definition, new Map([['waits', fromEarlier(stored)]]))).toEqual({
       ...{ name: 'wait', value: 10, unit: 'ms', bar: '≤ 150', holds: true, measured: provenance },
@@ -43,12 +43,12 @@ describe('a figure', () => {
     expect(evaluate(definition, measured(10))).not.toHaveProperty('measured');
   });
 
-  it('says how much of the CPU time others got while it was measured', () => {
+  it('says how much CPU time others got while it was measured', () => {
     expect(evaluate(definition, measured(10, { stolen: 0.01 }))).not.toHaveProperty('stolen');
     expect(evaluate(definition, measured(10, { stolen: 0.25 }))).toMatchObject({ holds: true, stolen: 0.25 });
   });
 
-  it('has one of each name, and a part that measures it', () => {
+  it('has a unique name and a part that measures it', () => {
     const names = figureDefinitions.map(({ name }) => name);
     expect(new Set(names).size).toBe(names.length);
     const measurable = parts.map(({ name }) => name);
@@ -59,7 +59,7 @@ describe('a figure', () => {
   });
 });
 
-it('a bar has its bounds in it, or not', () => {
+it('a bar includes or excludes its bounds as written', () => {
   expect([1.9, 2, 2.1].map((value) => meets(value, '≤ 2'))).toEqual([true, true, false]);
   expect([1.9, 2, 2.1].map((value) => meets(value, '< 2'))).toEqual([true, false, false]);
   expect([1.9, 2, 2.1].map((value) => meets(value, '≥ 2'))).toEqual([false, true, true]);
@@ -79,7 +79,7 @@ describe('the stored results', () => {
   const path = join(folder, 'results.json');
   const shipped = new URL('../../docs/benchmarks.md', import.meta.url);
 
-  it('are read as they were written, and fill the marked place of the document alone', () => {
+  it('are read back as they were written, and replace only the marked part of the document', () => {
     expect(readResults(path)).toMatchObject({ parts: {} });
     const values = { one_token_us: 7 };
     const results: Results = {
@@ -100,7 +100,7 @@ describe('the stored results', () => {
     expect(written.slice(written.indexOf('<!-- end'))).toBe(before.slice(before.indexOf('<!-- end')));
   });
 
-  it('are those in the document', () => {
+  it('are the same as in docs/benchmarks.md', () => {
     const document = join(folder, 'shipped.md');
     const text = readFileSync(shipped, 'utf8');
     writeFileSync(document, text);
@@ -108,12 +108,12 @@ describe('the stored results', () => {
     expect(readFileSync(document, 'utf8')).toBe(text);
   });
 
-  it('belong to parts that are measured', () => {
+  it('belong to parts that still exist', () => {
     const { parts: stored } = readResults(new URL('../../bench/results.json', import.meta.url).pathname);
     expect(parts.map(({ name }) => name)).toEqual(expect.arrayContaining(Object.keys(stored)));
   });
 });
 
-it('a commit is the checkout’s own', () => {
+it('the commit is that of the checkout', () => {
   expect(commit()).toMatch(/^[0-9a-f]{7,}\+?$|^unknown$/);
 });

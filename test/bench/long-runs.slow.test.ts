@@ -1,4 +1,5 @@
-// Small forms of the benchmarks of many steps and of many runs. Memory has no bar here: a few hundred steps are all warm-up.
+// Small forms of the benchmarks of many steps and of many runs. Memory has no bar here: during a few hundred steps a process is still
+// warming up.
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { measureLongRun } from '../../bench/scale/long-run.js';
@@ -6,7 +7,7 @@ import { measureManyRuns } from '../../bench/scale/many-runs.js';
 import { builtScripts } from '../support/repository.js';
 
 describe('a run of 300 steps', { timeout: 840_000 }, () => {
-  it('completes and passes its audit, over its new beginning too', async () => {
+  it('completes and passes its audit, also when the workflow continues as new', async () => {
     const figures = await measureLongRun({
       ...{ steps: 300, early: [30, 100], late: [200, 300], deadlineMs: 400_000, scripts: builtScripts },
     });
@@ -26,7 +27,7 @@ describe('six runs at once on one orchestrator', { timeout: 360_000 }, () => {
     console.log(JSON.stringify(figures));
     expect(figures).toMatchObject({ finished: 6, steps: 48, broken_links: 0 });
     expect(figures.orchestration_ms_p50).toBeGreaterThan(0);
-    // The bench holds 500 ms on an idle machine; tests share theirs.
+    // The benchmark's bar is 500 ms on an idle machine. Tests share their machine.
     expect(figures.orchestration_ms_p95).toBeLessThan(2_000);
   });
 });

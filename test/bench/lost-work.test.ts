@@ -1,4 +1,4 @@
-// What the figures of faults are computed from: steps with their times, and what engines were asked for.
+// Tests how figures of faults are computed: from the times of steps, and from the requests to engines.
 import { describe, expect, it } from 'vitest';
 import { stallShare } from '../../bench/durability/disturbed-run.js';
 import { effectiveTime } from '../../bench/durability/effective-time.js';
@@ -11,7 +11,7 @@ const commitsEvery = (seconds: readonly number[]): { step: number; at: number }[
 };
 
 describe('the effective time of a run', () => {
-  it('is what is left of the time of all steps without what the struck ones took more', () => {
+  it('is the time of all steps minus the extra time of the disturbed ones', () => {
     const commits = commitsEvery([10, 10, 15, 10, 10]);
     expect(effectiveTime(commits, [25_000])).toEqual({
       ...{ steps: 5, disturbed: 1, ettr: 50 / 55, step_seconds: 10 },
@@ -22,7 +22,7 @@ describe('the effective time of a run', () => {
     });
   });
 
-  it('does not charge faults with a machine that becomes slower, nor credit them with one that becomes faster', () => {
+  it('does not charge a fault for a machine that becomes slower, and does not credit it for one that becomes faster', () => {
     const [slow, fast] = [Array.from({ length: 12 }, () => 14), Array.from({ length: 12 }, () => 10)];
     const [slowStruck, fastStruck] = [19, 15];
     const slower = effectiveTime(commitsEvery([...fast, ...slow, slowStruck, ...slow]), [
@@ -35,12 +35,12 @@ describe('the effective time of a run', () => {
     expect(faster.costs.map(({ seconds }) => seconds)).toEqual([5, 0]);
   });
 
-  it('pays for a step that a fault slows down after the one it struck', () => {
+  it('includes the extra time of the step after the disturbed one', () => {
     const { ettr } = effectiveTime(commitsEvery([10, 10, 15, 12, 10]), [25_000]);
     expect(ettr).toBeCloseTo(50 / 57);
   });
 
-  it('is not told of a run without faults, nor of one without calm steps', () => {
+  it('is refused for a run without faults, and for a run without calm steps', () => {
     expect(() => effectiveTime(commitsEvery([10, 10, 10]), [])).toThrow(/3 of 3 steps were calm/);
     expect(() => effectiveTime(commitsEvery([10, 10, 10]), [2_000, 12_000])).toThrow(/0 of 3/);
   });
@@ -49,7 +49,7 @@ describe('the effective time of a run', () => {
 describe('the stall of checkpoints', () => {
   const commits = commitsEvery([10, 10, 10]);
 
-  it('is what updates waited for a writer, over the time of all steps that no fault met', () => {
+  it('is the time that updates waited for a writer, divided by the time of all undisturbed steps', () => {
     const stalls = new Map([
       [1, 500],
       [3, 5_000],
@@ -57,7 +57,7 @@ describe('the stall of checkpoints', () => {
     expect(stallShare({ commits, stalls }, [25_000])).toBe(500 / 20_000);
   });
 
-  it('is not told where no such step has a figure of it', () => {
+  it('is refused if no undisturbed step recorded its wait', () => {
     expect(() => stallShare({ commits, stalls: new Map([[3, 100]]) }, [25_000])).toThrow(
       /no undisturbed step says how long/,
     );
@@ -71,7 +71,7 @@ describe('lost work', () => {
   const update = (at: number, stepId: string): Computed => ({ at, verb: 'update', stepId });
   const death = (at: number, ...committed: string[]): Death => ({ at, committed: new Set(committed) });
 
-  it('is what was asked for again after a death, by episode and by update', () => {
+  it('counts turns and updates that were requested again after a death', () => {
     const computed = [
       ...[turn(1, 0, 100), turn(2, 0, 140), turn(3, 1, 100), update(4, 'a')],
       ...[turn(11, 0, 140), turn(12, 1, 100), turn(13, 1, 130), update(14, 'a'), update(15, 'b')],
@@ -79,24 +79,24 @@ describe('lost work', () => {
     expect(lostWork(computed, [death(10)])).toEqual([{ turns: 1, episodes: 2, updates: 1, replayed: 0 }]);
   });
 
-  it('is an update of a committed step too: that is replayed', () => {
+  it('includes updates of committed steps, which count as replayed', () => {
     const computed = [update(1, 'a'), update(2, 'b'), update(11, 'a'), update(12, 'b')];
     expect(lostWork(computed, [death(10, 'a')])).toMatchObject([{ updates: 2, replayed: 1 }]);
   });
 
-  it('counts every turn of an episode that begins again', () => {
+  it('counts every turn of an episode that starts again', () => {
     const before = [turn(1, 0, 100), turn(2, 0, 140), turn(3, 0, 180)];
     expect(
       lostWork([...before, ...before.map((one) => ({ ...one, at: one.at + 10 }))], [death(10)]),
     ).toMatchObject([{ turns: 3, episodes: 1, updates: 0 }]);
   });
 
-  it('is none where another state is asked for the same episode, as evaluations do', () => {
+  it('does not include the same episode with another state, as in evaluations', () => {
     const computed = [turn(1, 0, 100), turn(11, 0, 100, 1, 'the next one')];
     expect(lostWork(computed, [death(10)])).toMatchObject([{ turns: 0, episodes: 0, updates: 0 }]);
   });
 
-  it('belongs to the death that it follows, and new work is none', () => {
+  it('belongs to the death before it, and does not include new work', () => {
     const computed = [
       turn(1, 0, 100),
       turn(11, 0, 100),
@@ -113,7 +113,7 @@ describe('lost work', () => {
   describe('the episodes that a death meets', () => {
     const key = (sample: number): string => episodeKey('r', 1, 0, sample);
 
-    it('are in flight where they were sampled from before it and recorded after it', () => {
+    it('are in flight if they were sampled before the death and recorded after it', () => {
       const computed = [turn(1, 0, 100), turn(2, 1, 100), turn(12, 2, 100)];
       const recorded = new Map([
         [key(0), 9],

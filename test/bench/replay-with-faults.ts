@@ -1,5 +1,5 @@
-// Plays a run's final evaluation once more, with the same policy and the same random numbers, while the environment server
-// fails a fifth of all calls. An infrastructure failure must never change a grade: each outcome is the recorded one, or unknown.
+// Plays a run's final evaluation once more, with the same policy and the same random numbers, while the environment server fails a fifth of
+// all calls. An infrastructure failure must never change a grade: each outcome is the recorded one, or unknown.
 import { StateLock } from '../../src/engine/native/state-lock.js';
 import { DatasetCache } from '../../src/data/dataset-cache.js';
 import { NativePolicyHolder } from '../../src/policy/native-states.js';
@@ -21,15 +21,15 @@ import { findEngineBinary } from '../../src/workers/process/engine-binary.js';
 
 export interface FalseZeroFigures {
   episodes: number;
-  /** Graded 0 where the undisturbed episode was graded higher. */
+  /** Episodes with grade 0 whose undisturbed episode had a higher grade. */
   false_zeros: number;
-  /** Graded otherwise than the undisturbed episode, in any direction. */
+  /** Episodes whose grade differs from that of the undisturbed episode. */
   changed: number;
-  /** Met at least one failure; where it is 0 nothing was measured. */
+  /** Episodes with at least one failure. If this is 0, nothing was measured. */
   met_a_fault: number;
-  /** Failed too often, and so have no grade. */
+  /** Episodes without a grade, because their calls failed too often. */
   unknown: number;
-  /** Undisturbed episodes that were graded above 0: those that could become a false zero. */
+  /** Undisturbed episodes with a grade above 0. Only these could become a false zero. */
   passed_undisturbed: number;
 }
 
@@ -38,12 +38,12 @@ export interface FaultyReplay {
   run: string;
   environments: { url: string; token: string };
   faultRate: number;
-  /** For restored states. */
+  /** Folder for restored states. */
   scratch: string;
 }
 
 const sessionsAtOnce = 64;
-/** An injected fault that drops the connection or the answer is noticed within this time. */
+/** Time limit of a call, within which a dropped connection or answer is noticed. */
 const callTimeoutMs = 5_000;
 
 export async function replayWithFaults(options: FaultyReplay): Promise<FalseZeroFigures> {

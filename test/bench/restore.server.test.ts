@@ -1,4 +1,4 @@
-// The small form of the benchmark of a restore, and what it refuses to measure.
+// The small form of the restore benchmark, and the files that it refuses to measure.
 import { existsSync, mkdtempSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { cold, measureRestore } from '../../bench/restore/restore.js';
 
-/** File systems that read from no device of this machine: tmpfs, ramfs, 9p, NFS, FUSE (statfs(2)). */
+/** Types of file systems that do not read from a device of this machine: tmpfs, ramfs, 9p, NFS, FUSE (statfs(2)). */
 const withoutDevice = [0x01021994, 0x858458f6, 0x01021997, 0x6969, 0x65735546];
 const readsDevice = (folder: string): boolean => !withoutDevice.includes(statfsSync(folder).type);
 const memory = '/dev/shm';
@@ -14,7 +14,7 @@ const memory = '/dev/shm';
 if (!readsDevice(tmpdir()))
   console.warn(`skipped: the restore from a device: ${tmpdir()} is on a file system that reads from none`);
 it.runIf(readsDevice(tmpdir()))(
-  'reads a state from the device with both readers (a temporary folder on a disk)',
+  'reads a state from the device with both readers (needs a temporary folder on a disk)',
   async () => {
     const figures = await measureRestore(64, 1);
     expect(figures.bytes).toBeGreaterThan(1_000_000);

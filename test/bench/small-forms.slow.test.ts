@@ -1,4 +1,4 @@
-// One small run through the real stack: what the benchmarks read of a run, and that no failure of the environments changes a grade.
+// One small run through the real stack: tests the figures that benchmarks read from it, and that a failing environment changes no grade.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -57,7 +57,7 @@ describe('a small run', { timeout: 240_000 }, () => {
     rmSync(folder, { recursive: true, force: true });
   });
 
-  it('starts no finished episode again, and applies each update once', async () => {
+  it('does not start a finished episode again, and applies each update once', async () => {
     const figures = await recordFigures(await openStore(`dir:${join(folder, 'store')}`), run);
     console.log(`orchestration: p50 ${figures.orchestration_ms_p50.toFixed(0)} ms`);
     expect(figures).toMatchObject({
@@ -66,12 +66,12 @@ describe('a small run', { timeout: 240_000 }, () => {
       logprob_difference_max: 0,
     });
     expect(figures.orchestration_steps).toBeGreaterThanOrEqual(5);
-    // The bench holds 150 ms on an idle machine; tests share theirs.
+    // The benchmark's bar is 150 ms on an idle machine. Tests share their machine.
     expect(figures.orchestration_ms_p50).toBeGreaterThan(0);
     expect(figures.orchestration_ms_p50).toBeLessThan(3_000);
   });
 
-  it('keeps every grade while a fifth of all environment calls fail', async () => {
+  it('keeps every grade although a fifth of all environment calls fail', async () => {
     const environments = await startEnvironmentProcess();
     try {
       const figures = await replayWithFaults({
@@ -83,7 +83,7 @@ describe('a small run', { timeout: 240_000 }, () => {
         `${figures.passed_undisturbed} passed undisturbed, ${figures.met_a_fault} met a fault, ${figures.unknown} unknown`,
       );
       expect(figures.passed_undisturbed).toBeGreaterThan(0);
-      // Here 9 of 16, which is 0.56, and one that stays without a grade.
+      // Usually 9 of 16 (0.56), and one of them gets no grade.
       expect(figures.met_a_fault / figures.episodes).toBeGreaterThanOrEqual(0.4);
       expect(figures.unknown).toBeLessThanOrEqual(2);
       expect(figures).toMatchObject({ episodes: 16, false_zeros: 0, changed: 0 });
@@ -92,10 +92,10 @@ describe('a small run', { timeout: 240_000 }, () => {
     }
   });
 
-  it('comes back by replay of its last updates, from a state that has none of them', async () => {
+  it('is restored by replaying its last updates on an earlier state', async () => {
     const figures = await measureReplay(await openStore(`dir:${join(folder, 'store')}`), run, 3);
     expect(figures.steps).toBe(3);
-    // Updates without a signal took no time when they were made.
+    // Updates without a learning signal took no time at first either.
     expect(figures.replay_speed).toBeGreaterThanOrEqual(0);
   });
 
@@ -116,7 +116,7 @@ describe('a small run', { timeout: 240_000 }, () => {
   });
 });
 
-/** The tiny preset, taught the answers of its held-out tasks by heart, so that there are passes that a fault could spoil. */
+/** The tiny preset. It learns the answers of its held-out tasks by heart, so that some episodes pass and a fault could spoil them. */
 async function taughtSpec(into: string): Promise<RunSpec> {
   const preset = await readSpecFile(fileURLToPath(new URL('../../presets/tiny.yaml', import.meta.url)));
   const tasks = generateTasks({ apps: ['tracker', 'booking'], seed: 1, train_tasks: 4, held_out_tasks: 16 });

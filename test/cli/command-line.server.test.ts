@@ -21,7 +21,7 @@ import { longhaul } from '../support/command-line.js';
 const folder = mkdtempSync(join(tmpdir(), 'longhaul-cli-'));
 afterAll(() => rmSync(folder, { recursive: true }));
 
-test('bin/longhaul hands over arguments, output and exit code', () => {
+test('bin/longhaul passes arguments, output and exit code on', () => {
   const bin = (...args: string[]) =>
     spawnSync(resolve('bin/longhaul'), args, { encoding: 'utf8', timeout: 180_000 });
   const spec = bin('spec', 'presets/tiny.yaml');
@@ -34,7 +34,7 @@ test('bin/longhaul hands over arguments, output and exit code', () => {
   });
 });
 
-describe('a command line that is not understood ends with 2 and says where help is', () => {
+describe('a command line that is not understood exits with 2 and says where to find help', () => {
   test.each<[string[], RegExp]>([
     [[], /Usage: longhaul/],
     [['trian'], /unknown command 'trian'\n\(Did you mean train\?\)/],
@@ -54,7 +54,7 @@ describe('a command line that is not understood ends with 2 and says where help 
     expect(code).toBe(2);
   });
 
-  test('while asking for help is no error', async () => {
+  test('asking for help is no error', async () => {
     expect(await longhaul(['--help'])).toMatchObject({
       code: 0,
       output: expect.stringContaining('doctor') as string,
@@ -67,7 +67,7 @@ describe('a command line that is not understood ends with 2 and says where help 
 });
 
 describe('longhaul spec', () => {
-  test('ends with 1 and the reason, readable or as JSON', async () => {
+  test('exits with 1 and gives the reason, as text or as JSON', async () => {
     const missing = join(folder, 'none.yaml');
     expect(await longhaul(['spec', missing])).toMatchObject({
       code: 1,
@@ -79,7 +79,7 @@ describe('longhaul spec', () => {
   });
 });
 
-describe('a task file that is broken', () => {
+describe('a broken task file', () => {
   const spec = join(folder, 'broken.yaml');
   beforeAll(() => {
     const task = { task_key: 'a', prompt: 'b', env_key: 'nowhere' };
@@ -97,7 +97,7 @@ describe('a task file that is broken', () => {
     writeFileSync(spec, JSON.stringify({ ...rest, model, warm_start: [], data }));
   });
 
-  test('is refused by spec with the line, and by doctor --spec', async () => {
+  test('is refused by spec and by doctor --spec, which name the line', async () => {
     expect(await longhaul(['spec', spec])).toMatchObject({
       ...{ code: 1, output: '' },
       errors: expect.stringMatching(/tasks\.jsonl is not usable:\n.*line 2: not JSON/) as string,
@@ -118,7 +118,7 @@ describe('a task file that is broken', () => {
     expect(code).toBe(1);
   });
 
-  test('is refused, too, where its tasks are of no environment of the spec', async () => {
+  test('is refused, too, if its tasks belong to no environment of the spec', async () => {
     const task = { task_key: 'a', prompt: 'b', env_key: 'nowhere' };
     writeFileSync(join(folder, 'tasks.jsonl'), `${JSON.stringify(task)}\n`);
     const { code, errors } = await longhaul(['spec', spec]);
@@ -129,7 +129,7 @@ describe('a task file that is broken', () => {
 });
 
 describe('longhaul show', () => {
-  test('says that a key is not there', async () => {
+  test('says that a key does not exist', async () => {
     mkdirSync(join(folder, 'store'), { recursive: true });
     const { code, errors } = await longhaul([
       'show',
@@ -143,7 +143,7 @@ describe('longhaul show', () => {
 });
 
 describe('--folder', () => {
-  test('names the store of the stack there, for the verbs that read one', async () => {
+  test('selects the store of the stack in that folder, for commands that read a store', async () => {
     const stack = join(folder, 'stack');
     mkdirSync(join(stack, 'store'), { recursive: true });
     for (const args of [
@@ -162,7 +162,7 @@ describe('--folder', () => {
   });
 
   test.each(['status', 'cancel', 'stop'])(
-    'without a stack is an error of %s, and no way to the runs of another server',
+    'without a stack is an error of %s, which does not use another server instead',
     async (verb) => {
       const none = join(folder, 'mistyped');
       const { code, errors } = await longhaul([verb, 'x', '--folder', none], {
@@ -174,7 +174,7 @@ describe('--folder', () => {
     },
   );
 
-  test('that cannot be looked into is not called empty', async () => {
+  test('that cannot be read is not reported as empty', async () => {
     const loop = join(folder, 'loop');
     symlinkSync(loop, loop);
     expect((await longhaul(['status', 'x', '--folder', loop])).errors).toMatch(
@@ -185,7 +185,7 @@ describe('--folder', () => {
     );
   });
 
-  test('is passed over for an exported address, which says so', async () => {
+  test('is ignored, with a message, if TEMPORAL_ADDRESS is set', async () => {
     const stack = join(folder, 'running');
     const lock = lockFolder(stack, 'a test');
     writeFileSync(join(stack, 'stack.json'), JSON.stringify({ temporal: '127.0.0.1:1', store: 'dir:x' }));
@@ -199,7 +199,7 @@ describe('--folder', () => {
     expect(errors).toContain('no Temporal server answers at 127.0.0.1:2');
   });
 
-  test.each(['up', 'quickstart'])('that is a file is refused by %s in one line', async (verb) => {
+  test.each(['up', 'quickstart'])('is refused by %s in one line if it is a file', async (verb) => {
     const file = join(process.cwd(), 'package.json');
     const { code, errors } = await longhaul([verb, '--folder', file]);
     expect(errors).toBe(
@@ -211,7 +211,7 @@ describe('--folder', () => {
   test.each([
     { what: 'of the kernel', below: '/proc/longhaul/x' },
     { what: 'that is a file', below: join(process.cwd(), 'package.json', 'x') },
-  ])('that cannot be made in one $what is refused by up at once', async ({ below }) => {
+  ])('is refused by up at once if its parent is one $what', async ({ below }) => {
     const { code, errors } = await longhaul(['up', '--folder', below]);
     expect(errors).toMatch(/^error: the folder .* cannot be made: .*choose another one with --folder\n/m);
     expect(code).toBe(1);
@@ -219,7 +219,7 @@ describe('--folder', () => {
 });
 
 describe('longhaul runs', () => {
-  test('says that the store of its folder cannot be read: without it rewound runs look like others', async () => {
+  test('says that the folder’s store cannot be read: without the store, rewound runs look like any other', async () => {
     const cwd = join(folder, 'unreadable');
     mkdirSync(join(cwd, '.longhaul'), { recursive: true });
     symlinkSync('store', join(cwd, '.longhaul', 'store'));
@@ -233,7 +233,7 @@ describe('longhaul set', () => {
   test.each<[string[], RegExp]>([
     [['lr=1e-4', 'lr=2e-4'], /lr is given twice/],
     [['lr'], /"lr" is not understood: give NAME=NUMBER/],
-  ])('%j is refused before anything is asked of Temporal', async (values, message) => {
+  ])('%j is refused before Temporal is asked', async (values, message) => {
     expect((await longhaul(['set', 'x', ...values, '--temporal-address', '127.0.0.1:1'])).errors).toMatch(
       message,
     );
@@ -246,7 +246,7 @@ describe('longhaul doctor', () => {
     ok: boolean;
     detail: string;
   }
-  // No stack runs there, which is an answer at once; a server that does not answer is waited for.
+  // In a folder without a stack the answer comes at once. A server that does not answer would be waited for.
   const nowhere = ['--folder', join(folder, 'mistyped')];
 
   async function checks(args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<Map<string, Check>> {
@@ -255,7 +255,7 @@ describe('longhaul doctor', () => {
     return new Map((JSON.parse(output) as Check[]).map((one) => [one.check, one]));
   }
 
-  test('tells what answers from what does not', async () => {
+  test('says which parts work and which do not', async () => {
     const port = await freePort();
     const notTemporal = createServer((socket) => socket.destroy()).listen(port, '127.0.0.1');
     const temporal = ['--folder', folder, '--temporal-address', `127.0.0.1:${port}`];
@@ -275,7 +275,7 @@ describe('longhaul doctor', () => {
     });
   });
 
-  test('makes no store where an address is mistyped', async () => {
+  test('creates no store at a mistyped address', async () => {
     const mistyped = join(folder, 'stoer');
     for (const store of [`dir:${mistyped}`, mistyped])
       expect((await checks([...nowhere, '--store', store])).get('store')).toMatchObject({
@@ -285,7 +285,7 @@ describe('longhaul doctor', () => {
     expect(existsSync(mistyped)).toBe(false);
   });
 
-  test('probes the others where the folder has no stack', async () => {
+  test('runs the other checks if the folder has no stack', async () => {
     const found = await checks(nowhere);
     expect(found.get('engine')).toMatchObject({ ok: true });
     expect(found.get('temporal')).toMatchObject({
@@ -294,7 +294,7 @@ describe('longhaul doctor', () => {
     });
   });
 
-  test('names the fix for a missing engine and a store that is none', async () => {
+  test('says how to fix a missing engine and an invalid store address', async () => {
     const found = await checks([...nowhere, '--store', 'ftp:/somewhere'], {
       LONGHAUL_ENGINE: join(folder, 'no-engine'),
     });

@@ -11,7 +11,7 @@ afterEach(() => {
   vi.unstubAllEnvs();
 });
 
-/** What is written while work of 70 s says halfway where it is. */
+/** Returns what is written during work of 70 s that reports its position after half of the time. */
 async function written(kind: { isTTY: boolean; columns: number }): Promise<string[]> {
   const texts: string[] = [];
   const output = { ...kind, write: (text: string) => texts.push(text) > 0 };
@@ -31,7 +31,7 @@ async function written(kind: { isTTY: boolean; columns: number }): Promise<strin
   return texts;
 }
 
-describe('work that answers at its end alone', () => {
+describe('work that answers only at its end', () => {
   test('gives a log a line every 30 s', async () => {
     expect(await written({ isTTY: false, columns: 80 })).toEqual([
       'auditing tiny · 30 s\n',
@@ -39,7 +39,7 @@ describe('work that answers at its end alone', () => {
     ]);
   });
 
-  test('gives a terminal one line that changes, fits, and is gone at the end', async () => {
+  test('gives a terminal one changing line, which fits the window and disappears at the end', async () => {
     const texts = await written({ isTTY: true, columns: 31 });
     expect(texts.join('')).not.toContain('\n');
     expect(texts).toContain('\r\u001b[2Kauditing tiny · 30 s');
@@ -47,12 +47,12 @@ describe('work that answers at its end alone', () => {
     expect(texts.at(-1)).toBe('\r\u001b[2K');
   });
 
-  test('gives a terminal that only prints what a log gets', async () => {
+  test('gives a terminal that cannot change lines the same as a log', async () => {
     vi.stubEnv('TERM', 'dumb');
     expect((await written({ isTTY: true, columns: 80 })).join('')).not.toContain('\u001b');
   });
 
-  test('shows nothing when it is short, and its error is the error', async () => {
+  test('shows nothing for short work, and throws the work’s own error', async () => {
     vi.useRealTimers();
     const write = vi.fn(() => true);
     const failing = withElapsedLine('x', () => delay(5).then(() => Promise.reject(new Error('torn'))), {

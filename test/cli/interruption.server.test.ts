@@ -1,4 +1,4 @@
-// What Ctrl-C says to whoever follows a run: that the run goes on.
+// Ctrl-C tells a person who follows a run that the run goes on.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { resolve } from 'node:path';
@@ -13,7 +13,7 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(() => temporal?.stop());
 
-it('the run that was followed goes on, and how to end it', { timeout: 120_000 }, async () => {
+it('says that the followed run goes on, and how to end it', { timeout: 120_000 }, async () => {
   const args = ['train', resolve('presets/tiny.yaml'), '--temporal-address', temporal.address];
   const child = spawn(resolve('bin/longhaul'), args, { stdio: ['ignore', 'ignore', 'pipe'] });
   let errors = '';

@@ -1,4 +1,4 @@
-// No command changes a Temporal server that nobody has named, or one that is not the stack's where a stack's folder names it.
+// No command changes a Temporal server that nobody has named. If the server belongs to a stack folder, it must be that stack's own.
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -12,7 +12,7 @@ import { plainTemporalConfig } from '../../src/workers/process/config.js';
 import { type Answer, longhaul as commandLine } from '../support/command-line.js';
 import { startTemporal, type TestTemporal } from '../support/servers/temporal-server.js';
 
-/** Verbs that change nothing on a server. Every other verb that knows `--temporal-address` is held to be one that writes. */
+/** Verbs that change nothing on a server. The test treats every other verb with `--temporal-address` as one that writes. */
 const readingVerbs = ['doctor', 'nodes', 'runs', 'status', 'sweeps list'];
 
 const registered = new Command('longhaul');
@@ -27,7 +27,7 @@ function leaves(command: Command, path: string[] = []): { path: string; command:
   return command.commands.flatMap((child) => leaves(child, [...path, child.name()]));
 }
 
-/** What the verb needs to be understood; a spec is a real one, so that a start of it would be a start. */
+/** Arguments with which the verb is accepted. The spec is a real one, so that a start would really start a run. */
 function argumentsOf(command: Command): string[] {
   const values: Record<string, string> = {
     spec: resolve('presets/tiny.yaml'),
@@ -59,7 +59,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-/** The command line where the default address leads to the foreign server. */
+/** Runs the command line with the foreign server at the default address. */
 const longhaul = (args: readonly string[], cwd = empty): Promise<Answer> =>
   commandLine(args, {
     cwd,
@@ -74,7 +74,7 @@ async function workflowsOf(server: TestTemporal): Promise<number> {
 }
 
 describe('in an empty folder beside a foreign server at the default address', { timeout: 180_000 }, () => {
-  it('the table of commands has the verbs that write, and says of the others that they read', () => {
+  it('verbs that write are in the table of commands, and the others are known to read', () => {
     expect(verbs.map(({ verb }) => verb)).toEqual(expect.arrayContaining(readingVerbs));
     expect(writingVerbs.map(({ verb }) => verb)).toEqual(
       expect.arrayContaining(['train', 'pause', 'cancel', 'fork', 'sweeps run', 'sweeps delete']),
@@ -88,13 +88,16 @@ describe('in an empty folder beside a foreign server at the default address', { 
     expect({ code, output }).toEqual({ code: 1, output: '' });
   });
 
-  it.each([{ verb: 'pause', args: ['pause', 'x'] }])('$verb says so to a script, too', async ({ args }) => {
-    const { code, output } = await longhaul([...args, '--json']);
-    expect(JSON.parse(output)).toMatchObject({ error: { name: 'UnnamedServer' } });
-    expect(code).toBe(1);
-  });
+  it.each([{ verb: 'pause', args: ['pause', 'x'] }])(
+    '$verb reports it to a script as JSON',
+    async ({ args }) => {
+      const { code, output } = await longhaul([...args, '--json']);
+      expect(JSON.parse(output)).toMatchObject({ error: { name: 'UnnamedServer' } });
+      expect(code).toBe(1);
+    },
+  );
 
-  it('a verb that reads goes there and says where it is', async () => {
+  it('a verb that reads uses that server and says so', async () => {
     const { code, errors } = await longhaul(['sweeps', 'list']);
     expect(errors).toBe(
       'on localhost:7233, namespace default (the default address: nobody named a server)\n',
@@ -102,7 +105,7 @@ describe('in an empty folder beside a foreign server at the default address', { 
     expect(code).toBe(0);
   });
 
-  it('the foreign server has nothing of all this', async () => {
+  it('nothing was changed on the foreign server', async () => {
     expect(await workflowsOf(foreign)).toBe(0);
   });
 
@@ -114,7 +117,7 @@ describe('in an empty folder beside a foreign server at the default address', { 
     expect(code).toBe(1);
   });
 
-  it('a server that is named is used, and said', async () => {
+  it('a named server is used, and the output says which', async () => {
     const { errors } = await longhaul(['pause', 'x', '--temporal-address', foreign.address]);
     expect(errors).toMatch(
       new RegExp(
@@ -123,7 +126,7 @@ describe('in an empty folder beside a foreign server at the default address', { 
     );
   });
 
-  it('only the files that check it open a connection', () => {
+  it('only the known files open a connection', () => {
     const opening = readdirSync('src/cli', { recursive: true, encoding: 'utf8' }).filter(
       (name) =>
         name.endsWith('.ts') &&
@@ -131,7 +134,7 @@ describe('in an empty folder beside a foreign server at the default address', { 
           readFileSync(join('src/cli', name), 'utf8'),
         ),
     );
-    // `doctor` reads, and `quickstart` has started the server itself.
+    // `doctor` only reads, and `quickstart` has started the server itself.
     expect(opening.sort()).toEqual([
       'stack/doctor-checks.ts',
       'temporal-access.ts',
@@ -140,7 +143,7 @@ describe('in an empty folder beside a foreign server at the default address', { 
   });
 });
 
-it('a client that only reads cannot write', async () => {
+it('a read-only client cannot write', async () => {
   const { client, close } = await connectClient(plainTemporalConfig(foreign.address), 5_000, {
     readOnly: true,
   });
@@ -153,7 +156,7 @@ it('a client that only reads cannot write', async () => {
   }
 });
 
-describe('the stack that a folder names', { timeout: 120_000 }, () => {
+describe('the stack in a folder', { timeout: 120_000 }, () => {
   const home = join(folder, 'home');
   const stack = join(home, '.longhaul');
   const below = join(home, 'specs', 'deep');
@@ -186,16 +189,19 @@ describe('the stack that a folder names', { timeout: 120_000 }, () => {
     );
   });
 
-  it.each(['pause', 'status'])('is no server of nobody’s that listens in its place: %s', async (verb) => {
-    pointAt(foreign);
-    const { code, errors } = await longhaul([verb, 'x'], home);
-    expect(errors).toMatch(
-      /^error: the Temporal server at \S+ is that of no stack, and not that of the stack in \.longhaul: /,
-    );
-    expect(code).toBe(1);
-  });
+  it.each(['pause', 'status'])(
+    'is not confused with a server of no stack at its address: %s',
+    async (verb) => {
+      pointAt(foreign);
+      const { code, errors } = await longhaul([verb, 'x'], home);
+      expect(errors).toMatch(
+        /^error: the Temporal server at \S+ is that of no stack, and not that of the stack in \.longhaul: /,
+      );
+      expect(code).toBe(1);
+    },
+  );
 
-  it('is no server of another stack, which is named', async () => {
+  it('is not confused with the server of another stack, which is named', async () => {
     pointAt(own, { id: newStackId() });
     const { code, errors } = await longhaul(['cancel', 'x'], home);
     expect(errors).toContain(
@@ -204,7 +210,7 @@ describe('the stack that a folder names', { timeout: 120_000 }, () => {
     expect(code).toBe(1);
   });
 
-  it('is started again where an earlier version has started it without a name', async () => {
+  it('must be started again if an earlier version started it without an id', async () => {
     pointAt(own, {});
     expect((await longhaul(['resume', 'x'], home)).errors).toMatch(
       /started by an earlier version.*longhaul up/,

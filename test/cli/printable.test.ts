@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { printable } from '../../src/cli/printable.js';
 
-describe('what is printed', () => {
+describe('printed text', () => {
   it.each([
     ['a colour', '\u001b[31mred', '\\u001b[31mred'],
     ['the clipboard', '\u001b]52;c;cm0gLXJm\u0007', '\\u001b]52;c;cm0gLXJm\\u0007'],
@@ -9,11 +9,11 @@ describe('what is printed', () => {
     ['a return over what was said', 'safe\rrm -rf', 'safe\\u000drm -rf'],
     ['backspaces', 'a\b\u007f', 'a\\u0008\\u007f'],
     ['a turned direction', 'abc\u202edcba', 'abc\\u202edcba'],
-  ])('shows %s and does not do it', (_what, text, shown) => {
+  ])('spells out %s instead of performing it', (_what, text, shown) => {
     expect(printable(text)).toBe(shown);
   });
 
-  it('leaves all else as it is', () => {
+  it('leaves everything else unchanged', () => {
     const text = 'lines\n\ttabs, “quotes”, Ü, 漢字, 👩‍🚀, العربية\n';
     expect(printable(text)).toBe(text);
   });

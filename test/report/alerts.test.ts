@@ -1,12 +1,12 @@
-// What was wrong with a run stands in its report, whether a channel reported it or not.
+// The report shows what was wrong with a run, whether or not a channel reported it.
 import { expect, test } from 'vitest';
 import { alertLines, alertsOfRun, alertTable } from '../../src/report/alerts.js';
 import { readHistory } from '../../src/report/history/run-history.js';
 import { recordedRun } from './recorded-run.js';
 
-test('alerts of a run: those that hold first, each once with all of its steps', async () => {
+test('alerts of a run: those that still hold come first, each once with all of its steps', async () => {
   const { record, updates } = await readHistory(await recordedRun(), 'tiny');
-  // A quarter of each step's episodes has no outcome.
+  // A quarter of each step's episodes has an unknown outcome.
   const norms = new Map([
     [20, 40],
     [25, 7],
@@ -37,11 +37,11 @@ test('alerts of a run: those that hold first, each once with all of its steps', 
   for (const part of ['Reward Collapsed', 'Unknown Outcomes', 'steps 20, 25', 'holds', 'ended'])
     expect(html).toContain(part);
   expect(alertTable([])).toBeNull();
-  // A fork's report is about its own steps.
+  // A fork's report covers only its own steps.
   expect(alertsOfRun({ ...record, run: 'fork' }, wrecked)).toEqual([]);
 });
 
-test('what an environment is called is text and not markup', () => {
+test('the name of an environment is shown as text, not as markup', () => {
   const alert = {
     about: 'tool_error_rate',
     environment: '<img src=x>',

@@ -1,4 +1,4 @@
-// The report in a real browser: what it says there, in light, dark, narrow and on paper.
+// The report in a real browser: its content, on light, dark and narrow screens and on paper.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -81,7 +81,7 @@ describe.skipIf(browserPath === '')('the report in a browser (chromium, or LONGH
     }
   }
 
-  test('says what the records say, and asks nobody for anything', async () => {
+  test('shows the figures of the records, and requests nothing from a network', async () => {
     await withPage({}, async (page) => {
       expect(await page.title()).toBe('tiny · Longhaul report');
       expect(await page.locator('.tile').first().innerText()).toMatch(/37\.5 %\s*→\s*62\.5 %/);
@@ -92,7 +92,7 @@ describe.skipIf(browserPath === '')('the report in a browser (chromium, or LONGH
     });
   });
 
-  test('of a run that has ended says so', async () => {
+  test('says that the run has ended', async () => {
     await withPage({}, async (page) => {
       expect(await page.locator('header').innerText()).toContain('completed at step 42');
       expect(await page.locator('.tile').first().innerText()).toContain('before → after GRPO');
@@ -102,7 +102,7 @@ describe.skipIf(browserPath === '')('the report in a browser (chromium, or LONGH
     });
   });
 
-  test('of a run that has not says how far it is, and what is compared so far', async () => {
+  test('says how far an unfinished run is, and which evaluations it compares so far', async () => {
     await withPage(
       {},
       async (page) => {
@@ -120,7 +120,7 @@ describe.skipIf(browserPath === '')('the report in a browser (chromium, or LONGH
     );
   });
 
-  test('draws a lone chart as small as one of many', async () => {
+  test('draws a single chart as small as one of many', async () => {
     await withPage(
       { viewport: { width: 1366, height: 768 } },
       async (page) => {
@@ -131,25 +131,22 @@ describe.skipIf(browserPath === '')('the report in a browser (chromium, or LONGH
     );
   });
 
-  test.each([390, 700, 1366])(
-    'keeps figures of many days within their tiles, at %d pixels',
-    async (width) => {
-      await withPage(
-        { viewport: { width, height: 768 } },
-        async (page) => {
-          const tiles = await page.locator('.tile .value').all();
-          expect(await page.locator('.tiles').innerText()).toContain('47 h 59 min');
-          for (const tile of tiles) {
-            const [needed, given] = await tile.evaluate((value) => [value.scrollWidth, value.clientWidth]);
-            expect(needed, await tile.innerText()).toBeLessThanOrEqual(given as number);
-          }
-        },
-        'long',
-      );
-    },
-  );
+  test.each([390, 700, 1366])('keeps long figures within their tiles, at %d pixels', async (width) => {
+    await withPage(
+      { viewport: { width, height: 768 } },
+      async (page) => {
+        const tiles = await page.locator('.tile .value').all();
+        expect(await page.locator('.tiles').innerText()).toContain('47 h 59 min');
+        for (const tile of tiles) {
+          const [needed, given] = await tile.evaluate((value) => [value.scrollWidth, value.clientWidth]);
+          expect(needed, await tile.innerText()).toBeLessThanOrEqual(given as number);
+        }
+      },
+      'long',
+    );
+  });
 
-  test('tells how episodes went, with the way to those that are counted', async () => {
+  test('says how episodes went, with links to the counted transcripts', async () => {
     await withPage({}, async (page) => {
       const newest = page.locator('tr', { hasText: 'newest' }).first();
       expect(await newest.innerText()).toMatch(/tracker\s+newest\s+2\s+1\.5 · 1 · 2/);
@@ -163,7 +160,7 @@ describe.skipIf(browserPath === '')('the report in a browser (chromium, or LONGH
   test.each([390, 1100])('fits a window of %d pixels', async (width) => {
     await withPage({ viewport: { width, height: 800 } }, async (page) => {
       expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(width);
-      // What a reader sees without scrolling sideways is all there is, but for the steps, which are folded.
+      // Without scrolling sideways a reader sees everything, except the folded steps.
       for (const part of await page.locator('.scroll, .chart-wide, .chart-narrow, .tile').all()) {
         if (!(await part.isVisible())) continue;
         const [needed, given] = await part.evaluate((one) => [one.scrollWidth, one.clientWidth]);
@@ -175,7 +172,7 @@ describe.skipIf(browserPath === '')('the report in a browser (chromium, or LONGH
     });
   });
 
-  test('is dark where the reader wants it, and never on paper', async () => {
+  test('is dark if the reader prefers it, but never on paper', async () => {
     await withPage({ colorScheme: 'dark' }, async (page) => {
       const background = (): Promise<unknown> =>
         page.evaluate('getComputedStyle(document.body).backgroundColor');
@@ -190,7 +187,7 @@ describe.skipIf(browserPath === '')('the report in a browser (chromium, or LONGH
   });
 });
 
-/** The same run with the longest figures that its tiles must hold. */
+/** The same run with the longest figures that its tiles must fit. */
 function inDays(history: RunHistory): RunHistory {
   const last = history.updates.at(-1)!;
   const started = Date.parse(history.record.observed.started_at);

@@ -1,4 +1,4 @@
-// Which evaluations belong to a run, and how far it has come.
+// Which evaluations belong to a run, and how far the run has come.
 import { beforeEach, describe, expect, test } from 'vitest';
 import { budgetTable } from '../../src/report/budget.js';
 import { readEvaluations } from '../../src/report/history/evaluations.js';
@@ -21,21 +21,21 @@ const evaluated = async (): Promise<string[]> =>
   );
 const own = ['2 final by tiny', '22 interval by tiny', '42 final by tiny'];
 
-describe('evaluations of a state are those of every run that has it', () => {
+describe('evaluations of a state may come from any run that had the state', () => {
   beforeEach(openRecords);
 
-  test('a run shows what it played itself, also where it was stopped once and went on', async () => {
+  test('a run shows what it played itself, also if it was stopped and went on', async () => {
     await addEvaluation(store, { step: 30, name: 'final' });
     expect(await evaluated()).toEqual([own[0], own[1], '30 final by tiny', own[2]]);
   });
 
-  test('what others played on steps that it does not ask for is not its own', async () => {
+  test('a run ignores results of others at steps where it plays no evaluation', async () => {
     await addEvaluation(store, { step: 1, name: 'final', by: 'other' });
     await addEvaluation(store, { step: 10, name: 'interval', by: 'other' });
     expect(await evaluated()).toEqual(own);
   });
 
-  test('what others played of a suite that it asks for is taken over', async () => {
+  test('a run adopts results of others for a suite that it asks for', async () => {
     await addEvaluation(store, { step: 0, name: 'interval', by: 'other' });
     expect(await evaluated()).toEqual(['0 interval by other', ...own]);
   });
@@ -46,7 +46,7 @@ describe('evaluations of a state are those of every run that has it', () => {
     ['other data', { suite: { digests: { ...recordsOfAllKinds().suite.digests, dataset: digestOf('0') } } }],
     ['other numerics', { suite: { numerics: { backend: 'cpu' as const, version: 99 } } }],
     ['other limits', { suite: { sampling: { ...recordsOfAllKinds().suite.sampling, max_turns: 2 } } }],
-  ])('but not a suite of %s', async (_, other) => {
+  ])('but not if their suite has %s', async (_, other) => {
     await addEvaluation(store, { step: 0, name: 'interval', by: 'other', ...other });
     expect(await evaluated()).toEqual(own);
   });
@@ -55,7 +55,7 @@ describe('evaluations of a state are those of every run that has it', () => {
 describe('how far a run has come', () => {
   beforeEach(openRecords);
 
-  /** The run when only its first `step` steps were committed and `changes` accepted. */
+  /** The run's position if only its first `step` steps were committed and `changes` were accepted. */
   const at = async (step: number, ...changes: ControlChange[]): Promise<string> => {
     const history = await readHistory(store, 'tiny');
     const control = changes.map((change, index) => ({
@@ -73,7 +73,7 @@ describe('how far a run has come', () => {
     expect(await at(steps)).toBe(`completed at step ${steps} (ended)`);
   });
 
-  test('is paused or stopped where a person said so', async () => {
+  test('is paused or stopped if a person asked for it', async () => {
     expect(await at(20, { kind: 'pause' })).toBe(`paused: step 20 of at most ${steps}`);
     expect(await at(20, { kind: 'pause' }, { kind: 'resume' })).toMatch(/^unfinished/);
     expect(await at(20, { kind: 'stopAfter', step: 20 })).toMatch(/^unfinished/);
@@ -82,7 +82,7 @@ describe('how far a run has come', () => {
     expect(await at(25, { kind: 'stopAfter', step: 20 })).toMatch(/^unfinished/);
   });
 
-  test('is stopped where a budget is spent, and the report says of which little is left', async () => {
+  test('is stopped when a budget is spent, and the report names limits that are nearly spent', async () => {
     await addEvaluation(store, { step: 20, name: 'final', by: 'other' });
     const spent = async (budget: BudgetSpec) => {
       const history = until(await readHistory(store, 'tiny'), 20);
@@ -105,7 +105,7 @@ describe('how far a run has come', () => {
     });
   });
 
-  test('is complete where the target was reached', async () => {
+  test('is complete when the target was reached', async () => {
     await addEvaluation(store, { step: 22, name: 'interval', tasks: 84, pass_at_1: targetPassRate });
     expect(await at(22)).toMatch(/^unfinished/);
     await addEvaluation(store, { step: 22, name: 'final', by: 'other' });

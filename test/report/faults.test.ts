@@ -1,4 +1,4 @@
-// What a report counts as a fault: failures of the run's own attempts, by cause, and none of the run that it was forked from.
+// What a report counts as a fault: failures of the run's own attempts, by cause, and none of its parent's.
 import { beforeAll, expect, test } from 'vitest';
 import { faultsOf, faultTable } from '../../src/report/history/faults.js';
 import type { StepAttempt } from '../../src/report/history/attempts.js';
@@ -12,7 +12,7 @@ beforeAll(async () => {
   history = await readHistory(await recordedRun(), 'tiny');
 });
 
-/** An attempt at a step that went on after a failure. */
+/** An attempt that resumed a step after a failure. */
 function after(cause: RecoveryCause, step: number, event = `${cause} ${step}`): StepAttempt {
   const { attempt } = recordsOfAllKinds();
   const recovery = {
@@ -26,7 +26,7 @@ function after(cause: RecoveryCause, step: number, event = `${cause} ${step}`): 
   };
 }
 
-test('a failure counts once, however many attempts of the step went on after it', () => {
+test('a failure counts once, even if several attempts resumed the step after it', () => {
   const { causes } = faultsOf(history, [
     after('engine_exit', 3),
     after('engine_exit', 3),
@@ -39,7 +39,7 @@ test('a failure counts once, however many attempts of the step went on after it'
   ]);
 });
 
-test('a fork has none of its parent’s faults', () => {
+test('a fork shows none of its parent’s faults', () => {
   const lineage = { run: 'parent', step: 10, state: digestOf('b') };
   const fork = { ...history, record: { ...history.record, lineage } };
   const { causes } = faultsOf(fork, [after('engine_exit', 4), after('worker_restart', 12)]);

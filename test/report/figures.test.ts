@@ -20,12 +20,12 @@ beforeAll(async () => {
 });
 
 describe('a run is compared with the state where GRPO began', () => {
-  test('on the same suite where it was played again', () => {
+  test('on the same suite if that was played again', () => {
     const change = beforeAndAfter(history);
     expect(change).toMatchObject({ before: { step: 2 }, after: { step: 42 }, sameTasks: true });
   });
 
-  test('on a smaller suite while the run is under way, and the report can say so', () => {
+  test('on a smaller suite while the run continues, and the report says so', () => {
     expect(beforeAndAfter(until(history, 30))).toMatchObject({
       before: { step: 2 },
       after: { step: 22, result: { suite_name: 'interval' } },
@@ -33,7 +33,7 @@ describe('a run is compared with the state where GRPO began', () => {
     });
   });
 
-  test('on the newest state where the run went on after a stop, although an older one was played in full', () => {
+  test('on the newest state after a stop and restart, although an older state has the full suite', () => {
     const { evaluations } = history;
     const interval = evaluations.find(({ result }) => result.suite_name === 'interval')!;
     const resumed = { ...history, evaluations: [...evaluations, { ...interval, step: 62 }] };
@@ -51,7 +51,7 @@ describe('a run is compared with the state where GRPO began', () => {
 });
 
 describe('the table of environments', () => {
-  test('has baseline, final, change, standard error and tool errors, and a row for all', () => {
+  test('has baseline, final, change, standard error and tool errors, and a row for all environments', () => {
     const change = beforeAndAfter(history);
     if (!change) throw new Error('no comparison');
     const rows = environmentRows(change.before, change.after);
@@ -87,13 +87,16 @@ describe('the table of environments', () => {
     ['nearly all pass', [0.96, 128], [0.97, 128], 'saturated'],
     ['nearly none passes', [0.02, 128], [0.05, 128], 'failing'],
     ['there was no graded episode', null, [0.5, 128], 'new'],
-  ] as const)('calls a change by what chance alone would do: %s', (_, before, after, status) => {
-    const rate = (of: readonly [number, number] | null) => of && { share: of[0], graded: of[1] };
-    expect(statusOf(rate(before), rate(after))).toBe(status);
-  });
+  ] as const)(
+    'calls a change significant only if chance alone would not cause it: %s',
+    (_, before, after, status) => {
+      const rate = (of: readonly [number, number] | null) => of && { share: of[0], graded: of[1] };
+      expect(statusOf(rate(before), rate(after))).toBe(status);
+    },
+  );
 });
 
-test('a step that a person held up took as long as it worked', () => {
+test('a step’s duration does not include the time that a person held it up', () => {
   const [first, second] = history.updates.filter(({ identity }) => identity.kind === 'grpo') as [
     UpdateRecord,
     UpdateRecord,
@@ -115,11 +118,11 @@ test.each([
   [{ 'ft/lost_seconds': 1.2, 'ft/ettr': 0.9 }, null],
   [{ 'ft/waiting_seconds': 3, 'ft/ettr': 0.9 }, 'outlived waits for others · lost 3.0 s · ETTR 90.0 %'],
   [{ 'ft/restarts/engine_exit': 2, 'ft/lost_seconds': 1.2 }, 'outlived engine exit ×2 · lost 1.2 s'],
-])('the line about faults tells of faults and waits alone: %o', (figures, line) => {
+])('the line about faults reports only faults and waits: %o', (figures, line) => {
   expect(faultNote(figures as Record<string, number>)).toBe(line);
 });
 
-test('a change is shown with the first step whose plan covers it', async () => {
+test('a change is shown with the first step whose plan includes it', async () => {
   expect(await readChanges(store, history)).toEqual([
     expect.objectContaining({ n: 1, what: 'lr = 0.01', step: workerDiedAt }),
   ]);
@@ -128,14 +131,14 @@ test('a change is shown with the first step whose plan covers it', async () => {
 });
 
 describe('charts', () => {
-  test('smooth without losing points or moving a straight line', () => {
+  test('are smoothed without losing points or moving a straight line', () => {
     const line = Array.from({ length: 20 }, (_, x) => ({ x, y: 3 }));
     expect(smoothed(line, 5)).toEqual(line);
     const spike = [0, 0, 3, 0, 0].map((y, x) => ({ x, y }));
     expect(smoothed(spike, 3).map((point) => point.y)).toEqual([0, 1, 1, 1, 0]);
   });
 
-  test('write the value of a dot where no line runs, and never outside', () => {
+  test('write the value of a dot where no line runs, and always inside the chart', () => {
     const plot = { left: 0, right: 300, top: 0, bottom: 200 };
     const rising = { weight: 1, points: [0, 100, 200].map((x) => ({ x, y: 200 - x })) };
     const offSlope = clearest({ x: 100, y: 100 }, '50 %', plot, [rising]);
@@ -146,7 +149,7 @@ describe('charts', () => {
     expect(clearest({ x: 100, y: 199 }, '0 %', plot, []).y).toBeLessThan(199);
   });
 
-  test('join no points across what nobody measured between them', () => {
+  test('draw no line across steps that were not measured', () => {
     const points = [0, 50, 100].map((x) => ({ x, y: 0.5 }));
     const chart = lineChart({
       description: '',
@@ -166,7 +169,7 @@ describe('charts', () => {
     expect(ticks(0, 237, 9)).toEqual([0, 50, 100, 150, 200]);
   });
 
-  test('and spans of time never read as 60 seconds or minutes', () => {
+  test('show time spans, and never 60 seconds or 60 minutes', () => {
     expect([59.7, 119.6, 3599.7, 90_000, 200_000].map(timeSpan)).toEqual([
       '1 min 0 s',
       '2 min 0 s',

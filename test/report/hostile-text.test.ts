@@ -1,4 +1,4 @@
-// Whatever a model, an environment or a person wrote is text in the report: it makes no element, no attribute and no link.
+// All text from a model, an environment or a person is plain text in the report. It creates no element, attribute or link.
 import { beforeAll, describe, expect, it } from 'vitest';
 import { readChanges } from '../../src/report/history/changes.js';
 import { faultsOf } from '../../src/report/history/faults.js';
@@ -33,7 +33,7 @@ const hostile = [
   '${alert(1)} {{alert(1)}} `',
 ];
 
-/** Every tag with the names of its attributes: what a browser would build. */
+/** Every tag with the names of its attributes, as a browser would build them. */
 function skeleton(html: string): string[] {
   return (html.match(/<[^>]*>/g) ?? []).map((tag) => tag.replace(/="[^"]*"/g, '=""'));
 }
@@ -67,7 +67,7 @@ describe('a report', () => {
   });
   const page = (episodes: ReadEpisodes): string => renderReport({ ...common, history, episodes });
 
-  /** The history with each text of its records in which a person or a program has a say replaced. */
+  /** The history with `text` in place of every text that a person or a program can choose. */
   function historyWith(text: string): RunHistory {
     const replaced = structuredClone(history);
     const { record } = replaced;
@@ -106,7 +106,7 @@ describe('a report', () => {
     expect(skeleton(render(text))).toEqual(skeleton(render('plain')));
   });
 
-  it('may run its own script and nothing else, should a text get through all the same', async () => {
+  it('may run only its own script, even if hostile markup got through', async () => {
     const html = page(
       await episodesWith({ request: 'Close it.', turns: [{ says: '<done>' }], outcome: failed }),
     );
@@ -118,18 +118,18 @@ describe('a report', () => {
     expect(html).not.toMatch(/<[^>]*\s(on\w+|src|srcdoc|action|style)\s*=/i);
     expect(html.match(/href="[^"]*"/g)?.every((link) => link.startsWith('href="#'))).toBe(true);
     expect(html.match(/<script(?! type="application\/json")/g)).toHaveLength(1);
-    // Before anything that came from outside.
+    // The policy comes before any text from outside.
     expect(html.indexOf('Content-Security-Policy')).toBeLessThan(html.indexOf('<title>'));
   });
 
-  it('has no script where it has no transcripts', async () => {
+  it('has no script if it has no transcripts', async () => {
     const html = page(await episodesWith());
     expect(html).not.toContain('<script');
     expect(html).not.toContain('script-src');
   });
 });
 
-/** Names of environments and templates are keys of what an evaluation counted. */
+/** Renames environments and templates, which are the keys of an evaluation's counts. */
 function renameEnvironments(part: unknown, text: string): void {
   if (Array.isArray(part)) return part.forEach((one) => renameEnvironments(one, text));
   if (typeof part !== 'object' || part === null) return;

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { missingDeliveriesTable } from '../../src/report/missing-deliveries.js';
 
-test('what was not told is shown with its reason, as text and not as markup', () => {
+test('a missing delivery is shown with its reason, as text and not as markup', () => {
   const trouble = {
     what: 'messages behind step 12',
     reason: '<script>alert(1)</script> put a token into SLACK_BOT_TOKEN',

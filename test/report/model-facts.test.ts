@@ -1,4 +1,4 @@
-// The report says what was trained and by which objective; a spec that an earlier version stored has its defaults.
+// The report says what was trained and by which objective. A spec that an earlier version stored gets the defaults of that time.
 import { describe, expect, test } from 'vitest';
 import { loraInWords, modelFacts } from '../../src/report/model-facts.js';
 import type { BaseRecord } from '../../src/spec/records/update.js';
@@ -13,7 +13,7 @@ const factsOf = (spec: RunSpec, base: BaseRecord | null = null) =>
   Object.fromEntries(modelFacts(recordOf(spec), base));
 
 describe('the facts of a model', () => {
-  test('of all weights, drawn, with a warm start before', async () => {
+  test('for all weights, randomly initialised, with a warm start', async () => {
     const spec = await readSpecFile('presets/tiny.yaml');
     const trainer = { ...spec.trainer, use_kl_loss: true, use_entropy_loss: true };
     expect(loraInWords(recordOf(spec))).toBeNull();
@@ -27,7 +27,7 @@ describe('the facts of a model', () => {
     });
   });
 
-  test('of adapters over a folder', async () => {
+  test('for adapters on a model folder', async () => {
     const { model, ...spec } = await readSpecFile('presets/tiny.yaml');
     const { architecture: _architecture, ...files } = model;
     const lora = { rank: 4, alpha: 8, targets: ['q_proj', 'v_proj'] as const };
@@ -47,7 +47,7 @@ describe('the facts of a model', () => {
     });
   });
 
-  test('of a run whose base an earlier version recorded, without figures', async () => {
+  test('for a run whose base record comes from an earlier version and has no figures', async () => {
     const spec = await readSpecFile('presets/tiny.yaml');
     const { policy_loss_type: _kind, use_kl_loss: _kl, ...trainer } = spec.trainer;
     const { moments: _moments, ...model } = spec.model;

@@ -1,4 +1,4 @@
-// Episodes as records in a store, from what was said: a token stands for a stretch of text.
+// Writes episodes to a store from their texts: each token stands for a piece of text.
 import {
   readReportEpisodes,
   type EpisodeReading,
@@ -15,7 +15,7 @@ export interface SaidTurn {
   says: string;
   /** Tool that the turn calls. */
   tool?: string;
-  /** What the model reads next; of the last turn no record holds it. */
+  /** What the model reads next. No record holds it for the last turn. */
   answer?: string;
   error?: true;
 }
@@ -76,7 +76,7 @@ export function saidEpisode(said: SaidEpisode, place: { slot: number; sample: nu
   };
 }
 
-/** One slot each, sample 0. */
+/** Each episode gets its own slot, as sample 0. */
 export async function recordEvaluated(
   store: ObjectStore,
   { evaluations }: RunHistory,
@@ -103,7 +103,7 @@ export async function recordTrained(
     }
 }
 
-/** `files`: takes those beside the page. */
+/** `files`: receives the files beside the page. */
 export function readEpisodes(
   store: ObjectStore,
   history: RunHistory,

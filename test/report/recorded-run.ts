@@ -1,4 +1,4 @@
-// A run of two supervised and forty GRPO steps as its records tell it, with two restarts and one change.
+// The records of a run with two supervised and forty GRPO steps, two restarts and one change.
 import type { RunHistory } from '../../src/report/history/run-history.js';
 import type { EvaluationResult } from '../../src/spec/records/evaluation-records.js';
 import type { EpisodeRecord } from '../../src/spec/records/episode.js';
@@ -25,12 +25,12 @@ import { recordsOfAllKinds } from '../store/fixtures.js';
 
 export const steps = 42;
 export const firstGrpo = 3;
-/** The engine is another one from this step on. */
+/** From this step on a new engine is used. */
 export const engineDiedAt = 20;
-/** The node worker too, and the plan of this step is the first to cover the change of lr. */
+/** From this step on the node worker is new, too. Its plan is the first one with the change of lr. */
 export const workerDiedAt = 30;
 export const targetPassRate = 0.9;
-/** Tasks of each suite. */
+/** Number of tasks in each suite. */
 export const suiteSizes = { interval: 85, final: 205 };
 export type SuiteName = keyof typeof suiteSizes;
 const start = Date.parse('2026-01-02T03:00:00.000Z');
@@ -83,7 +83,7 @@ function writer(store: ObjectStore) {
   };
 }
 
-/** Two supervised steps, then forty of GRPO with an evaluation every twenty. */
+/** Two supervised steps, then forty GRPO steps with an evaluation after every twenty. */
 function specOf({ run, suite }: RecordTypes): RunSpec {
   return {
     ...run.spec,
@@ -97,9 +97,9 @@ function specOf({ run, suite }: RecordTypes): RunSpec {
 export interface EvaluationOptions {
   step: number;
   name: SuiteName;
-  /** The run that played it. */
+  /** The run that played the evaluation. */
   by?: string;
-  /** What the suite has other than this run's would. */
+  /** In which fields the suite differs from this run's suite. */
   suite?: Partial<RecordTypes['suite']>;
   tasks?: number;
   pass_at_1?: number;
@@ -186,12 +186,12 @@ export function until(history: RunHistory, step: number): RunHistory {
   };
 }
 
-/** Tokens stand for the parts of an episode: `decode` of the tests looks them up. */
+/** Tokens stand for the parts of an episode. The tests' `decode` maps them to text. */
 export function episodeOf(task_key: string, outcome: EpisodeRecord['outcome']): EpisodeRecord {
   return { ...recordsOfAllKinds().episode, task_key, outcome };
 }
 
-/** The text of each token of the fixture's episode: prompt 1–3, call 4–5, result 6, done 7. */
+/** Decoder for the fixture's episode: prompt 1–3, call 4–5, result 6, done 7. */
 export function decodeWith(request: string, call: string, result: string): (tokens: number[]) => string {
   const text: Record<number, string> = {
     1: '<|im_start|>system\nCall one tool a turn.<|im_end|>\n',

@@ -1,4 +1,4 @@
-// Counters of how episodes went: against plain ways to count the same, and on episodes that were recorded.
+// Tests the counters of how episodes went: against simple ways to count the same, and on recorded episodes.
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { addError, noErrors, normalisedError, ranked } from '../../src/report/transcripts/error-patterns.js';
@@ -54,7 +54,7 @@ function counted(trajectories: readonly Trajectory[]): TrajectoryCounts {
   return counts;
 }
 
-/** Without what depends on order: which transcript is the example. */
+/** The counts without the example transcripts, which depend on the order. */
 function comparable({ patterns, turns, unknown, ...rest }: TrajectoryCounts): unknown {
   return {
     ...rest,
@@ -66,7 +66,7 @@ function comparable({ patterns, turns, unknown, ...rest }: TrajectoryCounts): un
 }
 
 describe('counts of trajectories', () => {
-  test('are the same in any order, and in parts that are added up', () => {
+  test('are the same in any order, and when partial counts are added', () => {
     fc.assert(
       fc.property(fc.array(trajectory), fc.array(trajectory), (some, others) => {
         const whole = comparable(counted([...some, ...others]));
@@ -92,7 +92,7 @@ describe('counts of trajectories', () => {
     );
   });
 
-  test('have the percentiles of all lengths in a row', () => {
+  test('have the same percentiles as a sorted list of all lengths', () => {
     fc.assert(
       fc.property(fc.array(trajectory, { minLength: 1 }), fc.constantFrom(0.5, 0.95, 1), (all, share) => {
         const lengths = all.map(({ turns }) => turns.length).sort((a, b) => a - b);
@@ -101,7 +101,7 @@ describe('counts of trajectories', () => {
     );
   });
 
-  test('of groups: those of two graded samples or more, and whose rewards differ', () => {
+  test('of groups: those with at least two graded samples, and those of them whose rewards differ', () => {
     fc.assert(
       fc.property(fc.array(fc.array(fc.constantFrom(0, 1, null), { maxLength: 5 })), (groups) => {
         const counts = noTrajectories();
@@ -127,7 +127,7 @@ describe('a call is repeated', () => {
     expect(repeatedCalls(calls)).toBe(expected);
   });
 
-  test('no more often than it is made again, and never once where all calls differ', () => {
+  test('at most as often as it was made again, and never if all calls differ', () => {
     fc.assert(
       fc.property(fc.array(fc.constantFrom('a', 'b', 'c', null)), (calls) => {
         const made = calls.filter((call) => call !== null);
@@ -151,7 +151,7 @@ describe('the pattern of an error', () => {
     ['Error: 2 of 1,024.5 rows\n  failed', '# of # rows failed'],
     ['', '(no message)'],
     ['{"error":', '{"…":'],
-  ])('%j is %j', (text, pattern) => {
+  ])('%j becomes %j', (text, pattern) => {
     expect(normalisedError(text)).toBe(pattern);
   });
 
@@ -165,13 +165,13 @@ describe('the pattern of an error', () => {
     );
   });
 
-  test('of an answer without end is found at once', () => {
+  test('of an endless answer is found quickly', () => {
     const begun = performance.now();
     for (const letter of ['a', '"', '1', 'A-', '{"a":']) normalisedError(letter.repeat(200_000));
     expect(performance.now() - begun).toBeLessThan(2_000);
   });
 
-  test('of too many kinds is counted all the same', () => {
+  test('is counted even if there are too many different patterns', () => {
     const patterns = noErrors();
     for (let n = 0; n < 700; n++)
       addError(patterns, { tool: 'find', message: `${'x'.repeat(n)}`, example: `t${n}` });
@@ -196,7 +196,7 @@ describe('an episode', () => {
     return { found: addTrajectory(counts, one), counts, trajectory: one };
   };
 
-  test('whose model is done without a call, or after refused ones, is done prematurely', () => {
+  test('ended by the model without a call, or after only refused calls, counts as prematurely done', () => {
     const request = 'Close it.';
     expect(look({ request, turns: [done], outcome: failed }).found).toBe(marks.prematureDone);
     const afterError = look({ request, turns: [refused, done], outcome: failed });
@@ -206,7 +206,7 @@ describe('an episode', () => {
     expect(look({ request, turns: [find('1'), done], outcome: failed }).found).toBe(0);
   });
 
-  test('that gives a call its arguments in another order makes the same call', () => {
+  test('has equal calls even if their arguments are in another order', () => {
     const turns = [
       find('1', { all: true }),
       { ...find('1'), says: callOf('find', { all: true, id: '1' }) },
@@ -215,7 +215,7 @@ describe('an episode', () => {
     expect(look({ request: 'Find.', turns, outcome: passed }).found).toBe(marks.repeated);
   });
 
-  test('tells what the tool has answered, but not after its last turn', () => {
+  test('says what the tool answered, except after the last turn', () => {
     const { trajectory: one, counts } = look({
       ...{ request: 'Find.', turns: [refused, { says: '<tool_call>{', error: true }], outcome: failed },
       stop_reason: 'max_turns',
@@ -230,7 +230,7 @@ describe('an episode', () => {
 });
 
 describe('the episodes of a run', () => {
-  test('are counted apart: over training, and in the newest evaluation', async () => {
+  test('are counted separately for training and for the newest evaluation', async () => {
     const store = await recordedRun();
     const history = await readHistory(store, 'tiny');
     const request = 'Close it.';
@@ -254,7 +254,7 @@ describe('the episodes of a run', () => {
     expect(shown.unreadable).toEqual([]);
   });
 
-  test('that cannot be read are left out and said, and the others are counted', async () => {
+  test('that cannot be read are left out and reported, and the others are counted', async () => {
     const store = await recordedRun();
     const history = await readHistory(store, 'tiny');
     const said = { request: 'Close it.', turns: [done], outcome: failed };
@@ -275,7 +275,7 @@ describe('of a long run', () => {
       })),
     }) as unknown as RunHistory;
 
-  test('as many steps are read as fit, evenly spread, with the first and the last', () => {
+  test('are read from as many steps as fit, evenly spread, including the first and the last', () => {
     const steps = fc.integer({ min: 2, max: 400 });
     fc.assert(
       fc.property(

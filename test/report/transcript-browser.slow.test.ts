@@ -1,5 +1,4 @@
-// Transcripts in a real browser, from a page that is opened from a folder: looked for, loaded, walked through and linked to; and what
-// is in them runs nothing.
+// Transcripts in a real browser, on a page that is opened from a folder: search, loading, navigation and links. Their content never runs.
 import { mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -107,24 +106,27 @@ describe.skipIf(browserPath === '')('transcripts in a browser (chromium, or LONG
   const opened = (page: Page) => page.locator('.opened');
   const read = (page: Page): Promise<string> => opened(page).locator('.verdict').innerText();
 
-  test.each(['inside', 'beside'] as const)('whatever they say is text, %s the page', async (where) => {
-    await withPage(pages[where], '', async (page) => {
-      expect(await page.locator('.found').innerText()).toBe('8 transcripts, failures first');
-      for (const [slot, text] of hostile.entries()) {
-        await page.evaluate(`location.hash = 't=final.42.${slot}.0'`);
-        await opened(page)
-          .locator('.request', { hasText: `Task ${slot}:` })
-          .waitFor();
-        expect(await read(page)).toBe(
-          slot === 3 ? `Outcome: ${text}` : 'Outcome: reward 0: all rows are as they should be',
-        );
-        const said = (await opened(page).locator('.talk').textContent()) ?? '';
-        expect(said.split(text.trim()).length).toBeGreaterThanOrEqual(6);
-      }
-    });
-  });
+  test.each(['inside', 'beside'] as const)(
+    'are shown as text %s the page, whatever they contain',
+    async (where) => {
+      await withPage(pages[where], '', async (page) => {
+        expect(await page.locator('.found').innerText()).toBe('8 transcripts, failures first');
+        for (const [slot, text] of hostile.entries()) {
+          await page.evaluate(`location.hash = 't=final.42.${slot}.0'`);
+          await opened(page)
+            .locator('.request', { hasText: `Task ${slot}:` })
+            .waitFor();
+          expect(await read(page)).toBe(
+            slot === 3 ? `Outcome: ${text}` : 'Outcome: reward 0: all rows are as they should be',
+          );
+          const said = (await opened(page).locator('.talk').textContent()) ?? '';
+          expect(said.split(text.trim()).length).toBeGreaterThanOrEqual(6);
+        }
+      });
+    },
+  );
 
-  test('nothing is loaded before somebody opens one', async () => {
+  test('are not loaded before somebody opens one', async () => {
     const page = await browser.newPage();
     const asked: string[] = [];
     page.on('request', (request) => asked.push(request.url()));
@@ -138,7 +140,7 @@ describe.skipIf(browserPath === '')('transcripts in a browser (chromium, or LONG
     await page.close();
   });
 
-  test('can be looked for by place, step, environment, outcome, trouble and task', async () => {
+  test('can be searched by place, step, environment, outcome, trouble and task', async () => {
     await withPage(pages.beside, '', async (page) => {
       const found = async (): Promise<number> =>
         Number((await page.locator('.found').innerText()).split(' ')[0]);
@@ -170,7 +172,7 @@ describe.skipIf(browserPath === '')('transcripts in a browser (chromium, or LONG
     });
   });
 
-  test('are walked through with next and previous, and back', async () => {
+  test('are stepped through with next and previous, and with the browser’s back', async () => {
     await withPage(pages.beside, '#in=training', async (page) => {
       await page.locator('.entry').first().click();
       await opened(page).getByText('1 of 6').waitFor();
@@ -186,7 +188,7 @@ describe.skipIf(browserPath === '')('transcripts in a browser (chromium, or LONG
     });
   });
 
-  test('one has an address of its own', async () => {
+  test('each has its own address', async () => {
     await withPage(pages.beside, '#t=train.6.0.1', async (page) => {
       await read(page);
       expect(await opened(page).innerText()).toContain(
@@ -205,7 +207,7 @@ describe.skipIf(browserPath === '')('transcripts in a browser (chromium, or LONG
     });
   });
 
-  test('that are not beside the page are missed in words, and read once they are there', async () => {
+  test('that are missing beside the page are reported, and are shown once they are there', async () => {
     renameSync(join(folder, 'beside #1'), join(folder, 'away'));
     const use = async (page: Page): Promise<void> => {
       const missing = await opened(page).locator('.missing').innerText();
@@ -217,7 +219,7 @@ describe.skipIf(browserPath === '')('transcripts in a browser (chromium, or LONG
     await withPage(pages.beside, '#t=train.6.0.0', use, /ERR_FILE_NOT_FOUND/);
   });
 
-  test('a browser runs nothing else in the page, should markup get into it after all', async () => {
+  test('run nothing else in the page, even if markup got into it', async () => {
     const html = readFileSync(pages.inside, 'utf8');
     const broken = join(folder, 'broken.html');
     const markup = `${hostile[0]}${hostile[2]}${hostile[5]}<script src="evil.js"></script>`;
@@ -225,7 +227,7 @@ describe.skipIf(browserPath === '')('transcripts in a browser (chromium, or LONG
     writeFileSync(broken, html.replace('<main>', `<main>${markup}`));
     const refused = /Content Security Policy|net::ERR/;
     await withPage(broken, '#t=train.6.0.1', async (page) => void (await read(page)), refused);
-    // The same markup does run where nothing forbids it.
+    // Without the content policy the same markup does run.
     writeFileSync(broken, html.replace('<main>', `<main>${markup}`).replace(/<meta http-equiv[^>]*>/, ''));
     const page = await browser.newPage();
     await page.goto(pathToFileURL(broken).href);
@@ -233,7 +235,7 @@ describe.skipIf(browserPath === '')('transcripts in a browser (chromium, or LONG
     await page.close();
   });
 
-  test('on paper there is the one that is open, without what only a screen can use', async () => {
+  test('print only the open one, without controls that only a screen can use', async () => {
     await withPage(pages.beside, '#t=train.6.0.1', async (page) => {
       await read(page);
       await page.emulateMedia({ media: 'print' });

@@ -31,14 +31,14 @@ describe('an episode reads as a conversation', () => {
     ]);
   });
 
-  test('and says why its outcome is unknown, in the words of the server', () => {
+  test('and gives the reason of an unknown outcome in the server’s words', () => {
     const unknown = episodeOf('t1', { status: 'unknown', reason: 'grade', failures: 3 });
     const said = { ...unknown, observed: { ...unknown.observed, failure: 'it gave no grade' } };
     expect(toTranscript(unknown, String).reason).toBe('grade');
     expect(toTranscript(said, String).reason).toBe('grade: it gave no grade');
   });
 
-  test('with the grader’s words on its grade', () => {
+  test('and gives the grader’s explanation with its grade', () => {
     const graded = episodeOf('t1', { status: 'graded', value: 0 });
     const { explanation: _, ...observed } = graded.observed;
     const explanation = 'issues ISS-7Q2K: assignee is "isaac", should be "marco"';
@@ -48,14 +48,14 @@ describe('an episode reads as a conversation', () => {
     );
   });
 
-  test('whose template is another one: as it is', () => {
+  test('and leaves the text of another template unchanged', () => {
     const plain = toTranscript(passed, (tokens) => `<|turn|>${tokens.join(' ')}`);
     expect(plain.messages.map((message) => message.text)).toEqual(['1 2 3', '4 5', '6', '7']);
   });
 });
 
-describe('a turn is taken apart', () => {
-  test('into words, calls and the end', () => {
+describe('a turn is split', () => {
+  test('into text, calls and the end', () => {
     expect(segmentsOf(`I look.<tool_call>${call}</tool_call><done>`)).toEqual([
       { kind: 'text', text: 'I look.' },
       { kind: 'call', name: 'close_issue', arguments: [['id', '"ISS-1"']] },
@@ -63,16 +63,16 @@ describe('a turn is taken apart', () => {
     ]);
   });
 
-  test.each(['{"name":', '[]', '{"arguments":{}}', '17'])('and %s is no call', (body) => {
+  test.each(['{"name":', '[]', '{"arguments":{}}', '17'])('and %s is not a call', (body) => {
     expect(segmentsOf(`<tool_call>${body}</tool_call>`)).toEqual([{ kind: 'malformed', text: body }]);
   });
 
-  test('also where the closing tag was not sampled', () => {
+  test('also if the closing tag was not sampled', () => {
     expect(segmentsOf(`<tool_call>${call}`)).toMatchObject([{ kind: 'call', name: 'close_issue' }]);
   });
 });
 
-test('rows of a result stand on lines of their own; what is no JSON stays', () => {
+test('rows of a result are shown one a line, and text that is not JSON stays unchanged', () => {
   const issues = Array.from({ length: 3 }, (_, id) => ({ id, title: 'a title that takes some room' }));
   expect(readableResult(JSON.stringify({ issues })).split('\n')).toHaveLength(7);
   expect(readableResult('{"ok":true}')).toBe('{ "ok": true }');
@@ -88,7 +88,7 @@ test('failures come first, and environments take turns', () => {
   expect(picked.map((episode) => episode.task_key)).toEqual(['a0', 'b3', 't1']);
 });
 
-describe('transcripts are put into chunks', () => {
+describe('transcripts are written to chunks', () => {
   const hostile = '</script><script>alert(1)</script>\u2028\ud800"\'`${x}';
   const transcriptOf = (text: string) => toTranscript(passed, decodeWith(text, call, text));
 
@@ -101,7 +101,7 @@ describe('transcripts are put into chunks', () => {
     return { chunks, places };
   }
 
-  test('of a bounded size, each where the index says', async () => {
+  test('of a bounded size, each at the place that the index gives', async () => {
     const texts = Array.from({ length: 30 }, (_, n) => `${n} ${'x'.repeat(20_000)}`);
     const { chunks, places } = await chunksOf(texts);
     expect(chunks.length).toBeGreaterThan(2);
@@ -114,14 +114,14 @@ describe('transcripts are put into chunks', () => {
     }
   });
 
-  test('whose names are their contents, and in which what is alike stands once', async () => {
+  test('with the hash of the content as name, and with equal texts stored once', async () => {
     const [first, again] = [await chunksOf(['a', 'b']), await chunksOf(['a', 'b'])];
     expect(first).toEqual(again);
     const { texts } = JSON.parse(first.chunks[0]!.content) as TranscriptChunk;
     expect(texts.filter((text) => text === 'Call one tool a turn.')).toHaveLength(1);
   });
 
-  test('whose files are one call with two strings, whatever was said', async () => {
+  test('as files that are one call with two strings, whatever the episodes say', async () => {
     const { chunks } = await chunksOf([hostile]);
     const script = chunkScript(chunks[0]!);
     expect(script).toMatch(/^longhaulChunk\("[0-9a-f]{16}", "(?:[^"\\<\u2028]|\\.)*"\);\n$/);
@@ -131,7 +131,7 @@ describe('transcripts are put into chunks', () => {
     expect(heard).toEqual([chunks[0]!.name, chunks[0]!.content]);
   });
 
-  test('and a text that stands in the page ends no element there', () => {
+  test('and a chunk inside the page cannot end its element', () => {
     const json = inMarkup(JSON.stringify(hostile));
     expect(json).not.toContain('<');
     expect(JSON.parse(json)).toBe(hostile);

@@ -1,5 +1,5 @@
-// What README.md and docs/ say of the project holds: links lead somewhere, commands and flags exist, files are where they are said to be,
-// specs are accepted. And there is no more to read than somebody reads.
+// What README.md and docs/ say about the project is true: links work, commands and flags exist, named files exist, example specs are
+// accepted. And the text is not too long.
 import {
   existsSync,
   mkdirSync,
@@ -32,7 +32,7 @@ const textOf = (page: string): string => readFileSync(page, 'utf8');
 
 interface Block {
   page: string;
-  /** What stands behind the fence: `yaml spec`. Empty where a block is indented. */
+  /** Text after the opening fence, such as `yaml spec`. Empty for an indented block. */
   kind: string;
   text: string;
 }
@@ -58,7 +58,7 @@ const inlineCodeOf = (page: string): string[] =>
 const blocks = pages.flatMap(blocksOf);
 const blocksOfKind = (kind: string): Block[] => blocks.filter((block) => block.kind === kind);
 
-/** As GitHub names a heading. */
+/** Anchors as GitHub derives them from headings. */
 function anchorsOf(page: string): Set<string> {
   const anchors = new Set<string>();
   for (const [, heading = ''] of withoutFences(textOf(page)).matchAll(/^#+ (.+)$/gm)) {
@@ -79,7 +79,7 @@ const links = pages.flatMap((page) =>
     .filter(({ to }) => !/^[a-z]+:/.test(to)),
 );
 
-test('relative links and their anchors lead somewhere', () => {
+test('relative links and their anchors work', () => {
   expect(links.length).toBeGreaterThan(50);
   const broken = links.filter(({ page, to }) => {
     const [path = '', anchor] = to.split('#');
@@ -101,7 +101,7 @@ test('every page can be reached from README.md', () => {
   expect(pages.filter((page) => !reached.has(page))).toEqual([]);
 });
 
-/** Everything that a person could paste, a line each. */
+/** Every line that a person could paste. */
 const codeLines = [
   ...blocks.flatMap(({ page, text }) =>
     text
@@ -113,7 +113,7 @@ const codeLines = [
 ];
 
 describe('commands', () => {
-  /** Words behind `longhaul` where it is a command, not a project, a namespace, or a part of a longer name. */
+  /** Words after `longhaul` where it is a command, not a project, a namespace or a part of a longer name. */
   const named = codeLines.flatMap(({ page, line }) =>
     [...line.matchAll(/(?<![\w/.-])(?<!(?:project|-n|name) )(?:bin\/)?longhaul ([a-z][^|;&#>]*)/g)].map(
       ([, rest]) => ({ page, words: (rest as string).trim().split(/\s+/) }),
@@ -124,7 +124,7 @@ describe('commands', () => {
     for (const module of loaded) module.register(program);
   });
 
-  test('`longhaul VERB` exist, with their flags', async () => {
+  test('`longhaul VERB`: each exists, with its flags', async () => {
     await registered;
     expect(named.length).toBeGreaterThan(100);
     const wrong = named.filter(({ words }) => {
@@ -148,7 +148,7 @@ describe('commands', () => {
     expect(wrong.map(({ page, words }) => `${page}: longhaul ${words.join(' ')}`)).toEqual([]);
   });
 
-  test('`npm run` names scripts of package.json', () => {
+  test('`npm run`: each is a script of package.json', () => {
     const { scripts } = JSON.parse(readFileSync('package.json', 'utf8')) as { scripts: object };
     const used = codeLines.flatMap(({ line }) => [...line.matchAll(/npm run (?:-s )?([a-z:]+)/g)]);
     expect(used.length).toBeGreaterThan(5);
@@ -156,7 +156,7 @@ describe('commands', () => {
   });
 });
 
-test('files that are named are there', () => {
+test('named files exist', () => {
   const own = ['src', 'native', 'test', 'tools', 'infra', 'bench', 'presets'].flatMap(filesBelow);
   const isFile = (name: string): boolean => own.some((file) => file === name || file.endsWith(`/${name}`));
   const sources = codeLines.filter(
@@ -181,7 +181,7 @@ describe('examples', () => {
         model: Record<string, unknown>;
         data: Record<string, unknown>;
       };
-      // Files that the reader brings. Which ones they are is not said here, so that a key that is none of them stays an error.
+      // These keys name the reader's own files. Only known keys are replaced, so an unknown key is still an error.
       for (const path of [model.path, model.tokenizer, model.chat_template, data.tasks, data.demonstrations])
         if (typeof path === 'string') {
           mkdirSync(dirname(resolve(folder, path)), { recursive: true });
@@ -196,7 +196,7 @@ describe('examples', () => {
     }
   });
 
-  /** A block that shows some keys of a spec, laid over the smallest whole one. */
+  /** A block with some keys of a spec is merged into the smallest complete spec. */
   test.each(blocksOfKind('yaml part'))('the part of a run spec in $page is accepted', ({ text }) => {
     const whole = {
       name: 'part',
@@ -220,14 +220,14 @@ describe('examples', () => {
     expect(parseDemonstrations(text, 'demonstrations.jsonl').length).toBeGreaterThan(0);
   });
 
-  test('are there, each kind', () => {
+  test('there is at least one example of each kind', () => {
     for (const kind of ['yaml spec', 'yaml part', 'yaml sweep', 'json tasks', 'json demonstrations'])
       expect(blocksOfKind(kind), kind).not.toEqual([]);
     expect(blocksOfKind('yaml')).toEqual([]);
   });
 });
 
-test('there is no more to read than somebody reads', () => {
+test('README.md and docs/ have at most so many words', () => {
   const words = pages.map((page) => textOf(page).split(/\s+/).filter(Boolean).length);
   expect(words.reduce((sum, more) => sum + more, 0)).toBeLessThanOrEqual(mostWords);
 });

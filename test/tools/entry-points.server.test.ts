@@ -1,4 +1,4 @@
-// What a person starts first, in a checkout that is not set up.
+// What a person starts first in a checkout that is not set up.
 import { spawnSync } from 'node:child_process';
 import { cpSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -18,7 +18,7 @@ function run(file: string, ...args: string[]): { status: number | null; stdout: 
   return spawnSync(file, args, { cwd: checkout, encoding: 'utf8', timeout: 50_000 });
 }
 
-test('bin/longhaul names the script that sets the checkout up', () => {
+test('bin/longhaul names the script that sets up the checkout', () => {
   const { status, stderr } = run(process.execPath, 'bin/longhaul', 'up');
   expect(status).toBe(1);
   const script = /npm run (\S+?)`/.exec(stderr)?.[1] ?? '';
@@ -48,7 +48,7 @@ describe('npm run quickstart', () => {
     expect(stdout + stderr).not.toContain('Setting up');
   });
 
-  test('takes the flags that the command takes', () => {
+  test('accepts the same flags as the command', () => {
     const program = new Command();
     register(program);
     const flags = program.commands.flatMap(({ options }) => options.map(({ long }) => long ?? ''));
@@ -58,7 +58,7 @@ describe('npm run quickstart', () => {
     );
   });
 
-  test('leaves sound flags to the command', () => {
+  test('leaves the check of other values to the command', () => {
     const args = ['--seed', '2', '--folder=here', '--keep-open', '--json'];
     expect(run(process.execPath, 'tools/quickstart-flags.mjs', ...args)).toMatchObject({ status: 0 });
   });
@@ -71,7 +71,7 @@ describe('npm run setup', () => {
     expect(stdout).toContain('--only STEP');
   });
 
-  test('refuses a mistyped flag with what there is, and no stack', () => {
+  test('refuses a mistyped flag and lists the valid ones, without a stack trace', () => {
     const { status, stdout, stderr } = run(process.execPath, 'tools/setup.mjs', '--test');
     expect(status).toBe(2);
     expect(stderr).toContain("'--test'");
@@ -81,10 +81,10 @@ describe('npm run setup', () => {
   });
 });
 
-describe('a step of the set-up that takes long', () => {
+describe('a long step of the set-up', () => {
   beforeEach(() => vi.useFakeTimers());
   afterEach(() => vi.useRealTimers());
-  /** What it writes in two minutes. */
+  /** Returns what the step writes in two minutes. */
   async function writtenTo(output: { isTTY?: boolean; columns?: number }): Promise<string[]> {
     const { showLife } = (await import(
       new URL('../../tools/steps/sign-of-life.mjs', import.meta.url).href
@@ -111,7 +111,7 @@ describe('a step of the set-up that takes long', () => {
     ]);
   });
 
-  test('gives a terminal one line that changes, fits, and is gone at the end', async () => {
+  test('gives a terminal one changing line, which fits the window and disappears at the end', async () => {
     const written = await writtenTo({ isTTY: true, columns: 30 });
     expect(written.join('')).not.toContain('\n');
     expect(written).toContain('\r\u001b[2K    engine build: 90 s … the ');

@@ -3,13 +3,13 @@ import { beforeAll, describe, expect, test } from 'vitest';
 
 const eslint = new ESLint();
 
-/** Rules that a text breaks as if it stood in that file, which must exist: rules that need types look it up. */
+/** Rules that a text breaks as the content of `file`. The file must exist, because typed rules look it up. */
 async function complaints(file: string, text: string): Promise<string[]> {
   const [result] = await eslint.lintText(text, { filePath: file });
   return (result?.messages ?? []).map(({ ruleId, message }) => ruleId ?? `broken: ${message}`);
 }
 
-// The first text that is linted waits for the types of the whole project: minutes where other tests take the cores.
+// The first linted text waits until the types of the whole project are loaded: minutes on a busy machine.
 beforeAll(async () => {
   await complaints('src/rl/advantages.ts', '');
 }, 400_000);
@@ -39,7 +39,7 @@ describe('import arrows', () => {
       `import { createNativeEngine } from '../engine/native/native-engine.js';\nvoid createNativeEngine;\n`,
     ],
     ['src/report/charts/chart.ts', `export const cli = () => import('../../cli/program.js');\n`],
-  ])('%s may not: %s', async (file, text) => {
+  ])('%s may not import: %s', async (file, text) => {
     expect(await complaints(file, text)).toContain('longhaul/import-arrows');
   });
 
@@ -64,7 +64,7 @@ describe('import arrows', () => {
       'src/rl/advantages.ts',
       `import type { Outcome } from '../spec/records.js';\nexport type A = Outcome;\n`,
     ],
-  ])('%s may: %s', async (file, text) => {
+  ])('%s may import: %s', async (file, text) => {
     expect(await complaints(file, text)).not.toContain('longhaul/import-arrows');
   });
 });
@@ -76,7 +76,7 @@ describe('workflow code', () => {
     [`export const id = process.pid;\n`, 'no-restricted-globals'],
     [`console.log('x');\n`, 'no-restricted-globals'],
     [`export const x = Math.random();\n`, 'no-restricted-properties'],
-  ])('may not hold %s', async (text, rule) => {
+  ])('may not contain %s', async (text, rule) => {
     expect(await complaints('src/workflows/policies.ts', text)).toContain(rule);
   });
 });

@@ -20,7 +20,7 @@ function importsOf(file: string): string[] {
   );
 }
 
-/** A circle of imports, types among them, as the files on it; null where there is none. */
+/** A cycle of imports, including type imports, as a list of its files; null if there is none. */
 function circleIn(imports: Map<string, string[]>): string[] | null {
   const done = new Set<string>();
   const path: string[] = [];
@@ -43,12 +43,12 @@ function circleIn(imports: Map<string, string[]>): string[] | null {
   return null;
 }
 
-test.each(['src', 'test'])('no folder of %s holds more than 20 files', (root) => {
+test.each(['src', 'test'])('no folder of %s has more than 20 files', (root) => {
   const crowded = folders(root).filter((folder) => filesIn(folder).length > 20);
   expect(crowded).toEqual([]);
 });
 
-test('no file of src imports itself by way of others', () => {
+test('no file of src imports itself through other files', () => {
   const files = folders('src')
     .flatMap(filesIn)
     .filter((file) => file.endsWith('.ts'));
@@ -57,7 +57,7 @@ test('no file of src imports itself by way of others', () => {
   expect(circleIn(imports)).toBeNull();
 });
 
-test('no folder below a part of src imports itself by way of its neighbours', () => {
+test('no subfolder in src imports itself through its neighbours', () => {
   const below = folders('src').filter((folder) => folder.split('/').length === 3);
   const partOf = (file: string): string | undefined =>
     below.find((folder) => resolve(file).startsWith(`${resolve(folder)}/`));
@@ -74,7 +74,7 @@ test('no folder below a part of src imports itself by way of its neighbours', ()
   expect(circleIn(imports)).toBeNull();
 });
 
-test('a circle is found', () => {
+test('a cycle is found', () => {
   const imports = new Map([
     ['a', ['b']],
     ['b', ['c', 'd']],
@@ -88,7 +88,7 @@ const { arrows } = (await import(resolve('tools/lint/import-arrows.js'))) as {
   arrows: Record<string, { values: string[]; types: string[] }>;
 };
 
-test('no arrow of the linter leads down', () => {
+test('no arrow of the linter points down', () => {
   const order = Object.keys(arrows);
   const leadDown = Object.entries(arrows).flatMap(([from, { values, types }]) =>
     [...values, ...types]

@@ -1,4 +1,4 @@
-// The set-up of a fresh checkout, on a machine whose commands are chosen: it says at once what it would miss minutes later.
+// Sets up a fresh checkout on a machine whose commands the test chooses: the set-up reports at once what it would lack minutes later.
 import { execFile } from 'node:child_process';
 import {
   accessSync,
@@ -26,7 +26,7 @@ beforeEach(() => {
   mkdirSync(commands);
   cpSync('tools', join(checkout, 'tools'), { recursive: true });
   cpSync('package-lock.json', join(checkout, 'package-lock.json'));
-  // All but Go.
+  // Links all prerequisites except Go.
   link('sh');
   command('c++', '');
   command('cmake', 'echo "cmake version 3.20.0"');
@@ -42,19 +42,19 @@ function pathOf(name: string): string {
       accessSync(path);
       return path;
     } catch {
-      // Not in this folder.
+      // The command is not in this folder.
     }
   }
   throw new Error(`this test needs ${name} on the PATH`);
 }
 
-/** This machine's own. */
+/** Links this machine's own command. */
 function link(name: string): void {
   rmSync(join(commands, name), { force: true });
   symlinkSync(pathOf(name), join(commands, name));
 }
 
-/** A command of a version that this machine may not have. */
+/** Creates a command of a version that this machine may not have. */
 function command(name: string, script: string): void {
   rmSync(join(commands, name), { force: true });
   writeFileSync(join(commands, name), `#!/bin/sh\n${script}\n`);
@@ -69,7 +69,7 @@ function goOf(version: string): void {
   command('go', `if [ "$2" = GOVERSION ]; then echo go${version}; else echo local; fi`);
 }
 
-/** Nothing can be downloaded unless a proxy's port is given. */
+/** Runs the set-up. Nothing can be downloaded unless a proxy's port is given. */
 function setUp(args: string[], proxyPort = 1): Promise<{ code: number; said: string }> {
   const env = {
     PATH: commands,
@@ -86,8 +86,8 @@ function setUp(args: string[], proxyPort = 1): Promise<{ code: number; said: str
 
 const check = (...more: string[]) => setUp(['--only', 'prerequisites', ...more]);
 
-describe('Go, where the Temporal server can neither be found nor downloaded', () => {
-  test('is asked for before anything is installed, with every way out', async () => {
+describe('Go, if the Temporal server can be neither found nor downloaded', () => {
+  test('is required before anything is installed, and the message lists every way to fix it', async () => {
     const { code, said } = await setUp([]);
     expect(code).toBe(1);
     expect(said).toContain('go not found');
@@ -96,26 +96,26 @@ describe('Go, where the Temporal server can neither be found nor downloaded', ()
     expect(said).not.toContain('  dependencies ');
   });
 
-  test('may not be older than the first version that fetches newer ones', async () => {
+  test('must not be older than the first version that downloads newer ones', async () => {
     goOf('1.19.8');
     expect(await check()).toMatchObject({ code: 1, said: expect.stringContaining('Go 1.19.8 is too old') });
     goOf('1.21.0');
     expect(await check()).toMatchObject({ code: 0 });
   });
 
-  test('is not asked for where a `temporal` command is there', async () => {
+  test('is not required if a `temporal` command exists', async () => {
     command('temporal', '');
     expect(await check()).toMatchObject({ code: 0 });
   });
 
-  test('is asked for by the tests all the same: their S3 server is built', async () => {
+  test('is still required for the tests, because their S3 server is built', async () => {
     command('temporal', '');
     const { code, said } = await check('--tests');
     expect(code).toBe(1);
     expect(said).toContain('a `versitygw` command on the PATH');
   });
 
-  test('is not asked for where the download host can be reached', async () => {
+  test('is not required if the download host can be reached', async () => {
     const proxy = createServer().listen(0, '127.0.0.1');
     await new Promise((resolve) => proxy.once('listening', resolve));
     const { port } = proxy.address() as AddressInfo;
@@ -126,7 +126,7 @@ describe('Go, where the Temporal server can neither be found nor downloaded', ()
     }
   });
 
-  test('may fetch the version that the module asks for, whatever its distribution has set', async () => {
+  test('may download the version that the module asks for, whatever its distribution has set', async () => {
     command(
       'go',
       [
@@ -147,7 +147,7 @@ describe('Go, where the Temporal server can neither be found nor downloaded', ()
 describe('the other prerequisites', () => {
   beforeEach(() => goOf('1.21.0'));
 
-  test('are what this machine has', async () => {
+  test('are accepted as this machine has them', async () => {
     for (const name of ['c++', 'as', 'ld', 'cmake', 'make']) link(name);
     expect(await check()).toMatchObject({ code: 0 });
   });
@@ -168,7 +168,7 @@ describe('the other prerequisites', () => {
     expect(said).toContain('g++ ≥ 11 or clang ≥ 14');
   });
 
-  test('include Python for the addon that cannot be downloaded', async () => {
+  test('include Python if the addon cannot be downloaded', async () => {
     without('python3');
     expect(await check()).toMatchObject({ code: 1, said: expect.stringContaining('Python ≥ 3.6 not found') });
   });

@@ -1,4 +1,4 @@
-// A rebase ends a run's workflow: one that could go on, or could not afterwards, is left alone.
+// A rebase ends a run's workflow. So it is refused for a run that needs none, or that could not continue afterwards.
 import { describe, expect, test } from 'vitest';
 import { refuseEqualNumerics, refuseNeedlessRebase } from '../../../src/cli/control/needed-rebase.js';
 import type { Numerics } from '../../../src/spec/records/numerics.js';
@@ -19,12 +19,12 @@ const refusal = (nodes: PoolView['nodes']) => () =>
   refuseNeedlessRebase('live', { nodes }, cpu(1), cpu(2), { folder: '/srv/stack' });
 
 describe('a rebase', () => {
-  test('to the numerics that the run has is refused', () => {
+  test('to the numerics that the run already has is refused', () => {
     expect(() => refuseEqualNumerics('live', cpu(1), cpu(1))).toThrow('live has numerics cpu/1 already');
     expect(() => refuseEqualNumerics('live', cpu(1), cpu(2))).not.toThrow();
   });
 
-  test('is refused while a living node has the run’s own numerics, which is named', () => {
+  test('is refused while a living node has the run’s own numerics, and the node is named', () => {
     expect(refusal([node('a', cpu(1)), node('b', cpu(2))])).toThrow(
       /needs no rebase: .*cpu\/1, which a has \(longhaul nodes --folder \/srv\/stack\)/,
     );
@@ -37,11 +37,11 @@ describe('a rebase', () => {
     { what: 'one of them that is lost', nodes: [node('a', cpu(2), 'lost')] },
     { what: 'one of them that leaves', nodes: [node('a', cpu(2), 'draining')] },
     { what: 'one of others', nodes: [node('a', cpu(3))] },
-  ])('is refused while there is $what that could go on with it', ({ nodes }) => {
+  ])('is refused without a living node that has the wanted numerics: $what', ({ nodes }) => {
     expect(refusal(nodes)).toThrow(/no living node has numerics cpu\/2.*live could not go on/);
   });
 
-  test('goes on where the run’s own have gone and the wanted ones are there', () => {
+  test('is allowed if no living node has the run’s numerics and one has the wanted ones', () => {
     expect(refusal([node('old', cpu(1), 'lost'), node('a', cpu(2))])).not.toThrow();
   });
 });

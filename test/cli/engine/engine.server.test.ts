@@ -40,7 +40,7 @@ beforeAll(async () => {
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 describe('longhaul engine new', () => {
-  test('writes what transformers opens, and never over a folder', async () => {
+  test('writes a folder that transformers can open, and refuses an existing folder', async () => {
     for (const file of [
       'config.json',
       'model.safetensors',
@@ -55,7 +55,7 @@ describe('longhaul engine new', () => {
 });
 
 describe('longhaul engine info', () => {
-  test('tells what is in a folder and what it takes', async () => {
+  test('says what is in a folder, and how much memory it takes', async () => {
     const { code, output } = await longhaul(['engine', 'info', '--model', model]);
     expect(code).toBe(0);
     const info = JSON.parse(output) as Record<string, unknown>;
@@ -71,7 +71,7 @@ describe('longhaul engine info', () => {
     expect(available).toBeGreaterThan(total!);
   });
 
-  test('of a folder that is none ends with 1 and says so', async () => {
+  test('exits with 1 and says that the folder does not exist', async () => {
     const { code, errors } = await longhaul(['engine', 'info', '--model', join(folder, 'none')]);
     expect(errors).toMatch(/^error: there is no folder .*none/);
     expect(code).toBe(1);
@@ -79,7 +79,7 @@ describe('longhaul engine info', () => {
 });
 
 describe('longhaul engine score and generate', () => {
-  test('agree on every log-prob, and a request alone gets what it gets among others', async () => {
+  test('give the same log-probs, and a request alone gets the same samples as among others', async () => {
     const requests = [
       { text: 'Close ISS-7Q2K', max_new_tokens: 12, n: 3, seed: 4 },
       { tokens: [5, 6, 7], max_new_tokens: 5, temperature: 0.7, ignore_eos: true },
@@ -101,7 +101,7 @@ describe('longhaul engine score and generate', () => {
     }
   });
 
-  test('take messages as the chat template writes them, with a turn to come or without', async () => {
+  test('format messages by the chat template: generate adds the assistant’s next turn, score does not', async () => {
     const messages = [{ role: 'user', content: 'Hello' }];
     const [scored] = await answers<Scored>('score', JSON.stringify({ messages }));
     expect(tokenizer.decode(scored!.tokens)).toBe('<|im_start|>user\nHello<|im_end|>\n');
@@ -111,7 +111,7 @@ describe('longhaul engine score and generate', () => {
     );
   });
 
-  test('stop with the token that completes a text, and draw one way only with top_k 1', async () => {
+  test('stop at the token that completes a stop text, and sample the same with top_k 1 for any seed', async () => {
     const request = { text: 'Close ISS-7Q2K', max_new_tokens: 40, ignore_eos: true, top_k: 1 };
     const [free] = await answers<Generated>('generate', JSON.stringify(request));
     const { text, tokens } = free!.samples[0]!;
@@ -127,7 +127,7 @@ describe('longhaul engine score and generate', () => {
     expect(tokenizer.decode(sample.tokens.slice(0, -1))).not.toContain(stop);
   });
 
-  test('read a file', async () => {
+  test('read their input from a file', async () => {
     const file = join(folder, 'requests.jsonl');
     writeFileSync(file, `${asLines({ tokens: [1, 2] })}\n\n${asLines({ tokens: [1, 3] })}\n`);
     expect(await answers<Scored>('score', '', '--input', file)).toHaveLength(2);
@@ -178,7 +178,7 @@ describe('longhaul engine score and generate', () => {
     [asLines({ text: 'a', stop: ['x', ''] }), 'generate', /line 1: stop\[1\] /],
     [asLines({ tokens: [1, 2] }, { tokens: [1, 9999] }), 'score', /line 2: .*tokens\[1\] is 9999/],
     ['7', 'score', /line 1: it must be a mapping/],
-  ])('refuse %j with one error that names place and field, and end with 2', async (input, verb, message) => {
+  ])('refuse %j with one error that names place and field, and exit with 2', async (input, verb, message) => {
     const { code, errors } = await longhaul(['engine', verb, '--model', model], { input });
     expect(errors).toMatch(message);
     expect(errors.trim().split('\n')).toHaveLength(1);

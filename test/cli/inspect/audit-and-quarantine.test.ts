@@ -1,4 +1,4 @@
-// The commands that look a store over and set records aside, on a store that needs no run behind it.
+// The commands that audit a store and set records aside, on a store without a real run.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -46,7 +46,7 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 const longhaul = (...args: string[]): Promise<Answer> => commandLine([...args, '--store', address]);
 
 describe('longhaul audit', () => {
-  test('ends with 0 and the figures where nothing is wrong, and with 1 and each violation where something is', async () => {
+  test('exits with 0 and figures if nothing is wrong, else with 1 and each violation', async () => {
     expect(await longhaul('audit', 'tiny')).toMatchObject({
       code: 0,
       output: expect.stringMatching(/steps +1 with the base.*\n[^]*violations +none/) as string,
@@ -60,13 +60,13 @@ describe('longhaul audit', () => {
     expect(violations).toContainEqual(expect.objectContaining({ rule: 'R5', key: updateKey('tiny', 1) }));
   });
 
-  test('says where it is, to whom that is worth a line', async () => {
+  test('reports its progress to a caller that asks for it', async () => {
     const places: string[] = [];
     await auditRun(store, 'tiny', (place) => places.push(place));
     expect(places.slice(0, 2)).toEqual(['step 0 of 0', 'attempts of step 0 of 0']);
   });
 
-  test('says what is wrong with a run or a range that is not there', async () => {
+  test('says that a run or a range of steps does not exist', async () => {
     expect(await longhaul('audit', 'none')).toMatchObject({
       code: 1,
       errors: expect.stringMatching(/there is no run "none"/) as string,
@@ -88,7 +88,7 @@ describe('longhaul audit', () => {
 });
 
 describe('longhaul quarantine', () => {
-  test('writes one control record, and readers of the run then pass the key over', async () => {
+  test('writes one control record, after which the run’s readers ignore the key', async () => {
     const key = planKey('tiny', 1);
     const { code, output } = await longhaul('quarantine', key);
     expect(code).toBe(0);
@@ -99,7 +99,7 @@ describe('longhaul quarantine', () => {
     expect(await store.get(key)).not.toBeNull();
   });
 
-  test('sets aside with a record what was made from it, and with nothing else', async () => {
+  test('sets aside what was made from the record, and nothing else', async () => {
     const [episode, batch, earlier] = [
       episodeKey('tiny', 3, 0, 0),
       batchKey('tiny', 3),
@@ -110,7 +110,7 @@ describe('longhaul quarantine', () => {
       await store.create(key, Buffer.from('bytes'));
     }
     expect(await quarantine(store, episode)).toMatchObject({ written: true, also: [batch] });
-    // What the run made again since then belongs to the plan that is set aside now.
+    // These replacements were made by the plan that is set aside next, so they belong to it.
     for (const key of [`${episode}.r1`, `${batch}.r1`]) await store.create(key, Buffer.from('anew'));
     const done = await quarantine(store, planKey('tiny', 3));
     expect(done).toMatchObject({ written: true, also: [`${batch}.r1`, `${episode}.r1`] });
@@ -119,13 +119,13 @@ describe('longhaul quarantine', () => {
     for (const key of [earlier, attempt]) expect(await view.get(key)).not.toBeNull();
   });
 
-  test('says how to go on where the replacement is broken too', async () => {
+  test('says how to continue if the replacement is broken, too', async () => {
     const text = quarantineText(await quarantine(store, planKey('tiny', 1)));
     expect(text).toContain('was set aside before');
     expect(text).toContain(`longhaul quarantine ${planKey('tiny', 1)}.r1`);
   });
 
-  test('takes an evaluation’s episode and result out of one run’s sight', async () => {
+  test('hides an evaluation’s episode and result from one run', async () => {
     const [state, suite] = ['a'.repeat(64), 'b'.repeat(64)];
     const [episode, result] = [evaluationEpisodeKey(state, suite, 0, 0), evaluationResultKey(state, suite)];
     for (const key of [episode, result]) await store.create(key, Buffer.from('bytes'));
@@ -133,19 +133,19 @@ describe('longhaul quarantine', () => {
     expect(await quarantine(store, episode, 'tiny')).toMatchObject({ also: [result] });
   });
 
-  test('refuses what nothing can replace, what is not there, and a run that is not there', async () => {
+  test('refuses a record that nothing can replace, a missing record and a missing run', async () => {
     await expect(quarantine(store, updateKey('tiny', 0))).rejects.toThrow(/nothing can replace it/);
     await expect(quarantine(store, planKey('tiny', 9))).rejects.toThrow(/there is nothing to set aside/);
     await expect(quarantine(store, planKey('none', 1))).rejects.toThrow(/there is no run "none"/);
   });
 
-  test('refuses the records of a committed step: nobody would make them again', async () => {
+  test('refuses records of a committed step, because nobody would make them again', async () => {
     const key = batchKey('tiny', 5);
     for (const one of [key, updateKey('tiny', 5)]) await store.create(one, Buffer.from('bytes'));
     await expect(quarantine(store, key)).rejects.toThrow(/its step is committed/);
   });
 
-  test('is the remedy that a blocked run names exactly where it does not refuse the record', async () => {
+  test('is suggested to a blocked run exactly if it would accept the record', async () => {
     const state = 'c'.repeat(64);
     const committed = [
       planKey('tiny', 7),

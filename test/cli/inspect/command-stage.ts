@@ -1,4 +1,4 @@
-// What tests of `longhaul status` and `longhaul runs` stand on: a Temporal server, a store, and the command line.
+// What tests of `longhaul status` and `longhaul runs` share: a Temporal server, a store, and the command line.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

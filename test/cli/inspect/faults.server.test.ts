@@ -1,4 +1,4 @@
-// The command line where something that it needs is missing: one clear error within seconds, and exit code 1.
+// If something that the command line needs is missing, it gives one clear error within seconds and exits with 1.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -37,7 +37,7 @@ const longhaul = (args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise
 
 const oneLine = /^error: [^\n]+\n$/;
 
-describe('a run that is not there', () => {
+describe('a run that does not exist', () => {
   beforeAll(() => mkdirSync(join(folder, 'store')));
 
   it.each([
@@ -54,7 +54,7 @@ describe('a run that is not there', () => {
   });
 
   it.each(['report', 'transcripts', 'show', 'audit'])(
-    '%s in a folder without a store, which it leaves as it was',
+    '%s in a folder without a store creates none',
     async (command) => {
       const { code, errors } = await longhaul([command, 'runs', '--store', 'dir:./elsewhere/store']);
       expect(errors).toMatch(/^error: there is no store at dir:\.\/elsewhere\/store: .*--store/);
@@ -63,7 +63,7 @@ describe('a run that is not there', () => {
     },
   );
 
-  it('with a name that is none says so', async () => {
+  it('an invalid name is reported as such', async () => {
     const { code, errors } = await longhaul(['report', '../etc', '--store', `dir:${join(folder, 'store')}`]);
     expect(errors).toMatch(oneLine);
     expect(code).toBe(1);
@@ -85,7 +85,7 @@ describe('a Temporal server that does not answer', () => {
       expect(errors).toContain(`no Temporal server answers at ${address}`);
       expect(errors).toContain('longhaul up');
       expect(code).toBe(1);
-      // Five seconds of trying, and the start of a process on a busy machine.
+      // Five seconds of trying, plus the start of a process on a busy machine.
       expect(seconds).toBeLessThan(45);
     },
   );
@@ -101,7 +101,7 @@ describe('a port that is taken', () => {
   });
   afterAll(() => taken.close());
 
-  it.each(['--temporal-port', '--ui-port'])('is named by up %s, with the fix', async (flag) => {
+  it.each(['--temporal-port', '--ui-port'])('is named by up %s, which says how to fix it', async (flag) => {
     const { code, errors } = await longhaul(['up', '--folder', join(folder, 'stack'), flag, String(port)]);
     expect(errors).toContain(`port ${port} for the Temporal`);
     expect(errors).toContain('leave the option out to use a free one');
@@ -117,8 +117,8 @@ describe('a port that is taken', () => {
   });
 });
 
-describe('an engine that is not there', () => {
-  it('keeps the stack from starting, with the command that builds it', async () => {
+describe('a missing engine', () => {
+  it('keeps the stack from starting; the error names the command that builds it', async () => {
     const { code, errors } = await longhaul(['up', '--folder', join(folder, 'stack')], {
       LONGHAUL_ENGINE: join(folder, 'no-engine'),
     });
@@ -136,7 +136,7 @@ describe('a store without create-only puts', () => {
   afterAll(() => server.stop());
   const refusal = /is not fit to hold records: .*create-only puts/;
 
-  it('is refused by doctor, with what to use instead', async () => {
+  it('is refused by doctor, which says what to use instead', async () => {
     const args = ['doctor', '--json', '--store', server.address('unfit'), '--folder', folder];
     const { code, output } = await longhaul(args);
     const checks = JSON.parse(output) as { check: string; ok: boolean; detail: string }[];
@@ -162,7 +162,7 @@ describe('a store without create-only puts', () => {
 });
 
 describe('a spec with several mistakes', () => {
-  it('is refused by train with all of them, before anything is asked of Temporal', async () => {
+  it('is refused by train, which lists all of them before it asks Temporal', async () => {
     const spec = join(folder, 'spec.yaml');
     writeFileSync(spec, 'name: x\ntrainer:\n  learnin_rate: 1\ngenerator:\n  max_turn: 2\n');
     const address = `127.0.0.1:${await freePort()}`;

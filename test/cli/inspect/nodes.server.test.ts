@@ -1,4 +1,4 @@
-// What a person sees of nodes, of the runs that hold them, and of those that wait.
+// What `longhaul nodes` shows of nodes, of the runs that hold them, and of runs that wait.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { describePool } from '../../../src/cli/inspect/nodes-command.js';
 import type { PoolView } from '../../../src/workflows/messages.js';
@@ -43,7 +43,7 @@ const view: PoolView = {
 };
 
 describe('longhaul nodes', { timeout: 120_000 }, () => {
-  it('shows what each node offers and who holds it, and the queue in its order', () => {
+  it('shows what each node offers, which run holds it, and the queue in its order', () => {
     expect(describePool(view, now)).toBe(
       [
         'NODE   STATE  HEARD      NUMERICS  GPU            MEMORY   HOST    PLACES  HELD BY',
@@ -69,7 +69,7 @@ describe('longhaul nodes', { timeout: 120_000 }, () => {
       return output + errors;
     }
 
-    it('tells how to start one where there is none, then which run has it, and which waits for that one', async () => {
+    it('says how to start a node if there is none, then which run holds it, and which run waits', async () => {
       expect(await longhaul('nodes')).toMatch(/No node has reported.*longhaul up/);
       const stage = await PoolStage.open(temporal);
       await stage.node('local');

@@ -1,4 +1,4 @@
-// What a person types as a run, a key or a node is a name, and never a way out of the store or of a folder.
+// A run, a key or a node that a person types is only a name. It must not lead out of the store or out of a folder.
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -72,7 +72,7 @@ const commands: Record<string, (name: string) => string[]> = {
 
 describe.each(Object.keys(commands))('%s', (command) => {
   it.each(Object.keys(names))(
-    'with %s reads nothing, writes nothing, and says in a line what a name is',
+    'with %s reads nothing, writes nothing, and says in one line what a valid name is',
     async (what) => {
       const before = readdirSync(outer, { recursive: true });
       expect(await longhaul(...commands[command]!(names[what]!))).toBe(1);
@@ -97,10 +97,10 @@ describe('a node', () => {
       'h:1',
     ]);
 
-  it.each(Object.keys(names))('is not called by %s', (what) => {
+  it.each(Object.keys(names))('cannot be named %s', (what) => {
     expect(() => read(names[what]!)).toThrow(/a node's id has 1 to 100 of the characters/);
   });
-  it('is called by a host’s name', () => {
+  it('can have the name of a host', () => {
     expect(read('gpu-7.rack_2.example').node).toBe('gpu-7.rack_2.example');
   });
 });
@@ -129,7 +129,7 @@ trainer: {max_training_steps: 1}`) as Record<string, Record<string, unknown>>;
     Object.keys(names).map((what) => [place, what] as const),
   );
 
-  it.each(cases)('has no %s like %s', (place, what) => {
+  it.each(cases)('cannot have %s like %s', (place, what) => {
     expect(spec((one) => void places[place]!(one, names[what]!))).toThrow(
       /must have 1 to 64 letters, digits/,
     );

@@ -26,7 +26,7 @@ beforeAll(async () => {
 afterAll(() => rm(scratch, { recursive: true, force: true }));
 
 describe('show', () => {
-  it('tells what an episode, a batch, a manifest and any record say', async () => {
+  it('prints an episode, a batch, a manifest and any other record as text', async () => {
     const { run, episode, batch, plan } = recordsOfAllKinds();
     const record = { ...run, run: 'tiny' };
     await adoptOrCreate(store, runKey('tiny'), 'run', record);

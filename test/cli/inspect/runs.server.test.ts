@@ -1,4 +1,4 @@
-// The list of runs: those that this server drives, and those that it does not.
+// The list of runs: those that this Temporal server drives, and those that only the store knows.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join, resolve } from 'node:path';
@@ -23,7 +23,7 @@ import { folder, longhaul, store, storeAddress, temporal, useCommandStage } from
 useCommandStage();
 
 describe('longhaul runs', { timeout: 120_000 }, () => {
-  it('lists the runs of the store that this server does not drive, and those that it drives once', async () => {
+  it('lists the store’s runs that this server does not drive, and lists each driven run once', async () => {
     const records = recordsOfAllKinds();
     const driven = uniqueName('driven');
     for (const run of ['elsewhere', driven]) {
@@ -46,7 +46,7 @@ describe('longhaul runs', { timeout: 120_000 }, () => {
     await workflow.terminate();
   });
 
-  it('lists each timeline once, by its id, with the origin of its own: also those that were rewound', async () => {
+  it('lists each timeline once, by its id and with its origin, including rewound ones', async () => {
     const records = recordsOfAllKinds();
     const name = uniqueName('rewound');
     const driveAndEnd = async (): Promise<string> => {
@@ -87,7 +87,7 @@ describe('longhaul runs', { timeout: 120_000 }, () => {
     await workflow.terminate();
   });
 
-  it('lists a start that failed before the run was its own, and keeps what the run had', async () => {
+  it('lists a start that failed before it claimed the run, and keeps the run’s own line', async () => {
     const records = recordsOfAllKinds();
     const [never, had] = [uniqueName('never'), uniqueName('had')];
     const refuse = async (name: string): Promise<void> => {
@@ -117,7 +117,7 @@ describe('longhaul runs', { timeout: 120_000 }, () => {
     ]);
   });
 
-  it('shows a finished run as finished, also behind a later start that was refused', async () => {
+  it('shows a finished run as finished, even after a later start was refused', async () => {
     const records = recordsOfAllKinds();
     const script = scriptRun(outlineOf(uniqueName('done')));
     const { name } = script.outline;
@@ -156,7 +156,7 @@ describe('longhaul runs', { timeout: 120_000 }, () => {
     expect(seen).toMatchObject({ status: 'completed' });
   });
 
-  it('needs no Temporal server for what the store knows, and says so', async () => {
+  it('needs no Temporal server to list the store’s runs, and says that it has none', async () => {
     const cwd = join(folder, 'offline');
     const offline = `dir:${join(cwd, '.longhaul', 'store')}`;
     const records = recordsOfAllKinds();
@@ -190,11 +190,11 @@ describe('longhaul runs', { timeout: 120_000 }, () => {
         /^no Temporal server answers at .* Only what the store knows:\n$/,
       ) as string,
     });
-    // A query is the server's to answer.
+    // Only the server can answer a query.
     expect(await asked('--temporal-address', nobody, '--query', 'Step > 1')).toMatchObject({ code: 1 });
   });
 
-  it('tells when a run began, not when its workflow last began again', () => {
+  it('gives the time when a run began, not when its workflow last continued as new', () => {
     const execution = (workflowId: string, minute: number, name: WorkflowExecutionStatusName) => ({
       ...{ workflowId, startTime: new Date(Date.UTC(2030, 0, 1, 12, minute)) },
       status: { name, code: 0 as const },
@@ -215,7 +215,7 @@ describe('longhaul runs', { timeout: 120_000 }, () => {
     ]);
   });
 
-  it('needs no store where none was named', async () => {
+  it('needs no store if none is named', async () => {
     expect(await longhaul('runs')).toMatchObject({ code: 0, errors: '' });
     const missing = await longhaul('runs', '--store', 'dir:./nowhere');
     expect(missing).toMatchObject({

@@ -1,4 +1,4 @@
-// What a person sees of a run that does not move.
+// What the commands say about a run that makes no progress.
 import { ApplicationFailure, Context } from '@temporalio/activity';
 import { describe, expect, it } from 'vitest';
 import type { RunStatus } from '../../../src/activities/contracts.js';
@@ -22,7 +22,7 @@ import { longhaul, store, storeAddress, temporal, useCommandStage } from './comm
 useCommandStage();
 
 describe('longhaul status', { timeout: 120_000 }, () => {
-  it('tells what a run waits for while its store is full, and nothing of it once it goes on', async () => {
+  it('says that a run waits because its store is full, and no longer says it once the run continues', async () => {
     const script = scriptRun(outlineOf(uniqueName('full')));
     let full = true;
     let tries = 0;
@@ -34,7 +34,7 @@ describe('longhaul status', { timeout: 120_000 }, () => {
     await withWorkers(temporal, script, async (queue) => {
       const run = await startRun(temporal, queue, script.outline.name);
       await expect.poll(() => tries, { timeout: 50_000 }).toBeGreaterThan(1);
-      // While a try is under way nothing waits.
+      // During a try nothing waits, so poll until the run is between two tries.
       await expect
         .poll(() => longhaul('status', script.outline.name), { timeout: 50_000 })
         .toMatchObject({
@@ -59,7 +59,7 @@ describe('longhaul status', { timeout: 120_000 }, () => {
     });
   });
 
-  it('says what is wrong with a run that has no channel, while it runs and once it has ended', async () => {
+  it('shows alerts of a run without a Slack channel, while it runs and after its end', async () => {
     const script = scriptRun(outlineOf(uniqueName('wrecked')));
     const run = script.outline.name;
     const held = gate();
@@ -102,7 +102,7 @@ describe('longhaul status', { timeout: 120_000 }, () => {
     });
   });
 
-  it('warns of a collection of garbage that failed, also once the run has ended', async () => {
+  it('warns of a failed garbage collection, also after the run has ended', async () => {
     const script = scriptRun(outlineOf(uniqueName('hoards'), { ckpt_interval: 2 }));
     script.activities.collectGarbage = () =>
       Promise.reject(ApplicationFailure.nonRetryable('record refs/x.json is unreadable', 'UnreadableRecord'));
@@ -138,7 +138,7 @@ describe('longhaul status', { timeout: 120_000 }, () => {
     });
   });
 
-  it('tells nothing of a failure while the try after it runs', async () => {
+  it('does not show an earlier failure while the next try runs', async () => {
     const script = scriptRun(outlineOf(uniqueName('fixed')));
     const held = gate();
     script.before = async (call) => {
@@ -158,7 +158,7 @@ describe('longhaul status', { timeout: 120_000 }, () => {
     });
   });
 
-  it('tells that nobody takes the work of a node that is gone', async () => {
+  it('says that nobody takes the work of a lost node', async () => {
     const script = scriptRun(outlineOf(uniqueName('gone')));
     script.grant = () => uniqueName('nobody');
     await withWorkers(temporal, script, async (queue) => {
@@ -171,8 +171,8 @@ describe('longhaul status', { timeout: 120_000 }, () => {
   });
 });
 
-describe('a run whose attempt waits', { timeout: 120_000 }, () => {
-  it('says for what and for how long, until it goes on', async () => {
+describe('a run with a waiting attempt', { timeout: 120_000 }, () => {
+  it('says what the attempt waits for and for how long, until it continues', async () => {
     const script = scriptRun(outlineOf(uniqueName('outage')));
     const held = gate();
     script.before = async (call) => {
@@ -201,8 +201,8 @@ describe('a run whose attempt waits', { timeout: 120_000 }, () => {
   });
 });
 
-describe('a run whose workflow has ended without its end', { timeout: 180_000 }, () => {
-  it('is shown as it ended, with its last figures, also behind a later start that was refused', async () => {
+describe('a run whose workflow ended without completing', { timeout: 180_000 }, () => {
+  it('is shown with its end and its last figures, even after a later start was refused', async () => {
     const script = scriptRun(outlineOf(uniqueName('over')));
     const { name } = script.outline;
     const held = gate();
@@ -243,7 +243,7 @@ describe('a run whose workflow has ended without its end', { timeout: 180_000 },
     });
   });
 
-  it('is told to one that watches, with its cause', async () => {
+  it('is reported with its cause to a command that follows the run', async () => {
     const script = scriptRun(outlineOf(uniqueName('watched')));
     const { name } = script.outline;
     const held = gate();
@@ -265,8 +265,8 @@ describe('a run whose workflow has ended without its end', { timeout: 180_000 },
   });
 });
 
-describe('a start that is left alone', { timeout: 120_000 }, () => {
-  it('is told once it has claimed its run, and is an error where that is refused', async () => {
+describe('a detached start', { timeout: 120_000 }, () => {
+  it('is reported once it has claimed its run, and is an error if the run refuses it', async () => {
     const script = scriptRun(outlineOf(uniqueName('detached')));
     const { name } = script.outline;
     const held = gate();
@@ -290,9 +290,9 @@ describe('a start that is left alone', { timeout: 120_000 }, () => {
   });
 });
 
-describe('a command for a run that cannot take it', { timeout: 120_000 }, () => {
+describe('a command that the run cannot take', { timeout: 120_000 }, () => {
   it.each([['status'], ['pause'], ['cancel']])(
-    '%s tells a name that is none from the ones that are',
+    '%s says that the name does not exist, and lists the names that do',
     async (verb) => {
       const name = uniqueName('known');
       const workflow = await startRun(temporal, uniqueName('nobody'), name);
@@ -310,7 +310,7 @@ describe('a command for a run that cannot take it', { timeout: 120_000 }, () => 
     },
   );
 
-  it('cancel ends one that is under way, with its report, and only then returns', async () => {
+  it('cancel ends a running workflow, including its report, and only then returns', async () => {
     const script = scriptRun(outlineOf(uniqueName('cancelled')));
     const held = gate();
     script.before = (call) => (call === 'update 2' ? held.wait() : undefined);
@@ -334,7 +334,7 @@ describe('a command for a run that cannot take it', { timeout: 120_000 }, () => 
 });
 
 describe('longhaul resume', { timeout: 120_000 }, () => {
-  it('says of a run that nothing holds that it goes on already, and records nothing', async () => {
+  it('says that a run which is neither paused nor blocked already continues, and records nothing', async () => {
     const script = scriptRun(outlineOf(uniqueName('going')));
     const held = gate();
     script.before = (call) => (call === 'update 2' ? held.wait() : undefined);

@@ -33,7 +33,7 @@ const model = ['config.json', 'generation_config.json', 'model.safetensors'];
 const tokenizer = ['chat_template.jinja', 'tokenizer.json', 'tokenizer_config.json'];
 
 describe('longhaul export', () => {
-  test('writes the last state of a run, or that of a step, computing it again', async () => {
+  test('writes the last state of a run or the state after a step, which is computed again', async () => {
     const to = join(full!.folder, 'last');
     const { code, output, errors } = await longhaul(full!, 'export', run, '--to', to, '--json');
     expect(code, errors).toBe(0);
@@ -51,7 +51,7 @@ describe('longhaul export', () => {
     expect(sizeOf(base) / sizeOf(to)).toBeCloseTo(0.5, 1);
   });
 
-  test('writes what LoRA has learned merged, or as adapters', async () => {
+  test('writes a LoRA state either merged or as adapters', async () => {
     const [merged, peft] = ['merged', 'peft'].map((name) => join(adapted!.folder, name)) as [string, string];
     expect((await longhaul(adapted!, 'export', run, '--to', merged)).code).toBe(0);
     expect(readdirSync(merged).sort()).toEqual([...model, ...tokenizer].sort());
@@ -79,7 +79,7 @@ describe('longhaul export', () => {
     );
   });
 
-  test('refuses a folder that is there, or cannot be made, before it restores anything', async () => {
+  test('refuses a folder that exists or cannot be created, before it restores anything', async () => {
     const to = join(full!.folder, 'taken');
     mkdirSync(to);
     const { code, errors } = await longhaul(full!, 'export', run, '--to', to);
@@ -94,14 +94,14 @@ describe('longhaul export', () => {
 });
 
 describe('longhaul report', () => {
-  test('says where it cannot be written', async () => {
+  test('says that the report cannot be written there', async () => {
     const file = join(process.cwd(), 'package.json', 'report.html');
     expect((await longhaul(full!, 'report', run, '-o', file)).errors).toMatch(
       /^error: [^\n]*report\.html cannot be written \((ENOTDIR|EEXIST)\): name another file with --output\n$/,
     );
   });
 
-  test('of a run that was rewound names the timeline that goes on', async () => {
+  test('names the newest timeline if the run was rewound', async () => {
     const file = join(full!.folder, 'report.html');
     expect(await longhaul(full!, 'report', run, '-o', file)).toMatchObject({ code: 0, errors: '' });
     const rewound = { ...(await readRun(full!.store, run)), run: `${run}~2` };

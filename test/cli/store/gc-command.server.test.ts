@@ -11,7 +11,7 @@ import { signedAgain } from '../../support/signed-again.js';
 useFinishedRun();
 
 describe('longhaul gc', () => {
-  test('with --dry-run names what would go and why the rest stays, and changes nothing', async () => {
+  test('with --dry-run says what it would delete and why the rest stays, and changes nothing', async () => {
     const { store, address } = await copy();
     const before = await keysOf(store);
     const { output, code } = await longhaul(['gc', run, '--dry-run', '--keep-last', '2', '--store', address]);
@@ -21,13 +21,13 @@ describe('longhaul gc', () => {
     expect(output).toMatch(/episodes +of steps 3–6 go into one file each/);
     expect(await keysOf(store)).toEqual(before);
     const { output: all } = await longhaul(['gc', run, '--dry-run', '--store', address]);
-    // The newest two, that of each tenth evaluation, and the best.
+    // It keeps the newest two, that of each tenth evaluation, and the best one.
     expect(all).toMatch(/of steps 1–4 are deleted/);
     expect(all).toMatch(/stays: step 6 \(newest\); step 5 \(keep_last\)\n/);
     expect(all).toMatch(/batches +of steps 1–6 are compressed\n/);
   });
 
-  test('keeps what the spec’s retention says, where no flag says otherwise', async () => {
+  test('uses the spec’s retention unless a flag replaces it', async () => {
     const { store, address } = await copy();
     const retention = { keep_last: 1, keep_every: 3, keep_best: 0 };
     await tamper(store, runKey(run), (bytes) => {
@@ -43,7 +43,7 @@ describe('longhaul gc', () => {
     expect(await kept('--keep-every', '0')).toMatchObject({ checkpoints: [1, 2, 3, 4, 5] });
   });
 
-  test('says what is wrong with a run, a grace or a number', async () => {
+  test('says what is wrong with a run, a grace period or a number', async () => {
     const { address } = await copy();
     const errors = async (...args: string[]) => (await longhaul([...args, '--store', address])).errors;
     expect(await errors('gc', 'none')).toMatch(/there is no run "none"/);
@@ -59,6 +59,6 @@ test.each([
   [[5, 10, 15, 20, 25, 27], 'steps 5–25 (every 5th), 27'],
   [[2, 4, 6], 'steps 2, 4, 6'],
   [[0, 22, 44, 66], 'steps 0–66 (every 22nd)'],
-])('steps %j read "%s"', (steps, text) => {
+])('writes the steps %j as "%s"', (steps, text) => {
   expect(stepsText(steps)).toBe(text);
 });

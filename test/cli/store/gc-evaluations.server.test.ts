@@ -1,4 +1,4 @@
-// The episodes of an evaluation in one file: every reader finds them at their keys, as before.
+// Folds the episodes of an evaluation into one file: every reader still finds them at their keys.
 import { expect, test } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { evaluateState } from '../../../src/activities/evaluation/evaluate-state.js';
@@ -25,7 +25,7 @@ async function contents(store: ObjectStore, folder: string): Promise<Map<string,
   return found;
 }
 
-test('an evaluation is folded, and read, audited and adopted as before; so is each batch', async () => {
+test('a folded evaluation is read, audited and adopted as before, and so are compressed batches', async () => {
   const evaluated = await harness.attempt(`step-${String(last).padStart(6, '0')}/evaluate-final`, () =>
     evaluateState(harness.node, { run, step: last, owner: 1, suite: 'final' }),
   );

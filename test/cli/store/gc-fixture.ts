@@ -1,4 +1,4 @@
-// A finished run for the tests of collections: made once a file, copied for each test, and collected as far as can be.
+// A finished run for the tests of collections. It is made once for each test file and copied for each test.
 import { cpSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -30,7 +30,7 @@ export const home = { project: 'tests', model: 'unit', run };
 export let scratch: string;
 export const episodesBefore = new Map<number, EpisodeRecord[]>();
 
-/** One run for all tests of a file; each step of it has a checkpoint. */
+/** Makes one run for all tests of a file. Each of its steps has a checkpoint. */
 export function useFinishedRun(): void {
   useSharedHarness();
   beforeAll(async () => {
@@ -45,7 +45,7 @@ export function useFinishedRun(): void {
   afterAll(() => rmSync(scratch, { recursive: true, force: true }));
 }
 
-/** A copy of the run's store; times in the store are kept. */
+/** A copy of the run's store. Objects keep their times. */
 export async function copy(): Promise<{ store: OpenedStore; address: string }> {
   const folder = mkdtempSync(join(scratch, 'copy-'));
   cpSync(join(harness.folder, 'store'), folder, { recursive: true, preserveTimestamps: true });
@@ -58,7 +58,7 @@ export const keepNewest: CollectionOptions = {
 export const collectAll = (store: OpenedStore, during = (): Promise<void> => Promise.resolve()) =>
   collect(store, run, { ...keepNewest, graceMs: 0, by: 'test', wait: during });
 
-/** The audit finds nothing, and every episode is there in every detail. */
+/** Expects that the audit finds nothing and that every episode is unchanged. */
 export async function expectNothingLost(store: ObjectStore): Promise<void> {
   const audit = await auditRun(store, run);
   expect(audit.violations).toEqual([]);
@@ -83,7 +83,7 @@ export async function expectCollected(store: OpenedStore): Promise<void> {
   }
 }
 
-/** The same store, to spread. */
+/** A copy of the store with bound methods, so that it can be spread. */
 export function bound(store: OpenedStore): OpenedStore {
   return {
     address: store.address,

@@ -1,4 +1,4 @@
-// The episodes of a step in one file: made of records that agree alone, read as before, and audited as strictly.
+// Folds the episodes of a step into one file: only if all records agree. The step is then read as before and audited as strictly.
 import { describe, expect, test } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import type { EpisodeRecord } from '../../../src/spec/records/episode.js';
@@ -31,7 +31,7 @@ import {
 
 useFinishedRun();
 
-describe('a step whose records disagree is left as it is', () => {
+describe('a step whose records disagree is not folded', () => {
   const single = episodeKey(run, 3, 0, 1);
   test.each<{ what: string; damage: (store: ObjectStore) => Promise<unknown>; problem: RegExp }>([
     {
@@ -66,8 +66,8 @@ describe('a step whose records disagree is left as it is', () => {
   });
 });
 
-describe('a folded step is read as an unfolded one', () => {
-  test('by longhaul show, at the keys that its episodes had', async () => {
+describe('a folded step is read like an unfolded one', () => {
+  test('by longhaul show, at the keys of its episodes', async () => {
     const { store } = await copy();
     const key = episodeKey(run, 4, 1, 0);
     const figures = (text: string): string => text.slice(text.indexOf('task '));
@@ -119,7 +119,7 @@ describe('the audit of a folded step', () => {
     expect(await violations(store)).toContainEqual(expect.objectContaining({ rule: 'R1', key: file }));
   });
 
-  test('finds an episode that was made again after that, and says otherwise', async () => {
+  test('finds an episode that was written again later with another content', async () => {
     const store = await folded();
     const record = episodesBefore.get(3)?.[0] as EpisodeRecord;
     const again = { ...record, stop_reason: 'done' as const, metrics: { ...record.metrics, turns: 9 } };
@@ -129,7 +129,7 @@ describe('the audit of a folded step', () => {
     expect(await readRecord(store, single, 'episode')).not.toBeNull();
   });
 
-  test('finds that an episode was sampled again after its record was there, by the time that the file has kept', async () => {
+  test('finds that an episode was sampled again after its record existed, by the time kept in the file', async () => {
     const store = await folded();
     const observed = { node: 'other', pid: 1, at: new Date().toISOString() };
     const attempt = {
@@ -143,7 +143,7 @@ describe('the audit of a folded step', () => {
     expect(await violations(store)).toContainEqual(expect.objectContaining({ rule: 'R9', key: single }));
   });
 
-  test('has no word against a copy of the store in which every object is new', async () => {
+  test('accepts a copy of the store in which every object has a new time', async () => {
     const { store } = await copy();
     await collectAll(store);
     for (const key of await keysOf(store)) await tamper(store, key, (bytes) => bytes);

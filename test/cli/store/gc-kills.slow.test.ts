@@ -1,4 +1,4 @@
-// A collection that is killed, or cut off amid its writes to a bucket: nothing that anybody needs is lost, however often.
+// A collection that is killed, or that loses its bucket between two writes, loses nothing that is needed, however often it happens.
 import { spawnSync } from 'node:child_process';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { OpenedStore } from '../../../src/store/evaluations/folded-evaluations.js';
@@ -25,7 +25,7 @@ beforeAll(async () => {
 afterAll(() => s3.stop());
 useFinishedRun();
 
-test('killed at random moments, again and again, it loses nothing, and the next one finishes', async () => {
+test('a collection that is killed again and again at random moments loses nothing, and the next one finishes', async () => {
   const { store, address } = await copy();
   const random = seededRandom(7);
   const args = ['gc', run, '--grace', '0', '--keep-last', '1', '--store', address];
@@ -34,14 +34,14 @@ test('killed at random moments, again and again, it loses nothing, and the next 
     kills++;
     await expectNothingLost(store);
   }
-  // Else the moments were not where the work is.
+  // With fewer kills, the random moments would have missed the collection's work.
   expect(kills).toBeGreaterThanOrEqual(5);
   expect((await longhaul(args)).code).toBe(0);
   await expectCollected(store);
   await expectNothingLost(store);
 }, 120_000);
 
-test('in a bucket, cut off before random writes, it loses nothing, and the next one finishes', async () => {
+test('a collection that loses its bucket before random writes loses nothing, and the next one finishes', async () => {
   const store = await copyToBucket('cut-off');
   const random = seededRandom(3);
   let cuts = 0;
@@ -60,13 +60,15 @@ async function copyToBucket(prefix: string): Promise<OpenedStore> {
   const store = await openStore(s3.address(prefix));
   const keys: string[] = [];
   for await (const { key } of harness.store.list('')) keys.push(key);
-  // What an attempt announced must not become younger than its episodes.
+  // Copy attempt records first: they must not be younger than the episodes that they announce.
   keys.sort((a, b) => Number(b.includes('/attempts/')) - Number(a.includes('/attempts/')));
   for (const key of keys) await store.create(key, (await harness.store.get(key)) ?? new Uint8Array());
   return store;
 }
 
-/** The built command line, killed in that call of its that changes the file system; ends by itself where it makes fewer. */
+/**
+ * Runs the built command line and kills it in its `call`-th call that changes the file system. It ends by itself if it makes fewer calls.
+ */
 function killedInCall(args: readonly string[], call: number): NodeJS.Signals | null {
   const preload = new URL('../../support/preloads/die-at-call.mjs', import.meta.url).href;
   const env = { ...process.env, DIE_AT_CALL: String(call) };
@@ -76,7 +78,7 @@ function killedInCall(args: readonly string[], call: number): NodeJS.Signals | n
   }).signal;
 }
 
-/** A store that is lost before write `writes` + 1. */
+/** A store that fails from write `writes` + 1 on. */
 function diesAfter(store: OpenedStore, writes: number): OpenedStore {
   let left = writes;
   const spend = (): void => {

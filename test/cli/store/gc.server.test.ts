@@ -1,4 +1,4 @@
-// Garbage collection of a real run: nothing that anybody needs is lost.
+// Garbage collection of a real run: nothing that is needed is lost.
 import { mkdtempSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
@@ -47,7 +47,7 @@ import {
 useFinishedRun();
 
 describe('a collection', () => {
-  test('leaves a run whose audit, episodes, plans, batches and updates are what they were', async () => {
+  test('leaves audit, episodes, plans, batches and updates of a run as they were', async () => {
     const { store } = await copy();
     const before = await keysOf(store);
     expect(await collectAll(store)).toMatchObject({
@@ -66,7 +66,7 @@ describe('a collection', () => {
     );
   });
 
-  test('is told by the audit: what is gone, and that the rest suffices', async () => {
+  test('is reported by the audit: what is gone, and that the rest is enough for a replay', async () => {
     const { store, address } = await copy();
     await collectAll(store);
     expect((await auditRun(store, run)).collected).toEqual({
@@ -82,7 +82,7 @@ describe('a collection', () => {
     expect(output).toMatch(/all steps can be replayed/);
   });
 
-  test('leaves every state within reach: those without a checkpoint are computed from their batches', async () => {
+  test('leaves every state available: a state without a checkpoint is computed from the batches', async () => {
     const { store } = await copy();
     await collectAll(store);
     const folder = mkdtempSync(join(scratch, 'node-'));
@@ -98,7 +98,7 @@ describe('a collection', () => {
     expect((await harness.engine.held())?.state).toBe(await readState(harness.store, run, 4));
   });
 
-  test('finds nothing to do a second time, and then writes no record', async () => {
+  test('finds nothing to do a second time, and writes no record then', async () => {
     const { store } = await copy();
     await collectAll(store);
     const before = await keysOf(store);
@@ -119,7 +119,7 @@ describe('a collection', () => {
     expect(await listCheckpoints(store, await readRun(store, run))).toEqual([1, 2, 3, 4, 5, 6]);
   });
 
-  test('beside which the run goes on ends in the state in which it would have ended', async () => {
+  test('does not change the final state of a run that continues during the collection', async () => {
     const other = await startHarness(environments);
     try {
       await other.advance(4);
@@ -136,7 +136,7 @@ describe('a collection', () => {
     }
   });
 
-  test('that goes on beside an audit gives it nothing to complain of', async () => {
+  test('during an audit causes no violation', async () => {
     for (let round = 0; round < 5; round++) {
       const { store } = await copy();
       const [audit] = await Promise.all([auditRun(store, run), collectAll(store)]);
@@ -145,7 +145,7 @@ describe('a collection', () => {
     }
   });
 
-  test('during which an uploader stood still before its manifest leaves no checkpoint that is none', async () => {
+  test('leaves no broken checkpoint if an uploader writes its manifest only after it', async () => {
     const { store } = await copy();
     const record = await readRun(store, run);
     const manifest = checkpointManifestKey(home, 3);
@@ -164,7 +164,7 @@ describe('a collection', () => {
     expect((await auditRun(store, run)).collected.manifests).toEqual([]);
   });
 
-  test('deletes the manifest of a checkpoint first, in whatever order the store lists its files', async () => {
+  test('deletes the manifest of a checkpoint first, in whatever order the store lists the files', async () => {
     const { store } = await copy();
     const deleted: string[] = [];
     const reversed: OpenedStore = {
@@ -187,7 +187,7 @@ describe('a collection', () => {
     }
   });
 
-  test('touches no step that is not committed', async () => {
+  test('does not touch a step that is not committed', async () => {
     const { store } = await copy();
     await store.delete(updateKey(run, last));
     await collectAll(store);
@@ -196,17 +196,17 @@ describe('a collection', () => {
   });
 });
 
-describe('what others need', () => {
+describe('a checkpoint that another run needs', () => {
   const reference = { ...recordsOfAllKinds().ref, run, user: 'other', step: 3 };
 
-  test('stays, where they said so before the collection', async () => {
+  test('is kept if its reference existed before the collection', async () => {
     const { store } = await copy();
     await store.create(refKey(run, 'other'), await encodeRecord('ref', reference));
     expect((await collectAll(store)).checkpoints).toEqual([1, 2, 4, 5]);
     expect(await listCheckpoints(store, await readRun(store, run))).toEqual([3, last]);
   });
 
-  test('is spared, where they said so within the grace', async () => {
+  test('is spared if its reference is written within the grace period', async () => {
     const { store } = await copy();
     const done = await collectAll(store, async () => {
       await store.create(refKey(run, 'other'), await encodeRecord('ref', reference));
@@ -215,7 +215,7 @@ describe('what others need', () => {
     await expectNothingLost(store);
   });
 
-  test('stays for a run that continues this one, whether it left a reference or not', async () => {
+  test('is kept for a run that was forked from this one, with or without a reference', async () => {
     const { store } = await copy();
     const lineage = { run, step: 2, state: await readState(store, run, 2) };
     const fork = { ...(await readRun(store, run)), run: 'fork', name: 'fork', lineage };
@@ -223,7 +223,7 @@ describe('what others need', () => {
     expect((await planCollection(store, run, keepNewest)).kept.get(2)).toEqual(['needed by fork']);
   });
 
-  test('is a parent’s own matter: a collection of its fork names none of its checkpoints', async () => {
+  test('belongs to the parent: a collection of the fork does not list it', async () => {
     const { store } = await copy();
     const lineage = { run, step: 2, state: await readState(store, run, 2) };
     const fork = { ...(await readRun(store, run)), run: 'fork', name: 'fork', lineage };
@@ -238,7 +238,7 @@ describe('what others need', () => {
     expect({ checkpoints, kept: [...kept] }).toEqual({ checkpoints: [3], kept: [[4, ['newest']]] });
   });
 
-  test('is not guessed: a reference that cannot be read stops the collection before it deletes anything', async () => {
+  test('is not guessed: an unreadable reference stops the collection before it deletes anything', async () => {
     const { store } = await copy();
     await store.create(refKey(run, 'other'), Buffer.from('{"schema":"longhaul.ref/1"'));
     const before = await keysOf(store);

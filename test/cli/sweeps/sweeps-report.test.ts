@@ -1,4 +1,4 @@
-// `longhaul sweeps report` as a person runs it, on the store of sweeps that have ended, and of one that has not.
+// `longhaul sweeps report` as a person runs it, on the store of sweeps that have ended and of one that has not.
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -53,7 +53,7 @@ async function report(...args: string[]): Promise<{ code: number; printed: strin
   }
 }
 
-it('writes the newest firing of a schedule that has come to its comparison, and not that of another whose name goes on', async () => {
+it('writes the newest firing that has a comparison, and not one of a schedule whose name only begins the same', async () => {
   const { code, printed, page } = await report('nightly');
   expect(printed).toBe(
     `Comparison of longhaul/nightly-2026-01-02T03.00.00Z: ${join(folder, 'pages', 'page.html')}\n`,
@@ -62,13 +62,13 @@ it('writes the newest firing of a schedule that has come to its comparison, and 
 });
 
 it.each(['nightly-2026-01-01T03.00.00Z', 'nightly-2026-01-01T03:00:00Z'])(
-  'takes the name of a firing as the store and as Temporal have it: %s',
+  'accepts a firing’s name as in the store and as in Temporal: %s',
   async (name) => {
     expect((await report(name)).page).toBe('<p>first night');
   },
 );
 
-it('takes the comparison that was written last of a sweep that was started again, of its project alone', async () => {
+it('writes the last comparison of a sweep that was started again, from the named project only', async () => {
   const { printed, page } = await report('by-hand', '--project', 'crm', '--json');
   expect(page).toBe('<p>by hand');
   expect(JSON.parse(printed)).toEqual({ sweep: 'crm/by-hand', file: join(folder, 'pages', 'page.html') });
@@ -83,7 +83,7 @@ it.each<[string, string[], RegExp]>([
   ],
   ['one of an empty project', ['by-hand', '--project', 'none'], /: none was started yet\n$/],
   ['what is no name', ['../../runs'], /^error: sweep "longhaul\/\.\.\/\.\.\/runs" cannot be used: /],
-])('says in a line of %s what there is', async (_, args, message) => {
+])('explains %s in one line', async (_, args, message) => {
   const { code, printed, page } = await report(...args);
   expect({ code, page }).toEqual({ code: 1, page: null });
   expect(printed).toMatch(message);

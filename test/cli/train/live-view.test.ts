@@ -25,11 +25,11 @@ const training: RunStatus = {
 };
 
 describe('the progress line', () => {
-  it('gives the time to the last step as a bound, because a run may reach its target earlier', () => {
+  it('gives the time to the last step as an upper bound, because a run may reach its target earlier', () => {
     expect(progressLine(training)).toBe('step 30/40 grpo · reward 0.50 · 100 tokens/s · at most 2 min 0 s');
   });
 
-  it('gives the command that goes on with the folder that was named, as it can be typed', () => {
+  it('includes the named folder in the suggested command, so that it can be typed', () => {
     const paused = { ...training, phase: 'paused' as const };
     expect(progressLine(paused)).toMatch(/ · paused; longhaul resume quickstart$/);
     expect(progressLine(paused, null, 'st')).toMatch(/longhaul resume quickstart --folder st$/);
@@ -39,20 +39,20 @@ describe('the progress line', () => {
     );
   });
 
-  it('says what a run waits for that has no node', () => {
+  it('says why a run still waits for a node', () => {
     const waitsFor = 'node local is held by train/other';
     expect(progressLine({ ...training, phase: 'placing', node: null, waitsFor })).toContain(
       `· waits for a node: ${waitsFor}`,
     );
   });
 
-  it('names no steps before the run knows them', () => {
+  it('names no step before the run knows its steps', () => {
     expect(progressLine({ ...training, phase: 'starting', step: -1, totalSteps: 0, recent: [] })).not.toMatch(
       /step/,
     );
   });
 
-  it('says of no phase that it is one before the first step, and nothing of a warm start after it', () => {
+  it('shows no phase before the first step, and the warm start only during it', () => {
     const before = { ...training, phase: 'starting' as const, step: -1, recent: [] };
     expect(progressLine(before)).toMatch(/^step 0\/40 · .*starting$/);
     const warm = [{ step: 30, kind: 'sft', seconds: 1, metrics: {} }];
@@ -60,11 +60,11 @@ describe('the progress line', () => {
     expect(progressLine({ ...training, trainingPhase: 'drill', recent: warm })).toMatch(/ · warm start$/);
   });
 
-  it('keeps its step where the workflow begins again', () => {
+  it('keeps its step when the workflow continues as new', () => {
     expect(progressLine({ ...training, phase: 'starting', step: -1, totalSteps: 0 })).toMatch(/^step 30 · /);
   });
 
-  it('promises no end to a run whose workflow has ended', () => {
+  it('predicts no end for a run whose workflow has ended', () => {
     expect(progressLine(training, 'terminated')).toMatch(/ · terminated$/);
   });
 });
@@ -73,7 +73,7 @@ describe('the view in a terminal', () => {
   const before = { step: 24, suite: 'final', pass_at_1: 0.3, graded: 256 };
   const after = { step: 40, suite: 'final', pass_at_1: 0.9, graded: 256 };
 
-  it('keeps each evaluation once above the line that changes', () => {
+  it('keeps each evaluation once, above the changing line', () => {
     const { view, kept } = terminal(80);
     view.show({ ...training, evaluations: [before] }, null);
     view.show({ ...training, evaluations: [before] }, null);
@@ -84,7 +84,7 @@ describe('the view in a terminal', () => {
     ]);
   });
 
-  it('shows no figure of an evaluation in which nothing was graded', () => {
+  it('shows no pass rate for an evaluation without a graded outcome', () => {
     const evaluations = [{ step: 24, suite: 'final', pass_at_1: null, graded: 0 }];
     const { view, kept } = terminal(80);
     view.show({ ...training, evaluations }, null);
@@ -92,7 +92,7 @@ describe('the view in a terminal', () => {
     expect(progressLine({ ...training, evaluations })).toContain(' · pass@1 – · ');
   });
 
-  it('keeps a trouble in full where the window is narrow, once for all its tries', () => {
+  it('keeps a trouble in full in a narrow window, once for all its tries', () => {
     const { view, kept } = terminal(40);
     view.show(
       training,
@@ -119,7 +119,7 @@ describe('the view in a terminal', () => {
     expect(kept()).toEqual([waits('4 s', '1 episode waits')]);
   });
 
-  it('cuts the line that changes to the window', () => {
+  it('cuts the changing line to the window', () => {
     const { view, written } = terminal(20);
     view.show(training, null);
     expect(written().at(-1)).toBe('step 30/40 grpo · r');

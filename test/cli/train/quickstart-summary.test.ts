@@ -1,4 +1,4 @@
-// What quickstart says at its end of how well the policy has become.
+// What quickstart says at its end about the policy's improvement.
 import { expect, test } from 'vitest';
 import { heldOut } from '../../../src/cli/train/quickstart-command.js';
 
@@ -6,7 +6,7 @@ const evaluation = (step: number, suite: string, pass_at_1: number | null, grade
   ...{ step, suite, pass_at_1, graded },
 });
 
-test('the summary compares the final suite before GRPO with that at the end', () => {
+test('the summary compares the final suite before GRPO with the final suite at the end', () => {
   const evaluations = [
     evaluation(24, 'final', 0.207, 256),
     evaluation(40, 'interval', 0.9, 128),
@@ -20,7 +20,7 @@ test('the summary compares the final suite before GRPO with that at the end', ()
   expect(heldOut({ evaluations: [] })).toEqual({ before: null, after: null, text: '– → –' });
 });
 
-test.each([null, 0])('the summary has no figure where nothing was graded, recorded as %s', (rate) => {
+test.each([null, 0])('the summary has no figure if nothing was graded, recorded as %s', (rate) => {
   const evaluations = [evaluation(24, 'final', rate, 0), evaluation(40, 'final', rate, 0)];
   expect(heldOut({ evaluations })).toEqual({
     before: null,

@@ -1,4 +1,4 @@
-// The alerts that `status` and a run's end show: of the whole run, however long it is, and none if the store hangs.
+// The alerts that `status` and a run's end show. They cover the whole run, however long it is; there are none if the store hangs.
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { alertsWithin } from '../../../src/cli/train/run-alerts.js';
@@ -23,13 +23,13 @@ describe('the alerts of a run of 3,000 steps', { timeout: 60_000 }, () => {
   });
   const alerts = (withinMs?: number) => alertsWithin(() => Promise.resolve(store), run, null, withinMs);
 
-  it('name what began at step 203 and still holds', async () => {
+  it('include one that began at step 203 and still holds', async () => {
     expect((await alerts()).map(({ name, steps: at, holds }) => [name, at, holds])).toEqual([
       ['reward_collapsed', [203], true],
     ]);
   });
 
-  it('are there also if all the reading takes longer than the store may be silent', async () => {
+  it('are complete even if reading all steps takes longer than the time limit for one answer', async () => {
     let reads = 0;
     store.beforeRead = () => (++reads % 256 === 0 ? delay(400) : Promise.resolve());
     const begun = performance.now();
@@ -37,7 +37,7 @@ describe('the alerts of a run of 3,000 steps', { timeout: 60_000 }, () => {
     expect(performance.now() - begun).toBeGreaterThan(3_000);
   });
 
-  it('are not known, which is said, if the store falls silent in the middle', async () => {
+  it('are reported as unknown if the store stops answering', async () => {
     const said = vi.spyOn(console, 'error').mockImplementation(() => undefined);
     let reads = 0;
     store.beforeRead = () => (++reads > 1_000 ? new Promise(() => undefined) : Promise.resolve());

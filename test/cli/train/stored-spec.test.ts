@@ -1,4 +1,4 @@
-// A run goes on from its store alone: what it is started with again is what its records hold, and not what a file says.
+// A run can be resumed from its store alone: the spec then comes from its records, not from a file.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -49,7 +49,7 @@ async function written(name: string, timelines: Timeline[]): Promise<void> {
   }
 }
 
-it('is that of the newest timeline, whichever one is named', async () => {
+it('is that of the newest timeline, whichever timeline is named', async () => {
   const slower = { ...tiny, name: 'back', trainer: { ...tiny.trainer, lr: 1e-5 } };
   await written('back', [{ spec: { ...tiny, name: 'back' } }, { spec: slower }]);
   expect(await storedSpec(store, 'back')).toEqual({ run: 'back~2', spec: parseRunSpec(slower) });
@@ -80,7 +80,7 @@ it('has the servers and the budget of the newest start', async () => {
   expect(home).not.toHaveProperty('budget');
 });
 
-it('is printed by spec --run as a file that spec takes again', async () => {
+it('is printed by spec --run as a file that spec accepts', async () => {
   await written('plain', [{ spec: { ...tiny, name: 'plain' } }]);
   const log = vi.spyOn(console, 'log').mockImplementation(() => undefined);
   expect(await runCommandLine(['spec', '--run', 'plain', '--store', `dir:${folder}`])).toBe(0);
@@ -89,7 +89,7 @@ it('is printed by spec --run as a file that spec takes again', async () => {
   expect(parseRunSpec(JSON.parse(printed))).toEqual({ ...tiny, name: 'plain' });
 });
 
-it('is missed with the runs that there are', async () => {
+it('is an error for an unknown run, which lists the known runs', async () => {
   await written('known', [{ spec: { ...tiny, name: 'known' } }]);
   await expect(storedSpec(store, 'unknown')).rejects.toThrow(/there is no run "unknown" in .*known/);
 });
