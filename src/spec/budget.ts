@@ -1,7 +1,7 @@
-// A budget as limits, each on one quantity that is counted from the records.
+// Turns a budget into limits. Each limit is on one quantity that is counted from the records.
 import type { BudgetSpec } from './run-spec.js';
 
-/** Since the run's first start; of a fork, since it left its parent. */
+/** What a run has used since its first start; a fork, since it left its parent. */
 export interface Spent {
   tokens: number;
   gpu_seconds: number;
@@ -11,7 +11,7 @@ export interface Spent {
 export interface BudgetLimit {
   name: 'max_tokens' | 'max_wall_s' | 'max_gpu_hours' | 'max_usd';
   limit: number;
-  /** What counts against it, and its size in the limit's unit. */
+  /** The quantity that is limited; one unit of it counts as `each` units of the limit. */
   counts: keyof Spent;
   each: number;
 }

@@ -1,4 +1,4 @@
-// Checks combinations of values that are valid alone and impossible together.
+// Checks combinations of values: each value is valid alone, but some are impossible together.
 import type { SpecProblem } from './invalid-spec.js';
 import type { ModelArchitecture, RunSpec } from './run-spec.js';
 
@@ -45,10 +45,10 @@ function modelProblems({ model }: RunSpec): SpecProblem[] {
   return architecture === undefined ? problems : [...problems, ...architectureProblems(architecture)];
 }
 
-/** Losses that Tinker servers have; which of them one server has, it says itself. */
+/** All losses that a Tinker server may offer; each server says which ones it offers. */
 const servedLosses: readonly string[] = ['regular', 'cispo', 'gspo', 'reinforce'];
 
-/** What a Tinker server would ignore in silence, or compute otherwise. */
+/** Settings that a Tinker server would silently ignore or compute in another way. */
 function servedModelProblems(spec: RunSpec): SpecProblem[] {
   const { model, generator, trainer, placement } = spec;
   if (model.served === undefined)
@@ -245,7 +245,7 @@ function warmStartProblems({ warm_start, data }: RunSpec): SpecProblem[] {
 
 function lengthProblems({ generator, model }: RunSpec): SpecProblem[] {
   const { max_input_length, max_generate_length, max_sequence_length } = generator;
-  // The reader of a model folder knows what it takes.
+  // For a model folder, the code that reads it checks the length.
   const longest = model.architecture?.max_position_embeddings ?? Infinity;
   const problems: SpecProblem[] = [];
   for (const [key, tokens] of Object.entries({ max_input_length, max_generate_length })) {
@@ -266,7 +266,7 @@ function lengthProblems({ generator, model }: RunSpec): SpecProblem[] {
   return problems;
 }
 
-/** The engine's log-probs are those of the whole distribution (R13): ratios are wrong for tokens drawn from a truncated one. */
+/** The engine records log-probs under the full distribution (R13). For tokens sampled with `top_p` or `top_k`, ratios would be wrong. */
 function samplingProblems({ generator }: RunSpec): SpecProblem[] {
   if (generator.truncated_sampling === true) return [];
   return (['top_p', 'top_k'] as const)
@@ -297,7 +297,7 @@ function trainerProblems({ trainer }: RunSpec): SpecProblem[] {
   return problems;
 }
 
-/** The engine keeps weights to compare with, and adapters of a warm start are not part of them. */
+/** A KL term after a warm start of adapters is impossible: the engine keeps only base weights as its reference, not adapters. */
 function referenceProblems({ trainer, model, warm_start }: RunSpec): SpecProblem[] {
   if (!trainer.use_kl_loss || !model.lora || warm_start.length === 0) return [];
   return [

@@ -1,4 +1,4 @@
-// Kinds of values that run specs and sweeps have in common.
+// Schemas of values that both run specs and sweeps use.
 import { z } from 'zod';
 
 export const name = z.string().regex(/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$/, {

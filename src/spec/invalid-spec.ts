@@ -1,17 +1,17 @@
 // All problems of a run spec, reported at once.
 
 export interface SpecProblem {
-  /** `trainer.lr`, `warm_start[0].updates`; empty for the spec as a whole. */
+  /** Path such as `trainer.lr` or `warm_start[0].updates`; empty if the problem concerns the whole spec. */
   path: string;
   problem: string;
-  /** How to fix it; may be empty if the problem says it. */
+  /** How to fix the problem; may be empty if `problem` says it. */
   fix: string;
 }
 
 export class InvalidSpec extends Error {
   constructor(
     readonly problems: readonly SpecProblem[],
-    /** File that held the spec, when there was one. */
+    /** The spec's file; absent if the spec was passed as a value. */
     readonly file?: string,
   ) {
     super(describe(problems, file));

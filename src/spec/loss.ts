@@ -1,5 +1,5 @@
-// From the objective of a run spec, in SkyRL's names, to the values in a plan: the engine's loss (docs/engine-protocol.md) and the
-// advantages. Every setting that affects a step is written out, and no other: a plan keeps its meaning when defaults change.
+// Turns the objective of a run spec, in SkyRL's names, into a plan's loss (docs/engine-protocol.md) and advantages. The plan contains
+// exactly the settings that affect the step, defaults included: it keeps its meaning when defaults change.
 import { settingsOfKind, type LossPlan } from './records/loss-plan.js';
 import type { AdvantagePlan } from './records/plan.js';
 import type { GeneratorSpec, TrainerSpec } from './run-spec.js';
@@ -53,7 +53,7 @@ export function advantagesOf(trainer: TrainerSpec): AdvantagePlan {
   }
 }
 
-/** It needs the log-probs of other weights. */
+/** Whether a loss needs the log-probs of a reference policy. */
 export function wantsReference(loss: LossPlan): boolean {
   return loss.kl_weight !== undefined && loss.kl_weight !== 0;
 }

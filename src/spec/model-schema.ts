@@ -1,4 +1,4 @@
-// The model of a run spec: where its weights come from, their shapes, and which of them are trained.
+// Schema of a run spec's model: where the weights come from, their shapes, and which of them are trained.
 import { z } from 'zod';
 import { count, name, positive, seed, text } from './fields.js';
 
@@ -30,7 +30,7 @@ const architecture = z.strictObject({
   max_position_embeddings: count.default(32_768).describe('longest transcript'),
 });
 
-/** In the order in which they stand in files. */
+/** Adapter targets in the order in which state files store them. */
 export const loraTargets = [
   'q_proj',
   'k_proj',

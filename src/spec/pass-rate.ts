@@ -1,7 +1,7 @@
-// The share of passes among graded outcomes, and its text. Without a graded outcome there is no share: 0 would say that the model failed.
-// Workflows import this file as it is.
+// The share of passes among graded outcomes, and its text. Without a graded outcome the share is null: 0 would say that the model failed.
+// Workflows import this file, so it must stay deterministic and import nothing else.
 
-/** 0..1; null without a graded outcome. */
+/** From 0 to 1; null if no outcome was graded. */
 export type PassRate = number | null;
 
 export const nothingGraded = 'no outcome was graded';
@@ -20,22 +20,22 @@ export function countedPassRate({ pass_at_1, graded }: { pass_at_1: PassRate; gr
   return pass_at_1 === null ? `– (${nothingGraded})` : `${passRateText(pass_at_1)} of ${graded} episodes`;
 }
 
-/** The change in share, or null if one of the two has none. */
+/** The change of the pass rate; null if one of the two rates is null. */
 export function passRateChange(before: PassRate, after: PassRate): number | null {
   return before === null || after === null ? null : after - before;
 }
 
 export interface TargetEnding {
   step: number;
-  /** The target that the run's interval evaluation reached. */
+  /** The target pass rate that the run's interval evaluation reached. */
   target: number;
-  /** The evaluation that ends the run; null if it is not there yet. `graded`: absent if not known. */
+  /** The final evaluation; null if it has no result yet. `graded`: absent if not known. */
   final: { pass_at_1: PassRate; graded?: number } | null;
 }
 
 /**
- * `ended at step 464: the interval evaluation reached 90 %; final evaluation 88.7 % (256)`. The interval suite is small, and a run ends at
- * the first of its evaluations that chance lifts over the target: the final one is the better figure.
+ * `ended at step 464: the interval evaluation reached 90 %; final evaluation 88.7 % (256)`. The interval suite is small, and chance may
+ * lift one of its evaluations over the target, which ends the run. The final evaluation is the better estimate.
  */
 export function endingText({ step, target, final }: TargetEnding): string {
   const reached = `ended at step ${step}: the interval evaluation reached ${Number((100 * target).toFixed(2))} %`;

@@ -1,7 +1,7 @@
-// Which checkpoints of a run stay by default.
+// The default retention of a run's checkpoints.
 import type { RetentionSpec, RunSpec } from './run-spec.js';
 
-/** The newest two, that of each tenth evaluation, and the best one: some for a fork, and few enough for any disk. */
+/** By default keeps the newest two checkpoints, one at each tenth evaluation, and the best: enough for forks, few enough for any disk. */
 export function retentionInForce({
   retention,
   trainer,

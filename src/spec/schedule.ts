@@ -1,11 +1,11 @@
-// What a run's spec asks for, step by step, for readers of its records.
+// Says what a run's spec requires at each step. For readers of the run's records.
 import type { ControlRecord } from './records/control-records.js';
 import type { PassRate } from './pass-rate.js';
 import type { RunSpec } from './run-spec.js';
 import { suiteAfter } from './suite-due.js';
 import { lastWarmStep } from './warm-start.js';
 
-/** Names of the suites that runs play themselves, in this order if a step has both. */
+/** Names of the suites that runs play themselves; a step with both plays them in this order. */
 export const runSuites = ['interval', 'final'] as const;
 export type RunSuite = (typeof runSuites)[number];
 
@@ -13,18 +13,18 @@ export function isRunSuite(name: string): name is RunSuite {
   return (runSuites as readonly string[]).includes(name);
 }
 
-/** The last step of the warm start (0 without one), and of the run if nothing ends it earlier. */
+/** `warmStart`: last step of the warm start, 0 without one; `total`: last step of the run if nothing ends it earlier. */
 export function plannedSteps({ warm_start, trainer }: RunSpec): { warmStart: number; total: number } {
   const warmStart = lastWarmStep({ warm_start });
   return { warmStart, total: warmStart + trainer.max_training_steps };
 }
 
-/** As `suiteAfter`. */
+/** `suiteAfter` for a spec. */
 export function suiteDue(spec: RunSpec, step: number): RunSuite | null {
   return suiteAfter(step, { ...plannedSteps(spec), evalInterval: spec.trainer.eval_interval });
 }
 
-/** The spec with each `eval_interval` that was ever set: the steps' records do not show when an evaluation was decided on. */
+/** The spec with each `eval_interval` that was ever set: records do not show which interval a step used for its evaluation. */
 export function specsInForce(spec: RunSpec, control: readonly ControlRecord[]): RunSpec[] {
   const set = control.flatMap(({ change }) =>
     change.kind === 'setHyperparameters' && change.eval_interval !== undefined ? [change.eval_interval] : [],
@@ -32,7 +32,7 @@ export function specsInForce(spec: RunSpec, control: readonly ControlRecord[]): 
   return [spec, ...set.map((eval_interval) => ({ ...spec, trainer: { ...spec.trainer, eval_interval } }))];
 }
 
-/** Steps after which people have asked the run to stop. */
+/** Steps after which a control record asks the run to stop. */
 export function stopsAsked(control: readonly ControlRecord[]): number[] {
   return control.flatMap(({ change }) => (change.kind === 'stopAfter' ? [change.step] : []));
 }

@@ -1,6 +1,6 @@
-// Markdown tables of a schema, for docs/run-spec.md and docs/records.md.
+// Parts of the Markdown tables that docs/run-spec.md and docs/records.md show for a schema.
 
-/** What the tables need of a JSON Schema node. */
+/** The parts of a JSON Schema node that the tables use. */
 export interface Node {
   $ref?: string;
   $defs?: Record<string, Node>;
@@ -62,12 +62,12 @@ export function valueText(node: Node): string {
   }
 }
 
-/** `a, b or c`. */
+/** Joins options as `a, b or c`. */
 function oneOf(options: string[]): string {
   return [options.slice(0, -1).join(', '), ...options.slice(-1)].join(' or ');
 }
 
-/** The members in one line: `{run: text, step: count}`. */
+/** The members of a mapping in one line: `{run: text, step: count}`. */
 function shapeText({ properties = {}, required = [] }: Node): string {
   const members = Object.entries(properties).map(
     ([key, member]) => `${key}${required.includes(key) ? '' : '?'}: ${valueText(member).replaceAll('`', '')}`,
@@ -81,14 +81,14 @@ function tupleText(items: string[]): string {
     : `\`[${items.join(', ')}]\``;
 }
 
-/** True if a member has a description, so that each has a row of its own. */
+/** True if a member has a description; then each member has its own row. */
 export function isDescribed({ properties = {} }: Node): boolean {
   return Object.values(properties).some(
     (member) => member.description !== undefined || nested(member) !== undefined,
   );
 }
 
-/** The mapping in a value, in its items, or beside null, if its members have rows of their own. */
+/** The mapping whose members have their own rows: the value itself, its items, or its only option other than null. */
 export function nested(node: Node): { suffix: string; node: Node } | undefined {
   if (node.properties !== undefined) return isDescribed(node) ? { suffix: '', node } : undefined;
   if (node.items) {
@@ -103,10 +103,10 @@ export function nameOf(ref: string): string {
   return ref.slice('#/$defs/'.length);
 }
 
-/** `≥1`, or an interval: `(0,1]`. */
+/** The bounds as text: `≥1`, or an interval such as `(0,1]`. */
 function bounds(node: Node): string {
   const { exclusiveMinimum, exclusiveMaximum, multipleOf } = node;
-  // Bounds of exactly representable numbers mean nothing to a reader.
+  // Leave out the bounds of exactly representable numbers: they tell a reader nothing.
   const minimum = isSaid(node.minimum) ? node.minimum : undefined;
   const maximum = isSaid(node.maximum) ? node.maximum : undefined;
   const low = exclusiveMinimum ?? minimum;

@@ -1,12 +1,12 @@
-// The schema of a run spec: every key with its bounds, default and meaning; the model is in `model-schema.ts`. `run-spec.ts` names the
-// types of the result, `docs/run-spec.md` is generated from here.
+// The schema of a run spec: every key with its bounds, default and meaning; `model-schema.ts` has the model's keys. `run-spec.ts` names the
+// types of the result, and `docs/run-spec.md` is generated from this schema.
 import { z } from 'zod';
 import { count, countOrZero, name, positive, runId, seed, text } from './fields.js';
 import { advantageEstimators, klEstimators, lossReductions, policyLossTypes } from './records/loss-plan.js';
 import { model } from './model-schema.js';
 import { secretInUrl } from '../base/secrets.js';
 
-/** Default of `trainer.block_after_s`: a driver restarts, or a neighbour gives its memory back, within minutes. */
+/** Default of `trainer.block_after_s`: within minutes a driver restarts, or another process frees the memory it took. */
 export const usualBlockAfterSeconds = 600;
 
 const share = z.number().min(0).max(1);
@@ -45,7 +45,7 @@ const environment = z.strictObject({
     .describe('OpenEnv server; absent: the embedded stack’s own'),
   grading_token_env: z
     .string()
-    // Not a `regex`: its problem would repeat a text that may be the token.
+    // `refine`, not `regex`: the message of `regex` would repeat the text, which may be the token.
     .refine((variable) => /^[A-Z_][A-Z0-9_]{0,63}$/.test(variable), {
       error:
         'must be the name of an environment variable, in capitals, such as TRACKER_TOKEN, and never the token itself: ' +
@@ -102,7 +102,8 @@ const generator = z.strictObject({
       'accepts `top_p`, `top_k`, which bias the gradient: log-probs stay those of the whole distribution',
     ),
   max_wait_s: positive.default(3_600).describe('longest outage before the run blocks'),
-  // Below the standstill that stops an attempt's heartbeat (`workers/attempt/activity-guard.ts`): this wait may be all that happens.
+  // Less than the time without progress that stops an attempt's heartbeat (`workers/attempt/activity-guard.ts`): a call reports no
+  // progress.
   call_timeout_s: positive.max(900).default(60).describe('longest environment call'),
 });
 
@@ -228,10 +229,10 @@ const placement = z.strictObject({
   nodes: count.max(64).default(1).describe('most nodes for a step’s rollouts'),
 });
 
-/** A name that W&B's web pages accept as a part of their addresses. */
+/** A name that W&B's web pages accept in their addresses. */
 const wandbName = z
   .string()
-  // Not a `regex`: its problem would repeat a text that may be a key.
+  // `refine`, not `regex`: the message of `regex` would repeat the text, which may be a key.
   .refine((value) => /^[^/\\#?%:\s]{1,64}$/.test(value) && !/^[0-9a-f]{40}$/.test(value), {
     error:
       'must be a name of 1 to 64 characters without spaces and / \\ # ? % :, and never a key, which is given by WANDB_API_KEY',
@@ -257,7 +258,7 @@ const tracking = z.strictObject({
 const slack = z.strictObject({
   channel: z
     .string()
-    // Not a `regex`: its problem would repeat a text that may be the token.
+    // `refine`, not `regex`: the message of `regex` would repeat the text, which may be the token.
     .refine((channel) => /^#?[^\s#@,:/<>"'&|]{1,80}$/u.test(channel) && !/^xox[a-z]-/i.test(channel), {
       error:
         'must be a channel’s name or id, such as "#training" or C0123456789, in which the bot is; a token is given by ' +

@@ -1,6 +1,6 @@
-// SkyRL's names, and what to write here instead: each remedy says which names are accepted.
+// SkyRL's names that differ from ours. Each remedy says which names to write instead.
 
-/** Values of keys that have other values here, by the last part of the key's path. */
+/** SkyRL's values that are different here, by the last part of the key's path. */
 const values: Record<string, Record<string, string>> = {
   advantage_estimator: {
     gae: 'it needs a critic, and none is trained here: grpo, rloo, reinforce++ and maxrl need none',
@@ -30,7 +30,7 @@ const values: Record<string, Record<string, string>> = {
   },
 };
 
-/** Keys that do not exist here, at any place. */
+/** SkyRL's keys that do not exist here, wherever they appear. */
 const keys: Record<string, string> = {
   algorithm: 'its keys stand in trainer itself: trainer.policy_loss_type, trainer.eps_clip_low, …',
   use_kl_in_reward: 'a KL term belongs to the loss here: use_kl_loss, kl_loss_coef',
@@ -59,7 +59,7 @@ const keys: Record<string, string> = {
   tracker_commit_each_step: 'every step is a point of its own, as soon as it is committed',
 };
 
-/** How to fix it; null for a value that SkyRL does not have, or that is the same here. */
+/** What to write instead of a SkyRL value; null if SkyRL has no such value or it is the same here. */
 export function fixOfValue(path: readonly PropertyKey[], value: unknown): string | null {
   const known = values[String(path.at(-1))] ?? {};
   return typeof value === 'string' && Object.hasOwn(known, value) ? (known[value] as string) : null;

@@ -1,4 +1,4 @@
-// Turns a run spec from a person, as a file or as a value, into the one that every other part sees.
+// Turns a user's run spec, a file or a value, into the checked spec that all other code uses.
 import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { parse as parseYaml } from 'yaml';
@@ -26,7 +26,7 @@ export function parseRunSpec(input: unknown, context: { file?: string } = {}): R
   return located;
 }
 
-/** Reads a YAML or JSON file. Throws `InvalidSpec` when it cannot be read, parsed or accepted. */
+/** Reads a spec from a YAML or JSON file. Throws `InvalidSpec` if the file cannot be read or parsed, or the spec is not valid. */
 export async function readSpecFile(path: string): Promise<RunSpec> {
   const file = resolve(path);
   const fail = (problem: string, fix: string): never => {
@@ -52,15 +52,15 @@ function unreadable({ code, message }: NodeJS.ErrnoException): [problem: string,
 }
 
 /**
- * A stored spec as this version would have written it: newer settings have their defaults, which mean the behaviour before them. A spec
- * that this version would refuse stays as it is.
+ * A stored spec with settings that later versions have added. They get their defaults, which keep the behaviour of the version that stored
+ * the spec. A spec that this version would refuse is returned unchanged.
  */
 export function withLaterSettings(stored: RunSpec): RunSpec {
   const result = runSpecSchema.safeParse(stored);
   return result.success ? completed(result.data) : stored;
 }
 
-/** Fills in what no default can say: a model folder's own files, and adapters in the order in which they stand in files. */
+/** Fills in what a default cannot express: the model folder's own files. Sorts the adapter targets as state files do. */
 function completed({ model, ...rest }: z.output<typeof runSpecSchema>): RunSpec {
   const { lora } = model;
   return {

@@ -15,14 +15,14 @@ export function issueProblems(issues: readonly Issue[], schema: z.ZodType, input
   });
 }
 
-/** `prompt must be a text, not 5`; `there is no key "promt"; did you mean prompt?` */
+/** One line such as `prompt must be a text, not 5` or `there is no key "promt"; did you mean prompt?` */
 export function inOneLine({ path, problem, fix }: SpecProblem): string {
-  // "there is" needs no subject; every other message says something about the field.
+  // A problem that starts with "there is" is a whole sentence; every other problem needs the field's path as its subject.
   const said = problem.startsWith('there is') ? problem : `${path === '' ? 'it' : path} ${problem}`;
   return `${said}${fix === '' ? '' : `; ${fix}`}`;
 }
 
-/** `warm_start[0].lr` */
+/** The path as text: `warm_start[0].lr`. */
 function pathText(path: readonly PropertyKey[]): string {
   return path
     .map((part, i) => (typeof part === 'number' ? `[${part}]` : i === 0 ? String(part) : `.${String(part)}`))
@@ -51,7 +51,7 @@ function unknownKey(
   return { path: pathText(path), problem, fix: `keys here: ${known.join(', ')}` };
 }
 
-/** Keys that other tools use for secrets. */
+/** Matches keys that other tools use for secrets. */
 const secretKey = /token|secret|passw|api_?key|access_?key|credential/i;
 
 function problemOf(issue: Issue, schema: z.ZodType, input: unknown): SpecProblem {
@@ -141,7 +141,7 @@ function valueAt(input: unknown, path: readonly PropertyKey[]): unknown {
   );
 }
 
-/** The schema of the value itself, without the wrappers for defaults and absence. */
+/** The schema of the value itself, without zod's wrappers for defaults and optional values. */
 function unwrapped(schema: z.core.$ZodType): z.core.$ZodType {
   let inner = schema;
   while (
@@ -173,7 +173,7 @@ function keysAt(schema: z.ZodType, path: readonly PropertyKey[]): string[] {
   return inner instanceof z.ZodObject ? Object.keys(inner.shape) : [];
 }
 
-/** `trainer.lr`, `warm_start[].lr`: every key of the schema, in order. */
+/** The paths of all keys of the schema, in order: `trainer.lr`, `warm_start[].lr`. */
 export function allKeyPaths(schema: z.core.$ZodType, prefix = ''): string[] {
   const inner = unwrapped(schema);
   if (inner instanceof z.ZodArray) return allKeyPaths(inner.element, `${prefix}[]`);

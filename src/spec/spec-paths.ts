@@ -1,14 +1,14 @@
-// The files that a run spec names: which ones a model folder supplies, and where relative paths start.
+// Resolves the files that a run spec names: files that a model folder supplies, and relative paths.
 import { existsSync } from 'node:fs';
 import { dirname, isAbsolute, join, resolve } from 'node:path';
 import type { SpecProblem } from './invalid-spec.js';
 import type { ModelSpec, RunSpec } from './run-spec.js';
 
-/** Files of a model folder that are used if a spec names no others. */
+/** Files of a model folder that are used if the spec names no other files. */
 const ownFiles = { tokenizer: 'tokenizer.json', chat_template: 'chat_template.jinja' } as const;
 type OwnFile = keyof typeof ownFiles;
 
-/** A model folder supplies its own tokenizer and chat template. Empty if nothing names one: `combinationProblems` reports that. */
+/** Fills in the model folder's tokenizer and chat template. A path without a source is empty; `combinationProblems` reports that. */
 export function withModelFiles<Model extends Pick<ModelSpec, 'path'> & Partial<Pick<ModelSpec, OwnFile>>>(
   model: Model,
 ): Model & Pick<ModelSpec, OwnFile> {
@@ -21,7 +21,7 @@ export function withModelFiles<Model extends Pick<ModelSpec, 'path'> & Partial<P
   };
 }
 
-/** A spec travels to other machines' working folders: a relative path in it would mean another file there. */
+/** Makes all paths absolute: processes with other working folders use the spec, and a relative path would name another file there. */
 export function withAbsolutePaths(spec: RunSpec, file: string | undefined, problems: SpecProblem[]): RunSpec {
   const absolute = (
     key: string,
@@ -31,7 +31,7 @@ export function withAbsolutePaths(spec: RunSpec, file: string | undefined, probl
     if (path === '' || isAbsolute(path)) return path;
     if (file !== undefined) {
       const resolved = resolve(dirname(file), path);
-      // An absolute path may name a file of the machine that trains; a relative one can only mean this machine's.
+      // Only a relative path must exist here: an absolute one may name a file on the machine that trains.
       if (!existsSync(resolved)) problems.push({ path: key, problem: `there is no file ${resolved}`, fix });
       return resolved;
     }
@@ -53,7 +53,9 @@ export function withAbsolutePaths(spec: RunSpec, file: string | undefined, probl
           'relative paths start at the folder of the spec file; random weights in such a folder are made by ' +
             '`longhaul engine new SPEC --to DIR`',
         );
-  /** The reader of a folder says what it must hold: a chat template may be in its `tokenizer_config.json`. */
+  /**
+   * A model folder's own file is not checked here: the code that reads the folder also finds a chat template in `tokenizer_config.json`.
+   */
   const modelFile = (key: OwnFile): string => {
     const own = path !== undefined && spec.model[key] === join(path, ownFiles[key]);
     return own ? join(folder ?? path, ownFiles[key]) : absolute(`model.${key}`, spec.model[key]);

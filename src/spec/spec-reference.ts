@@ -1,4 +1,4 @@
-// docs/run-spec.md, generated from the schema so that the two agree.
+// Generates docs/run-spec.md from the schema, so that the two agree.
 import { z } from 'zod';
 import { type Node, valueText } from './schema-tables.js';
 import { runSpecSchema } from './schema.js';
@@ -54,7 +54,7 @@ function section(title: string, node: Node): string {
   return `## ${title}\n\n${rows(node, '').join('')}`;
 }
 
-/** A mapping's own keys stand below it, by their path within the section. */
+/** Rows of a mapping's keys. Keys of a nested mapping follow it, named by their path within the section. */
 function rows(node: Node, prefix: string): string[] {
   return Object.entries(node.properties ?? {}).flatMap(([key, child]) => [
     row(`${prefix}${key}`, child, isNeeded(node, key)),

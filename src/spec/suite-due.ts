@@ -1,18 +1,20 @@
-// After which steps a run plays a suite. Workflows import this file as it is, and readers of a run's records expect the same.
+// Decides after which steps a run plays a suite. Workflows import this file, so it must stay deterministic and import nothing. Readers of a
+// run's records use the same rule.
 
-/** What the rule needs to know of a run. */
+/** What the rule needs to know about a run. */
 export interface SuiteSteps {
   /** Last step of the warm start; 0 without one. */
   warmStart: number;
-  /** Last step, if nothing ends the run earlier. */
+  /** Last step of the run, if nothing ends it earlier. */
   total: number;
-  /** GRPO steps between two evaluations; 0: none. */
+  /** Number of GRPO steps from one evaluation to the next; 0: no evaluations. */
   evalInterval: number;
 }
 
 /**
- * The suite that the run plays on the state after `step` on its way; the evaluation at its end is not decided here. `final` where GRPO
- * begins, because the report compares it with the end; `interval` before the first supervised step and every `evalInterval` GRPO steps.
+ * The suite that the run plays on the state after `step`, or null. It is `final` where GRPO begins, as the report compares that state with
+ * the last one; `interval` before the first supervised step and every `evalInterval` GRPO steps. The evaluation at the run's end does not
+ * follow from this function.
  */
 export function suiteAfter(
   step: number,

@@ -1,37 +1,37 @@
-// A sweep as every other part sees it: checked, with all defaults filled in; `sweep-input.ts` makes one from the input. It is JSON, and the
-// same JSON is the input of the workflow `evalSweep`.
+// The type of a sweep's spec after checking, with all defaults filled in; `sweep-input.ts` makes one from the input. It is JSON, and the
+// input of the workflow `evalSweep`.
 
-/** Which checkpoints of a run: at most one of `steps`, `range`, `latest`, `best`, `every`; none of them takes all. */
+/** Selects checkpoints of a run by at most one of `steps`, `range`, `latest`, `best`, `every`; without these, selects all. */
 export interface CheckpointsSpec {
   /** Run id, or a pattern with `*` for several runs of the sweep's project. */
   run: string;
   steps?: number[];
   range?: StepRange;
-  /** This many newest ones. */
+  /** Selects this many of the newest checkpoints. */
   latest?: number;
-  /** This many with the best evaluations. */
+  /** Selects this many checkpoints with the best evaluations. */
   best?: number;
-  /** The newest one, and every n-th before it. */
+  /** Selects the newest checkpoint and every n-th before it. */
   every?: number;
-  /** Keeps only those without a result on some suite of the sweep. */
+  /** Selects only checkpoints that lack a result on at least one suite of the sweep. */
   not_yet_evaluated: boolean;
 }
 
-/** Steps from `from` to `to`, both included; with `every`, those of `from`, `from + every`, … that have a checkpoint. */
+/** Checkpoints at steps from `from` to `to`, both included; with `every`, only at `from`, `from + every`, … */
 export interface StepRange {
   from: number;
-  /** Absent: the newest. */
+  /** Absent: up to the newest checkpoint. */
   to?: number;
   every?: number;
 }
 
-/** `interval` and `final` are a run's own suites, and take no other settings. */
+/** The names `interval` and `final` stand for a run's own suites, which take no other settings. */
 export interface SuiteSpec {
   name: string;
   split: 'train' | 'held_out';
   environments?: string[];
   difficulty?: number[];
-  /** The first ones that the filters leave, in the data's order. */
+  /** Takes at most this many of the tasks that pass the filters: the first ones in the data's order. */
   max_tasks?: number;
   samples: number;
   temperature: number;
@@ -42,7 +42,7 @@ export interface SuiteSpec {
 export interface BaselineSpec {
   run: string;
   step: number;
-  /** Share of pass@1: a state that is significantly worse by more raises the alarm. */
+  /** Difference in pass@1, as a share; a state that is significantly worse by more than this raises an alarm. */
   regression: number;
 }
 
@@ -56,29 +56,29 @@ export const overlapPolicies = [
 ] as const;
 export type OverlapPolicy = (typeof overlapPolicies)[number];
 
-/** One of `cron` and `every`. Times are texts such as `90s`, `10m`, `1d 12h`. */
+/** When a sweep is started: exactly one of `cron` and `every` is given. Times are texts such as `90s`, `10m`, `1d 12h`. */
 export interface SweepScheduleSpec {
   cron?: string;
   every?: string;
   time_zone: string;
   jitter?: string;
   overlap: OverlapPolicy;
-  /** Firings that an outage delayed are made up for if they are at most this late. */
+  /** After an outage, a missed start is made up for if it is at most this late. */
   catch_up: string;
 }
 
 export interface SweepSpec {
   name: string;
   project: string;
-  /** Run that supplies the suites' data, seed and settings. Absent: the baseline's, else the first of `checkpoints`. */
+  /** Run that supplies the suites' data, seed and settings. Absent: the baseline's run, or else the first run in `checkpoints`. */
   data_of?: string;
   checkpoints: CheckpointsSpec[];
   suites: SuiteSpec[];
   baseline?: BaselineSpec;
-  /** Evaluations (a state on a suite) under way at once. */
+  /** Number of evaluations (a state on a suite) that run at once. */
   parallel: number;
   schedule?: SweepScheduleSpec;
-  /** Plays all of it again, even if results exist. */
+  /** Evaluates everything again, even if results exist. */
   again?: true;
 }
 
@@ -87,7 +87,7 @@ export function isPattern(run: string): boolean {
   return run.includes('*');
 }
 
-/** The member of the spec that `suitesAreOf` takes. */
+/** Path of the spec's member that names the run of `suitesAreOf`. */
 export function suitesAreNamedBy({ data_of, baseline }: SweepSpec): string {
   return data_of !== undefined ? 'data_of' : baseline ? 'baseline.run' : 'checkpoints[0].run';
 }

@@ -1,7 +1,7 @@
-// Steps of the supervised phases, and so where GRPO begins: after the last one, or after the base model, which is step 0.
+// Counts the steps of the supervised phases. GRPO begins after the last one, or after the base model (step 0) if there is none.
 import type { RunSpec, SftPhaseSpec } from './run-spec.js';
 
-/** A phase's last step may have fewer mini-batches than the others. */
+/** Number of steps of a phase; its last step may have fewer mini-batches than the others. */
 export function stepsOf({
   updates,
   mini_batches_per_step,
@@ -9,7 +9,7 @@ export function stepsOf({
   return Math.ceil(updates / mini_batches_per_step);
 }
 
-/** Its state is the policy that GRPO begins with, and the reference of a KL term. */
+/** Last supervised step, 0 without a warm start. Its state is the policy that GRPO starts from, and the reference of a KL term. */
 export function lastWarmStep({ warm_start }: Pick<RunSpec, 'warm_start'>): number {
   return warm_start.reduce((sum, phase) => sum + stepsOf(phase), 0);
 }

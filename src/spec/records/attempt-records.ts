@@ -1,16 +1,16 @@
-// Evidence from attempts (R9): what they began, what had failed before them, and what that cost.
+// Records of attempts, as evidence (R9): the episodes an attempt starts, the failure before it, and the cost of that failure.
 import { z } from 'zod';
 import { amount, count, digest, positive, text, time } from './parts.js';
 
 const seconds = amount;
 
-/** Source of a state. `base`: made from the seed; `held`: the engine had an older one. */
+/** Where a restored state came from. `base`: made from the seed; `held`: computed from an older state that the engine held. */
 const restoreSource = z.enum(['disk', 'store', 'base', 'held']);
 
 export type RecoveryCause = Recovery['cause'];
-/** Work of an attempt that cannot be reused. */
+/** Work of a failed attempt that cannot be reused. */
 export type LostWork = Recovery['lost'];
-/** One failure and what it took to work again. Durations are by one machine's clock. */
+/** One failure and the recovery from it. All its durations are measured by one machine's clock. */
 export type Recovery = z.infer<typeof recovery>;
 const recovery = z.strictObject({
   cause: z.enum([
@@ -50,7 +50,7 @@ const recovery = z.strictObject({
     .describe('updates applied again after it'),
 });
 
-/** Evidence for checkers, never truth (R9): keys of the episodes that this attempt is about to start. */
+/** Episodes that an attempt is about to start (R9), and failures before it. It is evidence for audits; no step depends on it. */
 export type AttemptRecord = z.infer<typeof attempt>;
 export const attempt = z.strictObject({
   schema: z.enum(['longhaul.attempt/1', 'longhaul.attempt/2']),

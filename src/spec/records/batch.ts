@@ -1,23 +1,21 @@
-// What a batch file holds (docs/engine-protocol.md, "The batch file").
+// The arrays of a batch file (docs/engine-protocol.md, "The batch file").
 
-/** N nodes, T tokens, M targets. The nodes of a mini-batch are the prefix tree of its samples: a common beginning is stored once. */
+/** N nodes, T tokens, M targets. The nodes of a mini-batch form the prefix tree of its samples: a common prefix is stored once. */
 export interface BatchArrays {
-  /** [N,3]: parent (−1 for a root), length, mini-batch. Sorted by mini-batch; a parent precedes its children, in the same one. */
+  /** [N,3]: parent (−1 for a root), length, mini-batch. Sorted by mini-batch; a parent is in its children's mini-batch, before them. */
   nodes: Int32Array;
-  /** [T] of all nodes, in node order. */
+  /** [T]: tokens of all nodes, in node order. */
   tokens: Int32Array;
-  /** [M]: row of `tokens` that predicts the target. Sorted by the mini-batch of the row. */
+  /** [M]: index in `tokens` of the token that predicts the target. Sorted by mini-batch. */
   target_rows: Int32Array;
-  /** [M] */
+  /** [M]: the target tokens. */
   target_tokens: Int32Array;
-  /** [M]: which sample a target belongs to: from 0, each as the one before or one more. */
+  /** [M]: the sample of each target. Starts at 0; each value equals the one before it or is one more. */
   target_samples: Int32Array;
-  /** [M]; 1 for cross-entropy. */
+  /** [M]: advantages; 1 for cross-entropy. */
   target_advantages: Float32Array;
-  /**
-   * [M]: the old log-probs for ratios; 0 for cross-entropy. Absent: log-probs under the state before the update, which the engine computes.
-   */
+  /** [M]: the old log-probs for ratios; 0 for cross-entropy. If absent, the engine computes them under the state before the update. */
   target_old_logprobs?: Float32Array;
-  /** [M]: log-probs at sampling, for truncated importance sampling; absent if they equal the old ones. One of the two is present. */
+  /** [M]: log-probs at sampling, for truncated importance sampling; absent if equal to the old ones. At least one array is present. */
   target_rollout_logprobs?: Float32Array;
 }

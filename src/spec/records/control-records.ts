@@ -1,8 +1,8 @@
-// Control records: what people ask of a running run, and the folded result (R21).
+// Control records: changes that people request of a running run, and the state that results when they are folded (R21).
 import { z } from 'zod';
 import { amount, count, positive, text, time } from './parts.js';
 
-/** Settings that may change while a run is under way; the names are the spec's. Absent ones stay as they are. */
+/** Settings that may change during a run, named as in the spec. An absent setting does not change. */
 export type Hyperparameters = Omit<z.infer<typeof hyperparameters>, 'kind'>;
 const hyperparameters = z.strictObject({
   kind: z.literal('setHyperparameters'),
@@ -51,12 +51,12 @@ export const control = z.strictObject({
   observed: z.strictObject({ at: time }),
 });
 
-/** All control records folded in order (R21), with the hyperparameters that were set. */
+/** The result of folding all control records in order (R21), with the hyperparameters that were set. */
 export interface ControlState extends Omit<Hyperparameters, 'lr' | 'temperature'> {
-  /** Highest record folded in; 0 when none. */
+  /** Number of the newest folded record; 0 if there is none. */
   n: number;
   paused: boolean;
-  /** Present while a pause `now` holds. */
+  /** Present while the run is paused by a pause with `now`. */
   pausedNow?: true;
   stopAfter: number | null;
   /** Step of the last `checkpointNow`. */

@@ -1,4 +1,4 @@
-// One terminal record for a (slot, sample) of a step, or a (task, sample) of an evaluation (R8).
+// The terminal record of one episode: a (slot, sample) of a step, or a (task, sample) of an evaluation (R8).
 import { z } from 'zod';
 import { count, counts, amount, digest, logprobs, positive, since, text, time, tokenIds } from './parts.js';
 
@@ -70,14 +70,14 @@ export const episode = z
     if (problem) context.addIssue({ code: 'custom', message: problem });
   });
 
-/** First line of `episodes.jsonl.gz`: the episodes of a committed step, or of a whole evaluation, folded into one file (R23). */
+/** First line of `episodes.jsonl.gz`, the file of folded episodes of a committed step or a whole evaluation (R23). */
 const lines = count.describe('lines after it');
 export const episodes = z.discriminatedUnion('schema', [
   z.strictObject({ schema: z.literal('longhaul.episodes/1'), run: text, step: positive, count: lines }),
   z.strictObject({ schema: z.literal('longhaul.episodes/2'), state: digest, suite: digest, count: lines }),
 ]);
 
-/** What is wrong with an episode's token ranges, or null. */
+/** Says what is wrong with an episode's token ranges, or null. */
 function transcriptProblem(
   record: Pick<EpisodeRecord, 'prompt_length' | 'tokens' | 'turns' | 'logprobs'>,
 ): string | null {

@@ -1,4 +1,4 @@
-// The records of evaluations, which runs and sweeps share: what is measured, and the results.
+// The records of evaluations: what is measured (the suite) and the results. Runs and sweeps share them.
 import { z } from 'zod';
 import type { PassRate } from '../pass-rate.js';
 import {
@@ -16,10 +16,10 @@ import {
   time,
 } from './parts.js';
 
-/** By `env_key`: digest of the facts that distinguish an environment from another one that plays the same tasks. */
+/** By `env_key`: digest of the facts that distinguish the environment from others with the same tasks. */
 export type EnvironmentIdentities = NonNullable<SuiteRecord['environments']>;
 
-/** What an evaluation measures; its digest names `evals/{state}/{suite}/`. */
+/** What an evaluation measures. Its digest is the `{suite}` in `evals/{state}/{suite}/`. */
 export type SuiteRecord = z.infer<typeof suite>;
 export const suite = z
   .strictObject({
@@ -42,7 +42,7 @@ export const suite = z
   })
   .superRefine(since(2, { always: ['environments'], may: ['round', 'again'] }));
 
-/** `runs/{run}/evaluations/{step}.{suite name}.json`: the evaluation that a run uses, played by this run or another. */
+/** `runs/{run}/evaluations/{step}.{suite name}.json`: names the evaluation that the run uses; this run or another one played it. */
 export type EvaluatedRecord = z.infer<typeof evaluated>;
 export const evaluated = z.strictObject({
   schema: z.literal('longhaul.evaluated/1'),
@@ -104,7 +104,7 @@ const evaluation1 = z
   })
   .transform(withoutUngradedRate);
 
-/** Version 1 has 0 if nothing was graded; it is read as null. */
+/** A result. If nothing was graded, version 1 holds 0, which is read as null. */
 export type EvaluationResult = z.infer<typeof evaluation>;
 export const evaluation = z.discriminatedUnion('schema', [evaluation2, evaluation1]);
 

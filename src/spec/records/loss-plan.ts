@@ -1,4 +1,4 @@
-// The engine's loss as a plan fixes it: its settings, and which of them each kind has.
+// The engine's loss in a plan: its settings, and which of them each kind of loss has.
 import { z } from 'zod';
 import { amount, positive } from './parts.js';
 
@@ -7,7 +7,7 @@ export const lossReductions = ['token_mean', 'sequence_mean', 'seq_mean_token_su
 export const klEstimators = ['k1', 'k2', 'k3'] as const;
 export const advantageEstimators = ['grpo', 'rloo', 'reinforce++', 'maxrl'] as const;
 
-/** The engine's loss, as its protocol takes it: `loss.ts` makes it from a spec. Keys that do not affect it are absent. */
+/** The engine's loss in the form of the engine protocol. `loss.ts` makes it from a spec. Settings without effect are absent. */
 export type LossPlan = z.infer<typeof lossSettings>;
 const lossSettings = z.strictObject({
   kind: z.enum([...policyLossTypes, 'cross_entropy']),
@@ -32,7 +32,7 @@ export const loss = lossSettings.superRefine((settings, context) => {
 
 const clip = ['eps_clip_low', 'eps_clip_high'] as const;
 
-/** The settings that the engine needs for each kind, beside its reduction. */
+/** The settings that the engine needs for each kind of loss, in addition to the reduction. */
 export const settingsOfKind: Record<LossPlan['kind'], readonly (keyof LossPlan)[]> = {
   regular: clip,
   dual_clip: [...clip, 'clip_ratio_c'],
@@ -43,7 +43,7 @@ export const settingsOfKind: Record<LossPlan['kind'], readonly (keyof LossPlan)[
   cross_entropy: [],
 };
 
-/** The settings that a loss of this kind lacks. */
+/** Settings that this kind of loss needs and `loss` lacks. */
 function missingIn(loss: LossPlan): (keyof LossPlan)[] {
   const needed = [
     ...settingsOfKind[loss.kind],

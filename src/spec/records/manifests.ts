@@ -1,4 +1,4 @@
-// Manifests of files, each written after them (R31): files without a manifest do not count.
+// Manifests of files. A manifest is written after its files, and files without a manifest do not count (R31).
 import { z } from 'zod';
 import { count, counts, digest, file, numerics, text } from './parts.js';
 
@@ -14,7 +14,7 @@ export const dataset = z.strictObject({
   demonstrations: counts,
 });
 
-/** `checkpoints/…/manifest.json`. */
+/** `checkpoints/…/manifest.json`: the manifest of a checkpoint. */
 export type CheckpointManifest = z.infer<typeof checkpoint>;
 export const checkpoint = z.strictObject({
   schema: z.literal('longhaul.checkpoint/1'),
@@ -25,7 +25,7 @@ export const checkpoint = z.strictObject({
   files: z.array(file).min(1),
 });
 
-/** `weights/{weights}/manifest.json`: the weights of a model supplied as a folder. */
+/** `weights/{weights}/manifest.json`: the weights of a model that was given as a folder. */
 export type WeightsManifest = z.infer<typeof weights>;
 export const weights = z.strictObject({
   schema: z.literal('longhaul.weights/1'),

@@ -1,5 +1,5 @@
-// The numerics that decide a run's bits: equal numerics give equal states, so a run goes on with those that it began with (R18). Workflows
-// import this file as it is.
+// The numerics of an engine. Equal numerics give equal bits, so a run keeps the numerics with which it began (R18). Workflows import this
+// file, so it must stay deterministic and import only types.
 import type { z } from 'zod';
 import type { numerics } from './parts.js';
 
@@ -10,12 +10,12 @@ export function sameNumerics(a: Numerics, b: Numerics): boolean {
   return a.backend === b.backend && a.version === b.version && a.service === b.service && a.model === b.model;
 }
 
-/** `cpu/2`, as `--numerics` takes it, or `tinker/1 Qwen/Qwen3-8B at hosted`. */
+/** Text such as `cpu/2`, which `--numerics` accepts, or `tinker/1 Qwen/Qwen3-8B at hosted`. */
 export function nameOfNumerics({ backend, version, service, model }: Numerics): string {
   return `${backend}/${version}${model === undefined ? '' : ` ${model} at ${service ?? '?'}`}`;
 }
 
-/** What a run needs of a node before its base is recorded: a Tinker server's model of this name, or none. */
+/** Whether a node offers what a run needs before its base is recorded: the Tinker model `served`, or if null, its own engine. */
 export function offersModel({ backend, model }: Numerics, served: string | null): boolean {
   return served === null ? backend !== 'tinker' : model === served;
 }

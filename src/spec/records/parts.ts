@@ -1,4 +1,4 @@
-// What the schemas of records have in common. docs/records.md names these parts as `id` does, and defines them by `description`.
+// Parts that the schemas of several records share. docs/records.md lists each part by its `id` and `description`.
 import { z } from 'zod';
 
 export const text = z.string();
@@ -68,7 +68,7 @@ export const sampling = z
   })
   .meta({ id: 'sampling', description: 'settings of the spec’s [`generator`](run-spec.md#generator)' });
 
-// Token ids and log-probs are long; a loop over them is an order of magnitude faster than a schema for each item.
+// Lists of token ids and log-probs are long: one loop over a list is ten times faster than a schema for each item.
 export const tokenIds = z
   .custom<number[]>(
     (value) =>
@@ -87,7 +87,7 @@ export const outcomes = z.array(z.array(z.number().nullable())).meta({
   description: 'per slot and sample: graded value, or null for unknown; empty for `sft`',
 });
 
-/** Refuses members older than the version that introduced them, and from that version on requires those in `always`. Paths have dots. */
+/** Refuses the members in records older than `version`; from `version` on, requires the members in `always`. Paths have dots. */
 export function since(version: number, { always = [], may = [] }: { always?: string[]; may?: string[] }) {
   const needed = always.map((path) => path.split('.'));
   const known = [...needed, ...may.map((path) => path.split('.'))];

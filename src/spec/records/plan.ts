@@ -1,4 +1,4 @@
-// All that a step may depend on, fixed before its first token is sampled (R7).
+// The plan fixes everything that a step may depend on, before its first token is sampled (R7).
 import { z } from 'zod';
 import { loss } from './loss-plan.js';
 import {
@@ -25,7 +25,7 @@ const optimizer = z.strictObject({
   reset_moments: z.boolean().describe('zero the moments and the count first'),
 });
 
-/** How a GRPO step's advantages follow from its outcomes. */
+/** How the advantages of a GRPO step are computed from its outcomes. */
 export type AdvantagePlan = z.infer<typeof advantages>;
 const advantages = z.union([
   z.strictObject({
@@ -40,15 +40,15 @@ const advantages = z.union([
   z.strictObject({ estimator: z.literal('maxrl'), eps: amount }),
 ]);
 
-/** Curriculum and data position (R7): as used for this step (`pass_rates`) and as left after planning it (`cursors`). */
+/** Curriculum and data position (R7): `pass_rates` as used for this step, `cursors` as they are after planning it. */
 export type CurriculumState = z.infer<typeof curriculum>;
 const curriculum = z.strictObject({
   pass_rates: z.record(z.string(), share).describe('by template, used for this step'),
-  // An index into the template's shuffled list, which wraps into a new epoch.
+  // A cursor is an index into the template's shuffled list; at the list's end it starts a new epoch.
   cursors: counts.describe('by template: next unused task after it'),
 });
 
-/** A place for a group. */
+/** Place of one group in a step: its task and seed. */
 const slot = z.strictObject({
   slot: count,
   task_key: text,
@@ -87,7 +87,7 @@ const everyPlan = {
     .exactOptional()
     .describe('list digest of the sha256 of control records 1 to `control`'),
   owner_digest: digest.exactOptional().describe('the same of owner records'),
-  // They shape the prompt (tool list, system text) of a demonstration, too.
+  // A supervised plan needs the sampling settings, too: they shape a demonstration's prompt (tool list, system text).
   sampling,
 };
 

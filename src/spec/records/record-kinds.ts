@@ -1,5 +1,4 @@
-// Every kind of record, with its schema and the versions that this code reads. An unknown member is refused: a record is read whole or not
-// at all.
+// Every kind of record, with its schema and the versions that this code reads. A record with an unknown member is refused.
 import type { z } from 'zod';
 import { attempt } from './attempt-records.js';
 import { control } from './control-records.js';
@@ -13,7 +12,7 @@ import { instance, saved } from './served-model.js';
 import { base, batch, update } from './update.js';
 
 /**
- * `base` is `steps/000000/update.json`; `batch` is a batch file's identity, `episodes` the first line of a file of folded ones.
+ * `base` is `steps/000000/update.json`; `batch` is the identity in a batch file, `episodes` the first line of a file of folded episodes.
  */
 const schemas = {
   run,
@@ -45,7 +44,7 @@ export type RecordKind = keyof typeof schemas;
 export type RecordTypes = { [Kind in RecordKind]: z.infer<(typeof schemas)[Kind]> };
 export const recordSchemas: { [Kind in RecordKind]: z.ZodType<RecordTypes[Kind]> } = schemas;
 
-/** The newest version of each kind that this code knows, and writes. */
+/** The newest version of each kind that this code knows; it writes this version. */
 export const schemaVersions: Record<RecordKind, number> = {
   run: 2,
   plan: 3,
@@ -73,7 +72,7 @@ export const schemaVersions: Record<RecordKind, number> = {
   saved: 1,
 };
 
-/** The oldest version of a kind that this code reads, if that is not the newest one. */
+/** The oldest version of a kind that this code reads; absent if it reads only the newest. */
 export const oldestVersions: Partial<Record<RecordKind, number>> = {
   attempt: 1,
   gc: 1,
@@ -90,7 +89,7 @@ export const oldestVersions: Partial<Record<RecordKind, number>> = {
 };
 
 /**
- * Kinds that carry their own sha256, and since which version: the records that steer a run, so that the first reader of a changed bit
- * refuses it, whatever was made of the record before.
+ * Kinds of records that contain their own sha256, and the version that introduced it. These records steer a run; with the sha256, the first
+ * reader of a changed bit refuses the record.
  */
 export const summedSince: Partial<Record<RecordKind, number>> = { run: 2, owner: 2, control: 2, update: 2 };

@@ -1,5 +1,5 @@
-// The tables of docs/records.md: the one behind `<!-- generated: KIND -->` is generated from that kind's schema, the rest of the page is
-// written by hand.
+// Generates the tables of docs/records.md. The table after `<!-- generated: KIND -->` comes from that kind's schema; the rest of the page
+// is written by hand.
 import { z } from 'zod';
 import { nested, valueText, type Node } from '../schema-tables.js';
 import { recordSchemas, schemaVersions, type RecordKind } from './record-kinds.js';
@@ -8,7 +8,8 @@ const block = /(<!-- generated: (.+) -->\n\n)(?:.+\n)*/g;
 const commonParts = 'common parts';
 
 /**
- * The page with the schemas' current tables. Throws if a kind of record has no block, a block no kind, or the page names no newest version.
+ * The page with the current tables. Throws if a kind of record has no block, if a block has no kind of record, or if the page does not name
+ * a kind's newest version.
  */
 export function withRecordTables(page: string): string {
   const tables = recordTables(page);
@@ -45,7 +46,7 @@ function recordTables(page: string): Map<string, string> {
 
 interface Field {
   name: string;
-  /** Which of several shapes of a record has it; absent: all. */
+  /** The one shape of the record that has this field, if it has several shapes; absent if all have it. */
   only?: string;
   value: string;
   meaning: string;
@@ -62,7 +63,7 @@ function fields({ properties = {}, required = [] }: Node, prefix = ''): Field[] 
   });
 }
 
-/** Fields of a record that has several shapes: what the first has, then what the others have besides. */
+/** Fields of a record with several shapes: first the fields of the first shape, then the additional fields of the others. */
 function fieldsOfAny(shapes: Node[]): Field[] {
   const all = shapes.map((shape) => {
     const { kind, schema } = shape.properties ?? {};
@@ -82,7 +83,7 @@ function fieldsOfAny(shapes: Node[]): Field[] {
   });
 }
 
-/** Neighbours that need no words share a row, and those of them that have the same value share its name. */
+/** Neighbouring fields without a meaning share one row; if they also have the same value, it is written once. */
 function fieldTable(head: string, all: Field[]): string {
   const rows: { names: string; value: string; meaning: string }[] = [];
   for (const { name, only, value, meaning } of all) {

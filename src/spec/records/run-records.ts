@@ -1,4 +1,4 @@
-// The records of a run as a whole: its start, its owners, and what others need of it.
+// The records of a whole run: its start, its owners, its names, and what other runs need of it.
 import { z } from 'zod';
 import type { RunSpec } from '../run-spec.js';
 import { amount, count, digest, numerics, positive, text, time } from './parts.js';
@@ -9,7 +9,7 @@ export const run = z.strictObject({
   schema: z.enum(['longhaul.run/1', 'longhaul.run/2']),
   run: text,
   name: text,
-  // The spec's own schema checks it in full when a run starts; a stored spec may be older than the newest setting.
+  // A run's start checks the spec in full, by its own schema. Here the spec may be older than the newest setting.
   spec: z
     .custom<RunSpec>(isRunSpec, 'is no run spec with name, project, seed, model, generator and trainer')
     .describe('[the spec](run-spec.md) with all defaults, without `fork`'),
@@ -82,14 +82,14 @@ export const owner = z.strictObject({
   }),
 });
 
-/** Which run a name's n-th timeline is. */
+/** Names the run that is the n-th timeline of a name. */
 export const name = z.strictObject({
   schema: z.literal('longhaul.name/1'),
   n: positive,
   run: text.describe('of the name’s n-th timeline'),
 });
 
-/** What a tracker or a channel has not received of a run; never truth. */
+/** What a tracker or channel has not received of a run. No step depends on it. */
 export type NoticeRecord = z.infer<typeof notice>;
 export const notice = z.strictObject({
   schema: z.literal('longhaul.notice/1'),
@@ -106,7 +106,7 @@ export const notice = z.strictObject({
   observed: z.strictObject({ at: time, by: text }),
 });
 
-/** `refs/{user}.json`: what another run still needs of this one, so that no collection deletes it (R22, R23). */
+/** `refs/{user}.json`: a reference by another run that needs a state of this run; no collection deletes that state (R22, R23). */
 export type RefRecord = z.infer<typeof ref>;
 export const ref = z.strictObject({
   schema: z.literal('longhaul.ref/1'),
@@ -117,7 +117,7 @@ export const ref = z.strictObject({
   observed: z.strictObject({ at: time }),
 });
 
-/** `gc/{n}.json`: what is about to be deleted (R23). Never withdrawn; what a reference holds by then is spared. */
+/** `gc/{n}.json`: what a collection is about to delete (R23). It stays even if a later reference spares some of it. */
 export type CollectionRecord = z.infer<typeof gc>;
 export const gc = z.strictObject({
   schema: z.enum(['longhaul.gc/1', 'longhaul.gc/2']),

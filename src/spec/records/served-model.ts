@@ -1,8 +1,8 @@
-// The records of a run on a Tinker server: which models it had there (R33), and which of its states are saved there (R36).
+// The records of a run that trains on a Tinker server: its models (R33) and its saved states (R36) there.
 import { z } from 'zod';
 import { count, digest, positive, text, time } from './parts.js';
 
-/** Only the newest instance is trained. */
+/** A model on a Tinker server that belongs to the run. Only the newest instance is trained. */
 export type InstanceRecord = z.infer<typeof instance>;
 export const instance = z.strictObject({
   schema: z.literal('longhaul.instance/1'),
@@ -14,7 +14,7 @@ export const instance = z.strictObject({
   observed: z.strictObject({ at: time, by: text }),
 });
 
-/** Several saved states of a step are legal: each is the same batches applied to the same base. */
+/** A saved state of a step. A step may have several, as each comes from the same batches and the same base. */
 export type SavedStateRecord = z.infer<typeof saved>;
 export const saved = z.strictObject({
   schema: z.literal('longhaul.saved/1'),

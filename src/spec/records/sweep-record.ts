@@ -1,4 +1,4 @@
-// The records of sweeps: what is evaluated on what, and the figures of an evaluation's episodes that a comparison needs.
+// The records of sweeps: which states are evaluated on which suites, and the figures of episodes that a comparison needs.
 import { z } from 'zod';
 import type { SweepSpec } from '../sweep-spec.js';
 import { suite } from './evaluation-records.js';
@@ -10,7 +10,7 @@ const place = z.strictObject({ run: text, step: count });
 export type SelectedCheckpoint = z.infer<typeof selected>;
 const selected = place.extend({
   state: digest,
-  // At a step that was not applied, or under a fork's name.
+  // Other steps have the same state if an update applied nothing, or if they belong to a fork.
   also: z.array(place).describe('the same state elsewhere'),
   needed: z.boolean().describe('false if all suites had results'),
 });
@@ -19,7 +19,7 @@ export type SkippedCheckpoint = z.infer<typeof skipped>;
 const skipped = z.strictObject({
   run: text,
   step: count.nullable().describe('null: all of the run'),
-  // Goes on after `{run}@{step}`: `its manifest says …`.
+  // The text continues `{run}@{step}`, for example `its manifest says …`.
   reason: text,
 });
 
@@ -30,12 +30,12 @@ const suiteEntry = z.strictObject({
   record: suite.meta({ id: 'suite', description: 'of that digest' }),
 });
 
-/** `sweeps/{sweep}/sweep.json`: a choice, so that a restart of the sweep finds it, regardless of later training. */
+/** `sweeps/{sweep}/sweep.json`: a choice (R2), so a restarted sweep evaluates the same states, even if the runs train further. */
 export type SweepRecord = z.infer<typeof sweep>;
 export const sweep = z.strictObject({
   schema: z.enum(['longhaul.sweep/1', 'longhaul.sweep/2']),
   sweep: text.describe('the workflow’s id without `eval/`, `:` as `.`'),
-  // The spec's own schema checks it in full when a sweep is planned.
+  // Planning a sweep checks the spec in full, by its own schema.
   spec: z
     .custom<SweepSpec>(isSweepSpec, 'is no sweep with name, project, checkpoints and suites')
     .describe('with all defaults ([sweeps.md](sweeps.md))'),
@@ -50,7 +50,7 @@ export const sweep = z.strictObject({
 export type TalliedSample = z.infer<typeof talliedSample>;
 const talliedSample = z.tuple([z.number().nullable(), count, count, count]);
 
-/** `tallies/{state}/{suite}.json`: a whole evaluation's episodes as a few numbers each; a function of the episodes. */
+/** `tallies/{state}/{suite}.json`: a few numbers for each episode of a whole evaluation; a function (R2) of the episodes. */
 export type TallyRecord = z.infer<typeof tally>;
 export const tally = z.strictObject({
   schema: z.literal('longhaul.tally/1'),

@@ -1,14 +1,14 @@
-// Tasks and demonstrations. Types only.
+// Types of tasks and demonstrations.
 
-/** A prompt with an environment and a verifier. One line of `tasks.jsonl`. */
+/** One line of `tasks.jsonl`: a prompt with an environment and a verifier. */
 export interface Task {
   task_key: string;
   prompt: string;
   env_key: string;
-  /** Runtime facts for the prompt: CURRENT_DATE (the only date in it), LOGGED_IN_USER, LOGGED_IN_NAME, … */
+  /** Values for the prompt: CURRENT_DATE (the only date in the prompt), LOGGED_IN_USER, LOGGED_IN_NAME, … */
   env_variables: Record<string, string>;
   difficulty: number;
-  /** Kind of task that the curriculum keeps a pass rate for; `env_key` if the data has none. */
+  /** Kind of task; the curriculum keeps one pass rate for each. `env_key` if the data names no template. */
   template: string;
   split: 'train' | 'held_out';
 }
@@ -18,7 +18,7 @@ export interface ToolCall {
   arguments: Record<string, unknown>;
 }
 
-/** A tool as a server offers it; `input_schema` is JSON Schema of an object. */
+/** A tool of an environment server; `input_schema` is the JSON Schema of an object. */
 export interface ToolSpec {
   name: string;
   description: string;
@@ -32,11 +32,11 @@ export interface JsonSchemaObject {
   [key: string]: unknown;
 }
 
-/** One line of `demonstrations.jsonl`: a conversation to imitate. Loss falls on `assistant` messages only. */
+/** One line of `demonstrations.jsonl`: a conversation to imitate. Only `assistant` messages carry a loss. */
 export interface Demonstration {
-  /** Phase that reads it, e.g. `drill` or `teacher`. */
+  /** Kind of the phases that train on it, for example `drill` or `teacher`. */
   kind: string;
-  /** Absent: the conversation has no system prompt (drills). */
+  /** Absent if the conversation has no system prompt, as in drills. */
   env_key?: string;
   task_key?: string;
   env_variables?: Record<string, string>;
@@ -45,7 +45,7 @@ export interface Demonstration {
 
 export type DemonstrationMessage =
   | { role: 'user'; content: string }
-  /** The literal text the model is to produce for one turn, tool-call tags and `<done>` included. */
+  /** The exact text that the model should produce in one turn, with its tool-call tags and `<done>`. */
   | { role: 'assistant'; content: string }
-  /** Raw text of a tool's result; the episode's own wording is put around it. */
+  /** Raw text of a tool's result; the prompt puts the same words around it as in an episode. */
   | { role: 'tool'; content: string };

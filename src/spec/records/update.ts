@@ -1,8 +1,8 @@
-// What a step's update saw and did (R10–R12): the identity of a batch file, and the records `update.json`.
+// Input and result of a step's update (R10–R12): the identity of the batch file, and the record `update.json`.
 import { z } from 'zod';
 import { count, digest, engine, figures, numerics, outcomes, positive, text, time } from './parts.js';
 
-/** Stored in the batch file's `__metadata__.longhaul` (canonical JSON). */
+/** Identity of a batch, in its file's `__metadata__.longhaul` (canonical JSON). */
 export type BatchIdentity = z.infer<typeof batch>;
 export const batch = z.strictObject({
   schema: z.literal('longhaul.batch/2'),
@@ -19,7 +19,7 @@ export const batch = z.strictObject({
   metrics: figures.describe('functions of the inputs'),
 });
 
-/** `steps/{n}/update.json`, n ≥ 1 (R11). */
+/** `steps/{n}/update.json`, n ≥ 1: the update of a step (R11). */
 export type UpdateRecord = z.infer<typeof update>;
 export const update = z.strictObject({
   schema: z.enum(['longhaul.update/1', 'longhaul.update/2']),
