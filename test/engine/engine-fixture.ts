@@ -1,4 +1,4 @@
-// What the engine's tests share: real engines on a tiny model, and batch files for their updates.
+// Shared by the engine's tests: real engines with a tiny model, and batch files for updates.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -35,17 +35,17 @@ export const tinyModel: RandomModel = {
   seed: 7,
 };
 
-/** The running test's own. */
+/** The temporary folder of the running test. */
 let folder: string | null = null;
 
-/** A real engine that the end of the test closes. */
+/** Starts a real engine, which is closed at the end of the test. */
 export function startEngine(options: Partial<NativeEngineOptions> = {}): NativeEngine {
   const engine = createNativeEngine({ binary: findEngine(), threads: 1, ...options });
   onTestFinished(() => engine.close());
   return engine;
 }
 
-/** In a folder that the end of the test removes. */
+/** A path in a folder that is removed at the end of the test. */
 export function temporaryPath(name: string): string {
   if (folder === null) {
     const made = mkdtempSync(join(tmpdir(), 'longhaul-engine-'));
@@ -58,7 +58,7 @@ export function temporaryPath(name: string): string {
   return join(folder, name);
 }
 
-/** A transcript of `length` tokens that depends on `seed` alone. */
+/** A transcript of `length` tokens that depends only on `seed`. */
 export function transcript(length: number, seed = 1): number[] {
   return Array.from({ length }, (_, i) => (i * 37 + seed * 11 + ((i * seed) % 13)) % 96);
 }
@@ -87,7 +87,7 @@ export interface UpdateShape {
   answers?: number[];
 }
 
-/** Writes a batch of prompts with answers behind them; answers the update that applies it. */
+/** Writes a batch of prompts, each with its answers; returns the update that applies it. */
 export function writeUpdate(
   state: Digest,
   step: number,
@@ -111,7 +111,7 @@ export function writeUpdate(
   return writeBatch(state, step, batch, packForest(batch));
 }
 
-/** Writes what was packed of a step's samples, as it is or changed; answers the update that applies it. */
+/** Writes a batch file from `arrays`, the packed `batch` or a changed copy of it; returns the update that applies it. */
 export function writeBatch(
   state: Digest,
   step: number,
@@ -150,7 +150,7 @@ export function writeBatch(
   };
 }
 
-/** Applies updates `from..to` one after another; answers the state behind them. */
+/** Applies updates `from..to` in sequence; returns the last state. */
 export async function applyUpdates(
   engine: NativeEngine,
   state: Digest,

@@ -1,5 +1,5 @@
-// Log-probs of rollouts against those of the trainer and of `score`, over batch sizes, threads, cache sizes and instruction sets.
-// The reference is the portable code on one thread, one request at a time; every other way must give the same bits.
+// Compares log-probs of rollouts with those of the trainer and of `score`, over batch sizes, threads, cache sizes and instruction sets. The
+// reference is the portable code on one thread, one request at a time. Every variant must give the same bits.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -30,9 +30,9 @@ it(
 );
 
 interface LogprobFigures {
-  /** Over all variants: generated, scored and trained log-probs against the reference's generated ones. */
+  /** Largest difference of any variant's generated, scored or trained log-prob from the reference's generated one. */
   difference_max: number;
-  /** States after one update that are not the reference's. */
+  /** Number of variants that reach another state than the reference after one update. */
   differing_states: number;
   compared: number;
   variants: number;
@@ -47,7 +47,7 @@ interface LogprobPlan {
 
 const instructionSets = ['avx512', 'avx2', 'scalar'] as const;
 const temperature = 1;
-/** A sampled token that is another one has no log-prob to compare. */
+/** Difference to count if a sampled token is another one, because then there is no log-prob to compare. */
 const otherTokens = 1;
 
 async function measureLogprobs(plan: LogprobPlan): Promise<LogprobFigures> {
@@ -78,7 +78,7 @@ async function measureLogprobs(plan: LogprobPlan): Promise<LogprobFigures> {
   }
 }
 
-/** The portable code is ten times slower: it takes part with its threads, the others with everything. */
+/** The portable code is ten times slower, so it has a single variant; the others have all. */
 function variantsOf(
   instructionSet: (typeof instructionSets)[number],
   requests: number,
@@ -91,7 +91,7 @@ function variantsOf(
     { threads: cores, atOnce: 7 },
     { threads: cores, atOnce: requests },
     { threads: 2 * cores + 1, atOnce: requests },
-    // So small a cache that prefixes are computed again and requests give way to one another.
+    // The cache is so small that prefixes are computed again and requests are interrupted for others.
     { threads: cores, atOnce: requests, kvCacheBytes: 0 },
   ];
 }
@@ -100,11 +100,11 @@ interface Observation {
   generated: GenerateResult[];
   difference: number;
   compared: number;
-  /** After one update of all that was generated. */
+  /** The state after one update on everything that was generated. */
   state: Digest;
 }
 
-/** A string says why the machine cannot do it. */
+/** Returns a string with the reason if the machine cannot run the variant. */
 async function observe(
   options: Partial<NativeEngineOptions>,
   atOnce: number,

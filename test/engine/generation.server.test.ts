@@ -23,7 +23,7 @@ describe('generate', () => {
     expect(stats['preemptions']! + stats['evicted_blocks']!).toBeGreaterThan(0);
   });
 
-  it('samples with log-probs that score gives again bit for bit', async () => {
+  it('samples with log-probs that score reproduces bit for bit', async () => {
     const engine = startEngine();
     const { state } = await engine.loadRandom(tinyModel);
     for (const temperature of [1, 0.7]) {
@@ -34,7 +34,7 @@ describe('generate', () => {
     }
   });
 
-  it('finds a transcript again in the next turn and computes only what is new', async () => {
+  it('finds the last transcript in the cache and computes only the new tokens', async () => {
     const engine = startEngine();
     const { state } = await engine.loadRandom(tinyModel);
     const prompt = transcript(70);
@@ -43,7 +43,7 @@ describe('generate', () => {
     const second = [...prompt, ...first.tokens, ...transcript(10, 3)];
     const warm = await engine.generate(generation(state, second));
     const after = await engine.stats();
-    // All but the last sampled token was in the cache; that one and the ten new ones were not.
+    // All tokens except the last sampled one were in the cache; that one and the ten new ones are computed.
     expect(after['prefilled_tokens']! - before['prefilled_tokens']!).toBe(11);
 
     const cold = startEngine();
@@ -51,7 +51,7 @@ describe('generate', () => {
     expect(await cold.generate(generation(state, second))).toEqual(warm);
   });
 
-  it('computes the prompt of a group once', async () => {
+  it('computes a group’s prompt once', async () => {
     const engine = startEngine();
     const { state } = await engine.loadRandom(tinyModel);
     const prompt = transcript(120);
@@ -63,7 +63,7 @@ describe('generate', () => {
       ),
     );
     const stats = await engine.stats();
-    // One whole prefill, and each other sample its last token for the logits.
+    // One full prefill, and for each other sample the last token, whose logits are needed.
     expect(stats['prefilled_tokens']! + stats['reused_tokens']!).toBeGreaterThanOrEqual(8 * 119);
     expect(stats['prefilled_tokens']).toBeLessThanOrEqual(120 + 7);
   });
@@ -83,7 +83,7 @@ describe('generate', () => {
     expect(long.tokens).toHaveLength(6);
   });
 
-  it('draws other tokens for another sample, slot, step, domain or seed', async () => {
+  it('samples other tokens for another sample, slot, step, domain or seed', async () => {
     const engine = startEngine();
     const { state } = await engine.loadRandom(tinyModel);
     const base = generation(state, transcript(12));
@@ -102,7 +102,7 @@ describe('generate', () => {
     expect(new Set(results.map(({ tokens }) => tokens.join())).size).toBe(keys.length);
   });
 
-  it('is cancelled within a decode step, and leaves the others alone', async () => {
+  it('is cancelled within one decode step, and does not disturb other requests', async () => {
     const engine = startEngine();
     const { state } = await engine.loadRandom({
       ...tinyModel,
@@ -150,7 +150,7 @@ describe('bits', () => {
     ['two threads, AVX2', { threads: 2, instructionSet: 'avx2' as const }],
     ['one thread, AVX-512', { threads: 1, instructionSet: 'avx512' as const }],
     ['two threads, AVX-512', { threads: 2, instructionSet: 'avx512' as const }],
-  ])('are those of the default with %s', async (name, options) => {
+  ])('are the same with %s as with the defaults', async (name, options) => {
     const reference = startEngine();
     const { state } = await reference.loadRandom(tinyModel);
     const request = generation(state, transcript(40), { max_new_tokens: 60 });

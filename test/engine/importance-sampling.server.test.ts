@@ -1,5 +1,5 @@
-// Truncated importance sampling: a batch that another policy has sampled says with which log-probs, and the engine weighs its tokens
-// by the policy that the update begins with.
+// Truncated importance sampling: a batch sampled by another policy contains that policy's log-probs. The engine weighs each token by
+// comparing them with the policy before the update.
 import { expect, it } from 'vitest';
 import type { NativeEngine } from '../../src/engine/native/native-engine.js';
 import { packForest, type PackedForest, type SampleToPack } from '../../src/rl/packing.js';
@@ -16,7 +16,7 @@ import {
 const cap = 2;
 const promptLength = 9;
 
-/** Answers to four prompts in two mini-batches, as this state samples them, with their log-probs. */
+/** Answers to four prompts, in two mini-batches, sampled from this state with their log-probs. */
 async function sampled(engine: NativeEngine, state: Digest): Promise<SampleToPack[][]> {
   const samples = await Promise.all(
     [1, 2, 3, 4].map(async (seed): Promise<SampleToPack> => {
@@ -38,7 +38,7 @@ const withSampled = ({ target_old_logprobs, ...rest }: PackedForest) => ({
   target_rollout_logprobs: target_old_logprobs,
 });
 
-it('weighs the tokens of an older policy, truncated, and takes ratios against the state before the update', async () => {
+it('weighs an older policy’s tokens, truncated, and takes ratios against the state before the update', async () => {
   const engine = startEngine();
   const { state: older } = await engine.loadRandom(tinyModel);
   const batch = await sampled(engine, older);
@@ -69,7 +69,7 @@ it('weighs the tokens of an older policy, truncated, and takes ratios against th
   const firstHalf = differences.slice(0, batch[0]!.flatMap(({ targets }) => targets).length);
   expect(weighed.metrics['max_logprob_difference']).toBeCloseTo(Math.max(...firstHalf.map(Math.abs)), 5);
 
-  // The same bits as with the log-probs that it computes written into the batch; others without any weights.
+  // Writing the computed log-probs into the batch gives the same bits; no weights at all give others.
   const told = { ...packForest(rescored), target_rollout_logprobs: forest.target_old_logprobs };
   const fresh = startEngine();
   await fresh.loadRandom(tinyModel);
@@ -83,7 +83,7 @@ it('weighs the tokens of an older policy, truncated, and takes ratios against th
   expect(metrics).not.toHaveProperty('tis_weight');
 });
 
-it('is without effect where the state before the update has sampled', async () => {
+it('has no effect if the state before the update sampled the batch', async () => {
   const engine = startEngine();
   const { state } = await engine.loadRandom(tinyModel);
   const batch = await sampled(engine, state);

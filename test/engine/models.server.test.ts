@@ -1,4 +1,4 @@
-// Models from folders, LoRA, references and stop texts, over the engine's protocol.
+// Models from folders, LoRA, references and stop texts, through the engine's protocol.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -44,7 +44,7 @@ async function folderOf(engine: NativeEngine, model: RandomModel = tinyModel, dt
 }
 
 describe('a Hugging Face folder', () => {
-  it.each(families)('gives the weights that were exported to it, bit for bit: %s', async (_, model) => {
+  it.each(families)('gives the same weights that were exported to it, bit for bit: %s', async (_, model) => {
     const engine = startEngine();
     const { path, state, weights } = await folderOf(engine, model);
     const fresh = startEngine();
@@ -57,7 +57,7 @@ describe('a Hugging Face folder', () => {
     expect(loaded.memory.available).toBeGreaterThan(loaded.memory.total);
   });
 
-  it('in bfloat16 is a model that lies near', async () => {
+  it('in bfloat16 gives nearly the same model', async () => {
     const engine = startEngine();
     const { path, state, weights } = await folderOf(engine, tinyModel, 'BF16');
     const tokens = transcript(40);
@@ -68,7 +68,7 @@ describe('a Hugging Face folder', () => {
     near.forEach((logprob, at) => expect(Math.abs(logprob - exact[at]!)).toBeLessThan(0.1));
   });
 
-  it('that is damaged is refused, naming file and key, and the state that was held stays', async () => {
+  it('that is damaged is refused; the error names file and key, and the held state stays', async () => {
     const engine = startEngine();
     const { path, state } = await folderOf(engine);
     const config = join(path, 'config.json');
@@ -88,7 +88,7 @@ describe('a Hugging Face folder', () => {
     expect(await engine.held()).toMatchObject({ state });
   });
 
-  it('is not written over one that is there', async () => {
+  it('is not written over an existing folder', async () => {
     const engine = startEngine();
     const { path, state } = await folderOf(engine);
     const request = { state, path, dtype: 'F32', adapters: 'merged', eos_tokens: [] } as const;
@@ -97,7 +97,7 @@ describe('a Hugging Face folder', () => {
 });
 
 describe('a weights file', () => {
-  it('has the digest that the engine names, as TypeScript computes it, and loads as the same model', async () => {
+  it('has the digest that the engine reports and TypeScript computes, and loads as the same model', async () => {
     const engine = startEngine();
     const { state, weights } = await engine.loadRandom(tinyModel);
     const path = temporaryPath('weights.safetensors');
@@ -129,7 +129,7 @@ describe('a state file', () => {
 });
 
 describe('LoRA', () => {
-  it('leaves the weights alone, and its first adapters change nothing', async () => {
+  it('keeps the base weights, and its first adapters change nothing', async () => {
     const engine = startEngine();
     const { path, state, weights } = await folderOf(engine);
     const tokens = transcript(40);
@@ -143,7 +143,7 @@ describe('LoRA', () => {
     expect(await engine.score({ state: next, tokens, temperature: 1 })).not.toEqual(base);
   });
 
-  it('is restored over its base alone, from a folder, a weights file or what is held', async () => {
+  it('is restored only over its own base: from a folder, from a weights file, or as held', async () => {
     const engine = startEngine();
     const { path: folder, weights } = await folderOf(engine);
     const file = temporaryPath('base.safetensors');
@@ -158,7 +158,7 @@ describe('LoRA', () => {
       const fresh = startEngine();
       expect(await fresh.loadState({ path, base })).toMatchObject({ state: next, weights });
       expect((await fresh.update(writeUpdate(next, 2))).state).toBe(after);
-      // Its weights are held now.
+      // The engine now holds the base weights, so `base` is not needed.
       expect(await fresh.loadState({ path })).toMatchObject({ state: next, weights });
     }
 
@@ -171,7 +171,7 @@ describe('LoRA', () => {
     await expect(startEngine().loadState({ path })).rejects.toMatchObject({ code: 'WrongBase' });
   });
 
-  it('is exported merged, as a model that scores alike, or as an adapter', async () => {
+  it('is exported merged, as a model with nearly the same scores, or as an adapter', async () => {
     const engine = startEngine();
     const { state } = await engine.loadRandom({ ...tinyModel, ...trainedByLora });
     const { state: next } = await engine.update({ ...writeUpdate(state, 1), learning_rates: [0.01, 0.01] });
@@ -200,7 +200,7 @@ describe('LoRA', () => {
 describe('a reference', () => {
   const kl = { kl_weight: 0.1, kl_estimator: 'k3' as const };
 
-  it('is the weights that are held, or those of a file, and an update names it', async () => {
+  it('is set from the held weights or from a file, and an update names it', async () => {
     const engine = startEngine();
     const { state, weights } = await engine.loadRandom(tinyModel);
     const path = temporaryPath('reference.safetensors');
@@ -230,7 +230,7 @@ describe('a reference', () => {
 });
 
 describe('stop texts', () => {
-  /** Token 32 + i is the i-th printable character, so that a text is made of as many tokens. */
+  /** Token 32 + i is the i-th printable character, so a text has one token per character. */
   const vocabulary = Array.from({ length: 96 }, (_, id) => Buffer.from(String.fromCharCode(32 + id)));
   const textOf = (tokens: readonly number[]): string =>
     Buffer.concat(tokens.map((id) => vocabulary[id]!)).toString();
@@ -255,7 +255,7 @@ describe('stop texts', () => {
 });
 
 describe('truncated sampling', () => {
-  it('draws from the likeliest tokens, with the log-probs of the whole distribution', async () => {
+  it('samples from the most likely tokens, with log-probs of the full distribution', async () => {
     const engine = startEngine();
     const { state } = await engine.loadRandom(tinyModel);
     const prompt = transcript(12);

@@ -20,7 +20,7 @@ const longModel = {
 };
 
 describe('the engine process', () => {
-  it('says who it is', async () => {
+  it('reports its version, numerics and incarnation', async () => {
     const engine = startEngine({ threads: 2 });
     const info = await engine.info();
     expect(info).toMatchObject({ numerics: { backend: 'cpu', version: 2 }, threads: 2 });
@@ -29,11 +29,11 @@ describe('the engine process', () => {
     expect((await startEngine().info()).incarnation).not.toBe(info.incarnation);
   });
 
-  it('gives way to other processes on its machine, with all of its threads', async () => {
+  it('has a low priority on its machine, with all of its threads', async () => {
     const engine = startEngine({ threads: 2 });
     await engine.loadRandom(tinyModel);
     const tasks = `/proc/${engine.pid()}/task`;
-    // The 19th figure (proc_pid_stat(5)), counted from behind the name, which may hold anything.
+    // Field 19 of proc_pid_stat(5), counted from the end of the process name, which may contain anything.
     const niceness = (task: string): number =>
       Number(readFileSync(`${tasks}/${task}/stat`, 'utf8').split(') ').at(-1)?.split(' ')[16]);
     const all = readdirSync(tasks).map(niceness);
@@ -41,7 +41,7 @@ describe('the engine process', () => {
     expect(new Set(all)).toEqual(new Set([10]));
   });
 
-  it('rejects open calls at once when it is killed, and the next call starts another', async () => {
+  it('rejects open calls at once when it is killed, and the next call starts a new one', async () => {
     const lines: string[] = [];
     const engine = startEngine({ log: (line) => lines.push(line) });
     const { state } = await engine.loadRandom(longModel);
@@ -61,7 +61,7 @@ describe('the engine process', () => {
     expect(await engine.loadRandom(longModel)).toMatchObject({ state });
   });
 
-  it('that aborts after an update but before its reply left nothing: the update is done again', async () => {
+  it('that aborts after an update but before its reply has kept nothing: the update is repeated', async () => {
     const engine = startEngine({ testFaults: true });
     const { state } = await engine.loadRandom(tinyModel);
     const request = writeUpdate(state, 1);
@@ -76,7 +76,7 @@ describe('the engine process', () => {
     expect((await engine.update(request)).state).toBe((await other.update(request)).state);
   });
 
-  it('that dies in the middle of a frame is reported so', async () => {
+  it('that dies in the middle of a frame is reported with that fact', async () => {
     const engine = startEngine({ testFaults: true });
     await engine.info();
     await expect(engine.injectFault('half_frame')).rejects.toMatchObject({
@@ -95,7 +95,7 @@ describe('the engine process', () => {
     });
   });
 
-  it('whose work does not get on is killed, though it answers', async () => {
+  it('whose work makes no progress is killed, even if it answers', async () => {
     const engine = startEngine({ testFaults: true, livenessMs: 600, stallMs: 600 });
     await engine.info();
     await expect(engine.injectFault('stall')).rejects.toMatchObject({
@@ -104,7 +104,7 @@ describe('the engine process', () => {
     });
   });
 
-  it('may take as long as it needs while its work gets on, be it a single shard', async () => {
+  it('may take as long as it needs while its work makes progress, even within a single shard', async () => {
     const deep = { ...tinyModel, architecture: { ...tinyModel.architecture, num_hidden_layers: 64 } };
     const shape = { miniBatches: 1, answers: new Array<number>(32).fill(240) };
     const timed = startEngine();
@@ -114,13 +114,13 @@ describe('the engine process', () => {
     const expected = await timed.update(request);
     const limitMs = (performance.now() - started) / 2;
     await timed.close();
-    // A layer of 64 takes less than a hundredth of the update; the limit is longer than the pauses of a busy machine.
+    // A layer takes less than a hundredth of the update, and the limit is longer than the pauses of a busy machine.
     const watched = startEngine({ livenessMs: limitMs, stallMs: limitMs });
     await watched.loadRandom(deep);
     expect(await watched.update(request)).toEqual(expected);
   });
 
-  it('knows no faults unless it was started for a test', async () => {
+  it('has no fault verb unless it was started for a test', async () => {
     const engine = startEngine();
     await expect(engine.injectFault('abort')).rejects.toMatchObject({
       code: 'BadInput',
@@ -128,7 +128,7 @@ describe('the engine process', () => {
     });
   });
 
-  it('that is missing or of another version is one clear error with the fix', async () => {
+  it('that is missing or has another version gives one clear error with the fix', async () => {
     const fix = expect.stringContaining('npm run build:native');
     await expect(startEngine({ binary: '/nowhere/longhaul-engine' }).info()).rejects.toMatchObject({
       code: 'EngineMissing',
@@ -178,7 +178,7 @@ describe('the stream', () => {
     return { socket, exit };
   }
 
-  it('ends the engine with 0 at its end', async () => {
+  it('ends the engine with code 0 when it ends', async () => {
     const { socket, exit } = rawEngine();
     socket.end();
     expect((await exit).code).toBe(0);
@@ -202,7 +202,7 @@ describe('the stream', () => {
       encodeFrame(1, { arrays: [{ name: 'a', dtype: 'U8', shape: [2 ** 28, 2 ** 28, 2 ** 28] }] }),
       'does not fit',
     ],
-  ])('with %s ends it with 3 and a log line', async (_, bytes, message) => {
+  ])('with %s ends the engine with code 3 and a log line', async (_, bytes, message) => {
     const { socket, exit } = rawEngine();
     socket.end(bytes);
     const { code, errors } = await exit;
@@ -213,7 +213,7 @@ describe('the stream', () => {
     });
   });
 
-  it('must begin with hello, and answers every request with its id, incarnation and state', async () => {
+  it('must begin with hello; every reply has its request’s id, the incarnation and the state', async () => {
     const { socket, exit } = rawEngine();
     const decoder = new FrameDecoder();
     const bytes = Buffer.concat([
@@ -221,7 +221,7 @@ describe('the stream', () => {
       encodeFrame(8, { verb: 'nonsense' }),
       encodeFrame(9, {}),
     ]);
-    // Byte by byte: frames must not depend on how the stream is cut.
+    // Byte by byte, because frames must not depend on how the stream is cut.
     for (const byte of bytes) socket.write(Buffer.of(byte));
     const frames = [];
     for await (const chunk of socket) {

@@ -9,7 +9,7 @@ function gate(): { opened: Promise<void>; open: () => void } {
 }
 
 describe('the state lock (R15)', () => {
-  it('is shared by readers and held by writers alone, in order of arrival', async () => {
+  it('is shared by readers and held alone by a writer, in order of arrival', async () => {
     const lock = createStateLock();
     const events: string[] = [];
     const [first, second, writer] = [gate(), gate(), gate()];
@@ -31,14 +31,14 @@ describe('the state lock (R15)', () => {
     first.open();
     second.open();
     await tick();
-    // Reader 3 came after the writer: it may not pass him.
+    // Reader 3 came after the writer, so it must wait for it.
     expect(events.slice(4)).toEqual(['writer in']);
     writer.open();
     await Promise.all(all);
     expect(events.slice(5)).toEqual(['writer out', 'reader 3 in', 'reader 3 out']);
   });
 
-  it('is handed on after a failure, and a waiter may give up', async () => {
+  it('is released after a failure, and a waiting caller can give up', async () => {
     const lock = createStateLock();
     const held = gate();
     const failing = lock.exclusive(async () => {

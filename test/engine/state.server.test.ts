@@ -14,7 +14,7 @@ import {
 } from './engine-fixture.js';
 
 describe('the state', () => {
-  it('is a function of architecture, range and seed', async () => {
+  it('depends only on architecture, range and seed', async () => {
     const engine = startEngine();
     expect(await engine.held()).toBeNull();
     const first = await engine.loadRandom(tinyModel);
@@ -23,7 +23,7 @@ describe('the state', () => {
     expect((await engine.loadRandom({ ...tinyModel, seed: 8 })).state).not.toBe(first.state);
   });
 
-  it('must be the one that a call names', async () => {
+  it('must be the one named in the call', async () => {
     const engine = startEngine();
     const other = sha256Hex('another state');
     await expect(engine.generate(generation(other, [1]))).rejects.toMatchObject({ code: 'WrongState' });
@@ -35,7 +35,7 @@ describe('the state', () => {
     await expect(engine.update({ ...writeUpdate(state, 1), state: other })).rejects.toMatchObject(wrong);
   });
 
-  it('comes back bit for bit after save, kill -9 and load, and so does the rest of the training', async () => {
+  it('is the same bit for bit after save, kill -9 and load, and so is further training', async () => {
     const engine = startEngine();
     const base = await engine.loadRandom(tinyModel);
     const middle = await applyUpdates(engine, base.state, 1, 3);
@@ -46,7 +46,7 @@ describe('the state', () => {
     const end = await applyUpdates(engine, middle, 4, 6);
 
     process.kill(engine.pid()!, 'SIGKILL');
-    // The death is noticed by whichever call comes first; the next one has a new process.
+    // The first call after the death fails; the next one starts a new process.
     await engine.stats().catch(() => {});
     expect(await engine.held()).toBeNull();
     expect(await engine.loadState({ path })).toMatchObject({ state: middle });
@@ -57,7 +57,7 @@ describe('the state', () => {
     expect(readFileSync(again).equals(bytes)).toBe(true);
   });
 
-  it('is saved beside generations, and two saves at once take turns', async () => {
+  it('is saved during generations, and two saves at the same time take turns', async () => {
     const engine = startEngine();
     const { state } = await engine.loadRandom(tinyModel);
     const paths = [temporaryPath('left.safetensors'), temporaryPath('right.safetensors')];
@@ -70,7 +70,7 @@ describe('the state', () => {
     expect(one!.equals(other!)).toBe(true);
   });
 
-  it('is refused from a damaged file, and the state that was held stays', async () => {
+  it('is not loaded from a damaged file, and the held state stays', async () => {
     const engine = startEngine();
     const { state } = await engine.loadRandom(tinyModel);
     const path = temporaryPath('whole.safetensors');
@@ -101,7 +101,7 @@ describe('the state', () => {
         message: expect.stringMatching(message),
       });
     }
-    // Says nothing about a file: it may be whole.
+    // These errors say nothing about the file, which may be intact.
     await expect(engine.loadState({ path: temporaryPath('absent') })).rejects.toMatchObject({
       code: 'Io',
       message: expect.stringMatching(/cannot open/),
@@ -112,7 +112,7 @@ describe('the state', () => {
 });
 
 describe('update', () => {
-  it('changes the state once for a step id, however often it is sent', async () => {
+  it('changes the state once for each step id, however often it is sent', async () => {
     const engine = startEngine();
     const { state } = await engine.loadRandom(tinyModel);
     const request = writeUpdate(state, 1);
@@ -126,7 +126,7 @@ describe('update', () => {
     expect(first.metrics['loss']).toBeTypeOf('number');
   });
 
-  it('tells its progress by pass, and nothing of it where the answer is known', async () => {
+  it('reports progress by shards, and none if the result is known', async () => {
     const engine = startEngine({ threads: 2 });
     const { state } = await engine.loadRandom(tinyModel);
     const request = writeUpdate(state, 1, { miniBatches: 2, prompts: 3 });
@@ -139,7 +139,7 @@ describe('update', () => {
     expect(told).toHaveLength(total);
   });
 
-  it('that is cancelled on its way changes nothing, and sent again is made once', async () => {
+  it('that is cancelled changes nothing, and is applied once when it is sent again', async () => {
     const engine = startEngine();
     const { state } = await engine.loadRandom(tinyModel);
     const request = writeUpdate(state, 1, { miniBatches: 8, prompts: 8, answers: [60, 60] });
@@ -165,7 +165,7 @@ describe('update', () => {
     expect((await engine.stats())['updates']).toBe(1);
   });
 
-  it('waits for running generations, and those behind it see the new state only', async () => {
+  it('waits for running generations, and later ones see only the new state', async () => {
     const engine = startEngine();
     const { state } = await engine.loadRandom(tinyModel);
     const before = engine.generate(generation(state, transcript(20), { max_new_tokens: 200 }));
@@ -176,7 +176,7 @@ describe('update', () => {
     expect(tokens).toHaveLength(200);
     const { state: next } = await updated;
     await expect(late).rejects.toMatchObject({ code: 'WrongState' });
-    // The cache of the old weights is gone: prompt and answer are computed again.
+    // The cache of the old weights is dropped: prompt and answer are computed again.
     const scored = await engine.score({ state: next, tokens: [...transcript(20), 1], temperature: 1 });
     const sampled = await engine.generate(generation(next, transcript(20), { max_new_tokens: 1 }));
     if (sampled.tokens[0] === 1) expect(sampled.logprobs[0]).toBe(scored[19]);
@@ -188,7 +188,7 @@ describe('update', () => {
     expect(again[19]).toBe(sampled.logprobs[0]);
   });
 
-  it('gives the same state on any number of threads', async () => {
+  it('gives the same state with any number of threads', async () => {
     const ends = [];
     for (const threads of [1, 2]) {
       const engine = startEngine({ threads });

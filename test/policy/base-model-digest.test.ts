@@ -1,4 +1,4 @@
-// Which settings make two runs' base models different ones.
+// Which settings give two runs different base models.
 import { expect, test } from 'vitest';
 import { baseModelDigest } from '../../src/policy/base-model.js';
 import type { ModelSpec } from '../../src/spec/run-spec.js';
@@ -14,7 +14,7 @@ interface Base {
 const digest = (model: Partial<ModelSpec>, { seed = 1, of = files }: Base = {}): string =>
   baseModelDigest({ seed, model: { ...drawn, ...model } }, of);
 
-test.each([null, files])('adapters and the form of moments are part of what is trained (files: %s)', (of) => {
+test.each([null, files])('adapters and the number format of moments change the digest (files: %s)', (of) => {
   const all = [
     {},
     { lora },
@@ -26,7 +26,7 @@ test.each([null, files])('adapters and the form of moments are part of what is t
   expect(digest({ moments: 'fp32' }, { of })).toBe(digest({}, { of }));
 });
 
-test('a folder’s weights are drawn by nobody: the seed is of its adapters alone', () => {
+test('with a folder’s weights, the seed matters only for adapters', () => {
   expect(digest({}, { seed: 2 })).toBe(digest({}));
   expect(digest({ lora }, { seed: 2 })).not.toBe(digest({ lora }));
   expect(digest({ lora: { ...lora, seed: 1 } }, { seed: 2 })).toBe(
@@ -34,6 +34,6 @@ test('a folder’s weights are drawn by nobody: the seed is of its adapters alon
   );
 });
 
-test('random weights are those of the seed', () => {
+test('with random weights, the seed matters', () => {
   expect(digest({}, { seed: 2, of: null })).not.toBe(digest({}, { of: null }));
 });

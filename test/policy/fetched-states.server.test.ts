@@ -1,4 +1,4 @@
-// A node that goes through all states of a run, as a sweep does, keeps a few of those that it fetches.
+// A node that uses all states of a run, as a sweep does, keeps only a few of the states it fetched.
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
@@ -11,7 +11,7 @@ import { run } from '../activities/fixture.js';
 import { harness, useSharedHarness } from '../activities/own-harness.js';
 import { scratchFolder } from '../support/scratch-folder.js';
 
-/** Supervised steps, so that each has a state of its own. */
+/** Number of supervised steps; each has another state. */
 const last = 6;
 
 useSharedHarness();
@@ -45,7 +45,7 @@ afterEach(() => rmSync(folder, { recursive: true }));
 const files = (): string[] =>
   readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.safetensors'));
 
-test('keeps a few of the states that it fetched, whatever order they come in', async () => {
+test('keeps only a few of the states it fetched, in whatever order they were needed', async () => {
   const steps = Array.from({ length: last }, (_, index) => last - index);
   for (const step of [...steps, ...steps.reverse()]) {
     await holder.withState(run, step, () => Promise.resolve());
@@ -55,7 +55,7 @@ test('keeps a few of the states that it fetched, whatever order they come in', a
   }
 });
 
-test('finds what it fetched last again, and leaves what it saved itself', async () => {
+test('reuses the last fetched states, and keeps the states it saved itself', async () => {
   await holder.withState(run, 5, async (state) => {
     await holder.states.prepare(run);
     await harness.engine.saveState(state, holder.states.path(run, { step: 5, state }));

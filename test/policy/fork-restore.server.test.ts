@@ -1,4 +1,4 @@
-// A fork's steps up to its lineage are its parent's (R5): its state is restored from the parent's checkpoint and batches.
+// A fork's steps up to its lineage are its parent's (R5), so its state is restored from the parent's checkpoint and batches.
 import { expect, test } from 'vitest';
 import { saveState, uploadCheckpoint } from '../../src/activities/step/save-state.js';
 import { runKey } from '../../src/store/objects/layout.js';
@@ -9,7 +9,7 @@ import { harness, useSharedHarness } from '../activities/own-harness.js';
 
 useSharedHarness();
 
-test('a fork is restored from its parent’s newest checkpoint before it left, and the batches after that', async () => {
+test('a fork is restored from its parent’s newest checkpoint before the fork, and the batches after it', async () => {
   for (const step of [1, 2, 4]) {
     await harness.advance(step);
     await harness.attempt('save', () => saveState(harness.node, { run, step, owner: 1 }));

@@ -1,5 +1,5 @@
-// A node whose engine holds an earlier state of the run goes forward from it: it loads nothing, and applies only the batches
-// that were logged since (R14).
+// A node whose engine holds an earlier state of the run continues from that state: it loads nothing and applies only the batches logged
+// since (R14).
 import { beforeEach, describe, expect, it } from 'vitest';
 import { saveState, uploadCheckpoint } from '../../src/activities/step/save-state.js';
 import { runKey } from '../../src/store/objects/layout.js';
@@ -14,10 +14,10 @@ beforeEach(async () => {
   await harness.open({ ...harness.spec, warm_start: [{ ...phase, updates: learning }] });
 });
 
-/** Steps that change the state. */
+/** Number of supervised steps; each changes the state. */
 const learning = 4;
 
-/** What the node's engine loads and computes, in order; its first `wrong` updates come out wrong. */
+/** Returns the loads and updates of the node's engine, in order. Its first `wrong` updates give a wrong state. */
 function watched(deps: NativeNode, wrong = 0): string[] {
   const { engine } = deps.holder;
   const { update, restart, loadRandom, loadState } = engine;
@@ -52,7 +52,7 @@ async function checkpoint(step: number): Promise<void> {
   await harness.attempt('upload', () => uploadCheckpoint(harness.node, { run, step, owner: 1 }));
 }
 
-/** Another node that holds the state after `step`, as one that helped with the rollouts after it. */
+/** Another node that holds the state after `step`, like a node that helped with the next rollouts. */
 async function nodeAt(step: number): Promise<NativeNode> {
   await harness.advance(step);
   const other = harness.secondNode();
@@ -61,7 +61,7 @@ async function nodeAt(step: number): Promise<NativeNode> {
 }
 
 describe('a node that holds an earlier state of the run', () => {
-  it('applies the one batch that it has missed, step after step', async () => {
+  it('applies the one missed batch in each step', async () => {
     const helper = await nodeAt(1);
     const did = watched(helper);
     for (const step of [2, 3, 4]) {
@@ -72,7 +72,7 @@ describe('a node that holds an earlier state of the run', () => {
     expect(harness.said.at(-1)).toBe(`restored ${run} step 4: the held state of step 3 and 1 logged updates`);
   });
 
-  it('applies all that it has missed, where no checkpoint is newer', async () => {
+  it('applies all missed batches if no checkpoint is newer', async () => {
     const helper = await nodeAt(2);
     await checkpoint(1);
     await harness.advance(learning);
@@ -81,7 +81,7 @@ describe('a node that holds an earlier state of the run', () => {
     expect(did).toEqual(['update', 'update']);
   });
 
-  it('loads the checkpoint that is newer', async () => {
+  it('loads a checkpoint that is newer', async () => {
     const helper = await nodeAt(1);
     await harness.advance(3);
     await checkpoint(3);
@@ -91,7 +91,7 @@ describe('a node that holds an earlier state of the run', () => {
     expect(did).toEqual(['load 3', 'update']);
   });
 
-  it('goes on where a restore before was cut off', async () => {
+  it('continues from the place where an earlier restore was cut off', async () => {
     const helper = await nodeAt(1);
     await harness.advance(learning);
     const did = watched(helper);
@@ -108,7 +108,7 @@ describe('a node that holds an earlier state of the run', () => {
     expect(did).toEqual(['update', 'update', 'update']);
   });
 
-  it('takes over the update itself without a load', async () => {
+  it('can take over the update without loading a state', async () => {
     const helper = await nodeAt(2);
     await harness.advance(3);
     const did = watched(helper);
@@ -116,7 +116,7 @@ describe('a node that holds an earlier state of the run', () => {
     expect(did).toEqual(['update']);
   });
 
-  it('goes back by a checkpoint: no batch leads to an older state', async () => {
+  it('needs a checkpoint to restore an older state, because batches only lead forward', async () => {
     await harness.advance(1);
     await checkpoint(1);
     const helper = await nodeAt(3);
@@ -126,8 +126,8 @@ describe('a node that holds an earlier state of the run', () => {
   });
 });
 
-describe('a state that is not of the run’s chain is no beginning', () => {
-  it('as one of another run', async () => {
+describe('a restore does not continue from a state outside the run’s chain:', () => {
+  it('from a state of another run, it does not', async () => {
     const helper = await nodeAt(2);
     const { store } = harness;
     const { architecture, initializer_range } = (await readRun(store, run)).spec.model;
@@ -137,7 +137,7 @@ describe('a state that is not of the run’s chain is no beginning', () => {
     expect(did).toEqual(['load base', 'update', 'update']);
   });
 
-  it('but a parent’s state before the fork left is', async () => {
+  it('from a state that the fork shares with its parent, it does', async () => {
     const helper = await nodeAt(2);
     await harness.advance(3);
     const { store } = harness;
@@ -150,8 +150,8 @@ describe('a state that is not of the run’s chain is no beginning', () => {
   });
 });
 
-describe('a held state that leads elsewhere than the records is not trusted again (R19)', () => {
-  it('the newest checkpoint is next, on a fresh engine, then an older one', async () => {
+describe('a held state from which the batches lead to wrong states is not used again (R19)', () => {
+  it('next come the newest checkpoint on a fresh engine, and then an older one', async () => {
     await harness.advance(1);
     await checkpoint(1);
     const helper = await nodeAt(2);

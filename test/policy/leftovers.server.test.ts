@@ -1,4 +1,4 @@
-// What killed writers leave behind is removed, files and whole folders alike; what somebody may still end is left alone.
+// Files and folders that killed writers left behind are removed. Those of a living writer stay.
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, readdirSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -19,7 +19,7 @@ function leave(name: string, minutesAgo = 0): void {
   utimesSync(path, then, then);
 }
 
-test('folders of dead and of long silent writers go, those of living ones stay', async () => {
+test('files and folders of dead writers and of long silent ones are removed, those of living ones stay', async () => {
   leave(`model.tmp-${dead}`);
   leave(`model.tmp-${process.pid}`, 60);
   leave(`model.tmp-${process.ppid}`);
@@ -28,7 +28,7 @@ test('folders of dead and of long silent writers go, those of living ones stay',
   expect(readdirSync(folder).sort()).toEqual(['model', `model.tmp-${process.ppid}`].sort());
 });
 
-test('beside a folder of somebody’s choice only one’s own go', async () => {
+test('beside a folder that a user chose, only its own leftovers are removed', async () => {
   leave(`model.tmp-${dead}`);
   leave(`other.tmp-${dead}`);
   writeFileSync(join(folder, 'film.part'), '');

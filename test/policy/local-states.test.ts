@@ -15,7 +15,7 @@ beforeEach(() => {
 
 const stateOf = (step: number) => ({ step, state: String(step % 10).repeat(64) });
 
-/** A state as `saveState` leaves it, at that minute. */
+/** Creates a state's file and sets its folder's modification time to `minute`. */
 function save(run: string, step: number, minute = step): void {
   const path = states.path(run, stateOf(step));
   mkdirSync(dirname(path), { recursive: true });
@@ -23,19 +23,19 @@ function save(run: string, step: number, minute = step): void {
   utimesSync(dirname(path), minute * 60, minute * 60);
 }
 
-test('of a run the newest states stay, and none of another store’s steps after them', async () => {
+test('the newest states of a run stay; later steps of another store are removed', async () => {
   for (const step of [1, 2, 3, 9]) save('tiny', step);
   await states.prune('tiny', stateOf(3), 2);
   expect((await states.list('tiny')).map(({ step }) => step)).toEqual([3, 2]);
 });
 
-test('a state that is being uploaded stays beside the newest ones', async () => {
+test('a state that is being uploaded stays, in addition to the newest ones', async () => {
   for (const step of [1, 2, 3, 4, 5]) save('uploading', step);
   await states.prune('uploading', stateOf(5), 2, 1);
   expect((await states.list('uploading')).map(({ step }) => step)).toEqual([5, 4, 1]);
 });
 
-test('of many runs those that were saved last stay', async () => {
+test('of many runs, those that saved a state last stay', async () => {
   for (const [minute, run] of ['a', 'b', 'c', 'd'].entries()) save(run, 1, minute + 1);
   save('a', 2, 9);
   await states.pruneRuns(2);
@@ -43,7 +43,7 @@ test('of many runs those that were saved last stay', async () => {
   expect(await states.list('a')).toHaveLength(2);
 });
 
-test('a disk without states, or with few runs, is left as it is', async () => {
+test('a disk without states, or with few runs, stays unchanged', async () => {
   await new LocalStates(join(folder, 'none')).pruneRuns(2);
   save('a', 1);
   await states.pruneRuns(2);

@@ -1,4 +1,4 @@
-// A replay reads the next batch while the engine computes, and leaves none behind.
+// A replay reads the next batch while the engine computes, and leaves no batch on the disk.
 import { readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeEach, expect, it, vi } from 'vitest';
@@ -23,7 +23,7 @@ const batches = (): Promise<string[]> => readdir(join(folder, 'batches'));
 const fileOf = async (step: number): Promise<string> =>
   `${(await readUpdate(harness.store, run, step)).identity.batch}.safetensors`;
 
-it('reads the next batch while the one before is worked on, and removes each when it is done', async () => {
+it('reads the next batch while the caller works on the current one, and then removes it', async () => {
   const steps: number[] = [];
   for await (const { step, input } of loggedUpdates(harness.store, folder, run, { from: 1, to: 3 })) {
     expect(input?.plan.step).toBe(step);
@@ -35,13 +35,13 @@ it('reads the next batch while the one before is worked on, and removes each whe
   expect(await batches()).toEqual([]);
 });
 
-it('leaves nothing on the disk where its reader stops', async () => {
+it('leaves nothing on the disk if its caller stops early', async () => {
   for await (const { step } of loggedUpdates(harness.store, folder, run, { from: 1, to: 3 }))
     if (step === 1) break;
   expect(await batches()).toEqual([]);
 });
 
-it('tells of a damaged batch when its turn comes', async () => {
+it('reports a damaged batch when its step comes', async () => {
   await writeFile(join(harness.folder, 'store', batchKey(run, 2)), 'not what was recorded');
   const steps: number[] = [];
   const reading = async (): Promise<void> => {

@@ -1,4 +1,4 @@
-// A run that begins with a Hugging Face folder: by LoRA and in full. The folder is needed once; afterwards the store has all of it.
+// A run that begins with a Hugging Face folder, with LoRA and with all weights. It needs the folder once; then the store has everything.
 import {
   cpSync,
   existsSync,
@@ -37,7 +37,7 @@ const adapters = {
 };
 
 useHarness();
-/** A model folder that each test has a copy of. */
+/** A model folder that is copied for each test. */
 let original: string;
 let folder: string;
 
@@ -59,7 +59,7 @@ beforeEach(() => {
   cpSync(original, folder, { recursive: true });
 });
 
-/** Weights of the harness's own architecture. */
+/** A random model with the harness's architecture. */
 function drawn({ spec }: Harness, seed: number): RandomModel {
   const { architecture } = spec['model'] as Pick<RandomModel, 'architecture'>;
   return {
@@ -69,7 +69,7 @@ function drawn({ spec }: Harness, seed: number): RandomModel {
   };
 }
 
-/** The harness's run with the folder in place of drawn weights. */
+/** The harness's spec, but with the folder instead of random weights. */
 function specOf(model: object = {}, generator: object = {}): Record<string, unknown> {
   const part = (key: string) => harness.spec[key] as Record<string, unknown>;
   return {
@@ -91,7 +91,7 @@ describe('a run from a folder', () => {
     ['by LoRA', { lora }],
     ['in full', {}],
     ['in full, with moments in 8 bits', { moments: 'int8' }],
-  ])('trains %s, and needs the folder once', async (_, model) => {
+  ])('trains %s, and needs the folder only once', async (_, model) => {
     await harness.open(specOf(model));
     const committed = await harness.advance(lastSftStep + 2);
     const { store } = harness;
@@ -111,7 +111,7 @@ describe('a run from a folder', () => {
     expect(await hold(0, third)).toBe(identity.state);
   });
 
-  test('keeps small checkpoints by LoRA: the weights under them are in the store once', async () => {
+  test('has small checkpoints with LoRA: the base weights are in the store once', async () => {
     await harness.open(specOf({ lora }));
     await harness.advance(1);
     const { path } = await save(1);
@@ -120,7 +120,7 @@ describe('a run from a folder', () => {
     expect(readFileSync(path).length).toBeLessThan(weights!.size);
   });
 
-  test('takes up the template of tokenizer_config.json, and a later start does not call it changed', async () => {
+  test('uses the template of tokenizer_config.json, and a later start sees no change', async () => {
     const template = readFileSync(join(folder, 'chat_template.jinja'), 'utf8');
     rmSync(join(folder, 'chat_template.jinja'));
     writeFileSync(join(folder, 'tokenizer_config.json'), JSON.stringify({ chat_template: template }));
@@ -131,7 +131,7 @@ describe('a run from a folder', () => {
   });
 });
 
-describe('what was put into the store', () => {
+describe('base weights in the store', () => {
   const prepared = async (): Promise<{ weights: string; file: string }> => {
     await harness.open(specOf({ lora }));
     await harness.advance(2);
@@ -141,7 +141,7 @@ describe('what was put into the store', () => {
     return { weights, file: join(harness.folder, 'node-2', 'weights', `${weights}.safetensors`) };
   };
 
-  test('is fetched again where a node’s own file of it is damaged, and no checkpoint is lost for it', async () => {
+  test('are fetched again if a node’s own file is damaged, and no checkpoint is lost', async () => {
     const { file } = await prepared();
     const other = harness.secondNode();
     await hold(2, other);
@@ -155,7 +155,7 @@ describe('what was put into the store', () => {
     expect(readdirSync(join(harness.folder, 'node-2', 'weights'))).toHaveLength(1);
   });
 
-  test('is refused where it was changed, naming its key', async () => {
+  test('are refused if they were changed; the error names their key', async () => {
     const { weights } = await prepared();
     const key = weightsFileKey(weights, 'weights.safetensors');
     expect((await auditRun(harness.store, run)).violations).toEqual([]);
@@ -170,8 +170,8 @@ describe('what was put into the store', () => {
     await expect(hold(2, harness.secondNode())).rejects.toThrow(new RegExp(`${key}: .*sha256`));
   });
 
-  describe('is not taken for what another file of weights holds, however sound that is,', () => {
-    /** Weights of the same shape as those that the run began with, in a file that nothing is wrong with. */
+  describe('are not replaced by other, undamaged weights', () => {
+    /** Weights of the same shape as the run's base weights, in an undamaged file. */
     const others = async (): Promise<{ wanted: string; other: string; path: string }> => {
       await harness.open(specOf());
       await harness.advance(0);
@@ -182,7 +182,7 @@ describe('what was put into the store', () => {
       return { wanted: wanted!, other, path };
     };
 
-    test('where it lies on a node: they are fetched again', async () => {
+    test('in a node’s file: the right ones are fetched again', async () => {
       const { wanted, other, path } = await others();
       const state = await readState(harness.store, run, 0);
       const node = harness.secondNode();
@@ -198,7 +198,7 @@ describe('what was put into the store', () => {
       expect(await weightsFileDigest(file)).toBe(wanted);
     });
 
-    test('where the store lists it under their digest: they are refused, and no file of it stays', async () => {
+    test('in the store under the same digest: they are refused, and the node keeps no file of them', async () => {
       const { wanted, other, path } = await others();
       const bytes = readFileSync(path);
       await tamper(harness.store, weightsFileKey(wanted, 'weights.safetensors'), () => bytes);
@@ -217,7 +217,7 @@ describe('what was put into the store', () => {
   });
 });
 
-describe('a folder that does not fit is refused when the run is opened', () => {
+describe('a model folder is refused at the run’s start', () => {
   test.each<[string, () => Record<string, unknown>, RegExp]>([
     [
       'that is not there',
@@ -253,7 +253,7 @@ describe('a folder that does not fit is refused when the run is opened', () => {
     });
   });
 
-  test('and by the node where only the engine sees what is wrong: it names file and key', async () => {
+  test('and later by the node if only the engine sees the problem: the error names file and key', async () => {
     const config = JSON.parse(readFileSync(join(folder, 'config.json'), 'utf8')) as object;
     writeFileSync(join(folder, 'config.json'), JSON.stringify({ ...config, hidden_act: 'gelu' }));
     await harness.open(specOf());
@@ -263,7 +263,7 @@ describe('a folder that does not fit is refused when the run is opened', () => {
     });
   });
 
-  test('and by the node where it was changed since', async () => {
+  test('and later by the node if it was changed in the meantime', async () => {
     await harness.open(specOf({ lora }));
     const file = join(folder, 'model.safetensors');
     const bytes = readFileSync(file);
@@ -278,7 +278,7 @@ describe('a folder that does not fit is refused when the run is opened', () => {
 });
 
 describe('an exported model', () => {
-  test('is a folder that a run can begin with, and is written whole or not at all', async () => {
+  test('is a folder that a run can begin with, and appears only when it is complete', async () => {
     await harness.open(specOf(adapters));
     await harness.advance(1);
     const to = join(harness.folder, 'exported');
@@ -302,7 +302,7 @@ describe('an exported model', () => {
     expect(read.eosTokens).toEqual(assets.eosTokens);
   });
 
-  test('keeps the padding token and the length of its own tokenizer_config.json, else those of its files', async () => {
+  test('keeps padding token and length of its folder’s tokenizer_config.json, else derives them from other files', async () => {
     const own = JSON.parse(readFileSync(join(folder, 'tokenizer_config.json'), 'utf8')) as object;
     const file = join(folder, 'tokenizer_config.json');
     const [pad, model_max_length] = ['<|im_start|>', 131_072];
@@ -330,7 +330,7 @@ describe('an exported model', () => {
   });
 });
 
-test.each(['lora', 'folder'])('presets/%s.yaml is a run from a folder', async (name) => {
+test.each(['lora', 'folder'])('presets/%s.yaml describes a run from a folder', async (name) => {
   const preset = parse(readFileSync(`presets/${name}.yaml`, 'utf8')) as { model: object };
   const spec = parseRunSpec({ ...preset, model: { ...preset.model, path: folder } });
   expect(spec.model).toMatchObject({ path: folder, tokenizer: join(folder, 'tokenizer.json') });

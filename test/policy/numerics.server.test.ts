@@ -1,4 +1,4 @@
-// A node whose engine computes other bits than the run's records is not given the run (R18).
+// A node whose engine has other numerics than the run's records does not get the run (R18).
 import { describe, expect, it } from 'vitest';
 import type { LeaseRequest } from '../../src/activities/contracts.js';
 import { createNodeActivities } from '../../src/activities/node-activities.js';
@@ -11,7 +11,7 @@ import { harness, useHarness } from '../activities/own-harness.js';
 
 useHarness();
 
-/** As after an upgrade that raises the version: the same machine, other bits. */
+/** Raises the engine's numerics version, as an upgrade on the same machine would. */
 async function upgrade(deps: NodeDeps): Promise<{ old: Numerics; raised: Numerics }> {
   const { engine } = deps.holder;
   const info = await engine.info();
@@ -31,7 +31,7 @@ describe('a node whose engine was upgraded to other numerics', () => {
     ) as string,
   });
 
-  it('computes no update, whether it holds the state or would restore it', async () => {
+  it('computes no update, whether it holds the state or must restore it', async () => {
     await harness.advance(step - 2);
     const reference = harness.reference(await harness.plan(step - 1));
     const other = harness.secondNode();
@@ -80,7 +80,7 @@ describe('the request for a node', () => {
     return heard;
   };
 
-  it('names the numerics of the run’s records, and none before there are records: the first node decides', async () => {
+  it('names the numerics of the run’s records; without records the first node decides', async () => {
     await harness.open();
     expect(await asked()).toEqual([{ ...request, numerics: null }]);
     await harness.advance(0);

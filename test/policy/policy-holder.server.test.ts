@@ -1,4 +1,4 @@
-// The engine holds exactly the state that is named, whatever was lost or damaged (R14, R19).
+// The engine holds exactly the requested state, whatever was lost or damaged (R14, R19).
 import { spawnSync } from 'node:child_process';
 import {
   copyFileSync,
@@ -47,21 +47,21 @@ async function checkpoint(step: number): Promise<void> {
 const pathOf = async (step: number, deps = harness.node): Promise<string> =>
   deps.holder.states.path(run, { step, state: await readState(harness.store, run, step) });
 
-/** What the engine holds once it is asked for `step`. */
+/** Requests the state of `step`; returns the state that the engine then holds. */
 async function hold(step: number, deps = harness.node): Promise<string | undefined> {
   await deps.holder.withState(run, step, () => Promise.resolve());
   return (await deps.holder.engine.held())?.state;
 }
 
 describe('a node that holds nothing', () => {
-  it('makes any state from the base model and the logged batches', async () => {
+  it('computes any state from the base model and the logged batches', async () => {
     await harness.advance(last);
     const other = harness.secondNode();
     expect(await hold(last, other)).toBe(await readState(harness.store, run, last));
     expect(harness.said).toContain(`restored ${run} step ${last}: checkpoint 0 and ${last} logged updates`);
   });
 
-  it('takes the newest checkpoint and the batches after it', async () => {
+  it('loads the newest checkpoint and applies the batches after it', async () => {
     await harness.advance(2);
     await checkpoint(2);
     await harness.advance(last);
@@ -69,14 +69,14 @@ describe('a node that holds nothing', () => {
     expect(harness.said).toContain(`restored ${run} step ${last}: checkpoint 2 and 2 logged updates`);
   });
 
-  it('goes back to an older state as well', async () => {
+  it('restores an older state too', async () => {
     await harness.advance(last);
     expect(await hold(1)).toBe(await readState(harness.store, run, 1));
     expect(await hold(last)).toBe(await readState(harness.store, run, last));
   });
 });
 
-describe('a damaged checkpoint is passed over for the one before, aloud', () => {
+describe('a damaged checkpoint is logged, and the one before is used', () => {
   const passedOver = (step: number, source: 'disk' | 'store'): string | undefined =>
     harness.said.find((line) => line.includes(`step ${step} on ${source}`));
 
@@ -90,7 +90,7 @@ describe('a damaged checkpoint is passed over for the one before, aloud', () => 
   const stateFile = async (step: number): Promise<string> =>
     checkpointFileKey(checkpointHome(await readRun(harness.store, run)), step, 'state.safetensors');
 
-  it('on disk, where a byte of it was changed: the store has a good one', async () => {
+  it('on disk, with a changed byte: the store has an intact copy', async () => {
     await twoCheckpoints();
     const path = await pathOf(2);
     const bytes = readFileSync(path);
@@ -102,7 +102,7 @@ describe('a damaged checkpoint is passed over for the one before, aloud', () => 
     expect(passedOver(2, 'store')).toBeUndefined();
   });
 
-  it('on disk, where it was cut off', async () => {
+  it('on disk, cut off', async () => {
     await twoCheckpoints();
     truncateSync(await pathOf(2), 1000);
     await harness.engine.restart();
@@ -110,7 +110,7 @@ describe('a damaged checkpoint is passed over for the one before, aloud', () => 
     expect(passedOver(2, 'disk')).toMatch(/not usable/);
   });
 
-  it('in the store, where a byte of it was changed', async () => {
+  it('in the store, with a changed byte', async () => {
     await twoCheckpoints();
     await tamper(harness.store, await stateFile(2), (bytes) => {
       bytes[bytes.length - 5] = (bytes[bytes.length - 5] ?? 0) ^ 0xff;
@@ -121,14 +121,14 @@ describe('a damaged checkpoint is passed over for the one before, aloud', () => 
     expect(harness.said.at(-1)).toBe(`restored ${run} step 3: checkpoint 1 and 2 logged updates`);
   });
 
-  it('in the store, where its file is gone', async () => {
+  it('in the store, with its file missing', async () => {
     await twoCheckpoints();
     await tamper(harness.store, await stateFile(2), () => null);
     expect(await hold(3, harness.secondNode())).toBe(await readState(harness.store, run, 3));
     expect(passedOver(2, 'store')).toMatch(/it is missing, though its manifest is there/);
   });
 
-  it('in the store, where its upload never ended: it is no checkpoint at all', async () => {
+  it('in the store, with its upload unfinished: it is no checkpoint at all', async () => {
     await twoCheckpoints();
     const home = checkpointHome(await readRun(harness.store, run));
     await tamper(harness.store, checkpointManifestKey(home, 2), () => null);
@@ -144,7 +144,7 @@ describe('a damaged checkpoint is passed over for the one before, aloud', () => 
     expect(passedOver(2, 'store')).toMatch(/manifest\.json is unreadable/);
   });
 
-  it('all of them: the base model and every batch are left', async () => {
+  it('all checkpoints: the base model and all batches remain', async () => {
     await twoCheckpoints();
     for (const step of [1, 2]) await tamper(harness.store, await stateFile(step), () => 'nothing');
     expect(await hold(3, harness.secondNode())).toBe(await readState(harness.store, run, 3));
@@ -152,11 +152,11 @@ describe('a damaged checkpoint is passed over for the one before, aloud', () => 
   });
 });
 
-describe('a whole checkpoint that cannot be had now is not taken for a damaged one', () => {
+describe('an intact checkpoint that cannot be loaded now does not count as damaged', () => {
   it.each([
     ['a store that does not answer', new StoreUnavailable('no answer in 30 s')],
     ['a disk without space', new StoreFull('no space is left')],
-  ])('because of %s: the restore fails, and the next try takes it', async (_, problem) => {
+  ])('because of %s: the restore fails, and the next attempt loads it', async (_, problem) => {
     await harness.advance(1);
     await checkpoint(1);
     const other = harness.secondNode();
@@ -171,7 +171,7 @@ describe('a whole checkpoint that cannot be had now is not taken for a damaged o
   });
 
   it.each(['OutOfMemory', 'Cancelled', 'EngineExited', 'Io', 'Internal', 'BadInput'] as const)(
-    'because the engine says %s: the file stays where it is',
+    'because the engine answers %s: the file is kept',
     async (code) => {
       await harness.advance(1);
       const { path } = await save(1);
@@ -189,14 +189,14 @@ describe('a whole checkpoint that cannot be had now is not taken for a damaged o
   );
 });
 
-describe('a checkpoint that the disk does not give', () => {
-  it('is kept, and loaded by the next try', async () => {
+describe('a checkpoint that the disk cannot read', () => {
+  it('is kept, and loaded by the next attempt', async () => {
     await harness.advance(1);
     const { path } = await save(1);
     await harness.engine.restart();
     const aside = `${path}.aside`;
     renameSync(path, aside);
-    // Not readable as a file; who reads it as an administrator may read any file.
+    // A folder in the file's place cannot be read as a file, not even by root, who ignores file permissions.
     mkdirSync(path);
     await expect(hold(1)).rejects.toMatchObject({ name: 'EngineError', code: 'Io' });
     expect(existsSync(path)).toBe(true);
@@ -207,8 +207,8 @@ describe('a checkpoint that the disk does not give', () => {
   });
 });
 
-describe('records that were tampered with stop the restore', () => {
-  it('a batch: unreadable, naming its key', async () => {
+describe('records that were changed stop the restore', () => {
+  it('a changed batch: unreadable, and the error names its key', async () => {
     await harness.advance(2);
     await tamper(harness.store, batchKey(run, 1), (bytes) => {
       bytes[bytes.length - 3] = (bytes[bytes.length - 3] ?? 0) ^ 1;
@@ -220,7 +220,7 @@ describe('records that were tampered with stop the restore', () => {
     });
   });
 
-  it('a batch that is gone: unreadable, naming its key', async () => {
+  it('a missing batch: unreadable, and the error names its key', async () => {
     await harness.advance(2);
     await tamper(harness.store, batchKey(run, 2), () => null);
     await expect(hold(2, harness.secondNode())).rejects.toMatchObject({
@@ -229,7 +229,7 @@ describe('records that were tampered with stop the restore', () => {
     });
   });
 
-  it("a state's digest: diverged after a fresh engine and an older checkpoint, with the command that compares", async () => {
+  it("a state's digest: diverged, after a fresh engine and an older checkpoint; the error has the command to compare", async () => {
     await harness.advance(2);
     const state = await readState(harness.store, run, 2);
     await tamper(harness.store, updateKey(run, 2), (bytes) =>
@@ -247,7 +247,7 @@ describe('records that were tampered with stop the restore', () => {
     expect(harness.said.filter((line) => line.includes('trying once more'))).toHaveLength(2);
   });
 
-  it('a plan: unreadable, it has another digest than its update says', async () => {
+  it('a plan: unreadable, because the update names another digest', async () => {
     await harness.advance(2);
     await tamper(harness.store, updateKey(run, 2).replace('update', 'plan'), (bytes) =>
       bytes.toString().replace('"weight_decay":0', '"weight_decay":1'),
@@ -257,7 +257,7 @@ describe('records that were tampered with stop the restore', () => {
 });
 
 describe('a long restore', () => {
-  it('says that it goes on, and stops where its attempt must', async () => {
+  it('reports progress, and stops when its attempt must stop', async () => {
     await harness.advance(last);
     const other = harness.secondNode();
     const stop = new AbortController();
@@ -273,7 +273,7 @@ describe('a long restore', () => {
     expect((await other.holder.engine.held())?.state).toBe(await readState(harness.store, run, 2));
   });
 
-  it('is not waited for by an attempt that must stop', async () => {
+  it('does not hold up a waiting attempt that must stop', async () => {
     await harness.advance(1);
     const { holder } = harness.node;
     const stop = new AbortController();
@@ -284,12 +284,12 @@ describe('a long restore', () => {
         holder.alone(run, 1, 'none', () => Promise.resolve(), attempt),
       ];
       stop.abort(new Error('the run was cancelled'));
-      // At once: one that is rejected while another is looked at would count as unhandled.
+      // Check all at once: a rejection without a handler would count as unhandled.
       await Promise.all(waiting.map((wait) => expect(wait).rejects.toThrow('the run was cancelled')));
     });
   });
 
-  it('is made once for all that wait for it', async () => {
+  it('is done once for all attempts that wait for it', async () => {
     await harness.advance(1);
     const other = harness.secondNode();
     await Promise.all([1, 2, 3].map(() => hold(1, other)));
@@ -298,13 +298,13 @@ describe('a long restore', () => {
 });
 
 describe('states on disk', () => {
-  it('are kept two a run, the newest', async () => {
+  it('are the newest two of a run', async () => {
     await harness.advance(3);
     for (const step of [1, 2, 3]) await save(step);
     expect((await harness.node.holder.states.list(run)).map(({ step }) => step)).toEqual([3, 2]);
   });
 
-  it('leave their place to the next where their writer was killed, and to nobody while it lives', async () => {
+  it('replace leftovers of killed writers, but not the files of living ones', async () => {
     await harness.advance(last);
     await save(1);
     const saved = await pathOf(1);
@@ -323,7 +323,7 @@ describe('states on disk', () => {
     expect([...underWay, saved, await pathOf(2)].filter((path) => !existsSync(path))).toEqual([]);
   });
 
-  it('fetched from the store clear the way as well', async () => {
+  it('fetched from the store replace leftovers too', async () => {
     await harness.advance(1);
     await checkpoint(1);
     const other = harness.secondNode();
@@ -335,13 +335,13 @@ describe('states on disk', () => {
     expect(readdirSync(dirname(path))).toEqual([basename(path)]);
   });
 
-  it('have the digest that their name says', async () => {
+  it('have the digest in their file name', async () => {
     await harness.advance(2);
     const { path } = await save(2);
     expect(await stateFileDigest(path)).toBe(await readState(harness.store, run, 2));
   });
 
-  it('of another store, which this folder served before, are neither loaded, uploaded nor kept', async () => {
+  it('of another store, left in this folder, are neither loaded, uploaded nor kept', async () => {
     await harness.advance(2);
     const { holder } = harness.node;
     const { path } = await save(1);
@@ -356,7 +356,7 @@ describe('states on disk', () => {
   });
 });
 
-describe('an upload whose state is not on the disk is given up: the engine does not go back for it (R17)', () => {
+describe('an upload whose state is not on the disk is given up: the engine does not restore an old state for it (R17)', () => {
   const givenUp = { type: 'CheckpointGivenUp', nonRetryable: true };
 
   it('on a node that never saved it', async () => {
@@ -370,7 +370,7 @@ describe('an upload whose state is not on the disk is given up: the engine does 
     expect((await other.holder.engine.held())?.state).toBe(await readState(harness.store, run, 2));
   });
 
-  it('where its bytes are not what the step left, and nothing of it reaches the store', async () => {
+  it('if its bytes are damaged; nothing of it reaches the store', async () => {
     await harness.advance(2);
     const { path } = await save(2);
     const bytes = readFileSync(path);
@@ -382,14 +382,14 @@ describe('an upload whose state is not on the disk is given up: the engine does 
     expect(await readFileOf(2)).toEqual(readFileSync(path));
   });
 
-  it('unless it is the last one: then it is made again, on any node', async () => {
+  it('except for the last one, which any node restores', async () => {
     await harness.advance(2);
     const other = harness.secondNode();
     await upload(2, other, { restore: true });
     expect(await readFileOf(2)).toEqual(readFileSync(await pathOf(2, other)));
   });
 
-  it('where it was cut off', async () => {
+  it('if it was cut off', async () => {
     await harness.advance(2);
     const { path } = await save(2);
     truncateSync(path, 1000);

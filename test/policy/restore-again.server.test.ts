@@ -1,4 +1,4 @@
-// A restore that disagrees with a record is made again: on a fresh engine, then from an older checkpoint (R19).
+// A restore that disagrees with a record is repeated: on a fresh engine, then from an older checkpoint (R19).
 import { beforeEach, describe, expect, it } from 'vitest';
 import { saveState, uploadCheckpoint } from '../../src/activities/step/save-state.js';
 import { readState } from '../../src/store/runs/run-records.js';
@@ -14,10 +14,10 @@ beforeEach(async () => {
   await harness.advance(lastSftStep);
 });
 
-/** The step before the last that learns. */
+/** The supervised step before the last one. */
 const checkpoint = lastSftStep - 1;
 
-/** A node whose first `times` updates come out wrong; what it loaded and computed, in order. */
+/** A node whose first `times` updates give a wrong state, and the list of its loads and updates. */
 function wrongAtFirst(times: number): { deps: NativeNode; did: string[] } {
   const deps = harness.secondNode();
   const { engine } = deps.holder;
@@ -48,13 +48,13 @@ const hold = ({ holder }: NativeNode): Promise<void> =>
   holder.withState(run, lastSftStep, () => Promise.resolve());
 
 describe('a restore that disagrees with a record', () => {
-  it('is made again from the same checkpoint on a fresh engine', async () => {
+  it('is repeated from the same checkpoint on a fresh engine', async () => {
     const { deps, did } = wrongAtFirst(1);
     await hold(deps);
     expect(did).toEqual(['load 1', 'wrong', 'restart', 'load 1', 'right']);
   });
 
-  it('begins the third time before that checkpoint', async () => {
+  it('starts its third attempt before that checkpoint', async () => {
     const { deps, did } = wrongAtFirst(2);
     await hold(deps);
     const fresh = ['load 1', 'wrong', 'restart', 'load 1', 'wrong', 'restart'];
@@ -65,7 +65,7 @@ describe('a restore that disagrees with a record', () => {
     expect((await deps.holder.engine.held())?.state).toBe(await readState(harness.store, run, lastSftStep));
   });
 
-  it('is given up after the third time', async () => {
+  it('is given up after the third attempt', async () => {
     const { deps, did } = wrongAtFirst(3);
     await expect(hold(deps)).rejects.toMatchObject({ name: 'Diverged' });
     expect(did.filter((what) => what === 'wrong')).toHaveLength(3);

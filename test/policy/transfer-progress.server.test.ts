@@ -1,4 +1,4 @@
-// A checkpoint may take longer than an attempt may stand still: what moves is progress, up and down.
+// The transfer of a checkpoint may take longer than an attempt may be silent, so uploads and downloads report progress.
 import { stat } from 'node:fs/promises';
 import { expect, it } from 'vitest';
 import { saveState, uploadCheckpoint } from '../../src/activities/step/save-state.js';
@@ -7,7 +7,7 @@ import { harness, useSharedHarness } from '../activities/own-harness.js';
 
 useSharedHarness();
 
-it('is told to the heartbeat by an upload, and by the restore on another node', async () => {
+it('is reported to the heartbeat by an upload, and by the restore on another node', async () => {
   await harness.advance(1);
   const reference = { run, step: 1, owner: 1 };
   const { path } = await harness.attempt('save', () => saveState(harness.node, reference));
