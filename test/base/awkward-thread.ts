@@ -1,4 +1,4 @@
-// A thread that answers, fails, ends, or computes for ever.
+// A thread that answers, fails, ends, or computes for ever, as a test asks.
 import { answerCalls } from '../../src/base/worker-thread.js';
 
 export type Awkward = { answer: string } | { fail: string } | 'end' | 'compute';

@@ -7,7 +7,7 @@ test('pauses double from the first to the longest', () => {
   ]);
 });
 
-test('a success begins with the first pause again', () => {
+test('after a success the first pause comes again', () => {
   const pauses = new Backoff([50, Infinity]);
   expect([pauses.next(), pauses.next(), pauses.next()]).toEqual([50, 100, 200]);
   pauses.reset();

@@ -5,7 +5,7 @@ const items = Array.from({ length: 100 }, (_, index) => index);
 const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
 
 describe('work in parallel', () => {
-  test('gives its results in the order of the items, and has at most 32 under way', async () => {
+  test('returns its results in the order of the items, and runs at most 32 at a time', async () => {
     let [now, most] = [0, 0];
     const results = await inParallel(items, async (item) => {
       most = Math.max(most, ++now);
@@ -17,7 +17,7 @@ describe('work in parallel', () => {
     expect(most).toBe(32);
   });
 
-  test('begins nothing more once something has failed, and throws that', async () => {
+  test('starts nothing more after a failure, and throws that failure', async () => {
     const begun: number[] = [];
     const failing = inParallel(items, async (item) => {
       begun.push(item);
@@ -31,7 +31,7 @@ describe('work in parallel', () => {
     expect(untilThen).toBeLessThan(items.length);
   });
 
-  test('of nothing is nothing', async () => {
+  test('without items returns nothing', async () => {
     expect(await inParallel([], () => Promise.reject(new Error('never')))).toEqual([]);
   });
 });

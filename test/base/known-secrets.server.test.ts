@@ -1,4 +1,4 @@
-// What a process was told in confidence leaves it neither by a failure nor by a log.
+// A process does not reveal its secrets, neither in a failure nor in a log.
 import { spawnSync } from 'node:child_process';
 import { ApplicationFailure } from '@temporalio/common';
 import { MockActivityEnvironment } from '@temporalio/testing';
@@ -10,7 +10,7 @@ import { StoreUnfit } from '../../src/store/objects/store-errors.js';
 const secret = 'k3y+of/nobody=else';
 const said = `403 InvalidToken: ${secret}, also ${Buffer.from(secret).toString('base64')}`;
 
-describe('a variable is taken for a secret by its name:', () => {
+describe('a variable counts as a secret by its name:', () => {
   it.each([
     'AWS_SECRET_ACCESS_KEY',
     'AWS_SESSION_TOKEN',
@@ -57,7 +57,7 @@ describe('a failing activity', () => {
 });
 
 describe('a worker', () => {
-  it('logs what it says, and what ends it, without the secret', () => {
+  it('logs its messages and its fatal error without the secret', () => {
     const script = `
       import { exitWith } from './src/workers/process/worker-exit.ts';
       import { installRuntime } from './src/workers/process/worker-log.ts';

@@ -1,4 +1,4 @@
-// Secrets are named by a spec, never in it; and whoever repeats one is not quoted.
+// A spec names secrets but never contains them, and text that repeats a secret is not quoted.
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { InvalidSpec } from '../../src/spec/invalid-spec.js';
@@ -15,13 +15,13 @@ describe('a text', () => {
     ['in a URL', `https://x/?t=${encodeURIComponent(secret)}`],
     ['in base64', Buffer.from(secret).toString('base64')],
     ['in base64 of URLs', Buffer.from(secret).toString('base64url')],
-  ])('loses a secret that is in it %s, and nothing else', (_how, written) => {
+  ])('loses a secret that it contains %s, and nothing else', (_how, written) => {
     const text = withoutSecrets(`before ${written} after ${written}.`, [secret, undefined]);
     expect(text).toMatch(/^before .*\[secret removed\].* after .*\[secret removed\].*\.$/);
     for (const writing of writings(secret)) expect(text).not.toContain(writing);
   });
 
-  it('keeps what is too short to be one', () => {
+  it('keeps words that are too short to be secrets', () => {
     expect(withoutSecrets('the key of x is x', ['x', ''])).toBe('the key of x is x');
   });
 });
@@ -91,7 +91,7 @@ ${more}`);
     ],
     ['an API key', `temporal_api_key: "${token}"`, /docs\/security\.md/],
   ])(
-    'with %s is refused, with the way to name it, and the refusal does not repeat it',
+    'with %s is refused; the message says how to name the secret, and does not repeat it',
     (_what, entry, says) => {
       const message = refusal(spec(entry));
       expect(message).toMatch(says);
@@ -99,7 +99,7 @@ ${more}`);
     },
   );
 
-  it('with keys for S3 or Temporal is refused, with where to read on', () => {
+  it('with keys for S3 or Temporal is refused; the message says where to read more', () => {
     const message = refusal(
       spec('fault_rate: 0', `aws_secret_access_key: ${token}\nstore_password: ${token}\n`),
     );
@@ -107,7 +107,7 @@ ${more}`);
     expect(message).not.toContain(token);
   });
 
-  it('that names a variable is sound', () => {
+  it('that names a variable is valid', () => {
     const { environments } = parseRunSpec(
       spec('url: "https://host:1/path", grading_token_env: TRACKER_TOKEN'),
     );

@@ -12,13 +12,13 @@ test('text and attributes are escaped, and numbers are rounded to a tenth', () =
   expect(polyline([], {})).toBe('');
 });
 
-test('a scale maps both ends, and a range of one value to the middle', () => {
+test('a scale maps both ends, and a range of a single value to the middle', () => {
   const down = linearScale([0, 4], [50, 10]);
   expect([0, 1, 4].map(down)).toEqual([50, 40, 10]);
   expect(linearScale([7, 7], [0, 100])(7)).toBe(50);
 });
 
-test('steps on an axis are whole, and a single one is shown', () => {
+test('steps on an axis are whole numbers, and a single one is shown', () => {
   const shown = (first: number, last: number): string[] =>
     [...stepAxis(first, last, 6, linearScale([first, last], [0, 100]), plot).matchAll(/>([^<]*)</g)].map(
       ([, step]) => step ?? '',

@@ -14,14 +14,14 @@ beforeEach(() => {
 });
 afterEach(() => thread.end());
 
-test('a thread answers call after call, and lets go of the signal at its end', async () => {
+test('a thread answers several calls, and releases the signal when it ends', async () => {
   expect(await thread.call({ answer: 'one' })).toBe('one');
   expect(await thread.call({ answer: 'two' })).toBe('two');
   await thread.end();
   expect(getEventListeners(stop.signal, 'abort')).toEqual([]);
 });
 
-test('an error arrives with its class, its members and its cause, and the thread answers nothing more', async () => {
+test('an error arrives with its class, its fields and its cause; the thread then answers no more', async () => {
   const error: unknown = await thread.call({ fail: 'no such slot' }).catch((reason: unknown) => reason);
   expect(error).toBeInstanceOf(RangeError);
   expect(error).toMatchObject({ message: 'no such slot', slot: 7, cause: { message: 'why' } });
@@ -48,7 +48,7 @@ test('the deadline ends a computation', async () => {
   await expect(thread.call('compute')).rejects.toThrow('gave no answer within 50 ms');
 });
 
-test('an end settles the call under way, and a second call beside it is refused', async () => {
+test('ending a thread rejects the running call, and a second call during one is refused', async () => {
   const computed = thread.call('compute');
   await expect(thread.call({ answer: 'one' })).rejects.toThrow('was called while it was computing');
   const ended = expect(computed).rejects.toThrow('the thread was ended');

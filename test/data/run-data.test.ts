@@ -1,4 +1,4 @@
-// One orchestrator plans for many runs in turn: what it holds of each must outlive the turn of all others.
+// One orchestrator plans for many runs in turn, so the cached data of a run must survive the turns of all the others.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -17,7 +17,7 @@ const runs = Array.from({ length: 12 }, (_, index) => `run-${index}`);
 describe('the data of many runs', () => {
   const folder = scratchFolder();
 
-  it('is read once a run, however often each of them is asked for in turn', async () => {
+  it('is read once per run, however often each run is needed in turn', async () => {
     const store = await openStore(`dir:${join(folder, 'store')}`);
     const deps = { store, datasets: new DatasetCache(store), log: () => undefined };
     const life = new ProcessLife(
@@ -30,7 +30,7 @@ describe('the data of many runs', () => {
       const data = join(folder, name);
       mkdirSync(data);
       const files = writeData(data);
-      // A task less in each: no two have the same data.
+      // Each run has one task less than the one before, so no two have the same data.
       const tasks = testTasks().slice(index);
       writeFileSync(files.tasks, tasks.map((task) => `${JSON.stringify(task)}\n`).join(''));
       const spec = { ...specFor(files), name };
@@ -50,7 +50,7 @@ describe('the data of many runs', () => {
     const datasets = reads.filter((key) => key.endsWith('/tasks.jsonl'));
     expect(datasets).toHaveLength(runs.length);
     expect(new Set(datasets).size).toBe(runs.length);
-    // A tokenizer is what costs most to load: one serves all.
+    // A tokenizer takes longest to load, so all runs share one.
     const assets = reads.filter((key) => key.startsWith('assets/'));
     expect(new Set(assets).size).toBe(2);
     expect(assets).toHaveLength(1 + runs.length);
@@ -58,7 +58,7 @@ describe('the data of many runs', () => {
 });
 
 describe('RecentlyUsed', () => {
-  it('lets go what was used longest ago, and keeps no failure', async () => {
+  it('drops the value that was used longest ago, and keeps no failure', async () => {
     const cache = new RecentlyUsed<string>(2);
     const made: string[] = [];
     const get = (key: string): Promise<string> =>

@@ -1,4 +1,4 @@
-// Data files that people bring: every problem at once, each with its line.
+// Data files from users: all problems are reported together, each with its line.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { BadDataFile, parseDemonstrations, parseTasks } from '../../src/data/task-file.js';
@@ -22,31 +22,31 @@ function problemsOf(text: string): readonly string[] {
 }
 
 describe('a task file', () => {
-  it('fills in what a line leaves out', () => {
+  it('fills in defaults for what a line leaves out', () => {
     expect(parseTasks(jsonl([task('a')]), 'tasks.jsonl')).toEqual([
       { ...task('a'), env_variables: {}, difficulty: 1, template: 'tracker', split: 'train' },
     ]);
   });
 
-  it('may have blank lines, Windows line ends, and no line feed at its end', () => {
+  it('may have blank lines, Windows line ends, and no line feed at the end', () => {
     const text = `${JSON.stringify(task('a'))}\r\n\r\n${JSON.stringify(task('b'))}`;
     expect(parseTasks(text, 'tasks.jsonl').map(({ task_key }) => task_key)).toEqual(['a', 'b']);
   });
 
-  it('names a duplicate key with both lines', () => {
+  it('reports a duplicate key with both lines', () => {
     expect(problemsOf(jsonl([task('a'), task('b'), task('a')]))).toEqual([
       'line 3: task_key "a" is already used in line 1; keys must differ',
     ]);
   });
 
-  it('that was cut off says so at its last line', () => {
+  it('that was cut off is reported at its last line', () => {
     const text = jsonl([task('a'), task('b')]);
     expect(problemsOf(text.slice(0, -20))).toEqual([
       'line 2: not JSON (the file seems cut off: its last line has no end)',
     ]);
   });
 
-  it('names every bad line at once, mistyped keys included', () => {
+  it('reports every bad line, including mistyped keys', () => {
     const text = `${jsonl([task('a'), { ...task('b'), promt: 'x' }, { ...task('c'), split: 'test' }])}{"task_key":\n[]\n`;
     const found = problemsOf(text);
     expect(found.map((problem) => problem.slice(0, 6))).toEqual(['line 2', 'line 3', 'line 4', 'line 5']);
@@ -55,7 +55,7 @@ describe('a task file', () => {
     expect(found[2]).toBe('line 4: not JSON');
   });
 
-  it('says what a field must be and what it is, in words of the file', () => {
+  it('says what a field must be and what it is, in the file’s terms', () => {
     const bad = [{ ...task('a'), prompt: 5 }, { ...task('b'), promt: 'x' }, { prompt: 'x', env_key: 'y' }, 7];
     expect(problemsOf(jsonl([...bad, { ...task('c'), split: 'heldout' }]))).toEqual([
       'line 1: prompt must be text, not 5',
@@ -66,7 +66,7 @@ describe('a task file', () => {
     ]);
   });
 
-  it('without a task says what belongs there', () => {
+  it('without a task says what it must contain', () => {
     expect(problemsOf('\n')).toEqual(['the file holds no task; write one JSON object a line']);
   });
 
@@ -85,7 +85,7 @@ describe('a task file', () => {
     expect(lines.at(-1)).toBe('  … and 30 more');
   });
 
-  it('is refused with its lines or read, whatever it holds', () => {
+  it('is either parsed or refused with its lines, whatever it contains', () => {
     const line = fc.oneof(
       fc.string({ unit: 'binary' }),
       fc.json(),
@@ -111,7 +111,7 @@ describe('a task file', () => {
     );
   });
 
-  it('comes back as it went', () => {
+  it('is the same after writing and parsing', () => {
     const text = fc.string({ minLength: 1, maxLength: 30 });
     const wellFormed = fc.record({
       task_key: text,
@@ -138,7 +138,7 @@ describe('a task file', () => {
 });
 
 describe('a demonstration file', () => {
-  it('may be empty, and names bad lines', () => {
+  it('may be empty, and reports bad lines', () => {
     expect(parseDemonstrations('', 'demonstrations.jsonl')).toEqual([]);
     const messages = [{ role: 'user', content: 'hi' }];
     expect(() => parseDemonstrations(jsonl([{ kind: 'drill', messages }]), 'demonstrations.jsonl')).toThrow(
@@ -156,12 +156,12 @@ describe('a demonstration file', () => {
     [['assistant', 'user'], /line 1: messages\[0\].role must be user/],
     [['user', 'tool', 'assistant'], /line 1: messages\[1\].role must be assistant/],
     [['user', 'assistant', 'assistant'], /line 1: messages\[2\].role must be user or tool/],
-  ])('whose turns are %j names the first that is out of turn', (roles, message) => {
+  ])('with the turns %j reports the first turn out of order', (roles, message) => {
     const messages = roles.map((role) => ({ role, content: 'x' }));
     expect(() => parseDemonstrations(jsonl([{ kind: 'drill', messages }]), 'd')).toThrow(message);
   });
 
-  it('may end with any turn', () => {
+  it('may end with either kind of turn', () => {
     const messages = ['user', 'assistant', 'tool', 'assistant', 'user'].map((role) => ({
       role,
       content: 'x',

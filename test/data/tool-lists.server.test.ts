@@ -1,4 +1,4 @@
-// The tools of environments that a start asks for: servers may come up a little later than the run.
+// The tools that a start requests from environments: a server may come up a little later than the run.
 import { afterEach, expect, it } from 'vitest';
 import { toolListsFor } from '../../src/data/tool-lists.js';
 import { createOpenEnvBackend } from '../../src/environments/openenv/openenv-backend.js';
@@ -24,24 +24,24 @@ const environmentAt = (url: string): EnvironmentSpec => ({
 const ask = (url: string, options: Parameters<typeof toolListsFor>[3]) =>
   toolListsFor([shown], [counterTask(1)], [environmentAt(url)], options);
 
-/** An address at which nothing listens. */
+/** An address on which no server listens. */
 async function nobody(): Promise<string> {
   const gone = await startForeignServer(() => '0');
   await gone.close();
   return gone.url;
 }
 
-it('come from a server that is up only after it was asked first', async () => {
+it('are returned by a server that comes up after the first request', async () => {
   const url = await nobody();
   const asking = ask(url, { withinMs: 10_000 });
-  // Connects after the question did, and is refused: so the question was.
+  // This connection was refused after the first request was sent, so that one was refused too.
   await expect(fetch(url)).rejects.toThrow();
   server = await startCounterServer({ port: Number(new URL(url).port) });
   const { counter: tools } = await asking;
   expect(tools?.map(({ name }) => name)).toEqual(counter.tools.map(({ name }) => name));
 });
 
-it('are refused with the last reason where the server stays away for the whole time', async () => {
+it('are refused with the last reason if the server stays away for the whole time', async () => {
   const url = await nobody();
   const started = performance.now();
   await expect(ask(url, { withinMs: 700 })).rejects.toMatchObject({
@@ -53,7 +53,7 @@ it('are refused with the last reason where the server stays away for the whole t
   expect(performance.now() - started).toBeGreaterThanOrEqual(690);
 });
 
-it('are refused at once where the server answers that it cannot', async () => {
+it('are refused at once if the server answers that it cannot list them', async () => {
   server = await startCounterServer();
   const { url } = server;
   const task = { ...counterTask(1), task_key: 'counter/sideways' };
@@ -72,7 +72,7 @@ it('are no longer waited for when the start is cancelled', async () => {
   await expect(asking).rejects.toBe(cancelled);
 });
 
-it('that could not be told once are asked for again by the next episode', async () => {
+it('that a server could not list once are requested again by the next episode', async () => {
   let lists = 0;
   const flaky = await startForeignServer(
     () => '0',

@@ -9,7 +9,7 @@ const small = loadChatTemplate(
   tokenizer,
 );
 
-// The traits that make real templates hard: earlier turns lose their thinking, text is trimmed, a default system prompt.
+// What makes real templates difficult: earlier turns lose their thinking, text is trimmed, there is a default system prompt.
 const thinking = loadChatTemplate(
   `{%- if messages[0].role != 'system' %}{{- '<|im_start|>system\\nBe brief.<|im_end|>\\n' }}{%- endif %}
 {%- for m in messages %}
@@ -21,7 +21,7 @@ const thinking = loadChatTemplate(
 );
 
 describe('a chat template', () => {
-  test('prompt, turn and what comes between give what the template renders as a whole', () => {
+  test('prompt, turn and the text between turns give the same text as the template for the whole conversation', () => {
     const built = small.prompt([{ role: 'user', content: 'a' }]) + 'b<|im_end|>' + small.between('c', true);
     const whole = small.prompt([
       { role: 'user', content: 'a' },
@@ -31,7 +31,7 @@ describe('a chat template', () => {
     expect(built).toBe(whole);
   });
 
-  test('closes a turn that did not close itself, and only such a turn', () => {
+  test('closes a turn that did not close itself, and no other', () => {
     expect(small.between('c', false)).toBe(
       '<|im_end|>\n<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n',
     );
@@ -39,13 +39,13 @@ describe('a chat template', () => {
     expect(small.endOfTurn).toBe(tokenizer.addedToken('<|im_end|>'));
   });
 
-  test('frames observations as a template does that trims, thinks and has a default system prompt', () => {
+  test('frames observations like a template that trims, thinks and has a default system prompt', () => {
     expect(thinking.between(' c ', true)).toBe(
       '\n<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n<think>\n',
     );
   });
 
-  test('sees the task’s date where it asks for a clock', () => {
+  test('gives the task’s date if the template asks for the current time', () => {
     const dated = loadChatTemplate(
       `{{- strftime_now('%d %b') }}{%- for m in messages %}{{- m.content + '<|im_end|>' }}{%- endfor %}`,
       tokenizer,
@@ -53,7 +53,7 @@ describe('a chat template', () => {
     expect(dated.prompt([{ role: 'user', content: 'a' }], '2026-04-15')).toBe('2026-04-15a<|im_end|>');
   });
 
-  test('is refused with the reason when it is broken or ends a turn with no special token', () => {
+  test('is refused with the reason if it is broken or ends a turn without a special token', () => {
     expect(() => loadChatTemplate('{% for %}', tokenizer)).toThrow(/no valid Jinja/);
     expect(() => loadChatTemplate('{% for m in messages %}{{ m.content }}.{% endfor %}', tokenizer)).toThrow(
       /does not close an assistant turn/,

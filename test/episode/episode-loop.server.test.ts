@@ -85,19 +85,19 @@ function play(
 }
 
 describe('an episode', () => {
-  test('in which the model does what the task asks is graded 1', async () => {
+  test('is graded 1 if the model does what the task asks', async () => {
     const outcomes = await Promise.all(
       tasks.map((task) => play(oracleTurns(task), { task }).done.then(({ outcome }) => outcome)),
     );
     expect(outcomes).toEqual(tasks.map(() => ({ status: 'graded', value: 1 })));
   });
 
-  test('in which the model does nothing is graded 0', async () => {
+  test('is graded 0 if the model does nothing', async () => {
     const { outcome, stop_reason } = await play(['<done>']).done;
     expect([outcome, stop_reason]).toEqual([{ status: 'graded', value: 0 }, 'done']);
   });
 
-  test('says why it is graded so, to people and never to the model', async () => {
+  test('shows the grader’s explanation to people and never to the model', async () => {
     for (const task of tasks) {
       const { engine, done } = play([...oracleTurns(task).slice(0, -2), 'I am not sure.', '<done>'], {
         task,
@@ -116,7 +116,7 @@ describe('an episode', () => {
     expect(explanation).toBe('the database is as it should be');
   });
 
-  test('has no more errors than attempted calls, whatever the model says', async () => {
+  test('has no more errors than attempted calls, whatever the model writes', async () => {
     const { metrics } = await play(['<tool_call>{', '<tool_call>[]</tool_call>', '<tool_call>', '<done>'])
       .done;
     expect(metrics.tool_errors).toBeGreaterThan(1);
@@ -132,7 +132,7 @@ describe('an episode', () => {
     expect(logprobs).toHaveLength(records.reduce((sum, { start, end }) => sum + end - start, 0));
   });
 
-  test('tokenises as the demonstration that shows the same words', async () => {
+  test('has the same tokens as a demonstration with the same text', async () => {
     for (const task of tasks) {
       const episode = await play(oracleTurns(task), { task }).done;
       const world = openWorld(task.task_key);
@@ -165,14 +165,14 @@ describe('an episode', () => {
     expect(text).not.toContain('<|im_end|><|im_end|>');
   });
 
-  test('that runs into the turn limit is graded too', async () => {
+  test('is graded even if it reaches the turn limit', async () => {
     const turns = oracleTurns(twoStep).slice(0, -1);
     const { outcome, stop_reason } = await play(turns, { sampling: { ...sampling, max_turns: turns.length } })
       .done;
     expect([outcome, stop_reason]).toEqual([{ status: 'graded', value: 1 }, 'max_turns']);
   });
 
-  test('never outgrows max_sequence_length', async () => {
+  test('never exceeds max_sequence_length', async () => {
     const short = { ...sampling, max_sequence_length: 200, max_input_length: 190 };
     const { tokens, stop_reason } = await play(['Well. ', 'Well. ', 'Well. ', 'Well. ', 'Well. '], {
       sampling: short,
@@ -181,7 +181,7 @@ describe('an episode', () => {
     expect(tokens.length).toBeLessThanOrEqual(200);
   });
 
-  test('that is cut off throws the reason and gives its session back', async () => {
+  test('throws the reason when it is cut off, and releases its session', async () => {
     const stop = new AbortController();
     const reason = new Error('the node drains');
     const engine = {
@@ -214,7 +214,7 @@ describe('an episode', () => {
   });
 });
 
-describe('a turn that goes wrong is answered, counted, and the episode goes on to its grade:', () => {
+describe('a turn with a mistake is answered and counted, and the episode continues to its grade:', () => {
   const increment = callText({ name: 'increment', arguments: {} });
   const limit = 300;
   let counter: EnvironmentServer;
@@ -290,7 +290,7 @@ describe('a prompt that is too long', () => {
   test.each([
     ['max_input_length', 0],
     ['max_sequence_length', 1],
-  ] as const)('for %s is never sampled: its outcome is unknown', async (name, room) => {
+  ] as const)('for %s never samples: the outcome is unknown', async (name, room) => {
     const length = await promptLength();
     const within = async (limit: number) => {
       const { engine, done } = play(['<done>'], { sampling: { ...sampling, [name]: limit } });
@@ -306,7 +306,7 @@ describe('a prompt that is too long', () => {
 });
 
 describe('when the environment fails', () => {
-  /** Fails the given operation of the real server until `times` have failed. */
+  /** Makes the given operation of the real server fail the first `times` times. */
   function failing(at: 'open' | 'call' | 'grade', times: number, error: () => EnvironmentError) {
     let left = times;
     const fail = () => left-- > 0;
@@ -331,7 +331,7 @@ describe('when the environment fails', () => {
   const lost = () => new EnvironmentError('unavailable', 'socket_lost', 'the socket closed');
   const broken = () => new EnvironmentError('failed', 'call', 'the server could not do it');
 
-  test('a lost server is waited for, charged to nobody, and no finished turn is sampled again', async () => {
+  test('a lost server is waited for and charged to no episode, and no finished turn is sampled again', async () => {
     const turns = oracleTurns(twoStep);
     const { engine, done } = play(turns, {}, failing('grade', 2, lost));
     const { outcome, failures } = await done;
@@ -339,7 +339,7 @@ describe('when the environment fails', () => {
     expect(engine.requests).toHaveLength(turns.length);
   });
 
-  test('a failure of a healthy server is tried again, then the outcome is unknown: never 0', async () => {
+  test('a failure of a healthy server is retried, then the outcome is unknown, never 0', async () => {
     const twice = await play(oracleTurns(twoStep), {}, failing('call', 2, broken)).done;
     expect([twice.outcome, twice.failures]).toEqual([{ status: 'graded', value: 1 }, { call: 2 }]);
     const always = await play(oracleTurns(twoStep), {}, failing('call', 99, broken)).done;
@@ -350,7 +350,7 @@ describe('when the environment fails', () => {
     expect([twice.failure, always.failure]).toEqual([undefined, 'the server could not do it']);
   });
 
-  test('an episode at whose call the server dies again and again is charged from the third death on', async () => {
+  test('an episode whose call kills the server again and again is charged from the third time on', async () => {
     const { outcome } = await play(oracleTurns(twoStep), {}, failing('call', 99, lost)).done;
     expect(outcome).toEqual({ status: 'unknown', reason: 'socket_lost', failures: 3 });
   });
@@ -360,7 +360,10 @@ describe('when the environment fails', () => {
     await expect(play(['<done>'], { maxWaitMs: 300 }, down).done).rejects.toThrow(EnvironmentsUnavailable);
   });
 
-  /** Each task played rightly and not at all, so that there are passes and zeros; a fault must not make one the other. */
+  /**
+   * Plays each task once correctly and once without doing anything, so that there are passes and zeros. A fault must not turn one into the
+   * other.
+   */
   function playAll(environments: EnvironmentBackend, maxFailures: number): Promise<EpisodePlay[]> {
     const limits = { ...sampling, max_episode_failures: maxFailures };
     return Promise.all(
@@ -375,10 +378,10 @@ describe('when the environment fails', () => {
 
   test.each([
     { maxFailures: 3, leastUnknown: 0 },
-    // A single charged failure ends an episode: each of these would be a zero if a failure were read as a grade.
+    // A single charged failure ends an episode: each of these would give a zero if a failure counted as a grade.
     { maxFailures: 1, leastUnknown: 0.2 },
   ])(
-    'a fifth of all calls failing gives no false zero, with $maxFailures charged failures to an episode',
+    'if a fifth of all calls fail, no zero is false, with $maxFailures charged failures per episode',
     async ({ maxFailures, leastUnknown }) => {
       const faulty = createOpenEnvBackend({
         ...{ url: server.url, gradingToken, maxSessions: 16, faultRate: 0.2, callTimeoutMs: 500 },
@@ -391,7 +394,7 @@ describe('when the environment fails', () => {
         const met = share(({ failures }) => Object.keys(failures).length > 0);
         const unknown = share(({ outcome }) => outcome.status === 'unknown');
         console.log(`met a fault: ${met.toFixed(2)}, unknown: ${unknown.toFixed(2)} of ${faulted.length}`);
-        // An episode makes two to five calls: 1 − 0.8² = 0.36 of the shortest meet a fault.
+        // An episode makes two to five calls, so at least 1 − 0.8² = 0.36 of the episodes meet a fault.
         expect(met).toBeGreaterThan(0.36);
         expect(unknown).toBeGreaterThanOrEqual(leastUnknown);
         const values = (plays: readonly EpisodePlay[]) =>

@@ -1,4 +1,4 @@
-// How long an environment that is down is waited for (R25): from its first failure since it last answered, and no longer.
+// The wait for an environment that is down (R25) is measured from its first failure after its last answer.
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -34,7 +34,7 @@ function play(url: string, maxWaitMs: number, engine: EpisodeDeps['engine']): Pr
   ).finally(() => backend.close());
 }
 
-it('begins again with each outage: several that are short each may last longer together', async () => {
+it('starts again with each outage: several short outages may together last longer than the limit', async () => {
   const maxWaitMs = 2_000;
   const outageMs = 1_200;
   let server = await startCounterServer();
@@ -44,7 +44,7 @@ it('begins again with each outage: several that are short each may last longer t
   const scripted = policy();
   try {
     const { outcome, failures } = await play(url, maxWaitMs, {
-      // The server goes down before each of the two tool calls; a turn that is played again is not sampled again.
+      // The server goes down before each of the two tool calls. A turn that is played again is not sampled again.
       generate: async (request, signal) => {
         const turn = await scripted.generate(request, signal);
         if (scripted.requests.length > 2) return turn;
@@ -66,7 +66,7 @@ it('begins again with each outage: several that are short each may last longer t
   }
 }, 60_000);
 
-it('goes on through failures of a server that calls itself healthy and takes no episode', async () => {
+it('continues during failures of a server that says it is healthy but opens no episode', async () => {
   const maxWaitMs = 1_000;
   let refused = 0;
   const server = createServer((_, response) => response.end('{"status":"healthy"}'));

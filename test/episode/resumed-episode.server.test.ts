@@ -1,4 +1,4 @@
-// An attempt dies, and the next one takes its episode up from the journal: to the record of an episode that nothing disturbed.
+// An attempt dies, and the next one continues its episode from the journal. The record must be the same as without the death.
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -35,7 +35,7 @@ const template = loadChatTemplate(
   tokenizer,
 );
 const increment = '<tool_call>{"name":"increment","arguments":{}}</tool_call>';
-/** A call, a turn without one, one that is malformed, and a second call. */
+/** A call, a turn without a call, a malformed call, and a second call. */
 const turns = [increment, 'Let me think.<|im_end|>', '<tool_call>{"name":</tool_call>', increment, '<done>'];
 const seed = 7;
 const key = { seed: 1, domain: 'train' as const, step: 1, slot: 0, sample: 0 };
@@ -44,7 +44,10 @@ const header: JournalHeader = {
   ...{ episode: 'e', plan: 'p', state: 'a'.repeat(64), sampling: 's', seed, random: key },
 };
 
-/** Where an attempt dies. `before` a call: it is written down, not sent; `after` it: carried out, its reply not seen. */
+/**
+ * Where an attempt dies. `before` a call: the call is in the journal but not sent. `after` a call: the server has executed it, but the
+ * reply was not seen.
+ */
 type Death =
   | { in: 'open'; index: number }
   | { in: 'turn'; index: number }
@@ -52,7 +55,7 @@ type Death =
   | { in: 'grade'; when: 'before' | 'after' };
 
 let folder: string;
-/** Calls that servers carried out, by turn; -1 for a reset, -2 for a grade. */
+/** Calls that the server executed, by turn; -1 for a reset, -2 for a grade. */
 let carriedOut: number[];
 let faultAt: FaultSource['infrastructure'];
 let server: EnvironmentServer;
@@ -86,10 +89,10 @@ const restartServer = async (options: Partial<EnvironmentServerOptions> = {}): P
 
 interface Attempt {
   play: EpisodePlay | null;
-  /** Turns that the engine was asked for. */
+  /** Number of turns requested from the engine. */
   sampled: number;
   looks: number;
-  /** Wishes for a fresh world. */
+  /** Options of each request for a fresh world. */
   opens: OpenOptions[];
 }
 
@@ -99,7 +102,10 @@ interface Circumstances {
   says?: string[];
 }
 
-/** An attempt of its own process: its sockets, its view of the journals, its engine. Null where it dies. */
+/**
+ * Plays one attempt as a separate process would: with its own sockets, view of the journals, and engine. `play` is null if the attempt
+ * dies.
+ */
 async function attempt(
   death: Death | null,
   { limits, prompt, says = turns }: Circumstances = {},
@@ -120,7 +126,7 @@ async function attempt(
   const abort = new AbortController();
   let die = (): void => undefined;
   const dead = new Promise<void>((resolve) => (die = resolve));
-  // A turn, a call or a world takes far longer than a write that was begun before it. Of what was not, nothing is kept.
+  // A turn, a call or a world takes much longer than a write, so writes that began before the death are finished. Later ones never happen.
   const forEver = async (): Promise<never> => {
     await begun;
     die();
@@ -174,7 +180,7 @@ async function attempt(
   const ended = await Promise.race([playing, dead.then(() => null)]);
   if (ended) await file.remove();
   else {
-    // As the kernel does it for a process that was killed: no close frame, and not one byte more into the file.
+    // Like the kernel for a killed process: no close frame, and no further byte in the file.
     proxy.sever();
     abort.abort(new Error('killed'));
     await playing.catch(() => undefined);
@@ -204,7 +210,7 @@ const deaths: [string, Death][] = [
   ['before the grade', { in: 'grade', when: 'before' }],
   ['after the grade', { in: 'grade', when: 'after' }],
 ];
-/** How many of the turns had been sampled when it died. */
+/** Number of turns that had been sampled at the death. */
 const finished = (death: Death): number => {
   if (death.in === 'call') return death.index + 1;
   return death.in === 'turn' ? death.index : death.in === 'open' ? 0 : turns.length;
@@ -218,7 +224,7 @@ describe('an episode whose attempt dies', () => {
     carriedOut = [];
   });
 
-  it.each(deaths)('%s goes on in its world: no turn and no call again', async (_, death) => {
+  it.each(deaths)('%s continues in the same world, and repeats no turn and no call', async (_, death) => {
     const opened = worlds.opened;
     expect((await attempt(death)).play).toBeNull();
     const again = await attempt(null);
@@ -226,12 +232,12 @@ describe('an episode whose attempt dies', () => {
     expect(again.sampled).toBe(turns.length - finished(death));
     expect(again.looks).toBe(1);
     expect(carriedOut.filter((turn) => turn !== -1)).toEqual([0, 3, -2]);
-    // The first one of a client resets twice, because it asks for the tools in between.
+    // A client's first world takes two resets, because the client asks for the tools in between.
     expect(worlds.opened - opened).toBe(2);
     await until(async () => (await sessions()).sessions === 0, 'its session to end');
   });
 
-  it('after the grade of a last turn that is a call does not make that call again', async () => {
+  it('after the grade of a last turn with a call, does not repeat that call', async () => {
     const ending = { limits: { max_turns: 4 } };
     const ended = await attempt(null, ending);
     expect(ended.play).toMatchObject({ outcome: { value: 1 }, stop_reason: 'max_turns', failures: {} });
@@ -246,10 +252,10 @@ describe('an episode whose attempt dies', () => {
     ['was not seen', { in: 'call', index: 0, when: 'after' }],
     ['is known', { in: 'turn', index: 2 }],
   ])(
-    'and that then calls otherwise, where the answer %s, leaves that world for a fresh one',
+    'and whose next attempt makes other calls, if the answer %s, leaves the old world for a fresh one',
     async (_, death) => {
       await attempt(death);
-      // As another version of the prompt would do it: nothing that was sampled belongs to its transcripts.
+      // Another prompt, as in another version: no sampled turn belongs to its transcripts.
       const other = {
         prompt: 'Count.',
         says: ['<tool_call>{"name":"refuse","arguments":{}}</tool_call>', ...turns.slice(1)],
@@ -261,15 +267,18 @@ describe('an episode whose attempt dies', () => {
     },
   );
 
-  it.each(deaths)('%s and whose server dies too makes its calls again, and no turn', async (_, death) => {
-    await attempt(death);
-    await restartServer();
-    const again = await attempt(null);
-    expect(again.play).toEqual(undisturbed);
-    expect(again.sampled).toBe(turns.length - finished(death));
-  });
+  it.each(deaths)(
+    '%s, together with its server, makes its calls again but samples no turn again',
+    async (_, death) => {
+      await attempt(death);
+      await restartServer();
+      const again = await attempt(null);
+      expect(again.play).toEqual(undisturbed);
+      expect(again.sampled).toBe(turns.length - finished(death));
+    },
+  );
 
-  it('at every turn again loses no more than these turns', async () => {
+  it('once in every turn loses only these turns', async () => {
     let sampled = 0;
     for (let index = 0; index < turns.length; index++) {
       // Each attempt finishes one turn.
@@ -286,7 +295,7 @@ describe('an episode whose attempt dies', () => {
     ['gone', () => Buffer.alloc(0)],
     ['damaged in its first line', (bytes) => (bytes.writeUInt8(bytes[20]! ^ 1, 20), bytes)],
     ['cut off after a session', (bytes) => bytes.subarray(0, nth(bytes, '\n', 2))],
-  ])('and whose journal is %s is played from its start, to the same record', async (_, spoil) => {
+  ])('and whose journal is %s is played from the start, with the same record', async (_, spoil) => {
     await attempt({ in: 'turn', index: 3 });
     const path = journalFile();
     writeFileSync(path, spoil(readFileSync(path)));
@@ -295,9 +304,9 @@ describe('an episode whose attempt dies', () => {
     expect(again.sampled).toBe(turns.length);
   });
 
-  it('and whose new world answers otherwise goes on from there as if it had begun there', async () => {
+  it('and whose new world gives other answers continues from there as if it had begun there', async () => {
     await attempt({ in: 'turn', index: 4 });
-    // Counts from 100 on.
+    // An app that counts from 100.
     const other: ServedApp = {
       ...counter,
       open(task, options) {
@@ -311,7 +320,7 @@ describe('an episode whose attempt dies', () => {
     };
     await restartServer({ apps: [other] });
     const again = await attempt(null);
-    // The first turn came before the first answer.
+    // Only the first turn is reused, because it came before the first answer.
     expect(again.sampled).toBe(turns.length - 1);
     expect((await attempt(null)).play).toEqual(again.play);
     expect(again.play?.tokens).not.toEqual(undisturbed.tokens);
@@ -319,7 +328,7 @@ describe('an episode whose attempt dies', () => {
 });
 
 describe('failures before a death', () => {
-  it('keep their try numbers and their charge: the record is that of one attempt', async () => {
+  it('keep their try numbers and charges: the record is the same as from one attempt', async () => {
     // Two tries fail at turn 0, one at turn 3.
     faultAt = ({ turn, try: number }) =>
       number < (turn === 0 ? 2 : turn === 3 ? 1 : 0) ? 'error' : undefined;
@@ -338,7 +347,7 @@ describe('failures before a death', () => {
     }
   });
 
-  it('are not forgotten: the limit is reached over all attempts', async () => {
+  it('are not forgotten: the limit counts the failures of all attempts', async () => {
     faultAt = ({ turn, try: number }) => (turn === 3 || (turn === 0 && number < 2) ? 'error' : undefined);
     const undisturbed = await attempt(null);
     expect(undisturbed.play?.outcome).toEqual({ status: 'unknown', reason: 'call', failures: 3 });
@@ -346,19 +355,19 @@ describe('failures before a death', () => {
     expect((await attempt(null)).play).toEqual(undisturbed.play);
   });
 
-  it('count although nothing follows them: not even the next world is opened', async () => {
+  it('count even if nothing follows them, not even the opening of the next world', async () => {
     const tries: number[] = [];
     faultAt = ({ turn, try: number }) => (turn === 0 ? (tries.push(number), 'error') : undefined);
     const impatient = { limits: { max_episode_failures: 2 } };
     expect((await attempt({ in: 'open', index: 1 }, impatient)).play).toBeNull();
-    // Else the world of the failed call would still tell of it.
+    // Otherwise the world of the failed call would still show that failure.
     await restartServer();
     const again = await attempt(null, impatient);
     expect(again.play?.outcome).toEqual({ status: 'unknown', reason: 'call', failures: 2 });
     expect(tries).toEqual([0, 1]);
   });
 
-  it('of which two were deaths of the server leave a world that is not gone on in, but played again alone', async () => {
+  it('that include two server deaths under one call make the next attempt play alone in a new world', async () => {
     faultAt = ({ turn, try: number }) => (turn === 0 && number < 2 ? 'drop' : undefined);
     const undisturbed = await attempt(null);
     expect(undisturbed.play).toMatchObject({ outcome: { value: 1 }, failures: { socket_lost: 2 } });
@@ -370,7 +379,7 @@ describe('failures before a death', () => {
   });
 });
 
-/** The one file there is. */
+/** Path of the only journal file. */
 function journalFile(): string {
   const below = join(folder, 'journal', encodeURIComponent('runs/r/'));
   const [name] = readdirSync(below);

@@ -1,4 +1,4 @@
-// Drives the loop with given words where no engine is: it says each turn's text, token for token.
+// Drives the loop with scripted turns instead of an engine: it returns the tokens of each turn's text.
 import type { GenerateRequest, GenerateResult, PolicyEngine } from '../../src/engine/policy-engine.js';
 import type { Tokenizer } from '../../src/episode/tokenizer.js';
 
@@ -6,7 +6,7 @@ export interface ScriptedPolicy extends Pick<PolicyEngine, 'generate'> {
   readonly requests: GenerateRequest[];
 }
 
-/** Says `turns[n]` where the transcript has n earlier turns, counted by the generation prompts in it. */
+/** Returns `turns[n]` for a transcript with n earlier turns, counted by its generation prompts. */
 export function scriptedPolicy(tokenizer: Tokenizer, turns: readonly string[]): ScriptedPolicy {
   const requests: GenerateRequest[] = [];
   return {

@@ -1,4 +1,5 @@
-// R25: who pays when the environment server dies. The real server, with faults injected at chosen calls of chosen episodes.
+// R25: which episode is charged when the environment server dies. The real server, with faults injected at certain calls of certain
+// episodes.
 import { readFileSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { EnvironmentBackend } from '../../src/environments/environment.js';
@@ -23,7 +24,7 @@ const suspect = 3;
 const company = [0, 1, 2, 3, 4, 5];
 const passed = { status: 'graded', value: 1 };
 
-/** Calls of the suspect that the fault source was asked about: how many episodes were open in each, by turn. */
+/** For each turn, the numbers of open episodes at the suspect's calls that could fail. */
 let companyAt: Map<number, number[]>;
 let open: number;
 let faultAt: (turn: number, beside: number) => boolean;
@@ -50,7 +51,7 @@ afterEach(async () => {
   await server.close();
 });
 
-/** The backend, counting the episodes that are open; `asked` hears of each wish to open one. */
+/** The backend with a count of open episodes; calls `asked` for each request to open one. */
 const counted = (asked: () => void): EnvironmentBackend => ({
   ...backend,
   async open(...args) {
@@ -69,10 +70,12 @@ const counted = (asked: () => void): EnvironmentBackend => ({
   },
 });
 
-/** What would be played in company by mistake is played within this time. */
+/** A play that wrongly starts beside other episodes would start within this time. */
 const graceMs = 100;
 
-/** Plays all at once. The others stay in their second turn until the suspect wants its third playing, or has ended. */
+/**
+ * Plays all episodes at the same time. The others stay in their second turn until the suspect asks to open its third play, or has ended.
+ */
 async function playAll(othersWaitFor: 'third playing' | 'end' = 'third playing'): Promise<EpisodePlay[]> {
   let goOn = (): void => undefined;
   const wait = new Promise<void>((resolve) => (goOn = resolve));
@@ -109,8 +112,8 @@ const others = (plays: readonly EpisodePlay[]) =>
   plays.filter((_, seed) => seed !== suspect).map(({ outcome, failures }) => ({ outcome, failures }));
 const untouched = company.slice(1).map(() => ({ outcome: passed, failures: {} }));
 
-describe('an episode under whose call the server dies', () => {
-  it('twice is played again alone; a third death there, and each after it, is charged', async () => {
+describe('an episode during whose call the server dies', () => {
+  it('twice is played again alone; the third death there, and every later one, is charged', async () => {
     faultAt = (turn) => turn === 1;
     const plays = await playAll();
     expect(plays[suspect]).toMatchObject({
@@ -123,25 +126,25 @@ describe('an episode under whose call the server dies', () => {
     expect(alone).toEqual([1, 1, 1]);
   });
 
-  it('only because of its company costs it nothing: alone it goes on to its grade', async () => {
+  it('only because of other episodes is charged nothing: alone, it continues to its grade', async () => {
     faultAt = (turn, beside) => turn === 1 && beside > 1;
     const plays = await playAll();
     expect(plays[suspect]).toMatchObject({ outcome: passed, failures: { socket_lost: 2 } });
     expect(others(plays)).toEqual(untouched);
   });
 
-  it('when it is opened is charged as well: such a task ends, it does not stop the run', async () => {
+  it('while the episode opens is charged as well: the episode ends, but the run does not stop', async () => {
     faultAt = (turn) => turn === resetTurn;
     const plays = await playAll();
     expect(plays[suspect]).toMatchObject({
       outcome: { status: 'unknown', reason: 'socket_lost', failures: 3 },
     });
     expect(others(plays)).toEqual(untouched);
-    // A reset that an idle socket loses is tried on the next one, so there are more of them than playings.
+    // A reset that is lost on an idle socket is retried on the next one, so there are more resets than plays.
     expect(new Set(companyAt.get(resetTurn)?.slice(2))).toEqual(new Set([0]));
   });
 
-  it('at two different calls is not suspected: neither death is charged, and it keeps its company', async () => {
+  it('at two different calls is not suspected: neither death is charged, and it still plays beside others', async () => {
     faultAt = (turn) => turn >= 0 && companyAt.get(turn)?.length === 1;
     const plays = await playAll('end');
     expect(plays[suspect]).toMatchObject({ outcome: passed, failures: { socket_lost: 2 } });

@@ -1,4 +1,4 @@
-// The quickstart's tokenizer: what must be one token is one token, and episodes stay as short as the budget assumes.
+// The quickstart's tokenizer: certain texts are a single token, and episodes are as short as the budget assumes.
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { loadChatTemplate } from '../../src/episode/chat-template.js';
@@ -24,7 +24,7 @@ describe('the small tokenizer', () => {
     (text) => expect(tokenizer.encode(text)).toHaveLength(1),
   );
 
-  test('JSON scaffolding is one token, characters of ids and digits are one each', () => {
+  test('JSON punctuation is one token; characters of ids and digits are one token each', () => {
     expect(tokenizer.encode('","arguments":{"id":"')).toHaveLength(1);
     for (const id of ['7Q2K', 'AB2C', 'ZZZZ', '2025', 'Q9XA', 'HKMN']) {
       expect([id, tokenizer.encode(`ISS-${id}`).map((token) => tokenizer.decode([token]))]).toEqual([
@@ -34,7 +34,7 @@ describe('the small tokenizer', () => {
     }
   });
 
-  test('gives back any text', () => {
+  test('decodes any text to itself', () => {
     for (const text of ['naïve 日本 🙂\n\t{"a": [1, 2]}', "it's 3.14  done", '']) {
       expect(tokenizer.decode(tokenizer.encode(text))).toBe(text);
     }

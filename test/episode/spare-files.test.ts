@@ -23,7 +23,7 @@ describe('spare files', () => {
     spares = new SpareFiles(join(folder, 'spare'));
   });
 
-  /** A file that was written to, open for appending. */
+  /** A file with content, open for appending. */
   const used = (name: string): { path: string; file: number } => {
     const path = join(folder, name);
     appendFileSync(path, `of ${name}`);
@@ -31,7 +31,7 @@ describe('spare files', () => {
   };
   const openFiles = (): string[] => readdirSync('/proc/self/fd');
 
-  it('are the same files again, at their new places and empty', async () => {
+  it('are the same files again, under new paths and empty', async () => {
     const { path, file } = used('first');
     const inode = statSync(path).ino;
     await spares.give(path, file);
@@ -44,7 +44,7 @@ describe('spare files', () => {
     closeSync(taken!);
   });
 
-  it('are each taken once, and none where there is none', async () => {
+  it('are taken only once; if there is none, none is returned', async () => {
     expect(await spares.take(join(folder, 'a'))).toBeNull();
     const { path, file } = used('b');
     await spares.give(path, file);
@@ -53,7 +53,7 @@ describe('spare files', () => {
     closeSync(taken!);
   });
 
-  it('leave nothing open and nothing behind where they cannot be moved', async () => {
+  it('leave nothing open and no file behind if they cannot be moved', async () => {
     const before = openFiles().length;
     const { path, file } = used('first');
     await spares.give(path, file);
@@ -68,7 +68,7 @@ describe('spare files', () => {
     expect(readdirSync(join(folder, 'spare'))).toEqual([]);
   });
 
-  it('of an earlier process go when the first is kept', async () => {
+  it('of an earlier process are removed when the first file is kept', async () => {
     mkdirSync(join(folder, 'spare'));
     writeFileSync(join(folder, 'spare', '17'), 'of an earlier process');
     const { path, file } = used('first');
@@ -77,7 +77,7 @@ describe('spare files', () => {
     closeSync((await spares.take(path))!);
   });
 
-  it('are no more than a step has episodes', async () => {
+  it('are at most as many as a step has episodes', async () => {
     const all = Array.from({ length: 520 }, (_, index) => used(`${index}`));
     await Promise.all(all.map(({ path, file }) => spares.give(path, file)));
     expect(readdirSync(join(folder, 'spare'))).toHaveLength(512);

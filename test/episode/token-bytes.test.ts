@@ -13,7 +13,7 @@ describe('the bytes of tokens', () => {
     '{"name":"find_issue","arguments":{}}',
     'Grüße, 東京 🚀\n\ttab',
     '<done><|im_end|>',
-  ])('joined are the text that was encoded: %s', (written) => {
+  ])('joined, are the encoded text: %s', (written) => {
     const tokenizer = loadTokenizer(small);
     const bytes = tokenizer.bytes();
     expect(text(tokenizer.encode(written).map((id) => bytes[id]!))).toBe(written);
@@ -24,13 +24,13 @@ describe('the bytes of tokens', () => {
     expect(new Set(single.map(([byte]) => byte)).size).toBe(256);
   });
 
-  test('of added tokens are their text', () => {
+  test('of an added token are its text', () => {
     const tokenizer = loadTokenizer(small);
     const id = tokenizer.addedToken('<|im_end|>')!;
     expect(text([tokenizer.bytes()[id]!])).toBe('<|im_end|>');
   });
 
-  test('with byte fallback are bytes, and spaces where the decoder writes them', () => {
+  test('with byte fallback are single bytes, and spaces where the decoder writes them', () => {
     const json = JSON.stringify({
       model: {
         type: 'BPE',
@@ -55,7 +55,7 @@ describe('the bytes of tokens', () => {
     expect(bytes[4]).toHaveLength(0);
   });
 
-  test('are not asked of a WordPiece tokenizer', () => {
+  test('are refused for a WordPiece tokenizer', () => {
     const json = JSON.stringify({
       model: { type: 'WordPiece', vocab: { a: 0 } },
       decoder: { type: 'WordPiece' },

@@ -23,24 +23,24 @@ describe('a tokenizer', () => {
     for (const { text, ids } of cases) expect([text, tokenizer.encode(text)]).toEqual([text, ids]);
   });
 
-  test('encodes a long text in a thread, with the same ids, while the event loop goes on', async () => {
+  test('encodes a long text in a thread, with the same ids, without blocking the event loop', async () => {
     const text = '{"issues":[{"id":"ISS-7Q2K","title":"login page is slow"}]} '.repeat(4000);
     let turns = 0;
     const timer = setInterval(() => (turns += 1), 1);
     const ids = await tokenizer.encodeLong(text);
     clearInterval(timer);
-    // In this thread there would be none until it is done.
+    // Without the thread, there would be no turns until the text is encoded.
     expect(turns).toBeGreaterThan(10);
     expect(ids).toEqual(tokenizer.encode(text));
   });
 
-  test('takes special tokens in a text for what they are', () => {
+  test('encodes special tokens in a text as such', () => {
     const [first, ...rest] = tokenizer.encode('<|im_start|>user');
     expect(first).toBe(tokenizer.addedToken('<|im_start|>'));
     expect(tokenizer.decode(rest)).toBe('user');
   });
 
-  describe('encodes what lies between special tokens by itself, and gives the ids of the whole text', () => {
+  describe('encodes the text between special tokens separately, with the same ids as for the whole text', () => {
     const file = JSON.parse(json.toString()) as {
       added_tokens: { content: string; lstrip: boolean; rstrip: boolean }[];
     };
@@ -71,7 +71,7 @@ describe('a tokenizer', () => {
         expect([text, own.encode(text)]).toEqual([text, ids]);
       }
     });
-    test('once for all texts that have it', () => {
+    test('only once for all texts that contain it', () => {
       const long = 'the tools and their arguments '.repeat(130);
       const own = loadTokenizer(json);
       const timed = (text: string): number => {
@@ -85,7 +85,7 @@ describe('a tokenizer', () => {
     });
   });
 
-  test('says what is wrong with a file that is none', () => {
+  test('says what is wrong with a file that is no tokenizer', () => {
     expect(() => loadTokenizer('{')).toThrow(/not a usable tokenizer.json/);
   });
 });

@@ -11,7 +11,7 @@ describe('a tool call', () => {
     '<tool_call>{"name":"close_issue","arguments":{"id":"ISS-7Q2K"}}',
     '<tool_call>{"name":"close_issue","arguments":{"id":"ISS-7Q2K"}}<|im_end|>',
     '<tool_call>nonsense</tool_call><function_call>{"name":"close_issue","arguments":{"id":"ISS-7Q2K"}}</function_call>',
-  ])('is read from %j', (text) => expect(parseToolCall(text)).toEqual(close));
+  ])('is parsed from %j', (text) => expect(parseToolCall(text)).toEqual(close));
 
   test('may leave its arguments out', () =>
     expect(parseToolCall('<tool_call>{"name":"x"}</tool_call>')).toEqual({
@@ -19,7 +19,7 @@ describe('a tool call', () => {
       call: { name: 'x', arguments: {} },
     }));
 
-  test('that comes first is the one', () =>
+  test('is the first one of several', () =>
     expect(
       parseToolCall('<tool_call>{"name":"a"}</tool_call><tool_call>{"name":"b"}</tool_call>'),
     ).toMatchObject({
@@ -31,20 +31,20 @@ describe('a tool call', () => {
     ['<tool_call>[1]</tool_call>', /must be a JSON object/],
     ['<tool_call>{"arguments":{}}</tool_call>', /no "name"/],
     ['<tool_call>{"name":"x","arguments":[]}</tool_call>', /"arguments"/],
-  ])('%j is malformed, and the model is told why', (text, problem) => {
+  ])('%j is malformed, and the model gets the reason', (text, problem) => {
     const parsed = parseToolCall(text);
     expect(parsed.kind === 'malformed' && parsed.problem).toMatch(problem);
   });
 
-  test('is not where there is no tag', () => expect(parseToolCall('{"name":"x"}')).toEqual({ kind: 'none' }));
+  test('needs a tag', () => expect(parseToolCall('{"name":"x"}')).toEqual({ kind: 'none' }));
 });
 
-test('the end is said in either form and any case', () => {
+test('both forms of the end are recognised, in upper or lower case', () => {
   for (const text of ['<done>', 'All set. <DONE>', '[Done]']) expect(saysDone(text)).toBe(true);
   expect(saysDone('done')).toBe(false);
 });
 
-test('the final answer is what remains without markers', () => {
+test('the final answer is the text without markers', () => {
   expect(finalAnswerOf('The total is 7. <done><|im_end|>')).toBe('The total is 7.');
   expect(finalAnswerOf('<tool_call>{"name":"x"}</tool_call>')).toBe('');
 });

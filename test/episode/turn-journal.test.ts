@@ -1,4 +1,4 @@
-// The file of an episode's turns: whatever happens to its bytes, what is read was written, in that order, from the start on.
+// The file of an episode's turns: whatever happens to its bytes, every entry that is read was written, in that order, from the start.
 import { createHash } from 'node:crypto';
 import {
   mkdirSync,
@@ -63,7 +63,7 @@ function fileOf(values: readonly (JournalHeader | JournalEntry)[]): Buffer {
 const whole = fileOf([header, ...entries]);
 
 describe('a journal', () => {
-  it('gives what was noted, floats bit for bit', () => {
+  it('returns what was noted, floats bit for bit', () => {
     expect(readJournal(whole, header)).toEqual({
       entries,
       length: whole.length,
@@ -71,7 +71,7 @@ describe('a journal', () => {
     });
   });
 
-  it('that ends anywhere, as after a death of its writer, gives the entries that are whole', () => {
+  it('that is cut off anywhere, as by the death of its writer, returns the complete entries', () => {
     const ends = [...whole.toString('latin1').matchAll(/\n/g)].map(({ index }) => index + 1);
     for (let length = 0; length <= whole.length; length++) {
       const read = readJournal(whole.subarray(0, length), header);
@@ -81,7 +81,7 @@ describe('a journal', () => {
     }
   });
 
-  it('with any bit turned gives no entry that was not written, and none after the damage', () => {
+  it('with any bit flipped returns only written entries, and none after the damage', () => {
     for (let bit = 0; bit < 8 * whole.length; bit++) {
       const damaged = Buffer.from(whole);
       damaged[bit >> 3]! ^= 1 << (bit & 7);
@@ -91,7 +91,7 @@ describe('a journal', () => {
     }
   });
 
-  it('after 20,000 random damages, of bits, runs, holes and ends, never throws and never invents', () => {
+  it('after 20,000 random damages, of bits, runs, holes and ends, never throws and returns only written entries', () => {
     const random = seededRandom(1);
     for (let i = 0; i < 20_000; i++) {
       let damaged = Buffer.from(whole);
@@ -116,7 +116,7 @@ describe('a journal', () => {
         }
       }
       const read = readJournal(damaged, header);
-      // A tail of the same file may be the right one.
+      // The end of the same file may happen to be intact.
       if (read) expect(entries.slice(0, read.entries.length)).toEqual(read.entries);
     }
   });
@@ -131,7 +131,7 @@ describe('a journal', () => {
     expect(readJournal(whole, { ...header, ...other })).toBeNull();
   });
 
-  it('whose lines were moved, or are of an unknown kind, ends there', () => {
+  it('with moved lines or lines of an unknown kind ends there', () => {
     const lines = whole.toString().split('\n');
     const swapped = [...lines.slice(0, 2), lines[3], lines[2], ...lines.slice(4)].join('\n');
     expect(readJournal(Buffer.from(swapped), header)?.entries).toEqual(entries.slice(0, 1));
@@ -142,26 +142,26 @@ describe('a journal', () => {
   });
 });
 
-describe('what its entries come to', () => {
-  it('is the same of a journal whose intents say which try theirs was, as older versions wrote', () => {
+describe('the past in its entries', () => {
+  it('is the same for a journal of an older version, whose intents contain the try number', () => {
     const older = { ...{ type: 'intent', turn: 0, call }, try: 0 } as JournalEntry;
     const read = readJournal(fileOf([header, { type: 'session', session }, older]), header);
     expect(pastOf(read?.entries ?? []).world).toEqual({ session, calls: new Map([[0, { call }]]) });
   });
 
-  it('is the sampled turns, the failures, and the world that the last playing stood in', () => {
+  it('contains the sampled turns, the failures, and the world of the last play', () => {
     const past = pastOf([...entries, { type: 'session', session }, { type: 'intent', turn: 0, call }]);
     expect([...past.sampled.keys()]).toEqual([0, 1, 2].map((turn) => transcriptDigest([turn, 5])));
     expect(past.failures).toEqual([{ place: 3, kind: 'unavailable', reason: 'socket_lost' }]);
     expect(past.world).toEqual({ session, calls: new Map([[0, { call }]]) });
   });
 
-  it('is no world after a failure, nor where it cannot be attached to', () => {
+  it('has no world after a failure, or if the world cannot be attached to', () => {
     expect(pastOf(entries).world).toBeNull();
     expect(pastOf(entries.slice(0, -1)).world).toBeNull();
   });
 
-  it('is a call with its result, or one whose result is not known', () => {
+  it('has calls with a result, and calls whose result is not known', () => {
     const { world } = pastOf(entries.slice(0, 6));
     expect([...world!.calls]).toEqual([
       [0, { call, result: { observation: 'Tool result:\n0\n', isError: false } }],
@@ -194,7 +194,7 @@ describe("a node's folder of journals", () => {
     return opened;
   }
 
-  it('gives the next attempt what the last one wrote, and takes up where that was torn', async () => {
+  it('returns what the last attempt wrote, and continues where the file was torn', async () => {
     const first = await begin();
     for (const entry of entries.slice(1, 3)) first.note(entry);
     await first.close();
@@ -207,7 +207,7 @@ describe("a node's folder of journals", () => {
     await third.close();
   });
 
-  it('writes nothing before it is told to, and leaves nothing of what has ended', async () => {
+  it('writes nothing before `write`, and leaves no file of a finished episode', async () => {
     const below = await journals.below(step3);
     const quick = await below.open(header);
     quick.note(entries[0]!);
@@ -224,7 +224,7 @@ describe("a node's folder of journals", () => {
     expect(names()).toEqual([]);
   });
 
-  it('keeps one writer to a file: a second one plays without', async () => {
+  it('allows one writer for each file: a second one plays without a journal', async () => {
     const first = await begin();
     const second = await begin();
     await second.remove();
@@ -235,7 +235,7 @@ describe("a node's folder of journals", () => {
     await third.close();
   });
 
-  it('starts over where the file is of another plan', async () => {
+  it('starts again if the file belongs to another plan', async () => {
     await (await begin()).close();
     const other = await (await journals.below(step3)).open({ ...header, plan: 'e'.repeat(64) });
     expect(other.past).toEqual(nothingPast());
@@ -248,7 +248,7 @@ describe("a node's folder of journals", () => {
     ]);
   });
 
-  it('sweeps earlier steps of the run, which are committed, and of others what is not among the newest', async () => {
+  it('removes committed steps of the same run, and all but the newest of the other folders', async () => {
     const others = Array.from({ length: 130 }, (_, i) => `evals/${i}/s/episodes/`);
     const kept = ['runs/r/steps/000004/episodes/', 'runs/r~2/steps/000001/episodes/'];
     const dead = ['runs/r/steps/000001/episodes/', 'runs/r/steps/000002/episodes/'];
@@ -262,7 +262,7 @@ describe("a node's folder of journals", () => {
     expect(statSync(files()[0]!).size).toBeLessThan(1000);
   });
 
-  it('uses the file of an episode that has ended for the next one, which finds nothing of it', async () => {
+  it('reuses the file of a finished episode for the next one, which finds nothing in it', async () => {
     const first = await begin();
     const inode = statSync(files()[0]!).ino;
     await first.remove();
@@ -275,7 +275,7 @@ describe("a node's folder of journals", () => {
     expect(read?.entries).toEqual([entries[0]]);
   });
 
-  it('on a full disk gives up the journal, not the episode, and says so once', async () => {
+  it('on a full disk gives up the journal but not the episode, and logs this once', async () => {
     const journal = await (await journals.below(step3)).open(header);
     const path = join(folder, 'journal', encodeURIComponent(step3), fileName);
     mkdirSync(dirname(path), { recursive: true });
@@ -291,7 +291,7 @@ describe("a node's folder of journals", () => {
     expect((await begin()).past).toEqual(nothingPast());
   });
 
-  it('is none the worse for a file in its place, nor for a folder in the place of a file', async () => {
+  it('works even if a file is in its place, or a folder in the place of a file', async () => {
     writeFileSync(join(folder, 'journal'), '');
     const first = await begin();
     await first.close();

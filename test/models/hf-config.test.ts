@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { BadModelFolder, outlineOf } from '../../src/models/hf-config.js';
 
-/** Config of Qwen3-0.6B, as its folder has it. */
+/** The config in the folder of Qwen3-0.6B. */
 const qwen3 = {
   architectures: ['Qwen3ForCausalLM'],
   hidden_size: 1024,
@@ -14,7 +14,7 @@ const qwen3 = {
 const read = (config: object) => outlineOf(config as Record<string, unknown>, 'config.json');
 
 describe('the outline of a config.json', () => {
-  test('has what a tokenizer and episodes must fit', () => {
+  test('contains the limits for a tokenizer and for episodes', () => {
     expect(read(qwen3)).toEqual({
       model_type: 'qwen3',
       vocab_size: 151936,
@@ -37,7 +37,7 @@ describe('the outline of a config.json', () => {
       { max_position_embeddings: '1024' },
       /max_position_embeddings is "1024"; expected a whole number above 0/,
     ],
-  ])('is refused with %s, naming the key, what was found and what is expected', (_, change, message) => {
+  ])('is refused with %s; the error names the key, the value and what is expected', (_, change, message) => {
     expect(() => read({ ...qwen3, ...change })).toThrow(BadModelFolder);
     expect(() => read({ ...qwen3, ...change })).toThrow(message);
     expect(() => read({ ...qwen3, ...change })).toThrow(/^config\.json: /);

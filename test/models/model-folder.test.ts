@@ -24,7 +24,7 @@ beforeEach(() => {
 });
 
 describe('a model folder', () => {
-  test('tells its architecture, its tokenizer, and which tokens end a text', async () => {
+  test('gives its architecture, its tokenizer, and the tokens that end a text', async () => {
     write('generation_config.json', { eos_token_id: [3, 4] });
     write('chat_template.jinja', 'template');
     expect(await readModelFolder(folder)).toMatchObject({
@@ -55,14 +55,14 @@ describe('a model folder', () => {
     expect((await readModelFolder(folder)).chatTemplate).toBe('named');
   });
 
-  test('whose tokenizer has more tokens than the head is refused', async () => {
+  test('is refused if its tokenizer has more tokens than the model’s head', async () => {
     write('config.json', { ...config, vocab_size: 1000 });
     await expect(readModelFolder(folder)).rejects.toThrow(
       /tokenizer\.json has 1024 tokens, and the model's vocab_size is 1000/,
     );
   });
 
-  test('that is none says what is missing or broken', async () => {
+  test('that is no model folder is refused with what is missing or broken', async () => {
     await expect(readModelFolder(join(folder, 'none'))).rejects.toThrow(/there is no folder .*none/);
     write('config.json', '{"model_type": ');
     await expect(readModelFolder(folder)).rejects.toThrow(/config\.json is no JSON/);
@@ -72,11 +72,11 @@ describe('a model folder', () => {
 });
 
 describe('the files of its weights', () => {
-  test('are one, or those that the index lists', async () => {
+  test('are a single file, or those that the index lists', async () => {
     write('model.safetensors.index.json', {
       weight_map: { b: '2.safetensors', a: '1.safetensors', c: '1.safetensors' },
     });
-    // As hf_folder_test.cc holds the engine to: the digest covers what is read.
+    // hf_folder_test.cc tests the same for the engine: the digest covers only the files that are read.
     expect(await weightFiles(folder)).toEqual(['model.safetensors']);
     rmSync(join(folder, 'model.safetensors'));
     write('1.safetensors', 'one');
@@ -87,13 +87,13 @@ describe('the files of its weights', () => {
     expect(await weightFiles(folder)).toEqual(['1.safetensors', '2.safetensors']);
   });
 
-  test('never lie outside of it', async () => {
+  test('never lie outside the folder', async () => {
     rmSync(join(folder, 'model.safetensors'));
     write('model.safetensors.index.json', { weight_map: { a: '../1.safetensors' } });
     await expect(weightFiles(folder)).rejects.toThrow(/weight_map names "\.\.\/1\.safetensors"/);
   });
 
-  test('that are pickles or adapters are named for what they are', async () => {
+  test('that are pickles or adapters are refused by their kind', async () => {
     rmSync(join(folder, 'model.safetensors'));
     write('adapter_config.json', {});
     await expect(weightFiles(folder)).rejects.toThrow(/it is a PEFT adapter/);
@@ -103,7 +103,7 @@ describe('the files of its weights', () => {
     );
   });
 
-  test('have a digest of their own content and that of the config, and of nothing else', async () => {
+  test('have a digest of their own content and the config’s, and of nothing else', async () => {
     const digest = await modelFilesDigest(folder);
     write('README.md', 'text');
     mkdirSync(join(folder, 'images'));
@@ -116,7 +116,7 @@ describe('the files of its weights', () => {
   });
 });
 
-test('a template says its special tokens itself where it names them, and is otherwise left as it is', () => {
+test('a template that uses special tokens gets their texts; any other stays unchanged', () => {
   const texts = { bos_token: '<s>', eos_token: '</s>' };
   expect(selfContained('{{ messages }}', texts)).toBe('{{ messages }}');
   expect(selfContained('{{ bos_token }}!', texts)).toBe('{%- set bos_token = "<s>" %}{{ bos_token }}!');

@@ -31,19 +31,19 @@ describe('group-relative advantages', () => {
     expectClose(groupAdvantages(rewards, skyrl), expected);
   });
 
-  test('use the population deviation where the recipe does', () => {
+  test('use the population deviation if the recipe does', () => {
     const [first] = groupAdvantages([1, 0], { ...skyrl, eps: 1e-4, deviation: 'population' });
     expect(first).toBeCloseTo(0.5 / 0.5001, 12);
   });
 
-  test('are differences from the mean without the deviation (Dr. GRPO)', () => {
+  test('are differences from the mean if the deviation is left out (Dr. GRPO)', () => {
     expect(groupAdvantages([1, 0, 0, 0], { estimator: 'grpo', norm_by_std: false })).toEqual([
       0.75, -0.25, -0.25, -0.25,
     ]);
   });
 
-  test('are differences from the others’ mean with rloo', () => {
-    // (s − mean) · n / (n − 1) is s less the mean of the other samples.
+  test('are differences from the mean of the other samples with rloo', () => {
+    // (s − mean) · n / (n − 1) equals s minus the mean of the other samples.
     expectClose(groupAdvantages([1, 0, 0, 0], rloo), [1, -1 / 3, -1 / 3, -1 / 3]);
     const rewards = [0.5, 2, -1, 0.25];
     const others = rewards.map((reward, at) => {
@@ -53,23 +53,26 @@ describe('group-relative advantages', () => {
     expectClose(groupAdvantages(rewards, rloo), others);
   });
 
-  test('are shares of the mean with maxrl', () => {
+  test('are relative to the mean with maxrl', () => {
     expectClose(groupAdvantages([1, 0, 0, 0], maxrl), [2.999988, -0.999996, -0.999996, -0.999996]);
     expectClose(groupAdvantages([1, 1, 0, 0], maxrl), [0.999998, 0.999998, -0.999998, -0.999998]);
   });
 
-  test.each([skyrl, rloo, maxrl])('of a group without a signal are none (%j)', (settings) => {
+  test.each([skyrl, rloo, maxrl])('are null for a group without a signal (%j)', (settings) => {
     expect(groupAdvantages([1, 1, 1], settings)).toEqual([null, null, null]);
     expect(groupAdvantages([0.1, 0.1, 0.1], settings)).toEqual([null, null, null]);
     expect(groupAdvantages([1], settings)).toEqual([null]);
   });
 
-  test.each([skyrl, rloo, maxrl])('leave unknown outcomes out: unknown is never 0 (%j)', (settings) => {
-    const [a, b, c] = groupAdvantages([1, null, 0], settings);
-    expect([a, c]).toEqual(groupAdvantages([1, 0], settings));
-    expect(b).toBeNull();
-    expect(groupAdvantages([1, null, null], settings)).toEqual([null, null, null]);
-  });
+  test.each([skyrl, rloo, maxrl])(
+    'leave unknown outcomes out, and never count them as 0 (%j)',
+    (settings) => {
+      const [a, b, c] = groupAdvantages([1, null, 0], settings);
+      expect([a, c]).toEqual(groupAdvantages([1, 0], settings));
+      expect(b).toBeNull();
+      expect(groupAdvantages([1, null, null], settings)).toEqual([null, null, null]);
+    },
+  );
 });
 
 describe('advantages of a step', () => {
@@ -77,7 +80,7 @@ describe('advantages of a step', () => {
     samples.map(([reward, tokens]) => ({ reward, tokens }));
   const reinforce = { estimator: 'reinforce++' } as const;
 
-  test('are each group’s own with a group-relative estimator', () => {
+  test('are computed per group with a group-relative estimator', () => {
     const groups = [of([1, 5], [0, 9]), of([0, 1], [0, 1]), of([null, 0], [1, 2], [0, 2])];
     expect(stepAdvantages(groups, rloo)).toEqual([
       [1, -1],
@@ -87,26 +90,26 @@ describe('advantages of a step', () => {
   });
 
   test('are whitened over all sampled tokens with reinforce++', () => {
-    // Returns of six tokens: 1 1 1 | 0 | 0 0. Mean 0.5, variance by n − 1: 6 · 0.25 / 5.
+    // Returns of six tokens: 1 1 1 | 0 | 0 0. Mean 0.5, variance with n − 1: 6 · 0.25 / 5.
     const scale = Math.sqrt(0.3 + 1e-8);
     expectClose(stepAdvantages([of([1, 3], [0, 1]), of([0, 2])], reinforce).flat(), [
       0.5 / scale,
       -0.5 / scale,
       -0.5 / scale,
     ]);
-    // A long sample pulls the mean towards itself.
+    // A long sample moves the mean towards its own reward.
     const [[long, short]] = stepAdvantages([of([1, 9], [0, 1])], reinforce) as [[number, number]];
     expect(Math.abs(short / long)).toBeCloseTo(9, 9);
     expect(9 * long + short).toBeCloseTo(0, 9);
   });
 
-  test('with reinforce++ a group of equal rewards has a signal by the others, and a step of equal ones has none', () => {
+  test('with reinforce++, a group of equal rewards gets its signal from other groups; a step of equal rewards has none', () => {
     const [first, second] = stepAdvantages([of([1, 2], [1, 2]), of([0, 2], [null, 3])], reinforce);
     expect(first?.every((value) => value !== null && value > 0)).toBe(true);
     expect(second?.[0]).toBeLessThan(0);
     expect(second?.[1]).toBeNull();
     expect(stepAdvantages([of([1, 2], [1, 5]), of([1, 1])], reinforce).flat()).toEqual([null, null, null]);
-    // What sampled nothing says nothing.
+    // A sample without tokens does not count.
     expect(stepAdvantages([of([1, 2], [0, 0])], reinforce).flat()).toEqual([null, null]);
   });
 });

@@ -22,7 +22,7 @@ describe('the curriculum', () => {
     expect(open / 2000).toBeCloseTo(0.3 / 0.35, 1);
   });
 
-  test('with floor 0 draws tasks uniformly', () => {
+  test('draws tasks uniformly with floor 0', () => {
     const sizes = new Map([
       ['easy', 300],
       ['open', 100],
@@ -31,13 +31,13 @@ describe('the curriculum', () => {
     expect(easy / 2000).toBeCloseTo(0.75, 1);
   });
 
-  test('is a function of seed, step and state', () => {
+  test('depends only on seed, step and state', () => {
     expect(draw()).toEqual(draw());
     expect(draw({ step: 4 }).tasks).not.toEqual(draw().tasks);
     expect(draw({ seed: 12 }).tasks).not.toEqual(draw().tasks);
   });
 
-  test('never draws a task twice in a step while its template has another', () => {
+  test('draws no task twice in a step while its template has another one', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 1, max: 12 }),
@@ -57,7 +57,7 @@ describe('the curriculum', () => {
     );
   });
 
-  test('gives every task of a template once an epoch, in another order each time', () => {
+  test('gives every task of a template once per epoch, each time in another order', () => {
     const sizes = new Map([['only', 20]]);
     const epoch = (cursor: number) =>
       draw({ sizes, state: { pass_rates: {}, cursors: { only: cursor } }, count: 20 }).tasks.map(
@@ -67,7 +67,7 @@ describe('the curriculum', () => {
     expect(epoch(20)).not.toEqual(epoch(0));
   });
 
-  test('moves pass rates by a fifth of the way, from graded outcomes alone', () => {
+  test('moves pass rates by a fifth of the difference, using graded outcomes only', () => {
     const rates = advancePassRates({ a: 0.5 }, [
       { template: 'a', rewards: [1, null, 1] },
       { template: 'b', rewards: [null, null] },
@@ -75,7 +75,7 @@ describe('the curriculum', () => {
     expect(rates).toEqual({ a: 0.6 });
   });
 
-  test('passes over a phase’s demonstrations before any comes again', () => {
+  test('uses all demonstrations of a phase before any of them again', () => {
     const batches = drawDemonstrations({
       size: 24,
       miniBatchSize: 8,

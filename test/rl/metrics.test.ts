@@ -17,7 +17,7 @@ describe('reward figures', () => {
     expect(rewardFigures([{ env: 'a', values }]).variance_per_prompt).toBeCloseTo(variance, 12);
   });
 
-  test('count prompts, not samples, and leave unknown outcomes out', () => {
+  test('count prompts instead of samples, and leave unknown outcomes out', () => {
     const groups = [
       { env: 'a', values: [1, 0, null] },
       { env: 'a', values: [0, 0, 0] },
@@ -41,16 +41,16 @@ describe('reward figures', () => {
     expect(Object.keys(metrics).filter((name) => name.startsWith('reward/b/'))).toEqual([]);
   });
 
-  test('have pass@1 of full rewards alone', () => {
+  test('count only full rewards in pass@1', () => {
     expect(rewardFigures([{ env: 'a', values: [1, 0.5, 2, 0] }])).toMatchObject({
       pass_at_1: 0.5,
       pass_at_n: 1,
     });
   });
 
-  test('are not there where nothing was graded', () => {
+  test('are absent if nothing was graded', () => {
     expect(rewardMetrics([{ env: 'a', values: [null, null] }])).toEqual({ 'reward/unknown': 2 });
-    // One graded sample has no variance, and says nothing of a signal.
+    // A single graded sample has no variance, so it says nothing about a signal.
     const one = rewardMetrics([{ env: 'a', values: [0, null] }]);
     expect(one).toMatchObject({ 'reward/avg_raw_reward': 0, 'reward/a/mean_positive_reward': 0 });
     expect(one).not.toHaveProperty('reward/signal_ratio');
@@ -63,7 +63,7 @@ describe('a step', () => {
   const tokens = { 'generate/avg_tokens_non_zero_rewards': 12, 'generate/avg_tokens_zero_rewards': 0 };
   const other = { 'generate/avg_num_tokens': 12, 'environment/total_episodes': 2 };
 
-  test('has its batch’s figures, but for those over graded outcomes that it does not have', () => {
+  test('has its batch’s figures, except those over graded outcomes if there are none', () => {
     const passed = groups([1, 1]);
     const batch = { ...other, ...tokens, ...batchRewardMetrics(passed) };
     expect(stepMetrics(batch, passed)).toEqual({
@@ -78,7 +78,7 @@ describe('a step', () => {
     });
   });
 
-  test('of an earlier version in which nothing was graded is read without the zeros that it recorded', () => {
+  test('of an earlier version without graded outcomes is shown without its recorded zeros', () => {
     const metrics = { ...other, ...tokens, ...batchRewardMetrics(groups([null, null])) };
     const update = (outcomes: (number | null)[][]) => ({ identity: { outcomes }, observed: { metrics } });
     expect(metricsOf(update([[null, null]]))).toEqual({ ...other, 'reward/unknown': 2 });
@@ -86,7 +86,7 @@ describe('a step', () => {
     expect(metricsOf(update([]))).toEqual(metrics);
   });
 
-  test('seals the same figures of rewards as ever: they are bytes of its batch', () => {
+  test('seals the same reward figures as ever, because they are bytes of its batch', () => {
     expect(batchRewardMetrics([...groups([1, 0, null], [0, 0, 0]), { env: 'b', values: [null] }])).toEqual({
       'reward/a/pass_at_n': 0.5,
       'reward/a/variance_per_prompt': 0.125,
@@ -107,7 +107,7 @@ describe('a step', () => {
 });
 
 describe('learning rates', () => {
-  test('rise linearly, never from 0, then stay', () => {
+  test('rise linearly, never from 0, then stay constant', () => {
     expect([0, 1, 2, 3, 50].map((update) => constantWithWarmup(4, 3, update))).toEqual([1, 2, 3, 4, 4]);
     expect(constantWithWarmup(4, 0, 0)).toBe(4);
   });

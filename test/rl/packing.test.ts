@@ -5,7 +5,7 @@ import type { BatchArrays } from '../../src/spec/records/batch.js';
 
 interface Target {
   sample: number;
-  /** Everything the target is predicted from. */
+  /** All tokens before the target, from which it is predicted. */
   context: number[];
   token: number;
   advantage: number;
@@ -30,14 +30,14 @@ function nodesOf({ nodes }: BatchArrays): Node[] {
   return found;
 }
 
-/** The tokens of a node's ancestors and its own. */
+/** The tokens of a node's ancestors, then its own. */
 function pathOf(forest: BatchArrays, nodes: readonly Node[], index: number): number[] {
   const { parent, first, length } = nodes[index] as Node;
   const own = [...forest.tokens.slice(first, first + length)];
   return parent < 0 ? own : [...pathOf(forest, nodes, parent), ...own];
 }
 
-/** Reads a forest as the engine does: a row sees its ancestors' tokens and its own up to itself. */
+/** Reads a forest as the engine does: a row sees its ancestors' tokens, and its own node's tokens up to itself. */
 function unpack(forest: BatchArrays): Map<number, Target[]> {
   const nodes = nodesOf(forest);
   const nodeOfRow = nodes.flatMap(({ length }, index) => new Array<number>(length).fill(index));
@@ -63,7 +63,7 @@ function unpack(forest: BatchArrays): Map<number, Target[]> {
   return byMiniBatch;
 }
 
-/** In order; samples are numbered from `first`. */
+/** In order; samples are numbered from `first` on. */
 function targetsOf(samples: readonly SampleToPack[], first: number): Target[] {
   return trainedOf(samples).flatMap(({ tokens, targets }, place) =>
     targets.map(({ index, advantage, oldLogprob }) => ({
@@ -78,11 +78,11 @@ function targetsOf(samples: readonly SampleToPack[], first: number): Target[] {
 
 const trainedOf = (samples: readonly SampleToPack[]): SampleToPack[] =>
   samples.filter(({ targets }) => targets.length > 0);
-/** What is read of a sample: nothing is predicted from its last target on. */
+/** The input tokens of a sample: those before its last target. */
 const inputOf = ({ tokens, targets }: SampleToPack): number[] => tokens.slice(0, targets.at(-1)?.index ?? 0);
 
 const token = fc.integer({ min: 0, max: 2 });
-/** Few tokens, and common beginnings, so that samples share, branch, end within another, and are the same. */
+/** Few different tokens and common beginnings, so that samples share prefixes, branch, end inside others, or are equal. */
 const sample = fc
   .tuple(
     fc.constantFrom([], [0, 0, 0, 0, 0, 0], [0, 0, 0, 1, 1, 1], [2, 2, 2, 2, 2, 2, 2, 2, 2]),
@@ -102,7 +102,7 @@ const miniBatch = fc.array(sample, { maxLength: 24 });
 const batch = fc.array(miniBatch, { minLength: 1, maxLength: 3 });
 
 describe('packing', () => {
-  test('unpacking gives back every target in its order, with exactly the tokens before it', () => {
+  test('unpacking returns every target in order, with exactly the tokens before it', () => {
     fc.assert(
       fc.property(batch, (miniBatches) => {
         const unpacked = unpack(packForest(miniBatches));
@@ -116,7 +116,7 @@ describe('packing', () => {
     );
   });
 
-  test('the nodes of a mini-batch are its prefix tree: a row for each distinct beginning of its samples, and no more', () => {
+  test('the nodes of a mini-batch form its prefix tree: one row for each different prefix of its samples', () => {
     fc.assert(
       fc.property(batch, (miniBatches) => {
         const forest = packForest(miniBatches);
@@ -130,7 +130,7 @@ describe('packing', () => {
           expect(own.reduce((rows, { length }) => rows + length, 0)).toBe(beginnings.size);
           for (const { at } of own) {
             expect(beginnings.has(pathOf(forest, nodes, at).join())).toBe(true);
-            // Compressed: a node ends where samples part, and nowhere else.
+            // The tree is compressed: a node ends only where samples differ.
             const children = own.filter(({ parent }) => parent === at);
             expect(children.length).not.toBe(1);
             expect(new Set(children.map(({ first }) => forest.tokens[first])).size).toBe(children.length);
@@ -143,7 +143,7 @@ describe('packing', () => {
     );
   });
 
-  test('nodes stand depth-first in their mini-batch, branches in the order in which samples come to them', () => {
+  test('nodes are in depth-first order in their mini-batch, branches in the order in which samples reach them', () => {
     fc.assert(
       fc.property(batch, (miniBatches) => {
         const forest = packForest(miniBatches);
@@ -165,7 +165,7 @@ describe('packing', () => {
         });
         for (const [at, { parent, length, miniBatch: place }] of nodes.entries()) {
           expect(length).toBeGreaterThan(0);
-          // The node before it, or one that this one lies below.
+          // The node before it, or an ancestor of that node.
           expect(lineOf(at - 1)).toContain(parent);
           if (parent >= 0) expect(nodes[parent]?.miniBatch).toBe(place);
           const elder = nodes.findLastIndex(
@@ -178,7 +178,7 @@ describe('packing', () => {
     );
   });
 
-  test('samples without a target leave no trace', () => {
+  test('samples without targets leave no trace', () => {
     fc.assert(
       fc.property(batch, sample, (miniBatches, { tokens }) => {
         const padded = miniBatches.map((samples) => samples.flatMap((one) => [{ tokens, targets: [] }, one]));
@@ -188,7 +188,7 @@ describe('packing', () => {
     );
   });
 
-  test('the tree has the same nodes whatever the order of the samples; only their places follow it', () => {
+  test('the tree has the same nodes for any order of the samples; only their order changes', () => {
     const tree = (samples: SampleToPack[]): string[] => {
       const forest = packForest([samples]);
       const nodes = nodesOf(forest);
@@ -202,7 +202,7 @@ describe('packing', () => {
     );
   });
 
-  test('targets of several samples may stand on one row', () => {
+  test('targets of several samples may share one row', () => {
     const tokens = [7, 8, 9];
     const targets = [{ index: 1, advantage: 1, oldLogprob: -1 }];
     const both = packForest([
@@ -219,13 +219,13 @@ describe('packing', () => {
     expect([...both.target_samples]).toEqual([0, 1, 2, 2]);
   });
 
-  test('a target that nothing predicts, or out of order, is refused', () => {
+  test('targets that cannot be predicted, or out of order, are refused', () => {
     const target = (index: number) => ({ index, advantage: 1, oldLogprob: 0 });
     for (const targets of [[target(0)], [target(3)], [target(2), target(1)], [target(1), target(1)]])
       expect(() => packForest([[{ tokens: [1, 2, 3], targets }]])).toThrow(TypeError);
   });
 
-  test('every token is looked at a few times, however many samples there are', () => {
+  test('every token is looked at only a few times, however many samples there are', () => {
     let reads = 0;
     const watched = (tokens: number[]): number[] =>
       new Proxy(tokens, {
@@ -234,7 +234,7 @@ describe('packing', () => {
           return Reflect.get(target, key);
         },
       });
-    // The samples of a group part late, groups part from each other after the system text, and turns follow turns.
+    // Samples of a group differ late, groups differ after the system text, and turns follow turns.
     const system = Array.from({ length: 200 }, (_, at) => at % 50);
     const samples = Array.from({ length: 64 }, (_, n): SampleToPack => {
       const prompt = Array.from({ length: 40 }, (_, at) => 100 + ((n >> 3) * 31 + at) * 7);

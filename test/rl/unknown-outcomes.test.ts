@@ -13,11 +13,11 @@ const episode = (env_key: string, outcome: Outcome, failure?: string) => ({
   } satisfies EpisodeRecord['observed'],
 });
 
-test('there is none where every outcome is graded', () => {
+test('there is no reason if every outcome is graded', () => {
   expect(mostFrequentReason([episode('a', graded)])).toBeNull();
 });
 
-test('it is the most frequent one, with its most frequent words', () => {
+test('the reason is the most frequent one, with its most frequent message', () => {
   const most = mostFrequentReason([
     episode('a', graded),
     episode('a', unknown('open'), 'no such task'),
@@ -29,7 +29,7 @@ test('it is the most frequent one, with its most frequent words', () => {
   expect(most && reasonText(most)).toBe('b: grade: it cannot grade');
 });
 
-test('a record of version 1 has no words', () => {
+test('a record of version 1 has no message', () => {
   expect(mostFrequentReason([episode('a', unknown('open'))])).toMatchObject({
     reason: 'open',
     failure: null,
