@@ -1,4 +1,4 @@
-// A campaign in batches: what `npm run bench` says of it.
+// A campaign in several batches, and what is recorded for `npm run bench`.
 import { join } from 'node:path';
 import { beforeEach, expect, test } from 'vitest';
 import { commit } from '../../bench/figures/provenance.js';
@@ -20,7 +20,7 @@ const run = (seed: number, problems: string[] = []): CampaignRun => ({
 });
 const values = () => readResults(path).parts[campaignPart]?.values;
 
-test('batches add up, and each goes on with the seed after the last', () => {
+test('batches are summed, and each one continues with the next seed', () => {
   const first = CampaignRecord.open(null, path);
   expect(first.next).toBe(1);
   for (const seed of [1, 2]) first.add(run(seed));
@@ -35,7 +35,7 @@ test('batches add up, and each goes on with the seed after the last', () => {
   expect(second.summary()).toContain('2 of 3 runs equal');
 });
 
-test('a run that ends before one with a lower seed waits for it: an interrupted batch leaves no gap', () => {
+test('a run waits to be recorded until all lower seeds are recorded, so an interrupted batch leaves no gap', () => {
   const record = CampaignRecord.open(null, path);
   record.add(run(2));
   expect(values()).toMatchObject({ next_seed: 1, runs: 0 });
@@ -43,7 +43,7 @@ test('a run that ends before one with a lower seed waits for it: an interrupted 
   expect(values()).toMatchObject({ next_seed: 3, runs: 2 });
 });
 
-test('goes on at another commit, and says at which commits its runs were', () => {
+test('a campaign continues at another commit, and says at which commits its runs were', () => {
   CampaignRecord.open(null, path).add(run(1));
   laidAt('c4d2c34');
   CampaignRecord.open(null, path).add(run(2));
@@ -53,7 +53,7 @@ test('goes on at another commit, and says at which commits its runs were', () =>
   expect(readResults(path).parts[campaignPart]?.commit).toBe(`c4d2c34..${commit()}`);
 });
 
-test('begins again from another seed, at this commit alone', () => {
+test('a new campaign begins with another seed, and names only this commit', () => {
   CampaignRecord.open(null, path).add(run(1));
   laidAt('c4d2c34');
   expect(CampaignRecord.open(2, path).next).toBe(2);
@@ -64,7 +64,7 @@ test('begins again from another seed, at this commit alone', () => {
   expect(readResults(path).parts[campaignPart]?.commit).toBe(commit());
 });
 
-test('a new campaign does not wipe out problems that were found at this commit', () => {
+test('a new campaign does not erase problems that were found at this commit', () => {
   CampaignRecord.open(null, path).add(run(1, ['the final states differ']));
   expect(() => CampaignRecord.open(7, path)).toThrow(/has found 1 problems at this commit/);
   expect(values()).toMatchObject({ problems: 1 });

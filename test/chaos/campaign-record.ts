@@ -1,5 +1,5 @@
-// A long campaign in batches: `--full --record` adds each run to bench/results.json, where `npm run bench` finds the sum. The commits
-// of its first and its last run stand beside it.
+// The record of a long campaign in batches: `--full --record` adds each run to bench/results.json, where `npm run bench` reads the totals.
+// The record names the commits of the first and of the last run.
 import { join } from 'node:path';
 import { commit, machine } from '../../bench/figures/provenance.js';
 import { readResults, type StoredPart, writeResults } from '../../bench/figures/results-file.js';
@@ -9,7 +9,7 @@ import type { CampaignRun } from './campaign.js';
 export const campaignPart = 'campaign';
 
 export class CampaignRecord {
-  /** Runs that ended before one with a lower seed. */
+  /** Finished runs that wait until all lower seeds are recorded. */
   private readonly early = new Map<number, CampaignRun>();
 
   private constructor(
@@ -18,8 +18,8 @@ export class CampaignRecord {
   ) {}
 
   /**
-   * `from`: seed of the first run of a new campaign; null goes on with the recorded one. Throws if a new campaign would wipe out problems
-   * that were found at this commit.
+   * `from`: first seed of a new campaign; null continues the recorded one. Throws if a new campaign would erase problems that were found at
+   * this commit.
    */
   static open(from: number | null, path = join(repository, 'bench/results.json')): CampaignRecord {
     const stored = readResults(path).parts[campaignPart];
@@ -42,12 +42,12 @@ export class CampaignRecord {
     return new CampaignRecord(path, { ...stamp(null), values: fresh, notes: [] });
   }
 
-  /** Seed of its next run. */
+  /** Seed of the next run. */
   get next(): number {
     return this.part.values['next_seed'] ?? 1;
   }
 
-  /** Records a run as soon as all runs with lower seeds are recorded, so that no seed is left out. */
+  /** Records a run when all lower seeds are recorded, so that no seed is missing. */
   add(run: CampaignRun): void {
     this.early.set(run.seed, run);
     for (let next = this.early.get(this.next); next; next = this.early.get(this.next)) {
@@ -82,7 +82,7 @@ export class CampaignRecord {
   }
 }
 
-/** `before`: commits of the runs so far, `FIRST` or `FIRST..LAST`; null if there are none. */
+/** `before`: commits of the runs so far, `FIRST` or `FIRST..LAST`; null if there are no runs. */
 function stamp(before: string | null): Pick<StoredPart, 'date' | 'commit' | 'machine'> {
   const last = commit();
   const first = before?.split('..')[0] ?? last;

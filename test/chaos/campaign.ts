@@ -1,4 +1,5 @@
-// `--runs N --seed S`: the runs of seeds S, S+1, …, each under its own schedule of faults, against one run that nobody disturbs.
+// `--runs N --seed S`: one undisturbed run, then one run for each of the seeds S, S+1, … under its own schedule of faults. Each is compared
+// with the undisturbed run.
 import { mkdtemp, realpath, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -15,13 +16,13 @@ import { runTrial, type TrialResult } from './trial.js';
 import { problemsOf } from './checks/verdict.js';
 
 export interface CampaignOptions {
-  /** Long enough that every fault meets an open run. */
+  /** The run must be so long that every fault happens while it is still open. */
   spec: RunSpec;
   faults: readonly Fault[];
   strikes: number;
   longestOutageMs: number;
   keep: boolean;
-  /** Ends the runs that are under way, with an error, and begins no other. */
+  /** Stops the current runs with an error, and starts no other. */
   signal?: AbortSignal;
   scripts?: StackScripts;
   /** Command that repeats the run of a seed. */
@@ -39,37 +40,35 @@ export interface CampaignRun {
 export interface CampaignSeeds {
   seeds: readonly number[];
   /**
-   * How a seed is run; by default here, with `runSeed`, alone to its end: what it sets in the environment is this process's.
-   * `onlyWaits` is called when it needs no processor any more.
+   * Runs one seed. Default: `runSeed` in this process. Then only one run may go on at a time, because it sets environment variables of the
+   * process. `onlyWaits` must be called when the run needs no processor any more.
    */
   run?(seed: number, calm: Calm, onlyWaits: () => void): Promise<CampaignRun>;
-  /**
-   * Runs that go on at the same time, beside those that only wait; more than one only where `run` gives each a process of its own.
-   */
+  /** How many runs may use the processors at the same time. More than one only if `run` uses a process for each. */
   atOnce?: number;
-  /** False: a fault that this machine does not allow is an error. */
+  /** If false, a fault that this machine does not support is an error. */
   leaveOut?: boolean;
-  /** Told of each run as it ends. */
+  /** Called with each run when it has ended. */
   ended?(run: CampaignRun): void;
 }
 
 export interface Campaign {
   finalState: string | null;
-  /** In order of their seeds. */
+  /** Sorted by seed. */
   runs: CampaignRun[];
   leftOut: LeftOut[];
 }
 
-/** A fault that this machine does not allow, with the reason. */
+/** A fault that this machine does not support, with the reason. */
 export interface LeftOut {
   fault: string;
   why: string;
 }
 
-/** What an undisturbed run became; JSON. */
+/** The result of the undisturbed run; can be written as JSON. */
 export type Calm = Omit<TrialResult<unknown>, 'disturbances'>;
 
-/** A run that fails is a problem of its seed, and the next one follows; an undisturbed run that fails ends it. */
+/** If a disturbed run fails, that is a problem of its seed, and the campaign continues. If the undisturbed run fails, the campaign ends. */
 export async function runCampaign(options: CampaignOptions & CampaignSeeds): Promise<Campaign> {
   const { log, seeds, atOnce = 1, run = (seed, calm) => runSeed(options, calm, seed) } = options;
   const { leftOut } = await allowedHere(options.faults);
@@ -104,7 +103,7 @@ async function runUndisturbed(options: CampaignOptions): Promise<Calm> {
   return calm;
 }
 
-/** The run of one seed under its own schedule. */
+/** Runs one seed under its own schedule of faults. */
 export async function runSeed(
   options: CampaignOptions,
   calm: Calm,
@@ -116,7 +115,7 @@ export async function runSeed(
   const schedule = scheduleOf({
     ...{ seed, faults, stores, strikes, longestOutageMs },
     steps: calm.chain.steps - 1,
-    // Within the step that was drawn.
+    // Keeps a fault within the step that was drawn for it.
     longestDelayMs: Math.max(200, (500 * calm.seconds) / calm.chain.steps),
   });
   log(`seed ${seed}, store: ${schedule.store}, nodes: ${schedule.nodes}`);
@@ -156,7 +155,7 @@ const summary = ({ chain, seconds }: Calm): string =>
 
 let knownMissing: Promise<Map<Need, string>> | null = null;
 
-/** What this machine lacks, with the reason. */
+/** What this machine lacks, each with the reason. */
 async function missingHere(): Promise<Map<Need, string>> {
   const missing = new Map<Need, string>();
   try {
@@ -179,7 +178,7 @@ interface AllowedHere {
   faults: Fault[];
   leftOut: LeftOut[];
   stores: StoreKind[];
-  /** Why nothing can be preloaded here, or null. */
+  /** Why no library can be preloaded here; null if it can. */
   noShim: string | null;
 }
 

@@ -1,4 +1,4 @@
-// Carries a schedule out on an open run, one fault at a time: strike, wait, undo, and see the run recover.
+// Carries out a schedule on an open run, one fault at a time: start the fault, wait, undo it, and wait for the recovery.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { World } from './faults/fault.js';
 import { seededRandom } from './random.js';
@@ -6,23 +6,23 @@ import type { Schedule, Strike } from './schedule.js';
 import type { FaultyParts } from './surroundings.js';
 import type { OpenTrial } from './trial.js';
 
-/** The shortest outage that is one. */
+/** A shorter outage would have no effect. */
 const shortestOutageMs = 300;
 
 export interface Disturbance {
   fault: string;
   atMs: number;
   lastsMs: number;
-  /** Last step that was committed when it struck. */
+  /** Last committed step when the fault started. */
   step: number;
-  /** From its end to the next commit, or the run's end. */
+  /** Time from the fault's end to the next commit, or to the run's end. */
   recoveredAfterMs: number;
 }
 
-/** Each look asks the store for several records: an S3 server and its client are busy with that for milliseconds. */
+/** Each look reads several records, which keeps an S3 server and its client busy for milliseconds. */
 const lookEachMs = 100;
 
-/** `stepSeconds`: of the undisturbed run; a machine that is slow is given more time than a fault says. */
+/** `stepSeconds`: duration of a step in the undisturbed run. A slow machine gets more time to recover than the fault itself allows. */
 export async function disturb(
   trial: OpenTrial,
   parts: FaultyParts,
@@ -68,7 +68,7 @@ async function outage(trial: OpenTrial, { lastsMs, untilStep }: Strike): Promise
   }
 }
 
-/** Throws where neither a step was committed nor the run has ended within so many seconds. */
+/** Throws if the run has neither committed a step nor ended within this many seconds. */
 async function recovered(trial: OpenTrial, { fault }: Strike, withinS: number): Promise<number> {
   const begun = performance.now();
   const before = await trial.step();

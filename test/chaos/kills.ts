@@ -1,4 +1,4 @@
-// SIGKILL of processes at random moments: `--kills N`.
+// Kills processes with SIGKILL at random moments: `--kills N`.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Random } from './random.js';
 import type { OpenTrial } from './trial.js';
@@ -8,22 +8,21 @@ export interface Kill {
   victim: VictimName;
   atMs: number;
   pid: number;
-  /** Last step that was committed then. */
+  /** Last step that was committed before the kill. */
   step: number;
 }
 
 export interface KillOptions {
   kills: number;
   random: Random;
-  /** A kill comes up to so long after the commit of the step that was drawn for it. */
+  /** Maximum time between the commit of the drawn step and the kill. */
   longestDelayMs: number;
   log(message: string): void;
 }
 
 /**
- * Every kill meets an open run, or is missing from the result. Moments are drawn over the run's steps, not over its time: each
- * lies somewhere within a step of its own choice, so that they spread over warm start, rollouts, updates and evaluations
- * however long a recovery takes.
+ * Kills processes of an open run; a kill after the run's end is missing from the result. Moments are drawn by step, not by time: each lies
+ * somewhere within a random step. So kills are spread over warm start, rollouts, updates and evaluations, however long a recovery takes.
  */
 export async function killAtRandom(
   trial: OpenTrial,

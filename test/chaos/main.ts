@@ -1,6 +1,6 @@
-// `npm run chaos`: a run that is disturbed must end with the same bits as one that nobody touched. `--kills N`: processes are
-// killed at random moments. `--runs N`: runs under seeded schedules of all faults, a few at once. The last line is the verdict;
-// exit 1 on any difference or violation.
+// `npm run chaos`: a disturbed run must end with the same bits as an undisturbed one. `--kills N` kills processes at random moments.
+// `--runs N` runs seeded schedules of all faults, a few runs at once. The last line is the verdict; exit code 1 on any difference or
+// violation.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Command, InvalidArgumentError, Option } from 'commander';
@@ -62,10 +62,10 @@ const values = program.opts<{
   outcome?: string;
 }>();
 
-/** Faults of a campaign's run: how many, and how long the longest of them lasts. */
+/** Number of faults in a run of a campaign, and the longest duration of a fault. */
 const strikes = 4;
 const outageMs = values.full ? 60_000 : 5_000;
-/** A run that waits out an outage, or a restart, leaves the processors to others: so many keep two cores busy. */
+/** A run that waits for the end of an outage or a restart leaves the processors to others. This many runs keep two cores busy. */
 const runsAtOnce = values.full ? 6 : 3;
 
 const seed = values.seed ?? 1;
@@ -77,7 +77,7 @@ const log = (message: string): void => {
   if (!values.json) console.log(message);
 };
 
-/** Whoever interrupts a campaign must find nothing of it running. */
+/** An interruption must stop everything that the campaign has started. */
 const interruption = new AbortController();
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => interruption.abort());
 
@@ -158,7 +158,7 @@ async function campaign(runs: number): Promise<void> {
         ...{ onlyWaits, log, signal: interruption.signal },
         flags: [...same, ...(keep ? ['--keep'] : [])],
       }),
-    // Nothing is known about an interrupted one.
+    // The result of an interrupted run means nothing.
     ended: (run) => (interruption.signal.aborted ? undefined : record?.add(run)),
   });
   if (values.json) console.log(JSON.stringify({ finalState, runs: done, leftOut }));
@@ -174,7 +174,7 @@ async function campaign(runs: number): Promise<void> {
   );
 }
 
-/** The campaign of which this is a batch. */
+/** Opens the record of the campaign that this batch belongs to. */
 function openRecord(): CampaignRecord {
   if (values.full !== true || values.faults !== undefined || values.preset !== undefined)
     refuse('--record is for --full runs over all faults on presets/tiny.yaml');
@@ -185,7 +185,7 @@ function openRecord(): CampaignRecord {
   }
 }
 
-/** Longer runs for more faults: every one must meet a run that is still open. */
+/** More faults need a longer run, because every fault must happen while the run is open. */
 function longerBy(steps: number, spec: RunSpec): RunSpec {
   const { trainer } = spec;
   return { ...spec, trainer: { ...trainer, max_training_steps: trainer.max_training_steps + steps } };

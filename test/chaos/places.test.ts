@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { inPlaces } from './places.js';
 
-/** Runs items that end, or free their places, when they are told to. */
+/** Starts items that end or free their places when the test says so. */
 function runner() {
   const begun: string[] = [];
   const [free, end] = [new Map<string, () => void>(), new Map<string, (error?: Error) => void>()];
@@ -15,7 +15,7 @@ function runner() {
 const settle = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 describe('places', () => {
-  test('hold so many at once, and the next one when one has ended', async () => {
+  test('hold a fixed number of items, and take the next one when one has ended', async () => {
     const { begun, begin, end } = runner();
     const all = inPlaces(['a', 'b', 'c'], 2, begin);
     await settle();
@@ -28,7 +28,7 @@ describe('places', () => {
     await all;
   });
 
-  test('are given to the next one by what only waits, which is waited for all the same', async () => {
+  test('are freed by an item that only waits, but the end still waits for that item', async () => {
     const { begun, begin, free, end } = runner();
     let over = false;
     const all = inPlaces(['a', 'b', 'c'], 1, begin).then(() => (over = true));
@@ -36,7 +36,7 @@ describe('places', () => {
     free.get('a')?.();
     await settle();
     expect(begun).toEqual(['a', 'b']);
-    // Its end frees no second place.
+    // The end of an item that has freed its place does not free a second one.
     end.get('a')?.();
     await settle();
     expect(begun).toEqual(['a', 'b']);
@@ -47,7 +47,7 @@ describe('places', () => {
     await all;
   });
 
-  test('tell an error when all have ended, and take no other after an interruption', async () => {
+  test('report an error only when all items have ended, and start no item after an interruption', async () => {
     const { begun, begin, end } = runner();
     const stop = new AbortController();
     const all = inPlaces(['a', 'b', 'c'], 2, begin, stop.signal);

@@ -1,8 +1,8 @@
-// Works through a list, so many of it at once; what only waits gives its place to the next one.
+// Works through a list with a limited number of items at once. An item that only waits can free its place for the next one.
 
 /**
- * Begins each item in order, at most `places` at a time. `begin` may call `free` before its end. Ends when all have ended, with the
- * first error of them. `signal`: no other is begun.
+ * Starts the items in order, at most `places` at a time. `begin` may call `free` before it ends. Resolves when all items have ended;
+ * rejects with the first error. `signal`: starts no further item.
  */
 export async function inPlaces<T>(
   items: readonly T[],
@@ -17,7 +17,7 @@ export async function inPlaces<T>(
       const own = item;
       await new Promise<void>((free) => {
         const ended = begin(own, free).finally(free);
-        // It is told when all have ended.
+        // The error is thrown below, when all items have ended.
         ended.catch(() => undefined);
         begun.push(ended);
       });

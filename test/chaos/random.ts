@@ -1,12 +1,12 @@
 // Seeded random numbers for schedules: the same seed gives the same schedule.
 export interface Random {
-  /** In [0, 1). */
+  /** A number in [0, 1). */
   next(): number;
   below(n: number): number;
   pick<T>(items: readonly T[]): T;
 }
 
-/** Mulberry32. */
+/** The Mulberry32 generator. */
 export function seededRandom(seed: number): Random {
   let state = seed >>> 0;
   const next = (): number => {

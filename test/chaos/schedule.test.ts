@@ -14,19 +14,19 @@ const seeds = Array.from({ length: 200 }, (_, seed) => seed);
 const schedules = seeds.map((seed) => scheduleOf({ ...options, seed }));
 
 describe('the schedule of a seed', () => {
-  it('is the same each time, and another one for another seed', () => {
+  it('is always the same for a seed, and differs between seeds', () => {
     expect(seeds.map((seed) => scheduleOf({ ...options, seed }))).toEqual(schedules);
     expect(new Set(schedules.map((schedule) => JSON.stringify(schedule))).size).toBe(seeds.length);
   });
 
-  it('asks no store for what only the other kind has', () => {
+  it('has no fault that needs another kind of store', () => {
     for (const { store, strikes } of schedules) {
       const other = store === 's3' ? 'directory' : 's3';
       expect(strikes.filter(({ fault }) => fault.needs.includes(other))).toEqual([]);
     }
   });
 
-  it('strikes once in each part of the run, in order, and no longer than it may', () => {
+  it('has one fault in each part of the run, in order, and none longer than allowed', () => {
     for (const { strikes } of schedules) {
       expect(strikes.map(({ afterStep }) => Math.floor((afterStep + 1) / 7))).toEqual([0, 1, 2, 3]);
       expect(strikes.map(({ untilStep }) => untilStep)).toEqual([7, 14, 21, 28]);
@@ -38,7 +38,7 @@ describe('the schedule of a seed', () => {
     }
   });
 
-  it('leaves no fault out: the seeds of a deck bring them all', () => {
+  it('leaves out no fault: the seeds of one deck include all of them', () => {
     const hands = Math.ceil(allFaults.length / options.strikes);
     for (let first = 0; first + hands <= seeds.length; first += hands) {
       const dealt = schedules.slice(first, first + hands).flatMap(({ strikes }) => strikes);
@@ -46,7 +46,7 @@ describe('the schedule of a seed', () => {
     }
   });
 
-  it('gives way where only faults of two kinds of store were asked for', () => {
+  it('replaces faults when all of them need one of two kinds of store', () => {
     const faults = allFaults.filter(({ needs }) => needs.includes('s3') || needs.includes('directory'));
     for (const seed of seeds.slice(0, 20)) {
       const { store, strikes } = scheduleOf({ ...options, faults, seed });
@@ -57,7 +57,7 @@ describe('the schedule of a seed', () => {
   });
 });
 
-it('every fault has a name of its own, and says what it does and how it ends', () => {
+it('every fault has its own name, and says what it does and how it ends', () => {
   expect(new Set(allFaults.map(({ name }) => name)).size).toBe(allFaults.length);
   for (const { does, undone, recoversWithinS } of allFaults) {
     expect(does).not.toBe('');

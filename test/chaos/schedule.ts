@@ -1,24 +1,24 @@
-// Which faults a seed brings upon its run, when, and for how long. Seeds that follow one another share a shuffled deck that
-// holds every fault.
+// Chooses the faults of a seed's run, their moments and their durations. Consecutive seeds share a shuffled deck of all faults, so that
+// together they include every fault.
 import type { Fault, Need } from './faults/fault.js';
 import { type Random, seededRandom } from './random.js';
 import type { StoreKind } from './surroundings.js';
 
 export interface Strike {
   fault: Fault;
-  /** It comes after the commit of this step, −1 for before the base model's, and so much later. */
+  /** The fault starts `delayMs` after the commit of this step; −1 means before the base model is committed. */
   afterStep: number;
   delayMs: number;
-  /** One that does not hold the run up ends when the run has come so far: the next one is due. */
+  /** A fault that does not stop the run ends at this step at the latest, because then the next fault is due. */
   untilStep: number;
-  /** 0 for what happens in a moment. */
+  /** 0 if the fault takes only a moment. */
   lastsMs: number;
   seed: number;
 }
 
 export interface Schedule {
   store: StoreKind;
-  /** Nodes of the stack. */
+  /** Number of nodes of the stack. */
   nodes: number;
   strikes: Strike[];
 }
@@ -26,10 +26,10 @@ export interface Schedule {
 export interface ScheduleOptions {
   seed: number;
   faults: readonly Fault[];
-  /** Steps of the run. */
+  /** Number of steps of the run. */
   steps: number;
   strikes: number;
-  /** The store of a run whose faults ask for none is drawn from these. */
+  /** The kinds of store to draw from if the faults need no particular one. */
   stores: readonly StoreKind[];
   longestOutageMs: number;
   longestDelayMs: number;
@@ -41,7 +41,7 @@ export function scheduleOf(options: ScheduleOptions): Schedule {
   const drawn = handOf(options);
   const wants = (store: Need & StoreKind): boolean => drawn.some(({ needs }) => needs.includes(store));
   const store = wants('s3') ? 's3' : wants('directory') ? 'directory' : random.pick(options.stores);
-  // Each in its own part of the run, so that it meets one that is open; the last steps are for the last one's recovery.
+  // Each fault has its own part of the run, so that the run is still open. The last steps are for the recovery from the last fault.
   const part = Math.max(1, steps - 4) / drawn.length;
   const nodes = drawn.some(({ needs }) => needs.includes('second-node')) ? 2 : 1;
   const strikes = drawn.map((fault, index) => ({
@@ -59,8 +59,8 @@ export function scheduleOf(options: ScheduleOptions): Schedule {
 }
 
 /**
- * As many hands as hold all faults make a deck, each seed takes one. Faults that ask for different stores lie at different ends
- * of it, so that no hand mixes them where there are enough of the others in between.
+ * A deck consists of as many hands as are needed for all faults; each seed takes one hand. Faults that need a directory are at one end of
+ * the deck and those that need S3 at the other, so that no hand mixes them if there are enough other faults in between.
  */
 function handOf({ seed, faults, strikes }: ScheduleOptions): Fault[] {
   const hands = Math.ceil(faults.length / strikes);
@@ -86,7 +86,7 @@ function shuffled<T>(items: readonly T[], random: Random): T[] {
   return deck;
 }
 
-/** One run has one store: a fault that needs the other kind gives way. */
+/** A run has only one store, so a fault that needs the other kind does not fit. */
 function fits({ needs }: Fault, store: StoreKind): boolean {
   return !needs.includes(store === 's3' ? 'directory' : 's3');
 }

@@ -1,4 +1,4 @@
-// The run of one seed in a process of its own: what its faults stand behind is told to its processes by the environment.
+// Runs one seed in a separate process, because faults are configured by environment variables of the process.
 import { spawn } from 'node:child_process';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -7,16 +7,16 @@ import { fileURLToPath } from 'node:url';
 import type { Calm, CampaignRun } from './campaign.js';
 
 export interface SeedProcess {
-  /** As the campaign was given them. */
+  /** The same flags as the campaign's. */
   flags: readonly string[];
   signal: AbortSignal;
-  /** Called when the process says that nothing of it needs a processor any more. */
+  /** Called when the process reports that it needs no processor any more. */
   onlyWaits(): void;
-  /** Told what the process says, as a whole, when it has ended. */
+  /** Receives the whole output of the process when it has ended. */
   log(message: string): void;
 }
 
-/** Called by the process for one seed. */
+/** Tells the campaign, from the process of one seed, that it now only waits. */
 export function sayThatItOnlyWaits(): void {
   process.send?.(onlyWaitsMessage);
 }
@@ -46,7 +46,7 @@ export async function runInProcess(
   }
 }
 
-/** `signal` reaches the process as SIGTERM, upon which it stops its stack and ends. */
+/** Aborting `signal` sends SIGTERM: the process then stops its stack and ends. */
 async function outputOf(
   args: readonly string[],
   signal: AbortSignal,
@@ -56,7 +56,7 @@ async function outputOf(
   child.on('message', (message) => {
     if (message === onlyWaitsMessage) onlyWaits();
   });
-  // Its end is waited for, however it comes.
+  // An error is ignored, because 'close' follows in any case and is awaited.
   child.on('error', () => undefined);
   let said = '';
   child.stdout?.setEncoding('utf8').on('data', (piece: string) => (said += piece));

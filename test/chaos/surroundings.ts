@@ -1,5 +1,5 @@
-// What stands between the processes of a run that faults are to meet: proxies before the environment server and the bucket,
-// wrappers around the engine and the Temporal server, and the preloaded library.
+// What is placed between the processes of a run to cause faults: proxies before the environment server and the bucket, wrappers around the
+// engine and the Temporal server, and the preloaded library.
 import { randomBytes } from 'node:crypto';
 import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -25,7 +25,10 @@ export interface FaultySurroundings extends Surroundings {
 
 const tokenVariable = 'LONGHAUL_CHAOS_GRADING_TOKEN';
 
-/** `noShim`: why this machine has none, or null. `scripts`: of the stack; by default those beside this file's compiled form. */
+/**
+ * `noShim`: why no library can be preloaded on this machine, or null. `scripts`: entry scripts of the stack; default: those beside this
+ * file's compiled form.
+ */
 export async function faultySurroundings(
   folder: string,
   spec: RunSpec,
@@ -60,7 +63,7 @@ export async function faultySurroundings(
       'fi',
       `exec '${findEngine()}' "$@"`,
     ]);
-    // The stack keeps the token that it finds, and its children inherit what is set here.
+    // The stack keeps a token that it finds, and its child processes inherit the variable set here.
     writeFileSync(join(folder, 'grading-token'), `${gradingToken}\n`, { mode: 0o600 });
     const ownScript = (name: string): string => fileURLToPath(new URL(`../../src/${name}`, import.meta.url));
     const node = scripts?.node ?? ownScript('workers/node-main.js');

@@ -1,4 +1,4 @@
-// One training run on a stack of its own, disturbed or not; its verdict comes from its records and its histories alone.
+// One training run on its own stack, disturbed or not. Its result comes only from its records and its histories.
 import { mkdtemp, realpath, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -23,39 +23,39 @@ import { fetchExecutions } from './history/execution.js';
 import { auditHistories, type HistoryAudit } from './history/history-audit.js';
 import { gradingTokenOf, leakedSessions, placesWithSecrets } from './checks/leftovers.js';
 
-/** What those who disturb a run see of it. */
+/** The view of a run for the code that disturbs it. */
 export interface OpenTrial {
   readonly spec: RunSpec;
   readonly stack: Stack;
   /** Folder of the stack. */
   readonly folder: string;
   readonly client: Client;
-  /** Reached past everything that stands in the workers' way to it. */
+  /** Connected directly, without the proxies that are placed before the workers. */
   readonly store: ObjectStore;
   readonly scripts: StackScripts | null;
-  /** Process of the node that the run works on, `node` or `node-2`; of the last one, where it is between two. */
+  /** Name of the process, `node` or `node-2`, of the node that the run works on. Between two nodes it is still the last one. */
   node: string;
-  /** Execution that must end well; whoever starts another one names it here. */
+  /** Id of the workflow that must complete. Whoever starts the run under another id sets it here. */
   workflowId: string;
   over: boolean;
-  /** Processes of those who disturb it, on their way to their ends. */
+  /** Processes that a fault has started and that are about to end. */
   readonly leaving: Promise<void>[];
   steps: number;
   /** Last committed step. */
   step(): Promise<number>;
 }
 
-/** What stands between a run's processes; absent parts are the stack's own. */
+/** What is placed between a run's processes. An absent part is the stack's own. */
 export interface Surroundings {
   spec: RunSpec;
-  /** As the workers are told, and as the harness reaches it. */
+  /** `address`: the one that workers get; `direct`: the one that the harness uses. */
   store?: { address: string; direct: string };
   engine?: string;
   nodes?: number;
   scripts?: StackScripts;
-  /** That the run was given, and must be nowhere but in the files named here, below the stack's folder; absent: its grading token. */
+  /** Secrets of the run. They may be only in the files `givenIn`, below the stack's folder. If absent: the stack's grading token. */
   secrets?: { texts: readonly string[]; givenIn: readonly string[] };
-  /** Called when the stack serves. */
+  /** Called when the stack is ready. */
   opened?(stack: Stack): void;
   stop(): Promise<void>;
 }
@@ -63,29 +63,29 @@ export interface Surroundings {
 export interface TrialResult<Disturbance> {
   chain: ChainAudit;
   history: HistoryAudit;
-  /** Where a secret was found: files, keys. */
+  /** Files and keys that contain a secret. */
   secretsIn: string[];
-  /** What its batches hold that its episodes do not give, and the other way round. */
+  /** Differences between its batches and what its episodes give. */
   wrongBatches: string[];
   leakedSessions: number;
   disturbances: Disturbance[];
-  /** From the run's start to its end. */
+  /** Duration of the run. */
   seconds: number;
 }
 
 export interface TrialOptions<Disturbance> {
   spec: RunSpec;
-  /** Ends when the trial is over, at the latest. */
+  /** Must end at the latest when the trial is over. */
   disturb?(trial: OpenTrial): Promise<Disturbance[]>;
   surround?(folder: string, spec: RunSpec): Promise<Surroundings>;
-  /** Leave the stack's folder, with logs and store, for a look. */
+  /** Keep the stack's folder, with logs and store, for inspection. */
   keep: boolean;
-  /** Entry scripts of the stack; by default those beside this file's compiled form. */
+  /** Entry scripts of the stack; default: those beside this file's compiled form. */
   scripts?: StackScripts;
   deadlineMs?: number;
-  /** Ends the trial with an error, its processes first. */
+  /** Stops the processes and ends the trial with an error. */
   signal?: AbortSignal;
-  /** Called when nothing but time is wanted any more: sessions whose clients have gone are waited for. */
+  /** Called when the trial needs no processor any more: it then only waits for the end of sessions without a client. */
   onlyWaits?(): void;
   log(message: string): void;
 }
@@ -147,7 +147,7 @@ async function trialIn<Disturbance>(
     };
     const began = performance.now();
     const disturbing = options.disturb?.(trial) ?? Promise.resolve([]);
-    // Whatever it fails with is told below, when the run has ended or was given up.
+    // A failure is thrown below, when the run has ended or was given up.
     disturbing.catch((error: unknown) => failures.push(error as Error));
     try {
       await untilClosed(trial, failures, options.deadlineMs ?? trialDeadlineMs, options.signal);
@@ -176,7 +176,7 @@ async function trialIn<Disturbance>(
   }
 }
 
-/** Nodes keep sockets for episodes to come: what is left when they have ended belongs to nobody. */
+/** Nodes keep sockets for later episodes, so they are stopped first. Then no remaining session belongs to a client. */
 async function sessionsWithoutNodes(
   stack: Stack,
   leaving: readonly Promise<void>[],
@@ -188,7 +188,7 @@ async function sessionsWithoutNodes(
   return leakedSessions(stack.addresses.environments);
 }
 
-/** The server itself dies in between: every question has a deadline and is asked again. */
+/** The server itself may die during this, so every request has a deadline and is repeated. */
 async function untilClosed(
   trial: OpenTrial,
   failures: Error[],
@@ -209,7 +209,7 @@ async function untilClosed(
       .withDeadline(Date.now() + 3_000, () => handle.describe())
       .catch(() => null);
     const status = description?.status.name;
-    // Another execution may have been named while this one was asked for.
+    // Another workflow id may have been set during the request.
     if (workflowId !== trial.workflowId) continue;
     if (status === 'COMPLETED') return;
     if (status !== undefined && status !== 'RUNNING' && status !== 'CONTINUED_AS_NEW') {
@@ -218,14 +218,14 @@ async function untilClosed(
     const state = await client
       .withDeadline(Date.now() + 3_000, () => handle.query(statusQuery))
       .catch(() => null);
-    // Nodes of a stack are `local`, `local-2` and so on, their processes `node`, `node-2`.
+    // The nodes of a stack are `local`, `local-2` and so on; their processes are `node`, `node-2`.
     if (state?.node) trial.node = state.node.replace('local', 'node');
     if (state?.blocked) throw new Error(`${workflowId} is blocked: ${state.blocked.reason}`);
     await delay(250);
   }
 }
 
-/** A server that the last fault took away may be on its way back. */
+/** Repeats the request for a minute: after the last fault the server may still be starting. */
 export async function answered<T>(ask: () => Promise<T>): Promise<T> {
   const giveUpAt = Date.now() + 60_000;
   for (;;) {

@@ -1,4 +1,4 @@
-// The processes of a stack that a chaos run disturbs, found again each time: a restarted one has another pid.
+// The processes of a stack that a chaos run disturbs. Each is looked up when it is needed, because a restarted process has a new pid.
 import { readFileSync, readdirSync, readlinkSync, realpathSync } from 'node:fs';
 import { basename } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -9,7 +9,7 @@ export const victimNames = ['engine', 'node', 'orchestrator', 'environments', 't
 export type VictimName = (typeof victimNames)[number];
 const engineName = basename(realpathSync(findEngine()));
 
-/** Null while it is not running. Of several nodes it is the one that the run works on, and its engine. */
+/** Null while it is not running. With several nodes, it is the node that the run works on, or that node's engine. */
 export function pidOf(trial: Pick<OpenTrial, 'stack' | 'node'>, victim: VictimName): number | null {
   const name = victim === 'node' ? trial.node : victim;
   if (victim !== 'engine') return trial.stack.processes.find((one) => one.name === name)?.pid ?? null;
@@ -17,7 +17,7 @@ export function pidOf(trial: Pick<OpenTrial, 'stack' | 'node'>, victim: VictimNa
   return node === null ? null : (descendantsOf(node).find(isEngine) ?? null);
 }
 
-/** Id of the process that got the signal; null where the run ended before one could. */
+/** Pid of the process that got the signal; null if the run ended before that. */
 export async function signalled(
   trial: OpenTrial,
   victim: VictimName,
@@ -31,7 +31,7 @@ export async function signalled(
   return null;
 }
 
-/** False for a process that has ended by itself, as an engine does whose node was killed. */
+/** False if the process has already ended, like an engine whose node was killed. */
 export function sent(pid: number, signal: NodeJS.Signals): boolean {
   try {
     return process.kill(pid, signal);
@@ -40,7 +40,7 @@ export function sent(pid: number, signal: NodeJS.Signals): boolean {
   }
 }
 
-/** True while one of its threads is on a processor: an engine that computes what it was asked for. */
+/** True if one of the process's threads is running, which shows that an engine computes. */
 export function isBusy(pid: number): boolean {
   try {
     return readdirSync(`/proc/${pid}/task`).some((task) => {
@@ -52,7 +52,7 @@ export function isBusy(pid: number): boolean {
   }
 }
 
-/** Also of what stands between a node worker and its engine. */
+/** All descendants, because a wrapper may run between a node worker and its engine. */
 function descendantsOf(pid: number): number[] {
   return childrenOf(pid).flatMap((child) => [child, ...descendantsOf(child)]);
 }
@@ -67,7 +67,7 @@ function childrenOf(pid: number): number[] {
   }
 }
 
-/** By what it executes: a wrapper has the engine in its command line too. */
+/** Compares the executable, because a wrapper has the engine's path in its command line, too. */
 function isEngine(pid: number): boolean {
   try {
     return basename(readlinkSync(`/proc/${pid}/exe`)) === engineName;

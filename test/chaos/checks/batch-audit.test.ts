@@ -1,4 +1,4 @@
-// The second implementation of advantages and masks, against batches that the first one has sealed: whole, and broken.
+// Tests the second implementation of advantages and masks on batches that the product has sealed: unchanged, and with one error.
 import { beforeAll, expect, test } from 'vitest';
 import { buildBatch } from '../../../src/activities/step/build-batch.js';
 import type { BatchArrays } from '../../../src/spec/records/batch.js';
@@ -9,7 +9,9 @@ import { recordsOfAllKinds } from '../../store/fixtures.js';
 import { wrongTargets } from './batch-audit.js';
 
 const unknown: Outcome = { status: 'unknown', reason: 'call', failures: 1 };
-/** Three groups: with a signal and an unknown outcome, without a signal, and with rewards other than 0 and 1. */
+/**
+ * Rewards of three groups: one with a learning signal and an unknown outcome, one without a signal, one with rewards other than 0 and 1.
+ */
 const values = [
   [1, 0, null, 0.25],
   [1, 1, 1, null],
@@ -27,14 +29,14 @@ beforeAll(async () => {
   step.plan = { ...plan, slots: values.map((_, slot) => ({ ...first!, slot })), samples_per_slot: 4 };
   const groups = values.map((group, slot) =>
     group.map((value, sample): EpisodeRecord => {
-      // All prompts begin alike, so that the packing has something to share.
+      // All prompts begin with the same tokens, so that packing can share them.
       const prompt = [1, 2, 3, 4, 5, 6, 7, 8, 9, 20 + slot];
       const sampled = [30 + sample, 31, 40, 41, 32 + slot];
       return {
         ...episode,
         ...{ slot, sample, tokens: [...prompt, ...sampled], prompt_length: prompt.length },
         outcome: value === null ? unknown : { status: 'graded', value },
-        // A tool result of two tokens between two turns.
+        // The two tokens between the turns are a tool result.
         turns: [
           { policy_step: 0, start: 10, end: 12, tool: 'search' },
           { policy_step: 0, start: 14, end: 15 },
@@ -51,7 +53,7 @@ beforeAll(async () => {
   step.arrays = decodeBatchFile(bytes, 'batch').arrays;
 });
 
-test('a batch as it was sealed has the targets that its episodes give', () => {
+test('a sealed batch has exactly the targets that its episodes give', () => {
   expect(step.arrays.target_rows).toHaveLength(3 * (3 + 4));
   expect(wrongTargets(step.plan, step.episodes, step.arrays)).toEqual([]);
 });

@@ -1,5 +1,5 @@
-// The batches of a run, against a second implementation of what docs/records.md says that they hold. `longhaul audit` seals each
-// anew by the function that sealed it: a wrong advantage or a shifted mask would be the same both times.
+// Checks the batches of a run by a second implementation of docs/records.md. `longhaul audit` only repeats the function that sealed a
+// batch: a wrong advantage or a shifted mask would come out the same again.
 import type { BatchArrays } from '../../../src/spec/records/batch.js';
 import type { EpisodeRecord } from '../../../src/spec/records/episode.js';
 import type { GrpoPlan } from '../../../src/spec/records/plan.js';
@@ -11,18 +11,18 @@ import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { lastCommittedStep, readPlan } from '../../../src/store/runs/run-records.js';
 import { readBatch } from '../../../src/store/runs/stored-batch.js';
 
-/** One token that is learned. */
+/** One token that the policy learns. */
 interface Target {
-  /** All tokens that its prediction sees, and the token. */
+  /** All tokens that the prediction of the token sees, and the token itself. */
   reads: string;
   oldLogprob: number;
   advantage: number;
 }
 
-/** Float32 of a value that is made in another order. */
+/** Tolerance for float32 values that were computed in another order. */
 const tolerance = 1e-5;
 
-/** Every step's batch, supervised ones by their constants alone. `run`: one that continues no other. */
+/** Checks the batch of every step. For supervised steps it checks only constants. `run`: a run that is no fork. */
 export async function wrongBatches(store: ObjectStore, run: string): Promise<string[]> {
   const problems: string[] = [];
   const last = await lastCommittedStep(store, run);
@@ -41,7 +41,7 @@ export async function wrongBatches(store: ObjectStore, run: string): Promise<str
   return problems;
 }
 
-/** `episodes`: all of the plan's, in any order. */
+/** `episodes`: all episodes of the plan, in any order. */
 export function wrongTargets(
   plan: GrpoPlan,
   episodes: readonly EpisodeRecord[],
@@ -73,14 +73,14 @@ const isSame = (a: Target, b: Target): boolean =>
   Math.abs(a.oldLogprob - b.oldLogprob) <= tolerance &&
   Math.abs(a.advantage - b.advantage) <= tolerance * Math.max(1, Math.abs(b.advantage));
 
-/** Checks a cross-entropy batch: what a supervised step learns comes from its demonstrations, not from its episodes. */
+/** Checks a cross-entropy batch only for its constants: a supervised step learns from demonstrations, not from episodes. */
 function wrongConstants({ target_advantages, target_old_logprobs }: BatchArrays): string[] {
   if (target_advantages.every((one) => one === 1) && target_old_logprobs?.every((one) => one === 0))
     return [];
   return ['a supervised target has another advantage than 1 or another old log-prob than 0'];
 }
 
-/** What the policy sampled in graded episodes, where the graded values of a group differ. */
+/** The tokens that the policy sampled in graded episodes, for groups whose graded values differ. */
 function expectedTargets(plan: GrpoPlan, episodes: readonly EpisodeRecord[]): Target[] {
   const { advantages } = plan;
   if (advantages.estimator !== 'grpo' || !advantages.norm_by_std || advantages.deviation !== 'population')
@@ -110,7 +110,7 @@ function expectedTargets(plan: GrpoPlan, episodes: readonly EpisodeRecord[]): Ta
 const sampledPositions = ({ turns }: EpisodeRecord): number[] =>
   turns.flatMap(({ start, end }) => Array.from({ length: end - start }, (_, index) => start + index));
 
-/** A row sees all tokens of its node's ancestors, and its own node's up to itself. */
+/** A row sees all tokens of its node's ancestors and the tokens of its own node up to itself. */
 function targetsOf(arrays: BatchArrays): Target[] {
   const nodes = Array.from({ length: arrays.nodes.length / 3 }, (_, index) => ({
     parent: arrays.nodes[3 * index]!,
@@ -137,6 +137,6 @@ function targetsOf(arrays: BatchArrays): Target[] {
   }));
 }
 
-/** Short enough for a message, and another for any other tokens. */
+/** Text for a message: short, and different for different tokens. */
 const reading = (context: readonly number[], token: number): string =>
   `${context.length} tokens (${sha256Hex(context.join(' ')).slice(0, 12)}, … ${context.slice(-3).join(' ')}) → ${token}`;

@@ -1,4 +1,4 @@
-// The search for secrets in what a run has written, and for sessions that it has left on its environment server.
+// Tests the search for secrets in everything that a run has written, and for open sessions on its environment server.
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -20,7 +20,7 @@ beforeEach(async () => {
   store = await openStore(`dir:${join(folder, 'store')}`);
 });
 
-test("a stack's own grading token is found wherever it is but in the file that it was given in", async () => {
+test("a stack's grading token is found everywhere except in the file that contained it from the start", async () => {
   const { texts, givenIn } = gradingTokenOf(folder);
   expect(texts).toEqual(['the token of the stack']);
   expect(await placesWithSecrets({ folder, store, givenIn }, texts)).toEqual([]);
@@ -28,7 +28,7 @@ test("a stack's own grading token is found wherever it is but in the file that i
   expect(await placesWithSecrets({ folder, store, givenIn }, texts)).toEqual(['logs/node.log']);
 });
 
-test('a search for nothing is refused: it would find nothing anywhere', async () => {
+test('a search without a secret is refused, because it would never find anything', async () => {
   for (const secrets of [[], ['']])
     await expect(placesWithSecrets({ folder, store, givenIn: [] }, secrets)).rejects.toThrow(
       'there is no secret to search for',
@@ -61,7 +61,7 @@ test('a secret is found in compressed files and objects, in names, in keys, and 
   }
 });
 
-test('a session that is still there is counted, one whose socket is held as well, until it has ended', async () => {
+test('an open session is counted until it has ended, with or without a socket', async () => {
   const server = await startEnvironments();
   try {
     expect(await leakedSessions(server.url, 0)).toBe(0);

@@ -1,4 +1,4 @@
-// What a run must leave nowhere: its secrets, in whatever it has written; and sessions, on its environment server.
+// What a run must not leave behind: its secrets in anything that it has written, and sessions on its environment server.
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -6,15 +6,15 @@ import { gunzipSync } from 'node:zlib';
 import { writings } from '../../../src/base/secrets.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 
-/** Grading token of a stack: `givenIn` is the file below its folder through which its processes got it. */
+/** The grading token of a stack. `givenIn`: the file below the stack's folder from which its processes read the token. */
 export function gradingTokenOf(folder: string): { texts: readonly string[]; givenIn: readonly string[] } {
   const name = 'grading-token';
   return { texts: [readFileSync(join(folder, name), 'utf8').trim()], givenIn: [name] };
 }
 
 /**
- * Files and keys that hold a secret, however it is written. `givenIn`: files by name in which the secrets were given. Throws where
- * there is no secret.
+ * Files and keys that contain a secret in any encoding. `givenIn`: names of the files that may contain the secrets. Throws if `secrets` is
+ * empty.
  */
 export async function placesWithSecrets(
   { folder, store, givenIn }: { folder: string; store: ObjectStore; givenIn: readonly string[] },
@@ -42,12 +42,12 @@ const plain = (name: string, bytes: Buffer): Buffer => {
   try {
     return name.endsWith('.gz') ? gunzipSync(bytes) : bytes;
   } catch {
-    // A put that was killed in its midst has left a draft.
+    // A put that was killed halfway has left a draft, which is no whole gzip file.
     return bytes;
   }
 };
 
-/** False too for what has gone since it was listed. */
+/** Also false if the file has disappeared since it was listed. */
 function isFile(path: string): boolean {
   try {
     return statSync(path).isFile();
@@ -57,14 +57,14 @@ function isFile(path: string): boolean {
 }
 
 /**
- * A client that vanished is noticed after 40 s, then its session waits 30 s for another socket, then a sweep comes that is due every
- * 5 s; and a server that the last fault took away may be on its way back.
+ * The server notices a vanished client after 40 s. Then the session waits 30 s for another socket, and a sweep comes every 5 s. The rest is
+ * for a server that must first restart after the last fault.
  */
 const sessionsEndWithinMs = 85_000;
 
 /**
- * Sessions that the server still counts when all whose clients have gone have had their time to end. Where all clients have gone, each
- * of them was forgotten, with a socket or without.
+ * Counts sessions that the server still has after their clients were gone long enough. Call it when all clients have gone: then any session
+ * that remains was leaked, with or without a socket.
  */
 export async function leakedSessions(url: string, withinMs = sessionsEndWithinMs): Promise<number> {
   const giveUpAt = Date.now() + withinMs;

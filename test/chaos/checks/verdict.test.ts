@@ -1,4 +1,4 @@
-// The verdict of a chaos run: whatever differs from the undisturbed run, or is unsound in either, is a problem.
+// The verdict of a chaos run: it is a problem if the run differs from the undisturbed one, or if either is unsound.
 import { describe, expect, test } from 'vitest';
 import { AuditReport } from '../../../src/store/audit/audit-report.js';
 import type { TrialResult } from '../trial.js';
@@ -20,7 +20,7 @@ const trial = (): TrialResult<string> => ({
 const chainViolation = { rule: 'R9', key: 'runs/chaos/x', problem: 'it was started again' } as const;
 const historyViolation = { rule: 'R21', at: 'train/chaos event 7', problem: 'it has no record' } as const;
 
-/** Wherever a run is unsound, the undisturbed one included: a verdict that compares with it would mean nothing. */
+/** Ways in which a run may be unsound. They are problems in the undisturbed run, too, because a comparison with it would mean nothing. */
 const unsound: { what: string; harm: (run: TrialResult<string>) => void; problem: string }[] = [
   {
     what: 'a violation in its records',
@@ -54,17 +54,17 @@ const unsound: { what: string; harm: (run: TrialResult<string>) => void; problem
   },
 ];
 
-test('two runs that became the same have no problem', () => {
+test('two equal runs have no problem', () => {
   expect(problemsOf(trial(), trial(), planned)).toEqual([]);
 });
 
-test('faults leave other checkpoints, and nothing is wrong with that', () => {
+test('other checkpoints are no problem, because faults cause them', () => {
   const disturbed = trial();
   disturbed.chain.checkpoints = 1;
   expect(problemsOf(trial(), disturbed, planned)).toEqual([]);
 });
 
-describe('one problem is', () => {
+describe('a problem is', () => {
   test.each(unsound)('$what', ({ harm, problem }) => {
     const [calm, disturbed] = [trial(), trial()];
     harm(disturbed);
@@ -73,7 +73,7 @@ describe('one problem is', () => {
   });
 
   test.each(['steps', 'updatesApplied', 'episodes', 'zeros', 'unknown', 'evaluations'] as const)(
-    'another number: %s',
+    'a different number: %s',
     (figure) => {
       const [calm, disturbed] = [trial(), trial()];
       disturbed.chain[figure] += 1;
@@ -83,7 +83,7 @@ describe('one problem is', () => {
     },
   );
 
-  test('another final state', () => {
+  test('a different final state', () => {
     const disturbed = trial();
     disturbed.chain.finalState = 'b'.repeat(64);
     expect(problemsOf(trial(), disturbed, planned)).toEqual([
@@ -91,13 +91,13 @@ describe('one problem is', () => {
     ]);
   });
 
-  test('no final state at all', () => {
+  test('a missing final state', () => {
     const [calm, disturbed] = [trial(), trial()];
     for (const { chain } of [calm, disturbed]) chain.finalState = null;
     expect(problemsOf(calm, disturbed, planned)).toEqual(['the final states differ: null and null']);
   });
 
-  test('fewer faults than were planned', () => {
+  test('fewer faults than planned', () => {
     const disturbed = { ...trial(), disturbances: ['one'] };
     expect(problemsOf(trial(), disturbed, planned, 'faults')).toEqual(['only 1 of 2 faults met an open run']);
   });

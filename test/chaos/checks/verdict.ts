@@ -1,4 +1,4 @@
-// What must be equal and sound after a chaos run, from the audits of both stores and of both histories.
+// Compares a chaos run with the undisturbed one, by the audits of both stores and both histories: what must be equal and sound.
 import type { TrialResult } from '../trial.js';
 
 type Trial = Pick<
@@ -6,7 +6,9 @@ type Trial = Pick<
   'chain' | 'history' | 'secretsIn' | 'wrongBatches' | 'leakedSessions'
 >;
 
-/** Every problem in a sentence; none where the disturbed run became what the undisturbed one did. `what`: of `planned` ones. */
+/**
+ * Every problem as a sentence; empty if the disturbed run is equal to the undisturbed one. `what`: the word for the `planned` disturbances.
+ */
 export function problemsOf(
   calm: Trial,
   disturbed: Trial & Pick<TrialResult<unknown>, 'disturbances'>,

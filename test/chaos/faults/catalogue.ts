@@ -1,4 +1,4 @@
-// Every fault that a chaos run may meet.
+// The list of all faults that a chaos run may have.
 import { engineFaults } from './engine.js';
 import { environmentFaults } from './environments.js';
 import type { Fault } from './fault.js';

@@ -1,4 +1,4 @@
-// An engine that ends while it works, and one that ends while it speaks.
+// An engine that dies while it computes, and one that dies while it replies.
 import { setTimeout as delay } from 'node:timers/promises';
 import { isBusy, pidOf, sent, signalled } from '../victims.js';
 import { type Fault, momentary, nothingToUndo } from './fault.js';

@@ -1,10 +1,9 @@
-// An environment server as a bad network or a bad day shows it. Its crashes and its freezing are with the other processes.
-// Each fault loses a call at most twice at the same place of an episode: a third loss would be charged to the episode (R25),
-// whose outcome then is another one by right.
+// Faults of an environment server or of the network before it. Its crashes and freezes are in processes.ts. Each fault loses a call at most
+// twice at the same place of an episode. A third loss would be charged to the episode (R25), and its outcome would rightly differ.
 import type { BreakableProxy } from '../../support/servers/breakable-proxy.js';
 import { type Fault, lasting, type World } from './fault.js';
 
-/** The proxy before the server is in another mode than `pass`. */
+/** A fault that sets the proxy before the server to another mode than `pass`. */
 const inMode =
   (mode: BreakableProxy['mode'], breaks = false) =>
   async ({ environments }: World) => {

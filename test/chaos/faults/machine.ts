@@ -1,10 +1,10 @@
-// A machine whose disks are full or whose clock jumps, as libc-shim.ts shows it to the workers.
+// A machine with a full disk or a jumping clock, as libc-shim.ts simulates it for the workers.
 import { signalled, type VictimName } from '../victims.js';
 import { type Fault, lasting } from './fault.js';
 
 const [minute, hour, day] = [60, 3_600, 86_400];
 
-/** `victims`: as a full disk often shows, a process dies of something else and meets it at each start. */
+/** `victims`: processes that are also killed, because a full disk is often noticed only when a process starts again. */
 const full = (name: string, whose: 'node' | 'store', does: string, victims: VictimName[] = []): Fault => ({
   ...lasting,
   name,

@@ -1,4 +1,4 @@
-// A run that loses its node while there is another, a pool that forgets everything, and a node that comes back to a damaged journal.
+// A run that loses its node while there is another one, a pool that forgets everything, and a node that restarts with a damaged journal.
 import {
   appendFileSync,
   existsSync,
@@ -16,16 +16,19 @@ import type { OpenTrial } from '../trial.js';
 import { sent, signalled } from '../victims.js';
 import { type Fault, lasting, momentary, nothingToUndo, type World } from './fault.js';
 
-/** A pool that was started again waits as long before it calls a node lost. */
+/** A restarted pool waits this long, too, before it takes a node for lost. */
 const lossMs = 3 * nodeLostAfterMs;
 
-/** Until the run works on another node than `before`, is over, or it has taken too long: that shows in its next commit. */
+/**
+ * Waits until the run works on another node than `before`, is over, or has taken too long. If it did not move, its next commit is late and
+ * shows that.
+ */
 async function untilMoved(trial: OpenTrial, before: string): Promise<void> {
   const begun = performance.now();
   while (!trial.over && trial.node === before && performance.now() - begun < lossMs) await delay(100);
 }
 
-/** Kills the run's node; it does not start again before the answer is called. */
+/** Kills the run's node. It does not start again until `comesBack` is called. */
 async function takenAway({ trial }: World): Promise<{ folder: string; comesBack: () => void } | null> {
   const { node } = trial;
   const folder = join(trial.folder, node);
@@ -37,7 +40,7 @@ async function takenAway({ trial }: World): Promise<{ folder: string; comesBack:
   return null;
 }
 
-/** Files below a folder, of a worker that is not running. */
+/** All files below the folder of a worker that is not running. */
 function filesBelow(folder: string): string[] {
   if (!existsSync(folder)) return [];
   const names = readdirSync(folder, { recursive: true, encoding: 'utf8' });

@@ -1,5 +1,4 @@
-// What an S3 service does on a bad day, between the workers and a real server (docs/records.md: what settles nothing is
-// settled by reading).
+// Faults of an S3 service, simulated between the workers and a real server. The product must settle an unclear answer by reading (R3).
 import type { Fault as Broken } from '../../support/servers/fault-proxy.js';
 import type { Random } from '../random.js';
 import type { Fault } from './fault.js';
@@ -15,10 +14,10 @@ const writes = ({ method }: Request): boolean => method === 'PUT' || method === 
 interface Disturbance {
   name: string;
   does: string;
-  /** Share of the requests matching `matches` that is broken. */
+  /** Share of the matching requests that is disturbed. */
   share: number;
   matches?: (request: Request) => boolean;
-  /** Limit over all of them; each costs a client its whole time-out. */
+  /** Maximum number of disturbed requests, because each of them costs a client its whole time-out. */
   atMost?: number;
   recoversWithinS?: number;
   breaks: (random: Random) => Broken;
@@ -50,7 +49,7 @@ const disturbances: readonly Disturbance[] = [
     does: 'two requests are carried out and never answered',
     share: 0.3,
     atMost: 2,
-    // A client gives a silent connection 30 s.
+    // A client waits 30 s on a silent connection.
     recoversWithinS: 150,
     breaks: () => ({ kind: 'hang' }),
   },

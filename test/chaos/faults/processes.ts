@@ -1,4 +1,4 @@
-// Signals to every process of the stack.
+// Sends signals to every process of the stack.
 import { sent, signalled, victimNames, type VictimName } from '../victims.js';
 import { type Fault, lasting, momentary, nothingToUndo } from './fault.js';
 
@@ -21,7 +21,7 @@ const freeze = (victim: VictimName): Fault => ({
   ...lasting,
   strike: async ({ trial }) => {
     const pid = await signalled(trial, victim, 'SIGSTOP');
-    // A frozen process that somebody has ended meanwhile needs nothing.
+    // Nothing is left to do if somebody has ended the frozen process by then.
     return pid === null ? null : () => void sent(pid, 'SIGCONT');
   },
 });

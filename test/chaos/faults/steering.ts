@@ -1,4 +1,4 @@
-// A person who steers a run, also while somebody dies: an answered update has its record, whoever has to answer it.
+// A person controls a run while processes die. An answered Update must have its record, whichever process answers it.
 import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { UpdateDefinition } from '@temporalio/common';
@@ -8,7 +8,7 @@ import type { OpenTrial } from '../trial.js';
 import { signalled, type VictimName } from '../victims.js';
 import { type Fault, lasting } from './fault.js';
 
-/** Asked again under one id until it is answered, as a person's client does; a run that is over answers no more. */
+/** Sends the Update again under the same id until it is answered, as a person's client does. A run that is over does not answer. */
 async function say(trial: OpenTrial, update: UpdateDefinition<ControlState>): Promise<void> {
   const updateId = randomUUID();
   const giveUpAt = Date.now() + 60_000;
@@ -32,7 +32,7 @@ const steered = (victim: VictimName | null): Fault => ({
   strike: async (world) => {
     const { trial } = world;
     const paused = say(trial, pauseNowUpdate);
-    // Told below, once the victim is dead as well.
+    // The failure is reported by `await paused` below, after the victim was killed, too.
     paused.catch(() => undefined);
     if (victim !== null) await signalled(trial, victim, 'SIGKILL');
     await paused;

@@ -1,11 +1,11 @@
-// A Temporal server that is away, and one that comes back with nothing. A crash and freezing are with the other processes.
+// A Temporal server that is unreachable, and one that restarts with an empty database. Its crashes and freezes are in processes.ts.
 import { rmSync } from 'node:fs';
 import { startTraining } from '../../../src/cli/train/start-training.js';
 import { answered } from '../trial.js';
 import { signalled } from '../victims.js';
 import type { Fault, World } from './fault.js';
 
-/** Clients of a server that was away try again with pauses that grow to half a minute. */
+/** After an outage, clients try again with pauses that grow to half a minute. */
 const recoversWithinS = 120;
 
 async function leaves({ trial, temporal }: World): Promise<boolean> {
@@ -15,7 +15,7 @@ async function leaves({ trial, temporal }: World): Promise<boolean> {
   return false;
 }
 
-/** As `longhaul train` does, as soon as somebody answers there. */
+/** Starts the run again as `longhaul train` does, as soon as the new server answers. */
 async function startedAgain({ trial }: World): Promise<void> {
   const { client, spec } = trial;
   await answered(() => client.withDeadline(Date.now() + 5_000, () => startTraining(client, spec)));

@@ -1,4 +1,4 @@
-// Two that both believe the run is theirs: two workers of one node, and two executions of the workflow.
+// Two processes that both believe they own the run: two workers of one node, or two executions of the workflow.
 import { spawn } from 'node:child_process';
 import { cpSync, mkdtempSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -12,16 +12,19 @@ import type { OpenTrial } from '../trial.js';
 import { sent, signalled } from '../victims.js';
 import { type Fault, lasting, momentary, nothingToUndo } from './fault.js';
 
-/** The attempts that run on the node are given up in the server's eyes; a copy, because the worker lives and closes its own. */
+/**
+ * Fails the node's running attempts on the server. It uses a copy of the list of attempts, because the worker still lives and removes its
+ * own entries.
+ */
 async function failOpenAttempts({ client, folder, node }: OpenTrial): Promise<void> {
   const copy = mkdtempSync(join(folder, 'attempts-'));
   cpSync(join(folder, node, 'open-activities'), copy, { recursive: true });
-  // Where the server is busy, its heartbeats run out instead.
+  // If the server is too busy for this, the attempts end by heartbeat time-out instead.
   await new OpenActivities(copy).failPredecessors(client.activity, () => undefined);
   rmSync(copy, { recursive: true, force: true });
 }
 
-/** Another worker under the node's own id, with a folder of its own. */
+/** Starts another worker with the node's own id, but with a new folder. */
 function startRival({ stack, folder, scripts, node }: OpenTrial) {
   const { addresses } = stack;
   const script =
@@ -62,7 +65,7 @@ export const twoOwnersFaults: readonly Fault[] = [
         const [begun, before] = [performance.now(), await trial.step()];
         while (!trial.over && performance.now() - begun < 2_000 && (await trial.step()) < before + 2)
           await delay(20);
-        // It drains for seconds, in which the run goes on: only the stack's end waits for it.
+        // It drains for seconds while the run goes on. Only the end of the stack waits for it.
         trial.leaving.push(ended(rival));
       };
     },
@@ -75,7 +78,7 @@ export const twoOwnersFaults: readonly Fault[] = [
     strike: async ({ trial, random }) => {
       const { client, spec } = trial;
       const workflowId = `taken-over-${random.below(1e9)}/${spec.name}`;
-      // Before it is there: the first may end as soon as it is.
+      // Set before the new execution exists, because the first one may end as soon as it does.
       trial.workflowId = workflowId;
       await client.withDeadline(Date.now() + 30_000, () =>
         client.workflow.start<typeof trainingRun>('trainingRun', {

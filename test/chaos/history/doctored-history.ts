@@ -1,4 +1,4 @@
-// A real run with its history, made once for a test file, and copies of the history with one thing broken at a time.
+// A real run with its history, recorded once for a test file, and copies of the history with one change each.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -24,12 +24,12 @@ import { auditHistories, type HistoryAudit } from './history-audit.js';
 import { builtScripts } from '../../support/repository.js';
 
 export const run = 'watched';
-/** Given to nobody: it is in a history only where a test writes it there. */
+/** No process gets this secret: it is in a history only if a test writes it there. */
 export const secret = 'a+secret/of=the-run';
 const folder = mkdtempSync(join(tmpdir(), 'longhaul-history-'));
 const recorded: { executions: Execution[]; store: ObjectStore | null } = { executions: [], store: null };
 
-/** Paused twice, resumed, asked for a checkpoint, and let go to its end. */
+/** Records a run that was paused twice, resumed, asked for a checkpoint, and continued to its end. */
 export async function recordHistory(): Promise<void> {
   const stack = await startStack({
     folder: join(folder, 'stack'),
@@ -79,7 +79,7 @@ export class DoctoredHistory {
     return execution;
   }
 
-  /** The event that scheduled an activity of this type for this step. */
+  /** The event that scheduled the activity of this type for this step. */
   scheduled(type: string, step?: number): HistoryEvent {
     return this.events.find((event) => {
       const attributes = event.activityTaskScheduledEventAttributes;
@@ -126,7 +126,7 @@ export class DoctoredHistory {
     edit(outcome!.success!, change);
   }
 
-  /** As if the workflow had asked for an activity once more behind its answer; `told`: a signal that came in between. */
+  /** Repeats an activity after its answer, as if the workflow had scheduled it twice. `told`: name of a signal in between. */
   repeat(type: string, step: number, told?: string): void {
     const [scheduled, completed] = [this.scheduled(type, step), this.completed(type, step)];
     const again = structuredClone<[HistoryEvent, HistoryEvent]>([scheduled, completed]);
@@ -144,7 +144,10 @@ export class DoctoredHistory {
     this.events.splice(this.events.indexOf(completed) + 1, 0, ...signal, ...again);
   }
 
-  /** As if the run had begun a new execution before it planned `step`, and that one had opened the run after step `position`. */
+  /**
+   * Splits the history as if the run had continued as new before it planned `step`, and the new execution had opened the run after step
+   * `position`.
+   */
   continueAsNewBefore(step: number, position: number): void {
     const first = this.only;
     const [started] = first.events;
@@ -168,7 +171,7 @@ export class DoctoredHistory {
     this.only.events = this.events.filter((event) => !gone.includes(event));
   }
 
-  /** To right before another event. */
+  /** Moves `event` to the place right before another event. */
   move(event: HistoryEvent, before: HistoryEvent): void {
     this.remove(event);
     this.events.splice(this.events.indexOf(before), 0, event);

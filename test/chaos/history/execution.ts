@@ -1,10 +1,10 @@
-// Executions of a run as the Temporal server keeps them, in the JSON of its protocol, and what a checker reads in them.
+// Reads a run's executions from the Temporal server, in the JSON form of its protocol, and the parts of them that a check needs.
 import type { Client } from '@temporalio/client';
 import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
 
 export interface Payload {
   metadata?: Record<string, string>;
-  /** Base64. */
+  /** In base64. */
   data?: string;
 }
 
@@ -16,7 +16,7 @@ interface EndOfActivity {
   scheduledEventId: string;
 }
 
-/** The members of events that are read. */
+/** The fields of an event that are read. */
 export interface HistoryEvent {
   eventId: string;
   eventType: string;
@@ -50,7 +50,7 @@ export interface Execution {
   events: HistoryEvent[];
 }
 
-/** One activity, whatever number of attempts it took: only its end is in the history. */
+/** An activity with all its attempts: the history contains only its end. */
 export interface Activity {
   /** Position of the event that scheduled it. */
   at: number;
@@ -58,7 +58,7 @@ export interface Activity {
   id: string;
   type: string;
   input: unknown;
-  /** The workflow asked for its end, and waits for none of it where its lease had ended. */
+  /** The workflow requested its cancellation. If the lease had ended, the workflow does not wait for the activity's end. */
   calledOff: boolean;
   end: { at: number; eventId: string; completed: boolean; result: unknown } | null;
 }
@@ -68,11 +68,11 @@ export interface AcceptedUpdate {
   eventId: string;
   id: string;
   name: string;
-  /** `answer`: null where it failed. */
+  /** `answer`: null if the Update failed. */
   end: { at: number; answer: unknown } | null;
 }
 
-/** How an execution ended: the last part of its last event's type; `RUNNING` before that. */
+/** How an execution ended, from the type of its last event; `RUNNING` if it has not ended. */
 export type ExecutionEnd = 'COMPLETED' | 'CONTINUED_AS_NEW' | 'RUNNING' | 'OTHER';
 
 /** Every execution of the run that this server knows, each chain of executions in order. */
@@ -83,7 +83,7 @@ export async function fetchExecutions(client: Client, run: string): Promise<Exec
     const history = await client.workflow.getHandle(workflowId, runId).fetchHistory();
     const { events } = JSON.parse(historyToJSON(history)) as { events: HistoryEvent[] };
     executions.set(runId, { workflowId, runId, events });
-    // The list of executions may not have the newest ones yet.
+    // The list of executions may lack the newest ones, so follow the chain.
     const next = events.at(-1)?.workflowExecutionContinuedAsNewEventAttributes?.newExecutionRunId;
     if (next) await fetch(workflowId, next);
   };
@@ -97,7 +97,7 @@ export async function fetchExecutions(client: Client, run: string): Promise<Exec
   return [...executions.values()];
 }
 
-/** Executions that continue one another, by the id of the first one. */
+/** Chains of executions that continued as new, by the run id of the first one. */
 export function chainsOf(executions: readonly Execution[]): Map<string, Execution[]> {
   const chains = new Map<string, Execution[]>();
   for (const execution of executions) {
@@ -116,7 +116,7 @@ export function endOf({ events }: Execution): ExecutionEnd {
     : 'RUNNING';
 }
 
-/** In the order in which they were scheduled. */
+/** Sorted by the time at which they were scheduled. */
 export function activitiesOf({ events }: Execution): Activity[] {
   const byEvent = new Map<string, Activity>();
   for (const [at, event] of events.entries()) {
@@ -145,7 +145,7 @@ export function activitiesOf({ events }: Execution): Activity[] {
   return [...byEvent.values()];
 }
 
-/** Positions at which a signal of this name came in. */
+/** Positions of the events at which a signal of this name arrived. */
 export function signalsOf({ events }: Execution, name: string): number[] {
   return events.flatMap(({ workflowExecutionSignaledEventAttributes: signal }, at) =>
     signal?.signalName === name ? [at] : [],
@@ -167,7 +167,7 @@ export function updatesOf({ events }: Execution): AcceptedUpdate[] {
   return [...byId.values()];
 }
 
-/** What the workflow returned. */
+/** The result that the workflow returned. */
 export function resultOf({ events }: Execution): unknown {
   return firstOf(events.at(-1)?.workflowExecutionCompletedEventAttributes?.result);
 }

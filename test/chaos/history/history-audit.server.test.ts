@@ -1,5 +1,5 @@
-// The audit of doctored histories: a real run's, with one thing broken at a time. What it does not catch here, a chaos run would
-// not notice.
+// Tests the audit of histories on a real run's history with one change at a time. A change that it misses here would be missed in a chaos
+// run, too.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type {
   CollectedRollouts,
@@ -25,7 +25,7 @@ const otherDigest = '0'.repeat(64);
 const doctorings: {
   what: string;
   rule: HistoryViolation['rule'];
-  /** What the violation must name besides. */
+  /** A text that the violation must also contain. */
   names?: string;
   doctor: (history: DoctoredHistory) => void;
 }[] = [
@@ -214,30 +214,30 @@ const doctorings: {
   },
 ];
 
-test('a history as it is has no violation, and its figures are those of the run', async () => {
+test('an unchanged history has no violation, and its figures are those of the run', async () => {
   const audit = await new DoctoredHistory().audit();
   expect(audit.violations).toEqual([]);
-  // Pause twice, a checkpoint, and resume; a supervised step and three others.
+  // Two pauses, a checkpoint and a resume; a supervised step and three others.
   expect(audit).toMatchObject({ executions: 1, updates: 4, steps: 4 });
   expect(audit.events).toBe(recordedExecutions()[0]!.events.length);
   expect(audit.largestPayloadBytes).toBeGreaterThan(500);
   expect(audit.largestPayloadBytes).toBeLessThan(10 * 1024);
 });
 
-test('a run that went on in a new execution, where the one before it ended, has no violation of its steps', async () => {
+test('a run that continued as new exactly where the earlier execution ended has no violation of its steps', async () => {
   const history = new DoctoredHistory();
   history.continueAsNewBefore(3, 2);
   const { violations } = await history.audit();
   expect(violations.filter(({ rule }) => rule !== 'ends' && rule !== 'R4')).toEqual([]);
 });
 
-test('a step whose lease ended as its update answered was updated twice, with one record, and has no violation', async () => {
+test('a step with two updates and one record, because its lease ended as the first one answered, has no violation', async () => {
   const history = new DoctoredHistory();
   history.repeat('updatePolicy', 2, 'revoked');
   expect((await history.audit()).violations).toEqual([]);
 });
 
-describe('a doctored history is found out', () => {
+describe('a changed history is found', () => {
   test.each(doctorings)('$what: $rule', async ({ rule, names = '', doctor }) => {
     const history = new DoctoredHistory();
     doctor(history);

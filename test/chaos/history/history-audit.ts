@@ -1,5 +1,5 @@
-// What the histories of a run's executions prove against its records (docs/records.md): every committed step by its activities,
-// every answer by its record, every update by its control record, and nothing that must not be in a history.
+// Compares the histories of a run's executions with its records (docs/records.md). Every committed step must have its activities, every
+// activity's answer its record, and every Update its control record. A history must not contain secrets or large payloads.
 import type {
   CollectedRollouts,
   CommittedStep,
@@ -25,9 +25,9 @@ import {
 import { differingResult, StoredRun } from './returned-results.js';
 
 export interface HistoryViolation {
-  /** Rule of the records, or what a history must be. */
+  /** The violated rule of docs/rules.md, or a requirement on the history itself. */
   rule: 'R4' | 'R5' | 'R7' | 'R8' | 'R21' | 'size' | 'ends' | 'secrets';
-  /** Workflow id, and the event's number. */
+  /** Workflow id and number of the event. */
   at: string;
   problem: string;
 }
@@ -35,9 +35,9 @@ export interface HistoryViolation {
 export interface HistoryAudit {
   executions: number;
   events: number;
-  /** That were answered. */
+  /** Number of answered Updates. */
   updates: number;
-  /** Steps whose commit is in a history: a server that was emptied knows only the later ones. */
+  /** Number of steps whose commit is in a history. A server that lost its database knows only the later ones. */
   steps: number;
   largestPayloadBytes: number;
   violations: HistoryViolation[];
@@ -48,7 +48,7 @@ const payloadLimitBytes = 10 * 1024;
 type Report = (rule: HistoryViolation['rule'], eventId: string, problem: string) => void;
 type ReportOn = (execution: Execution) => Report;
 
-/** `secrets`: none of them may be in a history, however it is written. `run`: one whose records were never quarantined. */
+/** `secrets`: texts that must not be in a history in any encoding. `run`: a run without quarantined records. */
 export async function auditHistories(
   store: ObjectStore,
   run: string,
@@ -87,7 +87,7 @@ export async function auditHistories(
   return audit;
 }
 
-/** No large payload and no secret; bytes of the largest. */
+/** Checks that no payload is large and no text contains a secret. Returns the bytes of the largest payload. */
 function checkContents(execution: Execution, secrets: readonly string[], report: Report): number {
   let largest = 0;
   const forbidden = secrets.flatMap((secret) => writings(secret));
@@ -104,11 +104,11 @@ function checkContents(execution: Execution, secrets: readonly string[], report:
   return largest;
 }
 
-/** What an execution that ended well has begun is over: a history that is closed goes on no more. */
+/** When an execution has completed or continued as new, everything that it started must have ended. */
 function checkEnds(execution: Execution, report: Report): void {
   const end = endOf(execution);
   if (end !== 'COMPLETED' && end !== 'CONTINUED_AS_NEW') return;
-  // What was called off on a lost node ends by its time-out, which a run that is over does not wait for.
+  // An activity that was cancelled on a lost node ends by its time-out, and a run that is over does not wait for that.
   for (const activity of activitiesOf(execution))
     if (!activity.end && !activity.calledOff)
       report('ends', activity.eventId, `${activity.id} was begun and never ended`);
@@ -116,7 +116,7 @@ function checkEnds(execution: Execution, report: Report): void {
     if (!update.end) report('ends', update.eventId, `the update ${update.name} was never answered`);
 }
 
-/** No step is planned while an update is being written, and a plan covers all that was answered before (R21). */
+/** No step may be planned while an Update is being recorded, and a plan must include all Updates that were answered before it (R21). */
 function checkQuiet(execution: Execution, report: Report): void {
   const activities = activitiesOf(execution);
   const open = [
@@ -143,8 +143,8 @@ function checkQuiet(execution: Execution, report: Report): void {
 }
 
 /**
- * The chain opens where the records stand, then commits one step after another, each by a plan, the rollouts of all its slots and
- * an update of that plan, and ends where the records end. How many it committed.
+ * Each chain must open at the recorded position and commit the steps in order. Each step needs its plan, the rollouts of all its slots and
+ * an update of that plan. The last step must be the last recorded one. Returns the number of committed steps.
  */
 async function checkSteps(
   chain: readonly Execution[],
@@ -163,7 +163,7 @@ async function checkSteps(
     committed ??= position ?? null;
     for (const update of inOrderOfTheirEnds(done.filter(({ type }) => type === 'updatePolicy'))) {
       const { step } = update.end?.result as CommittedStep;
-      // Work on a lost lease may answer beside what took its place, with the same record (R4).
+      // A task on a lost lease may still answer beside the task that replaced it. Both have the same record (R4).
       if (step === committed && isDoubled(update, done, signalsOf(execution, 'revoked'))) continue;
       const next: number = Math.max(0, committed ?? step - 1) + 1;
       if (step !== next) report('R5', update.eventId, `it commits step ${step}, the next one is ${next}`);
@@ -177,8 +177,8 @@ async function checkSteps(
 }
 
 /**
- * The lease of the first of two ended before its answer was used. Where both came to the workflow at once, there was nothing left to
- * call off.
+ * Whether two updates of one step are allowed: the lease of the first must have ended before the second. If both answers reached the
+ * workflow at once, there was nothing left to cancel, and only the signal shows it.
  */
 function isDoubled(update: Activity, done: readonly Activity[], revoked: readonly number[]): boolean {
   const stepOf = ({ end }: Activity): number => (end?.result as CommittedStep).step;
@@ -234,7 +234,7 @@ async function checkResult(
     report('R5', eventId, `it ended after step ${step}, and the records go on`);
 }
 
-/** Answered updates and control records are the same (R21). How many were answered. */
+/** Answered Updates and control records must correspond (R21). Returns the number of answered Updates. */
 async function checkControl(
   firstExecutionRunId: string,
   chain: readonly Execution[],
@@ -271,7 +271,7 @@ async function checkControl(
   return answered;
 }
 
-/** A pause of a paused run is answered, and leaves no second record. */
+/** Pausing a paused run is answered, and writes no second record. */
 const heldAlready = ({ name }: AcceptedUpdate, { n, paused }: ControlState): boolean =>
   name.startsWith('pause') && paused && n > 0;
 

@@ -1,4 +1,4 @@
-// What activities returned, against the records: the stored record is what an activity returns, whoever wrote it.
+// Compares the results that activities returned with the records. An activity must return the stored record, whichever attempt wrote it.
 import type {
   CollectedRollouts,
   CommittedStep,
@@ -26,7 +26,7 @@ import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { readRecord, readSequence } from '../../../src/store/records/records.js';
 import { timelineOf } from '../../../src/store/runs/run-records.js';
 
-/** What is in the store, read once for each record. */
+/** The run's records in the store, each read only once. */
 export class StoredRun {
   private readonly kept = new Map<string, Promise<unknown>>();
 
@@ -75,7 +75,7 @@ export class StoredRun {
     return readRecord(this.store, sequenceKey(ownersFolder(this.run), n), 'owner');
   }
 
-  /** Steps whose checkpoints a collection has taken. */
+  /** Steps whose checkpoints were deleted by a collection. */
   collected(): Promise<Set<number>> {
     return this.once('collected', async () => {
       const records = await readSequence(this.store, collectionsFolder(this.run), 'gc');
@@ -98,7 +98,7 @@ export class StoredRun {
   }
 }
 
-/** Every way in which the answer of a completed activity differs from what is stored. */
+/** Every difference between the result of a completed activity and the stored record. */
 export async function differingResult(
   stored: StoredRun,
   { type, input, result }: { type: string; input: unknown; result: unknown },
