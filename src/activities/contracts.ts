@@ -177,7 +177,7 @@ export interface LeaseRequest extends RunWorkflow {
   project: string;
   /** A higher priority is served first. */
   priority: number;
-  /** Numerics in the run's records; null before the first record, when the first node decides (R18). */
+  /** Numerics in the run's records. Null before the first record: then the first node decides (R18). */
   numerics: Numerics | null;
   /** The run's `model.served.name`, needed only while `numerics` is null. Absent: the node loads the model itself. */
   served?: string;

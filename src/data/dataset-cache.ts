@@ -19,7 +19,7 @@ export interface Dataset {
   demonstrations: Demonstration[];
   /** The tools that each environment offered when the dataset was prepared. */
   tools: Record<string, readonly ToolSpec[]>;
-  /** Line numbers in `demonstrations.jsonl`, by kind of demonstration. */
+  /** Line numbers in `demonstrations.jsonl`, from 0, by kind of demonstration. */
   demonstrationsByKind: Map<string, number[]>;
 }
 

@@ -58,10 +58,7 @@ export async function tokenizeDemonstration(
   return { tokens, prompt_length: prompt.length, spans };
 }
 
-/**
- * The observation for a tool result. A demonstration keeps only the result's text, so an error is recognised by the JSON member that tools
- * use for errors.
- */
+/** The observation for a tool result. A demonstration keeps only the result's text, so an error is recognised by the form of that text. */
 function observationOf(text: string, sampling: SamplingPlan): string {
   return resultObservation({ text, isError: isErrorText(text) }, sampling.max_output_chars);
 }

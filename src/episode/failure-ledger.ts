@@ -4,8 +4,8 @@ import type { EnvironmentError } from '../environments/environment.js';
 import type { JournaledFailure, Place } from './turn-journal.js';
 
 /**
- * So many server deaths under the same call are not charged to the episode. After that, the episode is played alone on the server, and the
- * next death is charged (R25).
+ * This many server deaths under the same call are not charged to the episode. After that, the episode is played alone on the server, and
+ * the next death is charged (R25).
  */
 const unchargedDeaths = 2;
 

@@ -40,7 +40,8 @@ const [open, write, close, unlink] = [
 ];
 
 /**
- * Folders kept besides the current one. A node that served a hundred runs needs so many after a restart; further ones belong to ended runs.
+ * Folders kept besides the current one. A node that served a hundred runs needs this many after a restart; further ones belong to ended
+ * runs.
  */
 const foldersKept = 128;
 
@@ -174,7 +175,7 @@ class JournalFile implements OpenJournal {
     const read = bytes && readJournal(bytes, header);
     try {
       if (read) this.past = pastOf(read.entries);
-      // Cut off a damaged end, or a file with another header: entries after it could not be read.
+      // Cut off a damaged end, or the whole file if its header differs: entries written after it could not be read.
       const length = read?.length ?? 0;
       if (bytes && length < bytes.length) await truncate(this.path, length);
     } catch (error) {

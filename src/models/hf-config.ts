@@ -1,7 +1,10 @@
 // Reads the parts of a Hugging Face `config.json` that are needed before an engine loads the folder: is the model supported, and which
 // limits must its tokenizer and episodes respect? The engine reads the rest and reports problems with it.
 
-/** A model that the engine does not support, or one of its files is damaged. The message says what, where, and what would work. */
+/**
+ * Thrown if the engine does not support a model, or if one of the model's files is damaged. The message says what, where, and what would
+ * work.
+ */
 export class BadModelFolder extends Error {
   override readonly name = 'BadModelFolder';
 }

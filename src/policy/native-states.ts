@@ -30,7 +30,7 @@ export interface NativeStatesOptions {
   log: (message: string) => void;
 }
 
-/** Number of runs with saved states on the disk. It exceeds what a node serves at once, but bounds what it ever served. */
+/** Number of runs with saved states on the disk: more than a node serves at once, but fewer than it may ever have served. */
 const runsKept = 32;
 
 export class NativeStates implements StateKeeper {

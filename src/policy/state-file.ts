@@ -40,7 +40,7 @@ export async function weightsFileDigest(path: string, signal?: AbortSignal): Pro
   );
 }
 
-/** The part of the digest besides the tensors: the file's metadata, converted from text to their types. */
+/** What the digest covers besides the tensors: the file's metadata, converted from text to their types. */
 function stateIdentity({ architecture, optimizer_steps, moments, lora, base }: Metadata): object {
   return {
     architecture: json(architecture),

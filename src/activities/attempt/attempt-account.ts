@@ -132,7 +132,7 @@ export class AttemptAccount {
     };
   }
 
-  /** True if no record yet contains some failure, some restore, or waits that add up to at least `shortestWaitSeconds`. */
+  /** True if no record contains yet: a failure, a restore, or waits of at least `shortestWaitSeconds` in all. */
   hasNews(shortestWaitSeconds: number): boolean {
     return (
       this.explained.length > 0 || this.unexplained !== null || this.unrecordedWait >= shortestWaitSeconds

@@ -1,4 +1,4 @@
-// Attempt records: evidence for checkers, never truth (R9, R19).
+// Writes attempt records. They are evidence for audits and never decide what a run does (R9, R19).
 import { currentAccount } from './attempt-account.js';
 import type { NodeDeps } from '../node-deps.js';
 import type { ProcessLife } from './process-life.js';

@@ -98,7 +98,7 @@ function nameOf(run: string, { activity }: AttemptScope): string {
   return `${run}/${activity}`;
 }
 
-/** Also covers an attempt in a process that has died: its last heartbeat is at most two seconds old. */
+/** Finds what ended the previous attempt. Works also if its process has died, because its last heartbeat is at most two seconds old. */
 function whatEnded(life: ProcessLife, run: string, scope: AttemptScope, begunAt: number): EndedAttempt {
   const { info } = Context.current();
   const name = nameOf(run, scope);

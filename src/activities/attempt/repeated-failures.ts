@@ -1,5 +1,5 @@
-// Attempts are not limited. But if a living worker sees an activity fail five times in the same way, waiting will not help (R27): the
-// activity fails, and the workflow tries again for a while, also on another node.
+// The number of attempts is not limited. But if a living worker sees an activity fail five times in the same way, waiting will not help
+// (R27): the activity fails, and the workflow tries again for a while, also on another node.
 //
 // The counts are kept in this process. The death of a worker is not counted, and its successor starts from 0.
 import { isGrpcServiceError, ServiceError } from '@temporalio/client';

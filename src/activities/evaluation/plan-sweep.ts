@@ -44,8 +44,8 @@ export interface SweepDeps {
 }
 
 /**
- * Plans a sweep, or returns the plan that is already stored. Throws `InvalidSpec`, which lists every problem, also if the stored plan has
- * another spec.
+ * Plans a sweep, or returns the plan that is already stored. Throws `InvalidSpec` with every problem; also if the stored plan has another
+ * spec.
  */
 export async function planSweep(
   deps: SweepDeps,

@@ -1,4 +1,4 @@
-// The cost of a run's faults, for the Temporal UI and `status`. It is sent with each plan, up to the step before.
+// The cost of a run's faults, for the Temporal UI and `status`. It is sent with each plan and covers the steps before it.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { StepReference } from '../contracts.js';
 import type { OrchestratorDeps } from '../orchestrator-deps.js';

@@ -1,4 +1,4 @@
-// collectGarbage: deletes what the run no longer needs while the run goes on (R23).
+// collectGarbage: deletes what the run no longer needs, while the run continues (R23).
 import { setTimeout as delay } from 'node:timers/promises';
 import type { CollectedGarbage, StepReference } from '../contracts.js';
 import type { OpenedDeps } from '../orchestrator-deps.js';

@@ -57,7 +57,7 @@ export async function openRun(
   const step = await lastCommittedStep(deps.store, run);
   const state = step < 0 ? null : await readState(deps.store, run, step);
   const owners = owner === 1 ? [] : await readSequence(deps.store, ownersFolder(run), 'owner');
-  // A run that starts for the first time in this execution had no work in an earlier process.
+  // This chain of executions has just taken the run, so no earlier process has worked on the run for it.
   if (owners.at(-2)?.firstExecutionRunId !== input.workflow.firstExecutionRunId) deps.life.noteRun(run);
   const lastCheckpoint = (await listCheckpoints(deps.store, record)).at(-1) ?? null;
   const followers = followedIn(run, spec);
@@ -125,9 +125,9 @@ function refuseOtherSpec(stored: RunRecord, spec: RunSpec): void {
 }
 
 /**
- * Differences that are allowed: file paths (`refuseChangedFiles` compares the files' contents instead), server addresses, budget, followers
- * (the newest owner record holds all three), and placement, which does not affect results. Settings that are newer than the stored spec
- * count with their default values.
+ * Throws `InvalidSpec` if the specs differ. These may differ: file paths (`refuseChangedFiles` compares the files' contents instead),
+ * server addresses, budget, followers (the newest owner record holds all three), and placement, which does not affect results. Settings
+ * that are newer than the stored spec count with their default values.
  */
 export function refuseDifference(run: string, stored: RunSpec, spec: RunSpec): void {
   const found = differences(comparable(withLaterSettings(stored)), comparable(spec));

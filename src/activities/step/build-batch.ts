@@ -47,8 +47,8 @@ export async function buildBatch(
 }
 
 /**
- * Truncated importance sampling needs the log-probs recorded by the sampling node under their own name. The old log-probs of the ratios are
- * those of the policy before the update, under the updating engine's numerics, which only that engine can compute.
+ * For truncated importance sampling, stores the sampling node's log-probs as `target_rollout_logprobs`. The old log-probs of the ratios are
+ * left out: they are those of the policy before the update under the updating engine's numerics, so only that engine can compute them.
  */
 function withSampled({ target_old_logprobs, ...forest }: PackedForest): BatchArrays {
   return { ...forest, target_rollout_logprobs: target_old_logprobs };
