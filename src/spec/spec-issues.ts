@@ -59,7 +59,11 @@ function problemOf(issue: Issue, schema: z.ZodType, input: unknown): SpecProblem
   const value = valueAt(input, issue.path);
   if (value === undefined && issue.path.length > 0) {
     const meaning = schemaAt(schema, issue.path)?.description;
-    return { path, problem: 'is missing', fix: meaning === undefined ? '' : `it says: ${meaning}` };
+    return {
+      path,
+      problem: 'is missing',
+      fix: meaning === undefined ? '' : `it says: ${withoutLinks(meaning)}`,
+    };
   }
   const secret = typeof value === 'string' && secretInUrl(value) !== null;
   const shown = secret ? 'a URL with a secret in it' : (JSON.stringify(value)?.slice(0, 60) ?? 'nothing');
@@ -109,6 +113,11 @@ function problemOf(issue: Issue, schema: z.ZodType, input: unknown): SpecProblem
     default:
       return { path, problem: issue.message, fix: '' };
   }
+}
+
+/** Markdown with each link as its text: a terminal follows none. */
+function withoutLinks(markdown: string): string {
+  return markdown.replace(/\[([^\]]*)\]\([^)]*\)/g, '$1');
 }
 
 const typeWords: Record<string, string> = {
