@@ -69,6 +69,8 @@ const sftPhase = z.strictObject({
   adam_betas: betas.default([0.9, 0.999]).describe('decay of the moments'),
 });
 
+const truncation = 'in training; evaluations draw from the whole distribution; needs `truncated_sampling`';
+
 const generator = z.strictObject({
   n_samples_per_prompt: count.min(2).default(8).describe('samples of a group'),
   temperature: positive.max(10).default(1).describe('in training; evaluations sample at 1'),
@@ -93,8 +95,8 @@ const generator = z.strictObject({
     .default(0.5)
     .describe('more unknown outcomes in an evaluation, or in two steps in a row, block the run'),
   stop: z.array(text).min(1).max(16).exactOptional().describe('a turn also ends when it completes one'),
-  top_p: positive.max(1).exactOptional().describe('in training; needs `truncated_sampling`'),
-  top_k: count.exactOptional().describe('in training; needs `truncated_sampling`'),
+  top_p: positive.max(1).exactOptional().describe(truncation),
+  top_k: count.exactOptional().describe(truncation),
   truncated_sampling: z
     .boolean()
     .exactOptional()
