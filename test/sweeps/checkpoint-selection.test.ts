@@ -49,7 +49,7 @@ const of = async (reference: RunRecord, ...checkpoints: object[]) =>
   places(await select(reference, { checkpoints }));
 
 describe('a sweep’s entry', () => {
-  test('takes listed steps, a range, every so-manieth, the newest, or all', async () => {
+  test('takes listed steps, a range, every n-th step, the newest, or all', async () => {
     const a = await makeRun('a', { steps: 12, checkpoints: [2, 4, 5, 6, 8, 10, 12] });
     expect(await of(a, { run: 'a', steps: [10, 2] })).toEqual(['a@2', 'a@10']);
     expect(await of(a, { run: 'a', range: { from: 4, to: 8 } })).toEqual(['a@4', 'a@5', 'a@6', 'a@8']);
@@ -60,7 +60,7 @@ describe('a sweep’s entry', () => {
     expect(await of(a, { run: 'a' })).toHaveLength(7);
   });
 
-  test('takes the best by the suite that most were evaluated on, the newer of equals', async () => {
+  test('takes the best states by the suite with the most evaluations; of equal ones, the newer', async () => {
     const a = await makeRun('a', { steps: 8, checkpoints: [2, 4, 6, 8] });
     await evaluate(stateOf('a', 2), 0.5);
     await evaluate(stateOf('a', 4), 0.7);
@@ -71,7 +71,7 @@ describe('a sweep’s entry', () => {
     expect(await of(a, { run: 'a', best: 2 })).toEqual(['a@4', 'a@6']);
   });
 
-  test('takes the best of those evaluations that can be read, and names the others', async () => {
+  test('takes the best of the readable evaluations, and names the unreadable ones', async () => {
     const a = await makeRun('a', { steps: 4, checkpoints: [2, 4] });
     await evaluate(stateOf('a', 2), 0.5);
     const broken = evaluationResultKey(stateOf('a', 4), suite);
@@ -83,7 +83,7 @@ describe('a sweep’s entry', () => {
     ]);
   });
 
-  test('takes what is not yet evaluated, and nothing is no mistake there', async () => {
+  test('takes states that are not evaluated yet, and may select none', async () => {
     const a = await makeRun('a', { steps: 4, checkpoints: [2, 4] });
     await evaluate(stateOf('a', 2), 0.5);
     const entry = { run: 'a', not_yet_evaluated: true };
@@ -93,7 +93,7 @@ describe('a sweep’s entry', () => {
     expect(await of(a, entry)).toEqual([]);
   });
 
-  test('has not yet evaluated what one of its suites has no result of', async () => {
+  test('counts a state as not yet evaluated if one of its suites has no result', async () => {
     const a = await makeRun('a', { steps: 4, checkpoints: [2, 4] });
     await evaluate(stateOf('a', 2), 0.5);
     const digests = [suite, digestOf('c')];
@@ -104,7 +104,7 @@ describe('a sweep’s entry', () => {
     expect(places(await selectCheckpoints(store, spec, { digests, reference: a }))).toEqual(['a@4']);
   });
 
-  test('takes several runs by a pattern, of the project alone, and names those that cannot be compared', async () => {
+  test('takes all runs of the project that match a pattern, and names those that cannot be compared', async () => {
     const a = await makeRun('a-1', { steps: 2, checkpoints: [2] });
     await makeRun('a-2', { steps: 2, checkpoints: [2] });
     await makeRun('a-3', { steps: 2, checkpoints: [2], model: 'other' });
@@ -118,7 +118,7 @@ describe('a sweep’s entry', () => {
     ]);
   });
 
-  test('goes on with the other runs where one that its pattern means cannot be read', async () => {
+  test('continues with the other runs if one that matches the pattern cannot be read', async () => {
     const a = await makeRun('a-1', { steps: 2, checkpoints: [2] });
     await store.create(runKey('a-2'), Buffer.from('{"schema":"longhaul.run/1000"}'));
     await makeRun('a-3', { steps: 2, checkpoints: [2] });
@@ -136,7 +136,7 @@ describe('a sweep’s entry', () => {
     await expect(select(a, { checkpoints: [{ run: 'a-2' }] })).rejects.toThrow('longhaul.run/1000');
   });
 
-  test('may be one of several: runs in the order of the entries, each step once', async () => {
+  test('may be one of several: runs are in the order of the entries, and each step comes once', async () => {
     const a = await makeRun('a', { steps: 4, checkpoints: [2, 4] });
     await makeRun('b', { steps: 4, checkpoints: [4] });
     expect(await of(a, { run: 'b' }, { run: 'a', latest: 1 }, { run: 'a' })).toEqual(['b@4', 'a@2', 'a@4']);
@@ -151,14 +151,14 @@ describe('a state that several runs share is shown under', () => {
     return a;
   };
 
-  test('the baseline’s name, whatever comes first among the entries', async () => {
+  test('the baseline’s name, wherever the baseline is among the entries', async () => {
     const a = await forked();
     const baseline = { run: 'tiny', step: 2, regression: 0.05 };
     const found = await select(a, { checkpoints: [{ run: 'own1' }, { run: 'tiny' }], baseline });
     expect(places(found)).toEqual(['own1@5', 'tiny@2', 'tiny@4']);
     expect(found.checkpoints[1]?.also).toEqual([{ run: 'own1', step: 2 }]);
     expect(found.baseline).toBe(stateOf('tiny', 2));
-    // Nobody else would name the fork.
+    // No other entry selects the fork.
     const fork = { ...baseline, run: 'own1' };
     expect(places(await select(a, { checkpoints: [{ run: 'tiny' }], baseline: fork }))).toEqual([
       'tiny@4',
@@ -166,7 +166,7 @@ describe('a state that several runs share is shown under', () => {
     ]);
   });
 
-  test('the run whose steps are named, before runs that a pattern means', async () => {
+  test('the run that an entry names with steps, rather than a run that a pattern matches', async () => {
     const a = await forked();
     const named = { run: 'own1', steps: [2] };
     expect(places(await select(a, { checkpoints: [{ run: 'tiny' }, named] }))).toEqual(['tiny@4', 'own1@2']);
@@ -177,14 +177,14 @@ describe('a state that several runs share is shown under', () => {
     ]);
   });
 
-  test('the run that has made it, where several are meant alike', async () => {
+  test('the run that made it, if the entries select several runs in the same way', async () => {
     const a = await forked();
     for (const checkpoints of [[{ run: '*' }], [{ run: 'own1' }, { run: 'tiny' }]])
       expect(places(await select(a, { checkpoints })).sort()).toEqual(['own1@5', 'tiny@2', 'tiny@4']);
   });
 });
 
-test('one state is evaluated once, wherever it lies: at steps that were not applied, and under a fork', async () => {
+test('a state is evaluated only once, even if several steps or a fork have it', async () => {
   const a = await makeRun('a', { steps: 4, checkpoints: [2, 3, 4], skipped: [3] });
   const lineage = { run: 'a', step: 3, state: stateOf('a', 2) };
   await makeRun('a~2', { steps: 5, checkpoints: [5], lineage });
@@ -207,7 +207,7 @@ test('one state is evaluated once, wherever it lies: at steps that were not appl
 });
 
 describe('the baseline', () => {
-  test('is among the states, also where no entry takes it', async () => {
+  test('is one of the states, even if no entry selects it', async () => {
     const a = await makeRun('a', { steps: 4, checkpoints: [2, 4] });
     const baseline = { run: 'a', step: 2 };
     const found = await select(a, { checkpoints: [{ run: 'a', latest: 1 }], baseline });
@@ -216,7 +216,7 @@ describe('the baseline', () => {
     expect((await select(a, { checkpoints: [{ run: 'a' }] })).baseline).toBeNull();
   });
 
-  test('that is damaged refuses the sweep: all figures are compared with it', async () => {
+  test('refuses the sweep if it is damaged, because all figures are compared with it', async () => {
     const a = await makeRun('a', { steps: 4, checkpoints: [2, 4] });
     await unlink(join(folder, checkpointFileKey(checkpointHome(a), 2, 'state.safetensors')));
     const sweep = { checkpoints: [{ run: 'a' }], baseline: { run: 'a', step: 2 } };
@@ -227,7 +227,7 @@ describe('the baseline', () => {
 });
 
 describe('a checkpoint that cannot be evaluated', () => {
-  test('is refused with the nearest ones, where it was named and is gone or never was', async () => {
+  test('is refused, with the nearest steps, if it was given by step and is not in the store', async () => {
     const a = await makeRun('a', { steps: 10, checkpoints: [2, 6] });
     const checkpoints = [{ run: 'a', steps: [4, 20, 6] }, { run: 'b' }, { run: 'a', range: { from: 7 } }];
     await expect(select(a, { checkpoints, baseline: { run: 'a', step: 8 } })).rejects.toThrow(
@@ -242,7 +242,7 @@ describe('a checkpoint that cannot be evaluated', () => {
     );
   });
 
-  test('is no longer needed where all its results are there', async () => {
+  test('is not needed if its state has all results', async () => {
     const a = await makeRun('a', { steps: 4, checkpoints: [4] });
     await evaluate(stateOf('a', 2), 0.5);
     const { checkpoints } = await select(a, { checkpoints: [{ run: 'a', steps: [2, 4] }] });
@@ -252,7 +252,7 @@ describe('a checkpoint that cannot be evaluated', () => {
     ]);
   });
 
-  test('is left out by name where it is damaged, and no other takes its place', async () => {
+  test('is left out and named if it is damaged, and no other replaces it', async () => {
     const a = await makeRun('a', { steps: 12, checkpoints: [2, 4, 6, 8, 10, 12] });
     const home = checkpointHome(a);
     const file = (step: number) => join(folder, checkpointFileKey(home, step, 'state.safetensors'));
@@ -274,7 +274,7 @@ describe('a checkpoint that cannot be evaluated', () => {
     expect(await of(a, { run: 'a', range: { from: 9, to: 11 } })).toEqual([]);
   });
 
-  test('is refused where its run is of another model or tokenizer than the suites', async () => {
+  test('is refused if its run has another model or tokenizer than the suites', async () => {
     const a = await makeRun('a', { steps: 2, checkpoints: [2] });
     await makeRun('b', { steps: 2, checkpoints: [2], model: 'large' });
     await makeRun('c', { steps: 2, checkpoints: [2], tokenizer: digestOf('9') });
@@ -286,7 +286,7 @@ describe('a checkpoint that cannot be evaluated', () => {
     );
   });
 
-  test('is left out where its run writes prompts or reads tool calls otherwise than the suites', async () => {
+  test('is left out if its run has another chat template or tool parser than the suites', async () => {
     const a = await makeRun('a', { steps: 2, checkpoints: [2] });
     await makeRun('b', { steps: 2, checkpoints: [2], chat_template: digestOf('9') });
     await makeRun('c', { steps: 2, checkpoints: [2], tool_parser: 'other' });
@@ -297,7 +297,7 @@ describe('a checkpoint that cannot be evaluated', () => {
     ]);
   });
 
-  test('is not taken for damaged where the store does not answer', async () => {
+  test('does not count as damaged if the store does not answer', async () => {
     const a = await makeRun('a', { steps: 2, checkpoints: [2] });
     const away = new Proxy(store, {
       get: (target, name) => {
@@ -320,7 +320,7 @@ describe('a checkpoint that cannot be evaluated', () => {
     );
   });
 
-  test('is refused or left out where its run computes with other numerics: the suites say which they are played with', async () => {
+  test('is refused or left out if its run has other numerics than the suites', async () => {
     const a = await makeRun('a', { steps: 2, checkpoints: [2] });
     await makeRun('b', { steps: 2, checkpoints: [2], numerics: { backend: 'cpu', version: 9 } });
     const reason = expect.stringMatching(
@@ -334,7 +334,7 @@ describe('a checkpoint that cannot be evaluated', () => {
     );
   });
 
-  test('is refused where the run has none, or none that was evaluated', async () => {
+  test('is refused if the run has no checkpoint, or none that is evaluated', async () => {
     const a = await makeRun('a', { steps: 2, checkpoints: [] });
     await expect(select(a, { checkpoints: [{ run: 'a', latest: 1 }] })).rejects.toThrow(
       'checkpoints[0]: takes checkpoints of a, which has none yet; wait for its first, or add not_yet_evaluated: true',

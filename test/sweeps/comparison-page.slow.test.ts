@@ -1,4 +1,4 @@
-// A sweep's comparison in a real browser: light, dark, narrow, on paper, and without colour.
+// A sweep's comparison in a real browser: light, dark, in a narrow window, on paper, and without colour.
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -12,7 +12,7 @@ import { compareStates, madeUpState, madeUpSuite } from './made-up.js';
 
 const hostile = '<script>document.title = "broken"</script>';
 
-/** Two runs over steps, one suite of two environments and one of a single sample, a checkpoint left out. */
+/** Two runs over several steps, a suite of two environments, a suite with one sample per task, and a checkpoint that is left out. */
 function nightly(): SweepComparison {
   const wide = madeUpSuite('held-out', ['tracker', 'booking'], 120, 4);
   const states = [
@@ -86,7 +86,7 @@ describe.skipIf(browserPath === '')('a sweep’s page in a browser (chromium, or
     }
   }
 
-  test('says in words and signs what colours say too', async () => {
+  test('says everything in words and signs, not by colour alone', async () => {
     await withPage({}, async (page) => {
       expect(await page.title()).toBe('nightly · Longhaul sweep');
       const last = page.locator('tr', { hasText: 'quickstart@100' }).first();
@@ -133,7 +133,7 @@ describe.skipIf(browserPath === '')('a sweep’s page in a browser (chromium, or
     });
   });
 
-  test('is dark where the reader wants it, and whole on paper', async () => {
+  test('is dark if the reader prefers that, and complete on paper', async () => {
     const background = 'getComputedStyle(document.body).backgroundColor';
     const light = await withPage({ colorScheme: 'light' }, (page) => page.evaluate(background));
     const dark = await withPage({ colorScheme: 'dark' }, (page) => page.evaluate(background));
@@ -146,7 +146,7 @@ describe.skipIf(browserPath === '')('a sweep’s page in a browser (chromium, or
   });
 
   test.runIf(process.env['LONGHAUL_SCREENSHOTS'])(
-    'to look at: LONGHAUL_SCREENSHOTS names a folder',
+    'writes screenshots into the folder LONGHAUL_SCREENSHOTS',
     async () => {
       const shots = process.env['LONGHAUL_SCREENSHOTS'] as string;
       mkdirSync(shots, { recursive: true });
@@ -170,7 +170,7 @@ describe.skipIf(browserPath === '')('a sweep’s page in a browser (chromium, or
   );
 });
 
-test('more than 40 states are folded, and those of one state are shown as its others', () => {
+test('folds more than 40 states, and shows other places of a state beside it', () => {
   const suite = madeUpSuite('held-out', ['tracker', 'booking'], 30, 2);
   const states = ['tiny', 'own1'].flatMap((run) =>
     Array.from({ length: 30 }, (_, step) =>
@@ -190,11 +190,11 @@ test('more than 40 states are folded, and those of one state are shown as its ot
   expect(unfolded.match(/<tr>/g)?.length).toBeLessThanOrEqual(41);
   expect(unfolded).toContain('tiny@29');
   expect(html).toContain('all 60 states');
-  // Both runs in one chart, and each by itself from the first step to the last of all.
+  // One chart with both runs, and one for each run, all with the same range of steps.
   expect(unfolded.match(/polyline class="line run[01]"/g)).toHaveLength(4);
 });
 
-test('a sweep’s page has no name as markup, whoever chose it', () => {
+test('a sweep’s page never contains a name as markup', () => {
   const suite = madeUpSuite(hostile, [hostile, 'other'], 60, 8);
   const states = [-4, 4].map((shift, step) =>
     madeUpState(suite, { run: hostile, step, shift: { [hostile]: shift, other: shift } }),

@@ -10,7 +10,7 @@ import { fisherExact, taskChanges, type TaskPair } from '../../src/sweeps/task-c
 import { compareStates, episode, madeUpState, madeUpSuite } from './made-up.js';
 
 describe('pass@k', () => {
-  test('is the share of subsets of k samples with a pass among them', () => {
+  test('is the share of subsets of k samples that contain a passed sample', () => {
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 8 }), fc.nat(8), fc.nat(7), (n, passes, less) => {
         const [c, k] = [Math.min(passes, n), Math.max(1, n - less)];
@@ -24,7 +24,7 @@ describe('pass@k', () => {
     expect(() => passAtK(4, 1, 5)).toThrow('pass@5 of 1 passes among 4 samples');
   });
 
-  test('is told for 1, 2, 4, … and all samples', () => {
+  test('is reported for k = 1, 2, 4, … and all samples', () => {
     expect([1, 2, 3, 4, 6, 8].map(ksOf)).toEqual([
       [1],
       [1, 2],
@@ -50,7 +50,7 @@ describe('a state’s figures', () => {
     return { run: 'a', step: values.length, state: sha256Hex(JSON.stringify(values)), tasks };
   };
 
-  test('count unknown outcomes and unplayed ones apart, and a partial reward is no pass', () => {
+  test('count unknown and unplayed outcomes separately, and a partial reward as not passed', () => {
     const { states } = compareStates(suite, [state(1, 0, 0.9, null, null, null, 1, 'unplayed')], null);
     expect(states[0]?.all).toEqual({
       tasks: 4,
@@ -75,7 +75,7 @@ describe('a state’s figures', () => {
     expect(nothing).toMatchObject({ pass_at_1: null, missing: 8, tool_error_rate: null });
   });
 
-  test('are compared over the tasks that both have graded', () => {
+  test('are compared over the tasks with grades for both states', () => {
     const before = state(0, 0, 0, 0, 1, 1, null, null);
     const after = state(1, 1, 'unplayed', 'unplayed', 1, 0, 1, 1);
     const { states } = compareStates(suite, [before, after], null);
@@ -84,7 +84,7 @@ describe('a state’s figures', () => {
     expect(states[1]?.versus?.tasks.map(({ verdict }) => verdict)).toEqual(['within noise', 'within noise']);
   });
 
-  test('are compared by the chance of any pass too, where tasks have several samples', () => {
+  test('are also compared by pass@k for the largest k, if tasks have several samples', () => {
     const { states } = compareStates(
       suite,
       [state(1, 0, 1, 0, 0, 0, 1, 1), state(1, 1, 1, 1, 0, 1, 0, 0)],
@@ -94,7 +94,7 @@ describe('a state’s figures', () => {
     expect(states[1]?.versus?.largest_k?.estimate).toBeCloseTo((0 + 0 + 1 - 1) / 4, 12);
   });
 
-  test('take an episode twice as once, and none that the suite has no place for', () => {
+  test('count an episode only once, and refuse one that is not in the suite', () => {
     const tasks = emptyTally(suite.record);
     addEpisode(tasks, episode(suite, 0, 0, 1));
     addEpisode(tasks, episode(suite, 0, 0, 1));
@@ -105,7 +105,7 @@ describe('a state’s figures', () => {
     expect(() => addEpisode(tasks, { ...episode(suite, 0, 0, 1), task_key: 'another' })).toThrow(RangeError);
   });
 
-  test('make a row under SkyRL’s names, and the same bytes whatever order episodes came in', () => {
+  test('make a row with SkyRL’s names, with the same bytes for any order of episodes', () => {
     const played = state(1, 0, 0.9, 0, 1, 1, 0, null);
     const comparison = compareStates(suite, [played], null);
     const row = resultRow(comparison, played, comparison.states[0]!);
@@ -135,7 +135,7 @@ describe('a state’s figures', () => {
   });
 });
 
-test('an environment called as the scope over all of them does not pass for it in a row', () => {
+test('an environment named like the scope of all environments does not replace it in a row', () => {
   const suite = madeUpSuite('s', ['all', 'other'], 2, 1);
   const tasks = emptyTally(suite.record);
   addEpisode(tasks, episode(suite, 0, 0, 1));
@@ -146,7 +146,7 @@ test('an environment called as the scope over all of them does not pass for it i
 });
 
 describe('a verdict', () => {
-  /** Before, no sample passed; afterwards, all of the first `moved` tasks. */
+  /** In the reference no sample passes; in the other state, all samples of the first `moved` tasks. */
   const versus = (tasks: number, moved: number, samples = 4) => {
     const suite = madeUpSuite('s', ['e'], tasks, samples);
     const [before, after] = [0, moved].map((first, step) => {
@@ -159,21 +159,21 @@ describe('a verdict', () => {
     return compareStates(suite, [before!, after!], null).states[1]?.versus;
   };
 
-  test('is given from ten tasks on', () => {
+  test('needs at least ten tasks', () => {
     expect(versus(9, 9)?.all).toMatchObject({ estimate: 1, verdict: 'unclear' });
     expect(versus(10, 10)?.all).toMatchObject({ estimate: 1, verdict: 'improving' });
   });
 
-  test('is flat only where a noticeable change would have shown', () => {
+  test('is flat only if a noticeable change would have shown', () => {
     expect(versus(200, 0)?.all?.verdict).toBe('flat');
     expect(versus(12, 0, 1)?.all?.verdict).toBe('unclear');
   });
 
-  test('leaves room for what so few tasks have not shown, and more where a task says less', () => {
+  test('has a wider interval for few tasks, and for fewer samples per task', () => {
     const { all, largest_k } = versus(30, 0)!;
     expect(all?.low).toBeLessThan(-0.01);
     expect(all?.high).toBeGreaterThan(0.01);
-    // Any of four samples is one answer a task, pass@1 are four.
+    // For pass@4, four samples give one answer per task; for pass@1, they give four.
     expect(largest_k?.high).toBeGreaterThan((all?.high ?? 1) * 1.5);
   });
 });
@@ -187,7 +187,7 @@ describe('a comparison', () => {
   ];
   const baseline = { state: states[0]!.state, regression: 0.05 };
 
-  test('says what became better and worse, where, and raises the alarm', () => {
+  test('says what became better or worse, and where, and raises the alarm', () => {
     const comparison = compareStates(suite, states, baseline);
     const [, better, worse] = comparison.states;
     expect(better?.versus?.all?.verdict).toBe('improving');
@@ -202,14 +202,14 @@ describe('a comparison', () => {
     ]);
   });
 
-  test('allows what the sweep allows, against the baseline wherever it stands', () => {
+  test('allows the loss that the sweep allows, wherever the baseline is in the list', () => {
     expect(regressions(compareStates(suite, states, { ...baseline, regression: 0.9 }))).toEqual([]);
     const last = compareStates(suite, [...states].reverse(), baseline);
     expect(last.reference).toMatchObject({ step: 10, named: true });
     expect(regressions(last)).toEqual(regressions(compareStates(suite, states, baseline)));
   });
 
-  test('by template adds up to the one over all tasks', () => {
+  test('by template adds up to the comparison of all tasks', () => {
     const { all, templates } = compareStates(suite, states, baseline).states[1]!.versus!;
     const parts = Object.entries(templates);
     expect(parts.map(([name]) => name)).toEqual(
@@ -219,14 +219,14 @@ describe('a comparison', () => {
     expect(sum / 100).toBeCloseTo(all?.estimate ?? NaN, 12);
   });
 
-  test('raises none where no baseline is named, and compares with the first state', () => {
+  test('raises no alarm without a baseline, and compares with the first state', () => {
     const comparison = compareStates(suite, states, null);
     expect(comparison.reference).toMatchObject({ run: 'a', step: 10, named: false });
     expect(comparison.states[2]?.versus?.alarms).toEqual([]);
     expect(regressions(comparison)).toEqual([]);
   });
 
-  test('raises none either where nothing of the baseline was played, and says so; else how far alarms go', () => {
+  test('raises no alarm if the baseline was not played, and says so; otherwise says how reliable alarms are', () => {
     const text = (one: SuiteComparison): string =>
       comparisonText({ name: 'n', project: 'p', suites: [one], skipped: [] });
     const lacking = compareStates(suite, states.slice(1), baseline);
@@ -245,19 +245,19 @@ describe('a comparison', () => {
     );
   });
 
-  test('is the same whatever else is compared beside it', () => {
+  test('is the same whichever other states are compared', () => {
     const [, twenty] = compareStates(suite, states, baseline).states;
     const [, alone] = compareStates(suite, [states[0]!, states[1]!], baseline).states;
     expect(alone).toEqual(twenty);
     expect(compareStates(suite, states, baseline)).toEqual(compareStates(suite, states, baseline));
   });
 
-  test('is JSON', () => {
+  test('survives a round trip through JSON', () => {
     const comparison = compareStates(suite, states, baseline);
     expect(JSON.parse(JSON.stringify(comparison))).toEqual(comparison);
   });
 
-  test('reads in a terminal', () => {
+  test('is readable in a terminal', () => {
     const skipped = [{ run: 'a', step: 40, reason: 'its file state.safetensors is missing' }];
     const text = comparisonText({
       name: 'nightly',
@@ -282,7 +282,7 @@ describe('a comparison', () => {
     expect(Math.max(...lines.slice(0, 12).map((line) => line.length))).toBeLessThanOrEqual(120);
   });
 
-  test('says nothing to the terminal that a task’s name would say', () => {
+  test('sends no control characters of a task’s name to the terminal', () => {
     const hostile = madeUpSuite('s', ['\u001b[31mred\u202e'], 40, 4);
     const played = [-4, 4].map((shift, step) =>
       madeUpState(hostile, { run: 'a', step, shift: { '\u001b[31mred\u202e': shift } }),
@@ -318,7 +318,7 @@ describe('the alarm', () => {
   });
 });
 
-describe('tasks', () => {
+describe('changes of tasks', () => {
   const pair = (task_key: string, before: [number, number], after: [number, number]): TaskPair => ({
     task_key,
     env_key: 'e',
@@ -327,14 +327,14 @@ describe('tasks', () => {
   });
 
   test('are tested by Fisher’s exact test', () => {
-    // The tea: R's fisher.test(matrix(c(3, 1, 1, 3), 2)) and others.
+    // The tea-tasting example, R's fisher.test(matrix(c(3, 1, 1, 3), 2)), and others.
     expect(fisherExact({ passed: 3, graded: 4 }, { passed: 1, graded: 4 })).toBeCloseTo(0.4857143, 6);
     expect(fisherExact({ passed: 0, graded: 4 }, { passed: 4, graded: 4 })).toBeCloseTo(0.0285714, 6);
     expect(fisherExact({ passed: 1, graded: 10 }, { passed: 11, graded: 14 })).toBeCloseTo(0.0027594, 6);
     expect(fisherExact({ passed: 0, graded: 1 }, { passed: 1, graded: 1 })).toBe(1);
   });
 
-  test('are claimed only where chance does not explain them, however many there are', () => {
+  test('are claimed only if chance does not explain them, for any number of tasks', () => {
     const one = taskChanges([
       pair('a', [0, 4], [4, 4]),
       pair('b', [1, 4], [2, 4]),
@@ -346,7 +346,7 @@ describe('tasks', () => {
     ]);
     const many = taskChanges(Array.from({ length: 20 }, (_, index) => pair(`t${index}`, [0, 8], [8, 8])));
     expect(many.every(({ verdict }) => verdict === 'better')).toBe(true);
-    // What never or always passes could be no change, and takes nothing from what is one.
+    // Tasks that never or always pass cannot show a change, so they do not weaken the claims for other tasks.
     const few = Array.from({ length: 8 }, (_, index) => pair(`t${index}`, [0, 4], [4, 4]));
     const idle = Array.from({ length: 100 }, (_, index) => pair(`u${index}`, [0, 4], [index % 2, 4]));
     expect(taskChanges([...few, ...idle]).filter(({ verdict }) => verdict === 'better')).toHaveLength(8);
@@ -361,7 +361,7 @@ describe('tasks', () => {
     ]);
   });
 
-  test('of equal states are falsely claimed in few comparisons', () => {
+  test('are rarely claimed for equal states', () => {
     const suite = madeUpSuite('s', ['e'], 100, 8);
     const first = madeUpState(suite, { run: 'a', step: 0, shift: {} });
     const claims = Array.from({ length: 40 }, (_, index) => {

@@ -1,13 +1,13 @@
-// Whether 95 % intervals hold the true difference in 95 % of comparisons: in simulated ones, where the truth is known.
+// Simulated comparisons, in which the truth is known: do 95 % intervals contain the true difference in 95 % of them?
 import { expect, test } from 'vitest';
 import { normalShare, pairedInterval, tQuantile } from '../../src/sweeps/bootstrap.js';
 import { intervalCoverage } from './interval-coverage.js';
 
-/** More of them tell more of each regime. */
+/** A higher number gives a more exact coverage for each group. */
 const comparisons = Number(process.env['LONGHAUL_COMPARISONS'] ?? 1_000);
 
 test(
-  '95 % intervals hold the true difference in 93 to 97 % of 1,000 simulated comparisons',
+  '95 % intervals contain the true difference in 93 to 97 % of 1,000 simulated comparisons',
   { timeout: 600_000 },
   () => {
     const tally = intervalCoverage(comparisons);
@@ -23,7 +23,7 @@ test(
     );
     expect(share('all')).toBeGreaterThanOrEqual(0.93);
     expect(share('all')).toBeLessThanOrEqual(0.97);
-    // At least a hundred comparisons in each; 40,000 give 94.7 to 96.1 %.
+    // Each group has at least a hundred comparisons; 40,000 comparisons give 94.7 to 96.1 %.
     for (const group of tally.keys()) {
       expect(share(group), group).toBeGreaterThan(0.9);
       expect(share(group), group).toBeLessThan(0.995);
@@ -31,7 +31,7 @@ test(
   },
 );
 
-test('an interval is as wide as Student’s t makes it, and another draw for another comparison', () => {
+test('an interval has the width of Student’s t, and each comparison has its own draws', () => {
   const unseen = 0.2;
   const differences = Array.from({ length: 20 }, (_, index) => (index - 9.5) / 31);
   const n = differences.length + 2;
@@ -42,13 +42,13 @@ test('an interval is as wide as Student’s t makes it, and another draw for ano
     return (high - low) / 2 / expected;
   });
   const mean = shares.reduce((sum, share) => sum + share, 0) / shares.length;
-  // The percentiles of the normal law would be 6 % closer together.
+  // With the percentiles of the normal law, intervals would be 6 % narrower.
   expect(Math.abs(mean - 1)).toBeLessThan(0.03);
   expect(new Set(shares).size).toBeGreaterThan(30);
   expect(Math.max(...shares) / Math.min(...shares)).toBeLessThan(1.2);
 });
 
-test('quantiles are those of the tables', () => {
+test('quantiles are those in published tables', () => {
   expect([2, 5, 10, 30].map(tQuantile)).toEqual(
     [4.3027, 2.5706, 2.2281, 2.0423].map((value): unknown => expect.closeTo(value, 1)),
   );

@@ -11,7 +11,7 @@ describe('a cron expression', () => {
     '  0   3 * * * ',
     '@daily',
     '@midnight',
-  ])('%s is one', (expression) => {
+  ])('%s is valid', (expression) => {
     expect(cronProblem(expression, 'Europe/Berlin')).toBeNull();
   });
 
@@ -37,19 +37,19 @@ describe('a cron expression', () => {
     ['0 0 3 * * *', 'has 6 parts): write five fields'],
     ['@midday', 'which is no cron expression'],
     ['CRON_TZ=UTC 0 3 * * *', 'which is no cron expression'],
-  ])('"%s" is none: %s', (expression, problem) => {
+  ])('"%s" is not valid: %s', (expression, problem) => {
     expect(cronProblem(expression, 'UTC')).toContain(problem);
   });
 
-  // croner takes them. Temporal refuses them, or reads them otherwise.
+  // croner accepts these; Temporal refuses them, or reads them differently.
   test.each(['0 3 L * *', '0 3 ? * *', '0 3 15W * *', '0 3 * * FRIL', '0 3 * * 5#2', '0 3 1 * +1'])(
-    '%s has a sign that Temporal does not know',
+    '%s has a character that Temporal refuses',
     (expression) => {
       expect(cronProblem(expression, 'UTC')).toContain('Temporal knows no');
     },
   );
 
-  test('says what each field allows', () => {
+  test('gives the values that each field allows', () => {
     expect(cronValues(' 5,35 8-12/2 1-3 JAN-mar,12 mon,7 ')).toEqual([
       [5, 35],
       [8, 10, 12],
@@ -60,7 +60,7 @@ describe('a cron expression', () => {
     expect(cronValues('@weekly').map((values) => values.length)).toEqual([1, 1, 31, 12, 1]);
   });
 
-  test('that never fires is told so, soon', () => {
+  test('is refused quickly if it never fires', () => {
     const begun = performance.now();
     expect(cronProblem('0 0 30 2 *', 'UTC')).toContain('never fires');
     expect(cronProblem('0 0 31 4,6,9,11 *', 'UTC')).toContain('never fires');

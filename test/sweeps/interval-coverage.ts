@@ -1,4 +1,4 @@
-// Simulated comparisons, where the true difference is known: which share of 95 % intervals holds it.
+// Simulated comparisons, in which the true difference is known: the share of 95 % intervals that contain it.
 import { uniform } from '../../src/rl/random.js';
 import { pairedInterval, unseenChange } from '../../src/sweeps/bootstrap.js';
 
@@ -7,14 +7,14 @@ interface Regime {
   samples: number;
   /** Mean pass rate of the baseline. */
   rate: number;
-  /** Tasks differ in log-odds with this standard deviation; 0: all alike. */
+  /** Standard deviation of the tasks' log-odds; 0 if all tasks are equally hard. */
   spread: number;
-  /** How much better the other state is, in log-odds; and how differently it is for each task. */
+  /** `shift`: by how much the other state is better, in log-odds; `unevenness`: how much that differs between tasks. */
   shift: number;
   unevenness: number;
 }
 
-/** Standard normal, from two uniforms. */
+/** Standard normal, from two uniform numbers. */
 function normal(...key: (number | string)[]): number {
   const [a, b] = [uniform(...key, 'a'), uniform(...key, 'b')];
   return Math.sqrt(-2 * Math.log(1 - a)) * Math.cos(2 * Math.PI * b);
@@ -22,7 +22,7 @@ function normal(...key: (number | string)[]): number {
 
 const logistic = (odds: number): number => 1 / (1 + Math.exp(-odds));
 
-/** Pass rates of the `index`-th task of an endless supply, for both states. */
+/** Pass rates of both states on the `index`-th task of an endless supply. */
 function ratesOf({ rate, spread, shift, unevenness }: Regime, key: string, index: number): [number, number] {
   const odds = Math.log(rate / (1 - rate)) + (spread === 0 ? 0 : spread * normal(key, 'task', index));
   const change = shift + (unevenness === 0 ? 0 : unevenness * normal(key, 'change', index));
@@ -75,7 +75,7 @@ export interface Coverage {
   of: number;
 }
 
-/** By group of comparisons, `all` among them: every size with every number of samples and every kind in turn. */
+/** By group of comparisons, including `all`: each size is combined in turn with each number of samples and each kind. */
 export function intervalCoverage(comparisons: number): Map<string, Coverage> {
   const truths = kinds.map((kind) => trueDifference({ ...kind, tasks: 0, samples: 0 }));
   const tally = new Map<string, Coverage>();

@@ -1,4 +1,4 @@
-// Made-up states on a made-up suite: every task has its own chance to pass, which each state shifts.
+// Invented states on an invented suite: each task has its own pass rate, which each state shifts.
 import { uniform } from '../../src/rl/random.js';
 import type { SuiteRecord } from '../../src/spec/records/evaluation-records.js';
 import { recordDigest } from '../../src/store/records/canonical.js';
@@ -17,11 +17,11 @@ import { recordsOfAllKinds } from '../store/fixtures.js';
 export interface Played {
   run: string;
   step: number;
-  /** Added to a task's log-odds, by environment. */
+  /** Added to the tasks' log-odds, by environment. */
   shift: Record<string, number>;
-  /** Share of unknown outcomes. */
+  /** Share of outcomes that are unknown. */
   unknown?: number;
-  /** Last tasks that are not played. */
+  /** How many of the last tasks are not played. */
   unplayed?: number;
 }
 
@@ -57,7 +57,7 @@ export function madeUpState({ record }: SweepSuiteEntry, played: Played): Played
   for (const [slot, { env_key, task_key }] of record.tasks
     .slice(0, record.tasks.length - unplayed)
     .entries()) {
-    // Most tasks are nearly always or nearly never solved.
+    // Most tasks are solved almost always or almost never.
     const odds = 6 * (uniform('odds', slot) - 0.5) + (shift[env_key] ?? 0);
     for (let sample = 0; sample < record.samples_per_task; sample++) {
       const draw = (what: string): number => uniform(what, run, step, slot, sample);
@@ -97,7 +97,7 @@ export function episode(
   return { slot, sample, task_key, outcome, metrics };
 }
 
-/** As `compareSweep` does it, on this thread. */
+/** Compares states like `compareSweep`, but on this thread. */
 export function compareStates(
   entry: SweepSuiteEntry,
   states: readonly PlayedState[],

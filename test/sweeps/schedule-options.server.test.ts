@@ -1,4 +1,4 @@
-// Applying a sweep to a real server, as `longhaul sweeps apply` will.
+// Applies sweeps to a real server, as `longhaul sweeps apply` does.
 import type { ScheduleClient, ScheduleDescription, ScheduleOptions, ScheduleSpec } from '@temporalio/client';
 import { ScheduleNotFoundError } from '@temporalio/client';
 import { Cron } from 'croner';
@@ -55,7 +55,7 @@ describe('a sweep’s schedule', () => {
     return change.kind;
   }
 
-  test('is created once, changed where the file was, and goes with its entry', async () => {
+  test('is created once, changes only when the file changes, and is deleted with its entry', async () => {
     expect(await apply(sweep())).toBe('create');
     const made = await described(sweep());
     expect(made).toMatchObject({
@@ -89,14 +89,14 @@ describe('a sweep’s schedule', () => {
     expect(await apply(unscheduled)).toBe('unchanged');
   });
 
-  test('is taken back from who changed it by hand', async () => {
+  test('reverts changes that were made by hand', async () => {
     await apply(sweep());
     const handle = client.getHandle(scheduleIdOf(sweep()));
     await handle.update((previous) => ({ ...previous, action: { ...previous.action, memo: {} } }));
     expect(await apply(sweep())).toBe('update');
     expect(await apply(sweep())).toBe('unchanged');
 
-    // As the Temporal UI does it, which keeps the action with its memo.
+    // Like the Temporal UI, this keeps the action with its memo.
     const byHand: ((spec: ScheduleSpec, policies: Policies) => { spec: ScheduleSpec; policies: Policies })[] =
       [
         (_, policies) => ({
@@ -120,7 +120,7 @@ describe('a sweep’s schedule', () => {
     await handle.delete();
   });
 
-  test('takes every cron that the check lets through, and means the same by it', async () => {
+  test('accepts every cron that the check accepts, and fires at the same times', async () => {
     const crons = [
       '*/15 * * * *',
       '5,35 8-18/2 1-7 JAN-mar,12 mon-FRI',
@@ -138,12 +138,12 @@ describe('a sweep’s schedule', () => {
       const times = (await described(spec))?.info.nextActionTimes ?? [];
       expect(times.length, cron).toBeGreaterThan(0);
       const asked = new Date((times[0] as Date).getTime() - 1_000);
-      // As the check of crons understands them.
+      // The times that croner computes.
       const expected = new Cron(cron, { mode: '5-part', timezone: 'UTC', domAndDow: true }).nextRuns(
         times.length,
         asked,
       );
-      // Jitter of up to a second is the server's.
+      // The server adds jitter of up to a second.
       expect(
         times.map((time) => Math.floor(time.getTime() / 60_000)),
         cron,
@@ -152,7 +152,7 @@ describe('a sweep’s schedule', () => {
     await client.getHandle('sweep/longhaul/crons').delete();
   });
 
-  test('fires, with the sweep as the workflow’s input', async () => {
+  test('starts a workflow with the sweep as its input', async () => {
     const spec = sweep({ name: 'soon', schedule: { every: '2s' } });
     await apply(spec);
     const deadline = Date.now() + 30_000;
@@ -173,12 +173,12 @@ describe('a sweep’s schedule', () => {
   });
 });
 
-test('a schedule’s id says whose it is', () => {
+test('a schedule’s id contains its sweep’s project and name', () => {
   expect(sweepOfScheduleId(scheduleIdOf({ project: 'p', name: 'n' }))).toEqual({ project: 'p', name: 'n' });
   expect(sweepOfScheduleId('nightly')).toBeNull();
 });
 
-test('a backfill goes forward in time, and its firings one after the other', () => {
+test('a backfill runs forward in time, one firing after the other', () => {
   const [start, end] = [new Date('2026-01-01T00:00:00Z'), new Date('2026-01-02T00:00:00Z')];
   expect(backfillOf(start, end)).toEqual({ start, end, overlap: 'BUFFER_ALL' });
   expect(() => backfillOf(end, start)).toThrow('it must end after it begins');

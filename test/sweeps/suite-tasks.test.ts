@@ -1,4 +1,4 @@
-// A suite is named by its content: whoever asks for the same has the same digest, and nothing is played twice.
+// A suite is identified by its content: equal requests have the same digest, so nothing is played twice.
 import { describe, expect, test } from 'vitest';
 import { evaluationSampling } from '../../src/rl/sampling.js';
 import { generateTasks } from '../../src/environments/apps/generate.js';
@@ -41,7 +41,7 @@ const suites = (...list: object[]) =>
   suitesOf(parseSweepSpec({ name: 's', checkpoints: [{ run: 'tiny' }], suites: list }), source);
 const only = (suite: object) => suites(suite)[0]!;
 
-/** As the records of runs have it: another digest would have every state played again. */
+/** The digest in existing runs' records: if it changed, every state would be played again. */
 function ownSuite(name: 'interval' | 'final', size: number): SuiteRecord {
   const held = tasks.filter(({ split }) => split === 'held_out').slice(0, size);
   return {
@@ -69,29 +69,29 @@ function ownSuite(name: 'interval' | 'final', size: number): SuiteRecord {
   };
 }
 
-describe('a sweep that asks for what a run has played', () => {
-  test('by its name, has the run’s digest', () => {
+describe('a sweep that asks for a suite which a run has played', () => {
+  test('has the run’s digest if it uses the run’s name for the suite', () => {
     const [interval, final] = suites({ name: 'interval' }, { name: 'final' });
     expect(interval?.record).toEqual(ownSuite('interval', 6));
     expect(interval?.digest).toBe(recordDigest(ownSuite('interval', 6)));
     expect(final?.digest).toBe(recordDigest(ownSuite('final', 10)));
   });
 
-  test('by its content, has the run’s digest too, and keeps its own name in tables', () => {
+  test('has the run’s digest if the content is equal, and keeps its own name in tables', () => {
     expect(only({ name: 'mine', max_tasks: 10 })).toMatchObject({
       label: 'mine',
       digest: recordDigest(ownSuite('final', 10)),
     });
   });
 
-  test('under another name than another sweep’s, has that one’s digest', () => {
+  test('has the digest of another sweep that uses another name', () => {
     expect(only({ name: 'a', samples: 4 }).digest).toBe(only({ name: 'b', samples: 4 }).digest);
     expect(only({ name: 'a', samples: 4 }).digest).not.toBe(only({ name: 'a', samples: 2 }).digest);
     expect(only({ name: 'a', temperature: 0.5 }).digest).not.toBe(only({ name: 'a' }).digest);
     expect(only({ name: 'a', seed: 8 }).digest).not.toBe(only({ name: 'a' }).digest);
   });
 
-  test('twice under two names, is told so', () => {
+  test('is refused if it names the same suite twice', () => {
     expect(() => suites({ name: 'final' }, { name: 'mine', max_tasks: 10 })).toThrow(
       'suites[1]: asks for the same tasks in the same way as "final"',
     );
@@ -99,7 +99,7 @@ describe('a sweep that asks for what a run has played', () => {
 });
 
 describe('a suite’s tasks', () => {
-  test('are filtered by split, environment and difficulty, and keep the seed that they have without filters', () => {
+  test('are filtered by split, environment and difficulty, and keep the seeds they have without filters', () => {
     const all = only({ name: 'all' }).record.tasks;
     expect(all).toHaveLength(24);
     const tracker = only({ name: 't', environments: ['tracker'] }).record.tasks;
@@ -111,7 +111,7 @@ describe('a suite’s tasks', () => {
     expect(only({ name: 'train', split: 'train' }).record.tasks).toHaveLength(20);
   });
 
-  test('that are more episodes than a node can have open at once are refused, with how many there may be', () => {
+  test('are refused if they need more episodes than a node can have open, with the allowed number', () => {
     const held = only({ name: 'all' }).record.tasks.length;
     const most = Math.floor(mostEpisodes / held);
     expect(only({ name: 'most', samples: most }).record.samples_per_task).toBe(most);
@@ -120,14 +120,14 @@ describe('a suite’s tasks', () => {
     );
   });
 
-  test('make a record that the store takes', async () => {
+  test('make a record that the store accepts', async () => {
     await encodeRecord(
       'suite',
       only({ name: 'x', samples: 4, temperature: 0.5, environments: ['booking'] }).record,
     );
   });
 
-  test('that are none are an error that says which filter leaves none', () => {
+  test('are refused if there are none, with the filter that leaves none', () => {
     expect(() => only({ name: 'x', environments: ['traker'] })).toThrow(
       'suites[0].environments: leaves no task: of traker builtin v1 has no held_out one; did you mean tracker?',
     );

@@ -10,7 +10,7 @@ const smallest = () => ({
   suites: [{ name: 'held-out' }] as Record<string, unknown>[],
 });
 
-/** `path: problem; fix`, one a line, without the first line. */
+/** `path: problem; fix`, one per line, without the message's first line. */
 function problems(input: unknown): string[] {
   try {
     parseSweepSpec(input);
@@ -25,7 +25,7 @@ function problems(input: unknown): string[] {
 }
 
 describe('a sweep', () => {
-  test('may say little; what is filled in passes again unchanged, as it goes to the workflow as JSON', () => {
+  test('may leave out most keys; the filled-in sweep passes again unchanged, even through JSON', () => {
     const spec = parseSweepSpec(smallest());
     expect(spec).toEqual({
       name: 'trial',
@@ -37,7 +37,7 @@ describe('a sweep', () => {
     expect(parseSweepSpec(JSON.parse(JSON.stringify(spec)))).toEqual(spec);
   });
 
-  test('is read from a file, and the nightly one is whole', async () => {
+  test('is read from a file; the nightly example is complete', async () => {
     const path = fileURLToPath(new URL('../../presets/sweeps/nightly.yaml', import.meta.url));
     const spec = await readSweepFile(path);
     expect(spec.schedule).toEqual({
@@ -54,7 +54,7 @@ describe('a sweep', () => {
     await expect(readSweepFile('/')).rejects.toThrow('it cannot be read');
   });
 
-  test('says everything that is wrong at once, with paths and fixes', () => {
+  test('gets all of its problems at once, with paths and fixes', () => {
     expect(
       problems({
         ...smallest(),
@@ -78,7 +78,7 @@ describe('a sweep', () => {
     ]);
   });
 
-  test('takes one choice of checkpoints an entry', () => {
+  test('has one way to choose checkpoints per entry', () => {
     const entry = (value: object) => problems({ ...smallest(), checkpoints: [{ run: 'a', ...value }] });
     expect(entry({ steps: [1], latest: 2 })).toEqual([
       'checkpoints[0]: has steps and latest at once; keep one of them, and give the others an entry of their own with the same run',
@@ -93,7 +93,7 @@ describe('a sweep', () => {
     expect(entry({})).toEqual([]);
   });
 
-  test('cannot name steps of several runs, nor take its suites from one that a pattern hides', () => {
+  test('cannot name steps of several runs, nor take its suites from a run that only a pattern selects', () => {
     expect(problems({ ...smallest(), checkpoints: [{ run: 'a-*', steps: [1] }] })).toEqual([
       'checkpoints[0].steps: cannot be of the several runs of "a-*"; name the run, or use range, latest, best or every',
       'data_of: is missing: "a-*" names no single run, and suites have the data, seed and settings of one; name that run, or a baseline',
@@ -104,7 +104,7 @@ describe('a sweep', () => {
     );
   });
 
-  test('has suites of different names, and leaves those of runs as they are', () => {
+  test('has suites with different names, and cannot change the suites of runs', () => {
     const suites = (...list: object[]) => problems({ ...smallest(), suites: list });
     expect(suites({ name: 'easy' }, { name: 'hard' }, { name: 'Easy' })).toEqual([
       'suites[2].name: is "Easy", which suites[0] has already; give each suite a name of its own, or one suite both filters',
@@ -127,7 +127,7 @@ describe('a sweep', () => {
     expect(suites({ name: 'x', temperature: 0 })[0]).toContain('suites[0].temperature: must be more than 0');
   });
 
-  test('has a baseline of one run and step, with a bound', () => {
+  test('has a baseline of one run and one step, with an allowed loss', () => {
     const spec = parseSweepSpec({ ...smallest(), baseline: { run: 'a~2', step: 10 } });
     expect(spec.baseline).toEqual({ run: 'a~2', step: 10, regression: 0.05 });
     expect(problems({ ...smallest(), baseline: { run: 'a*', step: 10 } })[0]).toContain(
@@ -142,7 +142,7 @@ describe('a sweep', () => {
 describe('a schedule', () => {
   const schedule = (value: object) => problems({ ...smallest(), schedule: value });
 
-  test('says when, once', () => {
+  test('has one kind of firing times', () => {
     expect(schedule({})).toEqual([
       'schedule: says no time; give cron, such as "0 3 * * *", or every, such as "6h"',
     ]);
@@ -156,7 +156,7 @@ describe('a schedule', () => {
     ]);
   });
 
-  test('knows time zones by their names, and the city that was meant', () => {
+  test('accepts time zones by name, and suggests the zone of a city', () => {
     expect(schedule({ cron: '0 3 * * *', time_zone: 'Berlin' })).toEqual([
       'schedule.time_zone: is "Berlin", which is no time zone; did you mean Europe/Berlin?',
     ]);
@@ -176,7 +176,7 @@ describe('a schedule', () => {
   });
 });
 
-test('times are whole seconds of days, hours, minutes and seconds', () => {
+test('accepts durations in whole seconds, of days, hours, minutes and seconds', () => {
   expect(['90s', '10m', ' 6h ', '1d 12h', '1h30m', '0s'].map(secondsIn)).toEqual([
     90, 600, 21_600, 129_600, 5_400, 0,
   ]);

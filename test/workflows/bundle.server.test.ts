@@ -9,7 +9,7 @@ import { workflowBundle } from './scripted-run.js';
 const root = new URL('../..', import.meta.url).pathname;
 
 describe('the workflow bundle', () => {
-  it('holds nothing but control flow: no schema library, no store, no network, no activity', async () => {
+  it('contains only control flow: no schema library, store, network or activity', async () => {
     const code = readFileSync((await workflowBundle()).codePath, 'utf8');
     for (const module of [
       'node_modules/zod',
@@ -24,7 +24,7 @@ describe('the workflow bundle', () => {
     expect(code.length).toBeLessThan(3_000_000);
   }, 90_000);
 
-  it('is made again when a file of a folder below has changed', async () => {
+  it('is built again when a file in a folder that it imports has changed', async () => {
     const scratch = mkdtempSync(join(tmpdir(), 'longhaul-bundle-'));
     onTestFinished(() => rmSync(scratch, { recursive: true, force: true }));
     symlinkSync(join(root, 'node_modules'), join(scratch, 'node_modules'));
@@ -37,7 +37,7 @@ describe('the workflow bundle', () => {
     expect(await bundle()).not.toBe(first);
   }, 90_000);
 
-  it('sees of the other parts types only, and the files that are named', () => {
+  it('imports from other folders only types and the listed files', () => {
     const folder = join(root, 'src/workflows');
     const allowed = importedValues.map((module) => join(folder, `${module}.js`));
     const outside: string[] = [];
@@ -54,11 +54,11 @@ describe('the workflow bundle', () => {
     expect([...new Set(outside)].sort()).toEqual(allowed.sort());
   });
 
-  it('is loaded by an SDK that has one copy of protobufjs 8', () => {
-    // Two copies make `runReplayHistory` throw "type must be a Type" on JSON histories.
+  it('is loaded by an SDK with a single copy of protobufjs 8', () => {
+    // With two copies, `runReplayHistory` throws "type must be a Type" for JSON histories.
     const found = execFileSync(
       'find',
-      // With a slash behind it: it may be a link.
+      // The slash at the end is needed because the folder may be a link.
       [join(root, 'node_modules/'), '-type', 'd', '-name', 'protobufjs', '-not', '-path', '*/ext/*'],
       {
         encoding: 'utf8',

@@ -1,5 +1,5 @@
-// Lives of runs whose histories are kept: what one recorded must replay with the code of every later day, or a run that is under way
-// on that day stands still. Each goes through other parts of the workflow.
+// Runs whose histories are kept as golden files. Each history must replay with all later code; otherwise runs that are under way during an
+// upgrade would stop. Each run covers other parts of the workflow.
 import { ApplicationFailure } from '@temporalio/activity';
 import type { History } from '@temporalio/common/lib/proto-utils.js';
 import type { LeaseRequest } from '../../src/activities/contracts.js';
@@ -17,14 +17,14 @@ import {
 import type { ConnectedTemporal, TestTemporalOptions } from '../support/servers/temporal-server.js';
 import { gate, outlineOf, scriptRun, startRun, until, withWorkers } from './scripted-run.js';
 
-/** Settings of the server that they are recorded on: the longest of them continues as new. */
+/** Settings of the server that records them; with these, the longest run continues as new. */
 export const goldenServer: TestTemporalOptions = {
   dynamicConfig: { 'limit.historyCount.suggestContinueAsNew': 240 },
 };
 
-/** The files of `golden/`, by their names. */
+/** The golden histories, by file name. */
 export const goldenLives: Record<string, (temporal: ConnectedTemporal) => Promise<History>> = {
-  /** Paused at a step boundary, changed, resumed. */
+  /** Paused at a step boundary, changed, then resumed. */
   'training-run': async (temporal) => {
     const script = scriptRun(outlineOf('golden', { phases: phases(2, 2) }));
     const held = gate();
@@ -42,7 +42,7 @@ export const goldenLives: Record<string, (temporal: ConnectedTemporal) => Promis
     });
   },
 
-  /** An execution in the middle: begun by one before it, and ended by beginning another. */
+  /** An execution that was begun by continue-as-new and ends by continue-as-new. */
   'begun-anew': async (temporal) => {
     const script = scriptRun(outlineOf('golden-anew', { phases: phases(0, 40), ckpt_interval: 10 }));
     return withWorkers(temporal, script, async (queue) => {
@@ -58,7 +58,7 @@ export const goldenLives: Record<string, (temporal: ConnectedTemporal) => Promis
     });
   },
 
-  /** Paused in the middle of a step, a checkpoint asked for meanwhile, ended by `stopAfter`. */
+  /** Paused in the middle of a step; meanwhile a checkpoint is requested; ended by `stopAfter`. */
   'paused-now': async (temporal) => {
     const script = scriptRun(outlineOf('golden-now', { phases: phases(0, 6), ckpt_interval: 100 }));
     const held = gate();
@@ -78,7 +78,7 @@ export const goldenLives: Record<string, (temporal: ConnectedTemporal) => Promis
     });
   },
 
-  /** Blocked by a record that was set aside, so that the step begins again from its plan; then by a server that is down. */
+  /** Blocked by a quarantined record, so the step begins again from its plan; then blocked by a server that is down. */
   blocked: async (temporal) => {
     const script = scriptRun(outlineOf('golden-blocked', { phases: phases(1, 3) }));
     const broken = new Map([
@@ -101,7 +101,7 @@ export const goldenLives: Record<string, (temporal: ConnectedTemporal) => Promis
     });
   },
 
-  /** Its node is lost in the middle of a step, and another one goes on. */
+  /** Loses its node in the middle of a step, and continues on another one. */
   moved: async (temporal) => {
     const first = scriptRun(outlineOf('golden-moved', { phases: phases(0, 3) }), 'golden-lost');
     const held = gate();
@@ -125,7 +125,7 @@ export const goldenLives: Record<string, (temporal: ConnectedTemporal) => Promis
     );
   },
 
-  /** Goes on from a step of another run, under a budget that ends it. */
+  /** Begins at a step of another run, with a budget that ends it. */
   fork: async (temporal) => {
     const lineage = { run: 'golden', step: 2 };
     const script = scriptRun(outlineOf('golden-fork', { phases: phases(0, 6), lineage }));
@@ -144,7 +144,7 @@ export const goldenLives: Record<string, (temporal: ConnectedTemporal) => Promis
     });
   },
 
-  /** Cancelled while it samples: it still writes its report. */
+  /** Cancelled while it samples, and still writes its report. */
   cancelled: async (temporal) => {
     const script = scriptRun(outlineOf('golden-cancelled', { phases: phases(0, 4) }));
     const held = gate();
@@ -158,7 +158,7 @@ export const goldenLives: Record<string, (temporal: ConnectedTemporal) => Promis
     });
   },
 
-  /** One of four pairs loses its node and is evaluated on another one, and one cannot be evaluated. */
+  /** Of four pairs, one loses its node and is evaluated on another, and one cannot be evaluated. */
   sweep: async (temporal) => {
     const first = scriptRun(outlineOf('golden-sweep', {}), 'golden-first');
     const leases: string[] = [];

@@ -35,7 +35,7 @@ describe('the history of a run', { timeout: 120_000 }, () => {
       return { events: (await run.fetchHistory()).events ?? [] };
     });
 
-  // What runs side by side ends one after the other: each end is a workflow task of its own.
+  // Activities that run side by side end at different times, so each end is a workflow task of its own.
   const slowly = (call: string): Promise<void> =>
     delay({ collect: 250, evaluate: 150, upload: 20, update: 100 }[call.split(' ')[0] ?? ''] ?? 0);
 
@@ -56,7 +56,7 @@ describe('the history of a run', { timeout: 120_000 }, () => {
     expect(Math.max(...perStep)).toBeLessThanOrEqual(40);
   });
 
-  it('has at most 40 events in a step that sees the end of an earlier upload', async () => {
+  it('has at most 40 events in a step in which an earlier upload ends', async () => {
     const phases = [{ name: 'grpo', kind: 'grpo' as const, steps: 6 }];
     const script = scriptRun(outlineOf(uniqueName('late'), { phases, ckpt_interval: 1, eval_interval: 1 }));
     const late = gate();
@@ -64,7 +64,7 @@ describe('the history of a run', { timeout: 120_000 }, () => {
       if (call === 'upload 2') await late.wait();
       if (call === 'plan 4') {
         late.release();
-        // The workflow must have heard of the upload when this step is planned.
+        // The workflow must know that the upload has ended when this step is planned.
         while (!script.calls.includes('upload 2')) await delay(10);
         await delay(300);
       }
@@ -100,7 +100,7 @@ describe('the history of a run', { timeout: 120_000 }, () => {
     expect(summaries).toContain('"step 3 · update · reward 0.20 at 2"');
   });
 
-  it('gives up any work of a node that nobody takes in two minutes, so that a lost node holds up no checkpoint', async () => {
+  it('gives up work that no worker takes in two minutes, so a lost node delays no checkpoint', async () => {
     const phases = warmAndGrpo.map((phase) => ({ ...phase, steps: 2 }));
     const script = scriptRun(outlineOf(uniqueName('lost'), { phases, ckpt_interval: 1 }));
     const { events } = await historyOf(script);
@@ -119,7 +119,7 @@ describe('the history of a run', { timeout: 120_000 }, () => {
     });
   });
 
-  it('starts again at a step boundary when the server suggests it, and the run goes on', async () => {
+  it('continues as new at a step boundary when the server suggests it', async () => {
     const phases = [{ name: 'drill', kind: 'sft' as const, steps: 40 }];
     const script = scriptRun(outlineOf(uniqueName('anew'), { phases, ckpt_interval: 10 }));
     await withWorkers(temporal, script, async (queue) => {
@@ -136,7 +136,7 @@ describe('the history of a run', { timeout: 120_000 }, () => {
     expect(updates).toEqual(Array.from({ length: 40 }, (_, index) => `update ${index + 1}`));
   });
 
-  it('carries over what it knows of stops: a passed one stays passed, one that came meanwhile holds', async () => {
+  it('carries stops over: a passed one stays passed, a new one still applies', async () => {
     const phases = [{ name: 'drill', kind: 'sft' as const, steps: 80 }];
     const script = scriptRun(outlineOf(uniqueName('stop-anew'), { phases, ckpt_interval: 10 }));
     for (const step of [0, 1, 2, 3, 4, 5]) script.committed.set(step, { control: 0, lr: 0.1 });
@@ -152,7 +152,7 @@ describe('the history of a run', { timeout: 120_000 }, () => {
     await withWorkers(temporal, script, async (queue) => {
       const run = await startRun(temporal, queue, script.outline.name);
       await uploading.reached;
-      // At the end of its second execution the run waits for nothing but the upload.
+      // At the end of its second execution, the run waits only for the upload.
       await untilItWaitsFor(run, [`step-${String(uploaded).padStart(6, '0')}/upload`]);
       await run.executeUpdate(stopAfterUpdate, { args: [{ step: 5 }] });
       uploading.release();
@@ -163,7 +163,7 @@ describe('the history of a run', { timeout: 120_000 }, () => {
   });
 });
 
-/** The end of a collection counts in the step that began it: on a busy machine it may come in the next one. */
+/** The end of a collection counts for the step that began it: on a busy machine, it may come during the next step. */
 function eventsPerStep({ events }: { events: NonNullable<History['events']> }): number[] {
   const perStep: number[] = [];
   const collections = new Map<string, number>();
@@ -182,7 +182,7 @@ function eventsPerStep({ events }: { events: NonNullable<History['events']> }): 
     const counted = ended || isWorkflowTask ? cause : step;
     perStep[counted] = (perStep[counted] ?? 0) + 1;
   }
-  // The last one's end is the run's.
+  // The end of the last collection belongs to the end of the run.
   perStep.pop();
   console.log(`history events per step: ${perStep.join(', ')}`);
   return perStep;

@@ -1,5 +1,5 @@
-// Histories that were recorded once replay with the code of today. And the replay would notice: with code that was changed in a
-// small way, none of these changes passes.
+// The golden histories replay with the current code. To prove that replay notices changes, the workflow's code is changed in small ways,
+// and each change must make a replay fail.
 import {
   cpSync,
   mkdirSync,
@@ -34,16 +34,16 @@ const pathOf = (life: string): string => join(folder, `${life}.json`);
 const golden = (life: string): History => historyFromJSON(JSON.parse(readFileSync(pathOf(life), 'utf8')));
 const lives = Object.keys(goldenLives);
 
-/** Whose machine recorded it, and where its files lay, says nothing about a run. */
+/** Leaves out the recording machine's name and paths, which say nothing about a run. */
 function impersonal(member: string, value: unknown): unknown {
   if (member === 'stackTrace') return '';
   return typeof value === 'string' ? value.replace(/^[0-9]+@.*?(-[0-9a-f]{32})?$/, 'worker$1') : value;
 }
 
-/** Each life with what its replay failed with, if it did. */
+/** Each golden history with the error of its replay, if it failed. */
 type Failures = [string, unknown][];
 
-/** By one worker: a worker takes longer to start than a history to replay. */
+/** All in one worker, because a worker takes longer to start than a history to replay. */
 async function replayed(options: ReplayWorkerOptions): Promise<Failures> {
   const failures: Failures = [];
   const histories = lives.map((life) => ({ workflowId: life, history: golden(life) }));
@@ -68,11 +68,11 @@ describe('golden histories', { timeout: 240_000 }, () => {
     }
   });
 
-  it('are those of the lives that can be recorded', () => {
+  it('have one file for each life that can be recorded', () => {
     expect(readdirSync(folder).sort()).toEqual(lives.map((life) => `${life}.json`).sort());
   });
 
-  describe('replay with the code of today', () => {
+  describe('replay with the current code', () => {
     let failures: Failures;
     beforeAll(async () => void (failures = await replayed({ workflowBundle: await workflowBundle() })));
 
@@ -100,13 +100,13 @@ describe('golden histories', { timeout: 240_000 }, () => {
         scheduled?.activityId?.endsWith('/update'),
       );
       const committed = steps.filter(({ life: of, step, failed }) => of === life && step > 0 && !failed);
-      // A sweep takes no steps.
+      // A sweep has no steps.
       expect(committed.length > 0).toBe((updates?.length ?? 0) > 0);
       expect(committed.length).toBeLessThanOrEqual(updates?.length ?? 0);
     });
   });
 
-  it('go through a new beginning, a block, a move, a pause and a cancellation', () => {
+  it('include continue-as-new, a block, a move to another node, a pause and a cancellation', () => {
     const types = (life: string): string => JSON.stringify(golden(life).events);
     const last = golden('begun-anew').events?.at(-1);
     expect(last?.workflowExecutionContinuedAsNewEventAttributes).toBeTruthy();
@@ -121,7 +121,7 @@ describe('golden histories', { timeout: 240_000 }, () => {
   });
 });
 
-/** Changes of the workflow's code that a person might make, each with what a history tells otherwise. */
+/** Changes that a person might make to the workflow's code; `what` says how a history would then differ. */
 const mutations = [
   {
     what: 'activities have other ids',
@@ -183,19 +183,19 @@ describe('a golden history', { timeout: 240_000 }, () => {
   let copies = 0;
   const bundleOf = (change: (folder: string) => void) => {
     const copy = join(scratch, `copy-${++copies}`, 'workflows');
-    // The folders that the workflows' bundle is made of.
+    // The folders from which the workflows' bundle is built.
     for (const part of ['workflows', 'spec'])
       cpSync(join(repository, 'src', part), join(copy, '..', part), { recursive: true });
     change(copy);
     return bundleWorkflowCode({ workflowsPath: join(copy, 'index.ts'), logger: new DefaultLogger('ERROR') });
   };
 
-  it('replays with a copy of the code, so that what follows fails by its change alone', async () => {
+  it('replays with an unchanged copy of the code, so the failures below come from the changes', async () => {
     const bundle = await bundleOf(() => undefined);
     expect(await replayed({ workflowBundle: bundle })).toEqual(lives.map((life) => [life, undefined]));
   });
 
-  it.each(mutations)('does not replay where $what', async ({ life, file, from, to, ...more }) => {
+  it.each(mutations)('does not replay if $what', async ({ life, file, from, to, ...more }) => {
     const bundle = await bundleOf((copy) => {
       const path = join(copy, file);
       const code = readFileSync(path, 'utf8');

@@ -1,21 +1,21 @@
-// What may be set while a run is under way: a value out of its range, or one that would change nothing, leaves no trace.
+// Values that people set while a run is under way. A value out of range, or without effect, is refused before anything is recorded.
 import { describe, expect, test } from 'vitest';
 import { hyperparameterNames, problemWith } from '../../src/workflows/hyperparameters.js';
 
 const specWith = (trainer: object, model: object = {}): unknown => ({ name: 'r', model, trainer });
 
-describe('a value that is set live', () => {
+describe('a value that is set while the run is under way', () => {
   test.each([
     ['lr', 0.5],
     ['eps_clip_high', 0.28],
     ['temperature', 0.9],
     ['max_turns', 3],
-  ])('%s = %s is taken whatever the spec leaves out', (name, value) => {
+  ])('%s = %s is accepted even if the spec leaves it out', (name, value) => {
     for (const spec of [undefined, null, {}, specWith({})])
       expect(problemWith({ [name]: value }, spec)).toBeNull();
   });
 
-  test('is refused with its range', () => {
+  test('is refused, with the allowed range', () => {
     expect(problemWith({ kl_loss_coef: 11 }, specWith({ use_kl_loss: true }))).toBe(
       'kl_loss_coef must be a number from 0 to 10, not 11',
     );
@@ -28,7 +28,7 @@ describe('a value that is set live', () => {
   test.each([
     ['kl_loss_coef', 'use_kl_loss'],
     ['entropy_loss_coef', 'use_entropy_loss'],
-  ])('%s is taken where there is such a term, and refused where it would change nothing', (name, use) => {
+  ])('%s is accepted if the loss has that term, and refused if it would change nothing', (name, use) => {
     expect(problemWith({ [name]: 0.5 }, specWith({ [use]: true }))).toBeNull();
     expect(problemWith({ [name]: 0 }, specWith({ [use]: true }))).toBeNull();
     for (const spec of [specWith({}), specWith({ [use]: false }), {}])
@@ -37,7 +37,7 @@ describe('a value that is set live', () => {
       );
   });
 
-  test('of the clip range is refused where the objective clips nothing there', () => {
+  test('for the clip range is refused if the loss does not clip', () => {
     for (const policy_loss_type of ['regular', 'dual_clip', 'gspo'])
       expect(problemWith({ eps_clip_low: 0.1 }, specWith({ policy_loss_type }))).toBeNull();
     for (const policy_loss_type of ['cispo', 'sapo', 'reinforce'])
@@ -46,7 +46,7 @@ describe('a value that is set live', () => {
       );
   });
 
-  test('of tokens is at most what the model takes, as far as the spec says that', () => {
+  test('for tokens is at most the model’s maximum, if the spec gives it', () => {
     const architecture = { max_position_embeddings: 512 };
     expect(problemWith({ max_sequence_length: 513 }, specWith({}, { architecture }))).toMatch(
       /from 1 to 512/,
@@ -55,7 +55,7 @@ describe('a value that is set live', () => {
     expect(problemWith({ max_sequence_length: 131_072 }, specWith({}, { path: '/models/qwen' }))).toBeNull();
   });
 
-  test('that there is not is answered with those that there are', () => {
+  test('with an unknown name is refused, with the known names', () => {
     expect(problemWith({ kl_coef: 1 }, {})).toContain(hyperparameterNames.join(', '));
   });
 });

@@ -1,4 +1,4 @@
-// What a workflow alone knows of the time in which its run did not get on, told to activities until one of them has answered.
+// Interruptions that only the workflow knows. It reports them to activities until one of these has returned.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { Interruptions } from '../../src/workflows/interruptions.js';
 import { nodeLostAfterMs } from '../../src/workflows/messages.js';
@@ -13,7 +13,7 @@ afterEach(() => {
 const passes = (seconds: number): void => void vi.setSystemTime(Date.now() + seconds * 1000);
 const gone = { lease: 'tiny/1', node: 'node-a' };
 
-it('nothing is told of a run that gets on', () => {
+it('a run without delays reports nothing', () => {
   const interruptions = new Interruptions();
   const begun = Date.now();
   passes(0.9);
@@ -23,7 +23,7 @@ it('nothing is told of a run that gets on', () => {
   expect(interruptions.undelivered).toEqual([]);
 });
 
-it('a wait for a node is told with its length', () => {
+it('a wait for a node is reported with its length', () => {
   const interruptions = new Interruptions();
   const begun = Date.now();
   passes(5);
@@ -31,7 +31,7 @@ it('a wait for a node is told with its length', () => {
   expect(interruptions.undelivered).toEqual([{ what: 'waited', seconds: 5 }]);
 });
 
-it('an answer that comes late has stalled the run, and several that one outage held up have done so once', () => {
+it('a late answer counts as a wait; several answers that the same outage delayed count as one', () => {
   const interruptions = new Interruptions();
   const ended_at = Date.now();
   passes(20);
@@ -41,24 +41,24 @@ it('an answer that comes late has stalled the run, and several that one outage h
   expect(interruptions.undelivered).toEqual([{ what: 'waited', seconds: 20 }]);
 });
 
-it('what an activity that has answered was told is not told again, and what came meanwhile is', () => {
+it('interruptions that a returned activity has received are not reported again; later ones are', () => {
   const interruptions = new Interruptions();
   interruptions.nodeGone({ ...gone, reason: 'draining' });
   const told = interruptions.undelivered;
   interruptions.nodeGone({ ...gone, reason: 'lost' });
-  // Side by side, two were told the same.
+  // Two activities side by side received the same interruptions.
   interruptions.answered(told, {});
   interruptions.answered(told, {});
   expect(interruptions.undelivered).toMatchObject([{ what: 'node_lost' }]);
 });
 
-it('what no activity was told goes on in the next execution', () => {
+it('undelivered interruptions are carried over to the next execution', () => {
   const interruptions = new Interruptions();
   interruptions.nodeGone({ ...gone, reason: 'lost' });
   expect(new Interruptions(interruptions.undelivered).undelivered).toEqual(interruptions.undelivered);
 });
 
-it('a lost node counts from its last report, one that leaves from when it said so, one that is given back not at all', () => {
+it('a lost node counts from its last report, a draining node from its notice, a released node not at all', () => {
   const interruptions = new Interruptions();
   for (const reason of ['draining', 'released', 'lost'] as const) interruptions.nodeGone({ ...gone, reason });
   expect(interruptions.undelivered).toEqual([

@@ -1,5 +1,5 @@
-// Activities of a run whose engine is arithmetic: records in memory, figures as a script says. They stand on a real Temporal
-// server and in real workers; what they replace are the rooms of other tests.
+// Activities of a run without an engine: records are in memory, and a script gives the figures. Tests run them on a real Temporal server,
+// in real workers.
 import { randomUUID } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -70,11 +70,11 @@ export function outlineOf(
 export interface ScriptedRun {
   outline: RunOutline;
   node: string;
-  /** In the place of the pool: which node a request is granted at once; null: none. */
+  /** Stands for the pool: the node that a request is granted at once, or null for none. */
   grant: (request: Omit<LeaseRequest, 'numerics'>) => Promise<string | null> | string | null;
-  /** Names of the activities in the order in which they ended, `update 3`. */
+  /** The activities in the order in which they ended, such as `update 3`. */
   calls: string[];
-  /** Activities that have begun and not ended. */
+  /** Number of activities in flight. */
   underWay: number;
   control: ControlState;
   committed: Map<number, { control: number; lr: number }>;
@@ -83,7 +83,7 @@ export interface ScriptedRun {
   /** Throws or waits before an activity does its work. */
   before: (call: string) => Promise<void> | void;
   passAt1: (step: number) => number;
-  /** As a start finds it, with 100 tokens and a GPU hour spent by every step. */
+  /** The budget when the run starts; each step costs 100 tokens and a GPU hour. */
   budget: () => Pick<OpenedRun, 'budget'>;
   activities: AllActivities;
 }
@@ -237,7 +237,7 @@ export async function workflowBundle(
   return { codePath: await cachedWorkflowBundle(folder, undefined, interceptors) };
 }
 
-/** Orchestrator and node workers of this test alone, as long as `use` lasts; `queue` is the orchestrator's. */
+/** An orchestrator worker and node workers for this test alone, until `use` ends; `queue` is the orchestrator's task queue. */
 export async function withWorkers<T>(
   temporal: ConnectedTemporal,
   script: Pick<ScriptedRun, 'node' | 'activities'>,
@@ -248,7 +248,7 @@ export async function withWorkers<T>(
   const interceptors = { activity: [guardActivities({ open: new OpenActivities(folder) })] };
   const common = {
     ...{ connection: temporal.connection, interceptors, activities: script.activities },
-    // As our workers: an activity hears of its cancellation by a heartbeat.
+    // As in our workers: an activity learns of its cancellation by a heartbeat.
     maxHeartbeatThrottleInterval: '2 seconds' as const,
   };
   const workers = [
@@ -280,7 +280,7 @@ export function startRun(
   });
 }
 
-/** Waits until the run's status is as `holds` says; fails with the status after `deadlineMs`. */
+/** Waits until `holds` is true for the run's status; after `deadlineMs`, fails with the status. */
 export async function until(
   run: { query(query: typeof statusQuery): Promise<RunStatus> },
   holds: (status: RunStatus) => boolean,
@@ -295,7 +295,7 @@ export async function until(
   }
 }
 
-/** Waits until the workflow rests, and nothing but these activities is under way or to come. */
+/** Waits until the workflow is idle, and only these activities are in flight or scheduled. */
 export async function untilItWaitsFor(
   run: { describe(): Promise<Pick<WorkflowExecutionDescription, 'raw'>> },
   activities: readonly string[],
@@ -311,7 +311,7 @@ export async function untilItWaitsFor(
   }
 }
 
-/** Returns when no activity of the script is under way. */
+/** Returns when none of the script's activities is in flight. */
 export async function quiet(script: ScriptedRun): Promise<void> {
   const deadline = Date.now() + 60_000;
   while (script.underWay > 0) {
@@ -324,7 +324,7 @@ export function uniqueName(prefix: string): string {
   return `${prefix}-${randomUUID().slice(0, 8)}`;
 }
 
-/** Holds an activity until `release` is called; `reached` tells that it waits there. */
+/** Holds an activity until `release` is called; `reached` resolves when the activity waits there. */
 export function gate(): { wait(): Promise<void>; release(): void; reached: Promise<void> } {
   let release = (): void => undefined;
   let reach = (): void => undefined;

@@ -1,5 +1,5 @@
-// Builds of the orchestrator beside one another, as worker deployments: an execution stays with the build that began it, and the
-// next one is begun by the build that is current then.
+// Several builds of the orchestrator at once, as worker deployments: an execution stays on the build that began it, and the next execution
+// begins on the build that is current then.
 import { execFile } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { promisify } from 'node:util';
@@ -37,7 +37,7 @@ describe('a run of versioned workers', { timeout: 120_000 }, () => {
   }, 60_000);
   afterAll(() => temporal?.stop());
 
-  it('stays with its build to the next step boundary, and goes on with the current one there', async () => {
+  it('stays on its build until the next step boundary, then continues on the current one', async () => {
     await withBuilds(temporal, grpo(6), async ({ queue, script, ran, makeCurrent, start }) => {
       await start('A');
       await makeCurrent('A');
@@ -47,7 +47,7 @@ describe('a run of versioned workers', { timeout: 120_000 }, () => {
       await held.reached;
       await start('B');
       await makeCurrent('B');
-      // Within the step the old build has the say, also for what comes meanwhile.
+      // During the step, the old build decides everything, including changes that arrive meanwhile.
       await training.executeUpdate(setHyperparametersUpdate, { args: [{ lr: 0.05 }] });
       held.release();
       expect(await training.result()).toMatchObject({ ended: 'completed', step: 6 });
@@ -60,7 +60,7 @@ describe('a run of versioned workers', { timeout: 120_000 }, () => {
     });
   });
 
-  it('goes back in the same way: what was current before is made current again', async () => {
+  it('returns to the former build in the same way when that is made current again', async () => {
     await withBuilds(temporal, grpo(6), async ({ queue, script, ran, makeCurrent, start }) => {
       await Promise.all([start('A'), start('B')]);
       await makeCurrent('B');
@@ -83,7 +83,7 @@ describe('a run of versioned workers', { timeout: 120_000 }, () => {
     });
   });
 
-  it('stays with the build that it is held on by hand, and begins again for no other', async () => {
+  it('stays on the build to which a person pinned it, and does not continue as new for another', async () => {
     await withBuilds(temporal, grpo(6), async ({ queue, script, ran, makeCurrent, start }) => {
       await Promise.all([start('A'), start('B')]);
       await makeCurrent('A');
@@ -91,7 +91,7 @@ describe('a run of versioned workers', { timeout: 120_000 }, () => {
       script.before = (call) => (call === 'collect 1' ? held.wait() : undefined);
       const training = await temporal.client.workflow.start('trainingRun', {
         ...{ taskQueue: queue, workflowId: `train/${script.outline.name}`, args: [{}] },
-        // As `temporal workflow update-options` holds a workflow on a build by hand.
+        // Pins a workflow to a build, like `temporal workflow update-options`.
         versioningOverride: { pinnedTo: { deploymentName: `longhaul-${queue}`, buildId: 'A' } },
       });
       await held.reached;
@@ -103,7 +103,7 @@ describe('a run of versioned workers', { timeout: 120_000 }, () => {
     });
   });
 
-  it('is rolled out, watched and held by the commands of the guide', async () => {
+  it('is rolled out, watched and pinned by the commands of the guide', async () => {
     await withBuilds(temporal, grpo(4), async ({ queue, script, ran, deployment, start }) => {
       const temporalCli = async (...args: string[]): Promise<string> => {
         const { stdout } = await run(findTemporal(), [...args, '--address', temporal.address]);
@@ -145,7 +145,7 @@ describe('a run of versioned workers', { timeout: 120_000 }, () => {
     });
   });
 
-  it('finds its nodes where the pool has gone to the current build too', async () => {
+  it('finds its nodes after the pool has moved to the current build too', async () => {
     await withBuilds(temporal, grpo(1), async ({ queue, makeCurrent, start }) => {
       await start('A');
       await makeCurrent('A');
@@ -185,7 +185,7 @@ interface Builds {
   queue: string;
   deployment: string;
   script: ScriptedRun;
-  /** What the orchestrators' activities did, each with the build that did it. */
+  /** What the orchestrators' activities did, each with its build. */
   ran: string[];
   start(build: string): Promise<void>;
   makeCurrent(build: string): Promise<void>;
@@ -238,7 +238,7 @@ async function withBuilds(
           ...{ namespace: 'default', deploymentName: deployment, buildId: build },
           ignoreMissingTaskQueues: true,
         });
-        // The queue hears of it a moment later.
+        // The queue notices this a moment later.
         await untilTrue(async () => {
           const { versioningInfo } = await workflowService.describeTaskQueue({
             ...{ namespace: 'default', taskQueue: { name: queue }, taskQueueType: workflowTasks },
@@ -253,7 +253,7 @@ async function withBuilds(
   }
 }
 
-/** Those of the orchestrator; each call is noted with the name that the script gives it. */
+/** The orchestrator's activities; each call is noted, with the script's name for it. */
 function activitiesOf(script: ScriptedRun, build: string, ran: string[]): object {
   const names = ['openRun', 'planStep', 'recordControl', 'writeReport'] as const;
   const noting = names.map((name) => {

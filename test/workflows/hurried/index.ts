@@ -1,4 +1,4 @@
-// Sweeps whose turns and windows end all the time.
+// Sweeps with very short turns and windows.
 import { sweeping } from '../../../src/workflows/policies.js';
 
 Object.assign(sweeping, { windowPairs: 2, turnMs: 1 });

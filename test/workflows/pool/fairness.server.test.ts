@@ -1,4 +1,4 @@
-// What waits in a node's queue is served by project in turns: every activity there carries its project as the fairness key.
+// In a node's queue, projects take turns: every activity has its run's project as the fairness key.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
 import { goldenLives, goldenServer } from '../golden-lives.js';
@@ -14,7 +14,7 @@ describe('an activity on a node’s queue', { timeout: 120_000 }, () => {
   it.each([
     ['a run', 'training-run', ['.gpu', '.io']],
     ['a sweep', 'sweep', ['.gpu']],
-  ] as const)('of %s carries its project', async (_, life, queues) => {
+  ] as const)('of %s has its project as the fairness key', async (_, life, queues) => {
     const { events } = (await goldenLives[life]?.(temporal)) ?? {};
     const scheduled = (events ?? []).flatMap((event) => event.activityTaskScheduledEventAttributes ?? []);
     const onNodes = scheduled.filter(({ taskQueue }) => taskQueue?.name?.startsWith('longhaul-node.'));

@@ -1,4 +1,4 @@
-// The pool's decisions over messages that come late, twice and in any order.
+// The pool's decisions if messages come late, twice and in any order.
 import { describe, expect, it } from 'vitest';
 import type { LeaseRequest } from '../../../src/activities/contracts.js';
 import {
@@ -10,7 +10,7 @@ import type { NodeReport } from '../../../src/workflows/messages.js';
 import { seededRandom } from '../../chaos/random.js';
 import { node, request } from './pool-inputs.js';
 
-/** Runs as they behave, nodes as they fail, and messages that come late, twice and in any order. */
+/** Simulates runs, nodes that fail, and messages that come late, twice and in any order. */
 class World {
   table = new LeaseTable();
   now = 0;
@@ -53,7 +53,7 @@ class World {
     this.hear();
   }
 
-  /** Everybody who still wants a node gets one in the end, where nodes report and holders give back. */
+  /** If nodes report and runs release, each request that is still wanted is granted in the end. */
   settle(): void {
     for (let round = 0; round < 40 && this.wanted.size > 0; round++) {
       for (const deliver of this.late.splice(0)) deliver();
@@ -69,7 +69,7 @@ class World {
     }
   }
 
-  /** On time, late, or both. */
+  /** Delivers a message on time, late, or both. */
   private deliver(what: () => void): void {
     const how = this.pick(4);
     if (how !== 0) what();
@@ -125,9 +125,9 @@ class World {
   }
 }
 
-describe('whatever comes, late, twice and in any order', () => {
+describe('with messages late, twice and in any order', () => {
   it.each(Array.from({ length: 30 }, (_, seed) => seed))(
-    'no node holds more than its places, no request is lost, and the state can be carried over: seed %i',
+    'no node holds too many leases, no request is lost, and the state can be carried over: seed %i',
     (seed) => {
       const { below } = seededRandom(seed);
       const nodes = [node('n1'), node('n2', { places: 2 }), node('n3')];
@@ -141,7 +141,7 @@ describe('whatever comes, late, twice and in any order', () => {
           if (state !== 'up') expect(leases.filter((lease) => lease.node === id)).toEqual([]);
         const names = [...leases, ...queue].map(({ lease }) => lease);
         expect(new Set(names).size).toBe(names.length);
-        // What a run believes to hold is what the pool has given it.
+        // Each lease that a run believes to hold is one that the pool has given it.
         for (const [lease, at] of world.held)
           expect(leases.find((one) => one.lease === lease)?.node ?? at).toBe(at);
       }

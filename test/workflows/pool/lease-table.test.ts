@@ -1,4 +1,4 @@
-// The pool's decisions: who gets which node, in which order, and what happens to leases when nodes come and go.
+// The pool's decisions: which run gets which node, in which order, and what happens to leases when nodes come and go.
 import { describe, expect, it } from 'vitest';
 import type { LeaseRequest } from '../../../src/activities/contracts.js';
 import { LeaseTable } from '../../../src/workflows/pool/lease-table.js';
@@ -7,7 +7,7 @@ import { cpu2, node, request } from './pool-inputs.js';
 
 const runOf = ({ workflowId, firstExecutionRunId }: LeaseRequest) => ({ workflowId, firstExecutionRunId });
 
-/** `a granted local`, `b waiting: node local is held by train/a`. */
+/** The messages, such as `a granted local` or `b waiting: node local is held by train/a`. */
 function told(table: LeaseTable): string[] {
   return table.messages().map(({ to, signal, say }) => {
     const run = to.workflowId.replace('train/', '');
@@ -28,7 +28,7 @@ function tableOf(...nodes: NodeReport[]): LeaseTable {
 }
 
 describe('a request', () => {
-  it('is granted a free node, and otherwise told what it waits for, until the node is given back', () => {
+  it('is granted a free node; otherwise it waits, with the reason, until the node is released', () => {
     const table = tableOf(node('local'));
     table.request(request('a'), 1);
     expect(table.request(request('b'), 2)).toBe(true);
@@ -37,14 +37,14 @@ describe('a request', () => {
     expect(told(table)).toEqual(['b granted local']);
   });
 
-  it('of an execution that was reset ends what the run has forgotten, and nothing that it knows or that is another run’s', () => {
+  it('after a reset ends what the run has forgotten, and nothing that it knows or that belongs to another run', () => {
     const table = tableOf(node('n1'), node('n2'));
     const asker = (execution: string, ...knows: string[]) => ({ asker: { execution, knows } });
     table.request(request('a', asker('before', 'a/1')), 1);
     table.request(request('a', { lease: 'a/2', ...asker('before', 'a/1', 'a/2') }), 2);
     table.request(request('b', asker('other', 'b/1')), 3);
     expect(told(table)).toEqual(['a granted n1', 'a granted n2', expect.stringContaining('b waiting')]);
-    // Twice and late: the same execution has not forgotten it.
+    // The same request, repeated late: this execution still knows its leases.
     table.request(request('a', asker('before', 'a/1')), 4);
     expect(told(table)).toEqual(['a granted n1']);
     table.request(request('a', { lease: 'a/3', ...asker('reset', 'a/1', 'a/3') }), 5);
@@ -56,7 +56,7 @@ describe('a request', () => {
     expect(table.view().leases.map(({ lease }) => lease)).toEqual(['a/1', 'b/1']);
   });
 
-  it('that is later than those of the execution’s successors takes nothing from them without a word', () => {
+  it('of an execution before a reset, if it arrives late, revokes its successors’ leases only with a notice', () => {
     const table = tableOf(node('n1'));
     const asker = (execution: string, ...knows: string[]) => ({ asker: { execution, knows } });
     const [before, after] = [asker('before', 'a/1'), asker('after', 'a/2', 'a/3')];
@@ -65,7 +65,7 @@ describe('a request', () => {
     told(table);
     table.request(request('a', before), 3);
     expect(told(table)).toEqual(['a revoked n1 released', 'a refused', 'a granted n1']);
-    // The run, which knows nothing of the name, gives it back, and asks by new ones.
+    // The run does not know this name, so it releases the lease and asks under new names.
     table.release({ lease: 'a/1' }, 4);
     table.request(request('a', { lease: 'a/3', ...after }), 5);
     expect(told(table)).toEqual(['a refused']);
@@ -73,7 +73,7 @@ describe('a request', () => {
     expect(told(table)).toEqual(['a granted n1']);
   });
 
-  it('may be made before there is any node', () => {
+  it('may arrive before any node', () => {
     const table = new LeaseTable();
     table.request(request('a'), 0);
     expect(told(table)).toEqual(['a waiting: no node is alive']);
@@ -81,7 +81,7 @@ describe('a request', () => {
     expect(told(table)).toEqual(['a granted local']);
   });
 
-  it('shares a node that has places with as many', () => {
+  it('shares a node with as many runs as the node has places', () => {
     const table = tableOf(node('local', { places: 2 }));
     for (const run of ['a', 'b', 'c']) table.request(request(run), 1);
     expect(told(table)).toEqual([
@@ -90,7 +90,7 @@ describe('a request', () => {
     ]);
   });
 
-  it('goes to the node that has most left, and never twice to the same one for one run', () => {
+  it('goes to the node with the most free places, and never twice to one node for the same run', () => {
     const table = tableOf(node('n1', { places: 2 }), node('n2', { places: 2 }));
     table.request(request('a'), 1);
     table.request(request('b'), 2);
@@ -102,7 +102,7 @@ describe('a request', () => {
     ]);
   });
 
-  it('is served by priority, then to the project that holds the fewest leases, then in the order of arrival', () => {
+  it('is served by priority, then by the project with the fewest leases, then by order of arrival', () => {
     const table = tableOf(node('n1'), node('n2'));
     table.request(request('first', { project: 'big' }), 1);
     table.request(request('second', { project: 'big' }), 2);
@@ -122,7 +122,7 @@ describe('a request', () => {
     ]);
   });
 
-  it('passes over nodes with other numerics, and takes one that has not told its own last (R18)', () => {
+  it('skips nodes with other numerics, and takes a node with unreported numerics last (R18)', () => {
     const { numerics: _, ...silent } = node('silent');
     const table = tableOf(node('other', { numerics: cpu2 }), silent, node('fits', { places: 1 }));
     for (const run of ['a', 'b', 'c']) table.request(request(run), 1);
@@ -134,7 +134,7 @@ describe('a request', () => {
     ]);
   });
 
-  it('is told which node has what where none has its numerics, and is granted one that comes (R18)', () => {
+  it('that no node’s numerics fit waits with the reason, and is granted a fitting node that comes (R18)', () => {
     const table = tableOf(node('other', { numerics: cpu2 }));
     table.request(request('a'), 1);
     expect(table.messages()).toMatchObject([
@@ -152,7 +152,7 @@ describe('a request', () => {
     expect(told(table)).toEqual(['a granted fits']);
   });
 
-  it('that cannot wait is refused where no other node is free', () => {
+  it('that must be granted at once is refused if no other node is free', () => {
     const table = tableOf(node('n1'));
     table.request(request('a'), 1);
     const elsewhere = request('a', { lease: 'a/2', besides: ['n1'], atOnce: true });
@@ -164,7 +164,7 @@ describe('a request', () => {
     expect(told(table)).toEqual(['a granted n2']);
   });
 
-  it('that comes after its own release is none', () => {
+  it('that arrives after its release is ignored', () => {
     const table = tableOf(node('n1'));
     table.release({ lease: 'a/1' }, 1);
     table.request(request('a'), 2);
@@ -174,7 +174,7 @@ describe('a request', () => {
 });
 
 describe('a node', () => {
-  it('that is silent for two reports is lost: its runs are told, and served again when it is back', () => {
+  it('that is silent for two reports is lost: its runs get a notice, and the node serves again when it returns', () => {
     const table = tableOf(node('local'));
     table.request(request('a'), 0);
     told(table);
@@ -190,7 +190,7 @@ describe('a node', () => {
     expect(told(table)).toEqual(['a granted local']);
   });
 
-  it('is not lost while nobody could have heard it', () => {
+  it('is not lost because the pool could not receive reports', () => {
     const table = tableOf(node('local'));
     const back = 60_000;
     table.away(back);
@@ -200,7 +200,7 @@ describe('a node', () => {
     expect(table.view().nodes).toMatchObject([{ state: 'lost' }]);
   });
 
-  it('that is draining is given nothing, and its runs move to others', () => {
+  it('that is draining gets no lease, and its runs move to other nodes', () => {
     const table = tableOf(node('n1'));
     table.request(request('a'), 0);
     table.up(node('n2'), 1);
@@ -211,12 +211,12 @@ describe('a node', () => {
     table.request(request('b'), 4);
     expect(told(table)).toEqual(['a granted n2', 'b waiting: node n2 is held by train/a']);
     expect(table.view().nodes.map(({ state }) => state)).toEqual(['draining', 'up']);
-    // The process that comes after it is not draining.
+    // The process that replaces it is not draining.
     table.up(node('n1', { instance: 'n1-2' }), 5);
     expect(told(table)).toEqual(['b granted n1']);
   });
 
-  it('leaves with its instance: what an older one says late changes nothing', () => {
+  it('leaves with its instance: a late report of an older instance changes nothing', () => {
     const table = tableOf(node('n1', { instance: 'old' }));
     table.request(request('a'), 0);
     table.up(node('n1', { instance: 'new' }), 1);
@@ -231,7 +231,7 @@ describe('a node', () => {
     expect(table.view().nodes).toEqual([]);
   });
 
-  it('with another engine than before loses the runs that it does not fit any more (R18)', () => {
+  it('with a replaced engine loses the runs that no longer fit (R18)', () => {
     const table = tableOf(node('n1', { places: 2 }));
     table.request(request('a'), 0);
     table.request(request('fresh', { numerics: null }), 1);
@@ -240,7 +240,7 @@ describe('a node', () => {
     expect(told(table)).toEqual(['a revoked n1 released']);
   });
 
-  it('that let work time out is given nothing before it reports again', () => {
+  it('on which work timed out gets no lease before its next report', () => {
     const table = tableOf(node('n1'));
     table.request(request('a'), 0);
     told(table);
@@ -254,7 +254,7 @@ describe('a node', () => {
     expect(told(table)).toEqual(['a granted n1']);
   });
 
-  it('that is not the one of the lease is not suspected with it', () => {
+  it('is not suspected by a lease on another node', () => {
     const table = tableOf(node('n1'), node('n2'));
     table.request(request('a'), 0);
     told(table);
@@ -276,7 +276,7 @@ describe('a node', () => {
 });
 
 describe('a lease', () => {
-  it('is not ended by what its own execution asked before it, though that comes late', () => {
+  it('is not ended by an earlier request of the same execution that arrives late', () => {
     const table = tableOf(node('n1'), node('n2'), node('n3'));
     const knows = (...leases: string[]) => ({ asker: { execution: 'only', knows: leases } });
     table.request(request('a', { lease: 'a/2', ...knows('a/1', 'a/2') }), 1);
@@ -285,7 +285,7 @@ describe('a lease', () => {
     expect(table.view().leases.map(({ lease }) => lease)).toEqual(['a/1', 'a/2']);
   });
 
-  it('that was taken over on a node that is never heard ends in time, where no other node is watched', () => {
+  it('on a node that never reports ends in time, even if no other node is watched', () => {
     const table = new LeaseTable();
     table.request(request('a', { holding: 'dead' }), 1);
     expect(table.deadline).toBe(1 + nodeLostAfterMs);
@@ -294,7 +294,7 @@ describe('a lease', () => {
     expect(table.deadline).toBeNull();
   });
 
-  it('that has ended is remembered for as long as late messages of it may come, and not for ever', () => {
+  it('that has ended is remembered while late messages may arrive, and not for ever', () => {
     const table = tableOf(node('n1'));
     for (let n = 1; n <= 1_000; n++) {
       table.request(request('a', { lease: `a/${n}` }), n);
@@ -306,20 +306,20 @@ describe('a lease', () => {
     expect(told(table)).toEqual(['a refused']);
   });
 
-  it('of a run that is over is free, and so is its place in the queue (R30)', () => {
+  it('of a closed run is free, and so is its place in the queue (R30)', () => {
     const table = tableOf(node('n1'));
     for (const run of ['a', 'b', 'c']) table.request(request(run), 0);
     told(table);
     expect(table.runs()).toEqual([request('a'), request('b'), request('c')].map(runOf));
     table.closed(runOf(request('b')), 1);
-    // The workflow's name is another run's by now.
+    // Another run has the workflow id now.
     table.closed({ ...runOf(request('a')), firstExecutionRunId: 'another' }, 1);
     expect(told(table)).toEqual([]);
     table.closed(runOf(request('a')), 1);
     expect(told(table)).toEqual(['c granted n1']);
   });
 
-  it('that a run tells of is taken over by a pool that has forgotten it, where the node is free or not known yet', () => {
+  it('that a run reports is restored by a pool that lost it, if the node is free or unknown', () => {
     const table = tableOf(node('n1'));
     table.request(request('a', { holding: 'n1' }), 0);
     table.request(request('b', { holding: 'n1' }), 0);
@@ -333,7 +333,7 @@ describe('a lease', () => {
     expect(told(table)).toEqual(['d revoked n3 lost']);
   });
 
-  it('that has ended is not brought back by a run that tells of it: it is told once more', () => {
+  it('that has ended is not restored when a run reports it: the run gets the notice again', () => {
     const table = tableOf(node('n1'));
     table.request(request('a'), 0);
     table.passed(nodeLostAfterMs);

@@ -1,4 +1,4 @@
-// A pool that somebody has terminated: what it knew is lost, and nothing but time depended on it.
+// A terminated pool: everything that it knew is lost, and that costs only time.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
 import { PoolStage, shortScript } from './pool-stage.js';
@@ -16,7 +16,7 @@ describe('a pool that is terminated', { timeout: 240_000 }, () => {
     await temporal.stop();
   });
 
-  it('begins again with the next report, and no run stands still', async () => {
+  it('starts again with the next report, and every run continues', async () => {
     const local = uniqueName('node');
     await stage.node(local);
     const [working, waiting] = [shortScript('working'), shortScript('waiting')];
@@ -44,9 +44,9 @@ describe('a pool that is terminated', { timeout: 240_000 }, () => {
     await stage.until(({ nodes }) => nodes.some(({ id }) => id === local));
     const later = await stage.run(shortScript('later'));
     expect(await later.result()).toMatchObject({ step: 3 });
-    // It asks again in its own time, a minute after it has asked first.
+    // It asks again by itself, a minute after its first request.
     expect(await waiter.result()).toMatchObject({ step: 3 });
-    // So does the run that may use a second node, before its next step.
+    // The run that may use a second node also asks again, before its next step.
     shared.release();
     await joined.reached;
     await until(sharer, ({ sharingNodes }) => sharingNodes.length === 1);

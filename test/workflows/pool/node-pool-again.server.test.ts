@@ -1,4 +1,4 @@
-// Leases over the new beginnings of the pool and of its runs.
+// Leases while the pool and its runs continue as new.
 import { ApplicationFailure } from '@temporalio/common';
 import { describe, expect, it } from 'vitest';
 import type { LeaseRequest } from '../../../src/activities/contracts.js';
@@ -6,11 +6,11 @@ import { nodeUpSignal, type PoolView, requestSignal } from '../../../src/workflo
 import { heldScript, type PoolStage, shortScript, usePool } from './pool-stage.js';
 import { gate, outlineOf, type ScriptedRun, scriptRun, uniqueName } from '../scripted-run.js';
 
-describe('a pool that begins again and again, like its runs', { timeout: 180_000 }, () => {
+describe('a pool that often continues as new, like its runs', { timeout: 180_000 }, () => {
   let stage: PoolStage;
   usePool((opened) => (stage = opened), { dynamicConfig: { 'limit.historyCount.suggestContinueAsNew': 40 } });
 
-  it('forgets no node, no lease and nobody who waits, and a run keeps its lease over its own new beginnings', async () => {
+  it('forgets no node, lease or request; a run that continues as new keeps its lease', async () => {
     const local = uniqueName('node');
     await stage.node(local);
     const first = scriptRun(
@@ -29,7 +29,7 @@ describe('a pool that begins again and again, like its runs', { timeout: 180_000
     const { runId } = await stage.pool.describe();
     early.release();
     await late.reached;
-    // As many reports as a few executions of the pool hear.
+    // Enough reports for several executions of the pool.
     for (let report = 0; report < 30; report++)
       await stage.pool.signal(nodeUpSignal, { ...before.nodes[0]!, lastSeen: undefined } as never);
     await expect.poll(async () => (await stage.pool.describe()).runId, { timeout: 50_000 }).not.toBe(runId);
@@ -47,7 +47,7 @@ describe('a pool that begins again and again, like its runs', { timeout: 180_000
     expect(stage.requests.find(({ holding }) => holding)).toMatchObject({ holding: local });
   });
 
-  it('loses no message to a run, and the run gives back, one after another, what it did not ask for', async () => {
+  it('loses no message to a run; the run releases, one by one, leases that it did not ask for', async () => {
     await stage.node(uniqueName('a'));
     const one = heldScript('one');
     const run = await stage.run(one);
@@ -79,7 +79,7 @@ describe('a pool that begins again and again, like its runs', { timeout: 180_000
     return run;
   }
 
-  it('hears again of a second node that a run has asked an earlier pool for', async () => {
+  it('receives again the request for a second node that a run sent to an earlier pool', async () => {
     await stage.node(uniqueName('a'));
     const run = sharing('asks');
     const [early, late] = [gate(), gate()];
@@ -98,7 +98,7 @@ describe('a pool that begins again and again, like its runs', { timeout: 180_000
     expect(await last.result()).toMatchObject({ step: 8 });
   });
 
-  it('is never asked again, by an execution or its successors, for a node that disagreed with a record', async () => {
+  it('is never asked again for a node that disagreed with a record, even by later executions of the run', async () => {
     const [wrong, right] = [uniqueName('a'), uniqueName('b')];
     await stage.node(wrong, {
       called: (call) => {
@@ -117,7 +117,7 @@ describe('a pool that begins again and again, like its runs', { timeout: 180_000
     for (const { besides } of asked.slice(2)) expect(besides).toEqual([wrong]);
   });
 
-  it('keeps no run waiting that an earlier execution of it, heard late, seems to have nothing of', async () => {
+  it('lets no run wait for ever because of a late request of the run’s earlier execution', async () => {
     const leaving = await stage.node(uniqueName('a'));
     const run = scriptRun(
       outlineOf(uniqueName('late'), {
@@ -132,7 +132,7 @@ describe('a pool that begins again and again, like its runs', { timeout: 180_000
     await held.reached;
     await leaving.drain();
     const { queue } = await stage.until(({ queue: waiters }) => waiters.length === 1);
-    // As an orchestrator that was cut off says it when the next execution has asked through another one.
+    // As if an orchestrator that was cut off repeats the request after the next execution has asked through another one.
     await stage.pool.signal(requestSignal, retold()[0]!);
     await stage.until((view) => view.queue.some(({ lease }) => lease !== queue[0]?.lease));
     await stage.node(uniqueName('b'));

@@ -1,4 +1,4 @@
-// What the pool finds out by time alone: that a run is over which cannot say so, and that it was itself who was away.
+// Two things that the pool notices only by time: that a run ended without releasing its lease, and that the pool itself was not served.
 import { describe, expect, it } from 'vitest';
 import { nodeLostAfterMs, nodeReportIntervalMs } from '../../../src/workflows/messages.js';
 import { type PoolStage, shortScript, usePool } from './pool-stage.js';
@@ -8,7 +8,7 @@ describe('the pool of nodes', { timeout: 300_000 }, () => {
   let stage: PoolStage;
   usePool((opened) => (stage = opened));
 
-  it('takes a node within a minute from a run that is terminated while another one waits already (R30)', async () => {
+  it('takes a node within a minute from a terminated run if another run waits (R30)', async () => {
     await stage.node(uniqueName('node'));
     const [first, held] = [shortScript('gone'), gate()];
     first.before = (call) => (call === 'collect 2' ? held.wait() : undefined);
@@ -20,7 +20,7 @@ describe('the pool of nodes', { timeout: 300_000 }, () => {
     expect(await waiter.result()).toMatchObject({ step: 3 });
   });
 
-  it('loses no node after a time in which nobody was heard', async () => {
+  it('loses no node because the pool was not served', async () => {
     const local = uniqueName('node');
     await stage.node(local);
     const [first, held] = [shortScript('stays'), gate()];

@@ -1,4 +1,4 @@
-// What the pool and its runs say to each other: in order, and for as long as both are there.
+// The messages between the pool and its runs: they arrive in order, and end when the run ends.
 import { describe, expect, it } from 'vitest';
 import { suspectSignal } from '../../../src/workflows/messages.js';
 import { heldScript, type PoolStage, usePool } from './pool-stage.js';
@@ -8,14 +8,14 @@ describe('the pool of nodes and a run', { timeout: 180_000 }, () => {
   let stage: PoolStage;
   usePool((opened) => (stage = opened));
 
-  it('say one thing after another: no message to a run is sent before the one before it has arrived', async () => {
+  it('send one message at a time: the next one waits until the one before has arrived', async () => {
     await stage.node(uniqueName('a'));
     const script = heldScript('told', 2);
     const run = await stage.run(script);
     await script.held.reached;
     const { leases } = await stage.until(({ queue }) => queue.length === 1);
     const { lease, node } = leases[0]!;
-    // The lease ends, and the run's other request waits for something else now.
+    // The lease ends, and the reason why the run's other request waits changes.
     await stage.pool.signal(suspectSignal, { lease, node });
     await stage.until(({ leases: held }) => held.some((one) => one.lease !== lease));
     await run.terminate();
@@ -35,7 +35,7 @@ describe('the pool of nodes and a run', { timeout: 180_000 }, () => {
     expect(sent.slice(0, 4)).toEqual(['granted', 'waiting', 'revoked', 'waiting']);
   });
 
-  it('part when the run is gone before it can be told: the node is free at once, though nobody waits for it', async () => {
+  it('end if the run is gone before a message reaches it: the node is free at once, even if nobody waits', async () => {
     const script = heldScript('gone', 1);
     const run = await stage.run(script);
     await until(run, ({ waitsFor }) => waitsFor === 'no node is alive');
@@ -44,7 +44,7 @@ describe('the pool of nodes and a run', { timeout: 180_000 }, () => {
     await stage.until(({ leases, queue }) => leases.length === 0 && queue.length === 0);
   });
 
-  it('part at the run’s end: it waits for nothing any more that it has asked for', async () => {
+  it('end with the run, and so does its open request', async () => {
     await stage.node(uniqueName('a'));
     const script = heldScript('ends', 2);
     const run = await stage.run(script);

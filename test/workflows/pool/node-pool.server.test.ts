@@ -1,4 +1,4 @@
-// Runs under leases of the real pool: who waits for whom, and what happens when a node or a run goes away.
+// Runs with leases of the real pool: which run waits for which, and what happens when a node or a run is gone.
 import { ApplicationFailure } from '@temporalio/common';
 import { describe, expect, it } from 'vitest';
 import {
@@ -18,7 +18,7 @@ describe('the pool of nodes', { timeout: 180_000 }, () => {
   let stage: PoolStage;
   usePool((opened) => (stage = opened));
 
-  it('gives a node to one run after another, asked once by each, and says what a run waits for', async () => {
+  it('gives a node to one run after another, each of which asks once, and says why a run waits', async () => {
     const local = uniqueName('node');
     await stage.node(local);
     const [first, second] = [heldScript('first'), shortScript('second')];
@@ -37,7 +37,7 @@ describe('the pool of nodes', { timeout: 180_000 }, () => {
     await stage.until(({ leases: left }) => left.length === 0);
   });
 
-  it('starts with a request where no node has reported yet', async () => {
+  it('starts with a request if no node has reported yet', async () => {
     const early = shortScript('early');
     const run = await stage.run(early);
     const { waitsFor } = await until(run, ({ phase }) => phase === 'placing');
@@ -56,7 +56,7 @@ describe('the pool of nodes', { timeout: 180_000 }, () => {
     expect(await waiter.result()).toMatchObject({ step: 3 });
   });
 
-  it('misses a dead node within two reports: its run goes on on another, and waits for nothing of the dead one', async () => {
+  it('notices a dead node within two reports: its run moves on, and does not wait for the dead node', async () => {
     const dead = gate();
     const [first, second] = [uniqueName('a'), uniqueName('b')];
     const killed = await stage.node(first, {
@@ -75,7 +75,7 @@ describe('the pool of nodes', { timeout: 180_000 }, () => {
     dead.release();
   });
 
-  it('moves a run from a node that drains, and gives the node nothing more', async () => {
+  it('moves a run away from a draining node, and gives that node no new lease', async () => {
     const [first, second] = [uniqueName('a'), uniqueName('b')];
     const leaving = await stage.node(first);
     const moved = heldScript('drained');
@@ -88,13 +88,13 @@ describe('the pool of nodes', { timeout: 180_000 }, () => {
       [first, 'draining'],
       [second, 'up'],
     ]);
-    // At once, though the work that was left behind still has its activity's name.
+    // At once, although the work that was left behind still occupies its activity's id.
     await until(run, ({ node }) => node === second, 5_000);
     moved.held.release();
     expect(await run.result()).toMatchObject({ step: 3 });
   });
 
-  it('blocks a run that no living node fits, names both numerics, and lets it go on when one comes (R18)', async () => {
+  it('blocks a run that fits no living node, names both numerics, and continues it when a fitting node comes (R18)', async () => {
     stage.numerics = { backend: 'cpu', version: 1 };
     await stage.node(uniqueName('newer'), { numerics: { backend: 'cpu', version: 2 } });
     const unfit = shortScript('unfit');
@@ -108,7 +108,7 @@ describe('the pool of nodes', { timeout: 180_000 }, () => {
     expect(await run.result()).toMatchObject({ step: 3 });
   });
 
-  it('gives a run that disagrees with a record another node, and tells it at once where there is none (R19)', async () => {
+  it('gives another node to a run that disagrees with a record, or refuses at once if there is none (R19)', async () => {
     const [first, second] = [uniqueName('a'), uniqueName('b')];
     const disagree = (call: string): void => {
       if (call.includes('collectRollouts 2'))
@@ -134,7 +134,7 @@ describe('the pool of nodes', { timeout: 180_000 }, () => {
   });
 
   it.each(['has asked', 'looks'])(
-    'asks again for a node that is given and taken again before it %s',
+    'asks again for a node that was granted and revoked before it %s',
     async (when) => {
       const run = shortScript('blinks');
       const again = async (): Promise<void> => {
@@ -146,7 +146,7 @@ describe('the pool of nodes', { timeout: 180_000 }, () => {
       if (when === 'has asked') stage.before = () => (stage.requests.length === 1 ? again() : undefined);
       const handle = await stage.run(run);
       await stage.until(({ queue }) => queue.length > 0);
-      // Both in one workflow task.
+      // Both happen in one workflow task.
       if (when === 'looks') await stage.outage(100, again);
       await stage.node(uniqueName('node'));
       expect(await handle.result()).toMatchObject({ step: 3 });
@@ -154,7 +154,7 @@ describe('the pool of nodes', { timeout: 180_000 }, () => {
     },
   );
 
-  it('passes over what it cannot read', async () => {
+  it('ignores messages that it cannot read', async () => {
     await stage.node(uniqueName('node'));
     await stage.pool.signal('request');
     await stage.pool.signal(nodeDownSignal, null as never);

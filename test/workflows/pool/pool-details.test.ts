@@ -10,7 +10,7 @@ const node = (id: string, changes: Partial<PoolView['nodes'][number]> = {}): Poo
 });
 
 describe('the live text of the pool', () => {
-  it('tells who is there, who works where, and who waits for what', () => {
+  it('shows the nodes, the runs that work on them, and the waiting requests with reasons', () => {
     const text = poolDetails({
       nodes: [node('gpu-1'), node('gpu-2', { state: 'draining' })],
       leases: [{ lease: 'l', run: 'crm', project: 'p', node: 'gpu-1', since: at }],
@@ -26,7 +26,7 @@ describe('the live text of the pool', () => {
     expect(text).toContain('- next (p, priority 3) since 01-02 03:04:05 UTC: node gpu-1 is held by crm');
   });
 
-  it('says so where nobody is there, and stays short where many are', () => {
+  it('says if there is no node, and stays short if there are many', () => {
     expect(poolDetails({ nodes: [], leases: [], queue: [] })).toContain('**0 nodes** up with 0 places');
     const many = poolDetails({
       nodes: Array.from({ length: 500 }, (_, index) => node(`gpu-${index}`)),

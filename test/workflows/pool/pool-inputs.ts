@@ -1,4 +1,4 @@
-// What nodes and runs say to the pool, whole, so that a test names only what it is about.
+// Complete messages from nodes and runs to the pool; a test names only the members that matter to it.
 import type { LeaseRequest } from '../../../src/activities/contracts.js';
 import type { NodeReport } from '../../../src/workflows/messages.js';
 

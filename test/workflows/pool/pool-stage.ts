@@ -1,4 +1,4 @@
-// The real pool and real runs with arithmetic engines: an orchestrator worker, and nodes that come and go by their own reports.
+// The real pool and real workflows, without engines: an orchestrator worker, and nodes that come and go by their own reports.
 import { randomUUID } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -44,17 +44,17 @@ import {
 } from '../scripted-run.js';
 
 export interface StageNode {
-  /** As a process that is killed as soon as it has reported: it says no more, and takes no work. */
+  /** Like a process that is killed after a report: it sends no more reports, and takes no work. */
   vanish(): Promise<void>;
   drain(): Promise<void>;
 }
 
 export class PoolStage {
-  /** As runs have asked, in their order. */
+  /** All requests of runs, in order. */
   readonly requests: LeaseRequest[] = [];
-  /** Numerics of the runs' records. */
+  /** The numerics in the runs' records. */
   numerics: Numerics | null = null;
-  /** Waited for before the pool hears the request, which `requests` names already. */
+  /** The pool receives a request only after this has resolved; `requests` contains it already. */
   before: (request: LeaseRequest) => Promise<unknown> | undefined = () => undefined;
   private orchestrator: Worker | null = null;
   private isAway = false;
@@ -70,7 +70,7 @@ export class PoolStage {
     return stage;
   }
 
-  /** As of workers that are away: nobody hears anything, and no node can report. */
+  /** As if all workers were away: the pool receives nothing, and no node can report. */
   async outage(milliseconds: number, meanwhile: () => Promise<void> = async () => undefined): Promise<void> {
     this.isAway = true;
     const before = this.workers.find(({ worker }) => worker === this.orchestrator);
@@ -82,7 +82,7 @@ export class PoolStage {
     this.isAway = false;
   }
 
-  /** `called(call)` is told what a run does on this node before it does it. */
+  /** `called(call)` runs before the run's activity on this node does its work. */
   async node(
     id: string,
     { numerics, called = () => undefined }: { numerics?: Numerics; called?: (call: string) => unknown } = {},
@@ -96,7 +96,7 @@ export class PoolStage {
       ...{ id, instance: randomUUID(), host: 'box', gpu: null, memory_bytes: 1, places: 1 },
       ...(numerics ? { numerics } : {}),
     };
-    // As node-reports.ts does, but able to fall silent without a word.
+    // Reports like node-reports.ts, but can stop without notice.
     const say = async (): Promise<unknown> =>
       this.isAway ||
       this.temporal.client.workflow
@@ -110,12 +110,12 @@ export class PoolStage {
         .catch(() => undefined);
     await say();
     let said: Promise<unknown> = Promise.resolve();
-    // A busy server lets a report wait longer than until the next one.
+    // On a busy server, one report may still wait when the next one is due.
     const timer = setInterval(() => void (said = Promise.all([said, say()])), nodeReportIntervalMs);
     const { instance } = report;
     this.leave.push(async () => {
       clearInterval(timer);
-      // One under way would bring the node back into the next test's pool.
+      // A report still in flight would add the node to the next test's pool.
       await said;
       await this.pool.signal(nodeDownSignal, { id, instance }).catch(() => undefined);
     });
@@ -156,7 +156,7 @@ export class PoolStage {
     }
   }
 
-  /** All nodes leave, and all workers end. */
+  /** Ends all nodes and all workers. */
   async close(): Promise<void> {
     await Promise.all(this.leave.map((leave) => leave()));
     for (const { worker } of this.workers) if (worker.getState() === 'RUNNING') worker.shutdown();
@@ -193,7 +193,7 @@ export class PoolStage {
     return worker;
   }
 
-  /** Those of whichever script the input names. */
+  /** The activities of the script that the input names. */
   private activities(node: string, called: (call: string) => unknown = () => undefined): AllActivities {
     return new Proxy({} as AllActivities, {
       ownKeys: () => activityNames,
@@ -211,17 +211,17 @@ export class PoolStage {
 
 const activityNames = Object.keys(scriptRun(outlineOf('names')).activities);
 
-/** From a node's death until its leases are revoked. */
+/** The time from a node's death until its leases are revoked. */
 export const detectedWithinMs = 2 * nodeReportIntervalMs;
 
 const phases = [{ name: 'grpo', kind: 'grpo' as const, steps: 3 }];
 
-/** A run of three steps that saves and evaluates nothing. */
+/** A run of three steps that neither saves nor evaluates. */
 export function shortScript(name: string): ScriptedRun {
   return scriptRun(outlineOf(uniqueName(name), { phases, eval_interval: 0, ckpt_interval: 0 }));
 }
 
-/** Such a run, held in its rollouts of step 2 until `release`. `nodes`: how many it shares its rollouts among. */
+/** Such a run, held in its rollouts of step 2 until `release`. `nodes`: number of nodes that share its rollouts. */
 export function heldScript(name: string, nodes?: number): ScriptedRun & { held: ReturnType<typeof gate> } {
   const held = gate();
   const run = shortScript(name);
@@ -235,7 +235,7 @@ export function heldScript(name: string, nodes?: number): ScriptedRun & { held: 
   return Object.assign(run, { held });
 }
 
-/** A Temporal server for the tests of a block, and a pool for each of them, which `use` takes. */
+/** A Temporal server for the tests of a block, and a new pool for each test, which `use` receives. */
 export function usePool(
   use: (stage: PoolStage) => void,
   options?: Parameters<typeof startTemporal>[0],

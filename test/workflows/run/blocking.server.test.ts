@@ -1,4 +1,4 @@
-// A run that cannot go on looks for another node, and then asks a person: it waits, says why, and goes on (R19, R25, R27).
+// A run that cannot continue tries another node, then blocks: it says why, and continues after a person's resume (R19, R25, R27).
 import { ApplicationFailure } from '@temporalio/common';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { withFailures } from '../../../src/activities/attempt/failure-mapping.js';
@@ -20,14 +20,14 @@ import {
   workflowBundle,
 } from '../scripted-run.js';
 
-describe('trainingRun, where it cannot go on', { timeout: 120_000 }, () => {
+describe('trainingRun, if it cannot continue', { timeout: 120_000 }, () => {
   let temporal: ConnectedTemporal;
   beforeAll(async () => {
     [temporal] = await Promise.all([sharedTemporal(), workflowBundle()]);
   }, 60_000);
   afterAll(() => temporal?.stop());
 
-  it('is blocked by a failure that no retry fixes, says why and how, and tries again on resume', async () => {
+  it('is blocked by a failure that no retry fixes, gives reason and remedy, and tries again on resume', async () => {
     const script = scriptRun(outlineOf(uniqueName('blocked')));
     let broken = true;
     script.before = (call) => {
@@ -51,7 +51,7 @@ describe('trainingRun, where it cannot go on', { timeout: 120_000 }, () => {
     });
   });
 
-  it('is blocked where an activity fails five times in the same way, and has all its tries again after resume', async () => {
+  it('is blocked if an activity fails five times in the same way, and has all attempts again after resume', async () => {
     const script = scriptRun(outlineOf(uniqueName('no-progress')));
     const { openRun, updatePolicy } = script.activities;
     const tries = { open: 0, update: 0 };
@@ -88,11 +88,11 @@ describe('trainingRun, where it cannot go on', { timeout: 120_000 }, () => {
     expect(tries).toEqual({ open: maxSameFailures + 1, update: 2 * maxSameFailures + 1 });
   });
 
-  it('tries what keeps failing again by itself, shows it at once, and goes on when it passes', async () => {
+  it('repeats work that keeps failing, shows this at once, and continues when the work succeeds', async () => {
     const script = scriptRun(outlineOf(uniqueName('passes'), { block_after_s: 60 }));
     const { updatePolicy } = script.activities;
     let tries = 0;
-    // Two rounds of five, as where an engine is killed again and again.
+    // Two rounds of five attempts, as if an engine were killed again and again.
     script.activities.updatePolicy = withFailures((input) => {
       if (input.step === 3 && ++tries <= 2 * maxSameFailures)
         throw new EngineError('EngineExited', `try ${tries}`);
@@ -117,7 +117,7 @@ describe('trainingRun, where it cannot go on', { timeout: 120_000 }, () => {
     expect(tries).toBe(2 * maxSameFailures + 1);
   });
 
-  it('is blocked by what keeps failing only when that has lasted, and tries at once on resume', async () => {
+  it('is blocked by repeated failures only after block_after_s, and tries at once on resume', async () => {
     const script = scriptRun(outlineOf(uniqueName('lasts'), { block_after_s: 4 }));
     const { updatePolicy } = script.activities;
     let broken = true;
@@ -145,7 +145,7 @@ describe('trainingRun, where it cannot go on', { timeout: 120_000 }, () => {
     ['0', { block_after_s: 0 }],
     ['600', { block_after_s: 600 }],
   ])(
-    'with block_after_s %s, does work that keeps failing on another node where there is one',
+    'with block_after_s %s, moves work that keeps failing to another node, if there is one',
     async (_, more) => {
       const script = scriptRun(outlineOf(uniqueName('moves'), more));
       const other: ScriptedRun = {
@@ -174,7 +174,7 @@ describe('trainingRun, where it cannot go on', { timeout: 120_000 }, () => {
     },
   );
 
-  it('with block_after_s 0, is blocked at once where the other node fails, too', async () => {
+  it('with block_after_s 0, is blocked at once if the other node fails too', async () => {
     const script = scriptRun(outlineOf(uniqueName('fails-on-both'), { block_after_s: 0 }));
     const other: ScriptedRun = { ...script, node: uniqueName('node'), activities: { ...script.activities } };
     const { collectRollouts } = script.activities;
@@ -216,7 +216,7 @@ describe('trainingRun, where it cannot go on', { timeout: 120_000 }, () => {
     });
   });
 
-  it('asks a person after two GRPO steps in a row with too few grades, with the words of the last one', async () => {
+  it('asks a person after two GRPO steps in a row with too few grades, and quotes the last one', async () => {
     const script = scriptRun(outlineOf(uniqueName('ungraded')));
     const { updatePolicy } = script.activities;
     script.activities.updatePolicy = async (input) => ({
@@ -236,7 +236,7 @@ describe('trainingRun, where it cannot go on', { timeout: 120_000 }, () => {
     });
   });
 
-  it('is blocked by an evaluation without a grade, and asks for it again once it is resumed', async () => {
+  it('is blocked by an evaluation without a grade, and repeats it after resume', async () => {
     const script = scriptRun(outlineOf(uniqueName('ungraded')));
     const { evaluateState } = script.activities;
     let tries = 0;
@@ -285,7 +285,7 @@ describe('trainingRun, where it cannot go on', { timeout: 120_000 }, () => {
     );
   });
 
-  it('moves to another node once where all that runs side by side disagrees with the records', async () => {
+  it('moves to another node only once if parallel parts of a step all disagree with the records', async () => {
     const script = scriptRun(outlineOf(uniqueName('diverged-both')));
     const other: ScriptedRun = { ...script, node: uniqueName('node'), activities: { ...script.activities } };
     const disagree = (): never => {
@@ -325,7 +325,7 @@ describe('trainingRun, where it cannot go on', { timeout: 120_000 }, () => {
     expect(moves).toBe(1);
   });
 
-  it('shows that it looks for a node only as long as it does, and tells the one that comes back what is counted', async () => {
+  it('shows that it looks for a node only while it does, and reports the interruption to the next activity', async () => {
     const script = scriptRun(outlineOf(uniqueName('nodes')));
     const told: string[] = [];
     const { collectRollouts, updatePolicy } = script.activities;
@@ -367,7 +367,7 @@ describe('trainingRun, where it cannot go on', { timeout: 120_000 }, () => {
     expect(told.filter((one) => !one.endsWith('waited'))).toEqual(['collect 4 node_lost']);
   });
 
-  it('shows what it was doing again when a person has fixed what blocked two of its parts', async () => {
+  it('returns to its former phase when a person has fixed two blocked parts', async () => {
     const script = scriptRun(outlineOf(uniqueName('blocked-twice')));
     let broken = true;
     const held = { collect: gate(), evaluate: gate() };

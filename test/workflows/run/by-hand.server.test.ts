@@ -1,4 +1,4 @@
-// What anybody may do to a single activity with the stock CLI: end it by hand, in form or out of it.
+// Anybody may end a single activity with the `temporal` CLI, with a valid or an invalid result.
 import { ApplicationFailure } from '@temporalio/common';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { resumeUpdate, setHyperparametersUpdate } from '../../../src/workflows/messages.js';
@@ -15,7 +15,7 @@ import {
   workflowBundle,
 } from '../scripted-run.js';
 
-/** Calls of the script in the order of a run, and the activities that they are. */
+/** The script's calls in the order of a run, and their activities. */
 const moments = [
   ['base', 'step-000000/base'],
   ['plan 2', 'step-000002/plan'],
@@ -25,14 +25,14 @@ const moments = [
   ['report', 'report'],
 ] as const;
 
-describe('an activity that somebody ends by hand', { timeout: 120_000 }, () => {
+describe('an activity that a person ends by hand', { timeout: 120_000 }, () => {
   let temporal: ConnectedTemporal;
   beforeAll(async () => {
     [temporal] = await Promise.all([sharedTemporal(), workflowBundle()]);
   }, 60_000);
   afterAll(() => temporal?.stop());
 
-  /** Ends each of the moments' activities once with `end`, sees the run blocked by it, and resumes it. */
+  /** Ends each activity of `moments` once with `end`, expects the run to be blocked by it, and resumes the run. */
   async function endedByHand(
     name: string,
     end: (activity: { workflowId: string; activityId: string }) => Promise<void>,
@@ -67,7 +67,7 @@ describe('an activity that somebody ends by hand', { timeout: 120_000 }, () => {
     ['nothing', null],
     ['an answer that is not its own', { done: true }],
   ])(
-    'and completes with %s blocks the run, says so, and is done by itself after resume',
+    'with %s as its result blocks the run with a reason, and is repeated after resume',
     async (_, answer) => {
       await endedByHand(
         'completed',
@@ -77,16 +77,16 @@ describe('an activity that somebody ends by hand', { timeout: 120_000 }, () => {
     },
   );
 
-  it('and fails without a reason blocks the run, names the activity, and is done by itself after resume', async () => {
+  it('as failed without a reason blocks the run, is named there, and is repeated after resume', async () => {
     await endedByHand(
       'failed',
-      // As `temporal activity fail` does.
+      // Like `temporal activity fail`.
       (activity) => temporal.client.activity.fail(activity, ApplicationFailure.nonRetryable('')),
       (id) => `${id} was failed by hand, and no reason was given`,
     );
   });
 
-  it('while it records a change fails the Update that waits for it, and nothing else', async () => {
+  it('that records a change fails only the Update that waits for it', async () => {
     const script = scriptRun(outlineOf(uniqueName('control')));
     const [held, collecting] = [gate(), gate()];
     script.before = (call) => ({ 'control setHyperparameters': held, 'collect 3': collecting })[call]?.wait();

@@ -1,4 +1,4 @@
-// Checkpoints behind the steps (R16, R17): one upload at a time, which holds up nothing until it lags too far behind.
+// Checkpoints beside the steps (R16, R17): one upload at a time, which delays nothing until it lags too far behind.
 import { ApplicationFailure } from '@temporalio/common';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { withFailures } from '../../../src/activities/attempt/failure-mapping.js';
@@ -34,7 +34,7 @@ describe('the checkpoints of a run', { timeout: 120_000 }, () => {
   const callsOf = (script: ScriptedRun, verb: string): string[] =>
     script.calls.filter((call) => call.startsWith(`${verb} `));
 
-  it('are not taken while one is being uploaded, and the steps wait for it at the third interval', async () => {
+  it('do not start while another is uploaded, and the steps wait for that upload at the third interval', async () => {
     const phases = grpoSteps(12);
     const script = scriptRun(outlineOf(uniqueName('lag'), { phases, ckpt_interval: 2, eval_interval: 0 }));
     const held = gate();
@@ -52,7 +52,7 @@ describe('the checkpoints of a run', { timeout: 120_000 }, () => {
     expect(callsOf(script, 'upload')).toEqual(['upload 2', 'upload 10', 'upload 12']);
   });
 
-  it('fail no supervised step: one that cannot be saved is passed over', async () => {
+  it('fail no supervised step: one that cannot be saved is skipped', async () => {
     const phases = [{ name: 'drill', kind: 'sft' as const, steps: 4 }];
     const script = scriptRun(outlineOf(uniqueName('sft'), { phases, ckpt_interval: 1, eval_interval: 0 }));
     script.before = (call) => {
@@ -67,7 +67,7 @@ describe('the checkpoints of a run', { timeout: 120_000 }, () => {
     expect(script.calls).toContain('upload 2');
   });
 
-  /** The last upload, failing in its way for the first `times`; retries come at once. */
+  /** The last upload fails with `error` the first `times` times; retries follow at once. */
   function failingLastUpload(script: ScriptedRun, times: number, error: Error): { tries: number } {
     const { uploadCheckpoint } = script.activities;
     const counted = { tries: 0 };
@@ -84,8 +84,8 @@ describe('the checkpoints of a run', { timeout: 120_000 }, () => {
     return counted;
   }
 
-  // The server waits a second or so before each try: both at once.
-  it.concurrent('are tried again for as long as the store is full where it is the last one', async () => {
+  // The server waits about a second before each retry, so both tests run at the same time.
+  it.concurrent('are tried again while the store is full, if it is the last checkpoint', async () => {
     const script = scriptRun(outlineOf(uniqueName('full')));
     const times = checkpointPolicy.retry.maximumAttempts;
     const counted = failingLastUpload(script, times, new StoreFull('no space left'));
@@ -103,7 +103,7 @@ describe('the checkpoints of a run', { timeout: 120_000 }, () => {
     expect(script.calls).toContain('upload 6');
   });
 
-  it.concurrent('wait for a person where the last one fails five times in the same way', async () => {
+  it.concurrent('wait for a person if the last one fails five times in the same way', async () => {
     const script = scriptRun(outlineOf(uniqueName('last')));
     const counted = failingLastUpload(script, maxSameFailures, new RangeError('the file is cut off'));
     await withWorkers(temporal, script, async (queue) => {
@@ -118,8 +118,8 @@ describe('the checkpoints of a run', { timeout: 120_000 }, () => {
   });
 });
 
-describe('between checkpoints a state is worth saving', () => {
-  /** Uploads of a run that has checkpoints every 100 steps, and the end of an upload. */
+describe('a state between checkpoints is saved', () => {
+  /** The uploads of a run with a checkpoint every 100 steps, and a way to end an upload. */
   function uploadsAt(step: number) {
     const started: number[] = [];
     const status = { step, lastCheckpoint: null as number | null };
@@ -146,7 +146,7 @@ describe('between checkpoints a state is worth saving', () => {
     };
   }
 
-  it('once a restart would cost ten seconds, and twenty times what of the last save nothing hid', async () => {
+  it('if a restart would cost ten seconds, and twenty times the visible time of the last save', async () => {
     const { uploads } = uploadsAt(1);
     uploads.stepTook(localSave.afterSeconds - 1);
     expect(await uploads.wants(1, 0)).toBeNull();
@@ -159,7 +159,7 @@ describe('between checkpoints a state is worth saving', () => {
     expect(await uploads.wants(4, 5)).toEqual({});
   });
 
-  it('after every long step whose rollouts hide the save, however long it takes', async () => {
+  it('after every long step if rollouts hide the save, however long the save takes', async () => {
     const { uploads } = uploadsAt(1);
     for (let step = 1; step < 5; step++) {
       uploads.stepTook(60);
@@ -168,7 +168,7 @@ describe('between checkpoints a state is worth saving', () => {
     }
   });
 
-  it('also while one is uploaded, whose file the node then keeps; but no second upload is begun', async () => {
+  it('during an upload too: the node keeps the uploaded file, and no second upload begins', async () => {
     const { uploads, started, end } = uploadsAt(100);
     uploads.saved(100, { seconds: 0.1 });
     for (const step of [101, 102, 200]) {

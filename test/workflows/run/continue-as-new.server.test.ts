@@ -1,4 +1,4 @@
-// What a run keeps when it starts again: here it does so after every step.
+// What a run keeps over continue-as-new, which happens here after every step.
 import { ApplicationFailure } from '@temporalio/common';
 import { Worker } from '@temporalio/worker';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
@@ -29,8 +29,8 @@ import {
 
 const restsOrEnds = ({ phase }: RunStatus): boolean => ['blocked', 'completed'].includes(phase);
 
-// The server puts a second between two executions of a workflow: all at once.
-describe.concurrent('a run that starts again after every step', { timeout: 120_000 }, () => {
+// The server waits a second between two executions of a workflow, so all tests run at the same time.
+describe.concurrent('a run that continues as new after every step', { timeout: 120_000 }, () => {
   let temporal: TestTemporal;
   beforeAll(async () => {
     const dynamicConfig = { 'limit.historyCount.suggestContinueAsNew': 20 };
@@ -45,7 +45,7 @@ describe.concurrent('a run that starts again after every step', { timeout: 120_0
     return scriptRun(outlineOf(uniqueName('anew'), { phases, ckpt_interval: 0, eval_interval: 0 }));
   };
 
-  /** Its steps `from` to `to` change nothing, because of `reason`. */
+  /** Its steps `from` to `to` change nothing, for the reason `reason`. */
   function unappliedRun(reason: string, from: number, to: number): ScriptedRun {
     const phases = [{ name: 'grpo', kind: 'grpo' as const, steps: 6 }];
     const script = scriptRun(outlineOf(uniqueName('unapplied'), { phases, ckpt_interval: 0 }));
@@ -57,7 +57,7 @@ describe.concurrent('a run that starts again after every step', { timeout: 120_0
     return script;
   }
 
-  it('waits for its upload first, and takes no checkpoint twice', async () => {
+  it('waits for its upload first, and uploads no checkpoint twice', async () => {
     const phases = [{ name: 'drill', kind: 'sft' as const, steps: 4 }];
     const script = scriptRun(outlineOf(uniqueName('upload'), { phases, ckpt_interval: 1, eval_interval: 0 }));
     const held = gate();
@@ -76,7 +76,7 @@ describe.concurrent('a run that starts again after every step', { timeout: 120_0
     expect(uploads).toEqual(['upload 1', 'upload 2', 'upload 3', 'upload 4']);
   });
 
-  it('hears of a node that was taken from it before it was open again', async () => {
+  it('notices that a node was revoked before the next execution was open', async () => {
     const script = runOf(4);
     const [again, asked] = [gate(), new Array<string>()];
     script.grant = ({ lease }) => {
@@ -109,7 +109,7 @@ describe.concurrent('a run that starts again after every step', { timeout: 120_0
     expect(told.filter((one) => !one.endsWith('waited'))).toEqual(['collect node_lost']);
   });
 
-  it('takes the checkpoint that failed before it from the next state: the newest is what counts (R17)', async () => {
+  it('replaces a checkpoint that failed before by that of the next state (R17)', async () => {
     const phases = [{ name: 'drill', kind: 'sft' as const, steps: 4 }];
     const script = scriptRun(outlineOf(uniqueName('failed'), { phases, ckpt_interval: 2, eval_interval: 0 }));
     script.before = (call) => {
@@ -135,7 +135,7 @@ describe.concurrent('a run that starts again after every step', { timeout: 120_0
     });
   });
 
-  it('tells the pool what it gives back before it begins again: else that node would stay in use', async () => {
+  it('tells the pool which nodes it releases before it continues as new', async () => {
     const script = runOf(1);
     const held = gate();
     script.before = (call) => (call === 'update 1' ? held.wait() : undefined);
@@ -154,7 +154,7 @@ describe.concurrent('a run that starts again after every step', { timeout: 120_0
         return started;
       });
       const { runId } = await run.describe();
-      // Nobody drives the run, so both meet it at once: a node that it does not want any more, and the end of its step.
+      // The pool grants an unwanted node just as the step ends, so the run handles both at once.
       await run.signal(grantedSignal, { lease: 'given up', node: script.node });
       held.release();
       await quiet(script);
@@ -162,7 +162,7 @@ describe.concurrent('a run that starts again after every step', { timeout: 120_0
       await (await orchestrator()).runUntil(run.result());
       const { events } = await temporal.client.workflow.getHandle(run.workflowId, runId).fetchHistory();
       expect(events?.at(-1)?.workflowExecutionContinuedAsNewEventAttributes).toBeTruthy();
-      // There is no pool here, and it is told that.
+      // There is no pool here, so these requests are answered with an error.
       const answers = events?.flatMap(
         (event) => event.signalExternalWorkflowExecutionFailedEventAttributes ?? [],
       );
@@ -170,7 +170,7 @@ describe.concurrent('a run that starts again after every step', { timeout: 120_0
     });
   });
 
-  it('records an update once that is sent again after a new beginning, and answers it as before', async () => {
+  it('records an Update once if it is sent again after continue-as-new, and gives the same answer', async () => {
     const script = runOf(2);
     const held = { first: gate(), later: gate() };
     script.before = (call) => ({ 'collect 1': held.first, 'collect 2': held.later })[call]?.wait();
@@ -191,7 +191,7 @@ describe.concurrent('a run that starts again after every step', { timeout: 120_0
     expect(script.control.n).toBe(1);
   });
 
-  it('answers every update, whether it comes before, in or after a new beginning, and records each once', async () => {
+  it('answers and records every Update once, before, during or after continue-as-new', async () => {
     const script = runOf(6);
     const last = gate();
     script.before = (call) => (call === 'collect 6' ? last.wait() : undefined);
@@ -199,7 +199,7 @@ describe.concurrent('a run that starts again after every step', { timeout: 120_0
       const run = await startRun(temporal, queue, script.outline.name);
       const handle = temporal.client.workflow.getHandle<typeof trainingRun>(run.workflowId);
       let sent = 0;
-      // One that meets a run that has ended is refused: this one does not end before the last is answered.
+      // A run that has ended refuses Updates; this run does not end before the last one is answered.
       while ((await handle.query(statusQuery)).step < 5) {
         sent += 1;
         const answer = await handle.executeUpdate(setHyperparametersUpdate, {
@@ -216,7 +216,7 @@ describe.concurrent('a run that starts again after every step', { timeout: 120_0
     });
   });
 
-  it('asks nobody where steps in a row had nothing to learn from', async () => {
+  it('asks no person if steps in a row had nothing to learn from', async () => {
     const script = unappliedRun('no_signal', 2, 5);
     await withWorkers(temporal, script, async (queue) => {
       const run = await startRun(temporal, queue, script.outline.name);

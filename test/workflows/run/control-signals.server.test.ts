@@ -1,4 +1,4 @@
-// `temporal workflow signal` at a run: it does what the Update of its name does, once, and where it changes nothing the run says why.
+// `temporal workflow signal` to a run: does the same as the Update of that name, once. If it changes nothing, the run says why.
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -47,7 +47,7 @@ describe('a signal to a run', { timeout: 120_000 }, () => {
     expect(answer).toMatchObject({ code: 0, errors: '' });
   }
 
-  /** In the midst of step 3; `then` ends with the run released. */
+  /** In the middle of step 3; afterwards `then` runs, and the run is released. */
   async function atStep3(
     script: ScriptedRun,
     then: (name: string, run: WorkflowHandle<typeof trainingRun>, release: () => void) => Promise<void>,
@@ -62,7 +62,7 @@ describe('a signal to a run', { timeout: 120_000 }, () => {
     });
   }
 
-  it('does what the Update of its name does, each verb, and leaves one record', async () => {
+  it('does what the Update of its name does, for each verb, and writes one record', async () => {
     const script = scriptRun(outlineOf(uniqueName('verbs'), { ckpt_interval: 100 }));
     await atStep3(script, async (name, run, release) => {
       await signal(name, 'setHyperparameters', '{"lr": 0.05}');
@@ -84,7 +84,7 @@ describe('a signal to a run', { timeout: 120_000 }, () => {
     expect(script.uploaded).toContain(3);
   });
 
-  it('cuts off what is sampled, as `pauseNow` does', async () => {
+  it('cuts off sampling, as `pauseNow` does', async () => {
     const script = scriptRun(outlineOf(uniqueName('now')));
     await atStep3(script, async (name, run) => {
       await signal(name, 'pauseNow');
@@ -103,7 +103,7 @@ describe('a signal to a run', { timeout: 120_000 }, () => {
     ['resume', undefined, 'the run did so already'],
     ['halt', undefined, 'a run knows the signals pause, pauseNow, resume, setHyperparameters'],
   ])(
-    'that changes nothing (%s %s) is in the run’s details and its status, with the reason',
+    'that changes nothing (%s %s) is noted with the reason in the run’s details and status',
     async (...one) => {
       const [verb, input, reason] = one;
       const script = scriptRun(outlineOf(uniqueName('nothing')));
@@ -123,7 +123,7 @@ describe('a signal to a run', { timeout: 120_000 }, () => {
     },
   );
 
-  it('says why where its record cannot be written, and ends nothing', async () => {
+  it('says why if its record cannot be written, and ends nothing', async () => {
     const script = scriptRun(outlineOf(uniqueName('by-hand')));
     const recording = gate();
     await atStep3(script, async (name, run, release) => {
@@ -140,7 +140,7 @@ describe('a signal to a run', { timeout: 120_000 }, () => {
     });
   });
 
-  it('leaves one record where a reset brings it again, and does not undo what came after it', async () => {
+  it('writes one record even if a reset repeats it, and does not undo later changes', async () => {
     const script = scriptRun(outlineOf(uniqueName('reset')));
     await atStep3(script, async (name, run, release) => {
       await signal(name, 'pause');
@@ -156,7 +156,7 @@ describe('a signal to a run', { timeout: 120_000 }, () => {
     expect(script.control).toMatchObject({ n: 2, paused: false });
   });
 
-  it('that an earlier version passed over stays without effect, and later ones of the same execution have theirs', async () => {
+  it('that an earlier version ignored stays without effect, but later ones in that execution have theirs', async () => {
     const scratch = mkdtempSync(join(tmpdir(), 'longhaul-signals-'));
     try {
       const script = scriptRun(outlineOf(uniqueName('earlier')));
@@ -187,7 +187,7 @@ describe('a signal to a run', { timeout: 120_000 }, () => {
   });
 });
 
-describe('signals to a run that begins again after every step', { timeout: 120_000 }, () => {
+describe('signals to a run that continues as new after every step', { timeout: 120_000 }, () => {
   let temporal: TestTemporal;
   beforeAll(async () => {
     const dynamicConfig = { 'limit.historyCount.suggestContinueAsNew': 20 };
@@ -195,7 +195,7 @@ describe('signals to a run that begins again after every step', { timeout: 120_0
   }, 60_000);
   afterAll(() => temporal?.stop());
 
-  it('are recorded once each, whatever moment they meet', async () => {
+  it('are each recorded once, at whatever moment they arrive', async () => {
     const phases = [{ name: 'grpo', kind: 'grpo' as const, steps: 5 }];
     const script = scriptRun(outlineOf(uniqueName('anew'), { phases, ckpt_interval: 0, eval_interval: 0 }));
     await withWorkers(temporal, script, async (queue) => {
@@ -207,11 +207,11 @@ describe('signals to a run that begins again after every step', { timeout: 120_0
       while (!over.value) {
         const accepted = await handle.signal('setHyperparameters', { lr: (sent + 1) / 1e4 }).then(
           () => true,
-          // It has ended meanwhile.
+          // The run has ended in the meantime.
           () => false,
         );
         if (accepted) sent += 1;
-        // The server ends no execution that a signal has just reached: a flood of them would hold the run up.
+        // The server ends no execution that has just received a signal, so many signals in a row would delay the run.
         await delay(400);
       }
       expect(await ended).toMatchObject({ ended: 'completed', step: 5 });
@@ -222,7 +222,7 @@ describe('signals to a run that begins again after every step', { timeout: 120_0
   });
 });
 
-/** The workflows as they were before signals did anything. */
+/** The workflows of an earlier version, in which signals did nothing. */
 function deafBundle(scratch: string): ReturnType<typeof bundleWorkflowCode> {
   symlinkSync(join(repository, 'node_modules'), join(scratch, 'node_modules'));
   for (const part of ['workflows', 'spec'])

@@ -1,5 +1,5 @@
 import { ApplicationFailure } from '@temporalio/common';
-// What a person asks of a run under way, beside a pause and a stop at a step's end.
+// What a person can ask of a run besides a pause or a stop at the end of a step.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { explained } from '../../../src/cli/command-refusals.js';
 import {
@@ -34,7 +34,7 @@ describe('control of a run', { timeout: 120_000 }, () => {
   }, 60_000);
   afterAll(() => temporal?.stop());
 
-  it('evaluates and keeps checkpoints at the intervals that somebody has set, also after a new start', async () => {
+  it('uses the evaluation and checkpoint intervals that a person has set, even after a restart', async () => {
     const phases = [{ name: 'grpo', kind: 'grpo' as const, steps: 8 }];
     const script = scriptRun(
       outlineOf(uniqueName('intervals'), { phases, ckpt_interval: 100, eval_interval: 100 }),
@@ -59,7 +59,7 @@ describe('control of a run', { timeout: 120_000 }, () => {
   });
 
   describe('a pause that does not wait for the end of the step', () => {
-    /** In the midst of step 5, which evaluates the state before it beside its rollouts. */
+    /** In the middle of step 5, which evaluates the state before it beside its rollouts. */
     async function cutOff(
       name: string,
       then: (run: Awaited<ReturnType<typeof startRun>>, script: ScriptedRun, queue: string) => Promise<void>,
@@ -82,7 +82,7 @@ describe('control of a run', { timeout: 120_000 }, () => {
       return script;
     }
 
-    it('cuts off what is sampled, gives the node back, and fills the same plan after resume', async () => {
+    it('cuts off sampling, releases the node, and completes the same plan after resume', async () => {
       const script = await cutOff('now', async (run) => {
         await run.executeUpdate(resumeUpdate);
         expect(await run.result()).toMatchObject({ ended: 'completed', step: 6 });
@@ -94,7 +94,7 @@ describe('control of a run', { timeout: 120_000 }, () => {
       expect(script.committed.get(5)).toEqual({ control: 0, lr: 0.1 });
     });
 
-    it('cuts off what its dying worker hands back meanwhile, too: nothing is blocked', async () => {
+    it('cuts off work that its dying worker returns in the meantime: nothing is blocked', async () => {
       const script = scriptRun(outlineOf(uniqueName('now-killed'), { ckpt_interval: 100 }));
       const held = gate();
       script.before = async (call) => {
@@ -115,7 +115,7 @@ describe('control of a run', { timeout: 120_000 }, () => {
       });
     });
 
-    it('is left by a stop: the run ends with the step before, and a new start takes the one that was cut off', async () => {
+    it('ends by a stop: the run ends with the step before, and a new start takes the step that was cut off', async () => {
       const script = await cutOff('now-stop', async (run, { outline }, queue) => {
         await run.executeUpdate(stopAfterUpdate, { args: [{ step: 4 }] });
         expect(await run.result()).toMatchObject({ ended: 'stopped', step: 4 });
@@ -127,7 +127,7 @@ describe('control of a run', { timeout: 120_000 }, () => {
       expect(script.calls.filter((call) => call === 'update 5')).toHaveLength(1);
     });
 
-    it('takes a checkpoint of the state that is held, where somebody asks for one meanwhile', async () => {
+    it('uploads a checkpoint of the current state if a person asks for one in the meantime', async () => {
       const script = await cutOff('now-checkpoint', async (run, { uploaded }) => {
         expect(await run.executeUpdate(checkpointNowUpdate)).toMatchObject({ checkpoint: 4 });
         await until(run, ({ lastCheckpoint }) => lastCheckpoint === 4);
@@ -139,7 +139,7 @@ describe('control of a run', { timeout: 120_000 }, () => {
     });
   });
 
-  it('answers a pause of a paused run with what holds, and records it once', async () => {
+  it('answers a pause of a paused run with the current control, and records it once', async () => {
     const script = scriptRun(outlineOf(uniqueName('paused-twice')));
     const held = gate();
     script.before = (call) => (call === 'collect 3' ? held.wait() : undefined);
@@ -158,7 +158,7 @@ describe('control of a run', { timeout: 120_000 }, () => {
     });
   });
 
-  it('answers a resume of a run that nothing holds with what holds, and records nothing', async () => {
+  it('answers a resume of a run that nothing holds with the current control, and records nothing', async () => {
     const script = scriptRun(outlineOf(uniqueName('not-held')));
     const held = gate();
     script.before = (call) => (call === 'collect 3' ? held.wait() : undefined);
@@ -174,7 +174,7 @@ describe('control of a run', { timeout: 120_000 }, () => {
     expect(script.calls).not.toContain('control resume');
   });
 
-  it('passes over no pause, and no resume, while the other is being written', async () => {
+  it('ignores no pause and no resume while the other one is being written', async () => {
     const script = scriptRun(outlineOf(uniqueName('in-a-hurry')));
     const [collecting, pausing, resuming] = [gate(), gate(), gate()];
     script.before = (call) =>
@@ -197,7 +197,7 @@ describe('control of a run', { timeout: 120_000 }, () => {
     });
   });
 
-  it('uploads the state of the next step boundary where somebody asks for it', async () => {
+  it('uploads the state of the next step boundary if a person asks for it', async () => {
     const phases = [{ name: 'grpo', kind: 'grpo' as const, steps: 6 }];
     const script = scriptRun(outlineOf(uniqueName('checkpoint'), { phases, ckpt_interval: 100 }));
     const held = gate();
@@ -212,7 +212,7 @@ describe('control of a run', { timeout: 120_000 }, () => {
     expect(script.uploaded).toEqual([3, 6]);
   });
 
-  it('says that a finished run cannot be resumed, and how it goes on', async () => {
+  it('says that a finished run cannot be resumed, and how to continue it', async () => {
     const script = scriptRun(outlineOf(uniqueName('finished')));
     await withWorkers(temporal, script, async (queue) => {
       const run = await startRun(temporal, queue, script.outline.name);

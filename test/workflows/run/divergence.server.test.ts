@@ -1,4 +1,4 @@
-// A step whose records disagree, after a person has looked: what was planned may have been set aside with them.
+// A step whose records disagree, after a person has fixed them: its plan may have been quarantined too.
 import { ApplicationFailure } from '@temporalio/common';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { resumeUpdate } from '../../../src/workflows/messages.js';
@@ -25,7 +25,7 @@ describe('a step that was blocked by a divergence', { timeout: 120_000 }, () => 
     const script = scriptRun(outlineOf(uniqueName('diverged')));
     let planIsOld = true;
     script.before = (call) => {
-      // Whoever asks with the old plan meets the same records again.
+      // A part of the step that still uses the old plan meets the same records again.
       if (call === 'plan 4' && fixed) planIsOld = false;
       if (call === diverges && planIsOld)
         throw ApplicationFailure.nonRetryable('the batch is not that of its episodes', 'Diverged');

@@ -1,4 +1,4 @@
-// A run that waits for a person keeps its node for a minute: not longer, because others may need it, and not shorter, because
+// A run that waits for a person keeps its node for a minute. It keeps it no longer, because other runs may need it; and no shorter, because
 // another node would have to restore the run's state.
 import { ApplicationFailure } from '@temporalio/common';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -35,7 +35,7 @@ describe('the node of a run that waits for a person', { timeout: 360_000 }, () =
       }),
     );
 
-  it('is another one’s after a minute, paused or blocked, and its own again later', async () => {
+  it('goes to another run after a minute, if paused or blocked, and returns later', async () => {
     const phases = ['paused', 'blocked'] as const;
     const idle = await Promise.all(phases.map(async (phase) => ({ phase, ...(await stopped(phase)) })));
     expect(idle.map(({ node }) => node).sort()).toEqual(['local', 'second']);

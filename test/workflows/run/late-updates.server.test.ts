@@ -1,4 +1,4 @@
-// Updates that meet a run while it begins again: each is answered and recorded once, or refused with a reason; none is lost.
+// Updates that arrive while a run continues as new: each is answered and recorded once, or refused with a reason; none is lost.
 import { WorkflowNotFoundError } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { explained } from '../../../src/cli/command-refusals.js';
@@ -22,7 +22,7 @@ const opens = (script: ScriptedRun): number => script.calls.filter((call) => cal
 const recorded = (script: ScriptedRun): number =>
   script.calls.filter((call) => call === 'control setHyperparameters').length;
 
-describe('a run that begins again after every step', { timeout: 120_000 }, () => {
+describe('a run that continues as new after every step', { timeout: 120_000 }, () => {
   let temporal: TestTemporal;
   beforeAll(async () => {
     const dynamicConfig = { 'limit.historyCount.suggestContinueAsNew': 20 };
@@ -35,7 +35,7 @@ describe('a run that begins again after every step', { timeout: 120_000 }, () =>
     return scriptRun(outlineOf(uniqueName('late'), { phases, ckpt_interval, eval_interval: 0 }));
   };
 
-  it('answers and records once each of several senders’ updates, whatever moment they meet', async () => {
+  it('answers and records each Update of several senders once, at whatever moment it arrives', async () => {
     const script = runOf(6);
     await withWorkers(temporal, script, async (queue) => {
       const run = await startRun(temporal, queue, script.outline.name);
@@ -59,18 +59,18 @@ describe('a run that begins again after every step', { timeout: 120_000 }, () =>
       await Promise.all([sender('a'), sender('b'), sender('c'), ended]);
       expect(await ended).toMatchObject({ ended: 'completed', step: 6 });
       expect(opens(script)).toBeGreaterThan(3);
-      // Two that were recorded at once are both answered with what holds then; none has another's record for its own.
+      // Two Updates recorded at the same time both get the control after both, but each has a record of its own.
       expect(recorded(script)).toBe(script.control.n);
       expect(answers.length).toBe(script.control.n);
       expect(Math.max(...answers)).toBe(script.control.n);
       expect(answers.length).toBeGreaterThan(opens(script));
-      // Only the last ones are refused: they meet a run that has ended, and are told so.
+      // Only the last ones are refused, because the run has ended; the refusal says so.
       for (const refusal of refusals)
         expect(refusal).toMatch(/^COMPLETED: .*(complet|not found|closing workflow)/i);
     });
   });
 
-  it('records what comes while the last upload of an execution is waited for, before it begins again', async () => {
+  it('records a change that comes while it waits for the last upload before continue-as-new', async () => {
     const script = runOf(4, 1);
     const held = gate();
     script.before = (call) => (call === 'upload 1' ? held.wait() : undefined);
@@ -90,7 +90,7 @@ describe('a run that begins again after every step', { timeout: 120_000 }, () =>
     expect(script.committed.get(3)).toMatchObject({ control: 1, lr: 0.25 });
   });
 
-  it('answers one that comes while the report is written, though everything else of the run has ended', async () => {
+  it('answers an Update that comes while the report is written, although all other work has ended', async () => {
     const script = runOf(1);
     const held = { report: gate(), record: gate() };
     script.before = (call) =>
@@ -109,7 +109,7 @@ describe('a run that begins again after every step', { timeout: 120_000 }, () =>
     expect(recorded(script)).toBe(1);
   });
 
-  it('refuses one that is sent to an execution that is over, in words that say what to do, and records nothing', async () => {
+  it('refuses an Update to an ended execution, says what to do, and records nothing', async () => {
     const script = runOf(2);
     await withWorkers(temporal, script, async (queue) => {
       const run = await startRun(temporal, queue, script.outline.name);

@@ -1,4 +1,4 @@
-// A record that breaks in the middle of a step, from the block to the committed step: real activities on a real server.
+// A record that breaks in the middle of a step, from the block to the committed step, with real activities on a real server.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import type { RunStatus } from '../../../src/activities/contracts.js';
@@ -24,12 +24,12 @@ import { type AllActivities, startRun, until, withWorkers, workflowBundle } from
 const last = 6;
 const first = lastSftStep + 1;
 
-/** Where each record breaks: just before the activity that reads it. */
+/** When each record breaks: just before the activity that reads it. */
 const breaks = [
   { key: planKey(run, first), before: 'collectRollouts', step: first },
   { key: batchKey(run, first + 1), before: 'updatePolicy', step: first + 1 },
   { key: episodeKey(run, first + 2, 1, 0), before: 'updatePolicy', step: first + 2 },
-  // With its plan, all episodes of the step are other ones.
+  // Without this plan, all episodes of the step are different.
   { key: planKey(run, last), before: 'updatePolicy', step: last },
 ] as const;
 
@@ -47,7 +47,7 @@ describe('a record that cannot be read', { timeout: 120_000 }, () => {
   });
   afterEach(() => Promise.all([harness.close(), undisturbed.close()]));
 
-  /** The harness's own activities, each record cut off once in its time. */
+  /** The harness's own activities, which cut off each record once. */
   function activities(): AllActivities {
     const whole: AllActivities = {
       ...createOrchestratorActivities(harness.orchestrator),
@@ -59,7 +59,7 @@ describe('a record that cannot be read', { timeout: 120_000 }, () => {
       for (const one of left) {
         if (one.before !== activity || one.step !== step) continue;
         left.delete(one);
-        // A batch comes to be inside the activity that breaks on it: an attempt before has sealed it.
+        // The batch is written by the activity that breaks on it, so an earlier attempt must have written it.
         if (one.key === batchKey(run, step)) await harness.store.create(one.key, new Uint8Array(400));
         await tamper(harness.store, one.key, (bytes) => bytes.subarray(0, 20));
       }
@@ -76,7 +76,7 @@ describe('a record that cannot be read', { timeout: 120_000 }, () => {
     };
   }
 
-  it('blocks its step until it is set aside; then the step completes, with the weights of an undisturbed run', async () => {
+  it('blocks its step until it is quarantined; then the step reaches the weights of an undisturbed run', async () => {
     const workers = { node: harness.node.node, activities: activities() };
     const result = await withWorkers(temporal, workers, async (queue) => {
       const workflow = await startRun(temporal, queue, run, harness.spec);

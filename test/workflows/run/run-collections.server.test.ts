@@ -1,4 +1,4 @@
-// Collections beside the steps (R23): no step waits for one, none fails with one, and the run's end has them all behind it.
+// Collections beside the steps (R23): no step waits for one or fails with one, and all have ended when the run ends.
 import { ApplicationFailure } from '@temporalio/common';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { statusQuery } from '../../../src/workflows/messages.js';
@@ -39,7 +39,7 @@ describe('the collections of a run', { timeout: 120_000 }, () => {
     return { script: scripted, asked };
   }
 
-  it('are one at a time, hold up no step, and end before the run does', async () => {
+  it('run one at a time, delay no step, and end before the run does', async () => {
     const held = gate();
     const { script: scripted, asked } = script(() => held.wait());
     await withWorkers(temporal, scripted, async (queue) => {
@@ -67,7 +67,7 @@ describe('the collections of a run', { timeout: 120_000 }, () => {
     expect(asked.length).toBeGreaterThan(1);
   });
 
-  it('show no failure once one has succeeded', async () => {
+  it('show no failure after a later one has succeeded', async () => {
     const { script: scripted, asked } = script(() =>
       asked.length > 1
         ? Promise.resolve()

@@ -5,11 +5,11 @@ import { joined, playedElsewhere, sharesOf } from '../../../src/workflows/run/sh
 const nodes = (count: number): string[] => Array.from({ length: count }, (_, node) => `node-${node}`);
 
 describe('the slots of a step', () => {
-  it('are one range for one node, in the activity that has always been there', () => {
+  it('are one range for one node, in the activity `collect`', () => {
     expect(sharesOf(8, ['node-0'])).toEqual([{ name: 'collect', slots: [0, 8], node: 'node-0' }]);
   });
 
-  it('are one range where every lease has just ended: the next one takes it', () => {
+  it('are one range if every lease has just ended: the next lease takes it', () => {
     expect(sharesOf(8, [])).toEqual([{ name: 'collect', slots: [0, 8], node: undefined }]);
   });
 
@@ -41,11 +41,11 @@ describe('the slots of a step', () => {
         [4, 5],
       ],
     ],
-  ])('%i of them, for %i nodes, are ranges that follow each other', (slots, count, ranges) => {
+  ])('%i of them, for %i nodes, are consecutive ranges', (slots, count, ranges) => {
     expect(sharesOf(slots, nodes(count)).map((share) => share.slots)).toEqual(ranges);
   });
 
-  it('are all there once, in sizes that differ by at most one, for any number of nodes', () => {
+  it('are each in one range, in sizes that differ by at most one, for any number of nodes', () => {
     for (let slots = 1; slots <= 70; slots++) {
       for (let count = 1; count <= 64; count++) {
         const shares = sharesOf(slots, nodes(count));
@@ -60,29 +60,29 @@ describe('the slots of a step', () => {
     }
   });
 
-  it('make an activity for each node: their attempt records never share a key', () => {
+  it('have one activity for each node, so attempt records never share a key', () => {
     expect(sharesOf(3, nodes(3)).map(({ name }) => name)).toEqual(['collect', 'collect-2', 'collect-3']);
   });
 });
 
-describe('what the nodes have collected', () => {
+describe('the results of all nodes', () => {
   const nothing = { graded: 0, unknown: 0, mean_reward: null, tokens: 10, seconds: 1, kept: null };
   const kept = { seconds: 0.2 };
   const first = { node: 'a', sampled: { ...nothing, graded: 1, unknown: 1, mean_reward: 1, kept } };
   const second = { node: 'b', sampled: { ...nothing, graded: 3, mean_reward: 0, tokens: 5, seconds: 4 } };
 
-  it('is one step: its mean is that of all episodes, its time that of the slowest node', () => {
+  it('make one step: its mean is over all episodes, its time that of the slowest node', () => {
     expect(joined([first, second])).toMatchObject({
       ...{ graded: 4, unknown: 1, mean_reward: 0.25, tokens: 15, seconds: 4, kept },
     });
   });
 
-  it('has no mean where nothing was graded', () => {
+  it('have no mean if nothing was graded', () => {
     expect(joined([{ node: 'a', sampled: nothing }]).mean_reward).toBeNull();
     expect(joined([first, { node: 'b', sampled: nothing }]).mean_reward).toBe(1);
   });
 
-  it('took the time of the nodes that do not make the update as well', () => {
+  it('include the time of the nodes that do not make the update', () => {
     expect(playedElsewhere(joined([first, second]), 'a')).toBe(4);
     expect(playedElsewhere(joined([first, second]), 'c')).toBe(5);
     expect(playedElsewhere(joined([first]), 'a')).toBe(0);

@@ -1,4 +1,4 @@
-// A run that holds several nodes: the first does everything, the others play ranges of a step's slots.
+// A run that holds several nodes: the first does all kinds of work, the others only play ranges of a step's slots.
 import { ApplicationFailure, Context } from '@temporalio/activity';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { pauseNowUpdate, resumeUpdate, revokedSignal } from '../../../src/workflows/messages.js';
@@ -25,11 +25,11 @@ interface Played {
 
 interface TwoNodes {
   script: ScriptedRun;
-  /** As they were granted, the first node's first. */
+  /** Ids of the granted leases, the first node's first. */
   leases: string[];
   /** In the order in which the activities began. */
   played: Played[];
-  /** Seconds that each update was told of the other node's calls. */
+  /** For each update, the seconds of the other node's calls that it received. */
   elsewhere: number[];
   /** Throws or waits before a node plays its share. */
   before: { share: (at: { node: string; step: number; slots: [number, number] }) => Promise<void> | void };
@@ -46,7 +46,7 @@ describe.concurrent('a run with two nodes', { timeout: 120_000 }, () => {
   }, 60_000);
   afterAll(() => temporal?.stop());
 
-  /** Four GRPO steps; the first is played by one node, as the second is granted meanwhile. */
+  /** Four GRPO steps. One node plays the first step, during which the second node is granted. */
   async function withTwoNodes(
     use: (nodes: TwoNodes, run: Run) => Promise<void>,
     eval_interval = 0,
@@ -96,7 +96,7 @@ describe.concurrent('a run with two nodes', { timeout: 120_000 }, () => {
     return nodes;
   }
 
-  it('has each play a range of slots, from the step after it was granted; the first alone saves and uploads', async () => {
+  it('gives each a range of slots, from the step after the grant; only the first saves and uploads', async () => {
     const { played, elsewhere, first, second } = await withTwoNodes(async (_, run) => {
       expect(await run.result()).toMatchObject({ ended: 'completed', step: 4 });
     });
@@ -120,12 +120,12 @@ describe.concurrent('a run with two nodes', { timeout: 120_000 }, () => {
     expect(uploads.map(({ node }) => node)).toEqual([first, first]);
   });
 
-  it('begins a step again on both where a record of one share was set aside', async () => {
+  it('begins a step again on both if a record of one share was quarantined', async () => {
     const { script, played } = await withTwoNodes(async ({ before, second }, run) => {
       let failed = false;
       before.share = ({ node, step }) => {
         if (step !== 3 || failed) return;
-        // The other share would go on for as long as it takes.
+        // The other share would take for ever.
         if (node !== second) return Context.current().cancelled.then(() => undefined);
         failed = true;
         throw ApplicationFailure.nonRetryable('an episode is unreadable', 'UnreadableRecord');
@@ -140,7 +140,7 @@ describe.concurrent('a run with two nodes', { timeout: 120_000 }, () => {
     expect(played.filter(({ activity }) => activity === 'step-000003/collect-2')).toHaveLength(2);
   });
 
-  it('goes on with its evaluation where the search for a node is called off with the share that began it', async () => {
+  it('continues its evaluation if the share that began the search for a node is cancelled', async () => {
     const evaluating = gate();
     const { script } = await withTwoNodes(async ({ script: found, leases, before, first, second }, run) => {
       const asked = [null, first, second];
@@ -165,7 +165,7 @@ describe.concurrent('a run with two nodes', { timeout: 120_000 }, () => {
     expect(script.calls).toContain('evaluate interval 2');
   });
 
-  it('rests on both where somebody pauses it now, and fills the same plan after that', async () => {
+  it('rests on both during a pause `now`, and then completes the same plan', async () => {
     const { script, played } = await withTwoNodes(async ({ before }, run) => {
       let begun = 0;
       const cutOff = gate();

@@ -1,4 +1,4 @@
-// The course of a run: its steps in order, what people change of it meanwhile, and each way in which it ends.
+// The course of a run: its steps in order, the changes that people make, and each way in which it ends.
 import { setTimeout as delay } from 'node:timers/promises';
 import { ApplicationFailure } from '@temporalio/common';
 import { WorkflowFailedError, WorkflowUpdateFailedError } from '@temporalio/client';
@@ -34,7 +34,7 @@ describe('trainingRun', { timeout: 120_000 }, () => {
   }, 60_000);
   afterAll(() => temporal?.stop());
 
-  it('opens, commits the base, evaluates, takes every step and leaves a report', async () => {
+  it('opens, commits the base, evaluates, takes every step and writes a report', async () => {
     const script = scriptRun(outlineOf(uniqueName('happy')));
     const result = await withWorkers(temporal, script, async (queue) =>
       (await startRun(temporal, queue, script.outline.name)).result(),
@@ -58,13 +58,13 @@ describe('trainingRun', { timeout: 120_000 }, () => {
     expect(script.calls.at(-1)).toBe('report');
   });
 
-  it('goes on from the records: a second start takes no step twice', async () => {
+  it('continues from the records: a second start takes no step twice', async () => {
     const script = scriptRun(outlineOf(uniqueName('again')));
     await withWorkers(temporal, script, async (queue) => {
       const first = await startRun(temporal, queue, script.outline.name);
       await until(first, (status) => status.step >= 3);
       await first.terminate('the server lost it');
-      // Its activities are not told: what was under way when it died may still commit.
+      // Its activities do not know that it died, so those in flight may still commit.
       await quiet(script);
       const before = Math.max(...script.committed.keys());
       script.calls.length = 0;
@@ -76,7 +76,7 @@ describe('trainingRun', { timeout: 120_000 }, () => {
     expect([...script.committed.keys()]).toEqual([0, 1, 2, 3, 4, 5, 6]);
   });
 
-  it('knows the last checkpoint of its store from the first moment, and takes no second one of that step', async () => {
+  it('knows from the start the last checkpoint in its store, and makes no second one of that step', async () => {
     const script = scriptRun(outlineOf(uniqueName('known')));
     const held = gate();
     script.before = (call) => (call === 'plan 5' ? held.wait() : undefined);
@@ -92,7 +92,7 @@ describe('trainingRun', { timeout: 120_000 }, () => {
     expect(script.uploaded).toEqual([2, 4, 6]);
   });
 
-  it('tells the next activity on a node that an answer was held up, and no further one', async () => {
+  it('reports a late answer to the next activity on a node, and to no further one', async () => {
     const script = scriptRun(outlineOf(uniqueName('held-up')));
     const { collectRollouts, updatePolicy } = script.activities;
     const told: string[] = [];
@@ -102,7 +102,7 @@ describe('trainingRun', { timeout: 120_000 }, () => {
       note(`collect ${input.step}`, input.interruptions);
       const answer = await collectRollouts(input);
       const ended_at = Date.now();
-      // The orchestrator is away for four seconds after it has ended.
+      // For four seconds after the activity has ended, the orchestrator is away.
       if (input.step === 4) await delay(4_000);
       return { ...answer, ended_at };
     };
@@ -118,7 +118,7 @@ describe('trainingRun', { timeout: 120_000 }, () => {
     ]);
   });
 
-  it('shows what faults have cost as of the newest plan', async () => {
+  it('shows the faults’ cost that the newest plan reports', async () => {
     const script = scriptRun(outlineOf(uniqueName('costs')));
     const { planStep } = script.activities;
     script.activities.planStep = async (input) => ({
@@ -136,7 +136,7 @@ describe('trainingRun', { timeout: 120_000 }, () => {
     });
   });
 
-  it('holds at a step boundary while paused, and a change of lr holds from the next plan on', async () => {
+  it('waits at a step boundary while paused, and uses a new lr from the next plan on', async () => {
     const script = scriptRun(outlineOf(uniqueName('pause')));
     const held = gate();
     script.before = (call) => (call === 'collect 3' ? held.wait() : undefined);
@@ -149,7 +149,7 @@ describe('trainingRun', { timeout: 120_000 }, () => {
       held.release();
       const paused = await until(run, (status) => status.phase === 'paused');
       expect(paused.step).toBe(3);
-      // The workflow waits for nothing but an Update: nothing that it asked for is under way or yet to come.
+      // Nothing is in flight and nothing is due: the workflow waits only for an Update.
       await untilItWaitsFor(run, []);
       expect(script.calls).not.toContain('plan 4');
       await run.executeUpdate(resumeUpdate);
@@ -173,7 +173,7 @@ describe('trainingRun', { timeout: 120_000 }, () => {
       await writing.reached;
       collecting.release();
       await until(run, (status) => status.step === 3);
-      // With the step behind it, the workflow waits for the record alone.
+      // The step before has ended, so the workflow waits only for the record.
       await untilItWaitsFor(run, ['control/1']);
       expect(script.calls).not.toContain('plan 4');
       writing.release();
@@ -200,7 +200,7 @@ describe('trainingRun', { timeout: 120_000 }, () => {
     });
   });
 
-  it('obeys a stop that names a step which an earlier stop has named', async () => {
+  it('obeys a stop at a step that an earlier stop named', async () => {
     const script = scriptRun(outlineOf(uniqueName('stop-again')));
     for (const step of [0, 1, 2, 3]) script.committed.set(step, { control: 0, lr: 0.1 });
     script.control = { ...script.control, n: 1, stopAfter: 3 };
@@ -215,7 +215,7 @@ describe('trainingRun', { timeout: 120_000 }, () => {
       expect((await run.query(statusQuery)).control.stopAfter).toBeNull();
       const stop = run.executeUpdate(stopAfterUpdate, { args: [{ step: 3 }] });
       await stopping.reached;
-      // Its answer comes after that of a later change, which has folded it in.
+      // The stop is answered after a later change, whose control already includes it.
       await run.executeUpdate(setHyperparametersUpdate, { args: [{ lr: 0.05 }] });
       stopping.release();
       expect(await stop).toMatchObject({ stopAfter: 3 });
@@ -275,7 +275,7 @@ describe('trainingRun', { timeout: 120_000 }, () => {
     expect(script.control.n).toBe(0);
   });
 
-  it.each(['InvalidSpec', 'RunOwned'])('fails at once with %s and all of its text', async (type) => {
+  it.each(['InvalidSpec', 'RunOwned'])('fails at once with %s and its whole message', async (type) => {
     const script = scriptRun(outlineOf(uniqueName('invalid')));
     const text = 'trainer.lr: must be a number; trainer.stepz: unknown, did you mean max_training_steps?';
     script.before = (call) => {
@@ -293,7 +293,7 @@ describe('trainingRun', { timeout: 120_000 }, () => {
     });
   });
 
-  it('keeps everything when it is cancelled in the middle of a step, and still writes the report', async () => {
+  it('keeps all records when it is cancelled in the middle of a step, and still writes the report', async () => {
     const script = scriptRun(outlineOf(uniqueName('cancel')));
     const held = gate();
     script.before = (call) => (call === 'collect 4' ? held.wait() : undefined);
@@ -308,7 +308,7 @@ describe('trainingRun', { timeout: 120_000 }, () => {
     expect(script.calls.at(-1)).toBe('report');
   });
 
-  it('ends early where an interval evaluation reaches the target', async () => {
+  it('ends early if an interval evaluation reaches the target', async () => {
     const script = scriptRun(outlineOf(uniqueName('target'), { target_pass_at_1: 0.9 }));
     script.passAt1 = (step) => (step >= 4 ? 0.95 : 0.2);
     const result = await withWorkers(temporal, script, async (queue) =>
@@ -322,7 +322,7 @@ describe('trainingRun', { timeout: 120_000 }, () => {
     expect(script.calls).not.toContain('plan 5');
   });
 
-  it('does not let a checkpoint that fails fail a step, and does not go on to the end without the last one', async () => {
+  it('fails no step because of a failed checkpoint, but does not end without the last one', async () => {
     const script = scriptRun(outlineOf(uniqueName('upload')));
     script.before = (call) => {
       if (call === 'save 2') throw ApplicationFailure.nonRetryable('no space left', 'StoreFull');

@@ -1,4 +1,4 @@
-// Whatever blocks a run names the way out: what to do, with commands that exist, and the one that lets it go on.
+// Each block names its way out: what to do, with commands that exist, and the command that resumes the run.
 import { readFileSync } from 'node:fs';
 import { ApplicationFailure } from '@temporalio/common';
 import { WorkflowFailedError } from '@temporalio/client';
@@ -28,7 +28,7 @@ function verbsIn(text: string): string[] {
   return [...text.matchAll(/\blonghaul ([a-z]+)/g)].map(([, verb]) => verb as string);
 }
 
-/** As the command line's help lists them. */
+/** The verbs in the command line's help. */
 async function verbs(): Promise<string[]> {
   let help = '';
   const out = vi.spyOn(process.stdout, 'write').mockImplementation((text) => {
@@ -46,7 +46,7 @@ describe('the way out of a block', { timeout: 120_000 }, () => {
   }, 60_000);
   afterAll(() => temporal?.stop());
 
-  it('is named by every failure that no retry fixes, known or not, and leads to the end of the run', async () => {
+  it('is named by every failure that no retry fixes, known or not, and lets the run end', async () => {
     const script = scriptRun(outlineOf(uniqueName('ways-out')));
     const failures = [...blocking, 'SomethingNew'];
     const left = [...failures];
@@ -87,7 +87,7 @@ describe('the way out of a block', { timeout: 120_000 }, () => {
   });
 
   it.each(endingFailures)(
-    'is no resume where waiting would not help: %s ends the workflow, saying why',
+    'is no resume if waiting would not help: %s ends the workflow and says why',
     async (type) => {
       const script = scriptRun(outlineOf(uniqueName('ending')));
       script.before = (call) => {
@@ -106,7 +106,7 @@ describe('the way out of a block', { timeout: 120_000 }, () => {
   );
 });
 
-it.each(fatalFailures)('the guide says what to do about %s', async (type) => {
+it.each(fatalFailures)('is in the guide, for %s', async (type) => {
   expect(section).toContain(`\`${type}\``);
   const known = await verbs();
   for (const verb of verbsIn(section)) expect(known).toContain(verb);

@@ -1,4 +1,4 @@
-// A run with a budget: it warns, ends at the step boundary where one is spent, and goes on where it is raised.
+// A run with a budget: it warns, ends at the step boundary when a limit is spent, and continues when the limit is raised.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { OpenedRun } from '../../../src/activities/contracts.js';
 import { limitsOf } from '../../../src/spec/budget.js';
@@ -24,7 +24,7 @@ describe('a run with a budget', { timeout: 120_000 }, () => {
   }, 60_000);
   afterAll(() => temporal?.stop());
 
-  /** Counted as openRun does: by the steps that are recorded. */
+  /** Counts the recorded steps, as openRun does. */
   function limited(script: ScriptedRun, budget: BudgetSpec, startedAt = Date.now()): void {
     script.budget = (): Pick<OpenedRun, 'budget'> => {
       const steps = Math.max(0, script.committed.size - 1);
@@ -39,7 +39,7 @@ describe('a run with a budget', { timeout: 120_000 }, () => {
     ['tokens', { max_tokens: 300 }, 3, 'budget.max_tokens is spent (300 of 300)'],
     ['GPU hours', { max_gpu_hours: 2.5 }, 3, 'budget.max_gpu_hours is spent (3 of 2.5)'],
     ['money', { max_usd: 7, usd_per_gpu_hour: 3.5, max_tokens: 1e6 }, 2, 'budget.max_usd is spent (7 of 7)'],
-  ])('ends at the step boundary after %s are spent, with its state kept and evaluated', async (...given) => {
+  ])('ends at the step boundary after %s are spent, with its state saved and evaluated', async (...given) => {
     const [, budget, last, reason] = given;
     const script = scriptRun(outlineOf(uniqueName('budget'), { ckpt_interval: 100 }));
     limited(script, budget);
@@ -55,7 +55,7 @@ describe('a run with a budget', { timeout: 120_000 }, () => {
     expect(script.calls).not.toContain(`plan ${last + 1}`);
   });
 
-  it('ends where its time is over, and takes no step', async () => {
+  it('ends when its time is over, and takes no step', async () => {
     const script = scriptRun(outlineOf(uniqueName('wall')));
     limited(script, { max_wall_s: 60 }, Date.now() - 61_000);
     await withWorkers(temporal, script, async (queue) => {
@@ -65,7 +65,7 @@ describe('a run with a budget', { timeout: 120_000 }, () => {
     expect(script.calls).not.toContain('plan 1');
   });
 
-  it('ends again at once while nothing is raised, and goes on where it is', async () => {
+  it('ends again at once until a limit is raised, then continues', async () => {
     const script = scriptRun(outlineOf(uniqueName('raised')));
     await withWorkers(temporal, script, async (queue) => {
       const steps: number[] = [];
@@ -79,7 +79,7 @@ describe('a run with a budget', { timeout: 120_000 }, () => {
     expect(script.calls.filter((call) => call.startsWith('update '))).toHaveLength(6);
   });
 
-  it('completes where its last step spends it', async () => {
+  it('completes if its last step spends it', async () => {
     const script = scriptRun(outlineOf(uniqueName('enough')));
     limited(script, { max_tokens: 600 });
     await withWorkers(temporal, script, async (queue) => {

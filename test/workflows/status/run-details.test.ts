@@ -1,4 +1,4 @@
-// The live text of a run in the Temporal UI: what a person must find there, and what may not break it.
+// The live text of a run in the Temporal UI: what a person must find there, and which input must not break it.
 import { describe, expect, it } from 'vitest';
 import type { RunOutline, RunStatus } from '../../../src/activities/contracts.js';
 import { noControl } from '../../../src/workflows/run/control-desk.js';
@@ -48,14 +48,14 @@ function row(text: string, name: string): string[] {
 }
 
 describe('the live text of a run', () => {
-  it('says where else the run is followed, and nothing where it is not', () => {
+  it('says where else the run is followed, or nothing if nowhere', () => {
     const followed_in = ['W&B team/sales/crm', 'Slack #runs|x'];
     const text = detailsOf(training, { outline: { ...outline, followed_in }, checkpointTrouble: null, now });
     expect(text).toContain('- followed in W&B team/sales/crm, Slack #runs\\|x\n');
     expect(of()).not.toContain('followed');
   });
 
-  it('is a table of where it is, how it goes, and what it uses', () => {
+  it('is a table of the run’s position, its quality and its use of limits', () => {
     const text = of();
     expect(row(text, '**crm**')).toEqual(['**crm**', 'qwen3-0.6b', 'sales']);
     expect(row(text, 'phase')).toEqual(['phase', '**collecting**', 'grpo']);
@@ -73,7 +73,7 @@ describe('the live text of a run', () => {
     expect(row(text, 'budget')).toEqual(['budget.max_tokens', '1,500 of 2,000', '75 %']);
   });
 
-  it('has rows of one length, also where a name would end a cell', () => {
+  it('has rows of equal length, even if a name could end a cell', () => {
     const text = detailsOf(training, {
       outline: { ...outline, model: 'a|b\nc' },
       checkpointTrouble: 'x | y',
@@ -103,7 +103,7 @@ describe('the live text of a run', () => {
     expect(text).not.toContain('train/crm~2');
   });
 
-  it('begins with what holds the run up, and with the way on', () => {
+  it('begins with what holds the run up, and how to continue', () => {
     const blocked = {
       reason: 'booking is down:\n<img src=x> [here](http://x)',
       remedy: 'Start it. Then: longhaul resume crm',
@@ -117,7 +117,7 @@ describe('the live text of a run', () => {
     );
   });
 
-  it('tells of no end while the run stands still, and of no steering once it has ended', () => {
+  it('predicts no end while the run waits, and offers no commands after it has ended', () => {
     expect(of({ phase: 'paused' })).not.toContain('ends by');
     const stopped = of({ phase: 'stopped' });
     expect(stopped).not.toContain('--name pause');
@@ -127,7 +127,7 @@ describe('the live text of a run', () => {
     expect(completed).not.toContain('longhaul train --run');
   });
 
-  it('shows no figure of an evaluation in which nothing was graded', () => {
+  it('shows no figures of an evaluation without grades', () => {
     const ungraded = { step: 30, suite: 'interval', pass_at_1: null, graded: 0 };
     const text = of({ evaluations: [...training.evaluations, ungraded] });
     expect(row(text, 'pass@1')).toEqual(['pass@1', '**–** at step 30', '▁█']);
@@ -135,7 +135,7 @@ describe('the live text of a run', () => {
     expect(of({ evaluations: [ungraded] })).not.toContain('0.0 %');
   });
 
-  it('is there before the run is opened, and does not grow with it', () => {
+  it('exists before the run is opened, and does not grow with the run', () => {
     const empty = { evaluations: [], recent: [], totalSteps: 0, step: -1 };
     const first = detailsOf({ ...training, ...empty }, { outline: null, checkpointTrouble: null, now });
     expect(first).toContain('**crm**');

@@ -3,11 +3,11 @@ import type { RunStatus } from '../../../src/activities/contracts.js';
 import { noControl } from '../../../src/workflows/run/control-desk.js';
 import { headline, stopNote, targetNote } from '../../../src/workflows/status/run-text.js';
 
-describe('what a run says of a stop', () => {
+describe('the note on a stop', () => {
   const at = (step: number, stopAfter: number | null, phase: RunStatus['phase'] = 'collecting') =>
     stopNote({ step, phase, control: { ...noControl, stopAfter } });
 
-  it('names the step that is to be the last', () => {
+  it('names the last step', () => {
     expect(at(5, 9)).toBe('stops after step 9');
   });
 
@@ -16,7 +16,7 @@ describe('what a run says of a stop', () => {
     expect(at(5, 3)).toBe('stops at the next step boundary');
   });
 
-  it('says nothing where nobody asked, and nothing once the run has ended', () => {
+  it('is absent if nobody asked for a stop, or the run has ended', () => {
     expect(at(5, null)).toBeNull();
     expect(at(5, 5, 'stopped')).toBeNull();
     expect(at(5, 9, 'completed')).toBeNull();
@@ -35,7 +35,7 @@ describe('the one figure of a step', () => {
   });
 });
 
-describe('the end of a run whose interval evaluation reached the target', () => {
+describe('the note on the end of a run whose interval evaluation reached the target', () => {
   const interval = { step: 464, suite: 'interval', pass_at_1: 0.906, graded: 128 };
   const final = { step: 464, suite: 'final', pass_at_1: 0.887, graded: 256 };
   const before = { step: 24, suite: 'final', pass_at_1: 0.3, graded: 256 };
@@ -43,7 +43,7 @@ describe('the end of a run whose interval evaluation reached the target', () => 
     ...evaluations: (typeof interval | { pass_at_1: null; graded: 0; step: number; suite: string })[]
   ) => targetNote({ step: 464, evaluations, reachedTarget: 0.9 });
 
-  it('names that evaluation, and the final one with its episodes', () => {
+  it('names that evaluation, and the final one with its number of episodes', () => {
     expect(note(before, interval, final)).toBe(
       'ended at step 464: the interval evaluation reached 90 %; final evaluation 88.7 % (256)',
     );

@@ -1,4 +1,4 @@
-// A sweep that is killed, and whose engines and nodes fail, evaluates each state on each suite once and says the same of it.
+// A sweep that is killed, and whose engines and nodes fail, still evaluates each state on each suite once and gets the same results.
 import { setTimeout as delay } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { ApplicationFailure } from '@temporalio/activity';
@@ -22,9 +22,9 @@ describe('a sweep', { timeout: 360_000 }, () => {
     ({ harness } = opened);
   });
 
-  it('that is killed ten times plays every episode once, and comes to the same table', async () => {
+  it('that is killed ten times plays every episode once, and makes the same table', async () => {
     let turns = 0;
-    // One turn after the other: else all episodes are played between two kills.
+    // One turn at a time: otherwise all episodes would be played between two kills.
     let line: Promise<unknown> = Promise.resolve();
     for (const deps of [harness.node, harness.secondNode()]) {
       const { engine } = deps.holder;
@@ -52,7 +52,7 @@ describe('a sweep', { timeout: 360_000 }, () => {
         () => (over = true),
         () => (over = true),
       );
-      // Some turns on: by the clock a busy machine would be killed before it has begun.
+      // Kills after some turns, not by time: on a busy machine, the process would be killed before it has begun.
       const reached = turns + 1 + random.below(2);
       await until(() => over || turns >= reached, 'some turns to be sampled');
       await delay(random.below(100));
@@ -63,7 +63,7 @@ describe('a sweep', { timeout: 360_000 }, () => {
       played.push(await episodes());
     }
     expect(met).toBeGreaterThan(3);
-    // Some of the kills came in the middle.
+    // Some kills came in the middle of the work.
     expect(new Set(played).size).toBeGreaterThan(1);
     const result = await (await stage.start('killed', killed)).result();
     expect(result).toMatchObject({ ended: 'completed', pairs: 4, failed: [] });
@@ -85,7 +85,7 @@ describe('a sweep', { timeout: 360_000 }, () => {
     }
   });
 
-  it('outlasts an engine that dies again and again for a while', async () => {
+  it('survives an engine that keeps dying for a while', async () => {
     const { engine } = harness.node.holder;
     const { generate } = engine;
     const diesUntil = Date.now() + 12_000;
@@ -101,7 +101,7 @@ describe('a sweep', { timeout: 360_000 }, () => {
     expect(deaths).toBeGreaterThan(5);
   });
 
-  it('takes no late answer of a node that was lost for that of the node which has the pair now', async () => {
+  it('drops a late answer of a lost node, and takes that of the node which has the pair now', async () => {
     const [silent, other] = [harness.secondNode(), harness.secondNode()];
     let [begun, answered] = [false, false];
     let answer = (): void => undefined;
@@ -127,7 +127,7 @@ describe('a sweep', { timeout: 360_000 }, () => {
       evaluatePair: async (input) => {
         answer();
         await until(() => answered, 'the late answer');
-        // The workflow hears of it within the next seconds, this one's comes behind it.
+        // The workflow notices the loss within the next seconds; this node's answer comes after that.
         await until(async () => {
           const { pendingActivities } = (await handle.describe()).raw;
           return pendingActivities?.length === 1;

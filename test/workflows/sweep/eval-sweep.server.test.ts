@@ -1,4 +1,4 @@
-// A sweep evaluates each state on each suite once ever, and says the same of it every time.
+// A sweep evaluates each state on each suite only once, and always gets the same results.
 import { setTimeout as delay } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { evaluateState } from '../../../src/activities/evaluation/evaluate-state.js';
@@ -26,7 +26,7 @@ describe('a sweep', { timeout: 360_000 }, () => {
     ({ harness } = opened);
   });
 
-  it('evaluates every state on every suite once, also what a run has played; a second one plays nothing and needs no node', async () => {
+  it('evaluates every state on every suite once, and adopts what a run has played; a second sweep plays nothing and needs no node', async () => {
     await harness.attempt('step-000002/evaluate-final', () =>
       evaluateState(harness.node, { run, owner: 1, step: 2, suite: 'final' }),
     );
@@ -34,7 +34,7 @@ describe('a sweep', { timeout: 360_000 }, () => {
     const second = harness.secondNode();
     await stage.node(deps);
     const first = await (await stage.start('first', sweepSpec('first'))).result();
-    // Two states, three tasks once and three twice, less what the run had played.
+    // Two states; three tasks with one sample and three with two; minus the episodes that the run had played.
     expect(first).toMatchObject({ ended: 'completed', pairs: 4, episodes: 2 * (3 + 6) - 3, failed: [] });
     expect(calls.generate).toBeGreaterThan(0);
     await stage.leaves(deps);
@@ -47,7 +47,7 @@ describe('a sweep', { timeout: 360_000 }, () => {
     expect((await auditRun(harness.store, run)).violations).toEqual([]);
   });
 
-  it('goes on where every turn on a node ends with the window', async () => {
+  it('continues if every turn on a node ends with the window', async () => {
     await stage.close();
     const hurried = await SweepStage.open(stage.temporal, harness, new URL('../hurried', import.meta.url));
     try {
@@ -70,7 +70,7 @@ describe('a sweep', { timeout: 360_000 }, () => {
     expect(compared[0]?.reference).toMatchObject({ run, step: 0, named: true });
   });
 
-  it('ends incomplete where a suite has no episode of the baseline, and says so', async () => {
+  it('ends incomplete, and says so, if a suite has no episode of the baseline', async () => {
     await stage.node(harness.node);
     const named = { suites: [{ name: 'final' }], baseline: { run, step: 2 } };
     await (await stage.start('whole', sweepSpec('whole', named))).result();
@@ -86,7 +86,7 @@ describe('a sweep', { timeout: 360_000 }, () => {
     expect(resultText(result)).toContain('not compared: final: nothing of the baseline');
   });
 
-  it('computes a state whose checkpoint is damaged from an older one and the logged updates', async () => {
+  it('computes a state with a damaged checkpoint from an older checkpoint and the logged updates', async () => {
     await stage.node(harness.secondNode());
     for await (const { key } of harness.store.list('checkpoints/'))
       if (key.includes('global_step_2/') && !key.endsWith('manifest.json'))
@@ -97,7 +97,7 @@ describe('a sweep', { timeout: 360_000 }, () => {
     });
   });
 
-  it('goes on with the other states where one cannot be evaluated on any suite, tells which and why, and fixes it at its next start', async () => {
+  it('continues with the other states if one cannot be evaluated, says which and why, and repairs this at its next start', async () => {
     await stage.node(harness.secondNode());
     const was = new Map<string, Uint8Array>();
     for (const root of ['checkpoints/', 'runs/']) {
@@ -130,7 +130,7 @@ describe('a sweep', { timeout: 360_000 }, () => {
     });
   });
 
-  it('waits for a node, says so, and lets go of everything when it is cancelled', async () => {
+  it('waits for a node, says so, and releases everything when it is cancelled', async () => {
     const handle = await stage.start('waiting', sweepSpec('waiting'));
     const status = await until(async () => {
       const found = await handle.query(sweepStatusQuery).catch(() => null);
@@ -154,7 +154,7 @@ describe('a sweep', { timeout: 360_000 }, () => {
     expect(result).toMatchObject({ ended: 'completed', pairs: 4 });
   });
 
-  it('with an empty suite, or of a checkpoint that is gone, fails at once and names what there is', async () => {
+  it('fails at once for an empty suite or a deleted checkpoint, and names what exists', async () => {
     const bad = sweepSpec('bad', {
       checkpoints: [{ run, steps: [3] }],
       suites: [{ name: 'none', environments: ['crm'] }],

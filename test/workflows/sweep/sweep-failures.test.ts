@@ -1,11 +1,11 @@
-// What a sweep tries after a failure, and when it leaves the rest.
+// Which pair a sweep tries after a failure, and when it leaves the remaining pairs.
 import { describe, expect, it } from 'vitest';
 import type { PairToDo } from '../../../src/activities/sweep-contracts.js';
 import { SweepFailures } from '../../../src/workflows/sweep/sweep-failures.js';
 
 const letters = ['A', 'B', 'C'];
 
-/** What is tried, in order, until it is given up or nothing is left; a failed one with a `!`. */
+/** The pairs in the order in which they are tried, until the sweep gives up or none is left; a failed pair ends with `!`. */
 function tried(states: number, suites: number, fails: (state: number, suite: string) => boolean): string[] {
   const window = Array.from({ length: states * suites }, (_, n): PairToDo => {
     return { n, run: 'r', step: Math.floor(n / suites), suite: letters[n % suites] ?? '' };
@@ -24,22 +24,22 @@ function tried(states: number, suites: number, fails: (state: number, suite: str
 }
 
 describe('a sweep tries', () => {
-  it('all in their order where nothing fails', () => {
+  it('all pairs in order if nothing fails', () => {
     expect(tried(2, 2, () => false)).toEqual(['0A', '0B', '1A', '1B']);
   });
 
-  it('a failed state’s other suites at the end, however many they are', () => {
+  it('a failed state’s other suites at the end, however many there are', () => {
     const order = ['0A!', '1A', '1B', '1C', '2A', '2B', '2C', '0B!', '0C!'];
     expect(tried(3, 3, (state) => state === 0)).toEqual(order);
   });
 
-  it('everything where one suite always fails', () => {
+  it('everything if one suite always fails', () => {
     const order = tried(6, 2, (_, suite) => suite === 'A');
     expect(order.filter((pair) => pair.endsWith('B'))).toHaveLength(6);
     expect(order.slice(0, 3)).toEqual(['0A!', '1A!', '0B']);
   });
 
-  it('a few where everything fails, and everything where every other state does', () => {
+  it('only a few pairs if everything fails, and every pair if every second state fails', () => {
     expect(tried(20, 1, () => true)).toEqual(['0A!', '1A!', '2A!']);
     expect(tried(20, 2, () => true)).toEqual(['0A!', '1A!', '0B!', '2A!']);
     expect(tried(20, 1, (state) => state % 2 === 0)).toHaveLength(20);

@@ -1,4 +1,4 @@
-// Sweeps over real parts: a Temporal server, the pool, the native engine, the environment server, a run with checkpoints in a directory store.
+// Sweeps with real parts: Temporal, the pool, the native engine, the environment server, a run with checkpoints in a directory store.
 import { randomUUID } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -38,7 +38,7 @@ import {
 
 export type SweepHandle = WorkflowHandleWithFirstExecutionRunId<typeof evalSweep>;
 
-/** All steps up to `last`, and checkpoints of `steps`. */
+/** Trains all steps up to `last`, and makes checkpoints of `steps`. */
 export async function trained(harness: Harness, last: number, steps: readonly number[]): Promise<void> {
   for (let step = 1; step <= last; step++) {
     await harness.advance(step);
@@ -59,7 +59,7 @@ export class SweepStage {
     readonly harness: Harness,
   ) {}
 
-  /** `workflows`: a folder whose workflows are served in place of the real ones. */
+  /** `workflows`: a folder with workflows that replace the real ones. */
   static async open(temporal: ConnectedTemporal, harness: Harness, workflows?: URL): Promise<SweepStage> {
     const stage = new SweepStage(temporal, harness);
     const { client } = temporal;
@@ -79,7 +79,7 @@ export class SweepStage {
     return stage;
   }
 
-  /** Serves until `leaves`. `changed`: what it does in place of its own activities. */
+  /** Serves a node until `leaves` is called. `changed`: activities that replace the node's own. */
   async node(deps: NodeDeps, changed: Partial<SweepNodeActivities> = {}): Promise<void> {
     const { client } = this.temporal;
     const id = deps.node;
@@ -114,7 +114,7 @@ export class SweepStage {
     });
   }
 
-  /** The pool hears nothing of it any more, and takes it for lost; it works on. */
+  /** The pool receives no more reports of the node and declares it lost, but the node works on. */
   async fallsSilent(deps: NodeDeps): Promise<void> {
     await this.silencing.get(deps.node)?.();
   }
@@ -160,7 +160,7 @@ export class SweepStage {
   }
 }
 
-/** A sweep of all checkpoints of the harness's run on two suites. */
+/** A sweep of all checkpoints of the harness's run, on two suites. */
 export const sweepSpec = (name: string, more: object = {}) => ({
   name,
   project: 'tests',
@@ -170,14 +170,14 @@ export const sweepSpec = (name: string, more: object = {}) => ({
   ...more,
 });
 
-/** What the sweep of this name has come to. */
+/** The results of the sweep with this name, as a table. */
 export async function tableOf(harness: Harness, name: string) {
   const record = await readSweep(harness.store, `tests/${name}`);
   const { suites, rows } = await comparisonOf(harness.store, record);
   return { suites, rows };
 }
 
-/** Servers for the tests of a block, and for each of them a run with checkpoints 1 to `last`, which `use` takes with its stage. */
+/** Servers for the tests of a block. Each test gets a run with checkpoints 1 to `last`, and a stage; `use` receives both. */
 export function useSweeps(
   last: number,
   use: (stage: SweepStage, environments: EnvironmentServer) => void,

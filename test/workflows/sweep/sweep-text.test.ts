@@ -12,14 +12,14 @@ const failed = Array.from({ length: 20 }, (_, n) => ({
 }));
 
 describe('the live text of a sweep', () => {
-  it('tells how far it is, where it works, and how it is ended', () => {
+  it('shows its progress and its nodes, and how to end it', () => {
     const text = sweepDetails(sweeping, 'eval/crm/nightly-1');
     expect(text).toMatch(/\| evaluations\s* \| \*\*7\*\* of 40 \|/);
     expect(text).toContain('- gpu-1: crm step 120 on held-out');
     expect(text).toContain('`temporal workflow cancel -w eval/crm/nightly-1`');
   });
 
-  it('tells what was not evaluated and why, in lines that nothing breaks, and how it goes on', () => {
+  it('shows what was not evaluated and why, one unbroken line each, and how to continue', () => {
     const text = sweepDetails(
       { ...sweeping, phase: 'incomplete', running: [], failed },
       'eval/crm/nightly-1',
