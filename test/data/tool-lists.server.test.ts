@@ -31,7 +31,7 @@ async function nobody(): Promise<string> {
   return gone.url;
 }
 
-it('are returned by a server that comes up after the first request', async () => {
+it('tools come from a server that comes up after the first request', async () => {
   const url = await nobody();
   const asking = ask(url, { withinMs: 10_000 });
   // This connection was refused after the first request was sent, so that one was refused too.
@@ -41,7 +41,7 @@ it('are returned by a server that comes up after the first request', async () =>
   expect(tools?.map(({ name }) => name)).toEqual(counter.tools.map(({ name }) => name));
 });
 
-it('are refused with the last reason if the server stays away for the whole time', async () => {
+it('tools are refused with the last reason if the server stays away for the whole time', async () => {
   const url = await nobody();
   const started = performance.now();
   await expect(ask(url, { withinMs: 700 })).rejects.toMatchObject({
@@ -53,7 +53,7 @@ it('are refused with the last reason if the server stays away for the whole time
   expect(performance.now() - started).toBeGreaterThanOrEqual(690);
 });
 
-it('are refused at once if the server answers that it cannot list them', async () => {
+it('tools are refused at once if the server answers that it cannot list them', async () => {
   server = await startCounterServer();
   const { url } = server;
   const task = { ...counterTask(1), task_key: 'counter/sideways' };
@@ -64,7 +64,7 @@ it('are refused at once if the server answers that it cannot list them', async (
   expect(performance.now() - started).toBeLessThan(5_000);
 });
 
-it('are no longer waited for when the start is cancelled', async () => {
+it('tools are no longer waited for when the start is cancelled', async () => {
   const stop = new AbortController();
   const asking = ask(await nobody(), { signal: stop.signal });
   const cancelled = new Error('the run was cancelled');
@@ -72,7 +72,7 @@ it('are no longer waited for when the start is cancelled', async () => {
   await expect(asking).rejects.toBe(cancelled);
 });
 
-it('that a server could not list once are requested again by the next episode', async () => {
+it('tools that a server could not list once are requested again by the next episode', async () => {
   let lists = 0;
   const flaky = await startForeignServer(
     () => '0',

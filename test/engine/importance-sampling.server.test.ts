@@ -38,7 +38,7 @@ const withSampled = ({ target_old_logprobs, ...rest }: PackedForest) => ({
   target_rollout_logprobs: target_old_logprobs,
 });
 
-it('weighs an older policy’s tokens, truncated, and takes ratios against the state before the update', async () => {
+it('importance sampling weighs an older policy’s tokens, truncated; ratios are against the state before the update', async () => {
   const engine = startEngine();
   const { state: older } = await engine.loadRandom(tinyModel);
   const batch = await sampled(engine, older);
@@ -83,7 +83,7 @@ it('weighs an older policy’s tokens, truncated, and takes ratios against the s
   expect(metrics).not.toHaveProperty('tis_weight');
 });
 
-it('has no effect if the state before the update sampled the batch', async () => {
+it('importance sampling has no effect if the state before the update sampled the batch', async () => {
   const engine = startEngine();
   const { state } = await engine.loadRandom(tinyModel);
   const batch = await sampled(engine, state);

@@ -3,11 +3,11 @@ import { expect, test } from 'vitest';
 import { recordedText } from '../../src/episode/recorded-text.js';
 import { canonicalText } from '../../src/store/records/canonical.js';
 
-test('keeps the text, on one line', () => {
+test('the recorded text has the same words, on one line', () => {
   expect(recordedText('no task\n  "T-1" \u001b[31mhere\u202e\u0000')).toBe('no task "T-1" [31mhere');
 });
 
-test('has at most 500 printable characters and fits into a record, whatever a server sends', () => {
+test('the recorded text has at most 500 printable characters and fits into a record, whatever a server sends', () => {
   fc.assert(
     fc.property(fc.string({ unit: 'binary', maxLength: 2000 }), (text) => {
       const recorded = recordedText(text);

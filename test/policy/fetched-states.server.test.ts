@@ -45,7 +45,7 @@ afterEach(() => rmSync(folder, { recursive: true }));
 const files = (): string[] =>
   readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.safetensors'));
 
-test('keeps only a few of the states it fetched, in whatever order they were needed', async () => {
+test('a node keeps only a few of the states it fetched, in whatever order they were needed', async () => {
   const steps = Array.from({ length: last }, (_, index) => last - index);
   for (const step of [...steps, ...steps.reverse()]) {
     await holder.withState(run, step, () => Promise.resolve());
@@ -55,7 +55,7 @@ test('keeps only a few of the states it fetched, in whatever order they were nee
   }
 });
 
-test('reuses the last fetched states, and keeps the states it saved itself', async () => {
+test('a node reuses the states it fetched last, and keeps the states it saved itself', async () => {
   await holder.withState(run, 5, async (state) => {
     await holder.states.prepare(run);
     await harness.engine.saveState(state, holder.states.path(run, { step: 5, state }));

@@ -126,8 +126,8 @@ describe('a node that holds an earlier state of the run', () => {
   });
 });
 
-describe('a restore does not continue from a state outside the run’s chain:', () => {
-  it('from a state of another run, it does not', async () => {
+describe('a restore', () => {
+  it('does not continue from a state of another run', async () => {
     const helper = await nodeAt(2);
     const { store } = harness;
     const { architecture, initializer_range } = (await readRun(store, run)).spec.model;
@@ -137,7 +137,7 @@ describe('a restore does not continue from a state outside the run’s chain:', 
     expect(did).toEqual(['load base', 'update', 'update']);
   });
 
-  it('from a state that the fork shares with its parent, it does', async () => {
+  it('continues from a state that a fork shares with its parent', async () => {
     const helper = await nodeAt(2);
     await harness.advance(3);
     const { store } = harness;
@@ -150,8 +150,8 @@ describe('a restore does not continue from a state outside the run’s chain:', 
   });
 });
 
-describe('a held state from which the batches lead to wrong states is not used again (R19)', () => {
-  it('next come the newest checkpoint on a fresh engine, and then an older one', async () => {
+describe('a held state that leads to wrong states is not used again (R19):', () => {
+  it('the newest checkpoint follows on a fresh engine, then an older one', async () => {
     await harness.advance(1);
     await checkpoint(1);
     const helper = await nodeAt(2);

@@ -23,7 +23,7 @@ const batches = (): Promise<string[]> => readdir(join(folder, 'batches'));
 const fileOf = async (step: number): Promise<string> =>
   `${(await readUpdate(harness.store, run, step)).identity.batch}.safetensors`;
 
-it('reads the next batch while the caller works on the current one, and then removes it', async () => {
+it('a replay reads the next batch while the caller works on the current one, and removes each batch after use', async () => {
   const steps: number[] = [];
   for await (const { step, input } of loggedUpdates(harness.store, folder, run, { from: 1, to: 3 })) {
     expect(input?.plan.step).toBe(step);
@@ -35,13 +35,13 @@ it('reads the next batch while the caller works on the current one, and then rem
   expect(await batches()).toEqual([]);
 });
 
-it('leaves nothing on the disk if its caller stops early', async () => {
+it('a replay leaves nothing on the disk if its caller stops early', async () => {
   for await (const { step } of loggedUpdates(harness.store, folder, run, { from: 1, to: 3 }))
     if (step === 1) break;
   expect(await batches()).toEqual([]);
 });
 
-it('reports a damaged batch when its step comes', async () => {
+it('a replay reports a damaged batch when its step comes', async () => {
   await writeFile(join(harness.folder, 'store', batchKey(run, 2)), 'not what was recorded');
   const steps: number[] = [];
   const reading = async (): Promise<void> => {

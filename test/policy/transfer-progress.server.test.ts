@@ -7,7 +7,7 @@ import { harness, useSharedHarness } from '../activities/own-harness.js';
 
 useSharedHarness();
 
-it('is reported to the heartbeat by an upload, and by the restore on another node', async () => {
+it('progress is reported to the heartbeat by an upload, and by the restore on another node', async () => {
   await harness.advance(1);
   const reference = { run, step: 1, owner: 1 };
   const { path } = await harness.attempt('save', () => saveState(harness.node, reference));

@@ -13,7 +13,7 @@ useGrpoStep();
 it.each([
   ['the plan', planKey(run, step)],
   ['an episode', episodeKey(run, step, 0, 0)],
-])('commits no batch if %s was quarantined before the batch was written', async (_, key) => {
+])('a late attempt commits no batch if %s was quarantined before the batch was written', async (_, key) => {
   const { answer } = await planned();
   await collect(answer);
   await setOutcome(0, 0, passed);

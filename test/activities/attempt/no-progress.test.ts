@@ -71,7 +71,7 @@ describe('an activity that fails five times in the same way', () => {
       ...createTransferActivities(brokenParts<NodeDeps>()),
       ...createOrchestratorActivities(brokenParts<OpenedDeps>()),
     }) as [string, (input: unknown) => Promise<unknown>][],
-  )('fails in the same way if it is %s', async (_, activity) => {
+  )('ends with NoProgress, whichever activity it is: %s', async (_, activity) => {
     const spec = brokenParts<object>();
     const runs = [{ workflowId: 'train/unit', firstExecutionRunId: 'first' }];
     const found = await failures(() => activity({ run: 'unit', step: 3, owner: 1, spec, runs }), 5);

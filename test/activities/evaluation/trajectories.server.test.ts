@@ -33,7 +33,7 @@ async function linesOf(file: string, at = step): Promise<unknown[]> {
   return text.split('\n').flatMap((line) => (line === '' ? [] : [JSON.parse(line) as unknown]));
 }
 
-it('lies in the known folder; the complete files of a second suite lie in a subfolder', async () => {
+it('trajectories lie in the known folder; those of a second suite lie complete in a subfolder', async () => {
   const [interval, final] = [await evaluate('interval'), await evaluate('final')];
   expect(await linesOf('tracker.jsonl')).toHaveLength(2);
   expect(await linesOf('aggregated_results.jsonl')).toEqual([
@@ -45,7 +45,7 @@ it('lies in the known folder; the complete files of a second suite lie in a subf
   ]);
 });
 
-it('has one folder per suite of a sweep, even if several suites are played in parallel', async () => {
+it('each suite of a sweep has its own folder, even if several suites are played in parallel', async () => {
   const { data, suite, result, episodes } = await played('final');
   const suites = [0.5, 0.7, 0.9].map((temperature) => ({
     ...suite,
@@ -61,7 +61,7 @@ it('has one folder per suite of a sweep, even if several suites are played in pa
   }
 });
 
-it('is complete for both suites of a run, even if they end at the same time', async () => {
+it('the trajectories of both suites of a run are complete, even if the suites end at the same time', async () => {
   const [interval, final] = [await played('interval'), await played('final')];
   const later = 7;
   await Promise.all(
@@ -83,7 +83,7 @@ it('is complete for both suites of a run, even if they end at the same time', as
   }
 });
 
-it('is written once: a retry of the first suite finds its own files', async () => {
+it('trajectories are written once: a retry of the first suite finds its own files', async () => {
   const { data, suite, episodes, result } = await played('interval');
   await projectTrajectories(harness.store, data, step, suite, episodes, result);
   expect(await harness.store.listFolder(trajectoriesFolder(run, step))).not.toContain('interval/');

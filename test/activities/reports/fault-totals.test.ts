@@ -9,7 +9,7 @@ import { readRun } from '../../../src/store/runs/run-records.js';
 
 const made = { run: 'long', steps: 6, evalInterval: 6 };
 
-it('is counted by one reader at a time: other plans in the meantime do not wait for it', async () => {
+it('the cost of faults is counted by one reader at a time: other plans in the meantime do not wait for it', async () => {
   const store = memoryStore();
   await writeAll(store, recordsOf(made));
   const record = await readRun(store, made.run);

@@ -9,7 +9,7 @@ import { keysOf } from '../../store/overlaid-store.js';
 
 useRunToFork();
 
-describe('is refused, and leaves nothing behind:', () => {
+describe('a fork is refused, and leaves nothing behind, for:', () => {
   type Part = Record<string, unknown>;
   const refusals: {
     what: string;

@@ -48,7 +48,7 @@ describe('with 100 environments', () => {
     expect(bytesOf(answer)).toBeLessThan(1024);
   });
 
-  it('and so does an evaluation', async () => {
+  it('the result of an evaluation stays small too', async () => {
     await harness.advance(1);
     const evaluate = () =>
       harness.attempt('evaluate', () =>

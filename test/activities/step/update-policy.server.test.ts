@@ -54,7 +54,7 @@ describe('sealBatch', () => {
       [1, 0],
       [1, null],
     ]);
-    // The second group has only one graded member, so no signal. All targets belong to the two samples of the first group.
+    // The second group has only one graded member, so it has no signal. All targets belong to the two samples of the first group.
     const episodes = [await episodeAt(0, 0), await episodeAt(0, 1)];
     const sampled = episodes.map(({ logprobs }) => logprobs.length);
     expect(identity.loss_tokens[0]).toBe((sampled[0] ?? 0) + (sampled[1] ?? 0));
@@ -187,7 +187,7 @@ describe('updatePolicy', () => {
   });
 });
 
-describe('after its steps, the node’s disk', () => {
+describe('the disk of a node after some steps', () => {
   it('contains no batch: each is fetched for one update only', async () => {
     expect(await readdir(join(harness.folder, 'node-a', 'batches'))).toEqual([]);
   });

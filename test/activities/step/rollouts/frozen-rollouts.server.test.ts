@@ -81,40 +81,44 @@ function frozenWhere(isIt: (verb: string, key: string) => boolean, meanwhile: ()
   });
 }
 
-it('samples nothing again, wherever it was frozen before its first token', { timeout: 240_000 }, async () => {
-  const frozenAt: string[] = [];
-  for (let look = 1; ; look++) {
-    begunAnew();
-    sleeper.calls.generate = 0;
-    let [calls, answer] = [0, null as unknown];
-    // From here on, episodes run in parallel; only freezing the whole process stops all of them (`test/e2e`).
-    let areApart = false;
-    const store = frozenWhere(
-      (verb, key) => {
-        if (areApart) return false;
-        areApart = verb === 'head' && key.startsWith(episodesFolder(run, step));
-        if (++calls !== look) return false;
-        frozenAt.push(`${verb} ${key}`);
-        return true;
-      },
-      async () => void (answer = await commitElsewhere()),
-    );
-    const { deps } = sleeper;
-    const woken = await play({ ...deps, store }, 1);
-    if (answer === null) break;
-    const at = `frozen before ${frozenAt.at(-1)}`;
-    const { graded, mean_reward } = answer as { graded: number; mean_reward: number };
-    expect(woken, at).toMatchObject({ graded, mean_reward, unknown: 0 });
-    expect(sleeper.calls.generate, at).toBe(0);
-    const { violations } = await auditRun(harness.store, run);
-    expect(violations, at).toEqual([]);
-  }
-  // It reads the update, lists the folder three times, and checks each episode before it begins.
-  expect(frozenAt.filter((at) => at === `listFolder ${episodesFolder(run, step)}`)).toHaveLength(3);
-  expect(frozenAt).toContain(`head ${episodeKey(run, step, 0, 0)}`);
-});
+it(
+  'a worker samples nothing again, wherever it was frozen before its first token',
+  { timeout: 240_000 },
+  async () => {
+    const frozenAt: string[] = [];
+    for (let look = 1; ; look++) {
+      begunAnew();
+      sleeper.calls.generate = 0;
+      let [calls, answer] = [0, null as unknown];
+      // From here on, episodes run in parallel; only freezing the whole process stops all of them (`test/e2e`).
+      let areApart = false;
+      const store = frozenWhere(
+        (verb, key) => {
+          if (areApart) return false;
+          areApart = verb === 'head' && key.startsWith(episodesFolder(run, step));
+          if (++calls !== look) return false;
+          frozenAt.push(`${verb} ${key}`);
+          return true;
+        },
+        async () => void (answer = await commitElsewhere()),
+      );
+      const { deps } = sleeper;
+      const woken = await play({ ...deps, store }, 1);
+      if (answer === null) break;
+      const at = `frozen before ${frozenAt.at(-1)}`;
+      const { graded, mean_reward } = answer as { graded: number; mean_reward: number };
+      expect(woken, at).toMatchObject({ graded, mean_reward, unknown: 0 });
+      expect(sleeper.calls.generate, at).toBe(0);
+      const { violations } = await auditRun(harness.store, run);
+      expect(violations, at).toEqual([]);
+    }
+    // It reads the update, lists the folder three times, and checks each episode before it begins.
+    expect(frozenAt.filter((at) => at === `listFolder ${episodesFolder(run, step)}`)).toHaveLength(3);
+    expect(frozenAt).toContain(`head ${episodeKey(run, step, 0, 0)}`);
+  },
+);
 
-it('writes no second record beside the file of folded episodes', async () => {
+it('a worker writes no second record beside the file of folded episodes', async () => {
   begunAnew();
   const key = episodeKey(run, step, 1, 1);
   const store = frozenWhere((verb, at) => verb === 'create' && at === key, commitElsewhere);
@@ -124,7 +128,7 @@ it('writes no second record beside the file of folded episodes', async () => {
   expect((await auditRun(harness.store, run)).violations).toEqual([]);
 });
 
-it('is not accused of an episode that it wrote beside the file before it died, and the next collection removes it', async () => {
+it('a worker is not accused of an episode that it wrote beside the file before it died; the next collection removes it', async () => {
   begunAnew();
   await commitElsewhere();
   const key = episodeKey(run, step, 0, 1);
