@@ -290,7 +290,7 @@ describe('a prompt that is too long', () => {
   test.each([
     ['max_input_length', 0],
     ['max_sequence_length', 1],
-  ] as const)('for %s never samples: the outcome is unknown', async (name, room) => {
+  ] as const)('above %s is never sampled from: the outcome is unknown', async (name, room) => {
     const length = await promptLength();
     const within = async (limit: number) => {
       const { engine, done } = play(['<done>'], { sampling: { ...sampling, [name]: limit } });

@@ -34,7 +34,7 @@ function play(url: string, maxWaitMs: number, engine: EpisodeDeps['engine']): Pr
   ).finally(() => backend.close());
 }
 
-it('starts again with each outage: several short outages may together last longer than the limit', async () => {
+it('the limit of the wait starts again with each outage: several short outages may together last longer', async () => {
   const maxWaitMs = 2_000;
   const outageMs = 1_200;
   let server = await startCounterServer();
@@ -66,7 +66,7 @@ it('starts again with each outage: several short outages may together last longe
   }
 }, 60_000);
 
-it('continues during failures of a server that says it is healthy but opens no episode', async () => {
+it('the wait continues during failures of a server that says it is healthy but opens no episode', async () => {
   const maxWaitMs = 1_000;
   let refused = 0;
   const server = createServer((_, response) => response.end('{"status":"healthy"}'));
