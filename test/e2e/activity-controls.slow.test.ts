@@ -1,4 +1,5 @@
-// `temporal activity pause|unpause|reset|update-options|fail|complete` at every kind of moment: the records make them harmless.
+// `temporal activity pause|unpause|reset|update-options|fail|complete` at every kind of moment. None of them does harm, because the records
+// decide.
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -11,7 +12,7 @@ import { waitingFor } from '../../src/cli/waiting-text.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 import { pauseUpdate, resumeUpdate, statusQuery } from '../../src/workflows/messages.js';
 
-/** In the order in which a run meets them: where its activity stands still, and which one that is. */
+/** The point at which a worker is held, and the activity that it then runs; in the order in which a run reaches them. */
 const moments = [
   ['episode-written', 'step-000001/evaluate-final'],
   ['plan-built', 'step-000002/plan'],
@@ -21,10 +22,10 @@ const moments = [
   ['update-computed', 'step-000003/update'],
   ['update-recorded', 'step-000004/update'],
 ] as const;
-/** Their attempts look whether they are to stop before they go on: a pause finds them undone. */
+/** At these points an attempt checks whether it must stop before it goes on. So a pause interrupts it there. */
 const stopsThere: readonly string[] = ['batch-built', 'checkpoint-data-written'];
 
-describe('a run whose activities an operator takes in hand', { timeout: 360_000 }, () => {
+describe('a run whose activities an operator changes by hand', { timeout: 360_000 }, () => {
   let cluster: Cluster;
   let spec: { named(name: string): RunSpec };
   let undisturbed: Verdict;
@@ -41,14 +42,14 @@ describe('a run whose activities an operator takes in hand', { timeout: 360_000 
     point: string;
     run: RunHandle;
     id: string;
-    /** `temporal activity VERB` on it. */
+    /** Runs `temporal activity VERB` on the held activity. */
     command: Command;
     goesOn(): void;
   }
 
-  /** Holds the run at each of the moments in turn; `act` has to let it go on. */
+  /** Holds the run at each of the moments in turn. `act` must let it go on. */
   async function atEachMoment(name: string, act: (moment: Moment) => Promise<void>): Promise<void> {
-    // States are equal in all of these runs, and a state is evaluated once.
+    // Evaluations are shared by state, and all of these runs have equal states. Delete them, so that each run evaluates.
     rmSync(join(cluster.folder, 'store', 'evals'), { recursive: true, force: true });
     const cli = temporalCli(cluster.temporal.address);
     const held = moments.map(([point, id]) => {
@@ -70,7 +71,7 @@ describe('a run whose activities an operator takes in hand', { timeout: 360_000 
 
   const pending = async (run: RunHandle, id: string) =>
     ((await run.describe()).raw.pendingActivities ?? []).find(({ activityId }) => activityId === id);
-  /** Returns when the worker has heard, with the answer to a heartbeat, what was asked for before. */
+  /** Returns after a later heartbeat, whose answer tells the worker what was requested before. */
   async function heard(run: RunHandle, id: string): Promise<void> {
     const asked = Date.now();
     await until(async () => {
@@ -80,7 +81,7 @@ describe('a run whose activities an operator takes in hand', { timeout: 360_000 
   }
   const waits = async (run: RunHandle) => waitingFor(cluster.temporal.client, run);
 
-  it('pausing them: an attempt ends where it may, status says what is paused and how it goes on', async () => {
+  it('pausing activities: an attempt ends where it can, and status says what is paused and how to continue', async () => {
     await atEachMoment('paused', async ({ point, run, id, command, goesOn }) => {
       expect(await command('pause')).toEqual({ code: 0, output: '', errors: '' });
       await heard(run, id);
@@ -100,7 +101,7 @@ describe('a run whose activities an operator takes in hand', { timeout: 360_000 
     });
   });
 
-  it('resetting them: they begin again and adopt the records', async () => {
+  it('resetting activities: they start again and adopt the records', async () => {
     await atEachMoment('reset', async ({ run, id, command, goesOn }) => {
       expect((await command('reset')).code).toBe(0);
       await heard(run, id);
@@ -108,7 +109,7 @@ describe('a run whose activities an operator takes in hand', { timeout: 360_000 
     });
   });
 
-  it('changing their time-outs and retries: they end within what they have now', async () => {
+  it('changing time-outs and retries of activities: they end within the new limits', async () => {
     await atEachMoment('options', async ({ run, id, command, goesOn }) => {
       const answer = await command(
         'update-options',
@@ -123,7 +124,7 @@ describe('a run whose activities an operator takes in hand', { timeout: 360_000 
     });
   });
 
-  it('failing them: the run is blocked, or takes the next checkpoint, and goes on by resume', async () => {
+  it('failing activities: the run is blocked until it is resumed, or takes the next checkpoint instead', async () => {
     await atEachMoment('failed', async ({ run, id, command, goesOn }) => {
       expect(await command('fail', '--reason', 'I say so')).toEqual({ code: 0, output: '', errors: '' });
       if (!id.endsWith('upload')) {
@@ -141,7 +142,7 @@ describe('a run whose activities an operator takes in hand', { timeout: 360_000 
     });
   });
 
-  it('completing them with what is not theirs: the run is blocked, says so, and goes on by resume', async () => {
+  it('completing activities with a wrong result: the run is blocked, says so, and continues after resume', async () => {
     await atEachMoment('completed', async ({ run, id, command, goesOn }) => {
       expect((await command('complete', '--result', 'null')).code).toBe(0);
       if (!id.endsWith('upload')) {
@@ -156,7 +157,7 @@ describe('a run whose activities an operator takes in hand', { timeout: 360_000 
     });
   });
 
-  it('while it is paused there is nothing to take in hand: each command says so, and changes nothing', async () => {
+  it('while the run is paused no activity is pending: each command says so, and changes nothing', async () => {
     const [node] = cluster.nodes;
     const gate = 'episode-written.step-000002.collect';
     node?.hold(gate);

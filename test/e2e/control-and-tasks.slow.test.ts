@@ -1,4 +1,4 @@
-// Changes that a person makes while everything dies, and a step that holds one task twice.
+// A person changes a run while its processes die, and a step contains the same task twice.
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Cluster } from '../support/cluster.js';
@@ -21,7 +21,7 @@ import {
   statusQuery,
 } from '../../src/workflows/messages.js';
 
-/** Workers find there the grading token of a server with a url of its own. */
+/** Variable from which workers read the grading token of a separate environment server. */
 const tokenVariable = 'LONGHAUL_TEST_GRADING_TOKEN';
 
 describe('a run with one node and one orchestrator', { timeout: 240_000 }, () => {
@@ -42,7 +42,7 @@ describe('a run with one node and one orchestrator', { timeout: 240_000 }, () =>
     return plans.map(({ record }) => record.optimizer.learning_rates[0]);
   };
 
-  /** Sets lr while the first GRPO step is being collected; with `kills`, everything of ours dies right after. */
+  /** Sets lr while the first GRPO step is being collected. With `kills`, the orchestrator and the node are killed right after. */
   async function changedInMidCollect(name: string, kills: boolean): Promise<void> {
     const point = 'episode-written.step-000002.collect';
     node().hold(point);
@@ -54,14 +54,14 @@ describe('a run with one node and one orchestrator', { timeout: 240_000 }, () =>
       node().letGo(point);
       orchestrator().start();
       node().start();
-      // The person who got no answer asks again under the same id.
+      // The person got no answer and sends the Update again under the same id.
       await run.executeUpdate(setHyperparametersUpdate, { args: [{ lr: 4e-3 }], updateId: 'faster' });
     }
     node().letGo(point);
     expect(await cluster.ended(run)).toMatchObject({ ended: 'completed', step: 4 });
   }
 
-  it('records a change of lr in mid-collect once, and keeps it from the first plan that covers it, over the death of orchestrator and node and a replay of its updates', async () => {
+  it('records a change of lr during a collect once, and keeps it from the next plan on, although orchestrator and node die; a replay gives equal updates', async () => {
     await changedInMidCollect('changed', false);
     await changedInMidCollect('changed-and-killed', true);
     for (const name of ['changed', 'changed-and-killed']) {
@@ -83,7 +83,7 @@ describe('a run with one node and one orchestrator', { timeout: 240_000 }, () =>
     }
   });
 
-  it('is paused in the middle of a step, keeps what was finished, and ends in the state of a run that was not', async () => {
+  it('is paused in the middle of a step, keeps finished episodes, and ends in the same state as a run without a pause', async () => {
     await cluster.ended(await cluster.run(spec.named('unpaused')));
     const server = await startEnvironmentProcess();
     const paused = spec.named('paused');
@@ -96,7 +96,7 @@ describe('a run with one node and one orchestrator', { timeout: 240_000 }, () =>
     orchestrator().hold(point);
     const run = await cluster.run({ ...paused, environments });
     await cluster.firstAt(point, cluster.orchestrators);
-    // One group finishes; the other is in flight for as long as its server stands still.
+    // One group finishes. The other one stays in flight while its server is stopped.
     server.child.kill('SIGSTOP');
     orchestrator().letGo(point);
     const finished = (): Promise<string[]> => cluster.store.listFolder(episodesFolder('paused', 2));
@@ -112,7 +112,7 @@ describe('a run with one node and one orchestrator', { timeout: 240_000 }, () =>
     await expectEqual(cluster.store, 'paused', await verdictOf(cluster.store, 'unpaused'));
   });
 
-  it('samples a task that a step holds twice independently in each slot, and each sample once though the node dies in between', async () => {
+  it('samples a task that is in two slots independently in each slot, and each sample only once, although the node dies', async () => {
     const single = await smallRun(join(cluster.folder, 'one-task'), { tasks: 1 });
     await cluster.ended(await cluster.run(single.named('one-task')));
     const undisturbed = await verdictOf(cluster.store, 'one-task');

@@ -1,5 +1,5 @@
-// Runs with the same base model on several servers of the Python package, in one store: no evaluation crosses from one server to
-// another with other tools or another reward rule, and one of a server that cannot grade blocks.
+// Runs with the same base model on several servers of the Python package, with one store. No evaluation is adopted from a server with other
+// tools or another reward rule, and a server that cannot grade blocks the run.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { commitBase } from '../../src/activities/step/commit-base.js';
 import type { EvaluatedState } from '../../src/activities/contracts.js';
@@ -41,7 +41,7 @@ describe.skipIf('skipped' in venv)(
       );
     }
 
-    it('adopt from the same one alone', async () => {
+    it('adopt evaluations only from an equal server', async () => {
       const first = await evaluated('first', urls[0]);
       expect(first).toMatchObject({ graded: 3, unknown: 0 });
       expect(calls.generate).toBe(3);
@@ -57,7 +57,7 @@ describe.skipIf('skipped' in venv)(
       );
       expect(failure?.name).toBe('NothingGraded');
       expect(failure?.message).toMatch(/no outcome was graded .* gave no reward and no grade/);
-      // What cannot be graded was played, and is adopted by nobody.
+      // Episodes of the server that cannot grade were played, but no run adopts them.
       const adopted = await Promise.all(
         ['other-tools', 'no-rewards'].map((run) => readRunEvaluations(harness.store, run)),
       );

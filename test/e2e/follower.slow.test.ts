@@ -1,4 +1,4 @@
-// A stack whose run has trackers and a Slack thread: everything is told once, though the follower is killed again and again.
+// A stack whose run has trackers and a Slack thread. Everything is reported once, although the follower is killed again and again.
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -24,7 +24,7 @@ const told = (name: string): string => join(folder, 'stack', 'follower', 'tracki
 const noticesWithinMs = 120_000;
 const kills = 4;
 
-describe('a stack whose run is told of', { timeout: 480_000 }, () => {
+describe('a stack whose run is reported', { timeout: 480_000 }, () => {
   let slack: SlackServer;
   let stack: Stack;
   let client: Client;
@@ -83,7 +83,7 @@ describe('a stack whose run is told of', { timeout: 480_000 }, () => {
   const eventsOf = (run: string): unknown[] =>
     thread(run).map(({ metadata }) => metadata?.event_payload['id']);
 
-  it('has each point in its files, and each event in its thread, once', async () => {
+  it('has each point once in its files, and each event once in its thread', async () => {
     const spec = {
       ...named('told'),
       tracking: { metrics_jsonl: true, tensorboard: true },
@@ -91,7 +91,7 @@ describe('a stack whose run is told of', { timeout: 480_000 }, () => {
     };
     const run = await start({ ...spec, trainer: { ...spec.trainer, max_training_steps: 6 } });
     for (let kill = 0; kill < kills; kill++) {
-      // A process that has begun has written one event more than at the last kill, or the thread's beginning.
+      // Since the last kill, the new process has written one more event, or the beginning of the thread.
       const before = thread('told').length;
       await until(
         () => follower().pid !== null && thread('told').length > before,
@@ -126,7 +126,7 @@ describe('a stack whose run is told of', { timeout: 480_000 }, () => {
     expect(await readTroubles(store, 'told')).toEqual([]);
   });
 
-  it('trains on where the bot is not in the channel, says so once, and tells all of it once it is invited', async () => {
+  it('trains on if the bot is not in the channel, says so once, and reports everything after the bot is invited', async () => {
     slack.training.member = false;
     const run = await start({
       ...named('silent'),

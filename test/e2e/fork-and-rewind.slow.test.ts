@@ -1,5 +1,5 @@
-// Forks and rewinds from the command line, over real processes: the new timeline takes the same steps as the old one did, and an
-// orchestrator that dies in the middle leaves no half of one.
+// Forks and rewinds from the command line, with real processes. The new timeline takes the same steps as the old one, and an orchestrator
+// that dies in between leaves no half-made timeline.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
@@ -53,14 +53,14 @@ describe('forks and rewinds', { timeout: 240_000 }, () => {
     return { code, output, errors };
   }
 
-  /** As `longhaul` gives it, without what it says beside. */
+  /** The answer of `longhaul` on standard output. Throws if the command fails. */
   async function answer(...args: string[]): Promise<string> {
     const { code, output, errors } = await longhaul(...args);
     expect({ code, errors }).toMatchObject({ code: 0 });
     return output;
   }
 
-  it('a rewind whose orchestrator is killed between its records is finished by the next one', async () => {
+  it('a rewind whose orchestrator is killed between two records is finished by the next orchestrator', async () => {
     const [orchestrator] = cluster.orchestrators;
     if (!orchestrator) throw new Error('there is no orchestrator');
     orchestrator.hold('fork-recorded');
@@ -79,7 +79,7 @@ describe('forks and rewinds', { timeout: 240_000 }, () => {
     for (const run of ['done', 'done~2']) expect((await auditRun(cluster.store, run)).violations).toEqual([]);
   });
 
-  it('is shown by all that shows a run, and what starts the name goes on with it', async () => {
+  it('a rewind is shown by every command, and a start of the name continues the new timeline', async () => {
     expect(await answer('status', 'done')).toContain('goes on from done after step 2');
     expect(await answer('audit', 'done')).toMatch(/needed by +done~2 after step 2/);
     expect(await answer('audit', 'done~2')).toContain('goes on from done after step 2');
@@ -97,7 +97,7 @@ describe('forks and rewinds', { timeout: 240_000 }, () => {
     expect(await answer('train', '--run', 'done')).toMatch(/^done~2 completed at step 4/);
   });
 
-  it('a running run is cancelled, awaited and rewound; what had been finished stays with the old timeline', async () => {
+  it('a running run is cancelled, awaited and rewound; its finished steps stay with the old timeline', async () => {
     const [node] = cluster.nodes;
     if (!node) throw new Error('there is no node');
     const point = 'update-recorded.step-000003.update';
@@ -123,7 +123,7 @@ describe('forks and rewinds', { timeout: 240_000 }, () => {
       expect((await auditRun(cluster.store, name)).violations).toEqual([]);
   });
 
-  it('a rewind that has its name and has lost its workflow is no other one when it is asked for again', async () => {
+  it('a rewind that lost its workflow after it took its name is not made a second time when it is asked for again', async () => {
     const [orchestrator] = cluster.orchestrators;
     if (!orchestrator) throw new Error('there is no orchestrator');
     orchestrator.hold('fork-named');
@@ -139,7 +139,7 @@ describe('forks and rewinds', { timeout: 240_000 }, () => {
     expect(await statesOf('live~3')).toEqual(states);
   });
 
-  it('a fork’s printed spec starts it by Temporal alone, and takes it further than its parent went', async () => {
+  it('a fork’s printed spec starts the fork by Temporal alone, and trains further than its parent', async () => {
     const args = ['fork', 'done@3', '--name', 'branch', '--print', '--set'];
     const printed = JSON.parse(await answer(...args, 'max_training_steps=4')) as RunSpec;
     expect(printed).toMatchObject({ name: 'branch', fork: { run: 'done', step: 3 } });

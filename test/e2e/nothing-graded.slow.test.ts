@@ -1,4 +1,4 @@
-// Runs on servers that grade nothing: no figure over graded outcomes is recorded, sent or shown, and each run is blocked with the reason.
+// Runs on servers that grade nothing. No figure over graded outcomes is recorded, sent or shown, and each run is blocked with the reason.
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -36,7 +36,7 @@ type Handle = WorkflowHandle<typeof trainingRun>;
 
 const folder = mkdtempSync(join(tmpdir(), 'longhaul-ungraded-'));
 const stackFolder = join(folder, 'stack');
-/** Shares of what was played, graded or not. */
+/** Names of figures that count all played episodes, graded or not. */
 const countsAll = /unknown|tool_error|\/(graded|mean_turns|mean_tool_calls)$/;
 const overGraded = /^(reward|eval)\/|^generate\/avg_tokens_(non_)?zero_rewards$/;
 
@@ -105,7 +105,7 @@ describe('a run on a server that grades nothing', { timeout: 900_000 }, () => {
   async function specOf(name: Server): Promise<RunSpec> {
     const spec = {
       ...named(name),
-      // States of its own: else it adopts what another of these runs has played.
+      // Its own seed gives its own states: otherwise it would adopt evaluations of another of these runs.
       seed: 1 + servers.indexOf(name),
       tracking: { metrics_jsonl: true, tensorboard: false },
       slack: { channel: '#training' },
@@ -127,7 +127,7 @@ describe('a run on a server that grades nothing', { timeout: 900_000 }, () => {
     return `${stdout}${stderr}`;
   }
 
-  /** Until the run is blocked; answers why. */
+  /** Waits until the run is blocked, and returns the reason. */
   async function blockedRun(spec: RunSpec): Promise<{ handle: Handle; blocked: string }> {
     const handle = await client.workflow.start<typeof trainingRun>('trainingRun', {
       taskQueue: 'longhaul',
@@ -149,7 +149,7 @@ describe('a run on a server that grades nothing', { timeout: 900_000 }, () => {
   }
 
   it.each(servers)(
-    '%s: is blocked by its first evaluation, and has no figure of it anywhere',
+    '%s: the run is blocked by its first evaluation, and no figure of it exists anywhere',
     async (name) => {
       const spec = await specOf(name);
       const { handle, blocked } = await blockedRun(spec);
@@ -223,7 +223,7 @@ describe('a run on a server that grades nothing', { timeout: 900_000 }, () => {
     return lines.filter((line) => line !== '').map((line) => JSON.parse(line) as MetricPoint);
   }
 
-  /** Looks through all records of the run that hold a figure over graded outcomes. */
+  /** Checks all records of the run that could hold a figure over graded outcomes. */
   async function recorded(run: string): Promise<{ evaluations: number; steps: number }> {
     let evaluations = 0;
     let steps = 0;

@@ -1,4 +1,4 @@
-// A run moves to another node, and nothing is left of the first one but what it has brought to the store.
+// A run moves to another node when the first node is lost with everything that it has not brought to the store.
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -19,7 +19,7 @@ describe('a run whose node is lost with its disk', { timeout: 240_000 }, () => {
   }, 240_000);
   afterAll(() => cluster?.stop());
 
-  it('goes on on another one from the store: the newest checkpoint, and the logged updates after it', async () => {
+  it('continues on another node from the store: the newest checkpoint, and the logged updates after it', async () => {
     const [first] = cluster.nodes;
     if (!first) throw new Error('there is no node');
     const point = 'update-recorded.step-000003.update';

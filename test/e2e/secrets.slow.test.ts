@@ -1,5 +1,5 @@
-// No secret gets anywhere. They are planted wherever a person may give one, everything that knows one fails and repeats it, and then
-// all that is left behind is searched: history, heartbeats, status, logs, store, report, folders, command lines.
+// No secret leaks. The test plants secrets wherever a person may give one, and makes everything that knows one fail and repeat it. Then it
+// searches everything that is left behind: history, heartbeats, status, logs, store, report, folders, command lines.
 import { execFile } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -49,7 +49,7 @@ describe.skipIf(!hasOpenssl())('a secret (certificates by openssl)', { timeout: 
   let gateway: TemporalGateway;
   let cluster: Cluster;
   let run: RunHandle;
-  /** What was seen while the run went on: pending activities with their heartbeats and failures, and states. */
+  /** What was seen while the run was open: pending activities with heartbeats and failures, and statuses. */
   const seen: string[] = [];
 
   beforeAll(async () => {
@@ -92,20 +92,20 @@ describe.skipIf(!hasOpenssl())('a secret (certificates by openssl)', { timeout: 
     bucket.refuseNext(/steps\/000001\/plan\.json/);
     run = await cluster.run({ ...spec, environments });
 
-    // The store refuses a signature: the run is blocked, and a person resumes it.
+    // The store refuses a signature, so the run is blocked, and a person resumes it.
     const { blocked } = await until(async () => {
       const status = await watched(run);
       return status.blocked ? status : null;
     }, 'the refused signature to block the run');
     expect(blocked!.reason).toContain('SignatureDoesNotMatch');
     await run.executeUpdate(resumeUpdate);
-    // The engine dies in mid-collect: it is stopped first, so that what it was asked is in flight when it does.
+    // The engine dies during a collect. It is stopped first, so that its requests are in flight when it dies.
     const orchestrator = cluster.orchestrators[0]!;
     await until(async () => (await watched(run), orchestrator.hasReached(planned)), 'the plan of step 2');
     const engine = node.enginePid()!;
     process.kill(engine, 'SIGSTOP');
     orchestrator.letGo(planned);
-    // The first heartbeat tells of sessions that are opened; two beats later they are, and the engine has been asked.
+    // At the first heartbeat the sessions are being opened. Some heartbeats later they are open, and the engine has received requests.
     const first = await until(
       async () => (await watched(run)).heartbeat,
       'a heartbeat of the collect',
@@ -124,7 +124,7 @@ ${seen.at(-1)}
 ${cluster.nodes[0]!.log.slice(-2_000)}`);
       },
     );
-    // Temporal does not accept the key any more: the node cannot report itself, and says so.
+    // Temporal no longer accepts the key, so the node cannot report to the pool, and says so.
     gateway.setApiKey('another one');
     await until(
       () => node.log.includes('the pool does not hear of this node'),
@@ -140,7 +140,7 @@ ${cluster.nodes[0]!.log.slice(-2_000)}`);
     rmSync(certificates, { recursive: true });
   });
 
-  /** The run's status, with what Temporal shows of its activities kept for the search. */
+  /** The run's status. What Temporal shows of its activities is kept for the search. */
   async function watched(handle: RunHandle) {
     const { raw } = await handle.describe();
     seen.push(textsIn(raw).join('\n'));
@@ -161,7 +161,7 @@ ${cluster.nodes[0]!.log.slice(-2_000)}`);
     }
   }
 
-  it('was repeated by everybody who knew one, and the run went on', async () => {
+  it('was repeated by every server that knew one, and the run went on', async () => {
     expect(booking.repeated()).toBeGreaterThan(0);
     expect(bucket.repeated()).toBe(1);
     expect((await run.describe()).status.name).toBe('COMPLETED');
@@ -171,7 +171,7 @@ ${cluster.nodes[0]!.log.slice(-2_000)}`);
     expect(history.some((text) => text.includes('[secret removed]'))).toBe(true);
   });
 
-  it('is found by this search where it is', () => {
+  it('is found by this search where it really is', () => {
     for (const secret of Object.values(secrets)) {
       for (const writing of writings(secret)) {
         expect(() => expectNone('a text', [`a ${writing} b`])).toThrow(/is in a text/);
@@ -179,11 +179,11 @@ ${cluster.nodes[0]!.log.slice(-2_000)}`);
     }
   });
 
-  it('is in no input, no history and no failure of any workflow', async () => {
+  it('is in no input, history or failure of any workflow', async () => {
     expectNone('the history', await texts(cluster));
   });
 
-  it('is in no heartbeat, no pending failure and no status', () => {
+  it('is in no heartbeat, pending failure or status', () => {
     expect(seen.length).toBeGreaterThan(10);
     expectNone('what was pending', seen);
   });
@@ -194,7 +194,7 @@ ${cluster.nodes[0]!.log.slice(-2_000)}`);
     expect(workers.some(({ log }) => log.includes('[secret removed]'))).toBe(true);
   });
 
-  it('is in no object of the store, the report included', async () => {
+  it('is in no object of the store, including the report', async () => {
     let reports = 0;
     for await (const { key } of cluster.store.list('')) {
       const bytes = Buffer.from((await cluster.store.get(key))!);
@@ -205,7 +205,7 @@ ${cluster.nodes[0]!.log.slice(-2_000)}`);
     expect(reports).toBeGreaterThan(0);
   });
 
-  it('is in no file that the processes keep, but the one that it was given in', () => {
+  it('is in no file of the processes except the one in which it was given', () => {
     const files = readdirSync(cluster.folder, { recursive: true, encoding: 'utf8' })
       .map((name) => join(cluster.folder, name))
       .filter((path) => statSync(path).isFile() && path !== join(cluster.folder, 'grading-token'));
@@ -216,7 +216,7 @@ ${cluster.nodes[0]!.log.slice(-2_000)}`);
   it.each([
     ['status', 'secretive', '--json'],
     ['runs', '--json'],
-  ])('is in nothing that is printed by %s', async (...args) => {
+  ])('is not in the output of %s', async (...args) => {
     gateway.setApiKey(secrets['the Temporal API key']);
     const [host, port] = gateway.address.split(':');
     const store = args[0] === 'runs' ? ['--store', cluster.storeAddress] : [];
@@ -230,7 +230,7 @@ ${cluster.nodes[0]!.log.slice(-2_000)}`);
     ['transcripts', 'secretive', '--json'],
     ['show', 'runs/secretive/run.json'],
     ['audit', 'secretive', '--json'],
-  ])('is in nothing that is printed by %s', async (...args) => {
+  ])('is not in the output of %s', async (...args) => {
     expectNone(args.join(' '), [await longhaul(...args, '--store', cluster.storeAddress)]);
   });
 
@@ -260,7 +260,7 @@ async function texts(cluster: Cluster): Promise<string[]> {
   return found;
 }
 
-/** All strings and all bytes, as text, of an answer of the server. */
+/** All strings of a server's answer, and all its bytes as text. */
 function textsIn(value: unknown): string[] {
   if (typeof value === 'string') return [value];
   if (value instanceof Uint8Array) return [Buffer.from(value).toString('utf8')];

@@ -1,5 +1,5 @@
-// Two nodes share the rollouts of each step: what comes out is what one node would have made (R13), and a node that is killed
-// in the middle of its share loses what was in flight there and no more (R9).
+// Two nodes share the rollouts of each step. The result is the same as with one node (R13), and a node that is killed during its share
+// loses only what was in flight there (R9).
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Cluster, type RunHandle } from '../support/cluster.js';
@@ -25,7 +25,7 @@ describe('a run that may use two nodes', { timeout: 360_000 }, () => {
   }, 360_000);
   afterAll(() => cluster?.stop());
 
-  /** First GRPO step, which asks for the second node; the next one has it. */
+  /** The first GRPO step, which requests the second node, and the next step, which both nodes share. */
   const [asking, shared] = [2, 3];
 
   const pool = (): Promise<PoolView> =>
@@ -39,7 +39,7 @@ describe('a run that may use two nodes', { timeout: 360_000 }, () => {
   }
   const nodeOf = ({ observed }: AttemptRecord): string => observed.node.split('@')[0] ?? '';
 
-  /** Holds the run before the shared step until both nodes are its own. */
+  /** Holds the run before the shared step until both nodes are leased to it. */
   async function withBoth(name: string, then: () => void = () => undefined): Promise<RunHandle> {
     const point = `update-recorded.step-00000${asking}.update`;
     for (const node of cluster.nodes) node.hold(point);
@@ -54,7 +54,7 @@ describe('a run that may use two nodes', { timeout: 360_000 }, () => {
     return run;
   }
 
-  it('plays each step on both of them, in ranges of slots, and ends as on one', async () => {
+  it('plays each step on both of them, in ranges of slots, and ends with the same bits as on one', async () => {
     const run = await withBoth('shared');
     await cluster.ended(run);
     await expectEqual(cluster.store, 'shared', alone);
@@ -72,7 +72,7 @@ describe('a run that may use two nodes', { timeout: 360_000 }, () => {
   it.each([
     ['collect', '0.3'],
     ['collect-2', '1.3'],
-  ])('goes on where the node of %s is killed in the middle of it', async (share, lastSeat) => {
+  ])('continues if the node of %s is killed in the middle of the step', async (share, lastSeat) => {
     const name = `killed-${share}`;
     const point = `episode-begun.step-00000${shared}.${share}.${lastSeat}`;
     const run = await withBoth(name, () => {

@@ -1,5 +1,5 @@
-// A run with traces on, from its workflow to the engine's verbs: through the death of an orchestrator and of a node, past a receiver that
-// hangs, and without a word of what was said in it.
+// A run with traces, from its workflow to the engine's verbs. Traces survive the death of an orchestrator and of a node; a receiver that
+// hangs does not disturb the run; and no text of an episode gets into a trace.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -9,7 +9,7 @@ import { OtlpReceiver, type ReceivedSpan } from '../support/servers/otlp-receive
 import { smallRun } from '../support/small-run.js';
 import { until } from '../support/until.js';
 
-/** Milliseconds: workflows read the server's clock, workers their own, and this machine's is read at other moments. */
+/** Tolerance in ms: workflows use the server's clock and workers their own, read at different moments. */
 const tolerance = 100;
 const key = 'k3y-of-the-receiver';
 
@@ -34,7 +34,7 @@ class Trace {
     return this.spans.filter((span) => span.parent === parent.spanId);
   }
 
-  /** The only one of the name there, or the last to begin. */
+  /** The child span with this name; if there are several, the one that began last. */
   child(parent: ReceivedSpan, name: string): ReceivedSpan {
     const [newest] = this.below(parent)
       .filter((span) => span.name === name)
@@ -61,14 +61,14 @@ describe('the traces of a run', { timeout: 300_000 }, () => {
     await receiver.stop();
   });
 
-  it('reach from each step’s workflow to the engine’s verbs, whoever dies on the way', async () => {
+  it('reach from each step’s workflow to the engine’s verbs, even if processes die on the way', async () => {
     const spec = (await smallRun(join(cluster.folder, 'data'))).named('traced');
     const [orchestrator, node] = [cluster.orchestrators[0]!, cluster.nodes[0]!];
     const point = 'update-computed.step-000003.update';
     node.hold(point);
     const run = await cluster.run(spec);
     await until(() => node.hasReached(point), 'the third step’s update');
-    // What is sent by then is not lost with whoever sends it.
+    // Spans that are already sent are not lost when their process dies.
     const isSent = (span: string, step: number): boolean =>
       receiver.spans.some(({ name, attributes }) => name === span && attributes['longhaul.step'] === step);
     await until(
@@ -124,11 +124,11 @@ describe('the traces of a run', { timeout: 300_000 }, () => {
       expect(generate.attributes['longhaul.calls']).toBeGreaterThanOrEqual(8);
       expect(generate.attributes['longhaul.busy_ms']).toBeGreaterThan(0);
       expect(trace.child(episodes, 'environment grade').attributes['longhaul.calls']).toBe(8);
-      // Thousands of calls are few spans.
+      // Thousands of calls are summed up in a few spans.
       expect(trace.spans.length).toBeLessThan(40);
     }
 
-    // The node that died took its spans along; the next attempt is in the same trace, and shows what it restored.
+    // The spans of the dead node are lost. The next attempt is in the same trace, and shows what it restored.
     const third = traceOf(3);
     const update = third.child(third.root, 'updatePolicy');
     expect(update.attributes['temporal.attempt']).toBeGreaterThan(1);
@@ -136,7 +136,7 @@ describe('the traces of a run', { timeout: 300_000 }, () => {
     expect(restored.some((name) => /^engine (load|load_state|load_weights|update)$/.test(name))).toBe(true);
   });
 
-  it('have names, ids and figures, and nothing that was said', () => {
+  it('contain names, ids and figures, and no text of an episode', () => {
     const known =
       /^(longhaul\.(run|step|queued_ms|graded|unknown|tokens|calls|failed_calls|busy_ms|slowest_ms)|temporal\.(workflow_id|run_id|activity_id|attempt|task_queue)|error\.type)$/;
     const names = new Set(receiver.spans.flatMap(({ attributes }) => Object.keys(attributes)));
@@ -152,7 +152,7 @@ describe('the traces of a run', { timeout: 300_000 }, () => {
     expect(receiver.headers.every(({ authorization }) => authorization === `Bearer ${key}`)).toBe(true);
   });
 
-  it('cost a run nothing where the receiver hangs, and its workers say so once', async () => {
+  it('do not disturb a run if the receiver hangs, and the workers report it once', async () => {
     receiver.hangs = true;
     const before = receiver.requests;
     const spec = (await smallRun(join(cluster.folder, 'more-data'))).named('hanging');
@@ -171,7 +171,7 @@ describe('the traces of a run', { timeout: 300_000 }, () => {
 });
 
 describe('OpenTelemetry', { timeout: 120_000 }, () => {
-  it('is loaded by a worker that traces, and by no other', async () => {
+  it('is loaded only by a worker that traces', async () => {
     const receiver = await OtlpReceiver.start();
     const cluster = await Cluster.start({ nodes: 0, orchestrators: 0 });
     try {

@@ -1,4 +1,4 @@
-// The transcripts of docs/operations.md, run in their order against a live server: what they show is what an operator sees.
+// Runs the console transcripts of docs/operations.md in their order on a live server. They must show what an operator really sees.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, readFileSync, symlinkSync } from 'node:fs';
@@ -14,11 +14,11 @@ import { controlFolder } from '../../src/store/objects/layout.js';
 
 interface Shown {
   command: string;
-  /** With `…` for whatever differs from time to time. */
+  /** `…` stands for text that differs each time. */
   output: string;
 }
 
-/** The blocks that are fenced as `console`: each line after `$ ` is a command, what follows is its output. */
+/** Commands of the blocks that are fenced as `console`: a line after `$ ` is a command, and the lines below it are its output. */
 function transcriptsOf(markdown: string): Shown[] {
   const blocks = [...markdown.matchAll(/^```console\n([^]*?)^```$/gm)].map(([, block]) => block ?? '');
   return blocks.flatMap((block) =>
@@ -38,8 +38,8 @@ function patternOf(shown: string): RegExp {
 }
 
 /**
- * The types of the run's events but those of workflow tasks: the server writes such a task down, although all that it did was to
- * refuse an update, where the worker was slow to take it.
+ * Types of the run's events without those of workflow tasks. If a worker is slow, the server also records a workflow task that only refused
+ * an Update.
  */
 async function eventsOf(run: RunHandle): Promise<string[]> {
   const { events } = JSON.parse(historyToJSON(await run.fetchHistory())) as {
@@ -50,7 +50,7 @@ async function eventsOf(run: RunHandle): Promise<string[]> {
     .filter((type) => !type.startsWith('EVENT_TYPE_WORKFLOW_TASK_'));
 }
 
-/** The run that the transcripts are about, and where it stands still while they are typed. */
+/** The run of the transcripts, and the point at which it is held while the commands are typed. */
 const [name, point] = ['demo', 'episode-written.step-000002.collect'];
 
 describe('the transcripts of docs/operations.md', { timeout: 360_000 }, () => {
@@ -70,7 +70,7 @@ describe('the transcripts of docs/operations.md', { timeout: 360_000 }, () => {
   }, 240_000);
   afterAll(() => cluster?.stop());
 
-  /** Both streams, as a terminal shows them. */
+  /** Standard output and standard error together, as a terminal shows them. */
   async function typed(command: string): Promise<string> {
     const child = spawn('bash', ['-c', `${command} 2>&1`], {
       cwd: cluster.folder,
@@ -87,7 +87,7 @@ describe('the transcripts of docs/operations.md', { timeout: 360_000 }, () => {
     return output.trimEnd();
   }
 
-  it('show every verb of control in both forms, and what is refused', () => {
+  it('show every control command in both forms, and refusals', () => {
     const commands = shown.map(({ command }) => command).join('\n');
     for (const verb of ['pause demo', 'pause demo --now', 'resume', 'set', 'checkpoint', 'stop', 'status'])
       expect(commands).toContain(`longhaul ${verb}`);
@@ -99,7 +99,7 @@ describe('the transcripts of docs/operations.md', { timeout: 360_000 }, () => {
       expect(commands).toContain(`temporal activity ${verb}`);
   });
 
-  it('leave no trace of what they show as refused: no control record, and no event', async () => {
+  it('leave no trace of refused commands: no control record, and no event', async () => {
     const refused = shown.filter(({ output }) => /^error/im.test(output));
     expect(refused.length).toBeGreaterThan(3);
     const before = await eventsOf(run);
@@ -108,7 +108,7 @@ describe('the transcripts of docs/operations.md', { timeout: 360_000 }, () => {
     expect(await cluster.store.listFolder(controlFolder(name))).toEqual([]);
   });
 
-  it('are what the commands print', async () => {
+  it('match what the commands print', async () => {
     for (const { command, output } of shown) {
       const printed = await typed(command);
       expect(printed, `what this prints: ${command}`).toMatch(patternOf(output));

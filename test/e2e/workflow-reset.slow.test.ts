@@ -1,5 +1,5 @@
-// `temporal workflow reset` takes a workflow back in its history, while its records go on: the new execution adopts them (R4), and
-// what was asked of the old one still holds (R21).
+// `temporal workflow reset` takes a workflow back in its history, but not its records. The new execution adopts the records (R4), and
+// earlier Updates still hold (R21).
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Cluster, type RunHandle } from '../support/cluster.js';
@@ -13,7 +13,7 @@ import { readSequence } from '../../src/store/records/records.js';
 import { readPlan } from '../../src/store/runs/run-records.js';
 import { statusQuery } from '../../src/workflows/messages.js';
 
-/** One of each kind, in the order in which a run meets them. */
+/** One moment of each kind, in the order in which a run reaches them. */
 const moments = [
   'plan-built.step-000002.plan',
   'episode-written.step-000002.collect',
@@ -48,7 +48,7 @@ describe('a run whose workflow is reset', { timeout: 360_000 }, () => {
     temporalCli(cluster.temporal.address)(
       ...['workflow', 'update', 'execute', '-w', `train/${name}`, '--name', verb, ...input],
     );
-  /** The same run's newest execution. */
+  /** Status from the run's newest execution. */
   const status = (run: RunHandle) => cluster.followed(run).query(statusQuery);
   const paused = (run: RunHandle) =>
     until(async () => {
@@ -76,7 +76,7 @@ describe('a run whose workflow is reset', { timeout: 360_000 }, () => {
     await expectEqual(cluster.store, name, await verdictOf(cluster.store, 'undisturbed'));
   });
 
-  /** Sets lr and asks for a pause in the middle of step 3, then does as `then` says. */
+  /** Sets lr and pauses the run in the middle of step 3, then runs `then`. */
   async function told(name: string, then: (run: RunHandle) => Promise<void>): Promise<void> {
     workerAt(inMidStep).hold(inMidStep);
     const run = await cluster.run(spec.named(name));
@@ -94,10 +94,10 @@ describe('a run whose workflow is reset', { timeout: 360_000 }, () => {
     expect(plan).toMatchObject({ control: 3, optimizer: { learning_rates: [0.004] } });
   }
 
-  it('to before it was asked for a change and a pause holds both, also where the server forgets the Updates', async () => {
+  it('to a moment before a change and a pause keeps both, even if the server forgets the Updates', async () => {
     await told('told', () => Promise.resolve());
     const undisturbed = await verdictOf(cluster.store, 'told');
-    // The first planned step's first event: what was asked for came long after it.
+    // The last completed workflow task before step 2 was planned, long before the Updates.
     const eventBefore = async (run: RunHandle): Promise<string> => {
       const { events } = await run.fetchHistory();
       const planned = (events ?? []).findIndex(
@@ -110,7 +110,7 @@ describe('a run whose workflow is reset', { timeout: 360_000 }, () => {
     };
     await told('told-again', async (run) => {
       await reset('told-again', '--event-id', await eventBefore(run));
-      // A paused run, once more: it comes up paused.
+      // Reset again, now while the run is paused: it must be paused again.
       workerAt(inMidStep).letGo(inMidStep);
       await paused(run);
       await reset('told-again', '--type', 'FirstWorkflowTask');
@@ -122,35 +122,31 @@ describe('a run whose workflow is reset', { timeout: 360_000 }, () => {
   });
 });
 
-describe(
-  'a run whose workflow is reset to an execution before the one under way',
-  { timeout: 360_000 },
-  () => {
-    let cluster: Cluster;
-    beforeAll(async () => {
-      cluster = await Cluster.start({
-        temporal: { dynamicConfig: { 'limit.historyCount.suggestContinueAsNew': 20 } },
-      });
-    }, 60_000);
-    afterAll(() => cluster?.stop());
-
-    it('walks over the steps that are committed, and ends in the same state', async () => {
-      const spec = await smallRun(join(cluster.folder, 'data'));
-      await cluster.ended(await cluster.run(spec.named('undisturbed')));
-      const [node] = cluster.nodes;
-      if (!node) throw new Error('there is no node');
-      node.hold(inMidStep);
-      const run = await cluster.run(spec.named('earlier'));
-      await until(() => node.hasReached(inMidStep), 'the third step to be sampled');
-      const now = await cluster.followed(run).describe();
-      expect(now.runId).not.toBe(run.firstExecutionRunId);
-      const cli = temporalCli(cluster.temporal.address);
-      const first = ['--run-id', run.firstExecutionRunId, '--type', 'FirstWorkflowTask'];
-      const answer = await cli('workflow', 'reset', '-w', 'train/earlier', '--reason', 'a test', ...first);
-      expect(answer).toMatchObject({ code: 0, errors: '' });
-      node.letGo(inMidStep);
-      expect(await cluster.ended(cluster.followed(run))).toMatchObject({ ended: 'completed', step: 4 });
-      await expectEqual(cluster.store, 'earlier', await verdictOf(cluster.store, 'undisturbed'));
+describe('a run whose workflow is reset to an earlier execution of its chain', { timeout: 360_000 }, () => {
+  let cluster: Cluster;
+  beforeAll(async () => {
+    cluster = await Cluster.start({
+      temporal: { dynamicConfig: { 'limit.historyCount.suggestContinueAsNew': 20 } },
     });
-  },
-);
+  }, 60_000);
+  afterAll(() => cluster?.stop());
+
+  it('passes the committed steps, and ends in the same state', async () => {
+    const spec = await smallRun(join(cluster.folder, 'data'));
+    await cluster.ended(await cluster.run(spec.named('undisturbed')));
+    const [node] = cluster.nodes;
+    if (!node) throw new Error('there is no node');
+    node.hold(inMidStep);
+    const run = await cluster.run(spec.named('earlier'));
+    await until(() => node.hasReached(inMidStep), 'the third step to be sampled');
+    const now = await cluster.followed(run).describe();
+    expect(now.runId).not.toBe(run.firstExecutionRunId);
+    const cli = temporalCli(cluster.temporal.address);
+    const first = ['--run-id', run.firstExecutionRunId, '--type', 'FirstWorkflowTask'];
+    const answer = await cli('workflow', 'reset', '-w', 'train/earlier', '--reason', 'a test', ...first);
+    expect(answer).toMatchObject({ code: 0, errors: '' });
+    node.letGo(inMidStep);
+    expect(await cluster.ended(cluster.followed(run))).toMatchObject({ ended: 'completed', step: 4 });
+    await expectEqual(cluster.store, 'earlier', await verdictOf(cluster.store, 'undisturbed'));
+  });
+});

@@ -1,4 +1,4 @@
-// The command of docs/deploy.md that copies a store, as it stands there, between two folders.
+// Runs the command of docs/deploy.md that copies a store, exactly as documented, between two folders.
 import { execFileSync, spawnSync } from 'node:child_process';
 import {
   mkdirSync,
@@ -18,7 +18,7 @@ const [from, to] = [join(folder, 'from'), join(folder, 'to')];
 const [record, state] = ['runs/a/run.json', 'states/step 1/state.safetensors'];
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-/** What `docker run` starts in the container, with the folders of this test in place of its volumes. */
+/** The command that `docker run` starts in the container, with this test's folders in place of the volumes. */
 function documentedCommand(): string {
   const [, script] =
     /docker run --rm -v longhaul_store:\/from:ro -v \/backup\/store:\/to debian:\S+ sh -c '([^']+)'/.exec(
@@ -40,7 +40,7 @@ function back(): string[] {
 
 if (process.platform !== 'linux')
   console.warn('skipped: the copy of a store: its commands are those of GNU, and this is no Linux');
-describe.skipIf(process.platform !== 'linux')('the copy of a store (commands of GNU)', () => {
+describe.skipIf(process.platform !== 'linux')('the copy of a store (GNU commands)', () => {
   beforeEach(() => {
     rmSync(from, { recursive: true, force: true });
     rmSync(to, { recursive: true, force: true });
@@ -56,7 +56,7 @@ describe.skipIf(process.platform !== 'linux')('the copy of a store (commands of 
   });
   const same = (): void => expect(spawnSync('diff', ['-r', from, to]).status).toBe(0);
 
-  it('has everything, and adds what is new alone', () => {
+  it('is complete, and later copies only what is new', () => {
     same();
     expect(back()).toEqual([]);
     writeFileSync(join(from, 'runs/a/new.json'), '{}');
@@ -64,20 +64,20 @@ describe.skipIf(process.platform !== 'linux')('the copy of a store (commands of 
     same();
   });
 
-  it('finishes an object that was cut off when an earlier copy was killed', () => {
+  it('completes an object that was cut off when an earlier copy was killed', () => {
     truncateSync(join(to, state), 225_000);
     expect(back()).toEqual([`./${state}`]);
     same();
   });
 
-  it('finds a copy of the same size and time with other bytes', () => {
+  it('replaces a copy with the same size and time but other bytes', () => {
     writeFileSync(join(to, record), '{"a": 2}');
     utimesSync(join(to, record), new Date(0), new Date(0));
     expect(back()).toEqual([`./${record}`]);
     same();
   });
 
-  it('ends with 1 where an object cannot be copied, and copies the others', () => {
+  it('exits with 1 if an object cannot be copied, and copies the others', () => {
     const bin = join(folder, 'bin');
     mkdirSync(bin, { recursive: true });
     const cp = `#!/bin/sh\ncase "$*" in *state.safetensors*) exit 1;; esac\nexec /bin/cp "$@"\n`;
@@ -90,7 +90,7 @@ describe.skipIf(process.platform !== 'linux')('the copy of a store (commands of 
     expect([status, stdout]).toEqual([1, './runs/a/new.json\n']);
   });
 
-  it('keeps what the store has collected since', () => {
+  it('keeps objects that a collection has deleted from the store since', () => {
     rmSync(join(from, record));
     expect(back()).toEqual([]);
     expect(readFileSync(join(to, record), 'utf8')).toBe('{"a": 1}');

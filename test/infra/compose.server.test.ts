@@ -1,4 +1,4 @@
-// docker-compose.yml, .env.example and the image, as far as they can be held to without a container engine.
+// docker-compose.yml, .env.example and the image, checked as far as possible without a container engine.
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { Ajv2019 } from 'ajv/dist/2019.js';
@@ -39,12 +39,12 @@ const seconds = (duration: string | undefined): number =>
   Number(/^(\d+)s$/.exec(duration ?? '')?.[1] ?? Number.NaN);
 
 describe('docker-compose.yml', () => {
-  test('is what the Compose specification says', () => {
+  test('is valid by the Compose specification', () => {
     const ajv = new Ajv2019({ strict: false, validateFormats: false, allErrors: true });
     const validate = ajv.compile(currentSchema());
     validate(compose);
     expect(validate.errors ?? []).toEqual([]);
-    // The schema is one that refuses: a misspelt key would be found.
+    // The schema refuses unknown keys, so it would find a misspelt one.
     expect(validate({ ...compose, services: { one: { image: 'x', comand: ['y'] } } })).toBe(false);
   });
 
@@ -57,34 +57,34 @@ describe('docker-compose.yml', () => {
     );
   });
 
-  test.each(services)('%s is healthy by a check of its own, or ends', (name, { healthcheck, restart }) => {
+  test.each(services)('%s has its own health check, or ends by itself', (name, { healthcheck, restart }) => {
     if (oneShot.includes(name)) expect(restart).toMatch(/^on-failure/);
     else expect(healthcheck?.test[0]).toBe('CMD');
     if (!oneShot.includes(name)) expect(restart).toBe('unless-stopped');
   });
 
-  test.each(services)('%s waits for what it needs', (_name, { depends_on }) => {
+  test.each(services)('%s waits for the services that it needs', (_name, { depends_on }) => {
     for (const [other, { condition }] of Object.entries(depends_on ?? {})) {
       expect(compose.services).toHaveProperty(other);
       expect(condition).toBe(oneShot.includes(other) ? 'service_completed_successfully' : 'service_healthy');
-      // A service of a profile that is off would never come.
+      // A service whose profile is off would never start.
       expect(service(other).profiles).toBeUndefined();
     }
   });
 
   test.each(services)(
-    '%s is published on the loopback alone, with no more rights than it needs',
+    '%s is published only on the loopback address, and has no more rights than it needs',
     (name, one) => {
       for (const port of one.ports ?? []) expect(port).toMatch(/^127\.0\.0\.1:\d+:\d+$/);
       expect(one.security_opt).toContain('no-new-privileges:true');
-      // Its entrypoint gives its volume to its user, and becomes it.
+      // The entrypoint of postgres gives the volume to its user and then becomes that user.
       if (name !== 'postgres') expect(one.cap_drop).toEqual(['ALL']);
       expect(one).not.toHaveProperty('privileged');
     },
   );
 
-  test('a secret that comes by a variable is in no container that nobody may write', () => {
-    // Compose refuses that: it copies such a secret into the container.
+  test('no container with a read-only file system has a secret that comes from a variable', () => {
+    // Compose refuses that, because it copies such a secret into the container.
     const having = services.filter(([, { secrets }]) => (secrets ?? []).length > 0);
     expect(having.map(([name]) => name)).toEqual(['node-cpu', 'node-gpu']);
     for (const [name, one] of having) expect(one.read_only, name).toBe(false);
@@ -92,7 +92,7 @@ describe('docker-compose.yml', () => {
       expect(service(name).read_only).toBe(true);
   });
 
-  test('ports do not meet', () => {
+  test('no port is used twice', () => {
     const ports = services.flatMap(([, { ports: own }]) => (own ?? []).map((port) => port.split(':')[1]));
     expect(new Set(ports).size).toBe(ports.length);
   });
@@ -108,14 +108,14 @@ describe('docker-compose.yml', () => {
     for (const file of files) expect(existsSync(join(repository, file)), file).toBe(true);
   });
 
-  test('takes its versions from where they are pinned', () => {
+  test('takes its versions from the files that pin them', () => {
     const pinned = (file: string, module: string): string =>
       new RegExp(`${module.replaceAll('.', '\\.')} v(\\S+)`).exec(read(file))?.[1] ?? 'not pinned';
     const server = pinned('tools/temporal-server/go.mod', 'go.temporal.io/server');
     expect(service('temporal').image).toBe(`temporalio/server:${server}`);
     expect(service('temporal-schema').image).toBe(`temporalio/admin-tools:${server}`);
     expect(service('temporal-bootstrap').image).toBe(`temporalio/admin-tools:${server}`);
-    // The embedded UI may be older: it is built with the Go of the machine, and a newer one may ask for a newer Go.
+    // The embedded UI may be older: it is built with this machine's Go, and a newer UI may need a newer Go.
     const numbers = (version = ''): number[] => version.split('.').map(Number);
     const [, minor = 0] = numbers(pinned('tools/temporal-cli/go.mod', 'github.com/temporalio/ui-server/v2'));
     const [major, newest = 0] = numbers(service('temporal-ui').image.replace('temporalio/ui:', ''));
@@ -132,7 +132,7 @@ describe('docker-compose.yml', () => {
       if (!ownImage.test(image)) expect(image, name).toMatch(/:v?\d+\.\d+(\.\d+)?$/);
   });
 
-  test('a node has the time that it was promised to leave in', () => {
+  test('a node gets at least the grace period that it was promised for leaving', () => {
     for (const name of ['node-cpu', 'node-gpu']) {
       const { environment, stop_grace_period: grace } = service(name);
       expect(seconds(grace)).toBeGreaterThanOrEqual(Number(environment?.['LONGHAUL_GRACE']) + 10);
@@ -145,14 +145,14 @@ describe('secrets', () => {
   const example = readVariables('.env.example');
   const used = variablesIn(read('docker-compose.yml'));
 
-  test('every variable is explained in .env.example, and every one there is used', () => {
+  test('every variable is explained in .env.example, and every variable there is used', () => {
     const fromSecrets = Object.values(compose.secrets).map(({ environment }) => environment);
-    // Compose reads it itself.
+    // Compose itself reads COMPOSE_PROFILES.
     const names = new Set([...used.map(({ name }) => name), ...fromSecrets, 'COMPOSE_PROFILES']);
     expect([...example.keys()].sort()).toEqual([...names].sort());
   });
 
-  test('what is needed has no value there, and starts nothing without one', () => {
+  test('a required variable has no value there, and without a value nothing starts', () => {
     const needed = new Set(used.filter((one) => one.needed).map(({ name }) => name));
     expect(needed).toContain('POSTGRES_PASSWORD');
     for (const name of needed) {
@@ -162,7 +162,7 @@ describe('secrets', () => {
     }
   });
 
-  test('none is in a file', () => {
+  test('no file contains a secret', () => {
     const files = ['docker-compose.yml', '.env.example', '.github/workflows/train.yml', ...filesIn('infra')];
     const secretLike =
       /AKIA[0-9A-Z]{16}|-----BEGIN|xox[bp]-|(?:password|secret|token|api[_-]?key)["']?\s*[:=]\s*["']?[A-Za-z0-9+/]{16,}["']?\s*$/im;
@@ -170,7 +170,7 @@ describe('secrets', () => {
     expect('AWS_SECRET_KEY: AbCdEfGhIjKlMnOpQrStUv').toMatch(/secret_key: \w{16,}/i);
   });
 
-  test('.env is not for git', () => {
+  test('git ignores .env', () => {
     expect(read('.gitignore').split('\n')).toContain('.env');
   });
 });
@@ -187,7 +187,7 @@ describe('the workers', () => {
     ]);
   });
 
-  test.each(workers)('%s understands its command and its variables', (name, { command, environment }) => {
+  test.each(workers)('%s accepts its command and its variables', (name, { command, environment }) => {
     const [, script = '', ...args] = command ?? [];
     expect(existsSync(join(repository, script.replace(/^dist/, 'src').replace(/\.js$/, '.ts')))).toBe(true);
     const variables = Object.fromEntries(
@@ -208,7 +208,7 @@ describe('the workers', () => {
       });
   });
 
-  test('the follower understands its command and its variables', () => {
+  test('the follower accepts its command and its variables', () => {
     const { command = [], environment = {} } = service('follower');
     const variables = Object.fromEntries(
       Object.entries(environment).map(([key, value]) => [key, String(value)]),
@@ -223,7 +223,7 @@ describe('the workers', () => {
   });
 
   test.each(services.filter(([, { image }]) => ownImage.test(image)))(
-    '%s sets no variable that nobody reads',
+    '%s sets only variables that some process reads',
     (_name, { environment }) => {
       const known = new Set([
         ...knownVariables(),
@@ -233,7 +233,7 @@ describe('the workers', () => {
     },
   );
 
-  test('the environment server starts as it is told, and answers its health check', async () => {
+  test('the environment server starts with its command, and answers its health check', async () => {
     const { command = [], environment = {}, healthcheck } = service('environments');
     expect(command.slice(0, 4)).toEqual(['longhaul', 'env', 'serve', '--']);
     const flags = command.slice(4).map((flag) => (flag === '8000' ? '0' : flag));
@@ -254,7 +254,7 @@ describe('the workers', () => {
 });
 
 describe('Temporal', () => {
-  test('gets the dynamic configuration that the embedded server has', () => {
+  test('gets the same dynamic configuration as the embedded server', () => {
     const flags = temporalServerArguments({ port: 1, uiPort: null, databaseFile: null });
     const embedded = flags.filter((_flag, index) => flags[index - 1] === '--dynamic-config-value').sort();
     expect(embedded).toContain('matching.enableFairness=true');
@@ -282,13 +282,13 @@ describe('the image', () => {
     return sources?.split(' ') ?? [];
   });
 
-  test('is made of files that are there and that the build is given', () => {
+  test('is built from files that exist and are in the build context', () => {
     const given = [...read('.dockerignore').matchAll(/^!(.+)$/gm)].map(([, path]) => path);
     expect([...new Set(copied)].sort()).toEqual([...given].sort());
     for (const path of copied) expect(existsSync(join(repository, path)), path).toBe(true);
   });
 
-  test('is pinned, small at run time, and nobody’s root', () => {
+  test('is pinned, small at run time, and does not run as root', () => {
     const bases = lines.filter((line) => /^FROM|^ARG NODE_IMAGE/.test(line)).join('\n');
     expect(bases).not.toMatch(/alpine|:latest/);
     expect(bases).toMatch(/^ARG NODE_IMAGE=node:(2[02])\.\d+\.\d+-bookworm-slim$/m);
@@ -299,7 +299,7 @@ describe('the image', () => {
   });
 });
 
-/** The package's schema, with what the specification has got since: a project's name, and secrets out of a variable. */
+/** The package's schema, extended by what the specification has added since: the project's name, and secrets from variables. */
 function currentSchema(): object {
   const schema = withoutIds(composeSchema) as {
     properties: Record<string, object>;
@@ -310,7 +310,7 @@ function currentSchema(): object {
   return schema;
 }
 
-/** The schema has names from before JSON Schema's `$id`, which Ajv refuses. */
+/** Removes the schema's `id` keywords, which are older than JSON Schema's `$id` and which Ajv refuses. */
 function withoutIds(schema: unknown): unknown {
   if (Array.isArray(schema)) return schema.map(withoutIds);
   if (typeof schema !== 'object' || schema === null) return schema;

@@ -1,4 +1,4 @@
-// The health check of a worker's container: a file that the worker touches while its event loop turns.
+// The health check of a worker's container: a file that the worker touches while its event loop runs.
 import { spawnSync } from 'node:child_process';
 import { utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -17,7 +17,7 @@ function check(): { code: number | null; says: string } {
   return { code: status, says: stderr.trim() };
 }
 
-test('a worker is healthy from its first service to its leave', () => {
+test('a worker is healthy from the moment it serves until it leaves', () => {
   expect(check()).toMatchObject({ code: 1, says: expect.stringContaining('no worker has started') });
   const kept = keepLife(join(folder, 'life.json'), 'node', 'worker_restart');
   expect(check()).toEqual({ code: 1, says: 'not healthy: store or Temporal has not answered yet' });
@@ -27,7 +27,7 @@ test('a worker is healthy from its first service to its leave', () => {
   expect(check()).toEqual({ code: 1, says: 'not healthy: leaving' });
 });
 
-test('one that does not turn any more is not', () => {
+test('a worker whose event loop has stopped is not healthy', () => {
   const path = join(folder, 'life.json');
   writeFileSync(path, JSON.stringify({ identity: 'somebody', left: false }));
   const then = new Date(Date.now() - 60_000);

@@ -1,4 +1,4 @@
-// The manifests of infra/kubernetes: what the workers make of them. A schema has them in schemas.slow.test.ts.
+// The manifests of infra/kubernetes, as the workers read them. schemas.slow.test.ts checks them against Kubernetes' schemas.
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -48,11 +48,11 @@ const workloads = [
 describe.each(workloads)('%s', (_name, { selector, template }) => {
   const [container] = template.spec.containers;
 
-  test('chooses its own pods', () => {
+  test('selects its own pods', () => {
     expect(template.metadata.labels).toMatchObject(selector.matchLabels);
   });
 
-  test('starts a process that there is, with variables that it reads', () => {
+  test('starts an existing process, with variables that the process reads', () => {
     const script = container.command.find((word) => word.startsWith('dist/'));
     if (script)
       expect(existsSync(join(repository, script.replace(/^dist/, 'src').replace(/\.js$/, '.ts')))).toBe(true);
@@ -63,7 +63,7 @@ describe.each(workloads)('%s', (_name, { selector, template }) => {
     for (const { name } of container.env) expect(known).toContain(name);
   });
 
-  test('has secrets by reference alone, and no right that it does not need', () => {
+  test('gets secrets only by reference, and has no right that it does not need', () => {
     for (const { name, value } of container.env)
       if (/TOKEN$|KEY|SECRET|PASSWORD/.test(name)) expect(value, name).toBeUndefined();
     expect(template.spec.automountServiceAccountToken).toBe(false);
@@ -76,7 +76,7 @@ describe.each(workloads)('%s', (_name, { selector, template }) => {
   });
 });
 
-test('does what the compose file does', () => {
+test('uses the same commands and variables as the compose file', () => {
   const { services } = readCompose(filledIn());
   const commands = Object.fromEntries(
     workloads.map(([name, { template }]) => [name, template.spec.containers[0].command]),
@@ -89,7 +89,7 @@ test('does what the compose file does', () => {
   expect(['CMD', ...(probe ?? [])]).toEqual(services['node-gpu']?.healthcheck?.test);
 });
 
-test('a node understands its variables, and has the time that it was promised', () => {
+test('a node accepts its variables, and gets at least its grace period for leaving', () => {
   const { template } = pods('StatefulSet', 'gpu-node');
   const given = Object.fromEntries(
     template.spec.containers[0].env.flatMap(({ name, value }) =>
@@ -112,7 +112,7 @@ test('a node understands its variables, and has the time that it was promised', 
   expect((template.spec.terminationGracePeriodSeconds ?? 30) * 1000).toBeGreaterThanOrEqual(graceMs + 10_000);
 });
 
-test('the environment server, which has no log-in, lets in workers alone and calls nobody', () => {
+test('the environment server, which has no log-in, accepts only workers and connects to nothing', () => {
   expect(named('NetworkPolicy', 'nobody-comes-in').spec).toEqual({
     podSelector: {},
     policyTypes: ['Ingress'],
@@ -122,13 +122,13 @@ test('the environment server, which has no log-in, lets in workers alone and cal
   expect(spec).not.toHaveProperty('egress');
 });
 
-test('a drain takes one node at a time, and never the last orchestrator', () => {
+test('a drain takes only one node at a time, and never the last orchestrator', () => {
   expect(named('PodDisruptionBudget', 'gpu-node').spec).toMatchObject({ maxUnavailable: 1 });
   expect(named('PodDisruptionBudget', 'orchestrator').spec).toMatchObject({ minAvailable: 1 });
   expect(pods('Deployment', 'orchestrator').replicas).toBeGreaterThan(1);
 });
 
-test('there is one follower at a time, on a volume that outlives it', () => {
+test('there is only one follower at a time, on a volume that outlives it', () => {
   const { replicas, template } = pods('Deployment', 'follower');
   expect(replicas).toBe(1);
   expect(named('Deployment', 'follower').spec?.['strategy']).toEqual({ type: 'Recreate' });
@@ -136,7 +136,7 @@ test('there is one follower at a time, on a volume that outlives it', () => {
   expect(named('PersistentVolumeClaim', 'follower').spec).toMatchObject({ accessModes: ['ReadWriteOnce'] });
 });
 
-test('kustomize makes them one', ({ skip }) => {
+test('kustomize builds all of them', ({ skip }) => {
   const { status, stdout, stderr, error } = spawnSync(
     'kubectl',
     ['kustomize', join(repository, 'infra/kubernetes')],

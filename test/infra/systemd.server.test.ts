@@ -1,4 +1,4 @@
-// The units of infra/systemd: what systemd says of them, and that they start what there is.
+// The units of infra/systemd: systemd accepts them, and they start existing programs.
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -24,11 +24,11 @@ describe.each(units)('%s', (file) => {
   const valuesOf = (name: string): string[] =>
     settings.filter((one) => one.name === name).map(({ value }) => value);
 
-  test('is what systemd understands', ({ skip }) => {
+  test('is accepted by systemd', ({ skip }) => {
     if (analyze.status !== 0) return skip('there is no systemd-analyze on this machine');
     const folder = mkdtempSync(join(tmpdir(), 'longhaul-units-'));
     try {
-      // Node is elsewhere on the machines of tests, and an instance needs a name.
+      // The test machine has Node in another place, and a template unit needs an instance name.
       const copy = join(folder, basename(file).replace('@.', '@gpu-01.'));
       writeFileSync(copy, read(file).replaceAll('/usr/bin/node', process.execPath));
       const { status, stderr, stdout } = spawnSync('systemd-analyze', ['verify', '--man=no', copy], {
@@ -41,19 +41,19 @@ describe.each(units)('%s', (file) => {
     }
   });
 
-  test('starts a process that there is', () => {
+  test('starts an existing process', () => {
     const [command = ''] = valuesOf('ExecStart');
     const script = /dist\/\S+\.js/.exec(command)?.[0] ?? '';
     expect(existsSync(join(repository, script.replace(/^dist/, 'src').replace(/\.js$/, '.ts')))).toBe(true);
   });
 
-  test('sets no variable that nobody reads', () => {
+  test('sets only variables that some process reads', () => {
     const names = valuesOf('Environment').map((line) => line.split('=')[0] ?? '');
     const known = new Set([...knownVariables(), 'XDG_CACHE_HOME']);
     for (const name of names) expect(known).toContain(name);
   });
 
-  test('keeps trying, gives time to leave, and has no more rights than it needs', () => {
+  test('is always restarted, gets time to leave, and has no more rights than it needs', () => {
     expect(valuesOf('Restart')).toEqual(['always']);
     expect(valuesOf('StartLimitIntervalSec')).toEqual(['0']);
     expect(valuesOf('User')).toEqual(['longhaul']);
@@ -63,7 +63,7 @@ describe.each(units)('%s', (file) => {
   });
 });
 
-test('a node may take its grace', () => {
+test('a node may use its whole grace period', () => {
   const settings = readUnit('infra/systemd/longhaul-node@.service');
   const grace = settings.find(({ value }) => value.startsWith('LONGHAUL_GRACE='))?.value.split('=')[1];
   const limit = settings.find(({ name }) => name === 'TimeoutStopSec')?.value;

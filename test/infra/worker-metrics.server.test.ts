@@ -1,4 +1,4 @@
-// What a worker that is asked for metrics serves, beside every expression that the dashboard and the alerts have for it.
+// Compares the metrics that a worker serves with every expression that the dashboard and the alerts use for it.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -31,7 +31,7 @@ function seriesOf(page: string): Series[] {
     });
 }
 
-/** `one{a="b"}` and `by (c)` name labels; `le` is a histogram's own. */
+/** Labels in an expression: `one{a="b"}` selects by a, `by (c)` groups by c. `le` is a histogram's own label. */
 function labelsOf(expression: string): { selected: [string, string][]; grouped: string[] } {
   const selected = [...expression.matchAll(/([a-z_]+)="([^"]*)"/g)].map(
     ([, label = '', value = '']): [string, string] => [label, value],
@@ -72,7 +72,7 @@ describe('an orchestrator', { timeout: 120_000 }, () => {
   it('serves every metric of Temporal’s SDK that is drawn or watched, with its labels', async () => {
     const address = `127.0.0.1:${await freePort()}`;
     await start('measured', ['--metrics-address', address]);
-    // An activity that fails, and a workflow task that does.
+    // A run with a bad spec fails an activity, and an unknown workflow type fails a workflow task.
     for (const type of ['trainingRun', 'noSuchWorkflow'])
       await temporal.client.workflow.start(type, {
         taskQueue: 'longhaul',
@@ -108,7 +108,7 @@ describe('an orchestrator', { timeout: 120_000 }, () => {
     expect(left).toEqual([]);
   });
 
-  it('tells milliseconds, and tells an hour’s rollouts from a day’s', async () => {
+  it('has buckets in milliseconds, up to ten hours for long rollouts', async () => {
     const address = /http:\/\/([^/]+)\/metrics/.exec(started[0]?.log ?? '')?.[1] ?? '';
     const buckets = seriesOf(await page(address))
       .filter(({ name }) => name === 'temporal_activity_execution_latency_bucket')
@@ -116,7 +116,7 @@ describe('an orchestrator', { timeout: 120_000 }, () => {
     expect(Math.max(...buckets.filter(Number.isFinite))).toBe(10 * 3_600_000);
   });
 
-  it('goes on without metrics where their port is taken, and says so once', async () => {
+  it('works without metrics if their port is taken, and says so once', async () => {
     const taken = createServer().listen(0, '127.0.0.1');
     await new Promise((resolve) => taken.once('listening', resolve));
     try {

@@ -1,4 +1,4 @@
-// An engine that is killed again and again, as where its neighbours take the memory: the run waits it out (R27).
+// An engine is killed again and again, as happens when other processes take the memory. The run waits until it stops (R27).
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -23,7 +23,7 @@ describe('an engine that dies every 0.1 to 2.5 s', { timeout: 900_000 }, () => {
   }, 240_000);
   afterAll(() => cluster?.stop());
 
-  it('for two minutes and then no more costs time only: the run goes on by itself, with the same bits', async () => {
+  it('for two minutes costs only time: afterwards the run continues by itself, with the same bits', async () => {
     const node = cluster.nodes[0] as WorkerProcess;
     const until = Date.now() + killedForMs;
     let kills = 0;
@@ -31,7 +31,7 @@ describe('an engine that dies every 0.1 to 2.5 s', { timeout: 900_000 }, () => {
       const name = `killed-${n}`;
       const run = await cluster.run(spec.named(name));
       let over = false;
-      // A run that is blocked ends this with an error.
+      // `ended` rejects if the run is blocked.
       const ended = cluster.ended(run, 600_000).finally(() => (over = true));
       while (!over && Date.now() < until) {
         await delay(100 + 2_400 * Math.random());

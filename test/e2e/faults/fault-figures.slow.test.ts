@@ -1,5 +1,5 @@
-// The figures ft/* of a run whose processes are killed for real: each death counted once, times within what the test has seen, and
-// the same figures in the status, in the report, and after a restart of everything.
+// The figures ft/* of a run whose processes are really killed. Each death is counted once, the times fit what the test has measured, and
+// status, report and a complete restart give the same figures.
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Cluster, type RunHandle } from '../../support/cluster.js';
@@ -26,7 +26,7 @@ afterAll(() => cluster?.stop());
 const node = (): WorkerProcess => cluster.nodes[0]!;
 const orchestrator = (): WorkerProcess => cluster.orchestrators[0]!;
 
-/** As anybody counts them who has the store alone. */
+/** Counts the faults from the store alone. */
 async function counted(run: string): Promise<Faults> {
   const store = await openStore(cluster.storeAddress);
   const history = await readHistory(store, run);
@@ -39,8 +39,8 @@ async function told(run: RunHandle): Promise<FaultFigures> {
 }
 
 /**
- * When the pool took the run's node for lost, by the server's clock in ms. On a machine several times slower than others a killed worker
- * is back too late, and a living one reports too late, which is a loss of its own.
+ * Times at which the pool took the run's node for lost, by the server's clock, in ms. On a very slow machine a killed worker may come back
+ * too late, and a living one may report too late; either counts as another loss.
  */
 async function losses(run: RunHandle): Promise<number[]> {
   const { events } = await run.fetchHistory();
@@ -61,7 +61,7 @@ async function killEngine(): Promise<void> {
   await until(() => node().enginePid() !== pid, 'the engine to be gone');
 }
 
-/** Waits until `worker` is at the point, does `meanwhile`, and lets whoever comes there go on. */
+/** Waits until `worker` is held at the point, runs `meanwhile`, and releases the point. */
 async function at(point: string, worker: WorkerProcess, meanwhile: () => Promise<void>): Promise<void> {
   await until(() => worker.hasReached(point), `${worker.name} to reach ${point}`);
   await meanwhile();
@@ -69,7 +69,7 @@ async function at(point: string, worker: WorkerProcess, meanwhile: () => Promise
 }
 
 describe('the figures ft/*', { timeout: 400_000 }, () => {
-  it('are nothing but an ETTR close to 1 where nothing has failed', async () => {
+  it('show only an ETTR close to 1 if nothing has failed', async () => {
     const run = await cluster.run(spec.named('undisturbed'));
     await cluster.ended(run);
     const { figures, causes } = await counted('undisturbed');
@@ -80,7 +80,7 @@ describe('the figures ft/*', { timeout: 400_000 }, () => {
     expect(await told(run)).toEqual(figures);
   });
 
-  it('count each death once, say what it cost, and outlive all processes', async () => {
+  it('count each death once, say what it cost, and survive the death of all processes', async () => {
     const points = {
       collect: 'episode-written.step-000002.collect',
       batch: 'batch-built.step-000003.update',
@@ -123,7 +123,7 @@ describe('the figures ft/*', { timeout: 400_000 }, () => {
     });
     const of = (cause: string): FaultFigures => causes.find((one) => one.cause === cause)?.figures ?? {};
     const restarted = of(wasLate ? 'placed' : 'worker_restart');
-    // The state after step 3 is made again of a checkpoint and what was logged after it.
+    // The state after step 3 is restored from a checkpoint and the logged updates after it.
     expect(restarted['ft/replayed_steps']).toBeGreaterThanOrEqual(1);
     expect(restarted['ft/restore_bytes']).toBeGreaterThan(0);
     if (!wasLate) {
@@ -147,7 +147,7 @@ describe('the figures ft/*', { timeout: 400_000 }, () => {
     expect((await counted('disturbed')).figures).toEqual(figures);
   });
 
-  it('count a node once that was killed, taken for lost, and comes back', async () => {
+  it('count a killed node once that was taken for lost and comes back', async () => {
     const point = 'batch-built.step-000003.update';
     node().hold(point);
     const run = await cluster.run(spec.named('returned'));
@@ -165,7 +165,7 @@ describe('the figures ft/*', { timeout: 400_000 }, () => {
     expect(await told(run)).toEqual(figures);
   });
 
-  it('count a node once that leaves in order in the middle of an update, and comes back', async () => {
+  it('count a node once that leaves in order during an update, and comes back', async () => {
     const point = 'batch-built.step-000003.update';
     node().hold(point);
     const run = await cluster.run(spec.named('left'));
@@ -179,7 +179,7 @@ describe('the figures ft/*', { timeout: 400_000 }, () => {
     expect(await told(run)).toEqual(figures);
   });
 
-  it('count a node that is lost for good, and name no restart of the one that goes on', async () => {
+  it('count a node that is lost for ever, and no restart of the node that continues', async () => {
     const nodes = [node(), await cluster.startNode('other')];
     const point = 'batch-built.step-000003.update';
     for (const one of nodes) one.hold(point);

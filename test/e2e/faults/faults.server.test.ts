@@ -1,4 +1,4 @@
-// Faults below a step: what the model says wrong, a full disk, an engine that is not the right one.
+// Faults within a step: wrong output of the model, a full disk, an engine that cannot be used.
 import { execFileSync } from 'node:child_process';
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -26,8 +26,8 @@ afterEach(async () => {
   for (const clean of cleanup.splice(0).reverse()) await clean();
 });
 
-describe('an episode goes on and is graded', () => {
-  it('after calls that are no JSON, of a tool that is not there, of a defect, and with 10 MB of output', async () => {
+describe('an episode continues and is graded', () => {
+  it('after tool calls that are not JSON, that name an unknown tool, or that return 10 MB of output', async () => {
     const server = await startCounterServer();
     cleanup.push(() => server.close());
     const backend = createOpenEnvBackend({ url: server.url, gradingToken: token, maxSessions: 2 });
@@ -69,7 +69,7 @@ describe('an episode goes on and is graded', () => {
   });
 });
 
-/** Greets as the engine does (docs/engine-protocol.md), with a version that never was. */
+/** Program that greets like the engine (docs/engine-protocol.md), with a version that never existed. */
 const olderEngine = `#!/usr/bin/env node
 import { Socket } from 'node:net';
 const socket = new Socket({ fd: 3 });
@@ -90,7 +90,7 @@ describe('an engine that cannot be used', () => {
   });
   afterAll(() => environments.close());
 
-  it('blocks the run at once with the fix, and nothing is written', async () => {
+  it('blocks the run at once, says how to fix it, and writes nothing', async () => {
     const harness = await startHarness(environments);
     cleanup.push(() => harness.close());
     await harness.open();
@@ -118,7 +118,7 @@ describe('an engine that cannot be used', () => {
   });
 });
 
-/** A file system of `size` bytes; null where this user may not mount one. */
+/** Mounts a file system of `size` bytes; null if this user may not mount one. */
 function smallDisk(size: string): string | null {
   const folder = mkdtempSync(join(tmpdir(), 'longhaul-disk-'));
   try {
@@ -139,7 +139,7 @@ function smallDisk(size: string): string | null {
 describe('a full disk', () => {
   const noMount = 'this user may not mount a small file system';
 
-  it('stops a step with one clear error and loses nothing: with room again the run ends with the same state', async ({
+  it('stops a step with one clear error and loses nothing: with free space again the run ends with the same state', async ({
     skip,
   }) => {
     const disk = smallDisk('2m');
@@ -166,7 +166,9 @@ describe('a full disk', () => {
     expect((await auditRun(harness.store, run)).violations).toEqual([]);
   });
 
-  it('keeps the embedded stack from starting, and says how much is needed', async ({ skip }) => {
+  it('keeps the embedded stack from starting, and the error says how much space is needed', async ({
+    skip,
+  }) => {
     const disk = smallDisk('16m');
     if (!disk) return skip(noMount);
     const folder = join(disk, 'stack');
@@ -183,7 +185,7 @@ describe('a full disk', () => {
   });
 });
 
-/** Writes until there is no space left. */
+/** Writes until no space is left. */
 function fill(path: string): void {
   const piece = Buffer.alloc(4096);
   try {

@@ -1,4 +1,5 @@
-// Faults around a run on the embedded stack: it waits or is blocked with the reason and the way on, and goes on when fixed.
+// Faults around a run on the embedded stack. The run waits, or is blocked and says why and how to continue; it continues when the fault is
+// fixed.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -113,7 +114,7 @@ async function whole(name: string): Promise<void> {
 }
 
 describe('trainingRun', { timeout: 360_000 }, () => {
-  it('with a bad spec fails at once, with every problem', async () => {
+  it('fails at once if the spec is bad, and lists every problem', async () => {
     const spec = named('bad', { nmae: 'x', trainer: { lr: -1, ckpt_intervall: 2 } });
     const error = await (await start(spec)).result().then(
       () => undefined,
@@ -127,7 +128,7 @@ describe('trainingRun', { timeout: 360_000 }, () => {
     expect(await store.get('runs/bad/run.json')).toBeNull();
   });
 
-  it('is blocked by a record that was damaged, naming it, and goes on when it is restored', async () => {
+  it('is blocked by a damaged record, names it, and continues when the record is restored', async () => {
     const run = await start(named('damaged', { seed: 11 }));
     await until(run, ({ step }) => step >= 1, 'the first step');
     await run.executeUpdate(pauseUpdate);
@@ -152,7 +153,7 @@ describe('an environment server that is down', { timeout: 480_000 }, () => {
   let server: EnvironmentServer | null = null;
   afterAll(() => server?.close());
 
-  it('at the start and in mid-run: the run waits, then is blocked, and goes on when the server is there', async () => {
+  it('at the start or during the run: the run waits, then is blocked, and continues when the server is up', async () => {
     const port = await freePort();
     const serve = () =>
       createEnvironmentServer({ port, apps: builtInApps(), faults: builtInFaults, gradingToken });
@@ -191,7 +192,7 @@ describe('a run that is started twice', { timeout: 480_000 }, () => {
   const train = (file: string, ...flags: string[]) =>
     longhaul(['train', file, '--folder', stackFolder, ...flags]);
 
-  it('is followed, refused with the difference where the spec is another, and done when it is done', async () => {
+  it('is followed; it is refused with the difference if the spec is another one; it returns at once if the run is complete', async () => {
     const spec = named('twice', { seed: 13 });
     const file = write('twice.json', spec);
     const other = write('other.json', { ...spec, seed: 14 });
@@ -228,8 +229,8 @@ describe('a run that is started twice', { timeout: 480_000 }, () => {
   });
 });
 
-describe('a run that is not there', { timeout: 240_000 }, () => {
-  it.each([['status'], ['pause'], ['resume']])('%s says so in one line', async (verb) => {
+describe('an unknown run', { timeout: 240_000 }, () => {
+  it.each([['status'], ['pause'], ['resume']])('%s reports it in one line', async (verb) => {
     const { code, errors } = await longhaul([verb, 'NOSUCH', '--folder', stackFolder]);
     expect(errors).toMatch(
       /^on .*\(from the stack in .*\)\nerror: there is no run "NOSUCH" on this Temporal server[^\n]*\n$/,

@@ -1,4 +1,4 @@
-// A node that stands still, as on a machine that is suspended, charges no server that answered in time (R25).
+// A node freezes, like a suspended machine. A server that answered in time is not charged for it (R25).
 import { readFileSync } from 'node:fs';
 import { createServer, connect, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -14,7 +14,7 @@ const freezes = 20;
 const frozenMs = 5_000;
 const answersAfterMs = 200;
 
-/** Before a server: each of its answers comes so much later. */
+/** A proxy before a server that delays each of its answers. */
 async function startSlowProxy(target: string) {
   const { hostname, port } = new URL(target);
   const server = createServer((near) => {
@@ -36,7 +36,7 @@ async function startSlowProxy(target: string) {
   };
 }
 
-/** Linux: whether the main thread runs at this very moment. */
+/** On Linux: whether the main thread is running right now. */
 function isComputing(pid: number): boolean {
   return readFileSync(`/proc/${pid}/task/${pid}/stat`, 'utf8').split(') ')[1]?.startsWith('R') === true;
 }
@@ -55,7 +55,7 @@ describe('a node worker that is frozen', { timeout: 900_000 }, () => {
     const { named } = await smallRun(join(cluster.folder, 'data'));
     spec = (name) => {
       const run = named(name);
-      // One failure that is charged makes an outcome unknown.
+      // One charged failure makes an outcome unknown.
       const generator = {
         ...run.generator,
         call_timeout_s: 3,
@@ -73,7 +73,7 @@ describe('a node worker that is frozen', { timeout: 900_000 }, () => {
     proxy?.stop();
   });
 
-  it('20 times for 5 s at random charges nothing, and the run has the same bits', async () => {
+  it('20 times for 5 s at random moments charges no server, and the run has the same bits', async () => {
     expect(
       undisturbed.episodes.filter(({ outcome }) => (outcome as { status: string }).status !== 'graded'),
     ).toEqual([]);
@@ -85,7 +85,8 @@ describe('a node worker that is frozen', { timeout: 900_000 }, () => {
       const ended = cluster.ended(run, 600_000).finally(() => (over = true));
       while (!over && frozen < freezes) {
         await delay(100 + 900 * Math.random());
-        // One that waits for input reads it first when it wakes; one that computes comes to its timers first.
+        // Freeze the process while it computes: then its timers run first when it wakes. A process that waits for input would first read
+        // the answers.
         for (let looks = 0; looks < 2_000 && !over && !isComputing(node.pid); looks++)
           if (looks % 20 === 0) await delay(1);
         if (over) break;

@@ -1,5 +1,5 @@
-// A node worker is frozen at each of its looks for the episodes of a step; another node plays and commits the step, and a collection
-// folds its episodes. Then the first wakes: not one episode is sampled again (R9, R23).
+// A node worker is frozen each time it looks for the episodes of a step. Another node plays and commits the step, and a collection folds
+// its episodes. Then the first worker wakes: it must not sample any episode again (R9, R23).
 import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -18,7 +18,7 @@ import { until } from '../../support/until.js';
 
 const step = 2;
 
-describe('a node that stood still while its step was committed and folded', { timeout: 240_000 }, () => {
+describe('a node that was frozen while its step was committed and folded', { timeout: 240_000 }, () => {
   let cluster: Cluster;
   let spec: { named(name: string): RunSpec };
   let undisturbed: { tokens: number[] }[];
@@ -64,7 +64,7 @@ describe('a node that stood still while its step was committed and folded', { ti
     expect(await cluster.store.head(foldedEpisodesKey(run, step))).not.toBeNull();
   };
 
-  /** Turns of the step that the engines of both nodes were asked for since. */
+  /** Turns of the step that the engines of both nodes were asked for since then. */
   const turnsSampled = (since: number): unknown[] =>
     readFileSync(asked, 'utf8')
       .trim()
@@ -79,7 +79,7 @@ describe('a node that stood still while its step was committed and folded', { ti
     ['between its look at the update and its listing of the episodes', 'episodes-looked-for'],
     ['before its wait for the engine', 'episodes-missed'],
     ['between its last look and its first token', 'episode-begun'],
-  ])('%s samples nothing again', async (_, name) => {
+  ])('frozen %s, it samples nothing again', async (_, name) => {
     const point = `${name}.step-00000${step}.collect`;
     for (const worker of cluster.nodes) worker.hold(point);
     const run = await cluster.run(spec.named(name));
@@ -93,7 +93,7 @@ describe('a node that stood still while its step was committed and folded', { ti
     );
     expect(await cluster.ended(run)).toMatchObject({ ended: 'completed', step: 4 });
     await fold(name);
-    // Longer than a look is trusted.
+    // Longer than a look at the store is trusted (R9).
     await delay(2_500);
     expect(turnsSampled(0)).not.toEqual([]);
     const wokenAt = Date.now();

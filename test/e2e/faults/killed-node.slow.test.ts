@@ -1,4 +1,4 @@
-// Real processes die in the middle of their episodes' turns: what is sampled again is the turn in flight of each, and nothing else.
+// Processes are really killed in the middle of episodes' turns. Only the turn in flight of each episode is sampled again.
 import { chmodSync, existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -19,9 +19,9 @@ import type { WorkerProcess } from '../../support/worker-process.js';
 const support = (name: string): string =>
   fileURLToPath(new URL(`../../support/preloads/${name}`, import.meta.url));
 
-/** Steps of rollouts; two groups of four, of two or three turns. */
+/** Steps with rollouts: two groups of four episodes, with two or three turns each. */
 const [first, second] = [2, 3];
-/** All first turns, and half of the second ones. */
+/** Halt after this many turns: all first turns, and half of the second ones. */
 const turns = 12;
 
 describe('episodes in flight', { timeout: 360_000 }, () => {
@@ -64,7 +64,7 @@ describe('episodes in flight', { timeout: 360_000 }, () => {
     return existsSync(below) ? readdirSync(below, { recursive: true }).map(String) : [];
   };
 
-  it('lose their turn in flight at most when the node worker is killed, or the engine', async () => {
+  it('lose at most their turn in flight when the node worker or the engine is killed', async () => {
     const deaths: number[] = [];
     writeFileSync(asked, '');
     haltAt(first);
@@ -90,7 +90,7 @@ describe('episodes in flight', { timeout: 360_000 }, () => {
       const { figures } = await readFaults(cluster.store, await readRun(cluster.store, 'killed'), step);
       const tokens = figures['ft/lost_tokens'] ?? 0;
       console.log(`kill of ${what}: ${JSON.stringify({ ...lost[index], tokens })}`);
-      // What was answered is in the journals, and what was not was never there.
+      // Answered turns are in the journals. Tokens of unanswered turns never reached the node.
       expect(tokens).toBe(0);
     }
     for (const { turns: again, episodes } of lost) {

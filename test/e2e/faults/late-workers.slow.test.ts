@@ -1,5 +1,5 @@
-// A worker is stopped at a named point and vanishes for Temporal; another one takes its work over and finishes the step; then
-// the first wakes and goes on as if nothing had happened. Whatever it still writes must change nothing.
+// A worker is frozen at a named point and Temporal takes it for lost. Another worker takes over and finishes the step. Then the first one
+// wakes and goes on as if nothing had happened: whatever it still writes must change nothing.
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Cluster, type RunHandle } from '../../support/cluster.js';
@@ -19,7 +19,7 @@ import { checkpointHome } from '../../../src/store/runs/checkpoints.js';
 import { requireRecord } from '../../../src/store/records/records.js';
 import { readRun } from '../../../src/store/runs/run-records.js';
 
-describe('a worker that comes too late', { timeout: 240_000 }, () => {
+describe('a worker that wakes too late', { timeout: 240_000 }, () => {
   let cluster: Cluster;
   let spec: { named(name: string): RunSpec };
   let undisturbed: Verdict;
@@ -29,14 +29,14 @@ describe('a worker that comes too late', { timeout: 240_000 }, () => {
     spec = await smallRun(join(cluster.folder, 'data'));
     await cluster.ended(await cluster.run(spec.named('undisturbed')));
     undisturbed = await verdictOf(cluster.store, 'undisturbed');
-    // Every step changes the weights, or equal digests would prove little.
+    // Every step must change the weights: otherwise equal digests would prove little.
     expect(undisturbed).toMatchObject({ violations: [], applied: 4 });
   }, 240_000);
   afterAll(() => cluster?.stop());
 
   const exists = (key: string) => async () => (await cluster.store.head(key)) !== null;
 
-  /** Freezes the first of `workers` that gets to `point`, and hands what it had begun to the other. */
+  /** Freezes the first of `workers` that reaches `point`, and gives its open attempts to the other one. */
   async function overtaken(name: string, point: string, workers: readonly WorkerProcess[]) {
     for (const worker of workers) worker.hold(point);
     const run = await cluster.run(spec.named(name));
@@ -48,7 +48,7 @@ describe('a worker that comes too late', { timeout: 240_000 }, () => {
     return { run, first, second, late };
   }
 
-  /** Lets the late attempts go on to their ends beside the living run. */
+  /** Wakes the late attempts and waits for their end, while the run goes on. */
   async function wakes(first: WorkerProcess, point: string, late: readonly string[]): Promise<void> {
     first.letGo(point);
     first.wake();
@@ -63,7 +63,7 @@ describe('a worker that comes too late', { timeout: 240_000 }, () => {
     await expectEqual(cluster.store, name, undisturbed);
   }
 
-  it('stopped after it built its batch, finds the batch that another sealed and committed', async () => {
+  it('frozen after it built its batch, finds the batch that the other worker sealed and committed', async () => {
     const point = 'batch-built.step-000002.update';
     const { run, first, late } = await overtaken('batch-built', point, cluster.nodes);
     await until(exists(updateKey('batch-built', 2)), 'the second worker to commit step 2');
@@ -71,7 +71,7 @@ describe('a worker that comes too late', { timeout: 240_000 }, () => {
     await endsLikeUndisturbed(run, 'batch-built');
   });
 
-  it('stopped after it wrote its first episodes, adopts the others that another has played meanwhile', async () => {
+  it('frozen after it wrote its first episodes, adopts those that the other worker played', async () => {
     const point = 'episode-written.step-000002.collect';
     const { run, first, late } = await overtaken('episode-written', point, cluster.nodes);
     expect(await cluster.store.listFolder(episodesFolder('episode-written', 2))).not.toEqual([]);
@@ -80,7 +80,7 @@ describe('a worker that comes too late', { timeout: 240_000 }, () => {
     await endsLikeUndisturbed(run, 'episode-written');
   });
 
-  it('stopped after it wrote its plan, leaves the plan that everybody has adopted', async () => {
+  it('frozen after it wrote its plan, leaves the plan that the run has adopted', async () => {
     const point = 'plan-written.step-000003.plan';
     const { run, first, late } = await overtaken('plan-written', point, cluster.orchestrators);
     const plan = await cluster.store.get(planKey('plan-written', 3));
@@ -90,7 +90,7 @@ describe('a worker that comes too late', { timeout: 240_000 }, () => {
     expect(await cluster.store.get(planKey('plan-written', 3))).toEqual(plan);
   });
 
-  it('stopped before its plan was written, adopts the plan of another', async () => {
+  it('frozen before it wrote its plan, adopts the other worker’s plan', async () => {
     const point = 'plan-built.step-000002.plan';
     const { run, first, late } = await overtaken('plan-built', point, cluster.orchestrators);
     expect(await cluster.store.head(planKey('plan-built', 2))).toBeNull();
@@ -99,7 +99,7 @@ describe('a worker that comes too late', { timeout: 240_000 }, () => {
     await endsLikeUndisturbed(run, 'plan-built');
   });
 
-  it('stopped with an update computed but not recorded, finds the same update recorded by another', async () => {
+  it('frozen after it computed an update, finds the same update recorded by the other worker', async () => {
     const point = 'update-computed.step-000002.update';
     const { run, first, late } = await overtaken('update-computed', point, cluster.nodes);
     expect(await cluster.store.head(updateKey('update-computed', 2))).toBeNull();
@@ -124,7 +124,7 @@ describe('a worker that comes too late', { timeout: 240_000 }, () => {
     );
   });
 
-  it('stopped before the manifest of the last checkpoint, finds the checkpoint completed by another', async () => {
+  it('frozen before the manifest of the last checkpoint, finds the checkpoint completed by the other worker', async () => {
     const point = 'checkpoint-data-written.step-000004.upload';
     const { run, first, late } = await overtaken('checkpoint', point, cluster.nodes);
     const manifest = checkpointManifestKey(checkpointHome(await readRun(cluster.store, 'checkpoint')), 4);
@@ -134,7 +134,7 @@ describe('a worker that comes too late', { timeout: 240_000 }, () => {
     await endsLikeUndisturbed(run, 'checkpoint');
   });
 
-  it('whose engine died after it applied an update loses nothing: the update is recorded, the state restored', async () => {
+  it('whose engine dies after it applied an update loses nothing: the update is recorded and the state restored', async () => {
     const point = 'update-computed.step-000003.update';
     for (const node of cluster.nodes) node.hold(point);
     const run = await cluster.run(spec.named('engine-killed'));
@@ -147,7 +147,7 @@ describe('a worker that comes too late', { timeout: 240_000 }, () => {
     await endsLikeUndisturbed(run, 'engine-killed');
   });
 
-  it('killed with its engine after that applied an update: another one computes it again', async () => {
+  it('killed with its engine after an update was applied: another worker computes the update again', async () => {
     const point = 'update-computed.step-000003.update';
     for (const node of cluster.nodes) node.hold(point);
     const run = await cluster.run(spec.named('both-killed'));

@@ -1,4 +1,4 @@
-// A node that is told to leave (SIGTERM: a spot notice, a deployment) hands over what it has within its grace.
+// A node that must leave (SIGTERM, from a spot notice or a deployment) saves its state and releases its runs within its grace period.
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
@@ -12,10 +12,10 @@ import { listCheckpoints } from '../../../src/store/runs/checkpoints.js';
 import { readRun } from '../../../src/store/runs/run-records.js';
 import { statusQuery } from '../../../src/workflows/messages.js';
 
-/** What a run would wait for if nobody told it; a fraction of it is what a busy machine takes to tell. */
+/** A run that is not notified waits this long. The notification takes a fraction of it, even on a busy machine. */
 const heartbeatSeconds = 10;
 
-describe('a node that is told to leave', { timeout: 300_000 }, () => {
+describe('a node that must leave', { timeout: 300_000 }, () => {
   let cluster: Cluster;
   let spec: { named(name: string): RunSpec };
   beforeAll(async () => {
@@ -25,7 +25,7 @@ describe('a node that is told to leave', { timeout: 300_000 }, () => {
   afterEach(() => cluster?.nodesLeave());
   afterAll(() => cluster?.stop());
 
-  it('ends within its grace also where work cannot be ended, and at once at a second signal', async () => {
+  it('ends within its grace period even if its work does not end, and at once at a second signal', async () => {
     const node = await cluster.startNode('stuck', ['--grace', '6']);
     const points = [1, 2].map((step) => `update-recorded.step-00000${step}.update`);
     for (const point of points) node.hold(point);
@@ -48,7 +48,7 @@ describe('a node that is told to leave', { timeout: 300_000 }, () => {
     expect(await cluster.ended(run)).toMatchObject({ ended: 'completed', step: 4 });
   });
 
-  it('brings its last state to the store, and the run goes on from there on another node at once', async () => {
+  it('brings its last state to the store, and the run continues from it on another node at once', async () => {
     const { orchestrators } = cluster;
     const [orchestrator] = orchestrators;
     const first = await cluster.startNode('first');
@@ -63,7 +63,7 @@ describe('a node that is told to leave', { timeout: 300_000 }, () => {
     expect((await run.query(statusQuery)).node).toBe('first');
     const second = await cluster.startNode('second');
     await untilReported(cluster.temporal.client, 'second');
-    // Its episodes hang in the environment until the node has left.
+    // Its episodes wait for the environment server until the node has left.
     cluster.environments.child.kill('SIGSTOP');
     try {
       orchestrator?.letGo(point);

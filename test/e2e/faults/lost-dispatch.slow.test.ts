@@ -1,6 +1,6 @@
-// Any one process is killed at a named moment; the run must commit its next step soon, whatever the process had in hand. The
-// worst moments lie between the server's handing out a task and the worker's noting it: nobody can hand such a task back, so only
-// a time-out brings it again. A poller that takes a task and is never heard of again stands in for the worker in that moment.
+// A process is killed at a named moment, and the run must soon commit its next step, whichever task the process had. The worst moments are
+// between the server's sending a task and the worker's noting it: nobody can return such a task, so only a time-out brings it again. In
+// this test a poller that takes a task and never answers stands for such a worker.
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Cluster, type RunHandle } from '../../support/cluster.js';
@@ -12,12 +12,12 @@ import type { RunSpec } from '../../../src/spec/run-spec.js';
 import { lastCommittedStep } from '../../../src/store/runs/run-records.js';
 
 /**
- * From the kill to the next committed step: a heartbeat time-out of 10 s, a new process's start and the rest of the step, where
- * other tests keep every core busy. Without the time-out it is the activity's own, of minutes.
+ * Limit from the kill to the next committed step: a heartbeat time-out of 10 s, the start of a process and the rest of the step, on a busy
+ * machine. Without a heartbeat time-out it would be the activity's own time-out of minutes.
  */
 const movesAgainWithinMs = 40_000;
 
-describe('a run one of whose processes is killed', { timeout: 240_000 }, () => {
+describe('a run after the kill of one of its processes', { timeout: 240_000 }, () => {
   let cluster: Cluster;
   let spec: { named(name: string): RunSpec };
   let undisturbed: Verdict;
@@ -34,7 +34,7 @@ describe('a run one of whose processes is killed', { timeout: 240_000 }, () => {
   const orchestrator = () => only(cluster.orchestrators);
   const node = () => only(cluster.nodes);
 
-  /** Starts a run and holds `worker` at `point` of its second step. */
+  /** Starts a run and holds `worker` at `point` of the second step. */
   async function heldAt(worker: WorkerProcess, point: string, name: string): Promise<RunHandle> {
     worker.hold(point);
     const run = await cluster.run(spec.named(name));
@@ -42,7 +42,7 @@ describe('a run one of whose processes is killed', { timeout: 240_000 }, () => {
     return run;
   }
 
-  /** Kills `worker`, does `meanwhile`, starts it again, and holds the time until the next step is committed. */
+  /** Kills `worker`, runs `meanwhile`, starts the worker again, and checks the time until the next step is committed. */
   async function movesAgain(
     name: string,
     worker: WorkerProcess,
@@ -64,7 +64,7 @@ describe('a run one of whose processes is killed', { timeout: 240_000 }, () => {
     await expectEqual(cluster.store, name, undisturbed);
   }
 
-  /** Hands the activity that `worker` had in hand to a poller that is never heard of again. */
+  /** Gives the activity that `worker` ran to a poller that never answers. */
   async function losesDispatch(worker: WorkerProcess, queue: string, activityId: string): Promise<void> {
     const { client } = cluster.temporal;
     await worker.failOpenAttempts(client.activity);
@@ -78,7 +78,7 @@ describe('a run one of whose processes is killed', { timeout: 240_000 }, () => {
     expect(task).toMatchObject({ activityId, attempt: 2 });
   }
 
-  /** The same with the next workflow task of `workflowId`, once it may be taken by any worker. */
+  /** Gives the next workflow task of `workflowId` to a poller that never answers, once any worker may take the task. */
   async function losesWorkflowTask(workflowId: string): Promise<void> {
     const { client } = cluster.temporal;
     await until(async () => {
@@ -108,7 +108,7 @@ describe('a run one of whose processes is killed', { timeout: 240_000 }, () => {
     });
   }
 
-  it('moves again soon when the dead orchestrator had been handed a plan that it had not noted yet', async () => {
+  it('moves again soon if the dead orchestrator had received a plan task that it had not noted yet', async () => {
     const point = 'plan-built.step-000002.plan';
     const run = await heldAt(orchestrator(), point, 'lost-plan');
     await movesAgain('lost-plan', orchestrator(), async () => {
@@ -118,7 +118,7 @@ describe('a run one of whose processes is killed', { timeout: 240_000 }, () => {
     await endsLikeUndisturbed(run, 'lost-plan');
   });
 
-  it('moves again soon when the dead orchestrator had been handed a workflow task', async () => {
+  it('moves again soon if the dead orchestrator had received a workflow task', async () => {
     const point = 'episode-written.step-000002.collect';
     const run = await heldAt(node(), point, 'lost-task');
     await movesAgain('lost-task', orchestrator(), async () => {
@@ -128,7 +128,7 @@ describe('a run one of whose processes is killed', { timeout: 240_000 }, () => {
     await endsLikeUndisturbed(run, 'lost-task');
   });
 
-  it('moves again soon when the dead node had been handed rollouts that it had not noted yet', async () => {
+  it('moves again soon if the dead node had received rollouts that it had not noted yet', async () => {
     const point = 'episode-written.step-000002.collect';
     const run = await heldAt(node(), point, 'lost-rollouts');
     await movesAgain('lost-rollouts', node(), async () => {

@@ -1,5 +1,5 @@
-// A node is lost without a word, its disk with it, or it is only cut off and comes back: the run goes on elsewhere, and ends as if
-// nothing had happened.
+// A node is lost together with its disk, or is only cut off and comes back later. The run continues on another node and ends as if nothing
+// had happened.
 import { existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
@@ -12,7 +12,7 @@ import type { WorkerProcess } from '../../support/worker-process.js';
 import type { RunSpec } from '../../../src/spec/run-spec.js';
 import { nodeLostAfterMs, statusQuery } from '../../../src/workflows/messages.js';
 
-/** The pool is asked again and again, which takes its time on a busy machine. */
+/** Extra time for the test's own polling of the pool on a busy machine. */
 const askingSeconds = 1;
 
 describe('a run whose node is lost', { timeout: 300_000 }, () => {
@@ -30,7 +30,9 @@ describe('a run whose node is lost', { timeout: 300_000 }, () => {
   afterEach(() => cluster?.nodesLeave());
   afterAll(() => cluster?.stop());
 
-  /** A run whose first node is held amid the rollouts of step 4, when the state after step 2 is stored and the one after 3 is not. */
+  /**
+   * A run whose first node is held during the rollouts of step 4. The state after step 2 is in the store, the state after step 3 is not.
+   */
   async function amidStep4(
     name: string,
   ): Promise<{ run: RunHandle; first: WorkerProcess; second: WorkerProcess }> {
@@ -47,7 +49,7 @@ describe('a run whose node is lost', { timeout: 300_000 }, () => {
     return { run, first, second };
   }
 
-  it('with its disk goes on on another one from the store: nothing finished is sampled again, one update is applied again', async () => {
+  it('together with its disk continues on another node: nothing finished is sampled again, and one update is applied again', async () => {
     const { run, first, second } = await amidStep4('lost');
     const engine = first.enginePid();
     await first.kill();
@@ -62,9 +64,9 @@ describe('a run whose node is lost', { timeout: 300_000 }, () => {
     await expectEqual(cluster.store, 'lost', undisturbed);
   });
 
-  it('and comes back amid the work of the next one: both finish the same step, and nobody can tell', async () => {
+  it('but comes back while the next node works: both finish the same step, and the result is the same', async () => {
     const { run, first, second } = await amidStep4('parted');
-    // Whatever its activity is called there: the name may still be taken by the one that the first node has.
+    // Hold at any activity with this point: the first node may still have the one with the usual name.
     const point = 'update-computed';
     second.hold(point);
     first.freeze();

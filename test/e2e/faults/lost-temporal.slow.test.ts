@@ -1,5 +1,5 @@
-// The Temporal server is killed under a run: an attempt outlives it, it comes back with its database, or with nothing at all.
-// Its history is a convenience; the records are the run.
+// The Temporal server is killed while a run is open. It comes back with its database, or with an empty one, or an attempt survives it. The
+// history is only a convenience: the records are the run.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -35,18 +35,18 @@ describe('a Temporal server that dies', { timeout: 360_000 }, () => {
 
   const node = () => cluster.nodes[0] as (typeof cluster.nodes)[number];
 
-  it('and times an attempt out that still runs: the newer attempt waits for the older, and the batch is sealed once', async () => {
+  it('and times out an attempt that still runs: the newer attempt waits for the older one, and the batch is sealed once', async () => {
     const point = 'batch-built.step-000002.update';
     node().hold(point);
     let run = await cluster.run(spec.named('timed-out'));
     await cluster.firstAt(point, cluster.nodes);
     const [late] = node().openAttempts();
     await cluster.killTemporal();
-    // Nothing that the worker says may reach the new server before its clock has run out on the attempt.
+    // The worker must not reach the new server before the attempt has timed out there.
     node().cutOff();
     await cluster.startTemporal({ databaseFile });
     run = cluster.followed(run);
-    // The pool has not heard of the node either: whether the attempt or the lease is over first, nobody waits for this one.
+    // The pool does not hear of the node either. Either the attempt times out or the lease ends; after both, nobody waits for this attempt.
     await until(async () => {
       const { raw } = await run.describe();
       const isUpdate = /\/update(\.\d+)?$/;
@@ -63,7 +63,7 @@ describe('a Temporal server that dies', { timeout: 360_000 }, () => {
     await expectEqual(cluster.store, 'timed-out', undisturbed);
   });
 
-  it('and comes back with its database: the run goes on by itself', async () => {
+  it('and comes back with its database: the run continues by itself', async () => {
     const point = 'episode-written.step-000003.collect';
     node().hold(point);
     const run = await cluster.run(spec.named('restarted'));
@@ -75,7 +75,7 @@ describe('a Temporal server that dies', { timeout: 360_000 }, () => {
     await expectEqual(cluster.store, 'restarted', undisturbed);
   });
 
-  it('and comes back empty: the run is started again and goes on from its records', async () => {
+  it('and comes back empty: the run is started again and continues from its records', async () => {
     const point = 'update-recorded.step-000003.update';
     node().hold(point);
     await cluster.run(spec.named('forgotten'));
@@ -88,7 +88,7 @@ describe('a Temporal server that dies', { timeout: 360_000 }, () => {
     expect(await cluster.ended(again)).toMatchObject({ ended: 'completed', step: 4 });
     await expectEqual(cluster.store, 'forgotten', undisturbed);
     expect(await cluster.store.get(updateKey('forgotten', 3))).toEqual(before);
-    // The new server answers and does not know the first owner, so nobody had to be overruled.
+    // The new server answers that it does not know the first owner, so no take-over was needed.
     expect(await readSequence(cluster.store, ownersFolder('forgotten'), 'owner')).toHaveLength(2);
   });
 
@@ -96,7 +96,7 @@ describe('a Temporal server that dies', { timeout: 360_000 }, () => {
     ['node', 'nodes', 'episode-written.step-000003.collect'],
     ['orchestrator', 'orchestrators', 'plan-written.step-000003.plan'],
   ] as const)(
-    'and dies with all workers amid work of the %s, its database lost: they serve again, and the run goes on',
+    'together with all workers during work of the %s, and loses its database: the workers serve again, and the run continues',
     async (name, workers, point) => {
       const lostFile = join(folder, `lost-${name}.db`);
       await cluster.killTemporal();
@@ -112,7 +112,7 @@ describe('a Temporal server that dies', { timeout: 360_000 }, () => {
       for (const ending of ['', '-shm', '-wal']) rmSync(`${lostFile}${ending}`, { force: true });
       first.letGo(point);
       await cluster.startTemporal({ databaseFile: lostFile });
-      // Once each, as a supervisor does that gives up on what does not serve.
+      // Each is started only once: a supervisor would give up on a process that does not serve.
       for (const worker of all) worker.start();
       expect(await cluster.ended(await cluster.run(run))).toMatchObject({ ended: 'completed', step: 4 });
       await expectEqual(cluster.store, run.name, undisturbed);

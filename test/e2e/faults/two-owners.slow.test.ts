@@ -1,4 +1,5 @@
-// One run has one owner (R20): whoever else starts it is refused with the owner's name, or takes it over and is alone.
+// A run has only one owner (R20). Anybody else who starts the run is refused with the owner's name, or takes the run over and is then its
+// only owner.
 import { join } from 'node:path';
 import { WorkflowFailedError } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -30,13 +31,13 @@ describe('a run that is started twice', { timeout: 240_000 }, () => {
 
   const owners = async (name: string) => readSequence(cluster.store, ownersFolder(name), 'owner');
 
-  /** A run whose node is held at the end of its second step's collect. */
+  /** Starts a run and holds its node at the end of the second step's collect. */
   async function held(name: string) {
     const point = 'episode-written.step-000002.collect';
     for (const node of cluster.nodes) node.hold(point);
     const run = await cluster.run(spec.named(name));
     const { first } = await cluster.firstAt(point, cluster.nodes);
-    // All of its episodes wait at the point, so that none is written while somebody else looks for what is missing.
+    // Wait until all episodes are at the point, so that none is written while somebody else looks for missing ones.
     await until(
       async () => (await cluster.store.listFolder(episodesFolder(name, 2))).length === 8,
       'all episodes of step 2',
@@ -44,7 +45,7 @@ describe('a run that is started twice', { timeout: 240_000 }, () => {
     return { run, goesOn: () => first.letGo(point) };
   }
 
-  it('by hand under another workflow id: the second is refused naming the first, which ends as if alone', async () => {
+  it('by hand under another workflow id: the second start is refused and names the first, which ends as if alone', async () => {
     const { run, goesOn } = await held('twice');
     const second = await cluster.run(spec.named('twice'), { id: 'by-hand' });
     const failure = await failureOf(second);
@@ -70,7 +71,7 @@ describe('a run that is started twice', { timeout: 240_000 }, () => {
     await expectEqual(cluster.store, 'at-once', undisturbed);
   });
 
-  it('and taken over: the first ends with OwnerChanged, its late attempts change nothing', async () => {
+  it('and taken over: the first workflow ends with OwnerChanged, and its late attempts change nothing', async () => {
     const { run, goesOn } = await held('overruled');
     const second = await cluster.run(spec.named('overruled'), { id: 'overruling', takeOver: true });
     await until(async () => (await owners('overruled')).length === 2, 'the second owner');
@@ -80,7 +81,7 @@ describe('a run that is started twice', { timeout: 240_000 }, () => {
     await expectEqual(cluster.store, 'overruled', undisturbed);
   });
 
-  it('on a second Temporal server: refused naming the first server; once the first is closed it goes on there', async () => {
+  it('on a second Temporal server: refused with the first server’s name; after the first workflow is closed the run continues there', async () => {
     const { run, goesOn } = await held('elsewhere');
     const refused = await failureOf(await other.run(spec.named('elsewhere')));
     expect(refused).toMatchObject({ type: 'RunOwned' });
@@ -94,7 +95,7 @@ describe('a run that is started twice', { timeout: 240_000 }, () => {
     await expectEqual(cluster.store, 'elsewhere', undisturbed);
   });
 
-  it('on a second Temporal server while the first cannot be reached: refused, and overruled with take-over', async () => {
+  it('on a second Temporal server while the first cannot be reached: refused, but possible with take-over', async () => {
     const { goesOn } = await held('unreachable');
     await cluster.killTemporal();
     const refused = await failureOf(await other.run(spec.named('unreachable')));
@@ -108,7 +109,7 @@ describe('a run that is started twice', { timeout: 240_000 }, () => {
   });
 });
 
-/** Type and message of what ended the run. */
+/** Type and message of the failure that ended the run. */
 async function failureOf(run: RunHandle): Promise<{ type: string; message: string }> {
   const error: unknown = await run.result().then(
     () => new Error(`${run.workflowId} was expected to fail, and has completed`),
