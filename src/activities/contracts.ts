@@ -353,7 +353,7 @@ export interface RunStatus {
   /** Tokens that this workflow has sampled, and the seconds it spent collecting rollouts. */
   tokens: number;
   sampleSeconds: number;
-  /** Outcomes of the episodes in the same time, and those of the last step that sampled; absent before the first. */
+  /** Outcomes of all episodes that this workflow collected, and of the last step that sampled. Absent before the first. */
   outcomes?: {
     graded: number;
     unknown: number;

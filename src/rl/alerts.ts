@@ -36,7 +36,7 @@ const gradNormAfterSteps = 5;
 const budgetShare = 0.8;
 /** Number of recent steps that define the usual step time. */
 const usualSteps = 20;
-/** A run is stalled if no step ends within this multiple of its usual step time, and within at least this many seconds. */
+/** A run is stalled if no step ends within this multiple of its usual step time, or within `stalledAtLeastS` seconds if that is longer. */
 const stalledTimes = 10;
 const stalledAtLeastS = 600;
 const stalledAfterSteps = 3;

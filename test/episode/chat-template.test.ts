@@ -21,7 +21,7 @@ const thinking = loadChatTemplate(
 );
 
 describe('a chat template', () => {
-  test('prompt, turn and the text between turns give the same text as the template for the whole conversation', () => {
+  test('prompt, turns and the text between them join to what the template renders for the whole conversation', () => {
     const built = small.prompt([{ role: 'user', content: 'a' }]) + 'b<|im_end|>' + small.between('c', true);
     const whole = small.prompt([
       { role: 'user', content: 'a' },

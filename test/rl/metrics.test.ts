@@ -63,7 +63,7 @@ describe('a step', () => {
   const tokens = { 'generate/avg_tokens_non_zero_rewards': 12, 'generate/avg_tokens_zero_rewards': 0 };
   const other = { 'generate/avg_num_tokens': 12, 'environment/total_episodes': 2 };
 
-  test('has its batch’s figures, except those over graded outcomes if there are none', () => {
+  test('has its batch’s figures; those over graded outcomes are left out if no outcome is graded', () => {
     const passed = groups([1, 1]);
     const batch = { ...other, ...tokens, ...batchRewardMetrics(passed) };
     expect(stepMetrics(batch, passed)).toEqual({

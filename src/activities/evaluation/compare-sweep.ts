@@ -57,7 +57,7 @@ export async function compareSweep(
   return { report, results, alarms, gaps, table: beginning(comparisonText(comparison)) };
 }
 
-/** The longest beginning of whole lines that fits. */
+/** The first lines of the text, as many whole lines as fit. */
 function beginning(text: string): string {
   if (text.length <= longestTable) return text;
   const cut = text.lastIndexOf('\n', longestTable - more.length);

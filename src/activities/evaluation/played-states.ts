@@ -1,6 +1,6 @@
-// Reads the episodes of a state on a suite as a few numbers each. Reading thousands of transcripts is the slowest part of a comparison, so
-// the numbers are stored when the evaluation is complete. If the stored numbers are missing or unreadable, they are computed again from the
-// episodes.
+// Reduces the episodes of a state on a suite to a few numbers each. Reading thousands of transcripts is the slowest part of a comparison,
+// so the numbers are stored when the evaluation is complete. If the stored numbers are missing or unreadable, they are computed again from
+// the episodes.
 import { requireEpisode } from '../step/episode-record.js';
 import type { TalliedSample, TallyRecord } from '../../spec/records/sweep-record.js';
 import { inParallel } from '../../base/in-parallel.js';

@@ -12,7 +12,7 @@ import { readTroubles } from '../../store/runs/notices.js';
 import { reportKey, reportTranscriptsKey } from '../../store/objects/layout.js';
 import { readUnfinishedEvaluation } from '../../store/evaluations/unfinished-evaluations.js';
 
-/** A report reads at most this many episodes: about ten seconds, and half a megabyte of the page. */
+/** A report reads at most this many episodes. Reading them takes about ten seconds and adds half a megabyte to the page. */
 const limit = 10_000;
 
 export async function renderRunReport(
