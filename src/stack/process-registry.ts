@@ -63,7 +63,7 @@ export class ProcessRegistry {
 
   /**
    * A full disk does not end the supervisor: the write is tried again later. If the supervisor is killed before that, the next one still
-   * finds the processes by the folder's mark.
+   * finds the processes by the folder's mark, or by the locks of their folders.
    */
   private write(): void {
     const waited = this.unwritten !== null;

@@ -1,5 +1,5 @@
-// What a spec's objective means: the loss that a plan spells out for the engine, and the advantages. A plan is compared by digest,
-// so that each of these is a promise to runs that are under way.
+// Which loss and advantages a plan contains for a spec's objective. Plans are compared by digest, so if one of these results changed,
+// running runs would break.
 import { describe, expect, test } from 'vitest';
 import { InvalidSpec, type SpecProblem } from '../../src/spec/invalid-spec.js';
 import { advantagesOf, lossOf, wantsReference } from '../../src/spec/loss.js';
@@ -44,7 +44,7 @@ function problemsWith(...given: Parameters<typeof specWith>): readonly SpecProbl
 describe('the loss of a GRPO step', () => {
   const clip = { eps_clip_low: 0.2, eps_clip_high: 0.2 };
 
-  test('is the clipped one over all tokens, without further terms, where a spec says nothing', () => {
+  test('is by default the clipped loss over all tokens, without other terms', () => {
     expect(lossWith({})).toEqual({ kind: 'regular', reduction: 'token_mean', ...clip });
   });
 
@@ -103,7 +103,7 @@ describe('the loss of a GRPO step', () => {
       { kl_loss_coef: 1, kl_estimator_type: 'k1', entropy_loss_coef: 1, tis_imp_ratio_cap: 5 },
       { kind: 'regular', reduction: 'token_mean', ...clip },
     ],
-  ])('spells out %s, and nothing that does not bear on it', (_, trainer, loss) => {
+  ])('contains all settings of %s, and no setting without effect', (_, trainer, loss) => {
     expect(lossWith(trainer)).toEqual(loss);
     expect(wantsReference(lossWith(trainer))).toBe('kl_weight' in loss);
   });
@@ -125,7 +125,7 @@ describe('the advantages of a GRPO step', () => {
   });
 });
 
-describe('what SkyRL has and Longhaul has not', () => {
+describe('a SkyRL setting that Longhaul lacks', () => {
   test.each([
     ['advantage_estimator', 'gae', /"grpo" or "rloo" or "reinforce\+\+" or "maxrl", not "gae"/, /critic/],
     ['policy_loss_type', 'clip_cov', /"regular" or "dual_clip" or .*, not "clip_cov"/, /eps_clip_high/],
@@ -133,7 +133,7 @@ describe('what SkyRL has and Longhaul has not', () => {
     ['policy_loss_type', 'cross_entropy', /not "cross_entropy"/, /warm_start/],
     ['loss_reduction', 'prompt_mean', /"token_mean" or "sequence_mean" or .*, not "prompt_mean"/, /sequence/],
     ['kl_estimator_type', 'abs', /"k1" or "k2" or "k3", not "abs"/, /k2 and k3/],
-  ])('%s: %s is answered with what there is', (key, value, problem, fix) => {
+  ])('%s: %s gives an error that lists the valid values', (key, value, problem, fix) => {
     expect(problemsWith({ [key]: value })).toEqual([
       {
         path: `trainer.${key}`,
@@ -148,7 +148,7 @@ describe('what SkyRL has and Longhaul has not', () => {
     ['use_kl_in_reward', true, /use_kl_loss, kl_loss_coef/],
     ['gamma', 1, /no critic/],
     ['zero_variance_filter', true, /never carry a loss/],
-  ])('the key %s is answered with what there is in its place', (key, value, fix) => {
+  ])('the key %s gives an error that names the replacement', (key, value, fix) => {
     expect(problemsWith({ [key]: value })).toEqual([
       {
         path: `trainer.${key}`,
@@ -158,13 +158,13 @@ describe('what SkyRL has and Longhaul has not', () => {
     ]);
   });
 
-  test('a mistyped value is answered with the nearest that there is', () => {
+  test('a mistyped value gives an error that suggests the nearest valid value', () => {
     expect(problemsWith({ policy_loss_type: 'gpso' })[0]?.fix).toBe('did you mean "gspo"?');
   });
 });
 
-describe('a spec that an earlier version has stored', () => {
-  test('reads as the same one: settings that came later have their defaults, and files are where they were', () => {
+describe('a spec that an earlier version stored', () => {
+  test('keeps its meaning: newer settings get their defaults, and file paths do not change', () => {
     const now = parsed({ eps_clip_high: 0.28, advantage_eps: 1e-4 });
     const { moments: _moments, ...model } = now.model;
     const known = ['max_training_steps', 'lr', 'eps_clip_low', 'eps_clip_high', 'advantage_eps'];
@@ -173,7 +173,7 @@ describe('a spec that an earlier version has stored', () => {
     expect(withLaterSettings(stored)).toEqual(now);
   });
 
-  test('stays as it is where this version would refuse it', () => {
+  test('is returned unchanged if this version would refuse it', () => {
     const stored = { ...parsed({}), surprise: 1 } as unknown as RunSpec;
     expect(withLaterSettings(stored)).toBe(stored);
   });
@@ -182,7 +182,7 @@ describe('a spec that an earlier version has stored', () => {
 describe('a model folder', () => {
   const path = '/models/qwen';
 
-  test('brings its own tokenizer and chat template, unless a spec names others', () => {
+  test('supplies tokenizer and chat template, unless the spec names others', () => {
     const spec = specWith({}, { path }) as { model: Record<string, unknown> };
     spec.model = { name: 'm', path };
     expect(parseRunSpec(spec).model).toEqual({
@@ -193,20 +193,20 @@ describe('a model folder', () => {
     expect(parseRunSpec(spec).model.chat_template).toBe('/own.jinja');
   });
 
-  test('says itself how long its contexts may be', () => {
+  test('sets its own limit for the sequence length', () => {
     const spec = specWith({}, { path }) as Record<string, unknown>;
     spec['generator'] = { max_sequence_length: 100_000 };
     expect(parseRunSpec(spec).generator.max_sequence_length).toBe(100_000);
   });
 
-  test('parsed again is the same spec', () => {
+  test('gives a spec that does not change when it is parsed again', () => {
     const spec = specWith({}, { path, lora: { rank: 8, alpha: 16 }, moments: 'int8' });
     const once = parseRunSpec(spec);
     expect(parseRunSpec(JSON.parse(JSON.stringify(once)))).toEqual(once);
     expect(once.model.lora?.targets).toHaveLength(7);
   });
 
-  test('and its adapters stand in one order, whatever order a spec has', () => {
+  test('has its adapter targets in a fixed order, in whatever order the spec lists them', () => {
     const lora = { rank: 8, alpha: 16, targets: ['down_proj', 'q_proj', 'q_proj'] };
     expect(parsed({}, { path, lora }).model.lora).toEqual({ ...lora, targets: ['q_proj', 'down_proj'] });
     expect(problemsWith({}, { path, lora: { ...lora, targets: ['qproj'] } })).toMatchObject([

@@ -34,7 +34,7 @@ describe('a run plays', () => {
   ])('%s', (_, steps, suites) => expect(all(steps)).toEqual(suites));
 });
 
-describe('whoever reads a run’s records expects of it what its workflow does', () => {
+describe('readers of a run’s records expect the same suites as its workflow plays', () => {
   const phase = (updates: number) => ({ name: 'p', updates, mini_batches_per_step: 3 });
   test.each([
     ['warm start and GRPO', [phase(7), phase(2)], 12, 4],

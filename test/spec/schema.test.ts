@@ -15,7 +15,7 @@ interface LooseSpec {
   trainer: Record<string, unknown>;
 }
 
-/** The least that a spec must say. */
+/** A spec with only the required keys. */
 function smallest(): LooseSpec {
   return {
     name: 'trial',
@@ -64,7 +64,7 @@ function specFile(name: string, text: string): string {
   return path;
 }
 
-describe('a sound spec', () => {
+describe('a valid spec', () => {
   test('gets every default', () => {
     const spec = parseRunSpec(smallest());
     expect(spec.generator.temperature).toBe(1);
@@ -73,13 +73,13 @@ describe('a sound spec', () => {
     expect(spec.warm_start).toEqual([]);
   });
 
-  test('parsed again is the same spec, so that what `longhaul spec` prints is accepted', () => {
+  test('does not change when it is parsed again, so the output of `longhaul spec` is accepted', () => {
     const once = parseRunSpec(smallest());
     expect(parseRunSpec(JSON.parse(JSON.stringify(once)))).toEqual(once);
   });
 
   test.each(['presets/quickstart.yaml', 'presets/tiny.yaml'])(
-    '%s is one, with absolute paths',
+    'is in %s; its paths become absolute',
     async (file) => {
       const spec = await readSpecFile(file);
       expect(spec.model.tokenizer).toBe(resolve('presets/tokenizers/small/tokenizer.json'));
@@ -93,7 +93,7 @@ describe('a sound spec', () => {
     expect((await readSpecFile(json)).name).toBe('trial');
   });
 
-  test('names the built-in apps that there are', () => {
+  test('may name every built-in app', () => {
     for (const app of appNames) {
       const builtin = { apps: [app] };
       expect(runSpecSchema.shape.data.safeParse({ builtin }).success).toBe(true);
@@ -107,23 +107,23 @@ describe('a mistyped key', () => {
     ['trainer', 'trainBatchSize', 'trainer.train_batch_size'],
     ['trainer', 'ckpt_intervall', 'trainer.ckpt_interval'],
     ['data', 'tsaks', 'data.tasks'],
-  ])('%s.%s is answered with the nearest valid one', (section, key, nearest) => {
+  ])('%s.%s gives an error that suggests the nearest valid key', (section, key, nearest) => {
     const [problem] = problemsOf((spec) => Object.assign(spec[section] as object, { [key]: 1 }));
     expect(problem?.path).toBe(`${section}.${key}`);
     expect(problem?.fix).toBe(`did you mean ${nearest}?`);
   });
 
-  test('like no other is answered with the keys that there are', () => {
+  test('that resembles no valid key gives an error that lists the valid keys', () => {
     const [problem] = problemsOf((spec) => (spec.data['xyzzy'] = 1));
     expect(problem?.fix).toMatch(/^keys here: tasks, demonstrations, builtin/);
   });
 
-  test('that belongs to another section is sent there', () => {
+  test('that belongs to another section gives an error that names that section', () => {
     const [problem] = problemsOf((spec) => (spec.trainer['n_samples_per_prompt'] = 4));
     expect(problem?.fix).toBe('it belongs at generator.n_samples_per_prompt');
   });
 
-  test('in a list names the entry', () => {
+  test('in a list gives an error that names the list entry', () => {
     const [problem] = problemsOf((spec) => Object.assign(spec.environments[0] ?? {}, { ulr: 'http://a:1' }));
     expect(problem).toMatchObject({ path: 'environments[0].ulr', fix: 'did you mean environments[0].url?' });
   });
@@ -197,13 +197,13 @@ describe('a wrong value', () => {
     ['slack.channel', (spec) => (spec['slack'] = {}), /is missing/],
     ['slack.channel', (spec) => (spec['slack'] = { channel: '#two words' }), /a channel’s name or id/],
     ['slack.events[0]', (spec) => (spec['slack'] = { channel: 'a', events: ['alert'] }), /"alerts" or/],
-  ])('of %s', (path, change, problem) => {
+  ])('of %s is refused with a reason', (path, change, problem) => {
     expect(problemsOf(change)).toEqual([
       expect.objectContaining({ path, problem: expect.stringMatching(problem) as string }),
     ]);
   });
 
-  test('that may be a token or a key is not repeated', () => {
+  test('that may be a token or a key is not repeated in the error', () => {
     const token = ['xoxb', '1111', 'abcdefSecret'].join('-');
     const key = '0123456789'.repeat(4);
     const problems = problemsOf((spec) =>
@@ -213,7 +213,7 @@ describe('a wrong value', () => {
     expect(JSON.stringify(problems)).not.toMatch(/abcdefSecret|(0123456789){4}/);
   });
 
-  test('among few choices is answered with the nearest', () => {
+  test('of a setting with few choices gives an error that suggests the nearest choice', () => {
     const [problem] = problemsOf((spec) => (spec['generator'] = { tools_format: 'jsn' }));
     expect(problem).toMatchObject({ path: 'generator.tools_format', fix: 'did you mean "json"?' });
   });
@@ -269,7 +269,7 @@ describe('an impossible combination', () => {
     expect(problemsOf(change).map((problem) => problem.path)).toEqual([path]);
   });
 
-  test('of phases with one name, or with that of GRPO, is refused', () => {
+  test('is refused if two phases have the same name, or one has the name of GRPO', () => {
     const phase = (name: string) => ({ name, demonstrations: 'teacher', updates: 5 });
     const data = { tasks: '/t', demonstrations: '/d' };
     expect(
@@ -280,7 +280,7 @@ describe('an impossible combination', () => {
 });
 
 describe('all problems of a spec', () => {
-  test('are reported at once, each with its place', () => {
+  test('are reported together, each with its path', () => {
     const problems = problemsOf((spec) => {
       spec.trainer['lr'] = -1;
       spec.trainer['ckpt_intervall'] = 3;
@@ -293,7 +293,7 @@ describe('all problems of a spec', () => {
     ]);
   });
 
-  test('name the file that they are in', async () => {
+  test('name the spec’s file', async () => {
     const path = specFile('bad.yaml', 'name: x\nname: y\n');
     await expect(readSpecFile(path)).rejects.toThrow(new RegExp(`${path} has one problem:\\n.*unique`));
     await expect(readSpecFile('/nowhere/run.yaml')).rejects.toThrow(/there is no such file/);
@@ -301,7 +301,7 @@ describe('all problems of a spec', () => {
     await expect(readSpecFile(specFile('list.yaml', '- 1\n'))).rejects.toThrow(/must be a mapping/);
   });
 
-  test('names relative paths that lead nowhere from its folder, before a run is started with them', async () => {
+  test('include relative paths that do not exist from the file’s folder', async () => {
     const copied = smallest();
     copied.model = { ...copied.model, tokenizer: 'tokenizers/small/tokenizer.json' };
     const path = specFile('copy.json', JSON.stringify(copied));

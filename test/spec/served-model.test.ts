@@ -1,4 +1,4 @@
-// What a run on a Tinker server cannot have is refused by path, before a token is paid for.
+// A spec for a Tinker server is refused, by the setting's path, if it contains a setting that the server does not support.
 import { describe, expect, it } from 'vitest';
 import { InvalidSpec } from '../../src/spec/invalid-spec.js';
 import { parseRunSpec } from '../../src/spec/spec-input.js';
@@ -31,7 +31,7 @@ function pathsRefused(change: (copy: Record<string, Record<string, unknown>>) =>
 }
 
 describe('a served model', () => {
-  it('takes the place of path and architecture', () => {
+  it('replaces model.path and model.architecture', () => {
     expect(parseRunSpec(spec).model.served).toEqual({
       ...{ name: 'Qwen/Qwen3-0.6B', rank: 8, reduction: 'sum' },
       ...{ chunk_sequences: 128, chunk_tokens: 65_536, logprob_tolerance: 0.1 },
@@ -57,7 +57,7 @@ describe('a served model', () => {
     expect(pathsRefused(change)).toContain(path);
   });
 
-  it('alone knows save_every', () => {
+  it('is required for trainer.save_every', () => {
     expect(pathsRefused(({ trainer }) => (trainer!['save_every'] = 2))).toEqual([]);
     expect(
       pathsRefused(({ trainer, model }) => {

@@ -1,12 +1,12 @@
-// A key of the run spec that no code reads is a promise that no run keeps. The types tell who reads it: whoever does names the
-// property of `RunSpec`.
+// Every key of the run spec must be read by some code, or it would have no effect. The test finds readers by TypeScript's types: a reader
+// uses the property of `RunSpec`.
 import { resolve } from 'node:path';
 import ts from 'typescript';
 import { expect, test } from 'vitest';
 import { runSpecSchema } from '../../src/spec/schema.js';
 import { allKeyPaths } from '../../src/spec/spec-issues.js';
 
-/** Keys that no TypeScript outside src/spec reads by name, and why that is right. */
+/** Keys that no TypeScript code outside src/spec reads by name, and why they still have an effect. */
 const unread: Record<string, string> = {
   'data.builtin.apps':
     'src/environments/apps/generate.ts takes names of any apps, and refuses those it does not know',
@@ -83,7 +83,7 @@ function declarationOf(path: string): ts.Node | undefined {
   return property?.declarations?.[0];
 }
 
-// The report tells what a spec says, and does nothing about it.
+// The report only shows a spec, so it does not count as a reader.
 const readers = program
   .getSourceFiles()
   .filter(({ fileName }) => /\/src\/(?!spec\/|report\/model-facts)/.test(fileName));

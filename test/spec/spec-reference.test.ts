@@ -7,11 +7,11 @@ import { specReference } from '../../src/spec/spec-reference.js';
 
 const page = readFileSync('docs/run-spec.md', 'utf8');
 
-test('docs/run-spec.md says what the schema says (`npm run docs` writes it anew)', async () => {
+test('docs/run-spec.md matches the schema (`npm run docs` generates it)', async () => {
   await expect(specReference()).toMatchFileSnapshot('../../docs/run-spec.md');
 });
 
-test('the tables of docs/records.md say what the schemas say (`npm run docs` writes them anew)', async () => {
+test('the tables of docs/records.md match the schemas (`npm run docs` generates them)', async () => {
   const records = readFileSync('docs/records.md', 'utf8');
   await expect(withRecordTables(records)).toMatchFileSnapshot('../../docs/records.md');
 });

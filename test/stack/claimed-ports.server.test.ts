@@ -1,4 +1,4 @@
-// Two stacks that start at the same moment: each port is one stack's, from its choice to the stack's end.
+// Stacks that start at the same moment: a port belongs to one stack from its choice until the end of the stack.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
@@ -27,7 +27,7 @@ function stack(said: string[] = []): ClaimedPorts {
   return ports;
 }
 
-/** A stack in a process of its own that chooses a port near `port`. */
+/** Starts a process that chooses a port near `port`, as a stack does. */
 async function startsNear(port: number): Promise<{ port: number; said: string[]; child: ChildProcess }> {
   const child = spawn(process.execPath, [fixture, String(port)], { stdio: ['pipe', 'pipe', 'inherit'] });
   processes.push(child);
@@ -36,7 +36,7 @@ async function startsNear(port: number): Promise<{ port: number; said: string[];
 }
 
 describe('stacks that start at the same moment', () => {
-  it('get ports of their own; who does not get the usual one says which he has', async () => {
+  it('get different ports; a stack that does not get the usual port logs which one it has', async () => {
     const usual = await freePort();
     const started = await Promise.all(Array.from({ length: 4 }, () => startsNear(usual)));
     expect(new Set(started.map(({ port }) => port)).size).toBe(4);
@@ -48,7 +48,7 @@ describe('stacks that start at the same moment', () => {
 });
 
 describe('a claimed port', () => {
-  it('is refused to whoever asks for just that one, until it is released', async () => {
+  it('is refused to another stack that asks for exactly this port, until it is released', async () => {
     const [one, two] = [stack(), stack()];
     const port = await one.any();
     await expect(two.exactly('Temporal UI', port)).rejects.toThrow(
@@ -58,7 +58,7 @@ describe('a claimed port', () => {
     expect(await two.exactly('Temporal UI', port)).toBe(port);
   });
 
-  it('is free again when its stack was killed', async () => {
+  it('is free again after its stack was killed', async () => {
     const usual = await freePort();
     const { port, child } = await startsNear(usual);
     expect(port).toBe(usual);
@@ -67,7 +67,7 @@ describe('a claimed port', () => {
     expect(await stack().near('Temporal server', usual)).toBe(usual);
   });
 
-  it('is never one where somebody listens', async () => {
+  it('is never a port on which a server listens', async () => {
     const server = createServer().listen(0, '127.0.0.1');
     await once(server, 'listening');
     const address = server.address();

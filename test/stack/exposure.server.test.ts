@@ -1,4 +1,4 @@
-// Nobody but this user reaches what the embedded stack serves and keeps: nothing listens beyond loopback, and its folder is closed.
+// Only this user can reach the embedded stack's servers and files: all servers listen on loopback only, and its folder is private.
 import { createServer } from 'node:net';
 import {
   chmodSync,
@@ -49,7 +49,7 @@ describe('the embedded stack', { timeout: 240_000 }, () => {
   afterAll(() => stack?.stop());
 
   it.skipIf(process.platform !== 'linux')(
-    'listens on loopback alone, its engine included (read from /proc of Linux)',
+    'listens only on loopback, as does its engine (reads /proc of Linux)',
     async () => {
       const pids = (): number[] => withDescendants(stack.processes.flatMap(({ pid }) => pid ?? []));
       await until(() => pids().length > stack.processes.length, 'the engine to be started');
@@ -64,27 +64,27 @@ describe('the embedded stack', { timeout: 240_000 }, () => {
     },
   );
 
-  it('keeps everything in a folder that is closed to others', () => {
+  it('keeps its files in a folder that other users cannot open', () => {
     expect(readdirSync(folder)).toContain('temporal.db');
     expect(othersMay(folder)).toBe(0);
     expect(othersMay(join(folder, 'grading-token'))).toBe(0);
   });
 });
 
-describe('this search for listeners', () => {
-  it.each(['0.0.0.0', '::'])('finds one on %s', async (host) => {
+describe('this test’s search for listeners', () => {
+  it.each(['0.0.0.0', '::'])('finds a listener on %s', async (host) => {
     const server = createServer();
     const listening = await new Promise<boolean>((done) => {
       server.once('error', () => done(false)).listen(0, host, () => done(true));
     });
-    // A machine without IPv6 has nothing to find.
+    // The machine has no IPv6.
     if (!listening) return;
     const found = listenersOf([process.pid]).filter(({ loopback }) => !loopback);
     await new Promise((done) => server.close(done));
     expect(found).toHaveLength(1);
   });
 
-  it('finds one on a Unix socket', async () => {
+  it('finds a listener on a Unix socket', async () => {
     const path = join(outer, 'socket');
     const server = createServer().listen(path);
     await new Promise((done) => server.once('listening', done));
@@ -95,13 +95,13 @@ describe('this search for listeners', () => {
 });
 
 describe('the folder of a worker', () => {
-  it('is made closed to others', () => {
+  it('is made private', () => {
     lockFolder(join(outer, 'deep', 'worker'), 'a test').release();
     for (const path of ['deep', 'deep/worker']) expect(othersMay(join(outer, path))).toBe(0);
   });
 });
 
-describe('the folder of claimed ports, whose name anybody can guess', () => {
+describe('the folder of claimed ports, which has a predictable name,', () => {
   const name = `longhaul-ports-${userInfo().uid}`;
   const temporary = (): string => {
     const folder = mkdtempSync(join(outer, 'tmp-'));
@@ -111,13 +111,13 @@ describe('the folder of claimed ports, whose name anybody can guess', () => {
   afterAll(() => vi.unstubAllEnvs());
   const claim = () => new ClaimedPorts(() => undefined);
 
-  it('is made closed to others', () => {
+  it('is made private', () => {
     const folder = temporary();
     claim();
     expect(othersMay(join(folder, name))).toBe(0);
   });
 
-  it('is not used where it leads elsewhere', () => {
+  it('is not used if it is a symbolic link', () => {
     const folder = temporary();
     mkdirSync(join(folder, 'elsewhere'));
     symlinkSync(join(folder, 'elsewhere'), join(folder, name));
@@ -125,7 +125,7 @@ describe('the folder of claimed ports, whose name anybody can guess', () => {
     expect(lstatSync(join(folder, name)).isSymbolicLink()).toBe(true);
   });
 
-  it('is not used where others may write to it', () => {
+  it('is not used if other users may write to it', () => {
     const folder = temporary();
     mkdirSync(join(folder, name));
     chmodSync(join(folder, name), 0o777);

@@ -1,4 +1,4 @@
-// Which process of a real `longhaul up` has which secret, as the operating system shows it.
+// Reads from the operating system which process of a real `longhaul up` has which secret.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
@@ -22,7 +22,7 @@ const secrets = {
   NODE_AUTH_TOKEN: 'token-of-a-registry-4719',
 };
 
-/** Where each secret may be, beside the supervisor to which a person gave it. */
+/** Processes that may have each secret, in addition to the supervisor, to which the user gave them all. */
 const allowed: Record<string, string[]> = {
   SLACK_BOT_TOKEN: ['follower'],
   WANDB_API_KEY: ['follower'],
@@ -35,7 +35,7 @@ const allowed: Record<string, string[]> = {
   NODE_AUTH_TOKEN: ['node', 'orchestrator'],
 };
 
-describe.skipIf(!existsSync('/proc/self/environ'))('longhaul up (read from /proc of Linux)', () => {
+describe.skipIf(!existsSync('/proc/self/environ'))('longhaul up (reads /proc of Linux)', () => {
   const folder = mkdtempSync(join(tmpdir(), 'longhaul-environ-'));
   let up: ChildProcess;
   beforeAll(async () => {
@@ -78,7 +78,7 @@ describe.skipIf(!existsSync('/proc/self/environ'))('longhaul up (read from /proc
   };
   const children = (): number[] => withDescendants([up.pid ?? 0]).filter((pid) => pid !== up.pid);
 
-  it('gives each secret to those that need it alone', async () => {
+  it('gives each secret only to the processes that need it', async () => {
     const all = roles.map(([role]) => role).sort();
     await until(
       () => [...new Set(children().map(roleOf))].sort().join() === all.join(),
@@ -96,11 +96,11 @@ describe.skipIf(!existsSync('/proc/self/environ'))('longhaul up (read from /proc
     expect(holders).toEqual(allowed);
   });
 
-  it('gives the stack’s own grading token to the environment server alone', () => {
+  it('gives the stack’s own grading token only to the environment server', () => {
     const token = readFileSync(join(folder, 'stack', 'grading-token'), 'utf8').trim();
     const holders = children().filter((pid) => read(pid, 'environ').includes(token));
     expect(holders.map(roleOf)).toEqual(['environments']);
-    // Command lines can be read by every user of the machine.
+    // Every user of the machine can read command lines.
     expect(children().filter((pid) => read(pid, 'cmdline').includes(token))).toEqual([]);
   });
 });

@@ -1,5 +1,5 @@
-// A supervisor was killed, and the list of its processes is lost or damaged: the next one ends what was left, and opens no second
-// server on a living one's database.
+// A supervisor was killed, and its list of processes is lost or damaged. The next supervisor must end the old processes, and must not start
+// a second Temporal server on a database that a living server has open.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -20,9 +20,9 @@ const newFolder = (): string => mkdtempSync(join(outer, 'stack-'));
 const said: string[] = [];
 const log = (message: string): void => void said.push(message);
 
-describe('a list of processes that is none', () => {
+describe('a damaged list of processes', () => {
   it.each(['[null]', '[', '{}', '"node"', '[{"name":"node"}]', '[{"name":"node","pid":-1,"startTime":"1"}]'])(
-    '%s is said once, and is no error',
+    '%s is logged once and causes no error',
     async (text) => {
       said.length = 0;
       const path = join(newFolder(), 'processes.json');
@@ -35,7 +35,7 @@ describe('a list of processes that is none', () => {
   );
 });
 
-describe.skipIf(process.platform !== 'linux')('what was left (found in /proc of Linux)', () => {
+describe.skipIf(process.platform !== 'linux')('a leftover process (found in /proc of Linux)', () => {
   const left: ChildProcess[] = [];
   afterEach(async () => {
     await Promise.all(left.splice(0).map((child) => ended(child, 'SIGKILL')));
@@ -48,7 +48,7 @@ describe.skipIf(process.platform !== 'linux')('what was left (found in /proc of 
     return child;
   };
 
-  it('is known by the mark of its folder, and ended without the list; another folder’s stays', async () => {
+  it('is found by its folder’s mark and ended without the list; a process of another folder stays', async () => {
     const [folder, other] = [newFolder(), newFolder()];
     const [mine, stranger] = [sleeper(folder), sleeper(other)];
     await until(() => markedProcesses(other).length === 1, 'both to be started');
@@ -60,7 +60,7 @@ describe.skipIf(process.platform !== 'linux')('what was left (found in /proc of 
     expect(identityOf(stranger.pid ?? 0)).not.toBeNull();
   });
 
-  it('a server without a mark that has the database keeps a second one from starting, and is named', async () => {
+  it('without a mark, if it is a Temporal server with the database open, stops the next `up`, whose error names it', async () => {
     const folder = newFolder();
     const database = join(folder, 'temporal.db');
     refuseSecondServer(database);
@@ -89,7 +89,7 @@ describe.skipIf(process.platform !== 'linux')('what was left (found in /proc of 
     ['lost', null],
     ['damaged', '[null]'],
   ])(
-    'is ended by the next `up` where the list is %s, and one server has the database',
+    'is ended by the next `up` if the list is %s, so that only one server has the database',
     async (_what, text) => {
       const folder = newFolder();
       const first = spawnUp(folder);

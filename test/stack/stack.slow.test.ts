@@ -43,7 +43,7 @@ describe('the embedded stack', { timeout: 240_000 }, () => {
     rmSync(folder, { recursive: true, force: true });
   });
 
-  it('starts each process again that is killed, and the run ends with every step once', async () => {
+  it('restarts each killed process, and the run commits every step exactly once', async () => {
     const { addresses, processes } = await start();
     expect(runningStack(folder)).toEqual(addresses);
     const connection = openConnection({ address: addresses.temporal });
@@ -76,11 +76,11 @@ describe('the embedded stack', { timeout: 240_000 }, () => {
     await connection.close();
   });
 
-  it('serves with as many nodes as are asked for, each with a queue, a folder and a log of its own', async () => {
+  it('serves with the requested number of nodes, each with its own queue, folder and log', async () => {
     const { processes } = await start({ nodes: 3 });
     const names = ['node', 'node-2', 'node-3'];
     const pids = names.map((name) => processes.find((one) => one.name === name)?.pid);
-    // That it is up says that each one polls its queue.
+    // The stack is up only when each node polls its queue.
     expect(names.map((name) => holderOf(join(folder, name)))).toMatchObject(
       ['local', 'local-2', 'local-3'].map((id, index) => ({
         pid: pids[index],
@@ -99,7 +99,7 @@ async function until(holds: () => boolean, what: string, deadlineMs = 40_000): P
     try {
       if (holds()) return;
     } catch {
-      // The file is not there yet.
+      // The file does not exist yet.
     }
     if (Date.now() > deadline) throw new Error(`waited ${deadlineMs} ms for ${what}`);
     await delay(50);

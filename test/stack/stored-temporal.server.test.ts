@@ -1,5 +1,5 @@
-// The embedded Temporal server opens what an earlier version has stored, and a run in it goes on with the code of today. The database is one
-// that server 1.31.2 left behind: `fixtures/temporal-1.31.2.db.gz`.
+// The embedded Temporal server opens the database of an earlier server version, and a run in it continues with today's code. Server 1.31.2
+// wrote the database, `fixtures/temporal-1.31.2.db.gz`.
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -33,8 +33,8 @@ describe('a database of Temporal 1.31.2', { timeout: 120_000 }, () => {
   });
   afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
-  // LONGHAUL_TEMPORAL names the binary of that version.
-  it('is written', async ({ skip }) => {
+  // LONGHAUL_TEMPORAL must name the binary of that version.
+  it('is written as a fixture on request', async ({ skip }) => {
     skip(!process.env['LONGHAUL_WRITE_STORED'], 'it is written only with LONGHAUL_WRITE_STORED=1');
     const temporal = await startTemporal({ databaseFile });
     const script = scripted();
@@ -56,7 +56,7 @@ describe('a database of Temporal 1.31.2', { timeout: 120_000 }, () => {
     writeFileSync(stored, gzipSync(readFileSync(databaseFile), { level: 9 }));
   });
 
-  it('opens, lists its runs by their search attributes, and a paused run goes on to its end', async () => {
+  it('opens, lists its runs by search attributes, and a paused run continues to its end', async () => {
     writeFileSync(databaseFile, gunzipSync(readFileSync(stored)));
     const temporal = await startTemporal({ databaseFile });
     try {
@@ -67,7 +67,7 @@ describe('a database of Temporal 1.31.2', { timeout: 120_000 }, () => {
       }, 'the run to be listed');
       expect(found).toMatchObject({ workflowId: 'train/stored', status: { name: 'RUNNING' } });
       const script = scripted();
-      // The records are in a store of their own, which no upgrade of Temporal touches.
+      // Records are in the store, which an upgrade of Temporal does not change.
       for (const step of [0, 1, 2, 3]) script.committed.set(step, { control: 0, lr: 0.1 });
       script.control = { ...script.control, n: 1, paused: true };
       const goesOn = async (): Promise<void> => {

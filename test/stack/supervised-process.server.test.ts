@@ -1,5 +1,5 @@
-// A process that cannot start: what others have to give is waited for; what only a person can fix is given up. And a full disk,
-// on which its supervisor can write nothing down.
+// A process that cannot start: the supervisor retries for ever if something external is missing, and gives up if the process is broken.
+// Also tests a full disk, on which the supervisor cannot write its list.
 import {
   existsSync,
   mkdirSync,
@@ -38,7 +38,7 @@ const serving = (): number | null => {
   return existsSync(path) ? Number(readFileSync(path, 'utf8')) : null;
 };
 
-/** Ends with `code` and a line until the file `room` is in the folder, then serves. */
+/** The process logs a line and exits with `code` until the file `room` exists in the folder; then it serves. */
 function supervise(code: number): SupervisedProcess {
   mkdirSync(join(folder, 'logs'));
   const program = `
@@ -72,7 +72,7 @@ async function startsWithoutRoom(code: number): Promise<void> {
   await expect(supervised.start()).rejects.toThrow(/node ended before it served .*\n {2}no space is left/s);
 }
 
-it('that waits for others is tried until it serves, however long that takes, and says so once', async () => {
+it('a process that lacks something external is restarted until it serves, and its wait is logged once', async () => {
   await startsWithoutRoom(waitsForOthers);
   await until(() => supervised.restarts > 12, 'more starts than a broken process gets');
   expect(gaveUp).toBeNull();
@@ -81,7 +81,7 @@ it('that waits for others is tried until it serves, however long that takes, and
   await until(() => supervised.pid !== null && serving() === supervised.pid, 'the process to serve');
 });
 
-it('that is broken is given up after a few starts, with the end of its log', async () => {
+it('a broken process is given up after a few starts, and the error has the end of its log', async () => {
   await startsWithoutRoom(1);
   await until(() => gaveUp !== null, 'the supervisor to give up');
   expect(gaveUp).toMatchObject({
@@ -104,10 +104,10 @@ const servesAgain = (before: number) =>
   );
 
 it.runIf(existsSync('/dev/full'))(
-  'that dies while its supervisor’s disk is full is started again, and is on the supervisor’s list once there is room',
+  'a process that dies while the supervisor’s disk is full is restarted, and listed when the disk has room again',
   async () => {
     const before = await startsWell();
-    // Whatever is written to it fails with ENOSPC.
+    // Every write to /dev/full fails with ENOSPC.
     const draft = join(folder, 'processes.json.draft');
     symlinkSync('/dev/full', draft);
     process.kill(before, 'SIGKILL');
@@ -121,7 +121,7 @@ it.runIf(existsSync('/dev/full'))(
   },
 );
 
-it('whose log cannot be opened for a while is tried again until it can', async () => {
+it('a process is started again when its log, which could not be opened, can be opened', async () => {
   const before = await startsWell();
   const [logs, aside] = [join(folder, 'logs'), join(folder, 'aside')];
   renameSync(logs, aside);
