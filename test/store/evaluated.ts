@@ -1,4 +1,4 @@
-// The last evaluation of the audited run, with other outcomes than it had.
+// Changes the outcomes of the audited run's last evaluation.
 import { expect } from 'vitest';
 import { summarise } from '../../src/activities/evaluation/suite-evaluation.js';
 import type { Outcome } from '../../src/spec/records/episode.js';
@@ -9,7 +9,7 @@ import { audited, type Doctored, evalResult } from './audit/doctored-run.js';
 export const unknown: Outcome = { status: 'unknown', reason: 'open_failed', failures: 3 };
 export const passed: Outcome = { status: 'graded', value: 1 };
 
-/** Outcomes: one for each of its two tasks, and what it counts of them but for its pass@1. */
+/** `outcomes`: one for each of the two tasks. The result is counted again from them; `pass_at_1` replaces its pass rate. */
 export async function evaluated(store: Doctored, outcomes: Outcome[], pass_at_1?: number): Promise<void> {
   const { state, suite: digest } = audited.evaluation;
   const suite = await requireRecord(store.store, layout.evaluationSuiteKey(state, digest), 'suite');

@@ -1,4 +1,4 @@
-// Made-up runs: their states are digests of names, and their checkpoints hold a line of text.
+// Writes the records of invented runs. Their states are digests of names, and their checkpoints hold a line of text.
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -24,14 +24,14 @@ export interface MadeRun {
   tool_parser?: string;
   lineage?: RunRecord['lineage'];
   numerics?: Numerics;
-  /** Steps whose update was not applied. */
+  /** Steps whose update applied nothing. */
   skipped?: number[];
 }
 
-/** The digest that a made-up run's records give its states. */
+/** The digest of an invented run's state after `step`. */
 export const stateOf = (run: string, step: number): Digest => sha256Hex(`${run} ${step}`);
 
-/** A run without plans, episodes and batches. */
+/** Writes an invented run, without plans, episodes and batches. */
 export async function makeRunIn(store: ObjectStore, run: string, made: MadeRun): Promise<RunRecord> {
   const kinds = recordsOfAllKinds();
   const { lineage = null, skipped = [] } = made;

@@ -1,7 +1,7 @@
-// A store with some of its verbs replaced, for tests.
+// A store with some of its methods replaced, for tests.
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
 
-/** Verbs that are not in `verbs` are the store's own. */
+/** Methods that `verbs` lacks are the store's own. */
 export const overlaid = <Store extends ObjectStore>(store: Store, verbs: Partial<ObjectStore>): Store =>
   new Proxy(store, {
     get(target, name) {
@@ -10,7 +10,7 @@ export const overlaid = <Store extends ObjectStore>(store: Store, verbs: Partial
     },
   });
 
-/** All keys with this prefix. */
+/** All keys with the given prefix. */
 export async function keysOf(store: ObjectStore, prefix = ''): Promise<string[]> {
   const keys: string[] = [];
   for await (const { key } of store.list(prefix)) keys.push(key);

@@ -1,5 +1,5 @@
-// The audit of doctored stores: a real run's records, with one thing broken at a time (doctorings/). What it does not catch
-// here, nobody would notice in a run of days.
+// The audit of doctored stores: a real run's records, with one thing broken at a time (doctorings/). In a long run nobody would notice such
+// a fault without the audit.
 import { cpSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -37,7 +37,7 @@ import { overlaid } from '../overlaid-store.js';
 beforeAll(recordRun, 120_000);
 afterAll(forgetRun);
 
-test('a run as it was made has no violation, and its figures are those of its records', async () => {
+test('an unchanged run has no violations, and the audit counts its records correctly', async () => {
   const chain = await auditRun(await openStore(`dir:${original}`), run);
   expect(chain.violations).toEqual([]);
   expect(chain).toMatchObject({
@@ -62,7 +62,7 @@ test.each<{ what: string; outcomes: Outcome[] }>([
     ],
   },
   { what: 'a partial reward', outcomes: [passed, { status: 'graded', value: 0.5 }] },
-])('an evaluation that counts $what as it should is no violation', async ({ outcomes }) => {
+])('an evaluation that counts $what correctly is no violation', async ({ outcomes }) => {
   const store = await Doctored.copy();
   await evaluated(store, outcomes);
   expect(await store.violations()).toEqual([]);
@@ -78,7 +78,7 @@ const doctorings = [
   ...checkpoints,
 ];
 
-describe('a doctored store is found out', () => {
+describe('the audit finds the fault of a doctored store', () => {
   test.each([...doctorings, ...forgeries])('$what: $rule', async ({ rule, at, names = '', doctor }) => {
     const store = await Doctored.copy();
     await doctor(store);
@@ -93,8 +93,8 @@ describe('a doctored store is found out', () => {
   });
 });
 
-describe('what no record proves', () => {
-  test.each(unclaimed)('$what: the audit says that it is not claimed', async ({ says, doctor }) => {
+describe('a forgery that no record disproves', () => {
+  test.each(unclaimed)('$what: the audit lists it under notClaimed', async ({ says, doctor }) => {
     const store = await Doctored.copy();
     await doctor(store);
     const chain = await auditRun(await openStore(`dir:${store.path}`), run);
@@ -103,12 +103,12 @@ describe('what no record proves', () => {
   });
 });
 
-describe('a store that tells times in whole seconds', () => {
+describe('a store that gives times in whole seconds', () => {
   const inSeconds = (info: ObjectInfo): ObjectInfo => ({
     ...info,
     modified: new Date(Math.floor(info.modified.getTime() / 1000) * 1000),
   });
-  /** With times as `list` and `head` of this store would answer them. */
+  /** The store, with times in whole seconds in `head` and, if `rounded.list`, in `list`. */
   const telling = (store: ObjectStore, rounded: { list: boolean }): ObjectStore =>
     overlaid(store, {
       async head(key) {
@@ -121,14 +121,14 @@ describe('a store that tells times in whole seconds', () => {
     });
 
   test.each([{ list: true }, { list: false }])(
-    'invents no late start, in its listings too: $list',
+    'causes no false late start (whole seconds also in listings: $list)',
     async (rounded) => {
       const { store } = await Doctored.copy();
       expect((await auditRun(telling(store, rounded), run)).violations).toEqual([]);
     },
   );
 
-  test('hides none that came a second later', async () => {
+  test('hides no start that came a second late', async () => {
     const copy = await Doctored.copy();
     const attempts = layout.attemptsFolder(run, learned);
     copy.touch(attempts);
@@ -137,11 +137,11 @@ describe('a store that tells times in whole seconds', () => {
   });
 });
 
-describe('an evaluation that another run has begun', () => {
+describe('an evaluation that another run has started', () => {
   test.each([
     { where: 'after the same step', later: 0 },
     { where: 'after another one, because a step of it was not applied', later: 1 },
-  ])('was announced by that one, $where', async ({ later }) => {
+  ])('counts as announced if that run announced it, $where', async ({ later }) => {
     const store = await Doctored.copy();
     const of = (one: string, step: number): string => `${layout.attemptsFolder(one, step)}evaluate-final`;
     store.move(of(run, audited.last), of('other', audited.last + later));
@@ -149,8 +149,8 @@ describe('an evaluation that another run has begun', () => {
   });
 });
 
-describe('a run that goes on while it is audited', () => {
-  /** Removes what the run has written into `folders`; it writes that again right before or after the audit lists `prefix`. */
+describe('a run that continues during its audit', () => {
+  /** Audits the run without `folders`. The run writes them again right before or after the audit lists `prefix`. */
   async function auditedMeanwhile(folders: string[], when: 'before' | 'after', prefix: string) {
     const store = await Doctored.copy();
     for (const folder of folders) store.remove(folder);
@@ -175,14 +175,14 @@ describe('a run that goes on while it is audited', () => {
     return audit;
   }
 
-  test('is audited up to the step that was the newest, without what came after it', async () => {
+  test('is audited up to the step that was the newest when the audit began', async () => {
     const newer = [layout.stepFolder(run, audited.last), layout.checkpointFolder(home, audited.last)];
     const audit = await auditedMeanwhile(newer, 'after', layout.stepsFolder(run));
     expect(audit.violations).toEqual([]);
     expect(audit.steps).toBe(audited.last);
   });
 
-  test('may have plans of an owner who came after the audit began', async () => {
+  test('may have plans of an owner that claimed it after the audit began', async () => {
     const { violations } = await auditedMeanwhile(
       [layout.ownersFolder(run)],
       'before',
@@ -192,7 +192,7 @@ describe('a run that goes on while it is audited', () => {
   });
 });
 
-describe('a fork is audited with the steps of its parent', () => {
+describe('a fork, audited with the steps of its parent,', () => {
   async function forked(state: (store: Doctored) => Promise<string>): Promise<Violation[]> {
     const store = await Doctored.copy();
     const parent = await requireRecord(store.store, layout.runKey(run), 'run');
@@ -202,17 +202,17 @@ describe('a fork is audited with the steps of its parent', () => {
     return store.violations('fork');
   }
 
-  test('and is sound where it continues from the state that the parent left', async () => {
+  test('has no violations if it starts from the parent’s state after that step', async () => {
     expect(await forked((store) => readState(store.store, run, 2))).toEqual([]);
   });
 
-  test('and is not where it says another state', async () => {
+  test('has a violation if it names another state', async () => {
     expect(await forked((store) => readState(store.store, run, 1))).toContainEqual(
       expect.objectContaining({ rule: 'R5', key: layout.runKey('fork') }),
     );
   });
 
-  test('and is not where it has a step that belongs to its parent', async () => {
+  test('has a violation if it has its own copy of a step that belongs to its parent', async () => {
     const own = layout.planKey('fork', 2);
     const violations = await forked(async (store) => {
       store.write(own, store.bytes(layout.planKey(run, 2)));
@@ -227,7 +227,7 @@ describe('a fork is audited with the steps of its parent', () => {
   });
 });
 
-test('what is set aside is no violation: its replacement stands for it', async () => {
+test('a quarantined record is no violation: its replacement is audited instead', async () => {
   const store = await Doctored.copy();
   const key = episode(2);
   const whole = store.bytes(key);
@@ -241,11 +241,11 @@ test('what is set aside is no violation: its replacement stands for it', async (
     observed: { at: new Date().toISOString() },
   });
   const violations = await store.violations();
-  // Its time in the store is new, so that its start, which was announced long before, is no violation either.
+  // The replacement's time in the store is now, and its start was announced long before: that is no violation.
   expect(violations).toEqual([]);
 });
 
-test('digests in this file are those of the records', async () => {
+test('the plan’s digest in an update is the plan record’s digest', async () => {
   const store = await openStore(`dir:${original}`);
   const plan = await requireRecord(store, layout.planKey(run, 2), 'plan');
   expect(recordDigest(plan)).toBe((await readUpdate(store, run, 2)).identity.plan);

@@ -1,4 +1,4 @@
-// A real run's records, made once for a test file, and copies of its store with one thing broken at a time.
+// Records a real run once for each test file, and makes copies of its store in which a test breaks one thing at a time.
 import {
   cpSync,
   mkdirSync,
@@ -31,20 +31,20 @@ export const run = 'audited';
 export const home = { project: 'longhaul', model: 'tiny', run };
 const folder = mkdtempSync(join(tmpdir(), 'longhaul-audit-'));
 export const original = join(folder, 'stack', 'store');
-/** The same run as its own collections left it. */
+/** Store of the same run with its episodes and batches folded, as its collections left them. */
 export const collected = join(folder, 'collected');
 
-/** Known once the run is recorded. */
+/** Facts about the run, filled in by `recordRun`. */
 export const audited = {
-  /** The last step: its group 0 has both outcomes. */
+  /** The last step; its group 0 has both outcomes, passed and failed. */
   last: 0,
-  /** Evaluation of its state. */
+  /** Evaluation of the last step's state. */
   evaluation: { state: '', suite: '' },
 };
 
 export async function recordRun(): Promise<void> {
   const failures: Error[] = [];
-  // Another file of this process has removed its own.
+  // An earlier test file in this process may have removed the folder.
   mkdirSync(folder, { recursive: true });
   const stack = await startStack({
     folder: join(folder, 'stack'),
@@ -56,7 +56,7 @@ export async function recordRun(): Promise<void> {
   });
   const connection = Connection.lazy({ address: stack.addresses.temporal });
   try {
-    // All of its checkpoints stay, to be broken.
+    // Keep all checkpoints, so that tests can break them.
     const retention = { keep_last: 1000, keep_every: 0, keep_best: 0 };
     const spec = { ...(await smallRun(join(folder, 'data'))).named(run), retention };
     const handle = await new Client({ connection }).workflow.start('trainingRun', {
@@ -82,7 +82,7 @@ export function forgetRun(): void {
   rmSync(folder, { recursive: true, force: true });
 }
 
-/** A copy of the run's store with ways to break it; times in the store are kept. */
+/** A copy of the run's store, with its objects' times, and methods that break it. */
 export class Doctored {
   readonly path = mkdtempSync(join(folder, 'copy-'));
   private constructor(public store: ObjectStore) {}
@@ -112,14 +112,14 @@ export class Doctored {
     renameSync(join(this.path, key), join(this.path, to));
   }
 
-  /** Every object below a folder is as new as if it had just been written. */
+  /** Sets the time of all objects below a folder to now, as if they had just been written. */
   touch(folder: string): void {
     const now = new Date();
     for (const name of readdirSync(join(this.path, folder), { recursive: true, encoding: 'utf8' }))
       utimesSync(join(this.path, folder, name), now, now);
   }
 
-  /** An object is as old as that. */
+  /** Sets an object's time. */
   date(key: string, modified: Date): void {
     utimesSync(join(this.path, key), modified, modified);
   }
@@ -146,14 +146,14 @@ export class Doctored {
 export interface Doctoring {
   what: string;
   rule: Violation['rule'];
-  /** Where the violation must be found. */
+  /** Text that the violation's key must contain. */
   at: () => string;
-  /** What the violation must name besides. */
+  /** Text that the violation's problem must contain. */
   names?: string;
   doctor: (store: Doctored) => Promise<void> | void;
 }
 
-/** The violation is found where a record was edited. */
+/** A doctoring that edits one record; the audit must report a violation at its key. */
 export const edited = <Kind extends RecordKind>(
   at: string | (() => string),
   kind: Kind,
@@ -174,6 +174,6 @@ export const evalEpisode = (slot = 0): string =>
 export const evalResult = (): string =>
   layout.evaluationResultKey(audited.evaluation.state, audited.evaluation.suite);
 
-/** One of the two supervised steps, and a GRPO step in which a group has both outcomes. */
+/** `supervised`: one of the two supervised steps; `learned`: a GRPO step in which a group has both outcomes. */
 export const [supervised, learned] = [1, 2];
 export const otherDigest = '0'.repeat(64);

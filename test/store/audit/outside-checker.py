@@ -1,4 +1,4 @@
-"""Checks a run in a directory store by docs/records.md alone: nothing of Longhaul is imported. Prints what disagrees; exit 1 where anything does.
+"""Checks a run in a directory store by docs/records.md alone, without any code of Longhaul. Prints each disagreement; exits with 1 if there is one.
 
     python3 outside-checker.py STORE RUN
 """
@@ -23,7 +23,7 @@ def check(what, key, holds):
 
 
 def number(value):
-    """As ECMAScript prints it."""
+    """The number as ECMAScript prints it."""
     if isinstance(value, int) or value == 0:
         return str(int(value))
     sign, digits, exponent = Decimal(repr(value)).as_tuple()
@@ -86,7 +86,7 @@ def header(name, data):
     return json.loads(text), text.rstrip(b" ").decode(), data[8 + length :]
 
 
-# Random numbers, "Planning".
+# Random numbers: see "Planning" in docs/records.md.
 MASK = 0xFFFFFFFF
 
 

@@ -1,4 +1,4 @@
-// A step whose plan says something else, with all that depends on it made again: episodes, batch and update.
+// Changes a step's plan and makes everything that depends on it again: episodes, batch and update.
 import { auditMakers } from '../../../src/activities/reports/audit-run.js';
 import type { EpisodeRecord } from '../../../src/spec/records/episode.js';
 import type { PlanRecord } from '../../../src/spec/records/plan.js';

@@ -19,7 +19,7 @@ function found(step: number, suite: string, pass_at_1: number | null | 'unread')
 }
 
 describe('the best steps', () => {
-  test('are those of the suite that was played most, the newer one first among equals', () => {
+  test('are ranked on the suite with most evaluations; of two equal steps, the newer one is first', () => {
     const evaluations = [
       found(10, 'a', 0.4),
       found(20, 'a', 0.9),
@@ -34,7 +34,7 @@ describe('the best steps', () => {
     expect(rankSteps([])).toEqual({ best: [], unranked: [] });
   });
 
-  test('do not come from another suite because results of their own cannot be read', () => {
+  test('are ranked on the same suite even if some of its results cannot be read', () => {
     const evaluations = [
       found(10, 'a', 0.4),
       found(20, 'a', 'unread'),
@@ -48,7 +48,7 @@ describe('the best steps', () => {
   });
 });
 
-test('an evaluation of a state that several steps share is sorted once', () => {
+test('an evaluation of a state that several steps share is listed once', () => {
   const [first, again] = [found(1, 'a', 0.5), { ...found(1, 'a', 0.5), step: 2 }];
   const [unread, other] = [found(3, 'a', 'unread'), found(4, 'a', 0.5)];
   const unknown = { ...other, result: { ...evaluation, unknown: 1 } };

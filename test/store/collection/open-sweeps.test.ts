@@ -1,4 +1,4 @@
-// A collection leaves what a sweep under way has still to evaluate (R23).
+// A collection keeps the checkpoints that an open sweep has not evaluated yet (R23).
 import { beforeEach, describe, expect, test } from 'vitest';
 import { type CollectionOptions, collect, planCollection } from '../../../src/store/collection/collection.js';
 import { openStore } from '../../../src/store/open-store.js';
@@ -40,8 +40,8 @@ async function evaluated(step: number): Promise<void> {
 
 const deleted = async (): Promise<number[]> => (await planCollection(store, 'tiny', keepNewest)).checkpoints;
 
-describe('a checkpoint that a sweep has still to evaluate', () => {
-  test('stays, and why is said, until it has its result', async () => {
+describe('a checkpoint that a sweep has not evaluated yet', () => {
+  test('stays, with the sweep as the reason, until it has its result', async () => {
     await planSweep([2, 4]);
     expect(await deleted()).toEqual([1, 3, 5]);
     expect((await planCollection(store, 'tiny', keepNewest)).kept.get(2)).toEqual([
@@ -51,13 +51,13 @@ describe('a checkpoint that a sweep has still to evaluate', () => {
     expect(await deleted()).toEqual([1, 2, 3, 5]);
   });
 
-  test('stays until the sweep has come to its comparison, which also one ends in that could not evaluate it', async () => {
+  test('stays until the sweep has its comparison, which is made even if the checkpoint could not be evaluated', async () => {
     await planSweep([2]);
     await store.create(comparisonKey(sweep, digestOf('c')), Buffer.from('<p>'));
     expect(await deleted()).toEqual([1, 2, 3, 4, 5]);
   });
 
-  test('is spared, where the sweep was planned within the grace', async () => {
+  test('is spared if the sweep was planned during the grace period', async () => {
     const done = await collect(store, 'tiny', {
       ...keepNewest,
       graceMs: 0,
@@ -67,7 +67,7 @@ describe('a checkpoint that a sweep has still to evaluate', () => {
     expect(done).toMatchObject({ checkpoints: [1, 2, 4, 5], spared: [3] });
   });
 
-  test('of a fork’s first steps stays in the run that holds them', async () => {
+  test('stays in the parent’s folder if it is a first step of a fork', async () => {
     const lineage = { run: 'tiny', step: 4, state: stateOf('tiny', 4) };
     await makeRunIn(store, 'fork', { steps: 5, checkpoints: [5], lineage });
     await planSweep([3], new Date(), 'fork');
@@ -75,12 +75,12 @@ describe('a checkpoint that a sweep has still to evaluate', () => {
     expect(await openSweepNeeds(store, 'fork')).toEqual([]);
   });
 
-  test('goes a month after the sweep was planned: it was cancelled, and nobody started it again', async () => {
+  test('is deleted a month after the sweep was planned: the sweep was cancelled and not started again', async () => {
     await planSweep([2], new Date(Date.now() - 31 * 86_400_000));
     expect(await deleted()).toEqual([1, 2, 3, 4, 5]);
   });
 
-  test('stays where a sweep cannot be read: nothing is deleted', async () => {
+  test('stays if a sweep cannot be read: then nothing is deleted', async () => {
     await store.create(sweepKey(sweep), Buffer.from('{'));
     await expect(deleted()).rejects.toThrow(sweepKey(sweep));
   });

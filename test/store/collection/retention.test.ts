@@ -66,7 +66,7 @@ test.each<{ what: string; checkpoints?: number[]; wanted: Partial<Wanted>; stays
   expect(kept(checkpoints, wanted)).toEqual(stays);
 });
 
-test('every reason for which a checkpoint stays is said', () => {
+test('a checkpoint that stays has all its reasons listed', () => {
   const reasons = keptCheckpoints(tens, {
     retention: { keep_last: 2, keep_every: 50, keep_best: 1 },
     needed: [{ step: 55, by: 'tiny~2' }],
@@ -77,7 +77,7 @@ test('every reason for which a checkpoint stays is said', () => {
   expect(reasons.get(60)).toEqual(['newest']);
 });
 
-test('whatever is set, the newest stays, every need is covered as before, and only what is there stays', () => {
+test('with any settings the newest checkpoint stays, and each needed state is computed from the same checkpoint as before', () => {
   const step = fc.integer({ min: 1, max: 80 });
   const number = fc.integer({ min: 0, max: 9 });
   fc.assert(

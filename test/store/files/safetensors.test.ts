@@ -28,7 +28,7 @@ const small = () =>
     },
   });
 
-/** A file with this header text and this many data bytes. */
+/** A file with the given header text and number of data bytes. */
 function withHeader(text: string, dataBytes: number): Uint8Array {
   const header = Buffer.from(text);
   const bytes = Buffer.alloc(8 + header.length + dataBytes);
@@ -38,7 +38,7 @@ function withHeader(text: string, dataBytes: number): Uint8Array {
 }
 
 describe('a safetensors file', () => {
-  it('comes back as it went, aligned to 8 bytes', () => {
+  it('is read as it was written, with its data aligned to 8 bytes', () => {
     fc.assert(
       fc.property(file, (value) => {
         const bytes = encodeSafetensors(value);
@@ -64,12 +64,12 @@ describe('a safetensors file', () => {
     );
   });
 
-  it('is read from a Buffer at any offset of its memory', () => {
+  it('is read from a Buffer, at any offset in the Buffer’s memory', () => {
     const pooled = Buffer.concat([Buffer.from('odd'), small()]).subarray(3);
     expect(decodeSafetensors(pooled)).toEqual(decodeSafetensors(small()));
   });
 
-  it('has one form: sorted by name, whatever the order it was built in', () => {
+  it('is sorted by name, in whatever order its tensors were given', () => {
     const header = Buffer.from(small()).subarray(8).toString('latin1').split(' ')[0]?.split('\0')[0];
     expect(header).toContain(
       '{"__metadata__":{"a":"1","b":"2"},"a":{"data_offsets":[0,8],"dtype":"I32","shape":[2,1]}',
@@ -122,7 +122,7 @@ describe('a safetensors file', () => {
     expect(() => decodeSafetensors(bytes)).toThrow(problem);
   });
 
-  it('with any byte changed is refused or read within its bounds, and cut short is refused', () => {
+  it('with a changed byte is refused or read within its bounds; a file that was cut off is refused', () => {
     const bytes = small();
     fc.assert(
       fc.property(fc.nat(bytes.length - 1), fc.nat(255), (at, byte) => {
@@ -144,7 +144,7 @@ describe('a safetensors file', () => {
 
 describe('a batch file', () => {
   const identity = recordsOfAllKinds().batch;
-  /** A root with two branches: two samples of one group, the first with two targets. */
+  /** A batch of two samples of one group; the first has two targets. */
   const arrays = (change: Partial<BatchArrays> = {}): BatchArrays => ({
     nodes: Int32Array.of(-1, 2, 0, 0, 2, 0, 0, 1, 0),
     tokens: Int32Array.of(1, 2, 3, 4, 5),
@@ -158,13 +158,13 @@ describe('a batch file', () => {
   const two = { ...identity, mini_batches: 2, loss_tokens: [2, 1] };
   const apart = { nodes: Int32Array.of(-1, 3, 0, -1, 2, 1) };
 
-  it('comes back as it went, the same bytes each time', () => {
+  it('is read as it was written, and always has the same bytes', () => {
     const bytes = encodeBatchFile(arrays(), identity);
     expect(decodeBatchFile(bytes, 'k')).toEqual({ identity, arrays: arrays() });
     expect(encodeBatchFile(arrays(), identity)).toEqual(bytes);
   });
 
-  it('may hold the log-probs of sampling beside the old ones', () => {
+  it('may hold the log-probs at sampling in addition to the old ones', () => {
     const sampled = arrays({ target_rollout_logprobs: Float32Array.of(-0.5, -0.5, -2) });
     const bytes = encodeBatchFile(sampled, identity);
     expect(decodeBatchFile(bytes, 'k').arrays).toEqual(sampled);
@@ -174,14 +174,14 @@ describe('a batch file', () => {
     );
   });
 
-  it('may leave the old log-probs to the engine, but not both', () => {
+  it('may lack the old log-probs, which the engine then computes, but needs one of the two arrays', () => {
     const { target_old_logprobs: target_rollout_logprobs, ...rest } = arrays();
     const sampled = { ...rest, target_rollout_logprobs: target_rollout_logprobs! };
     expect(decodeBatchFile(encodeBatchFile(sampled, identity), 'k').arrays).toEqual(sampled);
     expect(() => encodeBatchFile(rest, identity)).toThrow(/neither target_old_logprobs nor target_rollout/);
   });
 
-  it('of two mini-batches has the targets of each behind those before', () => {
+  it('of two mini-batches has all targets of the first before those of the second', () => {
     const sound = arrays({ ...apart, target_rows: Int32Array.of(0, 2, 3) });
     expect(decodeBatchFile(encodeBatchFile(sound, two), 'k').arrays).toEqual(sound);
   });
@@ -217,7 +217,7 @@ describe('a batch file', () => {
     expect(() => encodeBatchFile(arrays(change), two)).toThrow(problem);
   });
 
-  it('of an earlier version is named as such', () => {
+  it('of an earlier version is refused by an error that names the version', () => {
     const bytes = encodeBatchFile(arrays(), identity);
     const text = Buffer.from(bytes).toString('latin1').replace('longhaul.batch/2', 'longhaul.batch/1');
     expect(() => decodeBatchFile(Buffer.from(text, 'latin1'), 'runs/x/batch')).toThrow(
@@ -225,11 +225,11 @@ describe('a batch file', () => {
     );
   });
 
-  it('whose identity counts other targets is never written', () => {
+  it('whose identity has another number of targets is never written', () => {
     expect(() => encodeBatchFile(arrays(), { ...identity, loss_tokens: [4] })).toThrow(/3 targets.*says 4/);
   });
 
-  it('that was tampered with is unreadable, naming the key', () => {
+  it('that was changed or cut off is unreadable, and the error names its key', () => {
     const bytes = encodeBatchFile(arrays(), identity);
     const text = Buffer.from(bytes).toString('latin1').replace('\\"step\\":1', '\\"step\\":0');
     expect(() => decodeBatchFile(Buffer.from(text, 'latin1'), 'runs/x/batch')).toThrow(

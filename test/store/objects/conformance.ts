@@ -1,4 +1,4 @@
-// What every backend of the store must do. One suite, run against each.
+// The conformance suite of the store: each backend must pass it.
 import { createHash, randomBytes } from 'node:crypto';
 import { readFile, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -10,7 +10,7 @@ import { keysOf, overlaid } from '../overlaid-store.js';
 
 export const bytesOf = (text: string) => new TextEncoder().encode(text);
 
-/** The store, counting how many of its reads are under way at once. */
+/** Wraps a store; `most` returns the largest number of reads that ran at once. */
 export function atOnceIn(store: ObjectStore): { watched: ObjectStore; most: () => number } {
   let [now, most] = [0, 0];
   const counted = async <T>(read: () => Promise<T>): Promise<T> => {
@@ -34,7 +34,7 @@ export function conformance(open: () => Promise<ObjectStore>): void {
   const listed = (prefix: string): Promise<string[]> => keysOf(store, prefix);
 
   describe('create', () => {
-    it('lets exactly one of 50 racing creates win, and its bytes are what everybody reads', async () => {
+    it('lets exactly one of 50 racing creates win, and readers see its bytes', async () => {
       const key = `${own()}/race`;
       const answers = await Promise.all(
         Array.from({ length: 50 }, (_, i) => store.create(key, bytesOf(`author ${i}`))),
@@ -44,7 +44,7 @@ export function conformance(open: () => Promise<ObjectStore>): void {
       expect(Buffer.from((await store.get(key)) ?? []).toString()).toBe(`author ${winners[0]}`);
     });
 
-    it('never changes what is there', async () => {
+    it('never changes an existing object', async () => {
       const key = `${own()}/fixed`;
       expect(await store.create(key, bytesOf('first'))).toBe('created');
       expect(await store.create(key, bytesOf('second'))).toBe('exists');
@@ -52,7 +52,7 @@ export function conformance(open: () => Promise<ObjectStore>): void {
       expect(Buffer.from((await store.get(key)) ?? []).toString()).toBe('first');
     });
 
-    it('is seen at once by get, head, stream, list and listFolder', async () => {
+    it('makes the object visible at once to get, head, stream, list and listFolder', async () => {
       const home = own();
       const bytes = randomBytes(3000);
       for (let i = 0; i < 10; i++) {
@@ -68,22 +68,22 @@ export function conformance(open: () => Promise<ObjectStore>): void {
       expect(Buffer.concat(pieces).equals(bytes)).toBe(true);
     });
 
-    it('holds an empty object', async () => {
+    it('stores an empty object', async () => {
       const key = `${own()}/empty`;
       expect(await store.create(key, new Uint8Array())).toBe('created');
       expect(await store.get(key)).toHaveLength(0);
       expect(await store.create(key, bytesOf('not empty'))).toBe('exists');
     });
 
-    it('dates objects by the present', async () => {
+    it('gives the object the current time', async () => {
       const key = `${own()}/dated`;
       await store.create(key, bytesOf('x'));
       expect(Math.abs(Date.now() - ((await store.head(key))?.modified.getTime() ?? 0))).toBeLessThan(60_000);
     });
   });
 
-  describe('what is not there', () => {
-    it('is null, false or an empty list, never an error', async () => {
+  describe('a missing object', () => {
+    it('gives null, false or an empty list, never an error', async () => {
       const home = own();
       expect(await store.get(`${home}/none`)).toBeNull();
       expect(await store.head(`${home}/none`)).toBeNull();
@@ -94,7 +94,7 @@ export function conformance(open: () => Promise<ObjectStore>): void {
       await store.delete(`${home}/none`);
     });
 
-    it('stays so under a key that has the missing one for its folder', async () => {
+    it('is missing even if another key has its key as a folder', async () => {
       const home = own();
       await store.create(`${home}/a/b`, bytesOf('x'));
       expect(await store.get(`${home}/a`)).toBeNull();
@@ -104,7 +104,7 @@ export function conformance(open: () => Promise<ObjectStore>): void {
   });
 
   describe('files', () => {
-    it('go up whole, in parts where they are large, and come back the same', async () => {
+    it('are uploaded, in parts if they are large, and downloaded with the same bytes', async () => {
       const bytes = randomBytes(13 << 20);
       const [path, copy] = [join(folder, 'large'), join(folder, 'large-copy')];
       await writeFile(path, bytes);
@@ -120,7 +120,7 @@ export function conformance(open: () => Promise<ObjectStore>): void {
       ).toBe(createHash('sha256').update(bytes).digest('hex'));
     });
 
-    it('of several authors race like other bytes: one wins, whole', async () => {
+    it('of several authors race for a key, and exactly one whole file wins', async () => {
       const key = `${own()}/raced`;
       const bodies = Array.from({ length: 4 }, () => randomBytes(11 << 20));
       const paths = bodies.map((_, i) => join(folder, `racer-${i}`));
@@ -131,7 +131,7 @@ export function conformance(open: () => Promise<ObjectStore>): void {
       expect(stored.equals(bodies[answers.indexOf('created')] as Buffer)).toBe(true);
     });
 
-    it('small ones too', async () => {
+    it('that are small are uploaded, too', async () => {
       const path = join(folder, 'small');
       await writeFile(path, 'small');
       const key = `${own()}/small`;
@@ -139,7 +139,7 @@ export function conformance(open: () => Promise<ObjectStore>): void {
       expect(Buffer.from((await store.get(key)) ?? []).toString()).toBe('small');
     });
 
-    it('tell how many bytes have moved, both ways', async () => {
+    it('report how many bytes have moved, in uploads and downloads', async () => {
       const bytes = randomBytes(21 << 20);
       const path = join(folder, 'told');
       await writeFile(path, bytes);
@@ -153,7 +153,7 @@ export function conformance(open: () => Promise<ObjectStore>): void {
       }
     });
 
-    it('end with an abort, and leave neither an object nor a file', async () => {
+    it('are aborted by a signal, and then leave neither an object nor a file', async () => {
       const path = join(folder, 'aborted');
       await writeFile(path, randomBytes(12 << 20));
       const key = `${own()}/aborted`;
@@ -167,7 +167,7 @@ export function conformance(open: () => Promise<ObjectStore>): void {
   });
 
   describe('listing', () => {
-    it('is in key order, by prefix, whatever lies between', async () => {
+    it('is in key order and by prefix, even if names contain characters that sort before or after a slash', async () => {
       const home = own();
       const names = ['a', 'a-b', 'a.txt', 'a/x', 'a/y/z', 'a0', 'ab', 'b/1', 'b/10', 'b/2'].filter(
         (n) => n !== 'a',
@@ -185,7 +185,7 @@ export function conformance(open: () => Promise<ObjectStore>): void {
       expect(await store.listFolder(`${home}/a/`)).toEqual(['x', 'y/']);
     });
 
-    it('goes beyond one page of 1,000', async () => {
+    it('returns more than one page of 1,000 names', async () => {
       const home = own();
       const names = Array.from({ length: 1030 }, (_, i) => String(i).padStart(5, '0'));
       for (let start = 0; start < names.length; start += 64) {
@@ -197,7 +197,7 @@ export function conformance(open: () => Promise<ObjectStore>): void {
       expect(await listed(`${home}/`)).toEqual(names.map((name) => `${home}/${name}`));
     });
 
-    it('forgets what was deleted', async () => {
+    it('lacks deleted objects and their empty folders', async () => {
       const home = own();
       await store.create(`${home}/folder/only`, bytesOf('x'));
       await store.delete(`${home}/folder/only`);
@@ -225,7 +225,7 @@ export function conformance(open: () => Promise<ObjectStore>): void {
       'a\0',
       'x'.repeat(513),
     ];
-    it.each(bad)('refuses %j in every call', async (key) => {
+    it.each(bad)('such as %j are refused by every call', async (key) => {
       await expect(store.get(key)).rejects.toThrow(/key/);
       await expect(store.head(key)).rejects.toThrow(/key/);
       await expect(store.create(key, bytesOf('x'))).rejects.toThrow(/key/);
@@ -234,18 +234,18 @@ export function conformance(open: () => Promise<ObjectStore>): void {
       await expect(store.delete(key)).rejects.toThrow(/key/);
     });
 
-    it('take every character that they may hold', async () => {
+    it('may hold every allowed character', async () => {
       const key = `${own()}/AZaz09._~=-/runs~2/x.json.gz.r1`;
       expect(await store.create(key, bytesOf('x'))).toBe('created');
       expect(await listed(key)).toEqual([key]);
     });
 
-    it('a folder is asked for with its slash', async () => {
+    it('of folders must end in a slash', async () => {
       await expect(store.listFolder('runs')).rejects.toThrow(/end in "\/"/);
     });
   });
 
-  it('passes the probe for records, which leaves nothing behind', async () => {
+  it('passes the probe for a fit store, which leaves nothing behind', async () => {
     await probeStore(store);
     expect(await listed('probe/')).toEqual([]);
   });

@@ -25,7 +25,7 @@ describe('a store in a directory', () => {
     expect(Buffer.from((await other.get('a/b')) ?? []).toString()).toBe('one');
   });
 
-  it('sweeps what killed writers left long ago, and leaves what may still be written', async () => {
+  it('sweeps old temporary files of killed writers, and keeps files that may still be written', async () => {
     const path = await folder();
     await openDirectoryStore(path);
     const incoming = join(path, '.incoming');
@@ -50,7 +50,7 @@ describe('a store in a directory', () => {
     await expect(store.create('a', bytesOf('x'))).rejects.toThrow(/folder of other keys/);
   });
 
-  it('says what to do where it cannot make its directory', async () => {
+  it('says what to do if it cannot make its directory', async () => {
     const path = await folder();
     await writeFile(join(path, 'file'), 'x');
     await expect(openStore(join(path, 'file', 'store'))).rejects.toMatchObject({

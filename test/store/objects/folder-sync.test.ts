@@ -13,21 +13,21 @@ beforeEach(() => {
   root = ownFolder();
 });
 
-/** Whether a folder is remembered shows by what happens when it is taken away behind the memory's back. */
+/** Whether `sync` remembers the folder. The test deletes the folder without a notice: a remembered folder is not made again. */
 async function remembers(sync: ReturnType<typeof createFolderSync>, folder: string): Promise<boolean> {
   rmSync(folder, { recursive: true });
   await sync.ensureFolder(folder);
   return !existsSync(folder);
 }
 
-test('a folder and all above it are made, however many ask at once', async () => {
+test('a folder and its parents are made, even if many callers ask at once', async () => {
   const sync = createFolderSync(root);
   const folder = join(root, 'a', 'b', 'c');
   await Promise.all(Array.from({ length: 20 }, () => sync.ensureFolder(folder)));
   expect(existsSync(folder)).toBe(true);
 });
 
-test('of a run’s many folders the last ones used are remembered, and no more', async () => {
+test('only the last used folders are remembered', async () => {
   const sync = createFolderSync(root, 4);
   const folders = Array.from({ length: 6 }, (_, step) => join(root, String(step)));
   for (const folder of folders) {
@@ -49,7 +49,7 @@ test('a folder that was deleted is made again', async () => {
   expect(existsSync(folder)).toBe(true);
 });
 
-test('a folder that is remembered remembers nobody who made it', async () => {
+test('a remembered folder does not keep the activities in memory that made it', async () => {
   setFlagsFromString('--expose-gc');
   const collectGarbage = runInNewContext('gc') as () => void;
   const sync = createFolderSync(root);

@@ -1,4 +1,4 @@
-// Names from outside cannot leave their prefix: whatever they are, a key lies where it belongs, or there is none.
+// Names from outside cannot leave their prefix: for any name, the key is below its root, or an error is thrown.
 import { mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, posix } from 'node:path';
@@ -12,7 +12,7 @@ import { parseS3Address } from '../../../src/store/objects/s3-address.js';
 import { BadKey } from '../../../src/store/objects/store-errors.js';
 
 const digest = 'a'.repeat(64);
-/** What people, specs, task files, environments and attackers send; look-alikes of letters, dots and slashes among it. */
+/** Names as users, specs, task files, environments and attackers may send them, some with look-alikes of letters, dots and slashes. */
 const nasty = [
   ...[
     '',
@@ -62,7 +62,7 @@ const nasty = [
   ],
 ];
 const sound = fc.stringMatching(/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$/);
-/** Mostly sound, since one bad part hides the others: a key of five parts is to be made now and then, too. */
+/** Mostly valid names: one invalid part makes the whole key invalid, and some keys of five parts must be valid. */
 const name = fc.oneof(
   fc.constantFrom(...nasty),
   { weight: 6, arbitrary: sound },
@@ -97,7 +97,7 @@ const sweep = fc.oneof(
   fc.tuple(name, name).map((parts) => parts.join('/')),
 );
 const home = fc.record({ project: name, model: name, run });
-/** Paths of files in a checkpoint or a dataset, as a manifest may name them. */
+/** Paths of files in a checkpoint or dataset, such as a manifest may contain. */
 const path = fc.oneof(
   name,
   fc.array(name, { maxLength: 3 }).map((parts) => parts.join('/')),
@@ -210,12 +210,12 @@ const others = [
 ];
 
 describe('a key', () => {
-  it('of every kind is tried here', () => {
+  it('of every kind is tested here', () => {
     const makers = Object.keys(layout).filter((exported) => !others.includes(exported));
     expect(Object.keys(made).sort()).toEqual(makers.sort());
   });
 
-  it.each(Object.keys(made))('by %s lies below its root, or there is none', (maker) => {
+  it.each(Object.keys(made))('from %s is below its root, or an error is thrown', (maker) => {
     const { root, make } = made[maker]!;
     let keys = 0;
     fc.assert(
@@ -235,7 +235,7 @@ describe('a key', () => {
     expect(keys, 'sound names make keys').toBeGreaterThan(0);
   });
 
-  it('has the run and the step that it was made of, so that no two runs share one', () => {
+  it('contains its run and step, so that two runs never share a key', () => {
     const parts = fc.tuple(run, fc.nat());
     fc.assert(
       fc.property(parts, parts, ([a, m], [b, n]) => {
@@ -259,7 +259,7 @@ function isRunId(text: string): boolean {
 function expectBelow(key: string, root: string): void {
   expect(key).toMatch(/^[A-Za-z0-9._~/=-]+$/);
   expect(key.startsWith(root)).toBe(true);
-  // Every way to read it as a path leads to the same place: there is nothing to resolve in it.
+  // Read as a file path, as a URI component or as a URL path, the key stays the same: it contains nothing to resolve.
   expect(posix.join('/store', key)).toBe(`/store/${key}`);
   expect(decodeURIComponent(key)).toBe(key);
   expect(new URL(key, 'http://store/').pathname).toBe(`/${key}`);
@@ -275,7 +275,7 @@ describe('a directory store', () => {
   });
   afterAll(() => rmSync(outer, { recursive: true }));
 
-  it('refuses every verb on a key that leads out of it, and makes no file elsewhere', async () => {
+  it('refuses every call with a key that leads out of its folder, and makes no file elsewhere', async () => {
     const verbs: ((key: string) => Promise<unknown>)[] = [
       (key) => store.create(key, Buffer.from('x')),
       (key) => store.createFromFile(key, join(outer, 'store')),
@@ -328,7 +328,7 @@ describe('a prefix in a bucket', () => {
 });
 
 describe('the states on a node’s disk', () => {
-  it('lie in the folder of their run, whatever is asked for', () => {
+  it('are in the folder of their run, for any run, step and digest', () => {
     const states = new LocalStates('/node/states');
     let paths = 0;
     fc.assert(

@@ -1,4 +1,4 @@
-// Whole processes over one directory: killed between any two calls, and racing for the same records.
+// Real processes that share one directory store: they are killed between any two calls, and race for the same records.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
@@ -21,13 +21,13 @@ beforeAll(async () => {
   await compileDoomedWriter();
 });
 
-/** Some fifty processes start below: compiling once, without the loader, makes each start in a tenth of the time. */
+/** The tests start some fifty processes. Compiled once, each starts in a tenth of the time that it takes with the TypeScript loader. */
 async function compileDoomedWriter(): Promise<void> {
   await compile('test/store/objects/children/doomed-writer', new Set());
   await writeFile(join(scratch, 'package.json'), '{"type":"module"}');
 }
 
-/** `file` and whatever it imports of this repository, into the scratch folder. */
+/** Compiles `file`, and the repository's files that it imports, into the scratch folder. */
 async function compile(file: string, done: Set<string>): Promise<void> {
   if (done.has(file)) return;
   done.add(file);
@@ -69,7 +69,7 @@ interface Written {
   trace: Traced[];
 }
 
-/** One process that writes the key, killed before its k-th call; 0 lets it live. */
+/** Starts a process that writes the key and is killed before its k-th call; k = 0 lets it live. */
 function writeKey(root: string, source: string, way: string, k = 0): Promise<Ended> {
   const program = [join(scratch, 'test/store/objects/children/doomed-writer.js')];
   return start(program, [root, key, source, way, String(k)]).ended;
@@ -80,7 +80,7 @@ function writtenBy({ errors, lines }: Ended): Written {
   return JSON.parse(lines[0] ?? '{}') as Written;
 }
 
-/** What the disk is told, in its order: one after the other, and all of it done when the store answers. */
+/** The calls that write to the disk, in order. Each must end before the next begins, and all before the store answers. */
 function orderOf(trace: readonly Traced[]): string[] {
   const told = trace.filter(
     ({ call, path }) => /^(write|datasync|mkdir|link|sync)\b/.test(call) && path !== '.incoming',
@@ -95,7 +95,7 @@ function orderOf(trace: readonly Traced[]): string[] {
   return steps;
 }
 
-describe('a directory store answers when the disk has it', () => {
+describe('a directory store answers only when the key is durable', () => {
   const aboveKey = ['runs', 'runs/tiny', 'runs/tiny/steps', 'runs/tiny/steps/000001'];
   const made = aboveKey.flatMap((folder) => [
     `mkdir ${folder}`,
@@ -114,13 +114,16 @@ describe('a directory store answers when the disk has it', () => {
     ['created', 'bytes'],
     ['created', 'file'],
     ['exists', 'beaten'],
-  ])('“%s”: the bytes before their name, their name before the answer (%s)', async (said, way) => {
-    const { answer, trace } = writtenBy(await writeKey(join(scratch, `order-${way}`), source, way));
-    expect(answer).toBe(said);
-    expect(orderOf(trace)).toEqual([...linked, synced]);
-  });
+  ])(
+    '“%s”: it syncs the bytes before it links the name, and the name before it answers (%s)',
+    async (said, way) => {
+      const { answer, trace } = writtenBy(await writeKey(join(scratch, `order-${way}`), source, way));
+      expect(answer).toBe(said);
+      expect(orderOf(trace)).toEqual([...linked, synced]);
+    },
+  );
 
-  it('“exists”: a name that its author may have left unsynced', async () => {
+  it('“exists”: it syncs the name, as the other author may not have done so yet', async () => {
     const root = join(scratch, 'order-exists');
     await writeKey(root, source, 'bytes');
     const { answer, trace } = writtenBy(await writeKey(root, source, 'bytes'));
@@ -131,7 +134,7 @@ describe('a directory store answers when the disk has it', () => {
 
 describe('a directory store whose writer is killed before any of its file system calls', () => {
   it.each(['bytes', 'file'])(
-    'holds the key whole or not at all, and a retry succeeds (%s)',
+    'holds the whole key or nothing, and a retry succeeds (%s)',
     { timeout: 180_000 },
     async (way) => {
       const source = join(scratch, `source-${way}`);
@@ -166,7 +169,7 @@ describe('a directory store whose writer is killed before any of its file system
       for (let k = 1; k <= calls; k += 4) {
         await Promise.all([k, k + 1, k + 2, k + 3].filter((each) => each <= calls).map(check));
       }
-      // Both sides of the link were met, else the kills were not where they should be.
+      // Some kills must come before the link and some after it.
       expect(seen.absent).toBeGreaterThan(5);
       expect(seen.whole).toBeGreaterThan(1);
     },
@@ -174,7 +177,7 @@ describe('a directory store whose writer is killed before any of its file system
 });
 
 describe('two processes that write the same records', () => {
-  it('agree on every choice, diverge on functions exactly once a key, and share a sequence without gaps', async () => {
+  it('agree on every choice, get Diverged once for each function, and share a sequence without gaps', async () => {
     const root = join(scratch, 'race');
     const rounds = 60;
     const racers = ['a', 'b'].map((author) =>

@@ -61,7 +61,7 @@ const isPut = ({ method, url }: { method: string; url: string }) =>
 const isCompletion = ({ method, url }: { method: string; url: string }) =>
   method === 'POST' && url.includes('uploadId=');
 
-describe('an answer that settles nothing is settled by reading (R3)', () => {
+describe('after an unclear answer, the store reads the key (R3)', () => {
   const faults: [string, Fault][] = [
     ['500 after the object was stored', { kind: 'answerAfter', status: 500, code: 'InternalError' }],
     ['503 after the object was stored', { kind: 'answerAfter', status: 503, code: 'SlowDown' }],
@@ -75,14 +75,14 @@ describe('an answer that settles nothing is settled by reading (R3)', () => {
     ['409 before anything was stored', { kind: 'answer', status: 409, code: 'ConditionalRequestConflict' }],
   ];
 
-  it.each(faults)('%s: the put is one’s own', async (_, fault) => {
+  it.each(faults)('%s: the store sees that its own put was stored', async (_, fault) => {
     const store = throughProxy();
     proxy.plan(breakFirst(1, isPut, fault));
     expect(await store.create('key', bytesOf('mine'))).toBe('created');
     expect(Buffer.from((await store.get('key')) ?? []).toString()).toBe('mine');
   });
 
-  it.each(faults)('%s: another’s object is another’s', async (_, fault) => {
+  it.each(faults)('%s: the store sees that the object is another author’s', async (_, fault) => {
     const store = throughProxy();
     expect(await store.create('key', bytesOf('theirs'))).toBe('created');
     proxy.plan(breakFirst(1, isPut, fault));
@@ -90,13 +90,13 @@ describe('an answer that settles nothing is settled by reading (R3)', () => {
     expect(Buffer.from((await store.get('key')) ?? []).toString()).toBe('theirs');
   });
 
-  it('a clean 412 for equal bytes is another author’s', async () => {
+  it('a 412 as the first answer means another author, even if the bytes are equal', async () => {
     const store = throughProxy();
     await store.create('key', bytesOf('same'));
     expect(await store.create('key', bytesOf('same'))).toBe('exists');
   });
 
-  it.each(faults)('%s: the end of a large upload too', async (_, fault) => {
+  it.each(faults)('%s: the store sees that its own large upload was completed', async (_, fault) => {
     const store = throughProxy();
     const folder = ownFolder();
     const path = join(folder, 'file');
@@ -106,7 +106,7 @@ describe('an answer that settles nothing is settled by reading (R3)', () => {
     expect(await store.head('large')).toMatchObject({ size: partBytes + 1000 });
   });
 
-  it('a refusal for a clock that is off is tried again: it is set right, and the key is still the right one', async () => {
+  it('a request that is refused because of the machine’s clock is tried again', async () => {
     const store = throughProxy();
     proxy.plan(breakFirst(1, () => true, { kind: 'answer', status: 403, code: 'RequestTimeTooSkewed' }));
     expect(await store.create('key', bytesOf('x'))).toBe('created');
@@ -129,7 +129,7 @@ describe('an answer that settles nothing is settled by reading (R3)', () => {
     expect(await store.listFolder('a/')).toEqual(['key']);
   });
 
-  it('a store that stays down is an error within the deadline, which says so', async () => {
+  it('a store that stays down causes StoreUnavailable within the deadline', async () => {
     const store = throughProxy({ deadlineMs: 1_500 });
     proxy.plan(() => ({ kind: 'answer', status: 503, code: 'SlowDown' }));
     const started = Date.now();
@@ -141,7 +141,7 @@ describe('an answer that settles nothing is settled by reading (R3)', () => {
   });
 });
 
-describe('a reply that stops half-way is no reply', () => {
+describe('a reply that stops half-way', () => {
   const stall: Fault = { kind: 'stall' };
   const isGet = ({ method }: { method: string }) => method === 'GET';
   const content = randomBytes(300_000);
@@ -152,7 +152,7 @@ describe('a reply that stops half-way is no reply', () => {
     return store;
   }
 
-  it('is tried again: get, getToFile and lists', async () => {
+  it('is requested again by get, getToFile and lists', async () => {
     const store = await withObject();
     const folder = ownFolder();
     const path = join(folder, 'file');
@@ -165,7 +165,7 @@ describe('a reply that stops half-way is no reply', () => {
     expect(await store.listFolder('a/')).toEqual(['key']);
   });
 
-  it('is an error within the deadline where it always does, and leaves no part of a file', async () => {
+  it('causes an error within the deadline if every reply stops, and leaves no part of a file', async () => {
     const store = await withObject({ deadlineMs: 700 });
     const folder = ownFolder();
     proxy.plan(() => stall);
@@ -178,7 +178,7 @@ describe('a reply that stops half-way is no reply', () => {
     expect(await readdir(folder)).toEqual([]);
   });
 
-  it('ends a stream with the error that a retry follows, naming the key', async () => {
+  it('ends a stream with StoreUnavailable, which names the key', async () => {
     const store = await withObject();
     proxy.plan(breakFirst(1, isGet, stall));
     const read = async (): Promise<number> => {
@@ -193,7 +193,7 @@ describe('a reply that stops half-way is no reply', () => {
     expect(await read()).toBe(content.length);
   });
 
-  it('and neither is none at all', async () => {
+  it('is treated like a missing reply, which is also requested again', async () => {
     const store = await withObject();
     for (const method of ['GET', 'HEAD']) {
       proxy.plan(breakFirst(1, (request) => request.method === method, { kind: 'hang' }));
@@ -201,7 +201,7 @@ describe('a reply that stops half-way is no reply', () => {
     }
   });
 
-  it('a body that comes too slowly ever to end is given up as well, though it never pauses', async () => {
+  it('is treated like a body that comes too slowly: it fails, although it never pauses', async () => {
     const store = await withObject({ deadlineMs: 0 });
     proxy.plan(() => ({ kind: 'trickle', everyMs: 20 }));
     const unavailable = { name: 'StoreUnavailable' };
@@ -214,7 +214,7 @@ describe('a reply that stops half-way is no reply', () => {
     ]);
   });
 
-  it('a signal ends a download that does not move at once, with its own reason', async () => {
+  it('ends at once, with the signal’s reason, if the caller aborts', async () => {
     const store = patient({ requestTimeoutMs: 15_000 });
     await store.create('a/key', content);
     const folder = ownFolder();
@@ -231,7 +231,7 @@ describe('a reply that stops half-way is no reply', () => {
   });
 });
 
-describe('a failure of the node’s own disk is none of the store’s', () => {
+describe('a failure of the node’s own disk', () => {
   let gets = 0;
   async function withObject(): Promise<ObjectStore> {
     const store = throughProxy();
@@ -244,14 +244,14 @@ describe('a failure of the node’s own disk is none of the store’s', () => {
     return store;
   }
 
-  it('is thrown as it is, and the object is not fetched again', async () => {
+  it('is thrown unchanged, and the object is not fetched again', async () => {
     const store = await withObject();
     const path = join(tmpdir(), `longhaul-${randomBytes(6).toString('hex')}`, 'no-such-folder', 'file');
     await expect(store.getToFile('a/key', path)).rejects.toMatchObject({ code: 'ENOENT' });
     expect(gets).toBe(1);
   });
 
-  it('for want of space says where to make room, at once, and leaves no part of a file', async ({ skip }) => {
+  it('for lack of space says at once where to make room, and leaves no part of a file', async ({ skip }) => {
     const folder = ownFolder();
     const mount = ['-t', 'tmpfs', '-o', 'size=64k', 'longhaul-test', folder];
     const mounted = spawnSync('mount', mount, { stdio: 'ignore' }).status === 0;
@@ -268,7 +268,7 @@ describe('a failure of the node’s own disk is none of the store’s', () => {
     }
   });
 
-  it('is told from one of the store by who failed: the reader’s own error is the reader’s', async () => {
+  it('is no failure of the store: an error of the reader’s own code is thrown at once', async () => {
     const store = await withObject();
     const full = Object.assign(new Error('no space left on device'), { code: 'ENOSPC' });
     const onProgress = (): void => {
@@ -282,8 +282,8 @@ describe('a failure of the node’s own disk is none of the store’s', () => {
   });
 });
 
-describe('what no retry can fix', () => {
-  it('a missing bucket is named', async () => {
+describe('a problem that no retry can fix', () => {
+  it('a missing bucket: the error names it', async () => {
     const store = openS3Store(parseS3Address(server.address('p').replace(server.bucket, 'no-such-bucket')));
     await expect(store.create('key', bytesOf('x'))).rejects.toMatchObject({ name: 'StoreUnfit' });
     await expect(store.create('key', bytesOf('x'))).rejects.toThrow(/no such bucket/);
@@ -295,7 +295,7 @@ describe('what no retry can fix', () => {
     [307, 'TemporaryRedirect'],
     [400, 'AuthorizationHeaderMalformed'],
   ])(
-    'another region’s answer (%d %s) is told at once, with the setting that fixes it',
+    'another region’s answer (%d %s): the error comes at once and names the setting',
     async (status, code) => {
       const store = throughProxy();
       proxy.plan(() => ({ kind: 'answer', status, code }));
@@ -310,7 +310,7 @@ describe('what no retry can fix', () => {
     },
   );
 
-  describe('a setting that is missing or wrong is told at once, with what to set', () => {
+  describe('a missing or wrong setting: the error comes at once and says what to set for', () => {
     beforeEach(() => {
       for (const name of ['AWS_REGION', 'AWS_PROFILE']) vi.stubEnv(name, undefined);
       for (const name of ['AWS_CONFIG_FILE', 'AWS_SHARED_CREDENTIALS_FILE'])
@@ -360,7 +360,7 @@ describe('what no retry can fix', () => {
     });
   });
 
-  it('an endpoint where nobody answers is tried again, and the error says what to check', async () => {
+  it('an endpoint that does not answer is tried again, and the error says what to check', async () => {
     const address = parseS3Address(server.address('p', `http://127.0.0.1:${await freePort()}`));
     await expect(openS3Store(address, { deadlineMs: 500 }).get('key')).rejects.toMatchObject({
       name: 'StoreUnavailable',
@@ -368,7 +368,7 @@ describe('what no retry can fix', () => {
     });
   });
 
-  it('refused access is named, without the secret', async () => {
+  it('refused access: the error says so without the secret', async () => {
     const store = throughProxy();
     proxy.plan(() => ({ kind: 'answer', status: 403, code: 'SignatureDoesNotMatch' }));
     await expect(store.get('key')).rejects.toThrow(/access was refused.*SignatureDoesNotMatch/);
@@ -376,7 +376,7 @@ describe('what no retry can fix', () => {
   });
 });
 
-it('an upload that the service has dropped amid its parts is no object, and the next try is one', async () => {
+it('an upload that the service drops between its parts leaves no object, and the next try succeeds', async () => {
   const store = throughProxy();
   const folder = ownFolder();
   const path = join(folder, 'file');
@@ -393,7 +393,7 @@ it('an upload that the service has dropped amid its parts is no object, and the 
   expect(await store.head('large')).toMatchObject({ size: partBytes + 1000 });
 });
 
-it('an upload that the service has dropped by its end is given up at once: asking for it again would not bring it back', async () => {
+it('an upload that the service drops before its completion fails at once: a retry could not succeed', async () => {
   const store = throughProxy();
   const folder = ownFolder();
   const path = join(folder, 'file');
@@ -406,8 +406,8 @@ it('an upload that the service has dropped by its end is given up at once: askin
   expect(performance.now() - begun).toBeLessThan(10_000);
 });
 
-it('opening a bucket prints nothing of SDK versions to come', () => {
-  // In a process of its own: the SDK warns once.
+it('opening a bucket prints no warning about future SDK versions', () => {
+  // This needs its own process, as the SDK warns only once in a process.
   const script = `const { openStore } = await import('./src/store/open-store.ts'); await openStore('${server.address('p')}')`;
   const { stdout, stderr, status } = spawnSync(
     process.execPath,
@@ -417,7 +417,7 @@ it('opening a bucket prints nothing of SDK versions to come', () => {
   expect({ status, output: stdout + stderr }).toEqual({ status: 0, output: '' });
 });
 
-it('unfinished uploads are swept once they are old', async () => {
+it('old unfinished uploads are swept', async () => {
   const store = openAt('swept');
   const client = new S3Client({ endpoint: server.endpoint, region: 'us-east-1', forcePathStyle: true });
   await client.send(new CreateMultipartUploadCommand({ Bucket: server.bucket, Key: 'swept/left' }));
@@ -429,7 +429,7 @@ it('unfinished uploads are swept once they are old', async () => {
   expect(left.Uploads ?? []).toEqual([]);
 });
 
-it('a server that ignores If-None-Match is refused by the probe, with the fix', async () => {
+it('the probe refuses a server that ignores If-None-Match, and says how to fix it', async () => {
   const careless = await startS3Server({ createOnly: false });
   try {
     const store = await openStore(careless.address('probe'));

@@ -29,7 +29,7 @@ describe('canonical JSON', () => {
     );
   });
 
-  it('is JSON of the same value, and of itself the same text', () => {
+  it('is JSON of the same value, and stays the same text if it is parsed and written again', () => {
     fc.assert(
       fc.property(json, (value) => {
         const text = canonicalText(value);
@@ -68,7 +68,7 @@ describe('canonical JSON', () => {
     [{ a: { b: new Date() } }, /\$\.a\.b is of class Date/],
     [[1n], /\$\[0\] is bigint/],
     [new Float32Array(1), /class Float32Array/],
-  ])('refuses what JSON cannot hold, by its path (%#)', (value, problem) => {
+  ])('refuses a value that JSON cannot hold, and names its path (%#)', (value, problem) => {
     expect(() => canonicalText(value)).toThrow(problem);
   });
 });
@@ -78,7 +78,7 @@ it('a record’s digest is the sha256 of its canonical JSON without observed', (
   expect(recordDigest(record)).toBe(sha256Hex('{"n":1,"run":"x","schema":"longhaul.name/1"}'));
 });
 
-it('differences name the place and both values', () => {
+it('differences name the path and both values', () => {
   expect(differences({ a: { b: [1, 2] }, c: 1 }, { a: { b: [1, 3] } })).toEqual([
     'a.b.1 (stored 2, computed 3)',
     'c (stored 1, computed nothing)',

@@ -45,7 +45,7 @@ describe.each(recordKinds)('a %s record', (kind) => {
   const oldest = oldestVersions[kind] ?? known;
   const version = (n: number): string => `longhaul.${kind}/${n}`;
 
-  it('of a newer schema is refused, naming the key and both versions', async () => {
+  it('of a newer schema is refused, and the error names the key and both versions', async () => {
     await put({ ...record(), schema: version(known + 1) }, episode);
     await expect(readRecord(store, key, kind)).rejects.toMatchObject({
       name: 'NewerSchema',
@@ -56,7 +56,7 @@ describe.each(recordKinds)('a %s record', (kind) => {
   });
 
   if (oldest > 1)
-    it('of an older schema is refused, saying what to do about its run', async () => {
+    it('of an older schema is refused, and the error says what to do with its run', async () => {
       await put({ ...record(), schema: version(oldest - 1) }, episode);
       await expect(readRecord(store, key, kind)).rejects.toMatchObject({
         name: 'OlderSchema',
@@ -68,7 +68,7 @@ describe.each(recordKinds)('a %s record', (kind) => {
       });
     });
 
-  it('with an unknown member, without a known one, of another kind or without a schema is unreadable, naming the key', async () => {
+  it('with an unknown or a missing member, of another kind or without a schema is unreadable, and the error names the key', async () => {
     const [first] = Object.keys(record()).filter((name) => name !== 'schema');
     const broken = [
       { ...record(), surprise: 1 },
@@ -88,7 +88,7 @@ describe.each(recordKinds)('a %s record', (kind) => {
     }
   });
 
-  it('cut short or overwritten with noise is unreadable, naming the key', async () => {
+  it('that was cut off or overwritten is unreadable, and the error names the key', async () => {
     const bytes = await encodeRecord(kind, recordsOfAllKinds()[kind]);
     for (const broken of [bytes.subarray(0, bytes.length / 2), bytesOf('\x00noise'), new Uint8Array()]) {
       await expect(decodeRecord(key, kind, broken)).rejects.toMatchObject({ name: 'UnreadableRecord', key });
@@ -96,7 +96,7 @@ describe.each(recordKinds)('a %s record', (kind) => {
   });
 
   if (summedSince[kind] === known)
-    it('says of each changed bit that it was changed, or is what it was', async () => {
+    it('with any bit flipped is refused, or still reads as the same record', async () => {
       const bytes = await encodeRecord(kind, {
         ...recordsOfAllKinds()[kind],
         schema: version(known),
@@ -111,7 +111,7 @@ describe.each(recordKinds)('a %s record', (kind) => {
       }
     });
 
-  it('that its schema refuses is never written', async () => {
+  it('that does not fit its schema is never written', async () => {
     const invalid = { ...record(), surprise: 1 } as never;
     await expect(adoptOrCreate(store, key, kind, invalid)).rejects.toThrow(TypeError);
     expect(await store.head(key)).toBeNull();
@@ -126,15 +126,15 @@ describe('an evaluation', () => {
     return { ...evaluation, schema, pass_at_1, graded, environments: { tracker: figures } };
   };
 
-  it('of version 1 reads as one without a pass rate where nothing was graded, and nowhere else', async () => {
+  it('of version 1 is read without a pass rate only if nothing was graded', async () => {
     await put(of(1, 0, 0), false);
     expect(await readRecord(store, key, 'evaluation')).toEqual(of(1, null, 0));
     expect(checkRecord(key, 'evaluation', of(1, 0, 4))).toEqual(of(1, 0, 4));
-    // What no version has written is left for the audit to find.
+    // No version writes a pass rate without grades: the reader accepts it, and the audit reports it.
     expect(checkRecord(key, 'evaluation', of(1, 0.5, 0))).toEqual(of(1, 0.5, 0));
   });
 
-  it('has a pass rate just where something was graded', () => {
+  it('has a pass rate exactly if something was graded', () => {
     expect(checkRecord(key, 'evaluation', of(2, null, 0))).toEqual(of(2, null, 0));
     for (const contradiction of [of(2, 0, 0), of(2, null, 4), of(2, 0.5, 4, null), of(1, null, 0)])
       expect(() => checkRecord(key, 'evaluation', contradiction)).toThrow(UnreadableRecord);
@@ -142,7 +142,7 @@ describe('an evaluation', () => {
 });
 
 describe('bytes', () => {
-  it('of an episode are gzip of canonical JSON, the same wherever they are made', async () => {
+  it('of an episode are gzip of canonical JSON, and equal on every machine', async () => {
     const { episode } = recordsOfAllKinds();
     const bytes = await encodeRecord('episode', episode);
     expect(gunzipSync(bytes)).toEqual(Buffer.from(canonicalBytes(episode)));
@@ -150,7 +150,7 @@ describe('bytes', () => {
     expect(await encodeRecord('episode', episode)).toEqual(bytes);
   });
 
-  it('that were observed do not enter the digest', () => {
+  it('of the member observed do not enter the digest', () => {
     const { episode } = recordsOfAllKinds();
     const later = { ...episode, observed: { ...episode.observed, seconds: 99 } };
     expect(recordDigest(later)).toBe(recordDigest(episode));
@@ -183,7 +183,7 @@ describe('an episode of version 1', () => {
     return { ...recordsOfAllKinds().episode, schema: 'longhaul.episode/1' as const, observed };
   };
 
-  it('is read as it was written, so that its batch is sealed again from the same digest', async () => {
+  it('is read as it was written, so that its batch can be sealed again from the same digest', async () => {
     await put(earlier(), true);
     const read = await readRecord(store, key, 'episode');
     expect(read).toEqual(earlier());
@@ -205,7 +205,7 @@ it.each(['run', 'owner', 'control', 'update'] as const)(
   },
 );
 
-describe('a member that a record has since a version', () => {
+describe('a member that a version has added', () => {
   const { plan, suite } = recordsOfAllKinds();
   const digest = digestOf('5');
   const roots = { run_digest: digest, control_digest: digest, owner_digest: digest };
@@ -215,7 +215,7 @@ describe('a member that a record has since a version', () => {
     ['plan', { ...plan, schema: 'longhaul.plan/3', ...roots }],
     ['suite', newSuite],
     ['suite', { ...newSuite, round: 2, again: 'p/s' }],
-  ] as const)('is read in a %s of that version', (kind, record) => {
+  ] as const)('is accepted in a %s of that version', (kind, record) => {
     expect(checkRecord('key', kind, record)).toEqual(record);
   });
 
@@ -227,14 +227,17 @@ describe('a member that a record has since a version', () => {
     ['suite', { ...suite, round: 2 }, 'round: is not known'],
     ['suite', { ...suite, again: 'p/s' }, 'again: is not known'],
     ['suite', { ...suite, schema: 'longhaul.suite/2' }, 'environments: is missing'],
-  ] as const)('is refused in an earlier %s, and needed in a later one: %#', (kind, record, problem) => {
-    expect(() => checkRecord('key', kind, record)).toThrow(problem);
-  });
+  ] as const)(
+    'is refused in an earlier %s, and required from that version on: %#',
+    (kind, record, problem) => {
+      expect(() => checkRecord('key', kind, record)).toThrow(problem);
+    },
+  );
 });
 
-// Who may write what: choices, functions and sequences.
+// How records of each kind are written: choices, functions and sequences.
 describe('a choice', () => {
-  it('is the first author’s, whatever the second one chose', async () => {
+  it('is the first author’s, even if the second author chose something else', async () => {
     const { plan } = recordsOfAllKinds();
     expect(await adoptOrCreate(store, key, 'plan', plan)).toEqual({ record: plan, adopted: false });
     const other = { ...plan, owner: 2 };
@@ -242,7 +245,7 @@ describe('a choice', () => {
     expect(await readRecord(store, key, 'plan')).toEqual(plan);
   });
 
-  it('is not adopted where it cannot be read', async () => {
+  it('is not adopted if it cannot be read', async () => {
     await store.create(key, bytesOf('{"schema":"longhaul.plan/2"'));
     await expect(adoptOrCreate(store, key, 'plan', recordsOfAllKinds().plan)).rejects.toMatchObject({
       name: 'UnreadableRecord',
@@ -251,14 +254,14 @@ describe('a choice', () => {
 });
 
 describe('a function', () => {
-  it('with the same identity is adopted as it is stored, whatever was observed', async () => {
+  it('with the same identity is adopted as stored, even if the member observed differs', async () => {
     const { update } = recordsOfAllKinds();
     await recordFunction(store, key, 'update', update);
     const again = { ...update, observed: { ...update.observed, metrics: { loss: 0.2 } } };
     expect(await recordFunction(store, key, 'update', again)).toEqual({ record: update, adopted: true });
   });
 
-  it('with another identity is Diverged, with both and the place, and changes nothing', async () => {
+  it('with another identity throws Diverged with both identities and the path, and changes nothing', async () => {
     const { update } = recordsOfAllKinds();
     await recordFunction(store, key, 'update', update);
     const other = { ...update, identity: { ...update.identity, state: digestOf('e') } };
@@ -281,7 +284,7 @@ describe('a sequence', () => {
   const folder = () => `t${home}/control/`;
   const control = (n: number, id: string) => ({ ...recordsOfAllKinds().control, n, update_id: id });
 
-  it('gives every author a number of its own, without gaps', async () => {
+  it('gives each author a different number, without gaps', async () => {
     const ids = Array.from({ length: 12 }, (_, i) => `u${i}`);
     const written = await Promise.all(
       ids.map((id) => appendSequence(store, folder(), 'control', (n) => control(n, id))),
@@ -292,7 +295,7 @@ describe('a sequence', () => {
     expect(records.map(({ update_id }) => update_id).sort()).toEqual([...ids].sort());
   });
 
-  it('shows the loser of a race what is there before he decides again', async () => {
+  it('shows the loser of a race all stored records before he decides again', async () => {
     await appendSequence(store, folder(), 'control', (n) => control(n, 'first'));
     const seen: number[] = [];
     const record = await appendSequence(store, folder(), 'control', async (n, existing) => {
@@ -309,7 +312,7 @@ describe('a sequence', () => {
     expect(await readSequence(store, folder(), 'control')).toHaveLength(2);
   });
 
-  it('is in the order of numbers beyond ten, and is read a few records at a time', async () => {
+  it('is in numerical order, also after 9, and is read a few records at a time', async () => {
     for (let n = 1; n <= 40; n++) {
       await store.create(`${folder()}${n}.json`, await encodeRecord('control', control(n, `u${n}`)));
     }

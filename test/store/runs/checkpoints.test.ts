@@ -1,4 +1,5 @@
-// Checkpoints (R31): whole or none, never other bytes than the manifest says, and a fork's are its parent's up to the fork.
+// Checkpoints (R31) are complete or do not exist, and have the bytes that the manifest names. A fork shares its parent's checkpoints up to
+// the step where it begins.
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
@@ -50,7 +51,7 @@ const fileOf = (record: RunRecord, step: number) =>
   checkpointFileKey(checkpointHome(record), step, 'state.safetensors');
 
 describe('a checkpoint', () => {
-  test('comes back as it was saved; saving it again changes nothing, other bytes are Diverged', async () => {
+  test('is downloaded as it was saved; saving it again changes nothing, and saving other bytes throws Diverged', async () => {
     const record = await writeRun('tiny');
     await save(record, 4);
     await save(record, 4);
@@ -61,7 +62,7 @@ describe('a checkpoint', () => {
     expect(await listCheckpoints(store, record)).toEqual([4]);
   });
 
-  test('tells of its bytes while they move: up, compared with what is there, and down', async () => {
+  test('reports the bytes moved during its upload, its comparison with stored bytes, and its download', async () => {
     const record = await writeRun('tiny');
     const statePath = join(scratch, `state-${count}`);
     await writeFile(statePath, Buffer.alloc(20 << 20));
@@ -78,7 +79,7 @@ describe('a checkpoint', () => {
 
   const dies = () => Promise.reject(new Error('killed here'));
 
-  test('has its manifest last', async () => {
+  test('gets its manifest last', async () => {
     const record = await writeRun('tiny');
     await expect(save(record, 1, 'state 1', dies)).rejects.toThrow('killed here');
     expect(await listCheckpoints(store, record)).toEqual([]);
@@ -86,7 +87,7 @@ describe('a checkpoint', () => {
     expect(await store.head(fileOf(record, 1))).not.toBeNull();
   });
 
-  test('that was left without a manifest is finished by whoever has the same bytes', async () => {
+  test('without a manifest is completed by another writer with the same bytes', async () => {
     const record = await writeRun('tiny');
     await expect(save(record, 1, 'state 1', dies)).rejects.toThrow('killed here');
     await save(record, 1);
@@ -94,7 +95,7 @@ describe('a checkpoint', () => {
   });
 
   test.each(['other 1', 'a longer state 1', 'state'])(
-    'that was left without a manifest gets none from whoever has other bytes (%j)',
+    'without a manifest gets no manifest from a writer with other bytes (%j)',
     async (text) => {
       const record = await writeRun('tiny');
       await expect(save(record, 1, 'state 1', dies)).rejects.toThrow('killed here');
@@ -107,7 +108,7 @@ describe('a checkpoint', () => {
     },
   );
 
-  test('whose bytes changed is not handed out', async () => {
+  test('with changed bytes is not downloaded', async () => {
     const record = await writeRun('tiny');
     await save(record, 2);
     await store.delete(fileOf(record, 2));
@@ -142,7 +143,7 @@ describe('a fork', () => {
     return { parent, fork };
   }
 
-  test('has its parent’s checkpoints up to the step where it left it, and its own after it (R5)', async () => {
+  test('has its parent’s checkpoints up to the step where it begins, and its own after that (R5)', async () => {
     const { parent, fork } = await family();
     expect(await listCheckpoints(store, fork)).toEqual([1, 2, 3]);
     expect(await listCheckpoints(store, parent)).toEqual([1, 2, 4]);
@@ -155,13 +156,13 @@ describe('a fork', () => {
     expect(await verifyCheckpoint(store, fork, 3)).toMatchObject({ run: 'fork', step: 3 });
   });
 
-  test('of a fork that left before its parent did has what all three have in common', async () => {
+  test('of a fork, if it begins before that fork’s own steps, has only the checkpoints that all three runs share', async () => {
     await family();
     const second = await writeRun('second', { run: 'fork', step: 1, state: stateOf(1) });
     expect(await listCheckpoints(store, second)).toEqual([1]);
   });
 
-  test('saves a step that it shares where its parent would, so that there is one', async () => {
+  test('saves a shared step in its parent’s place, so that the checkpoint exists once', async () => {
     const { parent, fork } = await family();
     await store.delete(checkpointManifestKey(checkpointHome(parent), 2));
     await save(fork, 2);

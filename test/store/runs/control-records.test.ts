@@ -1,4 +1,4 @@
-// A run of days has hundreds of control records, and each of its activities needs all of them.
+// A long run has hundreds of control records, and each of its activities needs all of them.
 import { describe, expect, it } from 'vitest';
 import { recordControl } from '../../../src/activities/run/record-control.js';
 import type { OrchestratorDeps } from '../../../src/activities/orchestrator-deps.js';
@@ -31,13 +31,13 @@ describe('many control records', () => {
     return { store: { ...bound(store), get }, reads };
   }
 
-  it('are read once, however many activities look at the run', async () => {
+  it('are read once, even if many activities read the run', async () => {
     const { store, reads } = await filled('often');
     for (let activity = 0; activity < 5; activity += 1) await openRunView(store, 'often');
     expect(reads.filter((key) => key.startsWith(controlFolder('often')))).toHaveLength(records);
   });
 
-  it('cost the next change no more than the first ones did', async () => {
+  it('are not read again when the next change is recorded', async () => {
     const { store, reads } = await filled('change');
     await openRunView(store, 'change');
     reads.length = 0;
@@ -47,7 +47,7 @@ describe('many control records', () => {
     ]);
   });
 
-  it('show what another process has written meanwhile', async () => {
+  it('include a record that another process has written meanwhile', async () => {
     const { store } = await filled('other');
     await readControl(store, 'other');
     await change(await openStore(`dir:${folder}`), 'other', 'elsewhere');

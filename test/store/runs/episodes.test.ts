@@ -1,4 +1,4 @@
-// Episodes are at their keys, folded or not, and what was folded is the truth: for steps and evaluations alike (R23).
+// Readers find episodes at their keys, folded or not, and a folded record wins over a single one, for steps and evaluations (R23).
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { EpisodeRecord } from '../../../src/spec/records/episode.js';
@@ -53,7 +53,7 @@ describe.each([
   const attemptsIn = (records: (EpisodeRecord | null)[]): (number | undefined)[] =>
     records.map((record) => record?.observed.attempt);
 
-  it('reads single records as they are', async () => {
+  it('reads single records', async () => {
     await writeSingle(0, 2);
     const view = withFolded(raw);
     expect(await view.listFolder(folder)).toEqual([key(0).slice(folder.length)]);
@@ -63,7 +63,7 @@ describe.each([
     expect(await view.create(key(0), Buffer.from('another'))).toBe('exists');
   });
 
-  it('reads what was folded, also where a single record lies beside it', async () => {
+  it('reads a folded record even if a single record of the same episode exists', async () => {
     await fold();
     await writeSingle(1, 2);
     const view = withFolded(raw);
@@ -79,7 +79,7 @@ describe.each([
       expect(attemptsIn(await readStepEpisodes(raw, place.run, place.step))).toEqual([1, 1, 1]);
   });
 
-  it('takes away what it put beside a file that came after its first look', async () => {
+  it('deletes its own single record if the episodes were folded while it wrote', async () => {
     await writeSingle(0, 1);
     const stopped = overlaid(raw, {
       create: async (...args) => {
@@ -93,7 +93,7 @@ describe.each([
     expect(attemptsIn([await readRecord(view, key(2), 'episode')])).toEqual([1]);
   });
 
-  it('leaves other keys, and those that the file does not hold, as they are', async () => {
+  it('does not change other keys, nor keys that the folded file lacks', async () => {
     await fold();
     const view = withFolded(raw);
     for (const other of [planKey('tiny', 1), `${key(0)}.r1`]) {
@@ -102,7 +102,7 @@ describe.each([
     }
   });
 
-  it('reads the file once for all that ask at the same time', async () => {
+  it('reads the folded file once for all callers that ask at the same time', async () => {
     await fold();
     let looks = 0;
     const counting = overlaid(raw, {
@@ -117,7 +117,7 @@ describe.each([
     expect(looks).toBe(1);
   });
 
-  it('does not share a look for the file that began before a reader missed its record', async () => {
+  it('does not share a read of the folded file that began before a caller missed its single record', async () => {
     for (const { sample } of seats) await writeSingle(sample, 1);
     let release = (): void => undefined;
     const held = new Promise<void>((resolve) => (release = resolve));

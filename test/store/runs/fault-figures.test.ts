@@ -1,4 +1,4 @@
-// The figures ft/* are counted from records alone: an event once, whoever saw it, and the same however often they are counted.
+// The figures ft/* are counted from records alone. An event counts once, even if several attempts record it, and each count gives the same.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -43,11 +43,11 @@ function attempt(activity: string, recoveries: Recovery[], waited_seconds?: numb
 }
 
 describe('the figures of a step', () => {
-  it('are none where its attempts tell of nothing', () => {
+  it('are empty if its attempts record no fault', () => {
     expect(faultsIn([recordsOfAllKinds().attempt, attempt('collect', [])])).toEqual({});
   });
 
-  it('name what was lost, and what it took to work again', () => {
+  it('contain the lost work and the cost of the recovery', () => {
     expect(faultsIn([attempt('collect', [recovery])])).toEqual({
       'ft/restarts/engine_exit': 1,
       'ft/lost_seconds': 5,
@@ -61,7 +61,7 @@ describe('the figures of a step', () => {
     });
   });
 
-  it('count a death once that ended two activities: the longer time, and what each of them lost', () => {
+  it('count a death that ended two activities once: with the longer time, and the lost work of both', () => {
     const { restore: _, replay: __, ...beside } = recovery;
     const evaluating = { ...beside, down_seconds: 4, lost: { seconds: 1, tokens: 30, episodes: 2 } };
     expect(
@@ -74,14 +74,14 @@ describe('the figures of a step', () => {
     });
   });
 
-  it('leave out what befell a sweep at a state of the run', () => {
+  it('leave out faults of a sweep that evaluates the run’s states', () => {
     expect(faultsIn([attempt('evaluate-sweep-3', [recovery], 60)])).toEqual({});
     expect(faultsIn([attempt('collect', [recovery]), attempt('evaluate-sweep-3.1', [recovery], 60)])).toEqual(
       faultsIn([attempt('collect', [recovery])]),
     );
   });
 
-  it('count two deaths twice, also in one attempt', () => {
+  it('count two deaths as two, even in one attempt', () => {
     const again = { ...recovery, event: 'n1@host pid 12, engine 56' };
     expect(faultsIn([attempt('collect', [recovery, again])])).toMatchObject({
       'ft/restarts/engine_exit': 2,
@@ -90,13 +90,13 @@ describe('the figures of a step', () => {
     });
   });
 
-  it('tell of a restore that no failure was behind, and count no restart', () => {
+  it('include a restore without a failure, and count no restart for it', () => {
     const figures = faultsIn([attempt('collect', [{ ...recovery, cause: 'placed' }])]);
     expect(figures).toMatchObject({ 'ft/restore_seconds': 0.5, 'ft/replay_seconds': 1.5 });
     expect(Object.keys(figures).filter((name) => name.startsWith('ft/restarts/'))).toEqual([]);
   });
 
-  it('add the waits of attempts one after another, and not of activities side by side', () => {
+  it('add the waits of an activity’s attempts, but not of activities that wait in parallel', () => {
     const waits = [attempt('collect', [], 3), attempt('collect', [], 4), attempt('evaluate-interval', [], 5)];
     expect(faultsIn(waits)).toEqual({ 'ft/waiting_seconds': 7 });
   });
@@ -105,7 +105,7 @@ describe('the figures of a step', () => {
 describe('the attempts of a step', () => {
   const folder = scratchFolder();
 
-  it('are those on the way to it, and those at the state before it: each counts towards one step', async () => {
+  it('are attempts to make it, and attempts that evaluate the state before it: each counts towards one step', async () => {
     const store = await openStore(`dir:${folder}`);
     const activities = ['base', 'collect', 'update', 'evaluate-interval', 'evaluate-final'];
     for (const step of [9, 10, 11]) {
@@ -128,14 +128,14 @@ describe('the attempts of a step', () => {
 });
 
 describe('the totals of a run', () => {
-  it('are those up to a step and what came after it', () => {
+  it('are the sums of the totals up to a step and the figures after it', () => {
     expect(plusFigures({ 'ft/lost_seconds': 1.1, 'ft/lost_tokens': 3 }, { 'ft/lost_seconds': 2.2 })).toEqual({
       'ft/lost_seconds': 3.3,
       'ft/lost_tokens': 3,
     });
   });
 
-  it('have an ETTR of the time that was available: not paused, not blocked, and driven by somebody', () => {
+  it('have an ETTR over the available time: not paused, not blocked, and with a workflow', () => {
     const figures = {
       'ft/lost_seconds': 5,
       'ft/waiting_seconds': 5,
@@ -159,7 +159,7 @@ describe('the totals of a run', () => {
   });
 });
 
-describe('updates with what faults have cost', () => {
+describe('updates with fault figures', () => {
   const { update, run, control } = recordsOfAllKinds();
   const started = Date.parse('2026-01-02T03:00:00.000Z');
   const time = (seconds: number): string => new Date(started + seconds * 1000).toISOString();
@@ -171,7 +171,7 @@ describe('updates with what faults have cost', () => {
     observed: { ...update.observed, committed_at: time(seconds), metrics },
   });
 
-  it('have the sum of the steps so far, and the share of the time that was left', () => {
+  it('have the sums over the steps so far, and the ETTR', () => {
     const first = withFaults(
       updateAt(1, 100),
       noFaults(record),
@@ -197,7 +197,7 @@ describe('updates with what faults have cost', () => {
     });
   });
 
-  it('keep those that an earlier version wrote into them, and go on from there', () => {
+  it('keep the figures that an earlier version wrote, and the next step adds to these', () => {
     const carried = {
       'ft/lost_seconds': 7,
       'ft/stalled_seconds': 2,
@@ -216,7 +216,7 @@ describe('updates with what faults have cost', () => {
     });
   });
 
-  it('are the same read from a store in one go or from a step on, and an attempt that cannot be read is passed over', async () => {
+  it('are the same if read at once or from a later step on, and an unreadable attempt is skipped', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'longhaul-totals-'));
     const store = await openStore(`dir:${folder}`);
     try {
@@ -239,7 +239,7 @@ describe('updates with what faults have cost', () => {
   });
 });
 
-it('a recovery of a kind that nobody knows is refused when it is written', async () => {
+it('a recovery with an unknown cause is never written', async () => {
   const unknown = { ...recovery, cause: 'cosmic_rays' } as unknown as Recovery;
   await expect((async () => encodeRecord('attempt', attempt('collect', [unknown])))()).rejects.toThrow();
 });

@@ -1,4 +1,4 @@
-// Time in which nobody drove a run on, counted from its records: a person's, or nobody's.
+// Time in which a run was paused, blocked or without a workflow, counted from its records.
 import { describe, expect, it } from 'vitest';
 import type { AttemptRecord } from '../../../src/spec/records/attempt-records.js';
 import type { ControlChange, ControlRecord } from '../../../src/spec/records/control-records.js';
@@ -22,7 +22,7 @@ const pause = (seconds: number): [number, ControlChange] => [seconds, { kind: 'p
 const pauseNow = (seconds: number): [number, ControlChange] => [seconds, { kind: 'pause', now: true }];
 const resume = (seconds: number): [number, ControlChange] => [seconds, { kind: 'resume' }];
 
-/** The step between the seconds 100 and 200. */
+/** Held seconds of a step that runs from second 100 to second 200. */
 function held(
   changes: readonly [number, ControlChange][],
   attempts: readonly AttemptRecord[] = [],
@@ -46,52 +46,52 @@ function held(
   return Object.fromEntries(Object.entries(seconds).filter(([, value]) => value !== 0));
 }
 
-it('is none where nobody had to be asked', () => {
+it('a run that nothing held has no held time', () => {
   expect(held([], [attempt('collect', 110)])).toEqual({});
 });
 
 describe('a pause', () => {
-  it('that was asked for in the step before holds from its commit until it is resumed', () => {
+  it('that was requested in the previous step counts from that step’s commit to the resume', () => {
     expect(held([pause(90), resume(160)])).toEqual({ paused: 60 });
   });
 
-  it('holds from the last thing that was done after that commit', () => {
+  it('counts only from the last attempt after that commit', () => {
     expect(held([pause(90), resume(160)], [attempt('evaluate-interval', 120)])).toEqual({ paused: 40 });
   });
 
-  it('at a step boundary holds from when it was asked for', () => {
+  it('at a step boundary counts from its request', () => {
     expect(held([pause(110), resume(160)])).toEqual({ paused: 50 });
   });
 
-  it('that is resumed before the step under way ends has held nothing', () => {
+  it('that is resumed before the running step ends does not count', () => {
     expect(held([pause(120), resume(160)], [attempt('collect', 105)])).toEqual({});
   });
 
-  it('at once holds in the middle of a step', () => {
+  it('with `now` counts in the middle of a step', () => {
     expect(held([pauseNow(120), resume(160)], [attempt('collect', 105)])).toEqual({ paused: 40 });
     expect(held([pause(110), pauseNow(120), resume(160)], [attempt('collect', 105)])).toEqual({ paused: 40 });
   });
 
-  it('counts towards the step in which it ends, and each one for itself', () => {
+  it('counts towards the step in which it ends, and each pause counts separately', () => {
     expect(held([pause(20), resume(90), pause(95), resume(210)])).toEqual({});
     expect(held([pause(95), resume(110), pauseNow(150), resume(155)])).toEqual({ paused: 15 });
   });
 });
 
-it('a block ends with a resume that no pause is behind, and began after the last sign of work', () => {
+it('a resume without a pause ends a block, which began at the last sign of work', () => {
   expect(held([resume(180)], [attempt('collect', 130)])).toEqual({ blocked: 50 });
   expect(held([pause(90), resume(120), resume(180)])).toEqual({ paused: 20, blocked: 60 });
 });
 
-it('nobody drives a run from the last sign of one workflow to the claim of the next', () => {
+it('a run has no workflow from the last sign of work of one workflow to the claim of the next', () => {
   expect(held([], [attempt('collect', 130)], [[170, 'second']])).toEqual({ unowned: 40 });
   expect(held([], [attempt('collect', 180)], [[170, 'second']])).toEqual({ unowned: 70 });
 });
 
-it('a workflow that claims its own run again has not been away', () => {
+it('a workflow that claims its own run again was not away', () => {
   expect(held([], [], [[170, 'first']])).toEqual({});
 });
 
-it('a run that was paused when its workflow was lost is nobody’s until it is claimed, and a person’s from then on', () => {
+it('a run that lost its workflow during a pause counts as without a workflow until the claim, and as paused after it', () => {
   expect(held([pause(90), resume(190)], [], [[150, 'second']])).toEqual({ unowned: 50, paused: 40 });
 });

@@ -44,7 +44,7 @@ beforeEach(async () => {
   store = await openDirectoryStore(join(scratch, `store-${++count}`));
 });
 
-/** State after a step, in tests: the step's digit 64 times. */
+/** Digest of the state after a step in these tests: the step's hex digit 64 times. */
 const stateOf = (step: number) => digestOf(step.toString(16));
 
 async function writeRun(run: string, lineage: RunRecord['lineage'] = null): Promise<RunRecord> {
@@ -75,7 +75,7 @@ async function writeUpdate(run: string, step: number, change: object = {}): Prom
 }
 
 describe('a run’s steps', () => {
-  it('are read as far as they are committed', async () => {
+  it('are read up to the last committed step', async () => {
     await writeRun('tiny');
     expect(await lastCommittedStep(store, 'tiny')).toBe(-1);
     await writeBase('tiny');
@@ -89,7 +89,7 @@ describe('a run’s steps', () => {
     await expect(readUpdate(store, 'tiny', 3)).rejects.toThrow(/step 3 of tiny is not committed/);
   });
 
-  it('up to the lineage are the parent’s, through any number of forks (R5)', async () => {
+  it('up to lineage.step are the parent’s, through any number of forks (R5)', async () => {
     await writeRun('tiny');
     await writeBase('tiny');
     for (let step = 1; step <= 4; step++) await writeUpdate('tiny', step);
@@ -105,7 +105,7 @@ describe('a run’s steps', () => {
     expect(await readState(store, 'fork', 0)).toBe(stateOf(0));
   });
 
-  it('that do not follow each other, or lie under another’s key, are unreadable', async () => {
+  it('that do not follow each other, or are stored under another step’s key, are unreadable', async () => {
     await writeRun('tiny');
     await writeBase('tiny');
     await writeUpdate('tiny', 1, { previous_state: digestOf('d') });
@@ -118,7 +118,7 @@ describe('a run’s steps', () => {
     await expect(lastCommittedStep(store, 'tiny')).rejects.toThrow();
   });
 
-  it('have a plan with the digest that others recorded, or it was changed', async () => {
+  it('have a plan whose digest other records name; with another digest it was changed', async () => {
     await writeRun('tiny');
     const { plan } = recordsOfAllKinds();
     await adoptOrCreate(store, planKey('tiny', 1), 'plan', plan);
@@ -127,16 +127,16 @@ describe('a run’s steps', () => {
     await expect(readPlan(store, 'tiny', 1, digestOf('f'))).rejects.toThrow(/it was changed/);
   });
 
-  it('of a run that is not there are named', async () => {
+  it('of a missing run cause an error that names the run', async () => {
     await expect(readRun(store, 'none')).rejects.toThrow(/there is no run "none" in dir:/);
   });
 });
 
-describe('control', () => {
+describe('a control record', () => {
   const folded = (...changes: ControlChange[]) =>
     foldControl(changes.map((change, i) => ({ ...recordsOfAllKinds().control, n: i + 1, change })));
 
-  it('is folded in order: absolute sets, the last one holds', () => {
+  it('sets absolute values: the last record wins when records are folded in order', () => {
     expect(folded()).toEqual({ n: 0, paused: false, stopAfter: null, lr: null, temperature: null });
     expect(
       folded(
@@ -150,7 +150,7 @@ describe('control', () => {
     ).toEqual({ n: 6, paused: true, stopAfter: 9, lr: 2, temperature: 0.5 });
   });
 
-  it('keeps a pause in the middle of a step until resume, whatever is paused after it', () => {
+  it('that pauses with `now` holds until a resume, even if another pause follows', () => {
     expect(folded({ kind: 'pause', now: true }, { kind: 'pause' })).toMatchObject({
       paused: true,
       pausedNow: true,
@@ -161,7 +161,7 @@ describe('control', () => {
     expect(folded({ kind: 'checkpointNow', step: 3 }, { kind: 'checkpointNow', step: 7 }).checkpoint).toBe(7);
   });
 
-  it('that quarantines a key makes the run’s readers and writers use KEY.r1, and keeps the bytes (R24)', async () => {
+  it('that quarantines a key makes the run read and write KEY.r1 instead, and keeps the old bytes (R24)', async () => {
     const [key, other] = [episodeKey('tiny', 1, 0, 0), episodeKey('tiny', 1, 0, 1)];
     await store.create(key, bytesOf('broken'));
     const { episode, control } = recordsOfAllKinds();
@@ -209,7 +209,7 @@ describe('an owner (R20)', () => {
   const says = (state: OwnerState) => () => Promise.resolve(state);
   const never = () => Promise.reject(new Error('nobody needs to be asked'));
 
-  it('is the first claimant, then himself again, then whoever finds him closed or unknown', async () => {
+  it('may claim the run again; another workflow may claim it if the owner is closed or unknown', async () => {
     expect(await claimRun(store, 'tiny', execution('1'), never)).toBe(1);
     expect(await claimRun(store, 'tiny', execution('1'), never)).toBe(2);
     expect(await claimRun(store, 'tiny', execution('2'), says('closed'))).toBe(3);
@@ -217,7 +217,7 @@ describe('an owner (R20)', () => {
   });
 
   it.each(['open', 'unreachable'] as const)(
-    'that is %s refuses others by name, unless they take over',
+    'that is %s keeps others from claiming the run unless they take over, and the error names the owner',
     async (state) => {
       await claimRun(store, 'tiny', execution('1'), never);
       await expect(claimRun(store, 'tiny', execution('2'), says(state))).rejects.toMatchObject({
@@ -228,7 +228,7 @@ describe('an owner (R20)', () => {
     },
   );
 
-  it('is one even where two find the last one closed at the same moment', async () => {
+  it('is the only one even if several workflows find the last owner closed at the same moment', async () => {
     await claimRun(store, 'tiny', execution('old'), never);
     const state = (owner: { firstExecutionRunId: string }) =>
       Promise.resolve(owner.firstExecutionRunId === 'old' ? ('closed' as const) : ('open' as const));
@@ -239,14 +239,14 @@ describe('an owner (R20)', () => {
     expect(await readSequence(store, ownersFolder('tiny'), 'owner')).toHaveLength(2);
   });
 
-  it('of an older number is told that it changed', async () => {
+  it('with an older number gets OwnerChanged', async () => {
     const first = await claimRun(store, 'tiny', execution('1'), never);
     await checkOwner(store, 'tiny', first);
     await claimRun(store, 'tiny', execution('2'), says('closed'));
     await expect(checkOwner(store, 'tiny', first)).rejects.toMatchObject({ name: 'OwnerChanged' });
   });
 
-  it('is not replaced by himself: a late attempt of his own claim ends nothing', async () => {
+  it('does not replace itself: a late attempt of its own claim changes nothing', async () => {
     const first = await claimRun(store, 'tiny', execution('1'), never);
     await claimRun(store, 'tiny', execution('1'), never);
     await checkOwner(store, 'tiny', first);
@@ -255,26 +255,26 @@ describe('an owner (R20)', () => {
   });
 });
 
-it('two that start one name at once get the same run', async () => {
+it('callers that claim one name at once get the same run', async () => {
   const runs = await Promise.all(Array.from({ length: 8 }, () => claimName(store, 'tiny')));
   expect(new Set(runs)).toEqual(new Set(['tiny']));
 });
 
 describe('names from outside', () => {
-  it.each(['a', 'A-b_c.9', 'x'.repeat(64)])('%s is fit', (name) =>
+  it.each(['a', 'A-b_c.9', 'x'.repeat(64)])('%s is accepted', (name) =>
     expect(checkName(name, 'name')).toBe(name),
   );
   it.each(['', '.a', '..', 'a/b', 'a~2', 'a b', 'ü', 'x'.repeat(65), 'a\n'])('%j is refused', (name) => {
     expect(() => checkName(name, 'run name')).toThrow(/run name ".*" cannot be used/s);
   });
 
-  it('become run ids with a timeline', () => {
+  it('become run ids with a timeline number', () => {
     expect([runIdOf('a', 1), runIdOf('a', 2)]).toEqual(['a', 'a~2']);
     expect(checkRunId('a~12')).toBe('a~12');
     for (const run of ['a~1', 'a~', '~2', 'a~b', 'a~02', 'a~2~3']) expect(() => checkRunId(run)).toThrow();
   });
 
-  it('and episode keys have slot and sample', () => {
+  it('become parts of episode keys, with slot and sample', () => {
     expect(episodeKey('a', 120, 3, 14)).toBe('runs/a/steps/000120/episodes/00003.014.json.gz');
   });
 });

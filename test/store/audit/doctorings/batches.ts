@@ -1,4 +1,4 @@
-// What a batch says, against the plan, the episodes and the update that it belongs to.
+// Doctored batches, which contradict their plan, episodes or update.
 import { expect } from 'vitest';
 import { decodeBatchFile, encodeBatchFile } from '../../../../src/store/files/batch-file.js';
 import { stepIdOf } from '../../../../src/store/records/canonical.js';
@@ -16,7 +16,7 @@ import {
 } from '../doctored-run.js';
 import { unknown } from '../../evaluated.js';
 
-/** Seals other content, and lets the step's update name it: every digest of the chain is right, only its bytes are not. */
+/** Seals a changed batch and lets the step's update name it: all digests of the chain agree, only the batch's content is wrong. */
 async function reseal(store: Doctored, step: number, change: (batch: Batch) => void): Promise<void> {
   const key = layout.batchKey(run, step);
   const batch = decodeBatchFile(store.bytes(key), key);
@@ -33,7 +33,7 @@ type Batch = ReturnType<typeof decodeBatchFile>;
 const episodeAt = (step: number, { slot, sample }: { slot: number; sample: number }): string =>
   layout.episodeKey(run, step, slot, sample);
 
-/** A sample whose group has a signal of its own even without it, or by it. */
+/** The first sample of a group in which outcomes differ. */
 async function learningSample(store: Doctored, step: number): Promise<{ slot: number; sample: number }> {
   const { outcomes } = (await readUpdate(store.store, run, step)).identity;
   const slot = outcomes.findIndex((group) => new Set(group).size > 1);

@@ -1,4 +1,4 @@
-// Checkpoints, against their manifests and the chain.
+// Doctored checkpoints, which contradict their manifests or the chain.
 import * as layout from '../../../../src/store/objects/layout.js';
 import { requireRecord } from '../../../../src/store/records/records.js';
 import { readState } from '../../../../src/store/runs/run-records.js';

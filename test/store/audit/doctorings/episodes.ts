@@ -1,4 +1,4 @@
-// Episodes and their outcomes, against the plan, the update and the attempts that announced them.
+// Doctored episodes and outcomes, which contradict the plan, the update or the attempts that announced them.
 import { gunzipSync, gzipSync } from 'node:zlib';
 import type { AttemptRecord } from '../../../../src/spec/records/attempt-records.js';
 import type { EpisodeRecord } from '../../../../src/spec/records/episode.js';
@@ -22,7 +22,7 @@ import { unknown } from '../../evaluated.js';
 const outcomeOf = (record: EpisodeRecord): number =>
   record.outcome.status === 'graded' ? record.outcome.value : NaN;
 
-/** An attempt after all others. */
+/** Stores the record of an attempt that is later than all others. */
 function putLate(
   store: Doctored,
   step: number,
@@ -164,7 +164,7 @@ export const episodes: readonly Doctoring[] = [
     at: () => episode(learned),
     names: 'log-probs for',
     doctor: (store) => {
-      // No encoder of ours writes it.
+      // Write the bytes here: our encoder refuses such a record.
       const record = JSON.parse(gunzipSync(store.bytes(episode(learned))).toString()) as EpisodeRecord;
       record.logprobs.pop();
       store.write(episode(learned), gzipSync(canonicalText(record)));

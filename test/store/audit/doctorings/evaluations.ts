@@ -1,4 +1,4 @@
-// Results of evaluations, against their suites and episodes.
+// Doctored evaluation results, which contradict their suites or episodes.
 import * as layout from '../../../../src/store/objects/layout.js';
 import {
   audited,

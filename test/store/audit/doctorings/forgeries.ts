@@ -1,4 +1,5 @@
-// Forgeries by somebody who knows the rules: every digest that depends on the change is made again, so that the chain agrees with itself.
+// Forgeries by somebody who knows the rules: after a change, all digests that depend on it are computed again, so that the chain is
+// consistent.
 import { sealAgain } from '../signed-chain.js';
 import * as layout from '../../../../src/store/objects/layout.js';
 import { requireRecord } from '../../../../src/store/records/records.js';
@@ -20,7 +21,7 @@ import type { RunRecord } from '../../../../src/spec/records/run-records.js';
 
 const owner = (n: number): string => layout.sequenceKey(layout.ownersFolder(run), n);
 
-/** The record of the run with a part of its spec changed; nothing else of the chain knows of it. */
+/** Changes the run's record, and no other record of the chain. */
 const respecified = (change: (record: RunRecord) => void) => (store: Doctored) =>
   store.edit(layout.runKey(run), 'run', change);
 
@@ -131,12 +132,12 @@ export const forgeries: readonly Doctoring[] = [
 
 export interface Unclaimed {
   what: string;
-  /** Words of `notClaimed`. */
+  /** Text that `notClaimed` must contain. */
   says: string;
   doctor: (store: Doctored) => Promise<void> | void;
 }
 
-/** What a chain cannot prove, and an audit says so. */
+/** Changes that no record disproves; the audit must say that it claims nothing about them. */
 export const unclaimed: readonly Unclaimed[] = [
   {
     what: 'a second owner behind the last plan',

@@ -1,4 +1,4 @@
-// Plans, against the updates that they led to and the data of the run.
+// Doctored plans, which contradict their updates or the run's data.
 import * as layout from '../../../../src/store/objects/layout.js';
 import { requireRecord } from '../../../../src/store/records/records.js';
 import {

@@ -1,4 +1,4 @@
-// Owners, control and names; and records that nobody can read.
+// Doctored sequences (owners, control, names), and records that cannot be read.
 import * as layout from '../../../../src/store/objects/layout.js';
 import {
   control,

@@ -1,4 +1,4 @@
-// The chain from state to state: nothing skipped, nothing twice.
+// Doctored updates: the chain of states skips a step or applies one twice.
 import { stepIdOf } from '../../../../src/store/records/canonical.js';
 import * as layout from '../../../../src/store/objects/layout.js';
 import { readUpdate } from '../../../../src/store/runs/run-records.js';

@@ -1,6 +1,6 @@
 // Writes one key into a directory store and kills itself before the k-th file system call (or in the middle of a write).
-// Arguments: root, key, source file, `bytes`, `file` or `beaten` (another writer is a moment faster), k. Prints its calls in
-// their order, each where it begins and where it ends, if it lives to the end.
+// Arguments: root, key, source file, way (`bytes`, `file`, or `beaten`: another writer is a moment faster), k. If it is not
+// killed, it prints the beginning and the end of each call, in order.
 import fs from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
 import { relative } from 'node:path';
@@ -8,7 +8,7 @@ import { relative } from 'node:path';
 export interface Traced {
   /** Name of the call, or `{name} ended`. */
   call: string;
-  /** Below the store's root. A link's is the new one. */
+  /** Path relative to the store's root; for a link, its new path. */
   path: string;
 }
 

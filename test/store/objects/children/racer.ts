@@ -1,5 +1,5 @@
 // One of several processes that write the same records at the same time. Arguments: root, name, rounds. Starts when it
-// reads a line, prints what it was told by the store.
+// reads a line, and prints the store's answers.
 import { once } from 'node:events';
 import { openDirectoryStore } from '../../../../src/store/objects/directory-store.js';
 import { adoptOrCreate, appendSequence, recordFunction } from '../../../../src/store/records/records.js';
