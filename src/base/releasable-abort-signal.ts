@@ -1,7 +1,7 @@
 // Joins several abort signals into one that can be released. Node keeps the result of `AbortSignal.any` alive while it has a listener and
 // may still abort, together with everything its listeners refer to. A worker that runs for days would keep every activity it ever ran.
 
-export interface JoinedSignal {
+interface JoinedSignal {
   signal: AbortSignal;
   /** Call when the signal is no longer needed; it then stops following its sources. */
   release(): void;

@@ -15,7 +15,7 @@ export interface Box {
 }
 
 export type Scale = (value: number) => number;
-export type Attributes = Record<string, string | number>;
+type Attributes = Record<string, string | number>;
 
 /** Maps `low`…`high` to `start`…`end`. If `low` equals `high`, every value is mapped to the middle. */
 export function linearScale(

@@ -1,6 +1,6 @@
 // Parses `RUN@STEP` from the command line.
 
-export interface NamedPlace {
+interface NamedPlace {
   name: string;
   /** Null if no step is named. */
   step: number | null;

@@ -23,7 +23,7 @@ import type { trainingRun } from '../workflows/run/training-run.js';
 const unnamedServerDeadlineMs = 1_000;
 
 /** A command that only reads may try the default address. A command that writes may not. */
-export type TemporalAccess = 'reads' | 'writes';
+type TemporalAccess = 'reads' | 'writes';
 
 export interface TemporalFlags {
   temporalAddress?: string;
@@ -58,7 +58,7 @@ export function withTemporalFlags(command: Command, access: TemporalAccess): Com
 }
 
 /** Thrown when no server is named for a command that would change one. */
-export class UnnamedServer extends Error {
+class UnnamedServer extends Error {
   override readonly name = 'UnnamedServer';
 }
 
@@ -171,7 +171,7 @@ export async function withClient<T>(flags: TemporalFlags, use: (client: Client) 
 }
 
 /** `on 127.0.0.1:7233, namespace default (from TEMPORAL_ADDRESS)`. */
-export function placeText({ address, namespace }: TemporalConfig, source: string | null): string {
+function placeText({ address, namespace }: TemporalConfig, source: string | null): string {
   return printable(`on ${address}, namespace ${namespace} (${sourceText(source)})`);
 }
 

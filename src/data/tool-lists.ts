@@ -14,9 +14,9 @@ const answerWithinMs = 30_000;
 const minPauseMs = 100;
 const maxPauseMs = 2000;
 
-export type ToolLists = Record<string, readonly ToolSpec[]>;
+type ToolLists = Record<string, readonly ToolSpec[]>;
 
-export interface ToolListsOptions {
+interface ToolListsOptions {
   /** Aborts when the start must end; the function then throws the signal's reason. */
   signal?: AbortSignal;
   /** How long to retry servers that are not up yet, in milliseconds. */

@@ -17,7 +17,7 @@ export interface HeldState {
 }
 
 /** Bytes by part, as planned before the engine allocates memory. `total` is their sum, `available` the most that the engine may use. */
-export type MemoryPlan = Record<string, number> & { total: number; available: number };
+type MemoryPlan = Record<string, number> & { total: number; available: number };
 
 export interface LoadedState {
   state: Digest;
@@ -96,7 +96,7 @@ export interface SavedState {
   files: SavedFile[];
 }
 
-export interface SavedWeights {
+interface SavedWeights {
   weights: Digest;
   files: SavedFile[];
 }

@@ -11,7 +11,7 @@ export interface TextCoder {
   template: ChatTemplate;
 }
 
-export interface PromptInput {
+interface PromptInput {
   prompt: string;
   env_variables: Readonly<Record<string, string>>;
   /** Null for a drill: it has no system prompt. */

@@ -6,7 +6,7 @@ import type { Demonstration, ToolSpec } from '../spec/records/task.js';
 import { observationTokens, promptTokens, type TextCoder } from './conversation.js';
 import { resultObservation } from './observation.js';
 
-export interface TokenizedDemonstration {
+interface TokenizedDemonstration {
   tokens: number[];
   prompt_length: number;
   /** Spans `[start, end)` of the assistant's tokens; only these carry loss. */

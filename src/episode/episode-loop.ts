@@ -37,7 +37,7 @@ export interface EpisodeDeps extends TextCoder {
 }
 
 /** An environment that is down. */
-export interface Outage {
+interface Outage {
   reason: string;
   /** End of the wait for it, in milliseconds since 1970. */
   until: number;

@@ -3,7 +3,7 @@ import type { SamplingPlan } from '../spec/records/parts.js';
 import type { ToolSpec } from '../spec/records/task.js';
 import { toolListText } from './tool-list.js';
 
-export interface SystemPromptInput {
+interface SystemPromptInput {
   env_variables: Readonly<Record<string, string>>;
   tools: readonly ToolSpec[];
   sampling: Pick<SamplingPlan, 'system_prompt' | 'tools_format'>;

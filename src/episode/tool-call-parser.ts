@@ -4,7 +4,7 @@ import type { ToolCall } from '../spec/records/task.js';
 /** Name of this parser in plans. If the parser changes, its id must change. */
 export const toolParserId = 'skyrl/1';
 
-export type ParsedTurn =
+type ParsedTurn =
   | { kind: 'call'; call: ToolCall }
   /** There is a tag, but its content is not a valid call. `problem` is written for the model. */
   | { kind: 'malformed'; problem: string }

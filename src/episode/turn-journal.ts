@@ -96,7 +96,7 @@ export function encodeLine(
   return { line: `${hex(check)} ${json}\n`, check };
 }
 
-export interface ReadJournal {
+interface ReadJournal {
   entries: JournalEntry[];
   /** Bytes up to the end of the last intact entry. */
   length: number;

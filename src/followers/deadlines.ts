@@ -1,6 +1,6 @@
 // Every wait of a follower has a deadline. Work that is late is told to stop by a signal, but not awaited.
 
-export class TooLate extends Error {
+class TooLate extends Error {
   override name = 'TooLate';
 }
 

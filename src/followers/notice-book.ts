@@ -6,7 +6,7 @@ import type { ObjectStore } from '../store/objects/object-store.js';
 /** Shortest time between two records of one tracker, so that a problem that comes and goes is not recorded each time. */
 const leastPauseMs = 60_000;
 
-export interface NoticeBookOptions {
+interface NoticeBookOptions {
   store: ObjectStore;
   run: string;
   /** Name of the author, for people. */

@@ -122,7 +122,7 @@ export interface EventContext {
   chart: (evaluations: readonly ReportedEvaluation[]) => Promise<Uint8Array | null>;
 }
 
-export interface EventPage {
+interface EventPage {
   /** Ordered by time, except that `started` comes first: an evaluation adopted from another run may be older than the run. */
   events: RunEvent[];
   /** The position after all these events. */

@@ -58,7 +58,7 @@ const usualTracking: TrackingSpec = { metrics_jsonl: true, tensorboard: false };
 const localSinks: readonly string[] = ['metrics.jsonl', 'tensorboard'];
 
 /** `lacking`: a sink was given up; a later call may deliver the rest. */
-export type SessionEnd = 'delivered' | 'lacking' | 'stopped';
+type SessionEnd = 'delivered' | 'lacking' | 'stopped';
 
 /**
  * Resolves when the run is over and every sink has all its points or was given up, or when `signal` aborts. Throws only if the run's

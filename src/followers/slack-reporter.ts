@@ -24,7 +24,7 @@ import {
 } from './run-events.js';
 import type { RunStanding } from './run-standing.js';
 
-export interface SlackReporterOptions {
+interface SlackReporterOptions {
   store: ObjectStore;
   record: RunRecord;
   owner: OwnerRecord;
@@ -48,7 +48,7 @@ export interface SlackReporterOptions {
   times?: Partial<ReporterTimes>;
 }
 
-export interface ReporterTimes {
+interface ReporterTimes {
   pollMs: [first: number, longest: number];
   readMs: number;
   /** How long after its end a run without a token is still tried. */

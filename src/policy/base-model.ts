@@ -22,7 +22,7 @@ import { fileExists } from './local-states.js';
 import type { Attended } from './attended.js';
 import { weightsFileDigest } from './state-file.js';
 
-export interface BaseModelOptions {
+interface BaseModelOptions {
   store: ObjectStore;
   engine: FileEngine;
   /** Folder on the node's disk. */
@@ -54,7 +54,7 @@ export function baseModelDigest(
 }
 
 /** Digest of the model folder that a spec names. Throws `BadModelFolder`. */
-export async function folderDigest(path: string, signal?: AbortSignal): Promise<Digest> {
+async function folderDigest(path: string, signal?: AbortSignal): Promise<Digest> {
   if (await isFolder(path)) return modelFilesDigest(path, signal);
   throw new BadModelFolder(`there is no folder ${path} on this machine`);
 }

@@ -5,7 +5,7 @@ import { removeLeftovers } from './leftovers.js';
 import type { Digest } from '../spec/records/parts.js';
 import { checkRunId } from '../store/objects/layout.js';
 
-export interface LocalState {
+interface LocalState {
   step: number;
   state: Digest;
 }

@@ -13,7 +13,7 @@ import { readPlan, readUpdate, timelineOf } from '../store/runs/run-records.js';
 import { UnreadableRecord } from '../store/objects/store-errors.js';
 import { fetchBatchFile } from '../store/runs/stored-batch.js';
 
-export interface LoggedUpdate {
+interface LoggedUpdate {
   step: number;
   identity: UpdateRecord['identity'];
   /** Null if the step applied nothing. */

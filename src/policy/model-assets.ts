@@ -17,7 +17,7 @@ import { InvalidSpec } from '../spec/invalid-spec.js';
 import type { Digest } from '../spec/records/parts.js';
 import type { ModelSpec, RunSpec } from '../spec/run-spec.js';
 
-export interface ModelAssets {
+interface ModelAssets {
   baseModel: Digest;
   tokenizer: string;
   template: string;

@@ -12,7 +12,7 @@ import { removeLeftovers } from './leftovers.js';
 
 const usualPadding = '<|endoftext|>';
 
-export interface ModelToExport extends Omit<ExportRequest, 'path' | 'eos_tokens'> {
+interface ModelToExport extends Omit<ExportRequest, 'path' | 'eos_tokens'> {
   /** Path of the folder to create; it must not exist. */
   to: string;
   /** Texts of `tokenizer.json` and of the chat template. */

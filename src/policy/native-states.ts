@@ -22,7 +22,7 @@ import type {
 } from './state-keeper.js';
 import { StateRestorer } from './state-restorer.js';
 
-export interface NativeStatesOptions {
+interface NativeStatesOptions {
   store: ObjectStore;
   engine: FileEngine;
   /** Folder on the node's disk for saved states and fetched batches. */
@@ -33,7 +33,7 @@ export interface NativeStatesOptions {
 /** Number of runs with saved states on the disk: more than a node serves at once, but fewer than it may ever have served. */
 const runsKept = 32;
 
-export class NativeStates implements StateKeeper {
+class NativeStates implements StateKeeper {
   readonly files: LocalStates;
   private readonly restorer: StateRestorer;
 

@@ -24,12 +24,12 @@ export interface StepToApply {
   stepId: Digest;
 }
 
-export interface AppliedStep extends UpdateResult {
+interface AppliedStep extends UpdateResult {
   /** Absent if the step is not one that is saved. */
   saved?: { path: string; number: number };
 }
 
-export type Holding = { step: number; state: Digest };
+type Holding = { step: number; state: Digest };
 
 /** A name that is taken is listed when its save is whole; one that is not by then was cut off. */
 const listedWithinMs = 30_000;

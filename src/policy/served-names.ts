@@ -6,7 +6,7 @@ import { canonicalText } from '../store/records/canonical.js';
 
 const kind = 'longhaul.named-state/1';
 
-export interface ServedBase {
+interface ServedBase {
   service: string;
   model: string;
   rank: number;

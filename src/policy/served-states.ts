@@ -36,7 +36,7 @@ import type {
   StepUpdate,
 } from './state-keeper.js';
 
-export interface ServedStatesOptions {
+interface ServedStatesOptions {
   store: ObjectStore;
   service: TinkerService;
   engine: TinkerEngine;

@@ -28,7 +28,7 @@ import {
 import { CorruptCheckpoint, Diverged, UnreadableRecord } from '../store/objects/store-errors.js';
 import { weightsExist } from '../store/files/weights.js';
 
-export interface StateRestorerOptions {
+interface StateRestorerOptions {
   store: ObjectStore;
   engine: FileEngine;
   /** States saved by this node. */

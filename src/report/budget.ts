@@ -6,7 +6,7 @@ import { spentInAll } from '../rl/spending.js';
 import { percent } from './format.js';
 import { table } from './html.js';
 
-export interface UsedLimit extends Pick<BudgetLimit, 'name' | 'limit'> {
+interface UsedLimit extends Pick<BudgetLimit, 'name' | 'limit'> {
   spent: number;
 }
 
@@ -18,7 +18,7 @@ interface Spender {
 }
 
 /** Use up to the newest step, or up to `until` (ISO 8601) if that is later. Empty if no limit is set. */
-export function usedLimits({ record, updates, owners }: Spender, until?: string): UsedLimit[] {
+function usedLimits({ record, updates, owners }: Spender, until?: string): UsedLimit[] {
   const budget = owners.at(-1)?.observed.budget;
   if (!budget) return [];
   const newest = updates.filter(({ identity }) => identity.run === record.run).at(-1)?.observed.committed_at;

@@ -3,8 +3,7 @@ import { errorShare } from '../rl/metrics.js';
 import type { PassRate } from '../spec/pass-rate.js';
 import type { EvaluationFigure } from './history/evaluations.js';
 
-export type EnvironmentStatus =
-  'saturated' | 'improving' | 'flat' | 'unclear' | 'declining' | 'failing' | 'new';
+type EnvironmentStatus = 'saturated' | 'improving' | 'flat' | 'unclear' | 'declining' | 'failing' | 'new';
 
 export interface EnvironmentRow {
   env_key: string;
@@ -23,7 +22,7 @@ export interface EnvironmentRow {
   status: EnvironmentStatus;
 }
 
-export interface TemplateRow {
+interface TemplateRow {
   template: string;
   graded: number;
   before: number | null;

@@ -36,7 +36,7 @@ import type { UpdateRecord } from '../spec/records/update.js';
 import type { RebaseSpec } from '../spec/run-spec.js';
 import type { UnfinishedEvaluation } from '../store/evaluations/unfinished-evaluations.js';
 
-export interface ReportInput {
+interface ReportInput {
   history: RunHistory;
   faults: Faults;
   changes: AcceptedChange[];

@@ -6,7 +6,7 @@ import type { RunHistory } from './history/run-history.js';
 import { endingText, type TargetEnding } from '../spec/pass-rate.js';
 import { plannedSteps, reachesTarget } from '../spec/schedule.js';
 
-export type RunPosition =
+type RunPosition =
   /** `ending`: null if the run ended with its last planned step. */
   | { kind: 'completed'; step: number; ending: TargetEnding | null }
   | { kind: 'stopped'; step: number }

@@ -64,7 +64,7 @@ export interface RaisedAlert {
 }
 
 /** Spending of the run's own steps, without its parent's. */
-export interface SpentInSteps extends Pick<Spent, 'tokens' | 'gpu_seconds'> {
+interface SpentInSteps extends Pick<Spent, 'tokens' | 'gpu_seconds'> {
   /** Each step counts at the price given at the start that ran it; 0 if no price was given. */
   usd: number;
 }
@@ -90,7 +90,7 @@ export interface AlertWatch {
 }
 
 /** A figure of GRPO steps: its last values, and its highest mean so far. */
-export interface WatchedMean {
+interface WatchedMean {
   last: number[];
   highest: number | null;
 }
@@ -108,7 +108,7 @@ export const nothingWatched: AlertWatch = {
   gradNorms: [],
 };
 
-export interface AlertSettings {
+interface AlertSettings {
   /** ISO 8601. */
   startedAt: string;
   /** Budget given at the start that planned the step. */

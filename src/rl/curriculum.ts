@@ -8,7 +8,7 @@ const momentum = 0.2;
 /** Assumed pass rate of a template that was never tried; it gives the highest weight. */
 const untried = 0.5;
 
-export interface DrawnTask {
+interface DrawnTask {
   template: string;
   /** Index into the template's tasks, in data order. */
   index: number;

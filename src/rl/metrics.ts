@@ -6,13 +6,13 @@ import type { BatchIdentity, UpdateRecord } from '../spec/records/update.js';
 import { isPass } from './pass.js';
 
 /** Rewards of one prompt's samples; null for an unknown outcome. */
-export interface RewardGroup {
+interface RewardGroup {
   env: string;
   values: readonly (number | null)[];
 }
 
 /** A figure is null if no graded sample counts towards it. */
-export interface RewardFigures {
+interface RewardFigures {
   /** Share of passes among graded samples. */
   pass_at_1: PassRate;
   /** Share of prompts with any reward above 0. */

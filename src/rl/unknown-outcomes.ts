@@ -2,7 +2,7 @@
 import type { EpisodeRecord } from '../spec/records/episode.js';
 
 /** The most frequent combination of environment and reason among unknown outcomes. */
-export interface UnknownReason {
+interface UnknownReason {
   env_key: string;
   /** As in the outcome: `open`, `call`, `grade`, … */
   reason: string;

@@ -24,11 +24,6 @@ export interface Node {
   required?: string[];
 }
 
-export function table(head: string[], rows: string[][]): string {
-  const line = (cells: string[]) => `| ${cells.join(' | ')} |\n`;
-  return `${line(head)}|${head.map(() => '---|').join('')}\n${rows.map(line).join('')}`;
-}
-
 /** The accepted values, in words. */
 export function valueText(node: Node): string {
   if (node.$ref !== undefined) return nameOf(node.$ref);
@@ -82,7 +77,7 @@ function tupleText(items: string[]): string {
 }
 
 /** True if a member has a description; then each member has its own row. */
-export function isDescribed({ properties = {} }: Node): boolean {
+function isDescribed({ properties = {} }: Node): boolean {
   return Object.values(properties).some(
     (member) => member.description !== undefined || nested(member) !== undefined,
   );
@@ -99,7 +94,7 @@ export function nested(node: Node): { suffix: string; node: Node } | undefined {
   return option !== undefined && others.length === 0 ? nested(option) : undefined;
 }
 
-export function nameOf(ref: string): string {
+function nameOf(ref: string): string {
   return ref.slice('#/$defs/'.length);
 }
 

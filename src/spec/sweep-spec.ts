@@ -18,7 +18,7 @@ export interface CheckpointsSpec {
 }
 
 /** Checkpoints at steps from `from` to `to`, both included; with `every`, only at `from`, `from + every`, … */
-export interface StepRange {
+interface StepRange {
   from: number;
   /** Absent: up to the newest checkpoint. */
   to?: number;
@@ -39,7 +39,7 @@ export interface SuiteSpec {
   seed?: number;
 }
 
-export interface BaselineSpec {
+interface BaselineSpec {
   run: string;
   step: number;
   /** Difference in pass@1, as a share; a state that is significantly worse by more than this raises an alarm. */

@@ -2,7 +2,7 @@
 // docs/security.md describes the same rules.
 import { isSecretName } from '../base/secrets.js';
 
-export type StackRole = 'temporal' | 'environments' | 'orchestrator' | 'node' | 'follower';
+type StackRole = 'temporal' | 'environments' | 'orchestrator' | 'node' | 'follower';
 
 /** Variables that any process may need, and our own. `isOrdinary` leaves out names that look like secrets. */
 const ordinaryNames =

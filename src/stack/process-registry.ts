@@ -9,7 +9,7 @@ export interface RegisteredProcess extends ProcessIdentity {
   name: string;
 }
 
-export interface ProcessRegistryOptions {
+interface ProcessRegistryOptions {
   log(message: string): void;
   /** Pause before the next try when the list cannot be written. */
   retryMs?: number;

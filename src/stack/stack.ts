@@ -31,7 +31,7 @@ import { markedProcesses, refuseSecondServer, stackMark } from './stack-leftover
 import { type ProcessEvents, SupervisedProcess } from './supervised-process.js';
 import { openConnection } from '../workers/temporal/temporal-connection.js';
 
-export interface StackOptions {
+interface StackOptions {
   folder: string;
   /**
    * Port of the Temporal server. By default the last start's port or 7233; if it is taken, the next free port. `uiPort`: the same, 8233.

@@ -3,7 +3,7 @@ import { accessSync, constants, statSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { builtToolPath } from '../workers/process/built-tool.js';
 
-export class TemporalBinaryMissing extends Error {
+class TemporalBinaryMissing extends Error {
   constructor() {
     super(
       'no Temporal server was found: neither LONGHAUL_TEMPORAL, nor `temporal` on the PATH, nor one that set-up has ' +

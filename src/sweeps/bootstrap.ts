@@ -9,8 +9,6 @@
 // BCa and studentised intervals have less coverage when few tasks differ.
 import { hash32 } from '../rl/random.js';
 
-/** Share of comparisons for which the interval contains the true difference. */
-export const confidence = 0.95;
 const resamples = 2_000;
 
 export interface Interval {

@@ -38,7 +38,7 @@ export interface Selection {
 }
 
 /** The sweep's suites: their digests, and the run that supplies their data and settings. */
-export interface SuitesInQuestion {
+interface SuitesInQuestion {
   digests: readonly Digest[];
   reference: RunRecord;
 }

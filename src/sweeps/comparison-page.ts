@@ -54,7 +54,7 @@ export function renderComparison(sweep: SweepComparison): string {
 }
 
 /** Sections for another page, which must include `comparisonStyle` after the report's style. */
-export function comparisonSections({ suites, skipped }: SweepComparison): string {
+function comparisonSections({ suites, skipped }: SweepComparison): string {
   const sections = suites.map((suite) => section(`Suite ${escapeHtml(suite.label)}`, suiteBody(suite)));
   if (skipped.length > 0) {
     const items = skipped.map((one) => `<li>${escapeHtml(skippedText(one))}</li>`).join('');
@@ -63,7 +63,7 @@ export function comparisonSections({ suites, skipped }: SweepComparison): string
   return sections.join('\n');
 }
 
-export const comparisonStyle = `${intervalBarStyle}
+const comparisonStyle = `${intervalBarStyle}
 .alarm { border-left: 4px solid var(--bad); background: var(--card); padding: 8px 14px; margin: 12px 0; border-radius: 0 6px 6px 0; }
 .alarm b { color: var(--bad); } .change { font-variant-numeric: tabular-nums; white-space: nowrap; }
 .states table { font-size: 13.5px; } .states th, .states td { padding-right: 10px; }

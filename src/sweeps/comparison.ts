@@ -37,7 +37,7 @@ export interface Figures {
   tool_error_rate: number | null;
 }
 
-export type Verdict = 'improving' | 'declining' | 'flat' | 'unclear';
+type Verdict = 'improving' | 'declining' | 'flat' | 'unclear';
 
 /** Mean of a state minus mean of the reference, over `tasks` tasks. */
 export interface Difference extends Interval {
@@ -48,7 +48,7 @@ export interface Difference extends Interval {
 
 export type AlarmLevel = 'regressed' | 'suspected' | 'unclear' | 'clear';
 
-export interface Versus {
+interface Versus {
   /** Difference of pass@1, like all members except `largest_k`. Null if no task is graded on both sides. */
   all: Difference | null;
   environments: Record<string, Difference | null>;
@@ -97,9 +97,9 @@ export interface SweepComparison {
 export const allEnvironments = 'all';
 
 /** With fewer tasks than this, an interval is unreliable, so no change is claimed. */
-export const fewestTasks = 10;
+const fewestTasks = 10;
 /** If an interval reaches further than this to each side, it says nothing even if it contains 0. */
-export const noticeable = 0.1;
+const noticeable = 0.1;
 
 /** The rule in words, for readers of the tables. */
 export const verdictRule =

@@ -80,11 +80,7 @@ function isAsApplied(
 }
 
 /** Options for `ScheduleClient.create`. */
-export function scheduleOptions(
-  spec: SweepSpec,
-  schedule: SweepScheduleSpec,
-  target: SweepTarget,
-): ScheduleOptions {
+function scheduleOptions(spec: SweepSpec, schedule: SweepScheduleSpec, target: SweepTarget): ScheduleOptions {
   return {
     scheduleId: scheduleIdOf(spec),
     spec: timesOf(schedule),

@@ -54,7 +54,7 @@ export function taskChanges(pairs: readonly TaskPair[]): TaskChange[] {
     );
 }
 
-export function changeOf({ before, after }: TaskPair): number {
+function changeOf({ before, after }: TaskPair): number {
   return after.passed / after.graded - before.passed / before.graded;
 }
 

@@ -16,7 +16,7 @@ export interface Predecessor {
 }
 
 /** Where a process runs: the worker's name, which stays the same over restarts, its machine, and its process id. */
-export interface ProcessPlace {
+interface ProcessPlace {
   name: string;
   host: string;
   pid: number;

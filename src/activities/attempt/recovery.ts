@@ -30,7 +30,7 @@ import { readPlan, readUpdateIfAny } from '../../store/runs/run-records.js';
 /** Milliseconds by which this machine's clock and the server's may differ. */
 const clockTolerance = 2_000;
 
-export interface RecoveryDeps {
+interface RecoveryDeps {
   store: ObjectStore;
   life: ProcessLife;
   log(message: string): void;

@@ -4,7 +4,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { currentScope } from './scope.js';
 
-export type StoppingPoint =
+type StoppingPoint =
   | 'fork-referred'
   | 'fork-recorded'
   | 'fork-named'

@@ -30,7 +30,7 @@ const comparisonThread = new URL('../../sweeps/comparison-thread.js', import.met
 const comparisonDeadlineMs = 5 * 60_000;
 const more = '… more of it is on the page\n';
 
-export interface WrittenComparison extends SweepComparison {
+interface WrittenComparison extends SweepComparison {
   rows: ResultRow[];
 }
 

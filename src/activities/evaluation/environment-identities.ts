@@ -51,7 +51,7 @@ export async function askIdentities(
  * sha256 of the canonical JSON of `facts`. If the facts do not distinguish the server from others, its address `url` is included. That is
  * also the case for a server that has given no reward yet, because it may never give one.
  */
-export function identityOf(facts: ServerFacts, url: string | undefined): Digest {
+function identityOf(facts: ServerFacts, url: string | undefined): Digest {
   const { contract, tools, name, version, reward_rule } = facts;
   const isVague = tools === null || reward_rule === null || reward_rule === 'later_reward';
   const address = isVague && url !== undefined ? { url } : {};

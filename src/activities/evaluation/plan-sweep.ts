@@ -38,7 +38,7 @@ import { suitesAreNamedBy, suitesAreOf, type SweepSpec } from '../../spec/sweep-
 
 const namesShown = 10;
 
-export interface SweepDeps {
+interface SweepDeps {
   store: ObjectStore;
   datasets: DatasetCache;
 }

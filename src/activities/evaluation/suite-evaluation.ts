@@ -34,7 +34,7 @@ import { currentScope } from '../attempt/scope.js';
 import { projectTrajectories } from './trajectories.js';
 
 /** A state, named by the run and step that load it, and the suite to play. */
-export interface SuiteOfState {
+interface SuiteOfState {
   run: string;
   step: number;
   state: Digest;
@@ -48,7 +48,7 @@ export interface SuiteOfState {
   isOwn: boolean;
 }
 
-export interface EvaluatedSuite {
+interface EvaluatedSuite {
   result: EvaluationResult;
   /** The round that the result belongs to. */
   suite: SuiteRecord;

@@ -17,7 +17,7 @@ export interface ReplayRange {
   to: number;
 }
 
-export interface ReplayedStep {
+interface ReplayedStep {
   step: number;
   /** False if the step applied no update, so there is nothing to compute. */
   applied: boolean;
@@ -37,7 +37,7 @@ export interface ReplayAudit extends ReplayRange {
   seconds: number;
 }
 
-export class BadReplayRange extends Error {
+class BadReplayRange extends Error {
   constructor(message: string) {
     super(message);
     this.name = 'BadReplayRange';

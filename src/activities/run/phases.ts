@@ -4,7 +4,7 @@ import type { RunSpec, SftPhaseSpec } from '../../spec/run-spec.js';
 import { stepsOf } from '../../spec/warm-start.js';
 
 /** `index` counts the phase's steps from 0. */
-export type PhaseStep = { kind: 'sft'; spec: SftPhaseSpec; index: number } | { kind: 'grpo'; index: number };
+type PhaseStep = { kind: 'sft'; spec: SftPhaseSpec; index: number } | { kind: 'grpo'; index: number };
 
 export function phaseAt(spec: RunSpec, step: number): PhaseStep {
   const spans = phasesOf(spec);

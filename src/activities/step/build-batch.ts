@@ -15,7 +15,7 @@ import { encodeBatchFile, inputsDigest } from '../../store/files/batch-file.js';
 import { canonicalText, recordDigest } from '../../store/records/canonical.js';
 import { sha256Hex } from '../../base/sha256.js';
 
-export interface BatchSources {
+interface BatchSources {
   /** By slot and sample, for a GRPO plan; empty for a supervised plan. */
   episodes: readonly (readonly EpisodeRecord[])[];
   /** Called for supervised plans only. */

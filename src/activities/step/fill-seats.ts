@@ -13,7 +13,7 @@ import type { AttemptScope } from '../../policy/attended.js';
 import { span } from '../../base/spans.js';
 import { stoppingPoint } from '../attempt/stopping-point.js';
 
-export interface RolloutOrder extends EpisodeTerms {
+interface RolloutOrder extends EpisodeTerms {
   /** The folder that holds the seats' records. */
   folder: string;
   seats: Seat[];

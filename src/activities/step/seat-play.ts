@@ -42,7 +42,7 @@ export interface EpisodeTerms {
   random: { seed: number; domain: 'train' | 'eval'; step: number };
 }
 
-export interface PlayOrder extends EpisodeTerms {
+interface PlayOrder extends EpisodeTerms {
   seats: readonly Seat[];
   /** A view through which folded episodes can be read by their keys. */
   store: ObjectStore;

@@ -23,7 +23,7 @@ import type { UpdateRecord } from '../../spec/records/update.js';
 import type { RunSpec, SftPhaseSpec } from '../../spec/run-spec.js';
 
 /** The part of a plan that gives its place in the chain of steps. */
-export type OwnPart = Pick<
+type OwnPart = Pick<
   PlanRecord,
   | 'schema'
   | 'run'
@@ -37,7 +37,7 @@ export type OwnPart = Pick<
   | 'owner_digest'
 >;
 
-export interface PlanSources {
+interface PlanSources {
   own: OwnPart;
   /** The run's record and its data. */
   data: Pick<RunData, 'record' | 'trainTasks' | 'taskByKey' | 'demonstrationsByKind'>;

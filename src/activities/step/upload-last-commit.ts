@@ -4,7 +4,7 @@ import type { NodeDeps } from '../node-deps.js';
 import { checkpointExists } from '../../store/runs/checkpoints.js';
 import { readRun, readUpdate } from '../../store/runs/run-records.js';
 
-export interface CommittedState {
+interface CommittedState {
   run: string;
   step: number;
 }

@@ -38,7 +38,7 @@ export function say({ json }: JsonFlag, value: object, text: string): void {
 }
 
 /** The result of applying a sweep file. */
-export interface AppliedSchedule {
+interface AppliedSchedule {
   sweep: string;
   project: string;
   /** `none`: the file has no schedule, and none existed. */
@@ -100,7 +100,7 @@ async function describeIfAny(client: Client, id: string): Promise<ScheduleDescri
   }
 }
 
-export interface ScheduleLine {
+interface ScheduleLine {
   sweep: string;
   project: string;
   state: 'active' | 'paused';

@@ -29,7 +29,7 @@ export interface FollowFlags extends TemporalFlags {
   detach?: boolean;
 }
 
-export interface FollowedStart {
+interface FollowedStart {
   begun: string;
   options?: TrainingOptions;
   /** Opens the run's store if this machine can reach it; needed for the alerts at the run's end. */

@@ -18,7 +18,7 @@ const queryDeadlineMs = 3_000;
 const silenceMs = 10_000;
 const resultDeadlineMs = 15_000;
 
-export interface FollowOptions {
+interface FollowOptions {
   /** If absent, nothing is shown. */
   output?: NodeJS.WriteStream;
   signal?: AbortSignal;

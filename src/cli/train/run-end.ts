@@ -13,7 +13,7 @@ const answerWithinMs = 10_000;
 /** Looks for earlier figures at most this many failed starts back. */
 const maxEarlier = 8;
 
-export interface RunEnd {
+interface RunEnd {
   how: 'failed' | 'terminated' | 'cancelled' | 'timed out';
   /** Null if the run was ended without a reason. */
   cause: string | null;

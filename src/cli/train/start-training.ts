@@ -10,7 +10,7 @@ import type { TrainingOptions } from '../../workflows/run/training-options.js';
 import { type RunHandle, runHandle, workflowIdOf } from '../temporal-access.js';
 import { inputOfWorkflow } from './workflow-input.js';
 
-export interface StartedRun {
+interface StartedRun {
   handle: RunHandle;
   /** False if the workflow was already running. */
   started: boolean;

@@ -10,7 +10,7 @@ import { readOwner } from '../../store/runs/owners.js';
 import { readRun } from '../../store/runs/run-records.js';
 import { requireRun, storeOption } from '../output.js';
 
-export interface StoredSpec {
+interface StoredSpec {
   /** The newest timeline of its name, which a start of this name continues. */
   run: string;
   spec: RunSpec;

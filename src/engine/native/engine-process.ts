@@ -9,7 +9,7 @@ import { isSecretName } from '../../base/secrets.js';
 import { EngineError, EngineExited } from '../policy-engine.js';
 import { encodeFrame, type Frame, type FrameArray, FrameDecoder, FrameError, isObject } from './frames.js';
 
-export interface EngineProcessOptions {
+interface EngineProcessOptions {
   binary: string;
   testFaults?: boolean;
   /** Every line that the engine logs. */

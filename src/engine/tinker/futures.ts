@@ -26,11 +26,11 @@ export class TinkerRefused extends Error {
 }
 
 /** Nothing of the request has reached a server. */
-export class TinkerUnreachable extends Error {
+class TinkerUnreachable extends Error {
   override readonly name = 'TinkerUnreachable';
 }
 
-export interface TinkerOptions {
+interface TinkerOptions {
   /** `http://host:port`, without a path. */
   url: string;
   /** Sent as `X-API-Key`. */
@@ -41,7 +41,7 @@ export interface TinkerOptions {
   requestTimeoutMs?: number;
 }
 
-export interface Waiting {
+interface Waiting {
   /** Why the server has not begun; absent while it works. */
   reason?: string;
 }

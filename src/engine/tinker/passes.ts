@@ -5,18 +5,18 @@ import type { LossPlan } from '../../spec/records/loss-plan.js';
 import type { Datum } from './wire.js';
 
 /** Limits of one request; part of what a step's requests are made of, so they never change for a run. */
-export interface ChunkLimits {
+interface ChunkLimits {
   sequences: number;
   tokens: number;
 }
 
-export interface ServedLoss {
+interface ServedLoss {
   loss_fn: string;
   loss_fn_config: Record<string, number>;
 }
 
 /** Whether the server adds up the losses of tokens, or takes the mean over sequences of each one's weighted mean. */
-export type ServedReduction = 'sum' | 'sequence_mean';
+type ServedReduction = 'sum' | 'sequence_mean';
 
 /** A sequence of the batch with its targets. */
 interface Sequence {

@@ -12,7 +12,7 @@ import {
 } from './wire.js';
 
 /** Adapters of a model on the server. */
-export interface ServedLora {
+interface ServedLora {
   rank: number;
   seed: number;
 }
@@ -26,7 +26,7 @@ export interface AdamParams {
 }
 
 /** A training request's place: numbers count from 1 without gaps, and a number sent twice is one request. */
-export interface Numbered {
+interface Numbered {
   model_id: string;
   seq_id: number;
 }
@@ -37,7 +37,7 @@ export interface SavedOnServer {
   tinker_path: string;
 }
 
-export interface SampleRequest {
+interface SampleRequest {
   model_path: string;
   tokens: readonly number[];
   max_tokens: number;

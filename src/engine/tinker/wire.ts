@@ -3,7 +3,7 @@
 import protobuf from 'protobufjs';
 
 /** One-dimensional, as every input of a loss is. */
-export interface Tensor {
+interface Tensor {
   dtype: 'int64' | 'float32';
   data: readonly number[];
 }

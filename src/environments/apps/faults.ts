@@ -2,7 +2,7 @@
 import { hash32 } from './random.js';
 
 /** `error`: the server answers with a failure. `drop`: it ends the connection without an answer. */
-export type InfrastructureFault = 'error' | 'drop';
+type InfrastructureFault = 'error' | 'drop';
 
 /** A tool error that the model sees instead of this turn's result, or null. With an error, the tool does not run. */
 export function modelFault(seed: number, turn: number, rate: number): string | null {

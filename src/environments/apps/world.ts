@@ -10,7 +10,7 @@ import { Draw } from './random.js';
 import { scenarioOf, type TaskAddress } from './task-key.js';
 import { argumentProblem } from './tool.js';
 
-export interface WorldGrade {
+interface WorldGrade {
   value: 0 | 1;
   /** The rows that differ, for people; never shown to the model. */
   explanation: string;

@@ -2,7 +2,7 @@
 // (several losses in a row) → open → (a health poll succeeds) → half-open → (a call succeeds) → closed, or open again. The episodes decide
 // how long to wait for a server, because they know their run's `max_wait_s`.
 import { Backoff } from '../../base/backoff.js';
-export interface CircuitBreakerOptions {
+interface CircuitBreakerOptions {
   /** One health poll; if it returns false or rejects, the server is down. */
   probe: (signal: AbortSignal) => Promise<boolean>;
   /** Number of lost connections in a row that open the breaker. */

@@ -21,7 +21,7 @@ export interface ServerFacts {
   reward_rule: 'grade' | 'reward' | 'later_reward' | null;
 }
 
-export interface FactsOptions {
+interface FactsOptions {
   url: string;
   /** True if episodes are graded with a token: then we test whether the server knows the `grade` frame. */
   gradesByToken: boolean;

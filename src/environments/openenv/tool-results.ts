@@ -21,7 +21,7 @@ export function readTools(tools: unknown): ToolSpec[] {
   });
 }
 
-export type ToolAnswer =
+type ToolAnswer =
   { kind: 'result'; result: ToolResult } | { kind: 'failed'; reason: string; message: string };
 
 /** Reads an observation of `call_tool`. Servers guess an error's class from its text, so only classes that no tool error gets count. */

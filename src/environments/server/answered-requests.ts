@@ -12,7 +12,7 @@ export class RepeatedKeyError extends Error {
   }
 }
 
-export type KeyedRequest = 'reset' | 'call' | 'grade';
+type KeyedRequest = 'reset' | 'call' | 'grade';
 
 export interface AnsweredRequests {
   /** Runs the request. If its key was just run, returns or throws that result; throws `RepeatedKeyError` for an older key. */

@@ -7,7 +7,7 @@ export interface SelectedTask {
   task: Task;
 }
 
-export interface TaskChoice {
+interface TaskChoice {
   taskKey?: string | undefined;
   environment?: string | undefined;
   split?: string | undefined;

@@ -34,7 +34,7 @@ export interface EnvironmentServerOptions {
   log?: (line: Record<string, unknown>) => void;
 }
 
-export interface EnvironmentServerStats {
+interface EnvironmentServerStats {
   sessions: number;
   requests: number;
   faults: Record<string, number>;

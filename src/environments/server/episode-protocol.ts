@@ -22,7 +22,7 @@ export class ForbiddenError extends Error {
   }
 }
 
-export interface ToolCallOutcome {
+interface ToolCallOutcome {
   /** Either `text` or `error` is present. */
   text?: string;
   error?: string;
@@ -31,13 +31,13 @@ export interface ToolCallOutcome {
 /** The four requests of an episode. A request that repeats an idempotency key of its session gets the earlier result. */
 export type EpisodeProtocol = ReturnType<typeof createEpisodeProtocol>;
 
-export interface CallKey {
+interface CallKey {
   turn: number | undefined;
   try: number;
   idempotencyKey: string | undefined;
 }
 
-export interface ProtocolOptions {
+interface ProtocolOptions {
   catalog: Catalog;
   faults: FaultSource;
   gradingToken: string;

@@ -11,7 +11,7 @@ export type ErrorCode =
   /** Our own code: the grading token is not the server's. */
   | 'FORBIDDEN';
 
-export type ToolErrorType = 'execution_error' | 'invalid_args' | 'tool_not_found';
+type ToolErrorType = 'execution_error' | 'invalid_args' | 'tool_not_found';
 
 /** One problem in a request body, in pydantic's form. */
 export interface ValidationProblem {

@@ -13,7 +13,7 @@ const invalidParams = -32602;
 const internalError = -32603;
 const serverError = -32000;
 
-export type RpcAnswer = Record<string, unknown>;
+type RpcAnswer = Record<string, unknown>;
 type RpcId = string | number | null;
 
 export interface RpcContext {

@@ -11,7 +11,7 @@ import type { SelectedTask } from './catalog.js';
  * `socket`: ends with its socket. `resumable`: survives a lost socket, but not a closed one. `http`: survives its sockets, until a request
  * closes it by id.
  */
-export type SessionKind = 'socket' | 'resumable' | 'http';
+type SessionKind = 'socket' | 'resumable' | 'http';
 
 /** The socket of a session, which is notified of two events. */
 export interface SessionHolder {
@@ -70,7 +70,7 @@ export interface SessionCounts {
 
 export type SessionTable = ReturnType<typeof createSessionTable>;
 
-export interface SessionTableOptions {
+interface SessionTableOptions {
   maxSessions: number;
   sessionTimeoutMs: number;
   /** How long a resumable session waits for its client after its socket is lost. */

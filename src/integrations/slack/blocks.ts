@@ -1,11 +1,11 @@
 // The blocks of messages, within Slack's limits: Slack refuses a whole message if one block exceeds them (`invalid_blocks`). Texts arrive
 // as complete markup (`mrkdwn.ts`), so a list that is too long loses whole lines.
 
-export const mostBlocks = 50;
-export const mostFields = 10;
+const mostBlocks = 50;
+const mostFields = 10;
 export const headerCharacters = 150;
-export const sectionCharacters = 3000;
-export const fieldCharacters = 2000;
+const sectionCharacters = 3000;
+const fieldCharacters = 2000;
 /** Length of the text for notifications and screen readers. Slack accepts ten times as much, but recommends this limit. */
 export const textCharacters = 4000;
 export const altTextCharacters = 2000;

@@ -14,13 +14,13 @@ import {
 } from '../../base/svg.js';
 
 /** The pass rates of one environment, or of all environments. */
-export interface PassRateLine {
+interface PassRateLine {
   name: string;
   /** Shares from 0 to 1, in order of steps. */
   points: { step: number; value: number }[];
 }
 
-export interface ChartPicture {
+interface ChartPicture {
   title: string;
   /** The first line is drawn as the most important one; lines beyond `mostLines` are only counted. */
   lines: PassRateLine[];

@@ -43,7 +43,7 @@ import type {
 /** Events that are posted as replies; `started` is the message to which they reply. */
 export type LaterEvent = Exclude<RunEvent, RunStarted>;
 
-export interface EventMessage extends Message {
+interface EventMessage extends Message {
   picture: Picture | null;
   /** True if the reply is also shown in the channel, not only in the thread. */
   broadcast: boolean;

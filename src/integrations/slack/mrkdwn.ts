@@ -3,7 +3,7 @@
 import type { Link } from './run-event.js';
 
 /** Maximum characters of a name, of a value in a field, and of a reason or a command. */
-export const nameCharacters = 120;
+const nameCharacters = 120;
 export const valueCharacters = 300;
 export const reasonCharacters = 1000;
 /** A longer URL would fill a whole block. */

@@ -46,7 +46,7 @@ export interface ThreadTiming extends Patience {
   pictureWaitMs: number;
 }
 
-export type Delivery = { outcome: 'delivered'; ts: string } | { outcome: 'dropped'; reason: string };
+type Delivery = { outcome: 'delivered'; ts: string } | { outcome: 'dropped'; reason: string };
 
 const defaultTiming: ThreadTiming = {
   giveUpAfterMs: 15 * 60_000,

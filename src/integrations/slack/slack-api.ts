@@ -29,18 +29,18 @@ export interface Mark {
   id: string;
 }
 
-export interface MarkedMessage {
+interface MarkedMessage {
   ts: string;
   mark: Mark;
 }
 
-export interface Outgoing {
+interface Outgoing {
   text: string;
   blocks: MessageBlock[];
   mark: Mark;
 }
 
-export interface Identity {
+interface Identity {
   /** User name of the bot. */
   bot: string;
   team: string;

@@ -2,7 +2,7 @@
 import { SlackApi, type SlackAccess } from './slack-api.js';
 import { SlackCallFailed } from './slack-failure.js';
 
-export interface SlackCheck {
+interface SlackCheck {
   check: string;
   ok: boolean;
   /** One line: what was found, or what is wrong and how to fix it. */

@@ -7,7 +7,7 @@ import { dirname } from 'node:path';
 const chunkBytes = 1 << 20;
 
 /** Reads the whole entries at the beginning of `bytes`, and returns their total size in bytes. */
-export type TakeEntries = (bytes: Buffer) => number;
+type TakeEntries = (bytes: Buffer) => number;
 
 export class AppendFile {
   private constructor(

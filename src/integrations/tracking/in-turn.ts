@@ -1,6 +1,6 @@
 // Runs one piece of work at a time: work that timed out may still run, and until it ends no other work touches the same file.
 
-export type InTurn = <T>(signal: AbortSignal, work: () => Promise<T>) => Promise<T>;
+type InTurn = <T>(signal: AbortSignal, work: () => Promise<T>) => Promise<T>;
 
 /** If the caller gives up while its work waits for its turn, the work does not begin. */
 export function createInTurn(): InTurn {

@@ -14,7 +14,7 @@ export interface MetricsAddress {
   flag: string;
 }
 
-export interface MetricsServer {
+interface MetricsServer {
   url: string;
   close(): Promise<void>;
 }

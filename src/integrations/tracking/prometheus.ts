@@ -27,7 +27,7 @@ export const prometheusMetrics = {
   longhaul_follower_failing: ['1 while a tracker or channel cannot be given more', ['run', 'sink']],
 } as const satisfies Record<`longhaul_${string}`, readonly [help: string, labels: readonly string[]]>;
 
-export type PrometheusMetric = keyof typeof prometheusMetrics;
+type PrometheusMetric = keyof typeof prometheusMetrics;
 
 /** Figures without an environment cover all environments, and get the label `all`. */
 const byEnvironment: readonly [name: RegExp, metric: PrometheusMetric][] = [

@@ -7,7 +7,7 @@ import { createPrometheusSink, type RunFigures } from './prometheus.js';
 import { createTensorBoard } from './tensorboard/tensorboard-sink.js';
 import { createWandb, type WandbOptions } from './wandb/wandb-sink.js';
 
-export interface TrackerSettings {
+interface TrackerSettings {
   /** Folder on this machine, shared by the trackers of all runs. */
   folder: string;
   metricsJsonl: boolean;
@@ -21,7 +21,7 @@ export interface TrackerSettings {
   figures?: RunFigures;
 }
 
-export interface TrackedRun {
+interface TrackedRun {
   run: string;
   project: string;
   /** ISO 8601. */

@@ -1,12 +1,12 @@
 // Places the value of a dot where it can be read: beside the dot, and not over a line.
 import type { Box, Place } from '../../base/svg.js';
 
-export interface Label extends Place {
+interface Label extends Place {
   /** SVG's `text-anchor`. */
   anchor: 'start' | 'end';
 }
 
-export interface DrawnLine {
+interface DrawnLine {
   points: readonly Place[];
   /** Cost of covering this line, per unit of its covered length. */
   weight: number;

@@ -2,7 +2,7 @@
 import { escapeXml } from '../../base/svg.js';
 import { lineChart, smoothed, smoothingWidth, type ChartSeries } from './chart.js';
 
-export interface TrendFigure {
+interface TrendFigure {
   title: string;
   /** Not empty. */
   points: ChartSeries['points'];

@@ -18,7 +18,7 @@ import { table } from '../html.js';
 import type { StepAttempt } from './attempts.js';
 import type { RunHistory } from './run-history.js';
 
-export interface CauseOfLoss {
+interface CauseOfLoss {
   cause: RecoveryCause;
   count: number;
   figures: FaultFigures;

@@ -34,7 +34,7 @@ export async function readHistory(store: ObjectStore, run: string): Promise<RunH
   return { record, base, updates, evaluations, owners, control };
 }
 
-export interface Comparison {
+interface Comparison {
   before: EvaluationFigure;
   after: EvaluationFigure;
   /** False if the two evaluations are of different suites. The smaller suite has the first tasks of the larger one. */

@@ -2,7 +2,7 @@
 import type { EpisodeRecord, StopReason } from '../../spec/records/episode.js';
 import { reasonOf, segmentsOf, verdictOf, type Transcript, type Verdict } from './transcripts.js';
 
-export interface TrajectoryTurn {
+interface TrajectoryTurn {
   /** Tool and arguments as one text. Equal calls have equal texts, in any order of their arguments. Null if there is no valid call. */
   call: string | null;
   tool: string | null;

@@ -8,7 +8,7 @@ import { readableResult, segmentsOf, type Message, type Segment, type Transcript
  * A part of a conversation as the page builds it. Numbers are indexes into the chunk's `texts`: prompts are alike, so equal texts are
  * stored once.
  */
-export type TalkPart =
+type TalkPart =
   [who: 'system' | 'task' | 'result' | 'error', text: number] | [who: 'model', segments: Segment[]];
 
 export interface TranscriptChunk {

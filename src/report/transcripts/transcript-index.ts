@@ -4,12 +4,12 @@ import type { EpisodeSource } from '../history/episode-selection.js';
 import type { FinishedChunk } from './transcript-chunks.js';
 import type { Transcript, Verdict } from './transcripts.js';
 
-export const verdicts: readonly Verdict[] = ['fail', 'unknown', 'pass'];
+const verdicts: readonly Verdict[] = ['fail', 'unknown', 'pass'];
 /** In this order; the viewer has labels for them in the same order. */
-export const stopReasons = ['done', 'max_turns', 'length', 'unknown'] as const;
+const stopReasons = ['done', 'max_turns', 'length', 'unknown'] as const;
 
 /** [place, slot, sample, task, verdict, stop reason, turns, marks, chunk, index in the chunk] */
-export type TranscriptRow = [number, number, number, number, number, number, number, number, number, number];
+type TranscriptRow = [number, number, number, number, number, number, number, number, number, number];
 
 export interface TranscriptIndex {
   /** Folder of the chunk files, beside the page. */

@@ -1,7 +1,7 @@
 // Turns episodes into conversations that a person can read.
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 
-export type Role = 'system' | 'user' | 'assistant' | 'environment';
+type Role = 'system' | 'user' | 'assistant' | 'environment';
 
 export interface Message {
   role: Role;

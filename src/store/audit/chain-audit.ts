@@ -38,7 +38,7 @@ import { verifyWeights } from '../files/weights.js';
 export type { ChainAudit, Violation } from './audit-report.js';
 
 /** Functions that make and check records; they come from folders that the store may not import. */
-export interface Makers {
+interface Makers {
   /** Problems within a run's record. */
   runProblems: (record: RunRecord, parent: RunRecord | null) => string[];
   /** Computes the digest of a state from the bytes of its file. */

@@ -9,14 +9,14 @@ export type Tensor =
   | { dtype: 'U8'; shape: readonly number[]; data: Uint8Array }
   | { dtype: 'I8'; shape: readonly number[]; data: Int8Array }
   | { dtype: 'I64'; shape: readonly number[]; data: BigInt64Array };
-export type TensorType = Tensor['dtype'];
+type TensorType = Tensor['dtype'];
 
-export interface TensorFile {
+interface TensorFile {
   metadata: Record<string, string>;
   tensors: Record<string, Tensor>;
 }
 
-export interface TensorEntry {
+interface TensorEntry {
   dtype: TensorType;
   shape: number[];
   /** Bytes [start, end) after the header. */

@@ -12,7 +12,7 @@ import type { S3Address } from './s3-address.js';
 import { piecesWithin, transferMs } from './s3-deadlines.js';
 import { StoreUnfit } from './store-errors.js';
 
-export interface SendOptions {
+interface SendOptions {
   /** Bytes that the request uploads or that the service must copy; they prolong the time-out. */
   bytes?: number;
   signal?: AbortSignal | undefined;

@@ -19,7 +19,7 @@ const partsAtOnce = 4;
 /** Metadata name of the content's sha256. A multipart object needs it: its ETag is no digest of the content. */
 export const sha256Metadata = 'longhaul-sha256';
 
-export interface S3MultipartOptions {
+interface S3MultipartOptions {
   s3: S3Connection;
   settler: S3Settler;
   /** The store's address, for messages. */

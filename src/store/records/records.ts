@@ -10,7 +10,7 @@ import { decodeRecord, encodeRecord } from './record-codec.js';
 import type { RecordKind, RecordTypes } from '../../spec/records/record-kinds.js';
 import { Diverged, isUnreadable, StoreUnavailable, UnreadableRecord } from '../objects/store-errors.js';
 
-export interface StoredRecord<Kind extends RecordKind> {
+interface StoredRecord<Kind extends RecordKind> {
   /** The stored record, with which every process continues. */
   record: RecordTypes[Kind];
   /** True if another process had stored its record first. */
@@ -133,7 +133,7 @@ export async function appendSequence<Kind extends SequenceKind>(
   }
 }
 
-export type SequenceKind = 'owner' | 'control' | 'name' | 'attempt' | 'gc' | 'notice' | 'instance' | 'saved';
+type SequenceKind = 'owner' | 'control' | 'name' | 'attempt' | 'gc' | 'notice' | 'instance' | 'saved';
 
 /** All records of a sequence, in order: n = 1, 2, … without a gap. Does not read its first records, `known`, again. */
 export async function readSequence<Kind extends SequenceKind>(

@@ -92,7 +92,7 @@ export interface FaultTotals {
 }
 
 /** The records from which figures are counted, in addition to updates and attempts. */
-export interface RunEvidence extends Driving {
+interface RunEvidence extends Driving {
   record: Pick<RunRecord, 'run' | 'lineage' | 'observed'>;
 }
 

@@ -5,7 +5,7 @@ import type { ControlRecord } from '../../spec/records/control-records.js';
 import type { OwnerRecord } from '../../spec/records/run-records.js';
 import { isAtState } from './step-attempts.js';
 
-export interface HeldSeconds {
+interface HeldSeconds {
   paused: number;
   blocked: number;
   unowned: number;

@@ -9,7 +9,7 @@ import { OwnerChanged, RunOwned } from '../objects/store-errors.js';
 /** What the recorded Temporal server says about an owner's workflow; `unknown`: it answers, but has no such workflow. */
 export type OwnerState = 'open' | 'closed' | 'unknown' | 'unreachable';
 
-export interface OwnerIdentity {
+interface OwnerIdentity {
   /** Address of the Temporal server. */
   address: string;
   clusterId: string;

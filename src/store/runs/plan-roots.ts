@@ -12,7 +12,7 @@ import { requireRecord } from '../records/records.js';
 import { readRun } from './run-records.js';
 import { UnreadableRecord } from '../objects/store-errors.js';
 
-export type PlanRoots = Required<Pick<PlanRecord, 'run_digest' | 'control_digest' | 'owner_digest'>>;
+type PlanRoots = Required<Pick<PlanRecord, 'run_digest' | 'control_digest' | 'owner_digest'>>;
 type Place = Pick<PlanRecord, 'run' | 'control' | 'owner'>;
 
 // Records never change (R1), and every step reads the same ones, so these two caches keep them. A digest lives as long as its record, the

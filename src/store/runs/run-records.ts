@@ -54,7 +54,7 @@ export async function listRuns(store: ObjectStore): Promise<string[]> {
 }
 
 /** A run whose folder holds the steps s with after < s ≤ upTo of a run: the run itself, or one of its ancestors (R5). */
-export interface Timeline {
+interface Timeline {
   run: string;
   after: number;
   upTo: number;

@@ -9,7 +9,7 @@ import { startHeartbeat } from './heartbeat.js';
 import { joinSignals } from '../../base/releasable-abort-signal.js';
 import type { OpenActivities } from './open-activities.js';
 
-export interface GuardOptions {
+interface GuardOptions {
   open: OpenActivities;
   /** Aborts when this worker leaves; its attempts fail with the signal's reason. */
   cutOff?: AbortSignal;

@@ -16,7 +16,7 @@ export class AttemptSuperseded extends Error {
 }
 
 /** An older attempt neither ends nor makes progress, and only the end of the process can end it. */
-export class AttemptWedged extends Error {
+class AttemptWedged extends Error {
   constructor(activity: string, limitMs: number) {
     super(
       `an older attempt of ${activity} was asked to stop and has shown no progress for ${limitMs / 1000} s: ` +
@@ -26,7 +26,7 @@ export class AttemptWedged extends Error {
   }
 }
 
-export interface AttemptGateOptions {
+interface AttemptGateOptions {
   /** Longest time without progress of an attempt that was asked to stop. */
   limitMs?: number;
   /** Must end the process. By default the error is thrown and not caught, so that worker-exit.ts ends the process. */

@@ -1,7 +1,7 @@
 // Sends heartbeats by a timer, and stops when the work has made no progress for a time. So the server's heartbeat time-out notices an
 // engine that hangs.
 
-export interface HeartbeatOptions {
+interface HeartbeatOptions {
   /** Sends one heartbeat; `details` are for people. */
   send(details: unknown): void;
   intervalMs: number;
@@ -9,7 +9,7 @@ export interface HeartbeatOptions {
   limitMs: number;
 }
 
-export interface Heartbeat {
+interface Heartbeat {
   /** Call when the work has made progress; the following heartbeats carry `details`. */
   progress(details?: unknown): void;
   stop(): void;

@@ -11,7 +11,7 @@ import {
   type AsyncCompletionClient,
 } from '@temporalio/client';
 
-export interface OpenActivity {
+interface OpenActivity {
   activity: string;
   /** In base64. */
   taskToken: string;

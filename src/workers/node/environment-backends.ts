@@ -6,7 +6,7 @@ import { createSemaphore, type Semaphore } from '../../environments/openenv/sema
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
 import { placesOfNode } from './server-capacity.js';
 
-export interface EnvironmentBackendsOptions {
+interface EnvironmentBackendsOptions {
   /** Server for specs that name none. */
   url: string | null;
   /** Grading token of that server. */

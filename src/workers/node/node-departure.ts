@@ -2,7 +2,7 @@
 // grace period, or a second signal, ends the process at once.
 import { ApplicationFailure, ApplicationFailureCategory } from '@temporalio/common';
 
-export interface DepartureOptions {
+interface DepartureOptions {
   node: string;
   graceMs: number;
   log(message: string): void;

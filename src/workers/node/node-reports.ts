@@ -16,7 +16,7 @@ import type { nodePool } from '../../workflows/pool/node-pool.js';
 /** Time limit of the last report. If it does not reach the pool, the pool notices the loss by the missing reports. */
 const farewellMs = 1_000;
 
-export interface NodeReports {
+interface NodeReports {
   /** Ends the reports and tells the pool that this node takes no more work. */
   drain(): Promise<void>;
   /** Ends the reports and takes the node out of the pool. */

@@ -142,7 +142,7 @@ export function readWorkerConfig(
 }
 
 /** Checks the address. An empty text means no address, as for an unset variable of a Compose file. */
-export function metricsAddressOf(text: string | null): string | null {
+function metricsAddressOf(text: string | null): string | null {
   if (!text) return null;
   const flag = '--metrics-address or LONGHAUL_METRICS_ADDRESS';
   const { host, port } = parseMetricsAddress(text, flag);

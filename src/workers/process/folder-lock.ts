@@ -6,7 +6,7 @@ import { dirname, join } from 'node:path';
 import type BetterSqlite3 from 'better-sqlite3';
 import { isAlive, ownIdentity, type ProcessIdentity } from './process-identity.js';
 
-export interface LockHolder extends ProcessIdentity {
+interface LockHolder extends ProcessIdentity {
   /** The holder's address or command, for people. */
   address: string;
 }
@@ -32,7 +32,7 @@ export interface FolderLock {
 }
 
 /** The lock is taken. `holder` is null if the holder is not known. */
-export interface Refusal {
+interface Refusal {
   holder: LockHolder | null;
 }
 

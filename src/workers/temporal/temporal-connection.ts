@@ -8,7 +8,7 @@ import { handshakeRefusal, isSecure, refusalOf, TemporalRefused } from './tempor
 
 const longestAttemptMs = 3_000;
 
-export interface TemporalClient {
+interface TemporalClient {
   client: Client;
   close(): Promise<void>;
 }

@@ -10,7 +10,7 @@ export const searchAttributes = {
   PassAt1: 'Double',
 } as const;
 
-export interface TemporalServerOptions {
+interface TemporalServerOptions {
   port: number;
   /** Null: no web UI. */
   uiPort: number | null;

@@ -9,7 +9,7 @@ export interface SpanPlace {
 }
 
 /** A step, by the run id of its workflow execution. A run continues as new only between steps, so a step has one execution. */
-export interface StepName {
+interface StepName {
   workflowRunId: string;
   step: number;
 }
@@ -20,7 +20,7 @@ export function stepPlace({ workflowRunId, step }: StepName): SpanPlace {
   return { traceId: digits(name, 32), spanId: digits(`${name} root`, 16) };
 }
 
-export interface AttemptName {
+interface AttemptName {
   workflowRunId: string;
   activityId: string;
   /** When the activity was scheduled; its id alone is not unique, as it may be used again after the activity's end. */

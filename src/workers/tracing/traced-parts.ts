@@ -4,7 +4,7 @@ import type { FileEngine } from '../../engine/file-engine.js';
 import type { Environment, EnvironmentBackend } from '../../environments/environment.js';
 
 /** Counts calls that are too frequent for their own spans. */
-export interface CallTallies {
+interface CallTallies {
   tallied<T>(
     name: string,
     call: () => Promise<T>,

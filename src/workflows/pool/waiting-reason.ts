@@ -5,7 +5,7 @@ import type { Numerics } from '../../spec/records/numerics.js';
 import type { WaitingLease } from '../messages.js';
 
 /** A node as a waiting request sees it. */
-export interface CandidateNode {
+interface CandidateNode {
   id: string;
   numerics?: Numerics;
   /** A run's work has timed out on it. */
@@ -15,7 +15,7 @@ export interface CandidateNode {
 }
 
 /** Nodes in a fixed order, so that the reason does not change from call to call. */
-export interface NodesAtHand {
+interface NodesAtHand {
   /** Nodes that the request may use at all. */
   within: readonly CandidateNode[];
   alive: readonly string[];

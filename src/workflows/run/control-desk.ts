@@ -23,12 +23,12 @@ import {
   stopAfterUpdate,
 } from '../messages.js';
 
-export type RecordControl = (updateId: string, change: ControlChange) => Promise<ControlState>;
+type RecordControl = (updateId: string, change: ControlChange) => Promise<ControlState>;
 
 export const noControl: ControlState = { n: 0, paused: false, stopAfter: null, lr: null, temperature: null };
 
 /** The run that is controlled, as people see it. */
-export interface ControlledRun {
+interface ControlledRun {
   readonly waitsForPerson: boolean;
   controlled(control: ControlState): void;
   signalled: NoteSignal;

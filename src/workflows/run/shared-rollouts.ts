@@ -10,14 +10,14 @@ import { onEngine, type Place, stepId } from '../run-activities.js';
 import type { RunProgress } from './run-progress.js';
 
 /** The run to which the step belongs. */
-export interface Collecting {
+interface Collecting {
   readonly owned: { run: string; owner: number };
   readonly nodes: NodePlacement;
   readonly interruptible: InterruptibleWork;
   readonly progress: RunProgress;
 }
 
-export interface Share {
+interface Share {
   /** `collect`, `collect-2`, …: each share is an activity with its own attempt records. */
   name: string;
   /** First slot, and the slot after the last one. */
@@ -27,7 +27,7 @@ export interface Share {
 }
 
 /** What one node has played in a step. */
-export interface Part {
+interface Part {
   node: string;
   sampled: CollectedRollouts;
 }
@@ -71,7 +71,7 @@ export function sharesOf(slots: number, nodes: readonly string[]): Share[] {
 }
 
 /** Runs all shares together. If one fails for good, the others are cancelled before its failure is thrown. */
-export async function collectShares(
+async function collectShares(
   shares: readonly Share[],
   collect: (share: Share) => Promise<Part>,
 ): Promise<JoinedRollouts> {

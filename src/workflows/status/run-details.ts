@@ -12,7 +12,7 @@ const shownEvaluations = 5;
 const shownSteps = 3;
 
 /** Facts that only this text shows; no record holds them. */
-export interface RunNews {
+interface RunNews {
   /** Null until the run is opened. */
   outline: RunOutline | null;
   /** Why the last checkpoint failed; null if it did not. */

@@ -39,7 +39,7 @@ import { SweepFailures } from './sweep-failures.js';
 import { SweepNodes, type SweepWork } from './sweep-nodes.js';
 import { sweepDetails, sweepOfWorkflow } from './sweep-text.js';
 
-export interface SweepOptions {
+interface SweepOptions {
   /** Set only by continue-as-new. */
   carried?: CarriedSweep;
 }

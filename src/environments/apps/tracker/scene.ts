@@ -12,7 +12,7 @@ import {
   users,
 } from './tables.js';
 
-export interface SubjectOptions {
+interface SubjectOptions {
   state?: 'open' | 'closed';
   /** A label that the subject must have (`has`) or must lack. */
   has?: string;

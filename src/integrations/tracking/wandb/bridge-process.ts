@@ -32,7 +32,7 @@ export interface BridgeOptions {
   farewellMs?: number;
 }
 
-export interface BridgeAnswer {
+interface BridgeAnswer {
   ids?: string[];
   next: number;
 }
