@@ -23,8 +23,7 @@ class AlignedBuffer {
   explicit AlignedBuffer(size_t size) { resize(size); }
   AlignedBuffer(const AlignedBuffer& other) : memory_(other.memory_) { copy(other); }
   AlignedBuffer(AlignedBuffer&& other) noexcept { swap(other); }
-  /// Reuses its memory if that is large enough, else allocates memory of the kind it had. A buffer without memory also takes the kind of
-  /// `other`.
+  /// Reuses its memory if that is large enough, else allocates memory of its own kind; without any, it first takes the kind of `other`.
   AlignedBuffer& operator=(const AlignedBuffer& other) {
     if (this == &other) return *this;
     if (capacity_ == 0) memory_ = other.memory_;

@@ -1,6 +1,6 @@
-// Transcendental functions in plain IEEE double operations. They give the same bits with every compiler and C library;
-// those of libm differ between versions. Accurate to about 1e-15; for tables, initial weights and loss ratios, not for
-// inner loops.
+// Transcendental functions in plain IEEE double operations: the same bits with every compiler and C library, whereas
+// libm differs between versions. Accurate to about 1e-15; for tables, initial weights and loss ratios, not for inner
+// loops.
 #pragma once
 
 #include <cmath>

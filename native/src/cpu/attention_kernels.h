@@ -90,7 +90,7 @@ void store_keys_values(const float* qkv, size_t ld_qkv, int rows, const int32_t*
 }
 
 // Calls fn(block id, first row, last row, next run's block id) for each maximal run of neighbouring rows that share block b and see it. The
-// blocks of two runs lie far apart, so the product with one block prefetches the next.
+// blocks of two runs may lie far apart, so the product with one block prefetches the next.
 template <class Fn>
 inline void for_each_run(const PagedAttention& args, int b, Fn&& fn) {
   const int first_position = b * key_block;
@@ -311,8 +311,7 @@ inline void softmax_backward(float* scores, float* d_scores, int keys, int padde
 }
 
 // The gradient of a key or value is one chain: over the node's queries in order and, for each query, over its heads in order. A slice
-// continues the chain of the slice before it, so the slice size does not change the bits. The chain's result is added to `d_keys_values`
-// once.
+// continues the chain of the slice before it, so the slice size does not change the bits. The result is added to `d_keys_values` once.
 void chain_attention_backward(const ChainAttentionBackward& backward) {
   const ChainAttention& args = backward.forward;
   if (args.queries == 0) return;

@@ -167,8 +167,7 @@ struct PackedRows {
   }
 };
 
-// C[rows, 32] (+)= A · one panel. Prefetches `ahead`, a panel that is read next, or, if it is null, this panel, some steps before it is
-// read.
+// C[rows, 32] (+)= A · one panel. Prefetches `ahead`, a panel that is read next, or, if it is null, this panel, shortly before it is read.
 template <class A>
 [[gnu::always_inline]] inline void narrow_product(A a, const float* b, int depth, float* c, size_t ldc, int rows, bool accumulate,
                                                   const float* ahead = nullptr) {
@@ -250,8 +249,7 @@ struct Nothing {
   void operator()(int, int) const {}
 };
 
-// C[rows, panels first..last) (+)= A · B for steps [k, k + depth) of the chain. Calls between(panels done, panels in all) before each
-// panel.
+// C[rows, panels first..last) (+)= A · B for steps [k, k + depth) of the chain. Before each panel, calls between(panels done, all panels).
 template <class A, class Between = Nothing>
 [[gnu::always_inline]] inline void block_product(A a, const Panels& b, int k, int depth, int first, int last, float* c, size_t ldc,
                                                  int rows, bool accumulate, Between&& between = {}) {

@@ -23,7 +23,7 @@ enum class Scratch {
   count
 };
 
-/// Room for at least `size` floats with unspecified contents, valid until the next call with the same purpose on this
+/// Room for at least `size` floats, with unspecified contents, until the next call with the same purpose on this
 /// thread.
 float* scratch(Scratch purpose, size_t size);
 

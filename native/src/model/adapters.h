@@ -78,8 +78,7 @@ class Adapters {
   /// All zero: fill `values()` and call `changed`, or call `initialize`.
   Adapters(const Architecture& architecture, const LoraSettings& settings);
 
-  /// Draws A uniformly in ±1/√inputs (PEFT's default, Kaiming with a = √5; Philox domain 3), sets B to zero, and calls
-  /// `changed`.
+  /// Draws A uniformly in ±1/√inputs (PEFT's default, Kaiming with a = √5; Philox domain 3), zeroes B, calls `changed`.
   void initialize(uint64_t seed);
 
   const LoraSettings& settings() const { return settings_; }

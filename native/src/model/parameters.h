@@ -1,5 +1,4 @@
-// Where a model's parameters lie: in one flat array, where each Hugging Face tensor is a contiguous range of rows of a
-// fused matrix.
+// Where a model's parameters lie: in one flat array. Each Hugging Face tensor is a range of rows of a fused matrix.
 #pragma once
 
 #include <cstddef>

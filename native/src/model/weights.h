@@ -1,5 +1,4 @@
-// A model's weights and the packed copies that GEMM kernels read. All policies that train adapters on the weights share
-// them.
+// A model's weights and the packed copies that GEMM kernels read, shared by all policies that train adapters on them.
 #pragma once
 
 #include <cstdint>

@@ -24,8 +24,7 @@ inline void from_bf16(const std::uint8_t* bytes, std::size_t count, float* to) {
 inline void from_f16(const std::uint8_t* bytes, std::size_t count, float* to) {
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint32_t word = half_word(bytes, i);
-    // The five exponent bits move to the low bits of fp32's eight; the factor 2¹¹² corrects the difference of the
-    // biases.
+    // The five exponent bits move to the low bits of fp32's eight; the factor 2¹¹² corrects the bias.
     const float magnitude = std::bit_cast<float>((word & 0x7fff) << 13) * 0x1p112f;
     std::uint32_t bits = std::bit_cast<std::uint32_t>(magnitude) | (word & 0x8000) << 16;
     if ((word & 0x7c00) == 0x7c00) bits |= 0x7f800000;

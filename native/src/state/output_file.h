@@ -14,8 +14,7 @@ struct WrittenFile {
   std::string path;
 };
 
-// The constructor creates the file, or empties an existing one. All functions throw std::system_error that names the
-// file.
+// The constructor creates or empties the file. All functions throw std::system_error that names the file.
 class OutputFile {
  public:
   explicit OutputFile(const std::string& path);

@@ -21,16 +21,14 @@ struct BatchNode {
 struct Batch {
   static constexpr size_t node_columns = 3;
 
-  /// [N, 3]: the members of BatchNode. Nodes are sorted by mini-batch; a parent precedes its children in its
-  /// mini-batch.
+  /// [N, 3]: the members of BatchNode. Sorted by mini-batch; a parent precedes its children in its mini-batch.
   std::span<const int32_t> nodes;
   /// [T], in node order.
   std::span<const int32_t> tokens;
   /// [M] each. Targets are sorted by the mini-batch of their row; all targets of a sample are neighbours.
   std::span<const int32_t> target_rows;
   std::span<const int32_t> target_tokens;
-  /// Which sample (sequence) a target belongs to. Starts at 0 and grows by 0 or 1 from target to target, over the whole
-  /// batch.
+  /// Which sample (sequence) a target belongs to: from 0, growing by 0 or 1 from target to target over the whole batch.
   std::span<const int32_t> target_samples;
   std::span<const float> target_advantages;
   /// The old log-probs for ratios. If empty, the update computes them with the policy that it starts from.

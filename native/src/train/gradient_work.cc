@@ -43,8 +43,7 @@ void PackedRows::write(const float* x, size_t ld_x, int first, int count) {
 
 void GradientWork::add(const GradientProduct& product) {
   if (product.x->rows() == 0) return;
-  // A small product becomes a few items of about equal size for each thread; a large one becomes items of the kernel's
-  // size.
+  // A small product becomes a few items of about equal size for each thread; a large one, items of the kernel's size.
   int outputs = item_outputs;
   if (product.outputs < 4 * threads_ * item_outputs) {
     const int parts = divided_up(divided_up(product.outputs, item_outputs), threads_) * threads_;

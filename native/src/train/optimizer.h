@@ -20,8 +20,8 @@ struct OptimizerSettings {
 double gradient_norm(const Policy& policy, std::span<const float> gradients, ThreadPool& pool);
 
 /// Clips by the norm, updates moments and parameters (decoupled weight decay, Loshchilov & Hutter 2019), counts the step, and calls
-/// next.changed. Reads `from` and writes `next`, which is a policy of the same kind, or `from` itself. `reset_moments`: as if this were the
-/// first step.
+/// next.changed. Reads `from` and writes `next`: a policy of the same kind, or `from` itself. `reset_moments`: as if this were the first
+/// step.
 void optimizer_step(Policy& next, const Policy& from, bool reset_moments, std::span<const float> gradients, double norm,
                     double learning_rate, const OptimizerSettings& settings, ThreadPool& pool);
 

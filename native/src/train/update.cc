@@ -49,9 +49,8 @@ std::vector<int> rows_of_mini_batches(const Batch& batch, size_t mini_batches) {
   return rows;
 }
 
-/// The number of units of progress in an update. For each mini-batch: its forward and backward passes; the reference's passes; if the batch
-/// has no old log-probs, and except for the first mini-batch, the passes of the policy that the update started from; and the optimizer
-/// step.
+/// The units of progress of an update: for each mini-batch, its forward and backward passes, the reference's passes, and the optimizer
+/// step; and if the batch has no old log-probs, for all but the first, the passes of the policy that the update started from.
 int count_work(const std::vector<int>& rows, const UpdateSettings& settings, bool has_old_logprobs) {
   int work = 0;
   for (size_t k = 0; k < rows.size(); ++k) {

@@ -21,7 +21,7 @@ class Channel {
   // Called when the stream has ended. `error` is empty at a clean end of file.
   using OnEnd = std::function<void(const std::string& error)>;
 
-  // From `start` on, `on_frame` gets each frame on the reader's thread. It may block; further frames then stay in the
+  // From `start` on, `on_frame` gets each frame on the reader's thread. While it blocks, further frames stay in the
   // socket.
   Channel(int fd, std::function<void(Frame)> on_frame, OnEnd on_end);
   ~Channel();

@@ -252,8 +252,7 @@ void write_string(std::string_view text, std::string& out) {
   out += '"';
 }
 
-// ECMAScript's Number::toString: the shortest digits that read back as the same number, without exponent between 1e-7
-// and 1e21.
+// ECMAScript's Number::toString: the shortest digits that read back the same; no exponent between 1e-7 and 1e21.
 void write_number(double value, std::string& out) {
   if (!std::isfinite(value)) {
     out += "null";

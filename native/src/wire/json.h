@@ -35,8 +35,7 @@ class Json {
   Json(std::string text);
   Json(Array items);
   Json(Object members);
-  // Defined in json.cc, as are the constructors: inline, their code would appear wherever a value is built or
-  // destroyed.
+  // In json.cc, as are the constructors: inline, their code would be repeated wherever a value is built or destroyed.
   Json(const Json& other);
   Json(Json&& other) noexcept;
   Json& operator=(const Json& other);

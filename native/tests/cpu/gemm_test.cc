@@ -11,8 +11,7 @@ namespace {
 struct Shape {
   int m, n, k;
 };
-// Sizes near the borders of tiles (4, 6, 12 rows), panels (32 columns), blocks of rows (192) and of the chain (384,
-// 512).
+// Sizes near the borders of tiles (4, 6, 12 rows), panels (32 columns), row blocks (192) and chain blocks (384, 512).
 constexpr Shape shapes[] = {{1, 32, 16},    {1, 1, 1},      {7, 71, 48},   {12, 33, 300}, {13, 64, 257},  {25, 96, 384},
                             {61, 40, 385},  {97, 96, 512},  {192, 31, 20}, {193, 40, 31}, {205, 65, 400}, {14, 100, 1100},
                             {385, 32, 64},  {100, 96, 700}, {70, 200, 520}};

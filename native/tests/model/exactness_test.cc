@@ -190,8 +190,7 @@ void feeds_without_wanted_logits_can_be_continued() {
         tables.push_back({13 - 2 * s, 12 - 2 * s});
       }
       KvCache cache(policy.architecture(), 14);
-      // First all tokens but the last two, with logits for every second feed; then one more token each, with all logits; then without
-      // logits.
+      // First all tokens but the last two, with logits for every second feed; then one more token each, first with logits, then without.
       std::vector<float> logits(7 * vocab);
       std::vector<Feed> feeds;
       for (int s = 0; s < 7; ++s)

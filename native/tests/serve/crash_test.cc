@@ -141,8 +141,7 @@ void memory_that_runs_out_in_a_load_leaves_what_is_held() {
   CHECK(engine.call(load).state() == state);
 }
 
-// Runs the whole program, started by a process that is then killed. The other end of the socket stays open here, so there is no end of
-// file.
+// Runs the whole program, started by a process that is then killed. The other end of the socket stays open, so there is no end of file.
 void the_engine_dies_with_its_parent() {
   CHECK(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
   int ends[2], told[2];

@@ -170,8 +170,7 @@ void the_engine_answers_or_ends_as_the_protocol_says() {
     }
     if (random.below(2) == 0) stream += damaged(random, framed(frames + 1, good[0], payload));
     engine.write_all(stream);
-    // Every whole frame is answered unless the stream is found broken. The engine may also wait for the rest of a frame, so silence is
-    // allowed.
+    // Every whole frame is answered unless the stream is broken. The engine may also wait for the rest of a frame, so silence is allowed.
     std::uint32_t replies = 0;
     while (true) {
       const Answer answer = engine.receive(replies < frames ? 2000 : 20);

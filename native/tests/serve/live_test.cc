@@ -146,8 +146,7 @@ void a_small_cache_does_not_preempt_again_and_again() {
   CHECK(counters.prefilled_tokens < 400 * 40 * 4);
 }
 
-// The pass that runs when the flag is set is the last one: the `stats` sent after the cancellation tells how many passes there were by
-// then.
+// The pass that runs when the flag is set is the last one. The `stats` sent after the cancellation tells how many passes there were then.
 void a_cancellation_waits_for_the_current_pass_at_most() {
   ForkedEngine engine;
   const std::string state = start(engine, 8 << 20, endless);

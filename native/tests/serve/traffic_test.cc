@@ -1,6 +1,5 @@
-// Everything at once: generations, saves, scores, cancellations and `stats` side by side, with an update between them. Each request is
-// answered exactly once, and none sees half of the update. Built with -fsanitize=thread, this test finds races between the engine's
-// threads.
+// Everything at once: generations, saves, scores, cancellations and `stats`, with an update between them. Each request is answered exactly
+// once, and none sees half of the update. Built with -fsanitize=thread, this test finds races between the engine's threads.
 #include <map>
 #include <set>
 

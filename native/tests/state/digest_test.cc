@@ -1,5 +1,4 @@
-// The digests of states and weights are as docs/engine-protocol.md defines them, for any number of threads, and cover everything in a
-// state.
+// The digests of states and weights are as docs/engine-protocol.md defines them, for any number of threads, and cover everything.
 #include "state/digest/digest.h"
 
 #include "support/checks.h"

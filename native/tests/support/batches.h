@@ -105,8 +105,7 @@ inline std::vector<int32_t> chain_of(const Forest& forest, int node) {
   return chain;
 }
 
-/// The same targets in the same order, in a forest without sharing: every root-to-leaf path is a tree of its own. Targets are listed leaf
-/// by leaf.
+/// The same targets in the same order without sharing: every root-to-leaf path is its own tree. Targets are listed leaf by leaf.
 inline Objective unshared(const Objective& shared) {
   Objective objective;
   objective.temperature = shared.temperature;

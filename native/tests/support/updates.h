@@ -1,5 +1,4 @@
-// Starting points and comparisons for the tests of updates: settings, every kind of policy that is trained, the state that an update
-// changes.
+// Starting points and comparisons for the tests of updates: settings, all kinds of trained policies, the state that an update changes.
 #pragma once
 
 #include <map>

@@ -195,8 +195,7 @@ void entropy_is_always_reported() {
   check_near(metrics_of(compute_update(policy, batch.view(), imitation, pool)).at("entropy"), expected, 1e-14, "of imitation");
 }
 
-/// The batch was sampled by another policy: ratios are relative to the policy that the update starts from, and importance weights correct
-/// the difference.
+/// The batch was sampled by another policy: ratios are relative to the policy that the update starts from; weights correct the difference.
 void missing_old_logprobs_are_those_of_the_starting_policy() {
   ThreadPool pool(2);
   for (const auto& [name, policy] : policies_to_train()) {
@@ -302,8 +301,7 @@ void progress_counts_passes_and_the_work_advances_within_them() {
     };
     apply_update(policy, batch.view(), settings, pool);
     check(done == std::vector<int>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, "everything is told once, in order");
-    // For each mini-batch: 2 forward passes of 5 layers and the head, the layers of one pass again, and 2 backward passes of the head and 5
-    // layers.
+    // For each mini-batch: 2 forward passes of 5 layers and the head, one pass's layers again, 2 backward passes of the head and 5 layers.
     check_equal(advances, 2 * (2 * 6 + 5 + 2 * 6), "advances");
   }
 }

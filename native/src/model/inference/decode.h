@@ -25,7 +25,7 @@ class KvCache {
   int block_capacity() const { return block_capacity_; }
   static size_t block_bytes(const Architecture& architecture);
 
-  /// Keys of one block, layer and KV head: [head_dim, 32 positions]. Its values follow: [⌈head_dim / 32⌉, 32 positions, 32], zero past
+  /// Keys of one block, layer and KV head: [head_dim, 32 positions]; then its values: [⌈head_dim / 32⌉, 32 positions, 32], zero past
   /// head_dim.
   float* keys(int block, int layer, int head);
 

@@ -78,8 +78,7 @@ void Extension::run_by_columns(float* logits) {
   float* attention = space.attention.scratch(size_t(all) * query_width);
   float* gate_up = space.gate_up.scratch(size_t(all) * 2 * ffn);
   float* activated = space.activated.scratch(size_t(all) * ffn);
-  // (Adapters are small, so each thread computes them for its rows. All layers have adapters of the same sizes as the
-  // first.)
+  // (Adapters are small, so each thread computes them for its rows. Their sizes are the same in all layers.)
   float* qkv_adapter = adapter_space(space.qkv_adapter, linears_[0].qkv, all);
   float* output_adapter = adapter_space(space.output_adapter, linears_[0].output, all);
   float* gate_up_adapter = adapter_space(space.gate_up_adapter, linears_[0].gate_up, all);

@@ -79,7 +79,7 @@ class BlockTrie {
   std::vector<Block> blocks_;
   std::vector<int> free_;
   std::list<int> idle_;  // least recently released first
-  // Children of each parent, grouped by their first token; within a group, in order of creation.
+  // Children of each parent, grouped by their first token; within a group, the block that was begun first comes first.
   std::unordered_map<std::uint64_t, std::vector<int>> children_;
   // Full blocks by `full_key`. Of two blocks with the same key the first is found; a collision only hides a block.
   std::unordered_map<std::uint64_t, int> full_;

@@ -17,8 +17,7 @@ class StopStrings {
   static constexpr std::size_t most_bytes = 1024;  // of one string
 
   StopStrings() = default;
-  // Throws std::invalid_argument if there are more than most_strings, or if a string is empty or too long; the message names the string's
-  // index.
+  // Throws std::invalid_argument if there are more than most_strings, or, naming the index, if a string is empty or too long.
   explicit StopStrings(std::span<const std::string> strings);
 
   bool empty() const { return strings_.empty(); }

@@ -33,8 +33,7 @@ class MemoryGuard {
   const MemoryOptions& options() const { return options_; }
 
   // Plans sampling from such a model and training it. Returns the plan's parts, `total` and `available`. Throws RequestError("OutOfMemory")
-  // with the same figures if the model would not fit, or would not fit beside the held state during the load. `shared`: its weights are
-  // held already.
+  // with the same figures if the model would not fit, or not beside the held state during the load. `shared`: its weights are held already.
   Json plan_load(const Architecture& architecture, const std::optional<LoraSettings>& lora, MomentFormat moments,
                  bool reference, bool shared = false) const;
 

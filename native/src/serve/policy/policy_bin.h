@@ -13,8 +13,7 @@ namespace longhaul {
 // May be used on any thread: the last holder of a policy may be a save or a reply.
 class PolicyBin {
  public:
-  // Returns a shared policy. When its last holder releases it, it goes into the bin and replaces the policy there. The bin may be gone by
-  // then.
+  // Returns a shared policy. When its last holder releases it, it replaces the policy in the bin, if the bin still exists.
   static std::shared_ptr<const Policy> lend(const std::shared_ptr<PolicyBin>& bin, std::unique_ptr<Policy> policy) {
     const auto give_back = [owner = std::weak_ptr<PolicyBin>(bin)](const Policy* spent) noexcept {
       std::unique_ptr<Policy> mine(const_cast<Policy*>(spent));  // safe: it was passed in as a mutable policy

@@ -56,8 +56,7 @@ class StateLeaves {
 std::vector<Blake3Digest> hash_leaves(std::span<const TensorBytes<const std::byte>> tensors, const StateLeaves& leaves,
                                       ThreadPool& pool, const std::function<void(std::size_t leaf)>& fill = nullptr);
 
-// Lower-case hex. `base` is the digest of the weights under the adapters; if it is empty and there are adapters, those weights are hashed
-// too.
+// Lower-case hex. `base` is the digest of the weights under the adapters; if there are adapters and it is empty, it is computed too.
 std::string state_digest(const Policy& policy, ThreadPool& pool, std::string_view base = {});
 
 // The same from leaves that are already hashed. With adapters, `base` must be given.

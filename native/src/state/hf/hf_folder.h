@@ -21,8 +21,8 @@ struct HfModel {
   std::vector<std::int32_t> eos_tokens;
 };
 
-// Reads the configuration and all headers, but no weights, so that the memory of a load can be planned before anything is allocated. Throws
-// as `load_hf`.
+// Reads the configuration and all headers, but no weights, so that a load's memory can be planned before anything is allocated. Throws as
+// `load_hf`.
 HfModel read_hf_model(const std::string& folder);
 
 struct LoadedHf {

@@ -29,8 +29,8 @@ struct Forest {
   int add(int parent, std::span<const int32_t> tokens);
 };
 
-/// One mini-batch: its forest and views of its targets. `target_rows` are rows of this forest; `target_samples` start
-/// at 0.
+/// One mini-batch: its forest and views of its targets. `target_rows` are rows of the forest; `target_samples` begin at
+/// 0.
 struct MiniBatch {
   Forest forest;
   std::vector<int32_t> target_rows;

@@ -1,5 +1,5 @@
-// The backward half of ForestPass. Within a layer, pieces go from the last to the first. While the tiles of one piece are computed, other
-// threads add up the weight gradients of the piece before it in this order.
+// The backward half of ForestPass. Within a layer, pieces go from the last to the first. While the tiles of one piece are computed, the
+// weight gradients of the piece before it (in this order) are added up.
 #include <algorithm>
 #include <cstring>
 
