@@ -1,4 +1,4 @@
-// A time-out that ran out while this process stood still is nobody's failure (R25).
+// A time-out that elapsed while this process was stopped is nobody's failure (R25).
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { connect } from 'node:net';
@@ -6,13 +6,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { awakeLimit, awakeNow, awakeTimeout } from '../../src/base/awake-clock.js';
 
-/** Nothing of this process runs meanwhile, as where it is stopped. */
+/** Blocks this process, as if it were stopped. */
 function standStill(ms: number): void {
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
 }
 
 describe('time awake', () => {
-  it('goes on as any other while the process runs, and not while it stands still', async () => {
+  it('advances while the process runs, and not while it is stopped', async () => {
     const [from, realFrom] = [awakeNow(), performance.now()];
     await sleep(500);
     const ran = performance.now() - realFrom;
@@ -23,7 +23,7 @@ describe('time awake', () => {
     expect(awakeNow() - before).toBeLessThanOrEqual(201);
   });
 
-  it('runs out for what does not come, and not for what was called off', async () => {
+  it('runs out if nothing comes, but not if it was called off', async () => {
     let late = 0;
     const callOff = awakeTimeout(() => late++, 50);
     awakeTimeout(() => (late += 10), 50);
@@ -33,7 +33,7 @@ describe('time awake', () => {
     expect({ late, aborted: signal.aborted }).toEqual({ late: 10, aborted: true });
   });
 
-  it('does not run out for an answer that came while the process stood still', async () => {
+  it('does not run out if the answer came while the process was stopped', async () => {
     const server = spawn(process.execPath, [
       '-e',
       `require('node:net').createServer((socket) => socket.on('data', () => setTimeout(() => socket.write('x'), 100)))
@@ -49,7 +49,7 @@ describe('time awake', () => {
         awakeTimeout(() => heard.push('late'), 400);
         socket.write('?');
         await sleep(20 + 10 * round);
-        // Behind the input of this turn of the event loop: timers come first when the process goes on.
+        // After the input of this turn of the event loop, because timers run first when the process continues.
         await new Promise((resolve) => setImmediate(resolve));
         standStill(1_000);
         await answer;
@@ -57,7 +57,7 @@ describe('time awake', () => {
       }
       const heard: string[] = [];
       const answer = once(socket, 'data').then(() => heard.push('answer'));
-      // Nearly used up by then: what is left runs out before anything is read.
+      // Nearly used up when the process stops: the rest runs out before any input is read.
       awakeTimeout(() => heard.push('late'), 90);
       socket.write('?');
       await sleep(70);

@@ -1,17 +1,17 @@
-// An OpenEnv server that is not ours: plain `/ws`, one tool, no grading extension. The reward of its last observation is the grade.
+// An OpenEnv server that is not ours: plain `/ws`, one tool, no extension for grading. The last observation's reward is the grade.
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { WebSocketServer } from 'ws';
 
-/** Looked at when it is asked: a test may make it another server meanwhile. */
+/** Read at each request, so that a test can turn the server into another one. */
 export interface ForeignFacts {
-  /** Name of its only tool. */
+  /** Name of the only tool. */
   tool?: string;
   version?: string;
-  /** Whether it knows the frame that asks for a grade: then that is the reward. */
+  /** True if the server knows the frame that asks for a grade; then the reward is that grade. */
   grades?: boolean;
-  /** Episodes that it does not open. */
+  /** True for episodes that the server refuses to open. */
   refuses?: (episodeId: string) => boolean;
 }
 
@@ -21,8 +21,8 @@ export interface ForeignServer {
 }
 
 /**
- * `rewardOf`: JSON text of the reward of an episode, so that it may also be what `JSON.stringify` cannot write. `tellsTools`:
- * whether it answers a question for its tools with any.
+ * `rewardOf`: an episode's reward as JSON text, so that it can also be a value that `JSON.stringify` cannot write. `tellsTools`: whether
+ * the server lists its tools when asked.
  */
 export async function startForeignServer(
   rewardOf: (episodeId: string) => string,

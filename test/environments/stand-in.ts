@@ -1,4 +1,4 @@
-// A small app with a counter, for what the built-in apps never do: defects, huge outputs, faults at a chosen turn.
+// A small app with a counter, for cases that built-in apps never show: bugs, huge outputs, faults at a chosen turn.
 import type { FaultSource, ServedApp } from '../../src/environments/server/app-session.js';
 import {
   createEnvironmentServer,

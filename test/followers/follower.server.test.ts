@@ -1,4 +1,4 @@
-// One loop for one run and one tracker: it lags, fails, waits and catches up, and holds up nobody.
+// The loop for one run and one tracker: it lags, fails, waits and catches up, and delays nobody.
 import { execFileSync } from 'node:child_process';
 import { closeSync, mkdirSync, openSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -27,14 +27,14 @@ const quick: FollowerTimes = {
   pollMs: [2, 10],
   retryMs: [2, 10],
   refusedMs: 30,
-  // A busy machine takes its time for what takes none.
+  // Long, because even short work may take long on a busy machine.
   readMs: 60_000,
   openMs: 60_000,
   writeMs: 60_000,
   closeMs: 60_000,
   lastTryMs: 60_000,
 };
-/** For trackers that hang, or refuse to the end. */
+/** For trackers that hang, or refuse points to the end. */
 const impatient: FollowerTimes = {
   ...quick,
   ...{ openMs: 60, writeMs: 60, closeMs: 60, lastTryMs: 3_000 },
@@ -44,7 +44,7 @@ interface KeptSink extends PointSink {
   points: MetricPoint[];
 }
 
-/** Keeps what it is given, as a tracker that is asked for what it holds. */
+/** A tracker that stores the points it receives, and answers which points it holds. */
 function kept(name: string, overrides: Partial<PointSink> = {}): KeptSink {
   const points: MetricPoint[] = [];
   const held = (): Delivered => {
@@ -89,7 +89,7 @@ const steps = (points: readonly MetricPoint[]): number[] =>
 const inOrder = Array.from({ length: 40 }, (_, index) => index + 1);
 
 describe('a follower', () => {
-  it('hands over a run that is over, in order, and ends', async () => {
+  it('delivers a run that is over, in order, and ends', async () => {
     const sink = kept('good');
     expect(await follow({ ...(await options(true)), sink })).toEqual({
       how: 'delivered',
@@ -100,7 +100,7 @@ describe('a follower', () => {
     expect(sink.points).toHaveLength(total);
   });
 
-  it('waits for a run that has not begun, follows it and ends with it', async () => {
+  it('waits for a run that has not begun, follows it, and ends with it', async () => {
     const given = await options(false);
     const run = { over: false };
     const sink = kept('good');
@@ -117,7 +117,7 @@ describe('a follower', () => {
   });
 
   it(
-    'that hangs at any call delays no other, and says what it has not told, since when and why',
+    'that hangs in any call delays no other, and reports what is undelivered, since when and why',
     { timeout: 60_000 },
     async () => {
       const good = [kept('first'), kept('last')];
@@ -154,7 +154,7 @@ describe('a follower', () => {
     },
   );
 
-  it('costs nothing while its tracker hangs: at most 1 % of a processor for all of them', async () => {
+  it('costs little while its tracker hangs: at most 1 % of a processor for all followers', async () => {
     const stop = new AbortController();
     const { times: _, ...given } = await options(false, { signal: stop.signal });
     const hanging = ['metrics.jsonl', 'tensorboard', 'wandb', 'prometheus'].map((name, index) =>
@@ -163,7 +163,7 @@ describe('a follower', () => {
     await writeAll(given.store, all);
     const following = Promise.all(hanging.map((sink) => follow({ ...given, sink })));
     await delay(1_000);
-    // The least of a few: what else this process does now and then is the test's own.
+    // The least of several measurements, because other work in this process belongs to the test.
     const shares: number[] = [];
     while (shares.length < 3 && Math.min(1, ...shares) >= 0.01) {
       const [before, began] = [process.cpuUsage(), performance.now()];
@@ -178,7 +178,7 @@ describe('a follower', () => {
     for (const { how } of await following) expect(how).toBe('stopped');
   });
 
-  it('asks a tracker that failed what it holds, and doubles nothing that had arrived', async () => {
+  it('asks a failed tracker which points it holds, and repeats none of them', async () => {
     const chance = { calls: 0 };
     const sink = kept('flaky');
     const write = sink.write;
@@ -196,7 +196,7 @@ describe('a follower', () => {
     expect(new Set(sink.points.map(({ id }) => id)).size).toBe(total);
   });
 
-  it('gives a tracker what it has lost once more', async () => {
+  it('delivers again the points that a tracker has lost', async () => {
     const sink = kept('forgetful');
     let lost = false;
     sink.close = async () => {
@@ -210,11 +210,11 @@ describe('a follower', () => {
       notice: null,
     });
     expect(steps(sink.points)).toEqual(inOrder);
-    // Totals were added up again from the step that it had.
+    // The totals continue from the step that the tracker holds.
     expect(sink.points.at(-2)?.values['cost/tokens']).toBe(40 * 82);
   });
 
-  it('tells once of a tracker that waits for a person, and goes on when it was fixed', async () => {
+  it('reports a tracker that waits for a person once, and continues when it is fixed', async () => {
     const told: (string | null)[] = [];
     const opened: number[] = [];
     const sink = kept('keyed', {
@@ -227,13 +227,13 @@ describe('a follower', () => {
     const onNotice = (notice: DroppedNotice | null): void => void told.push(notice?.reason ?? null);
     const end = await follow({ ...(await options(true)), sink, onNotice });
     expect(end).toMatchObject({ how: 'delivered' });
-    // A timer may be a fraction of a millisecond early, and as late as the machine is busy.
+    // A timer may fire a fraction of a millisecond early, or much later on a busy machine.
     for (const pauseMs of pausesBetween(opened)) expect(pauseMs).toBeGreaterThan(quick.refusedMs - 2);
     expect(opened).toHaveLength(4);
     expect(told).toEqual(['the key was refused: set WANDB_API_KEY', null]);
   });
 
-  it('leaves a tracker open while the store is away', async () => {
+  it('leaves a tracker open while the store cannot be read', async () => {
     const given = await options(true);
     let opened = 0;
     const sink = kept('good', { open: async () => (opened++, new Delivered()) });
@@ -245,7 +245,7 @@ describe('a follower', () => {
     expect(opened).toBe(1);
   });
 
-  it('hands over what was evaluated late: at its next beginning, or at the end of the run', async () => {
+  it('delivers late evaluations when it starts again, or at the end of the run', async () => {
     const late = all.filter(({ step, group }) => group === 'evaluation' && [6, 12].includes(step));
     const given = await options(false);
     await writeAll(
@@ -277,12 +277,12 @@ describe('a follower', () => {
     expect(sink.points).toHaveLength(total);
   });
 
-  it('goes on where the disk of its notes hangs', async () => {
+  it('continues if the disk of its notes hangs', async () => {
     const given = await options(true, { times: { ...quick, readMs: 1_000 } });
     const path = notesPath(given.folder, 'tiny', 'good');
     mkdirSync(dirname(path), { recursive: true });
     execFileSync('mkfifo', [path]);
-    // Whoever reads it waits as long as it is open.
+    // A reader of this pipe waits as long as the pipe is open.
     const pipe = openSync(path, 'r+');
     try {
       const sink = kept('good');
@@ -293,7 +293,7 @@ describe('a follower', () => {
     }
   });
 
-  it('ends at once when it is told to, whatever hangs', async () => {
+  it('ends at once when its signal aborts, whatever hangs', async () => {
     const stop = new AbortController();
     const given = await options(false, { signal: stop.signal, times: { ...quick, openMs: 60_000 } });
     const following = follow({ ...given, sink: kept('hangs', { open: never }) });
@@ -302,7 +302,7 @@ describe('a follower', () => {
     expect(await following).toMatchObject({ how: 'stopped' });
   });
 
-  it('needs nothing of its notes: lost or damaged, no point is doubled', async () => {
+  it('does not depend on its notes: if they are lost or damaged, no point is repeated', async () => {
     const sink = kept('good');
     const given = await options(true);
     await follow({ ...given, sink });
@@ -320,7 +320,7 @@ describe('a follower', () => {
     }
   });
 
-  it('takes no notes of another run, or another tracker, for its own', async () => {
+  it('does not use the notes of another run or tracker', async () => {
     const sink = kept('good');
     const given = await options(true);
     await follow({ ...given, sink });
@@ -337,7 +337,7 @@ describe('a follower', () => {
     }
   });
 
-  it('looks seldom where there is nothing new', async () => {
+  it('reads the records less often while nothing is new', async () => {
     const given = await options(false, { times: { ...quick, pollMs: [5, 40] } });
     await writeAll(given.store, all);
     const stop = new AbortController();
@@ -348,7 +348,7 @@ describe('a follower', () => {
     await until(() => sink.points.length === total, 'all points');
     const busy = looks.length;
     await until(() => looks.length > busy + 12, 'looks at nothing new');
-    // From 5 ms on, half as much again each time.
+    // The pauses grow from 5 ms, each half as long again as the one before.
     for (const pauseMs of pausesBetween(looks.slice(busy + 7))) expect(pauseMs).toBeGreaterThan(40 - 2);
     stop.abort(new Error('enough'));
     await following;

@@ -1,4 +1,4 @@
-// Starts followers as processes of their own and kills them without warning, while the run that they follow goes on.
+// Starts followers as separate processes and kills them without warning, while the run that they follow continues.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
@@ -12,21 +12,21 @@ import { recordsOf, writeAll, type WrittenRun } from './written-run.js';
 
 const register = fileURLToPath(new URL('../support/preloads/typescript-register.mjs', import.meta.url));
 const program = fileURLToPath(new URL('children/doomed-follower.ts', import.meta.url));
-/** A process begins to follow in a second or two, on a busy machine in many. */
+/** A process needs a second or two to begin; on a busy machine, many. */
 const beginsWithinMs = 60_000;
 
 export interface KilledOptions {
   folder: string;
   kills: number;
   run: Partial<WrittenRun>;
-  /** Until the kill, from the first point of a process on. */
+  /** Milliseconds from the first point of a process to its kill. */
   livesMs: (kill: number) => number;
   python?: string;
-  /** Called with the process that is about to be killed. */
+  /** Called with a process just before it is killed. */
   beforeKill?: (child: ChildProcess) => void;
 }
 
-/** Ends when the last process has handed over the whole run. */
+/** Resolves when the last process has delivered the whole run. */
 export async function followThroughKills(options: KilledOptions): Promise<FollowerEnd[]> {
   const { folder, kills, run, livesMs, python, beforeKill } = options;
   const root = join(folder, 'store');
@@ -37,7 +37,7 @@ export async function followThroughKills(options: KilledOptions): Promise<Follow
   const start = (): Started => startFollower([root, folder, overFile, ...(python ? [python] : [])]);
   for (let kill = 0; kill < kills; kill++) {
     const child = start();
-    // Written while it reads: it dies among new points, and not only among old ones.
+    // Records are written while the process reads, so that it is also killed among new points, not only among old ones.
     const left = Math.floor((1 - (kill + 1) / (kills + 1)) * total);
     const writing = writeAll(store, records.splice(0, records.length - left));
     await child.heard('delivered');

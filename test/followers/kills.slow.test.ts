@@ -1,4 +1,4 @@
-// Metric points doubled or missing after 20 kills: 0. Whole processes over a directory, metrics.jsonl and TensorBoard.
+// After 20 kills, no metric point is doubled or missing: separate processes, with a store in a directory, metrics.jsonl and TensorBoard.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
@@ -17,14 +17,14 @@ const run = {
   steps: 400,
   evalInterval: 7,
   unapplied: new Map([[13, 'no_signal']]),
-  // As many figures as a step with several environments has.
+  // As many figures as a step with several environments.
   metrics: (step: number) =>
     Object.fromEntries(
       Array.from({ length: 60 }, (_, i) => [`reward/env${i}/pass_at_n`, (step % 7) / (i + 1)]),
     ),
 };
 
-it('20 kills double no point and lose none', { timeout: 400_000 }, async () => {
+it('20 kills neither repeat nor lose a point', { timeout: 400_000 }, async () => {
   const complete = memoryStore();
   await writeAll(complete, recordsOf(run));
   const expected = await expectedPoints(complete, 'tiny');

@@ -2,9 +2,9 @@
 import type { ObjectInfo, ObjectStore } from '../../src/store/objects/object-store.js';
 
 export interface MemoryStore extends ObjectStore {
-  /** Reads that were answered. */
+  /** Number of reads that were answered. */
   reads: number;
-  /** Awaited before each read. */
+  /** Each read waits for this first. */
   beforeRead: () => Promise<void>;
 }
 

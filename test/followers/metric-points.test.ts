@@ -1,4 +1,4 @@
-// The series of a run's points: the same from the same records, whoever reads them, whenever, and however often he is killed.
+// A run's series of points: the same records give the same series to any reader, at any time, even if it is killed again and again.
 import { setTimeout as delay } from 'node:timers/promises';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -18,7 +18,7 @@ async function storeOf(options: Partial<WrittenRun> = {}): Promise<ObjectStore> 
   return store;
 }
 
-/** As a follower reads to the end of a run that is over. */
+/** Reads like a follower, to the end of a run that is over. */
 async function readAll(
   store: ObjectStore,
   run = 'tiny',
@@ -39,7 +39,7 @@ const ids = (points: readonly MetricPoint[]): string[] =>
   points.map(({ id }) => id.replace(/\.[0-9a-f]{8}$/, ''));
 
 describe('a run as points', () => {
-  it('has one a step in order, and one an evaluation before the step that follows it', async () => {
+  it('has one point for each step, in order, and one for each evaluation, before the next step', async () => {
     const points = await readAll(await storeOf({ steps: 5, evalInterval: 2 }));
     expect(ids(points)).toEqual([
       'eval.0.final',
@@ -54,7 +54,7 @@ describe('a run as points', () => {
     ]);
   });
 
-  it('has an update’s figures under their names, with timings in seconds, faults, costs and the share without an outcome', async () => {
+  it('keeps the names of an update’s figures: timings in seconds, faults, costs and the share without an outcome', async () => {
     const metrics = (step: number) => ({ 'ft/ettr': 0.9, 'ft/restarts/engine_exit': step });
     const points = await readAll(await storeOf({ steps: 2, metrics, prices: [36, 36] }));
     const [, , second] = points;
@@ -74,7 +74,7 @@ describe('a run as points', () => {
     expect(second?.values['cost/usd']).toBeCloseTo(2 * 0.012345, 9);
   });
 
-  it('has what faults have cost up to each step, also where it goes on in the middle', async () => {
+  it('has the faults’ cost up to each step, even for a reader that starts in the middle', async () => {
     const store = await storeOf({ steps: 70, stepSeconds: 100, lostNodes: [2, 40], evalInterval: 100 });
     const points = new Map((await readAll(store)).map(({ id, values }) => [id, values]));
     expect(points.get('step.1')).toMatchObject({ 'ft/ettr': 1, 'ft/wall_seconds': 100 });
@@ -85,7 +85,7 @@ describe('a run as points', () => {
     expect(behind?.values).toEqual(points.get('step.61'));
   });
 
-  it('has an interval evaluation under SkyRL’s names and another under its suite’s', async () => {
+  it('has an interval evaluation under SkyRL’s names, and another one under its suite’s name', async () => {
     const points = await readAll(await storeOf({ steps: 5, evalInterval: 2 }));
     expect(points.find(({ id }) => id.startsWith('eval.2.'))?.values).toMatchObject({
       'eval/all/pass_at_1': 0.27,
@@ -100,7 +100,7 @@ describe('a run as points', () => {
     });
   });
 
-  it('has no pass rate of an evaluation in which nothing was graded, though it counts the outcomes', async () => {
+  it('has no pass rate of an evaluation without grades, but counts its outcomes', async () => {
     const points = await readAll(await storeOf({ steps: 5, evalInterval: 2, gradesNothing: true }));
     const evaluations = points.filter(({ id }) => id.startsWith('eval.'));
     expect(evaluations).toHaveLength(4);
@@ -109,7 +109,7 @@ describe('a run as points', () => {
     expect(points.at(-1)?.values).toMatchObject({ 'eval/final/all/graded': 0, 'eval/final/all/unknown': 10 });
   });
 
-  it('shows a step that was not applied, and an evaluation of the state that it left as it was once', async () => {
+  it('has a step that was not applied, and only one evaluation of the state that it did not change', async () => {
     const points = await readAll(
       await storeOf({
         steps: 5,
@@ -136,7 +136,7 @@ describe('a run as points', () => {
     ).toEqual([1, 1, 0, 1, 0]);
   });
 
-  it('prices each step as the start that planned it was given', async () => {
+  it('prices each step by the start that planned it', async () => {
     const points = await readAll(await storeOf({ steps: 4, prices: [0, 3600], secondStart: 3 }));
     const usd = points.filter(({ id }) => stepOfId(id) !== null).map(({ values }) => values['cost/usd'] ?? 0);
     expect(usd[1]).toBe(0);
@@ -144,7 +144,7 @@ describe('a run as points', () => {
     expect(usd[3]).toBeCloseTo(2.469, 9);
   });
 
-  it('of a fork begins behind the step that it left its parent after', async () => {
+  it('begins, for a fork, after the step at which it left its parent', async () => {
     const store = await storeOf({ steps: 6, evalInterval: 3 });
     const lineage = { run: 'tiny', step: 3, state: '3'.padStart(64, '0') };
     await writeAll(store, recordsOf({ run: 'tiny~2', steps: 8, evalInterval: 4, lineage }));
@@ -161,7 +161,7 @@ describe('a run as points', () => {
     expect(points[0]?.values['cost/tokens']).toBe(82);
   });
 
-  it('has evaluations that another run of the same states has played, where this one asks for them', async () => {
+  it('has evaluations that another run of the same states played, if this run asks for them', async () => {
     const points = await readAll(await storeOf({ steps: 5, evalInterval: 2, evaluatedBy: 'twin' }));
     expect(ids(points).filter((id) => id.startsWith('eval'))).toEqual([
       'eval.0.final',
@@ -195,12 +195,12 @@ describe('a run as points', () => {
     ['a text to stop at', (suite) => ({ ...suite, sampling: { ...suite.sampling, stop: ['END'] } })],
     ['other numerics', (suite) => ({ ...suite, numerics: { ...suite.numerics, version: 999 } })],
     ['a sweep', (suite) => ({ ...suite, name: 'nightly' })],
-  ])('leaves out what others have measured of its states with %s', async (_, suite) => {
+  ])('leaves out evaluations that others made of its states with %s', async (_, suite) => {
     const store = await storeOf({ steps: 5, evalInterval: 2, evaluatedBy: 'twin', suite });
     expect(ids(await readAll(store)).filter((id) => id.startsWith('eval'))).toEqual([]);
   });
 
-  it('leaves out a text to stop at that the run has and the suite has not', async () => {
+  it('leaves out an evaluation without the stop text that the run has', async () => {
     const stopless: WrittenRun['suite'] = ({ sampling: { stop: _, ...sampling }, ...suite }) => ({
       ...suite,
       sampling,
@@ -222,7 +222,7 @@ describe('a run as points', () => {
     expect(ids(await readAll(store)).filter((id) => id.startsWith('eval'))).toEqual([]);
   });
 
-  it('has none of its parent’s of the state that it was forked at, though it would have asked for it', async () => {
+  it('has none of its parent’s evaluations of the state at the fork, although its own schedule would ask for one', async () => {
     const store = await storeOf({ steps: 6, evalInterval: 3 });
     const lineage = { run: 'tiny', step: 3, state: '3'.padStart(64, '0') };
     await writeAll(
@@ -241,7 +241,7 @@ describe('a run as points', () => {
     ]);
   });
 
-  it('has another’s final evaluation where it was told to stop', async () => {
+  it('has another run’s final evaluation at the step where it was asked to stop', async () => {
     const store = await storeOf({ run: 'other', steps: 4, evalInterval: 9 });
     await writeAll(store, recordsOf({ run: 'tiny', steps: 8, evalInterval: 9 }));
     const evaluations = async () => ids(await readAll(store)).filter((id) => id.startsWith('eval'));
@@ -254,7 +254,7 @@ describe('a run as points', () => {
     [0.29, ['eval.4.interval', 'eval.4.final']],
     [0.3, ['eval.4.interval']],
   ])(
-    'has another’s final evaluation where its own reached its target of %s',
+    'has another run’s final evaluation at the step where it reached its target of %s',
     async (targetPassAt1, found) => {
       const store = await storeOf({ run: 'other', steps: 4, evalInterval: 9 });
       await writeAll(store, recordsOf({ run: 'tiny', steps: 8, evalInterval: 4, targetPassAt1 }));
@@ -263,7 +263,7 @@ describe('a run as points', () => {
     },
   );
 
-  it('has an evaluation at the step that it had it at first, though it would have asked for it at another since', async () => {
+  it('keeps an evaluation at its first step, although the schedule would now put it at another', async () => {
     const options = { steps: 5, evalInterval: 4, unapplied: new Map([[4, 'no_signal']]) };
     const store = await storeOf(options);
     // The state after steps 3 and 4, evaluated by another run and by a sweep.
@@ -279,7 +279,7 @@ describe('a run as points', () => {
     expect(await readAll(store, 'tiny', delivered)).toEqual([]);
   });
 
-  it('reads no evaluation again that it has delivered', async () => {
+  it('does not read delivered evaluations again', async () => {
     const store = memoryStore();
     await writeAll(store, recordsOf({ steps: 12, evalInterval: 2, unapplied: new Map([[7, 'no_signal']]) }));
     const delivered = new Delivered();
@@ -292,12 +292,12 @@ describe('a run as points', () => {
     expect(read.length).toBeGreaterThan(12);
   });
 
-  it('reads no step past one that was not there yet when it looked', async () => {
+  it('reads no step after one that was missing when it looked', async () => {
     const records = recordsOf({ steps: 12 });
     const store = memoryStore();
     const written = records.findIndex(({ key }) => key === updateKey('tiny', 3)) + 1;
     await writeAll(store, records.splice(0, written));
-    // The run goes on between the look at step 4 and the looks at those behind it.
+    // The run continues between the read of step 4 and the reads of later steps.
     const { get } = store;
     let goesOn: Promise<void> | undefined;
     store.get = async (key) => {
@@ -312,7 +312,7 @@ describe('a run as points', () => {
     expect(page.map(({ id }) => stepOfId(id)).filter((step) => step !== null)).toEqual([1, 2, 3]);
   });
 
-  it('reads on beside an evaluation that cannot be read, and has it once it was quarantined and played again', async () => {
+  it('continues past an unreadable evaluation, and has it once it was quarantined and played again', async () => {
     const records = recordsOf({ steps: 5, evalInterval: 2 });
     const store = memoryStore();
     const damaged = records.find(({ step, key }) => step === 2 && key.endsWith('result.json'))!;
@@ -326,12 +326,12 @@ describe('a run as points', () => {
     expect(ids(await readAll(store))).toContain('eval.2.interval');
   });
 
-  it('adds up nothing twice where a reading that was given up goes on beside the next', async () => {
+  it('adds nothing twice if an abandoned read still runs beside the next one', async () => {
     const store = memoryStore();
     await writeAll(store, recordsOf({ steps: 80, evalInterval: 50 }));
     const reader = new MetricPoints(store, 'tiny');
     const delivered = new Delivered(70);
-    // Each of the readings stands still somewhere else.
+    // Each of the reads is held at another place.
     let reads = 0;
     store.beforeRead = async () => {
       if (++reads % 7 === 0) await delay(5);
@@ -341,7 +341,7 @@ describe('a run as points', () => {
       if (stepOfId(point.id) !== null) expect(point.values['cost/tokens']).toBe(82 * point.step);
   });
 
-  it('reads in pages: an idle look at a long run reads little', async () => {
+  it('is read in pages: a read of a long run without news is short', async () => {
     const store = memoryStore();
     await writeAll(store, recordsOf({ steps: 200, evalInterval: 50 }));
     const reader = new MetricPoints(store, 'tiny');
@@ -356,7 +356,7 @@ describe('a run as points', () => {
   });
 });
 
-describe('the points of a run under way', () => {
+describe('the points of a run in progress', () => {
   const runs = fc.record({
     steps: fc.integer({ min: 1, max: 40 }),
     evalInterval: fc.integer({ min: 1, max: 9 }),
@@ -368,7 +368,7 @@ describe('the points of a run under way', () => {
     evaluatedBy: fc.constantFrom('tiny', 'twin'),
   });
 
-  it('are each final, single and the same, whatever arrives late and whoever reads, dies and begins again', async () => {
+  it('are final, unique and the same, whatever arrives late, and however often a reader dies and starts again', async () => {
     await fc.assert(
       fc.asyncProperty(runs, fc.infiniteStream(fc.nat(999)), async (options, chance) => {
         const roll = (): number => (chance.next().value as number) / 1000;
@@ -384,7 +384,7 @@ describe('the points of a run under way', () => {
           await record.write(store);
           if (roll() < 0.5 || !(await store.head('runs/tiny/run.json'))) continue;
           const page = await (roll() < 0.15 ? reader.overdue(delivered) : reader.next(delivered));
-          // A kill before the last ones of a page were handed over.
+          // The reader is killed before it has delivered the last points of a page.
           const handed = page.slice(0, roll() < 0.3 ? Math.floor(roll() * page.length) : page.length);
           for (const point of handed) {
             expect(seen.has(point.id)).toBe(false);
@@ -393,7 +393,7 @@ describe('the points of a run under way', () => {
           }
           totals = reader.totalsAfter(delivered) ?? totals;
           if (handed.length < page.length || roll() < 0.1) {
-            // Begins again from what the tracker holds; what was noted of the totals may be lost.
+            // It starts again from what the tracker holds; noted totals may be lost.
             delivered = new Delivered(delivered.step, delivered.evaluations);
             reader = new MetricPoints(store, 'tiny', roll() < 0.5 ? totals : null);
           }
@@ -415,7 +415,7 @@ describe('the points of a run under way', () => {
   });
 });
 
-/** Steps in their order; evaluations behind their step, some of them much later. */
+/** Steps in order; evaluations after their step, some of them much later. */
 function arrivals(records: readonly Written[], roll: () => number): Written[] {
   const placed = records.map((record, index) => ({
     record,

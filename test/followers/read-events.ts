@@ -1,4 +1,4 @@
-// Reads all that is told of a written run, as its followers do, and picks ids and alerts from that.
+// Reads all events of a written run like its followers, and picks out ids and alerts.
 import {
   type EventContext,
   type EventCursor,
@@ -30,7 +30,7 @@ export async function readAll(
   for (;;) {
     const page = await readRunEvents(store, 'tiny', cursor, context);
     events.push(...page.events);
-    // As it is kept: through JSON.
+    // Cursors are stored as JSON.
     cursor = JSON.parse(JSON.stringify(page.cursor)) as EventCursor;
     if (!page.more && page.events.length === 0) return { events, cursor };
   }

@@ -1,4 +1,4 @@
-// Alerts about a run: each when it begins to hold, once, whoever reads and when.
+// Alerts of a run: each is raised once, when its condition begins to hold, for any reader at any time.
 import { describe, expect, it } from 'vitest';
 import { type AlertWatch, nothingWatched, stalledSince, watchStep } from '../../src/rl/alerts.js';
 import { type EventCursor, newEventCursor } from '../../src/followers/run-events.js';
@@ -11,7 +11,7 @@ import { alerts, contextAt, readAll, storeOf } from './read-events.js';
 import { recordsOf, timeOf, writeAll, writeControl, type WrittenRun } from './written-run.js';
 
 describe('alerts', () => {
-  it('about tool errors come when the rate passes a half, by environment, and again only after it fell', async () => {
+  it('about tool errors are raised when the rate exceeds a half, and again only after it fell', async () => {
     const rates = [0, 0.4, 0.62, 0.9, 0.45, 0.6, 0.3, 0.7];
     const { events } = await readAll(
       await storeOf({
@@ -31,7 +31,7 @@ describe('alerts', () => {
     });
   });
 
-  it('about tool errors come for each environment by itself', async () => {
+  it('about tool errors are raised for each environment separately', async () => {
     const rates: Record<string, number[]> = {
       'crm/eu': [0, 0.6, 0.6, 0.1, 0.6],
       calendar: [0, 0.2, 0.7, 0.7, 0.7],
@@ -58,7 +58,7 @@ describe('alerts', () => {
     expect(alerts(events).map(({ id }) => id)).toEqual(raised);
   });
 
-  it('about a missing signal come after three steps in a row, and about a skipped update at once', async () => {
+  it('about a missing signal are raised after three steps in a row, and about a skipped update at once', async () => {
     const { events } = await readAll(
       await storeOf({
         steps: 12,
@@ -75,7 +75,7 @@ describe('alerts', () => {
     ]);
   });
 
-  it('about a reward come when its mean falls to a quarter of the best, and again only after it recovered', async () => {
+  it('about a reward are raised when its mean falls to a quarter of the best, and again only after it recovered', async () => {
     const rewards = [
       0.5, 0.6, 0.6, 0.6, 0.6, 0.6, 0, 0, 0, 0, 0, 0, 0.2, 0.2, 0.6, 0.6, 0.6, 0.6, 0, 0, 0, 0,
     ];
@@ -108,7 +108,7 @@ describe('alerts', () => {
     expect(alerts(events).map(({ id }) => id)).toEqual(raised);
   });
 
-  it('about entropy come when it is gone, not where it was low from the start', async () => {
+  it('about entropy are raised when it vanishes, not if it was low from the start', async () => {
     const raisedBy = async (entropy: (step: number) => number) => {
       const metrics = (step: number) => ({ 'policy/policy_entropy': entropy(step) });
       return alerts((await readAll(await storeOf({ steps: 20, metrics }))).events);
@@ -123,7 +123,7 @@ describe('alerts', () => {
     expect(await raisedBy((step) => 0.4 / step)).toEqual([]);
   });
 
-  it('about the gradient come when its norm is ten times the usual, of applied GRPO steps', async () => {
+  it('about the gradient are raised when its norm is ten times the usual, for applied GRPO steps only', async () => {
     const norms = [0.5, 0.4, 0.6, 0.5, 0.5, 0.5, 40, 0.5, 90, 60, 0.5];
     const metrics = (step: number) => ({ 'policy/grad_norm': norms[step - 1]! });
     const options = { steps: norms.length, metrics, unapplied: new Map([[7, 'no_signal']]) };
@@ -134,7 +134,7 @@ describe('alerts', () => {
     expect(alerts((await readAll(await storeOf({ ...options, kind: 'sft' }))).events)).toEqual([]);
   });
 
-  it('go on from what a version kept that watched for less', async () => {
+  it('continue from the state of a version that watched fewer conditions', async () => {
     const older: Partial<AlertWatch> = { ...nothingWatched, noSignal: 1 };
     for (const name of ['reward', 'entropy', 'gradNorms'] as const) delete older[name];
     const { update } = recordsOfAllKinds();
@@ -142,7 +142,7 @@ describe('alerts', () => {
     expect(Object.keys(watch).sort()).toEqual(Object.keys(nothingWatched).sort());
   });
 
-  it('about a missing signal neither count a step in which nothing was graded nor begin again behind it', async () => {
+  it('about a missing signal ignore a step without grades, and do not start to count again after it', async () => {
     const metrics = (step: number) => ({ 'reward/signal_ratio': step % 2 === 1 ? 0 : NaN });
     const { events } = await readAll(await storeOf({ steps: 5, metrics, outcomes: [[1, 1]] }));
     expect(alerts(events).map(({ id }) => id)).toEqual(['alert.no_learning_signal.5']);
@@ -157,7 +157,7 @@ describe('alerts', () => {
         outcomes: [[1, 0, null, 1]],
       }),
     );
-    // A quarter of each step's episodes has no outcome; 41 tokens a step.
+    // A quarter of each step's episodes have no outcome; each step has 41 tokens.
     expect(alerts(events).map(({ id }) => id)).toEqual([
       'alert.unknown_outcomes.1',
       'alert.node_lost.6',
@@ -171,7 +171,7 @@ describe('alerts', () => {
     });
   });
 
-  it('about a lost node are raised at each step whose attempts tell of one', async () => {
+  it('about a lost node are raised at each step with an attempt that reports one', async () => {
     const { events } = await readAll(await storeOf({ steps: 60, lostNodes: [6, 7, 40], outcomes: [[1, 0]] }));
     expect(alerts(events).map(({ id }) => id)).toEqual([
       'alert.node_lost.6',
@@ -180,7 +180,7 @@ describe('alerts', () => {
     ]);
   });
 
-  it('about a missing signal are of reinforcement learning alone', async () => {
+  it('about a missing signal are raised only for reinforcement learning', async () => {
     const { events } = await readAll(
       await storeOf({ steps: 6, kind: 'sft', metrics: () => ({ 'reward/signal_ratio': 0 }) }),
     );
@@ -188,7 +188,7 @@ describe('alerts', () => {
   });
 
   it('about a budget count hours, dollars and seconds in the unit of their limit', async () => {
-    // 1.2345 s of the GPU and 100 s of time a step.
+    // Each step takes 1.2345 s of the GPU and 100 s of time.
     const budget = { max_gpu_hours: (1.2345 * 10) / 3600, max_usd: 1.2345 * 5, max_wall_s: 1_500 };
     const { events } = await readAll(
       await storeOf({ steps: 12, stepSeconds: 100, budget, prices: [3600, 3600] }),
@@ -200,8 +200,8 @@ describe('alerts', () => {
     ]);
   });
 
-  it('about the budget judge a step by what its own start was given, whoever reads it and when', async () => {
-    // 82 tokens a step: the first start may spend 500, and the second as many again.
+  it('about the budget judge a step by the budget of its own start, for any reader at any time', async () => {
+    // 82 tokens per step: the first start may spend 500 tokens, the second 1,000.
     const options: Partial<WrittenRun> = {
       steps: 12,
       budget: { max_tokens: 500 },
@@ -224,7 +224,7 @@ describe('alerts', () => {
     expect(alerts(seen).map(({ id }) => id)).toEqual(near);
   });
 
-  it('about the budget know a start that comes while they are read', async () => {
+  it('about the budget notice a start that comes during the read', async () => {
     const options: Partial<WrittenRun> = {
       steps: 12,
       budget: { max_tokens: 500 },
@@ -245,7 +245,7 @@ describe('alerts', () => {
     expect(alerts(events).map(({ id }) => id)).toEqual(['alert.budget_near.max_tokens.1000.10']);
   });
 
-  it('about a lost node name the one that committed the step before', () => {
+  it('about a lost node name the node that committed the step before', () => {
     const before = { ...nothingWatched, worker: 'node-a@host pid 7' };
     const { update } = recordsOfAllKinds();
     const lost = {
@@ -260,13 +260,13 @@ describe('alerts', () => {
     });
   });
 
-  it('about a standstill come after ten minutes at the earliest', () => {
+  it('about a standstill are raised after ten minutes at the earliest', () => {
     const watch = { ...nothingWatched, committedAt: timeOf(0), stepSeconds: [2, 2, 2] };
     expect(stalledSince(watch, 3, timeOf(599))).toBe(null);
     expect(stalledSince(watch, 3, timeOf(600))).toMatchObject({ alert: { seconds: 600, usualSeconds: 2 } });
   });
 
-  it('about a standstill come once behind a step, not while the run is paused and not for its pause', async () => {
+  it('about a standstill are raised once per step, not during a pause, and do not count its time', async () => {
     const store = await storeOf({ steps: 10, stepSeconds: 100 });
     const standstill = async (seconds: number, from?: EventCursor) => {
       const { events, cursor } = await readAll(store, from, contextAt(seconds));
@@ -289,7 +289,7 @@ describe('alerts', () => {
   it('about a standstill do not count the time between an end and the next start', async () => {
     const options = { steps: 10, stepSeconds: 100, secondStart: 10 };
     const store = memoryStore();
-    // The second start comes a day later, and has committed nothing yet.
+    // The second start comes a day later and has committed no step yet.
     const records = recordsOf(options).filter(({ key }) => !key.includes('owners/'));
     await writeAll(store, records);
     const owners = recordsOfAllKinds().owner;
@@ -307,7 +307,7 @@ describe('alerts', () => {
     expect(alerts(later.events)).toMatchObject([{ id: 'alert.stalled.10', alert: { seconds: 1_100 } }]);
   });
 
-  it('say nothing of a standstill before they know what is usual', () => {
+  it('about a standstill need some steps first, to know the usual time', () => {
     expect(
       stalledSince({ ...nothingWatched, committedAt: timeOf(0), stepSeconds: [1, 1] }, 2, timeOf(1e6)),
     ).toBe(null);

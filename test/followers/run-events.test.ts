@@ -1,4 +1,4 @@
-// What is told of a run: each thing once, under the same id whoever reads and however often.
+// The events of a run: each occurs once, with the same id for any reader, however often it reads.
 import { describe, expect, it } from 'vitest';
 import { type EventContext, newEventCursor, type RunEnding } from '../../src/followers/run-events.js';
 import type { RunEvent } from '../../src/integrations/slack/run-event.js';
@@ -17,7 +17,7 @@ import {
 } from './written-run.js';
 
 describe('the events of a run', () => {
-  it('are what its records tell, in the order of their times', async () => {
+  it('are read from its records, in order of time', async () => {
     const store = await storeOf({ steps: 5, evalInterval: 2 });
     await writeCheckpoint(store, 'tiny', 2);
     await writeControl(store, 'tiny', 1, { kind: 'pause' }, 3);
@@ -58,13 +58,13 @@ describe('the events of a run', () => {
     });
   });
 
-  it('begin with its start, also where another run has evaluated its states before', async () => {
+  it('begin with its start, even if another run evaluated its states before', async () => {
     const store = await storeOf({ steps: 2, evalInterval: 2, evaluatedBy: 'twin', evaluatedAhead: 3600 });
     const { events } = await readAll(store);
     expect(ids(events)).toEqual(['started', 'evaluation.0.final', 'evaluation.2.final']);
   });
 
-  it('are the same for whoever reads once at the end and for whoever looks after each record', async () => {
+  it('are the same for a reader that reads once at the end and one that reads after each record', async () => {
     const metrics = (step: number) => ({
       'environment/crm/eu/tool_error_rate': [0.1, 0.6, 0.45, 0.55, 0.3, 0.7][step % 6]!,
       'reward/signal_ratio': step > 20 && step < 26 ? 0 : 0.5,
@@ -93,7 +93,7 @@ describe('the events of a run', () => {
     expect(byId(seen)).toEqual(byId(atOnce));
   });
 
-  it('draw an evaluation with those of its suite before it', async () => {
+  it('draw an evaluation in a chart with the earlier ones of its suite', async () => {
     const drawn: number[][] = [];
     const chart: EventContext['chart'] = async (evaluations) => {
       drawn.push(evaluations.map(({ step }) => step));
@@ -103,7 +103,7 @@ describe('the events of a run', () => {
     expect(drawn).toEqual([[0], [2], [2, 4], [2, 4, 6], [0, 7]]);
   });
 
-  it('end behind all else, however long it takes to read, and stand still no more then', async () => {
+  it('have the end last, however long the read takes, and no standstill after it', async () => {
     const ending: RunEnding = {
       firstRunId: 'r1',
       runId: 'r1',
@@ -120,7 +120,7 @@ describe('the events of a run', () => {
     expect(alerts(events)).toEqual([]);
   });
 
-  it('compare an evaluation with the one before it of its own suite', async () => {
+  it('compare an evaluation with the one before it in the same suite', async () => {
     const { events } = await readAll(await storeOf({ steps: 6, evalInterval: 2 }));
     const compared = events.flatMap((event) =>
       event.kind === 'evaluation' ? [[event.step, event.before?.step]] : [],
@@ -133,7 +133,7 @@ describe('the events of a run', () => {
     ]);
   });
 
-  it('end with how it ended, once for each start', async () => {
+  it('end with the kind of its end, once for each start', async () => {
     const store = await storeOf({ steps: 4, prices: [3600, 3600], secondStart: 3 });
     const ending: RunEnding = {
       firstRunId: 'r2',
@@ -157,7 +157,7 @@ describe('the events of a run', () => {
     expect((await readAll(store, cursor, contextAt(200, ending))).events).toEqual([]);
   });
 
-  it('end with the evaluation that reached the target, and the final one beside it', async () => {
+  it('end with the evaluation that reached the target, and the final one', async () => {
     const ending: RunEnding = {
       firstRunId: 'r1',
       runId: 'r1',
@@ -185,7 +185,7 @@ describe('the events of a run', () => {
     });
   });
 
-  it('end with each start’s own end, also where the next one drives the run by the time that it is told', async () => {
+  it('have each start’s own end, even if the next start drives the run by then', async () => {
     const store = await storeOf({ steps: 4, secondStart: 3 });
     const first: RunEnding = { firstRunId: 'r1', runId: 'r1', how: 'failed', at: timeOf(60), reason: null };
     const { events, cursor } = await readAll(store, newEventCursor, contextAt(100, first));
@@ -204,7 +204,7 @@ describe('the events of a run', () => {
     expect((await readAll(store, later.cursor, contextAt(300, first))).events).toEqual([]);
   });
 
-  it('end again with a start that is reset, once for each of its executions', async () => {
+  it('have another end for a start that is reset, once for each of its executions', async () => {
     const store = await storeOf({ steps: 4 });
     const first: RunEnding = {
       firstRunId: 'r1',
@@ -223,8 +223,8 @@ describe('the events of a run', () => {
     expect((await readAll(store, later.cursor, contextAt(300, anew))).events).toEqual([]);
   });
 
-  it('count what was spent at the price of each step’s own start', async () => {
-    // 1.2345 s of the GPU a step: two steps at a dollar a second, and two at two.
+  it('count the spend at the price of each step’s own start', async () => {
+    // Each step takes 1.2345 s of the GPU: two steps at a dollar a second, and two at two dollars.
     const store = await storeOf({ steps: 4, prices: [3600, 7200], secondStart: 3 });
     const ending: RunEnding = {
       firstRunId: 'r2',
@@ -237,7 +237,7 @@ describe('the events of a run', () => {
     expect(events.at(-1)).toMatchObject({ spend: `${(6 * 1.2345).toFixed(2)} USD` });
   });
 
-  it('tell an evaluation that comes after later steps: while the run goes on, and at its end', async () => {
+  it('include an evaluation that comes after later steps, while the run continues and at its end', async () => {
     const options = { steps: 60, evalInterval: 4 };
     const isLate = ({ step, group }: Written, steps: number[]): boolean =>
       group === 'evaluation' && steps.includes(step);
@@ -275,7 +275,7 @@ describe('the events of a run', () => {
     expect((await readAll(store, last.cursor, contextAt(400, ending))).events).toEqual([]);
   });
 
-  it('tell no evaluation again that was told long ago', async () => {
+  it('do not repeat an evaluation that was delivered long ago', async () => {
     const store = await storeOf({ steps: 460, evalInterval: 2 });
     const ending: RunEnding = {
       firstRunId: 'r1',
@@ -290,7 +290,7 @@ describe('the events of a run', () => {
     expect(ids((await readAll(store, cursor, contextAt(3000, ending))).events)).toEqual(['ended.1']);
   });
 
-  it('tell the checkpoints behind one whose upload was given up, or whose manifest is damaged, each once', async () => {
+  it('include the checkpoints after one whose upload was given up or whose manifest is damaged, each once', async () => {
     const store = await storeOf({ steps: 5 });
     const { project, model } = recordsOfAllKinds().run.spec;
     const home = { project, model: model.name, run: 'tiny' };
@@ -306,7 +306,7 @@ describe('the events of a run', () => {
     expect(ids((await readAll(store, next.cursor)).events)).toEqual(['checkpoint.4']);
   });
 
-  it('are none before anybody drives the run', async () => {
+  it('are none before the run has an owner', async () => {
     const store = memoryStore();
     await writeAll(store, recordsOf().slice(0, 2));
     expect(await readAll(store)).toEqual({ events: [], cursor: newEventCursor });

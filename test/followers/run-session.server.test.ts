@@ -1,4 +1,4 @@
-// All that follows one run: who lacks something at its end is told of and may be followed again, and what is told holds no secret.
+// All followers of one run: what is undelivered at the end is reported and may be delivered later, and no message contains a secret.
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -36,7 +36,7 @@ const failed: RunStanding = {
   blocked: { reason: `401 for ${secret}`, remedy: `correct ${secret}` },
 };
 
-/** A session of a run that is over, and what `observed` says of it. */
+/** A session of a run that is over; `observed` is added to its owner record. */
 async function session(
   observed: Partial<RecordTypes['owner']['observed']>,
   token: () => string | undefined = () => slack.token,
@@ -63,10 +63,10 @@ async function session(
 }
 
 describe('the followers of a run that is over', () => {
-  it('tell that a tracker was given up, and bring it up to date when they are started again', async () => {
+  it('report a tracker that was given up, and complete it when they start again', async () => {
     const options = await session({ tracking: { metrics_jsonl: true, tensorboard: false } });
     const file = join(options.folder, 'tracking', 'tiny', 'metrics.jsonl');
-    // No folder can be made in its place.
+    // A file at this place, so that no folder can be made.
     mkdirSync(dirname(dirname(file)), { recursive: true });
     writeFileSync(dirname(file), '');
     expect(await followRun(options)).toBe('lacking');
@@ -77,7 +77,7 @@ describe('the followers of a run that is over', () => {
     expect(await readTroubles(options.store, 'tiny')).toEqual([]);
   });
 
-  it('tell that Slack was given up without a token, and tell it all once there is one', async () => {
+  it('report that Slack was given up without a token, and deliver everything once there is one', async () => {
     const held: { token?: string } = {};
     const only = { tracking: { metrics_jsonl: false, tensorboard: false } };
     const options = await session(
@@ -98,8 +98,8 @@ describe('the followers of a run that is over', () => {
   });
 });
 
-describe('a run that nobody is told of', () => {
-  it('is waited for to its end, and nothing is said of it', async () => {
+describe('a run without followers', () => {
+  it('is waited for until its end, and nothing is logged', async () => {
     const said: string[] = [];
     let standing: RunStanding = { over: false, ending: null, phase: 'training', blocked: null };
     const options = await session({ tracking: { metrics_jsonl: false, tensorboard: false } });
@@ -111,7 +111,7 @@ describe('a run that nobody is told of', () => {
     expect(said).toEqual([]);
   });
 
-  it('holds up no end of whoever follows it', async () => {
+  it('does not delay the end of its session', async () => {
     const standing: RunStanding = { over: false, ending: null, phase: 'training', blocked: null };
     const options = await session({ tracking: { metrics_jsonl: false, tensorboard: false } });
     const stop = new AbortController();

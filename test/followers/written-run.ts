@@ -1,4 +1,4 @@
-// A run's records one by one, in the order in which a run writes them, for readers that look while it is under way.
+// A run's records one by one, in the order in which a run writes them, for readers that read while the run is in progress.
 import type { ControlChange } from '../../src/spec/records/control-records.js';
 import type { UpdateRecord } from '../../src/spec/records/update.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
@@ -23,9 +23,9 @@ import { recordsOfAllKinds } from '../store/fixtures.js';
 
 export interface Written {
   key: string;
-  /** Later ones of a group need earlier ones: `steps` above all. */
+  /** Within a group, later records depend on earlier ones, above all in `steps`. */
   group: 'steps' | 'evaluation' | 'beside';
-  /** For an evaluation, the step of its state. */
+  /** For an evaluation: the step of its state. */
   step: number;
   write: (store: ObjectStore) => Promise<void>;
 }
@@ -33,33 +33,33 @@ export interface Written {
 export interface WrittenRun {
   run: string;
   steps: number;
-  /** An evaluation of every so many steps, and `final` at the end. */
+  /** Steps between two interval evaluations; the `final` one comes at the end. */
   evalInterval: number;
-  /** Pass rate of an interval evaluation at which the run ends. It is 0.25, and a hundredth more a step. */
+  /** Pass rate of an interval evaluation at which the run ends. The rate is 0.25, plus 0.01 for each step. */
   targetPassAt1: number;
-  /** Steps that changed nothing, and why. */
+  /** Steps that changed nothing, with the reason. */
   unapplied: ReadonlyMap<number, string>;
   lineage: RecordTypes['run']['lineage'];
-  /** US$ an hour, by the start that planned: of the first, and of a second from `secondStart` on. */
+  /** US$ per hour in the first start, and in a second start, which begins at `secondStart`. */
   prices: [number, number];
   secondStart: number;
-  /** Replaces figures of a step; NaN takes one out. */
+  /** Replaces figures of a step; NaN removes one. */
   metrics: (step: number) => Record<string, number>;
-  /** Every outcome of its evaluations is unknown. */
+  /** True if every outcome of the run's evaluations is unknown. */
   gradesNothing: boolean;
-  /** The run that played the evaluations, where it is another. */
+  /** The run that played the evaluations, if it is another. */
   evaluatedBy: string;
-  /** Seconds by which that one was ahead. */
+  /** By how many seconds that run was ahead. */
   evaluatedAhead: number;
-  /** Changes what its evaluations measure. */
+  /** Changes the suites of the run's evaluations. */
   suite: (suite: RecordTypes['suite']) => RecordTypes['suite'];
   budget: NonNullable<RecordTypes['owner']['observed']['budget']>;
-  /** Budget of a second start, if it was given another. */
+  /** Budget of a second start, if it differs. */
   secondBudget: NonNullable<RecordTypes['owner']['observed']['budget']> | null;
   kind: UpdateRecord['identity']['kind'];
   /** Seconds between two commits. */
   stepSeconds: number;
-  /** Steps before whose update an attempt tells that a node was lost, which took 9 s. */
+  /** Steps in which an attempt before the update reports a lost node, which cost 9 s. */
   lostNodes: readonly number[];
   /** Outcomes of each step. */
   outcomes: (number | null)[][];
@@ -70,7 +70,7 @@ const suiteTasks = { interval: 3, final: 5 };
 
 export const timeOf = (seconds: number): string => new Date(start + seconds * 1000).toISOString();
 
-/** Two runs of one seed have the same states: the run's name is no part of it. */
+/** Contains no run name, because two runs with one seed have the same states. */
 export const stateAfter = (step: number): string => step.toString(16).padStart(64, '0');
 
 export function runOf(options: Partial<WrittenRun> = {}): WrittenRun {
@@ -134,7 +134,7 @@ export function recordsOf(options: Partial<WrittenRun> = {}): Written[] {
   const addOwner = (n: number): void => {
     const observed = {
       ...all.owner.observed,
-      // It comes when the steps of the one before are committed.
+      // The second start comes when the steps of the first are committed.
       at: timeOf(n === 1 ? 0 : (run.secondStart - 1) * run.stepSeconds + 0.5),
       budget: {
         ...((n === 2 ? run.secondBudget : null) ?? run.budget),
@@ -190,7 +190,7 @@ export function recordsOf(options: Partial<WrittenRun> = {}): Written[] {
       addEvaluation(add, run, step, state, 'interval');
   }
   addEvaluation(add, run, run.steps, state, 'final');
-  // A state that a step left as it was has been evaluated: a run does not play it again.
+  // A state that a step did not change was evaluated before: a run does not play it again.
   return written.filter(({ key }, at) => written.findIndex((other) => other.key === key) === at);
 }
 
@@ -223,7 +223,7 @@ function addEvaluation(
   const digest = recordDigest(suite);
   const graded = run.gradesNothing ? 0 : 10;
   const pass_at_1 = run.gradesNothing ? null : Math.min(1, 0.25 + step / 100);
-  // As a run writes them: the suite before it plays it.
+  // In the order of a real run: the suite is recorded before it is played.
   add('evaluation', step, evaluationSuiteKey(stateAfter(state), digest), 'suite', suite);
   add('evaluation', step, evaluationResultKey(stateAfter(state), digest), 'evaluation', {
     ...all.evaluation,
@@ -310,7 +310,7 @@ function withoutNaN(metrics: Record<string, number>): Record<string, number> {
   return Object.fromEntries(Object.entries(metrics).filter(([, value]) => !Number.isNaN(value)));
 }
 
-/** Control records follow each other as they are written. */
+/** Writes a control record; the numbers follow the order of writing. */
 export async function writeControl(
   store: ObjectStore,
   run: string,

@@ -5,7 +5,7 @@ const places = Array.from({ length: 20_000 }, (_, i) => ({ seed: Math.floor(i / 
 const share = (hits: boolean[]) => hits.filter(Boolean).length / hits.length;
 
 describe('injected faults', () => {
-  it('come at the rate asked for, and never at rate 0', () => {
+  it('occur at the given rate, and never at rate 0', () => {
     expect(share(places.map(({ seed, turn }) => modelFault(seed, turn, 0.2) !== null))).toBeCloseTo(0.2, 1.8);
     expect(
       share(places.map(({ seed, turn }) => infrastructureFault(seed, turn, 0, 0.2) !== null)),
@@ -16,7 +16,7 @@ describe('injected faults', () => {
     expect(places.every(({ seed, turn }) => infrastructureFault(seed, turn, 0, 1))).toBe(true);
   });
 
-  it('of one kind say nothing about the other, nor one try about the next', () => {
+  it('of one kind do not depend on the other, nor one try on the next', () => {
     const failed = places.filter(({ seed, turn }) => infrastructureFault(seed, turn, 0, 0.2));
     expect(
       share(failed.map(({ seed, turn }) => infrastructureFault(seed, turn, 1, 0.2) !== null)),

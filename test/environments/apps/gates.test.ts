@@ -1,4 +1,4 @@
-// Acceptance gates that every template of every built-in app must pass.
+// Conditions that every template of every built-in app must meet.
 import { describe, expect, it } from 'vitest';
 import { oracle, scenarioOf, taskFromKey } from '../../../src/environments/apps/task-key.js';
 import type { World } from '../../../src/environments/apps/world.js';
@@ -7,7 +7,7 @@ import { inWorld, play, rowsOf, someKeys, templates } from './play.js';
 
 const tasksPerTemplate = 40;
 
-/** A change to something that the task is not about. */
+/** A change to something that is no part of the task. */
 function strayWrite(world: World, solution: readonly ToolCall[]): ToolCall {
   const named = JSON.stringify(solution);
   if (world.app.name === 'tracker') {
@@ -23,7 +23,7 @@ function strayWrite(world: World, solution: readonly ToolCall[]): ToolCall {
   return { name: 'add_note', arguments: { id: other?.id, note: 'stray' } };
 }
 
-describe('every app has enough to do', () => {
+describe('every app is large enough', () => {
   it('offers at least 8 tools and 16 templates of both difficulties', () => {
     for (const app of new Set(templates.map((entry) => entry.app))) {
       expect(app.tools.length).toBeGreaterThanOrEqual(8);
@@ -40,7 +40,7 @@ describe('every app has enough to do', () => {
 describe.each(templates)('$name', ({ app, template }) => {
   const keys = someKeys(app, template, tasksPerTemplate);
 
-  it('grades the oracle 1', () => {
+  it('grades the oracle as 1', () => {
     for (const key of keys) {
       const { results, grade } = play(key, oracle(key));
       expect(
@@ -52,11 +52,11 @@ describe.each(templates)('$name', ({ app, template }) => {
     }
   });
 
-  it('grades an episode without a call 0', () => {
+  it('grades an episode without calls as 0', () => {
     for (const key of keys) expect(play(key, []).grade.value, key).toBe(0);
   });
 
-  it('grades the oracle with one stray write 0, and names the row', () => {
+  it('grades the oracle with one additional write as 0, and names the row', () => {
     for (const key of keys) {
       inWorld(key, (world) => {
         const stray = strayWrite(world, oracle(key));
@@ -70,7 +70,7 @@ describe.each(templates)('$name', ({ app, template }) => {
     }
   });
 
-  it('finds what the oracle acts on by the search alone', () => {
+  it('finds the row that the oracle changes by the search alone', () => {
     for (const key of keys) {
       const calls = oracle(key);
       if (calls.length < 2) continue;
@@ -82,7 +82,7 @@ describe.each(templates)('$name', ({ app, template }) => {
     }
   });
 
-  it('speaks only of what its world holds', () => {
+  it('mentions only things in its world', () => {
     for (const key of keys) {
       const { prompt } = taskFromKey(key);
       expect(prompt).not.toMatch(/[{}]|undefined/);

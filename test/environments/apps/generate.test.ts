@@ -24,7 +24,7 @@ const callsOf = ({ messages }: Demonstration) =>
   );
 
 describe('tasks', () => {
-  it('are as many as asked for, each once, and balanced over templates in both splits', () => {
+  it('have the requested number, no duplicates, and a balance of templates in both splits', () => {
     expect(tasks).toHaveLength(1700);
     expect(new Set(tasks.map(({ task_key }) => task_key)).size).toBe(1700);
     for (const [split, each] of [
@@ -63,21 +63,21 @@ describe('tasks', () => {
     }
   });
 
-  it('ask for a condition or a choice among rows in at most 12 %', () => {
+  it('with a condition or a choice among rows are at most 12 %', () => {
     const hard = new Set(['close_or_label', 'assign_by_state', 'rate_cheapest', 'cancel_or_note']);
     const share =
       tasks.filter(({ template }) => hard.has(template.split('/')[1] ?? '')).length / tasks.length;
     expect(share).toBeLessThanOrEqual(0.12);
   });
 
-  it('are a function of the data spec', () => {
+  it('depend only on the data spec', () => {
     expect(JSON.stringify(generateTasks(spec))).toBe(JSON.stringify(tasks));
     const other = generateTasks({ ...spec, seed: 4 });
     const shared = other.filter(({ task_key }) => tasks.some((task) => task.task_key === task_key)).length;
     expect(shared).toBeLessThan(50);
   });
 
-  it('are refused for no app and for an unknown one', () => {
+  it('are refused without an app, and for an unknown one', () => {
     expect(() => generateTasks({ ...spec, apps: [] })).toThrow(/names no built-in app/);
     expect(() => generateTasks({ ...spec, apps: ['mail'] })).toThrow(/no built-in app "mail"/);
   });
@@ -101,7 +101,7 @@ describe('drills', () => {
 });
 
 describe('the teacher', () => {
-  it('plays training tasks only, none of which is a task of the data set', () => {
+  it('plays only training tasks, none of which is in the dataset', () => {
     const taken = new Set(tasks.map(({ task_key }) => task_key));
     for (const { task_key } of teacher) {
       expect(splitOf(task_key as string)).toBe('train');
@@ -109,7 +109,7 @@ describe('the teacher', () => {
     }
   });
 
-  it('shows the results that its world gives', () => {
+  it('shows the real results of its world', () => {
     for (const demonstration of teacher.slice(0, 300)) {
       const shown = demonstration.messages.flatMap(({ role, content }) => (role === 'tool' ? [content] : []));
       const given = inWorld(demonstration.task_key as string, (world) =>

@@ -1,5 +1,5 @@
-// Stored data sets name tasks by key. A key that means another world tomorrow would change every run that resumes on them,
-// so the generators may only change together with these digests, on purpose.
+// Stored datasets name tasks by key. If a key meant another world in a later version, every run that resumes on such a dataset would
+// change. So the generators may change only on purpose, together with these digests.
 import { createHash } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 import { oracle, taskFromKey } from '../../../src/environments/apps/task-key.js';
@@ -11,7 +11,7 @@ const golden = {
   booking: 'eb73f135c2f40d99f43cb8a9b02e6facf1582f7fbfe11ddd31cb040ca4ee7ffe',
 };
 
-describe('keys mean the same task, world and results for ever', () => {
+describe('a key always gives the same task, world and results', () => {
   it.each(Object.entries(golden))('%s', (name, digest) => {
     const hash = createHash('sha256');
     for (const { app, template } of templates) {
@@ -25,12 +25,12 @@ describe('keys mean the same task, world and results for ever', () => {
 });
 
 describe('an episode', () => {
-  it('costs at most 0.6 ms of reset, calls and grading', () => {
+  it('costs at most 0.6 ms for reset, calls and grading', () => {
     const times: number[] = [];
     for (const { app, template } of templates) {
       for (const key of someKeys(app, template, 8)) {
         const calls = oracle(key);
-        // A group: eight samples of one task.
+        // One group: eight samples of one task.
         for (let sample = 0; sample < 8; sample++) {
           const start = performance.now();
           const world = openWorld(key);

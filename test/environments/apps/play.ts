@@ -1,4 +1,4 @@
-// Playing calls in the worlds of built-in tasks.
+// Plays calls in the worlds of built-in tasks.
 import { appByName, appNames } from '../../../src/environments/apps/registry.js';
 import { formatTaskKey } from '../../../src/environments/apps/task-key.js';
 import { openWorld, type World } from '../../../src/environments/apps/world.js';
@@ -11,7 +11,7 @@ export const templates: { app: App; template: TaskTemplate; name: string }[] = a
   app.templates.map((template) => ({ app, template, name: `${app.name}/${template.name}` })),
 );
 
-/** Keys that are spread over a template's numbers. */
+/** Keys spread over a template's numbers. */
 export function someKeys(app: App, template: TaskTemplate, count: number): string[] {
   return Array.from({ length: count }, (_, i) => formatTaskKey(app, template, (i * 7919 + 1) % 1_000_000));
 }
@@ -32,7 +32,7 @@ export function play(key: string, calls: readonly ToolCall[]) {
   });
 }
 
-/** Rows of a table as objects. */
+/** The rows of a table as objects. */
 export function rowsOf(world: World, table: string): Record<string, string | number | null>[] {
   const columns = Object.keys(world.app.tables.find(({ name }) => name === table)?.columns ?? {});
   const rows = JSON.parse(world.dump().get(table) ?? '[]') as (string | number | null)[][];

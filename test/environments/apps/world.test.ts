@@ -44,7 +44,7 @@ describe('arguments', () => {
     });
   });
 
-  it('whatever they are, never make a call throw, and an error changes nothing', () => {
+  it('of any kind never make a call throw, and an error changes nothing', () => {
     for (const app of apps) {
       const key = app.name === 'tracker' ? trackerKey : bookingKey;
       const ids = scenarioOf(key).scenario.rows;
@@ -145,7 +145,7 @@ describe('listing', () => {
     });
   });
 
-  it('searches tell the total only where a page does not hold all', () => {
+  it('searches give the total only if there are several pages', () => {
     inWorld(trackerKey, (world) => {
       for (let i = 0; i < 4; i++) answer(world, 'create_issue', { title: 'walrus gone', label: 'docs' });
       const first = answer(world, 'search_issues', { query: 'walrus' });
@@ -166,7 +166,7 @@ describe('grading', () => {
     expect(grade.value).toBe(1);
   });
 
-  it('compares made-up ids by the content of their rows', () => {
+  it('compares ids that tools created by the contents of their rows', () => {
     const tracker = appByName('tracker');
     const { rows } = scenarioOf(trackerKey).scenario;
     const created = (titles: string[]) =>
@@ -206,7 +206,7 @@ describe('a world', () => {
     expect(play(bookingKey, []).dump).toEqual(before);
   });
 
-  it('is apart from the worlds that are open beside it', () => {
+  it('does not affect other open worlds', () => {
     const [one, two] = [openWorld(bookingKey), openWorld(bookingKey)];
     try {
       for (const call of oracle(bookingKey)) one.call(call);
@@ -217,7 +217,7 @@ describe('a world', () => {
     }
   });
 
-  it('takes a call that fails half-way back as a whole, a defect too', () => {
+  it('undoes all of a call that fails half-way, even because of a bug', () => {
     const { address, scenario } = scenarioOf(trackerKey);
     for (const failure of [new ToolError(409, 'too late'), new Error('a defect')]) {
       const handlers = new Map(address.app.handlers);
@@ -242,7 +242,7 @@ describe('a world', () => {
     }
   });
 
-  it('can be closed twice and then refuses calls', () => {
+  it('can be closed twice, and then refuses calls', () => {
     const world = openWorld(bookingKey);
     world.close();
     world.close();

@@ -1,4 +1,4 @@
-// A world that outlives its client: another process goes on in it, and in no other one.
+// A world that outlives its client: another process can continue in it, and in no other world.
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type {
   Environment,
@@ -20,7 +20,7 @@ const faults: FaultSource = { ...noFaults, infrastructure: ({ turn }) => (carrie
 
 let server: EnvironmentServer;
 let proxy: SeverableProxy;
-/** Reaches the server by the proxy, so that its sockets can be lost as those of a process that dies are. */
+/** Reaches the server through the proxy, so that its sockets can be lost as if its process had died. */
 let dying: EnvironmentBackend;
 let successor: EnvironmentBackend;
 beforeEach(async () => {
@@ -47,7 +47,7 @@ const count = (number: number) => ({ text: String(number), isError: false });
 const attach = (session: SessionReference, calls: number, backend = successor) =>
   backend.attach!(task, session, calls, quiet);
 
-/** Its client's sockets are gone, and the server knows it. */
+/** Cuts the client's sockets, and waits until the server has noticed. */
 async function orphan(env: Environment): Promise<SessionReference> {
   const { url, ...session } = env.session!;
   expect(url).toBe(`http://${proxy.address}`);
@@ -61,7 +61,7 @@ async function sessions(): Promise<{ attached: number; sessions: number }> {
 }
 
 describe('a world whose client died', () => {
-  it('goes on under another client after its last call', async () => {
+  it('continues under another client after its last call', async () => {
     const env = await open(dying);
     await call(env, 0);
     const session = await orphan(env);
@@ -75,19 +75,19 @@ describe('a world whose client died', () => {
     expect(worlds.opened).toBe(opened);
   });
 
-  it('answers a call that comes again, and does it once: answered or not, reply seen or not', async () => {
+  it('answers a repeated call and runs it once, whether or not the reply had arrived', async () => {
     const env = await open(dying);
     await call(env, 0);
     const answered = await orphan(env);
     const first = (await attach(answered, 1))!;
     expect(await call(first, 0)).toEqual(count(1));
     expect(carriedOut.filter((turn) => turn === 0)).toHaveLength(1);
-    // The server has not heard of a call that was written down and never sent.
+    // The server never received a call that was noted but not sent.
     expect(await call(first, 1)).toEqual(count(2));
     await first.close();
   });
 
-  it('answers a grade that comes again', async () => {
+  it('answers a repeated grade', async () => {
     const env = await open(dying);
     await call(env, 0);
     await call(env, 1);
@@ -98,7 +98,7 @@ describe('a world whose client died', () => {
     await attached.close();
   });
 
-  it('serves the next episode by a reset, as any session does', async () => {
+  it('serves the next episode after a reset, as any session does', async () => {
     const env = await open(dying);
     await call(env, 0);
     const attached = (await attach(await orphan(env), 1))!;
@@ -112,8 +112,8 @@ describe('a world whose client died', () => {
   });
 });
 
-describe('no world is attached to', () => {
-  it('that is gone with its server', async () => {
+describe('attaching finds no world', () => {
+  it('that has ended with its server', async () => {
     const env = await open(dying);
     const session = await orphan(env);
     await server.close();
@@ -121,7 +121,7 @@ describe('no world is attached to', () => {
     expect(await attach(session, 0)).toBeNull();
   });
 
-  it('when nobody listens: opening waits for the server, attaching does not', async () => {
+  it('if nobody listens: opening waits for the server, attaching does not', async () => {
     const session = await orphan(await open(dying));
     await server.close();
     expect(await attach(session, 0)).toBeNull();
@@ -132,14 +132,14 @@ describe('no world is attached to', () => {
     expect(await attach({ ...session, url: 'http://127.0.0.1:1' }, 0)).toBeNull();
   });
 
-  it('whose client lives, and that client goes on', async () => {
+  it('whose client is alive, and that client continues', async () => {
     const env = await open(dying);
     expect(await attach({ ...env.session!, url: server.url }, 0)).toBeNull();
     expect(await call(env, 0)).toEqual(count(1));
     await env.close();
   });
 
-  it('when the session holds another one by now; that one stays', async () => {
+  it('if the session has another world by now, and that world stays', async () => {
     const first = await open(dying);
     await call(first, 0);
     const before = first.session!;
@@ -156,7 +156,7 @@ describe('no world is attached to', () => {
     await attached.close();
   });
 
-  it('that went further than is known, and its place is free', async () => {
+  it('that has received more calls than are known, and its place is freed', async () => {
     const env = await open(dying);
     for (const turn of [0, 1, 2]) await call(env, turn);
     const session = await orphan(env);
@@ -165,7 +165,7 @@ describe('no world is attached to', () => {
     expect(worlds.open).toBe(0);
   });
 
-  it('with places lost: as many open beside one another as the server may have', async () => {
+  it('and loses no places: the server’s limit of sessions can be open again', async () => {
     const session = await orphan(await open(dying));
     for (let i = 0; i < 4; i++) expect(await attach({ ...session, id: `none-${i}` }, 0)).toBeNull();
     const both = await Promise.all([open(successor), open(successor)]);

@@ -19,7 +19,7 @@ describe('the circuit breaker', () => {
   });
   afterEach(() => vi.useRealTimers());
 
-  it('opens after losses in a row, not after losses between successes', () => {
+  it('opens after several losses in a row, not after losses between successes', () => {
     const breaker = create();
     for (let i = 0; i < 10; i++) {
       breaker.lost();
@@ -31,7 +31,7 @@ describe('the circuit breaker', () => {
     expect(breaker.allowsCalls).toBe(false);
   });
 
-  it('polls after 200 ms, then ever more slowly, at most every 2 s', async () => {
+  it('polls after 200 ms, then less and less often, at least every 2 s', async () => {
     const breaker = create();
     for (let i = 0; i < 3; i++) breaker.lost();
     await vi.advanceTimersByTimeAsync(199);
@@ -45,7 +45,7 @@ describe('the circuit breaker', () => {
     expect(polls).toBe(15);
   });
 
-  it('lets calls through when a poll answers; one loss opens it again, a success closes it', async () => {
+  it('lets calls through when a poll succeeds; a loss then opens it again, a success closes it', async () => {
     const breaker = create();
     for (let i = 0; i < 3; i++) breaker.lost();
     healthy = true;

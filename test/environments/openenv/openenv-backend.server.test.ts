@@ -1,4 +1,4 @@
-// The client against our server: results, faults, kinds of failure (R25, R26), and what it does when a server dies.
+// The client with our server: results, faults, kinds of failure (R25, R26), and what happens when a server dies.
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -36,7 +36,7 @@ function connect(url: string, options: Partial<OpenEnvOptions> = {}): Environmen
 
 const open = (backend: EnvironmentBackend, number = 2, tryNumber = 0, signal = quiet) =>
   backend.open(counterTask(number), { seed: 7, episodeId: 'ep', tryNumber }, signal);
-/** Turns are counted: a call that comes again under its turn and try is the same call. */
+/** Counts turns, because a call with the same turn and try counts as a repeated call. */
 const turns = new WeakMap<Environment, number>();
 function call(env: Environment, name = 'increment', turn = turns.get(env) ?? 0, tryNumber = 0) {
   turns.set(env, turn + 1);
@@ -69,7 +69,7 @@ describe('an episode', () => {
     await expect(call(env)).rejects.toThrow('only close may follow');
   });
 
-  it('takes the socket of the one before, and asks for the tools once', async () => {
+  it('uses the socket of the one before, and asks for the tools only once', async () => {
     const server = await serve();
     const backend = connect(server.url);
     for (let episode = 0; episode < 5; episode++) {
@@ -107,7 +107,7 @@ describe('an episode', () => {
     await (await open(backend)).close();
   });
 
-  it('gives ten megabytes back cut, and bigger frames of other servers whole', async () => {
+  it('receives ten megabytes cut, and larger frames of other servers whole', async () => {
     const env = await open(connect((await serve()).url));
     expect((await call(env, 'shout')).text).toMatch(
       /^x{100000}\n\[cut: 10000000 characters, the first 100000 are shown\]$/,
@@ -120,7 +120,7 @@ describe('an episode', () => {
 });
 
 describe('grading without the extension', () => {
-  it('has no grade where the observations have no reward', async () => {
+  it('gives no grade if the observations have no reward', async () => {
     const backend = createOpenEnvBackend({ url: (await serve()).url, maxSessions: 1 });
     backends.push(backend);
     const env = await open(backend);
@@ -132,7 +132,7 @@ describe('grading without the extension', () => {
     await env.close();
   });
 
-  it('says that the token is wrong when the episode opens', async () => {
+  it('reports a wrong token when the episode opens', async () => {
     const backend = connect((await serve()).url, { gradingToken: 'wrong' });
     await expect(open(backend)).rejects.toMatchObject({
       kind: 'failed',
@@ -164,12 +164,12 @@ describe('failures', () => {
       message: expect.stringMatching(/no column n/),
     });
     await env.close();
-    // The stream is still aligned: the same socket serves on.
+    // Requests and replies still match, so the same socket serves the next episode.
     await (await open(backend)).close();
     expect(server.stats().sessions).toBe(1);
   });
 
-  it('of a full server are no failures while a place comes free in time', async () => {
+  it('of a full server do not count if a place becomes free in time', async () => {
     const server = await serve({ maxSessions: 1 });
     const holder = await open(connect(server.url));
     const patient = open(connect(server.url));
@@ -184,7 +184,7 @@ describe('failures', () => {
     ['error', 'failed', 'call'],
     ['drop', 'unavailable', 'socket_lost'],
     ['hang', 'failed', 'timeout'],
-  ])('injected as %s come as %s/%s in that try of that turn only', async (fault, kind, reason) => {
+  ])('injected as %s appear as %s/%s in that try of that turn only', async (fault, kind, reason) => {
     const server = await serve({
       faultRate: 0.5,
       faults: {
@@ -204,7 +204,7 @@ describe('failures', () => {
     expect(server.stats().faults).toEqual({ [fault]: 1 });
   });
 
-  it('are injected at the rates that the token bearer asks for', async () => {
+  it("are injected at the rates that the token's holder requests", async () => {
     const rates: number[] = [];
     const server = await serve({
       faults: {
@@ -235,7 +235,7 @@ describe('failures', () => {
 });
 
 describe('a server that is down', () => {
-  it('is unavailable at the start; the breaker opens, and closes when it is there', async () => {
+  it('is unavailable at the start; the breaker opens, and closes when the server is there', async () => {
     const placeholder = await startCounterServer();
     const { url } = placeholder;
     await placeholder.close();
@@ -252,7 +252,7 @@ describe('a server that is down', () => {
     expect(server.stats().sessions).toBe(1);
   });
 
-  it('is asked by one poll for all, however many episodes wait for it', async () => {
+  it('gets one poll for all episodes, however many wait for it', async () => {
     let polls = 0;
     const http = createServer((_, response) => {
       polls += 1;
@@ -269,7 +269,7 @@ describe('a server that is down', () => {
     await once(http, 'close');
   });
 
-  it('fails the calls in flight as unavailable and never goes on in another world', async () => {
+  it('makes the calls in flight unavailable, and no episode continues in another world', async () => {
     const server = await serve();
     const backend = connect(server.url);
     const env = await open(backend);
@@ -283,7 +283,7 @@ describe('a server that is down', () => {
     await next.close();
   });
 
-  it('does not cost an episode that would have taken an idle socket', async () => {
+  it('does not fail an episode that would have used an idle socket', async () => {
     const server = await serve();
     const backend = connect(server.url);
     await (await open(backend)).close();
@@ -320,7 +320,7 @@ describe('a server that breaks the protocol', () => {
 });
 
 describe('many episodes', () => {
-  it('256 at once end with no session and no world left', async () => {
+  it('256 at once leave no session and no world open', async () => {
     const server = await serve();
     const backend = connect(server.url, { maxSessions: 256 });
     const values = await Promise.all(

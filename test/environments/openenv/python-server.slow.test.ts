@@ -43,7 +43,7 @@ describe.skipIf('skipped' in venv)('the server of openenv 0.10.0', () => {
 
   const call = (name: string, args: Record<string, unknown> = {}) => ({ name, arguments: args });
 
-  it('offers its tools, those without a description too', () =>
+  it('lists its tools, even those without a description', () =>
     withEpisode(async ({ tools }) => {
       expect(tools.map(({ name }) => name).sort()).toEqual([
         'add',
@@ -60,7 +60,7 @@ describe.skipIf('skipped' in venv)('the server of openenv 0.10.0', () => {
       });
     }));
 
-  it('keeps its state between calls, and starts again with the next episode on the same socket', () =>
+  it('keeps its state between calls, and resets it for the next episode on the same socket', () =>
     withEpisode(async (env) => {
       expect(await env.callTool(call('increment'), first)).toEqual({ text: '1', isError: false });
       expect(await env.callTool(call('increment'), first)).toEqual({ text: '2', isError: false });
@@ -74,7 +74,7 @@ describe.skipIf('skipped' in venv)('the server of openenv 0.10.0', () => {
       });
     }));
 
-  it("shows the model a tool's error, without pointers to a manual", () =>
+  it("shows the model a tool's error, without links to a manual", () =>
     withEpisode(async (env) => {
       expect(await env.callTool(call('refuse'), first)).toEqual({
         text: "Error calling tool 'refuse': repository x not found",
@@ -87,7 +87,7 @@ describe.skipIf('skipped' in venv)('the server of openenv 0.10.0', () => {
       expect(await env.callTool(call('jump'), first)).toMatchObject({ isError: true });
     }));
 
-  it('has a placeholder for images', () =>
+  it('shows a placeholder for images', () =>
     withEpisode(async (env) => {
       expect(await env.callTool(call('picture'), first)).toEqual({
         text: '[image image/png]',
@@ -95,7 +95,7 @@ describe.skipIf('skipped' in venv)('the server of openenv 0.10.0', () => {
       });
     }));
 
-  it('grades by the reward of the last observation, whether or not a token is set', async () => {
+  it('grades by the last observation’s reward, whether or not a token is set', async () => {
     for (const gradingToken of [undefined, 'token']) {
       const grade = await withEpisode(
         async (env) => {
@@ -109,7 +109,7 @@ describe.skipIf('skipped' in venv)('the server of openenv 0.10.0', () => {
     }
   });
 
-  it('takes its words on the reward from the metadata, and shows the model none of them', async () => {
+  it('gives the reward’s explanation in the metadata, which the model does not see', async () => {
     await withEpisode(
       async (env) => {
         const result = await env.callTool(call('increment'), first);
@@ -121,7 +121,7 @@ describe.skipIf('skipped' in venv)('the server of openenv 0.10.0', () => {
     );
   });
 
-  it('charges a task that it cannot open', async () => {
+  it('makes a task that it cannot open a charged failure', async () => {
     await expect(withEpisode(async () => undefined, { task: task('broken') })).rejects.toMatchObject({
       kind: 'failed',
       reason: 'open',
@@ -129,13 +129,13 @@ describe.skipIf('skipped' in venv)('the server of openenv 0.10.0', () => {
     });
   });
 
-  it('charges a call that does not end while the server answers others', async () => {
+  it('makes a call that does not end a charged failure, if it answers others', async () => {
     await expect(
       withEpisode((env) => env.callTool(call('slow', { seconds: 1.5 }), first), { callTimeoutMs: 500 }),
     ).rejects.toMatchObject({ kind: 'failed', reason: 'timeout' });
   });
 
-  it('is waited for when it is full', async () => {
+  it('is waited for if it is full', async () => {
     const takers = [await takePlace(fixture.url), await takePlace(fixture.url)];
     const start = Date.now();
     setTimeout(() => takers.forEach((taker) => taker.socket.terminate()), 300);
@@ -145,7 +145,7 @@ describe.skipIf('skipped' in venv)('the server of openenv 0.10.0', () => {
     expect(Date.now() - start).toBeGreaterThan(290);
   });
 
-  it('sends the frames that ours sends', async () => {
+  it('sends the same frames as ours', async () => {
     const ours = await startCounterServer();
     const theirs = await openRawSocket(fixture.url);
     const own = await openRawSocket(ours.url);
@@ -177,7 +177,7 @@ describe.skipIf('skipped' in venv)('the server of openenv 0.10.0', () => {
     await ours.close();
   });
 
-  it('is unavailable when it dies in a call, and when it is gone', async () => {
+  it('is unavailable when it dies in a call, and afterwards', async () => {
     const mortal = await startOpenEnvFixture(python, 2);
     const backend = createOpenEnvBackend({ url: mortal.url, maxSessions: 2 });
     const env = await backend.open(task(), openOptions, quiet);
@@ -196,7 +196,7 @@ describe.skipIf('skipped' in venv)('the server of openenv 0.10.0', () => {
   }, 90_000);
 });
 
-/** A socket that holds a session; waits while calls that others gave up still hold theirs. */
+/** A socket with a session. Waits while abandoned calls still hold their sessions. */
 async function takePlace(url: string): Promise<RawSocket> {
   for (;;) {
     const socket = await openRawSocket(url);
@@ -205,7 +205,7 @@ async function takePlace(url: string): Promise<RawSocket> {
   }
 }
 
-/** Keys and types of a frame, with codes and error types as they are; texts, and what an app is free to add, aside. */
+/** Keys and types of a frame, and the values of codes and error types; without texts and parts that an app may add. */
 function shape(value: unknown, key = ''): unknown {
   if (key === 'metadata' || key === 'reward' || key === 'input') return '…';
   if (Array.isArray(value)) return value.map((item) => shape(item));

@@ -1,4 +1,4 @@
-// A server knows the token that it grades by, and may say it again: in an error, in a tool's result, in an explanation.
+// A server knows its grading token and might repeat it in an error, in a tool's result, or in an explanation.
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -22,7 +22,7 @@ const task: Task = {
 
 const http = createServer((_, response) => response.end('{"status":"healthy"}'));
 const sockets = new WebSocketServer({ server: http });
-/** Refuses to open where the task says so. */
+/** If true, the server refuses to open tasks. */
 let refuses = false;
 beforeAll(async () => {
   sockets.on('connection', (socket) => {
@@ -60,7 +60,7 @@ describe('the grading token', () => {
     for (const writing of writings(token)) expect(said).not.toContain(writing);
   };
 
-  it('is in nothing that the server says', async () => {
+  it('is in nothing that the server returns', async () => {
     const backend = createOpenEnvBackend({ url: url(), gradingToken: token, maxSessions: 1 });
     try {
       const environment = await backend.open(task, options, signal);

@@ -1,4 +1,4 @@
-// A socket that is lost in the middle of an episode: where the server keeps its session, the episode goes on.
+// A socket that is lost in the middle of an episode: if the server keeps its session, the episode continues.
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -26,7 +26,7 @@ const template = loadChatTemplate(
 const increment = '<tool_call>{"name":"increment","arguments":{}}</tool_call>';
 const quiet = new AbortController().signal;
 
-/** How often the server was asked for a fault: once for each request that it carried out, by turn. */
+/** The turn of each request that the server carried out, because it asks for a fault once per request. */
 let carriedOut: number[];
 const faults: FaultSource = { ...noFaults, infrastructure: ({ turn }) => (carriedOut.push(turn), undefined) };
 
@@ -56,7 +56,7 @@ const call = (env: Environment, turn: number) =>
 const grade = (env: Environment) => env.grade({ finalAnswer: 'two', tryNumber: 0 });
 const passed = { outcome: { status: 'graded', value: 1 }, explanation: 'counted to 2; answered "two"' };
 const count = (number: number) => ({ text: String(number), isError: false });
-/** The requests of one episode: the first of a backend resets again, because it asked for the tools in between. */
+/** The requests of one episode. A backend's first episode resets twice, because it asks for the tools in between. */
 const oneEpisode = [-1, -1, 0, 1, -2];
 
 async function loseReplyTo<T>(request: () => Promise<T>): Promise<T> {
@@ -67,7 +67,7 @@ async function loseReplyTo<T>(request: () => Promise<T>): Promise<T> {
 }
 
 describe('an episode whose socket is lost', () => {
-  it('between a call and its reply gets that reply, and the call is done once', async () => {
+  it('between a call and its reply gets that reply, and the call runs once', async () => {
     const env = await open();
     expect(await loseReplyTo(() => call(env, 0))).toEqual(count(1));
     expect(await loseReplyTo(() => call(env, 1))).toEqual(count(2));
@@ -76,7 +76,7 @@ describe('an episode whose socket is lost', () => {
     await env.close();
   });
 
-  it('between a reset and its reply opens one world', async () => {
+  it('between a reset and its reply opens only one world', async () => {
     await (await open()).close();
     carriedOut = [];
     const env = await loseReplyTo(open);
@@ -86,7 +86,7 @@ describe('an episode whose socket is lost', () => {
     expect(worlds.open).toBe(1);
   });
 
-  it('while the policy thinks goes on in the same world', async () => {
+  it('while the policy thinks continues in the same world', async () => {
     const env = await open();
     await call(env, 0);
     proxy.sever();
@@ -97,7 +97,7 @@ describe('an episode whose socket is lost', () => {
     await env.close();
   });
 
-  it('waits for a network that is away for a moment', async () => {
+  it('waits while the network is down for a moment', async () => {
     const env = await open();
     await call(env, 0);
     proxy.sever();
@@ -107,14 +107,14 @@ describe('an episode whose socket is lost', () => {
     await env.close();
   });
 
-  it('again and again goes on each time', async () => {
+  it('several times continues each time', async () => {
     const env = await open();
     for (let turn = 0; turn < 10; turn++)
       expect(await loseReplyTo(() => call(env, turn))).toEqual(count(turn + 1));
     await env.close();
   });
 
-  it('and whose server has another process is lost, as on any server', async () => {
+  it('is lost if the server has restarted, as on any server', async () => {
     const env = await open();
     await call(env, 0);
     await server.close();
@@ -123,7 +123,7 @@ describe('an episode whose socket is lost', () => {
     await env.close();
   });
 
-  it('with the server itself is lost at once: nobody listens any more', async () => {
+  it('together with the server is lost at once, because nobody listens', async () => {
     const direct = connect(server.url);
     const env = await direct.open(counterTask(2), { seed: 7, episodeId: 'ep', tryNumber: 0 }, quiet);
     const start = performance.now();
@@ -134,7 +134,7 @@ describe('an episode whose socket is lost', () => {
     await direct.close();
   });
 
-  it('by an injected fault is lost: the fault stands for a death of the server', async () => {
+  it('by an injected fault is lost, because the fault imitates the server’s death', async () => {
     const dropping = await startCounterServer({
       faultRate: 0.5,
       faults: { ...noFaults, infrastructure: ({ turn }) => (turn === 1 ? 'drop' : undefined) },
@@ -151,7 +151,7 @@ describe('an episode whose socket is lost', () => {
 });
 
 describe('the loop of an episode', () => {
-  it('goes on from call to call while each reply is lost: one playing, each turn sampled once, nothing counted', async () => {
+  it('continues from call to call while each reply is lost: played once, each turn sampled once, no failure counted', async () => {
     const turns = [increment, increment, '<done>'];
     const policy = scriptedPolicy(tokenizer, turns);
     const worldsBefore = worlds.opened;
@@ -179,13 +179,13 @@ describe('the loop of an episode', () => {
     expect(disturbed).toEqual(undisturbed);
     expect(disturbed).toMatchObject({ outcome: { status: 'graded', value: 1 }, failures: {} });
     expect(policy.requests).toHaveLength(2 * turns.length);
-    // The first playing resets twice, because it asks for the tools in between.
+    // The first episode resets twice, because it asks for the tools in between.
     expect(worlds.opened - worldsBefore).toBe(3);
   });
 });
 
-describe('an episode that is given up', () => {
-  it('in a call leaves no session to wait for it', async () => {
+describe('an episode that is abandoned', () => {
+  it('during a call leaves no session behind', async () => {
     const hanging = await startCounterServer({
       faultRate: 0.5,
       faults: { ...noFaults, infrastructure: ({ turn }) => (turn === 0 ? 'hang' : undefined) },
@@ -199,7 +199,7 @@ describe('an episode that is given up', () => {
     await hanging.close();
   });
 
-  it('while its socket is attached again ends with the signal', async () => {
+  it('while its socket is resumed ends when the signal aborts', async () => {
     await (await open()).close();
     const stop = new AbortController();
     const lost = proxy.loseNextReply();
@@ -213,7 +213,7 @@ describe('an episode that is given up', () => {
   });
 });
 
-/** `keepsSessions`: whether its handshake says so. It breaks each socket at its first tool call. */
+/** Breaks each socket at its first tool call. `keepsSessions`: whether the handshake contains a session id. */
 async function startBreakingServer(keepsSessions: boolean) {
   const http = createServer((_, response) => response.end('{"status":"healthy"}'));
   const sockets = new WebSocketServer({ server: http });
@@ -244,7 +244,7 @@ async function startBreakingServer(keepsSessions: boolean) {
   };
 }
 
-describe('a call under which each socket is lost', () => {
+describe('a call during which every socket is lost', () => {
   it.each([
     ['on a server that keeps sessions ends after four of them', true, 4],
     ['on a server that does not ends with the first, and shows it no key', false, 1],

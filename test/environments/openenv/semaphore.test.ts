@@ -3,7 +3,7 @@ import { createSemaphore } from '../../../src/environments/openenv/semaphore.js'
 
 const quiet = new AbortController().signal;
 
-/** Asks for places in this order; `log` says in which order they are given, `back` gives them back. */
+/** Asks for places in this order; `log` shows the order of the grants, and `back` returns places. */
 function asking(places: number, wishes: readonly ('one' | 'all')[], signals: readonly AbortSignal[] = []) {
   const semaphore = createSemaphore(places);
   const log: number[] = [];
@@ -17,7 +17,7 @@ function asking(places: number, wishes: readonly ('one' | 'all')[], signals: rea
 }
 
 describe('places', () => {
-  it('are all taken by one only when nobody holds any, before those who came later', async () => {
+  it('are all given to one caller only when all are free, but before later callers', async () => {
     const { log, back, settle } = asking(2, ['one', 'one', 'all', 'one', 'one']);
     await settle();
     expect(log).toEqual([0, 1]);
@@ -32,7 +32,7 @@ describe('places', () => {
     expect(log).toEqual([0, 1, 2, 3, 4]);
   });
 
-  it('that nobody waits for any more go to the next, and are given back once', async () => {
+  it('that nobody waits for any more go to the next caller, and are returned once', async () => {
     const stop = new AbortController();
     const { log, back, asked, settle } = asking(1, ['one', 'all', 'one', 'one'], [quiet, stop.signal]);
     await settle();
@@ -44,7 +44,7 @@ describe('places', () => {
     expect(log).toEqual([0, 2]);
   });
 
-  it('are refused to whoever has been aborted already', async () => {
+  it('are refused to a caller that is already aborted', async () => {
     await expect(createSemaphore(1).acquire(AbortSignal.abort(new Error('over')))).rejects.toThrow('over');
   });
 });

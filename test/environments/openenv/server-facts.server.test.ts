@@ -1,4 +1,4 @@
-// A server is asked what it is in time awake (R25): what runs out while the node stands still is nobody's failure.
+// A server's facts are asked for with time-outs in time awake (R25): a time-out that elapses while the node is stopped is nobody's failure.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -10,7 +10,7 @@ const slowServer = `require('node:http')
   .createServer((request, response) => setTimeout(() => response.end('{"name":"slow","version":"1"}'), 200))
   .listen(0, '127.0.0.1', function () { console.log(this.address().port); });`;
 
-/** Nothing of this process runs meanwhile, as where it is stopped. */
+/** Blocks this process, as if it were stopped. */
 async function standStill(ms: number): Promise<void> {
   await new Promise((resolve) => setImmediate(resolve));
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
@@ -26,7 +26,7 @@ describe('a server that answers after 0.2 s', () => {
   });
   afterAll(() => server.kill('SIGKILL'));
 
-  it('has answered in time where the node stood still for longer than the limit', async () => {
+  it('is in time even if the node was stopped for longer than the limit', async () => {
     for (let round = 0; round < 3; round++) {
       const asked = askServerFacts({ url, gradesByToken: false, timeoutMs: 1_000 }, [], signal);
       await sleep(20 + 20 * round);
@@ -35,7 +35,7 @@ describe('a server that answers after 0.2 s', () => {
     }
   });
 
-  it('is not given up where the node stood still for longer than it waits', async () => {
+  it('is still waited for if the node was stopped for longer than the limit', async () => {
     const waits: string[] = [];
     const asking = askIdentities(['slow'], {
       ...{

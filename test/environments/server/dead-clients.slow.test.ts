@@ -1,4 +1,4 @@
-// Clients that die hold no place: a server of 8 places, 50 client processes killed in the middle of their episodes.
+// Dead clients keep no places: a server with 8 places, and 50 client processes that are killed in the middle of their episodes.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -21,7 +21,7 @@ import { until } from '../../support/until.js';
 
 const places = 8;
 const kills = 50;
-/** Together they take all places. */
+/** Together these clients take all places. */
 const clientsAtOnce = 4;
 const resumeTimeoutS = 2;
 
@@ -32,7 +32,7 @@ afterEach(async () => {
 
 const path = (relative: string) => fileURLToPath(new URL(relative, import.meta.url));
 
-/** A client process with its episodes open, in the middle of calls. With journals it says how many it went on with. */
+/** A client process with open episodes, in the middle of calls. With journals, it reports how many episodes it has continued. */
 async function startClient(
   { url }: EnvironmentProcess,
   journals?: string,
@@ -67,7 +67,7 @@ async function counts({ url }: EnvironmentProcess): Promise<SessionCounts> {
   return (await (await fetch(`${url}/x/sessions`)).json()) as SessionCounts;
 }
 
-/** Kills as many, one after the other in each of the lanes; answers how many episodes were gone on with. */
+/** Kills `kills` clients, one after the other in each lane; returns how many episodes were continued. */
 async function killClients(server: EnvironmentProcess, journals?: string): Promise<number> {
   let [started, attached] = [0, 0];
   await Promise.all(
@@ -76,7 +76,7 @@ async function killClients(server: EnvironmentProcess, journals?: string): Promi
         const number = started++;
         const client = await startClient(server, journals && join(journals, String(lane)));
         attached += Number(client.said) || 0;
-        // At another place in its calls each time.
+        // At a different point of its calls each time.
         await delay(number % 7);
         await kill(client);
       }
@@ -86,7 +86,7 @@ async function killClients(server: EnvironmentProcess, journals?: string): Promi
   return attached;
 }
 
-/** At once: nobody is refused and tries again. */
+/** All places at the same moment, so that no socket is refused and tries again. */
 async function expectAllPlaces(server: EnvironmentProcess): Promise<void> {
   const sockets = await Promise.all(
     Array.from({ length: places }, () => openRawSocket(server.url, '/ws?resumable=true')),
@@ -109,7 +109,7 @@ const lastDeaths = (server: EnvironmentProcess): Promise<SessionCounts> =>
   }, 'the server to see the last deaths');
 
 describe('a server of 8 places', () => {
-  it('has them all for 8 fresh sessions after 50 clients were killed, and then none that is left behind', async () => {
+  it('gives all to 8 new sessions after 50 clients were killed, and keeps none for the dead', async () => {
     const args = ['--max-sessions', String(places), '--resume-timeout', String(resumeTimeoutS)];
     const server = await startEnvironmentProcess(args);
     cleanup.push(() => server.kill('SIGKILL'));
@@ -129,10 +129,10 @@ describe('a server of 8 places', () => {
     expect((await counts(server)).leaked).toBe(0);
   }, 240_000);
 
-  it('has them all, too, where each client went on with what the one before it had left', async () => {
+  it('gives all back too if each client continued what the one before it had left', async () => {
     const journals = mkdtempSync(join(tmpdir(), 'longhaul-dead-clients-'));
     cleanup.push(() => rmSync(journals, { recursive: true }));
-    // So long that a session which nobody takes up would be seen.
+    // So long that a session which no client continues would be noticed.
     const server = await startEnvironmentProcess([
       '--max-sessions',
       String(places),
@@ -142,13 +142,13 @@ describe('a server of 8 places', () => {
     cleanup.push(() => server.kill('SIGKILL'));
     const attached = await killClients(server, journals);
     console.log(`${attached} episodes went on in their worlds`);
-    // All but those of the first clients, and of ends that a kill came right behind.
+    // All except those of the first clients, and those that were killed just after their end.
     expect(attached).toBeGreaterThan((kills - clientsAtOnce) * (places / clientsAtOnce) * 0.8);
     expect((await lastDeaths(server)).sessions).toBe(places);
     await expectAllPlaces(server);
   }, 240_000);
 
-  it('ends the sessions of dead clients by itself when nobody needs their places', async () => {
+  it('ends the sessions of dead clients even if nobody needs their places', async () => {
     const args = ['--max-sessions', String(places), '--resume-timeout', String(resumeTimeoutS)];
     const server = await startEnvironmentProcess(args);
     cleanup.push(() => server.kill('SIGKILL'));

@@ -1,4 +1,4 @@
-// The protocol of OpenEnv 0.10 on `/ws`, case by case.
+// The protocol of OpenEnv 0.10 on `/ws`, one case at a time.
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
@@ -24,7 +24,7 @@ async function until(condition: () => boolean): Promise<void> {
 }
 
 describe('reset', () => {
-  it('shows prompt, task and variables in the observation, and drops keys that it does not know', async () => {
+  it('shows prompt, task and variables in the observation, and ignores unknown keys', async () => {
     const client = await open();
     const metadata = { task_key: 'counter/up/2', env_key: 'counter' };
     expect(await client.ask(reset)).toEqual({
@@ -46,7 +46,7 @@ describe('reset', () => {
     client.socket.close();
   });
 
-  it('takes the task by split and index, and the first one without any', async () => {
+  it('selects the task by split and index, or else the first task', async () => {
     const client = await open();
     const third = await client.ask({ type: 'reset', data: { split: 'train', index: 2 } });
     expect(third.data.observation.task_key).toBe('counter/up/3');
@@ -54,7 +54,7 @@ describe('reset', () => {
     client.socket.close();
   });
 
-  it('starts the world again', async () => {
+  it('restarts the world', async () => {
     const client = await open();
     await client.ask(reset);
     await client.ask(increment);
@@ -86,7 +86,7 @@ describe('reset', () => {
 });
 
 describe('step', () => {
-  it('gives a text result in the shape of FastMCP, and no reward', async () => {
+  it('gives a text result in FastMCP’s form, and no reward', async () => {
     const client = await open();
     await client.ask(reset);
     expect(await client.ask(increment)).toEqual({
@@ -111,7 +111,7 @@ describe('step', () => {
     client.socket.close();
   });
 
-  it('puts what the model did wrong in `error`, its class guessed from the words', async () => {
+  it('reports the model’s mistakes in `error`, with a class guessed from the text', async () => {
     const client = await open();
     await client.ask(reset);
     const call = (tool_name: string) => client.ask({ type: 'step', data: { tool_name } });
@@ -126,7 +126,7 @@ describe('step', () => {
     client.socket.close();
   });
 
-  it('lists tools, each with a string for a description, before and after a reset', async () => {
+  it('lists tools, each with a string as description, before and after a reset', async () => {
     const client = await open();
     const list = { type: 'step', data: { type: 'list_tools' } };
     const before = await client.ask(list);
@@ -141,7 +141,7 @@ describe('step', () => {
     client.socket.close();
   });
 
-  it('tells a call before any reset what to do', async () => {
+  it('answers a call before any reset with what to do', async () => {
     const client = await open();
     expect((await client.ask(increment)).data.observation.error.message).toMatch(/send a reset first/);
     client.socket.close();
@@ -161,7 +161,7 @@ describe('step', () => {
     client.socket.close();
   });
 
-  it('answers a defect of the app with EXECUTION_ERROR and stays open', async () => {
+  it('answers a bug in the app with EXECUTION_ERROR and stays open', async () => {
     const client = await open();
     await client.ask(reset);
     const error = await client.ask({ type: 'step', data: { tool_name: 'crash' } });
@@ -192,7 +192,7 @@ describe('step', () => {
 });
 
 describe('state', () => {
-  it('holds what the agent was told and nothing of the solution', async () => {
+  it('contains what the agent has received, and nothing of the solution', async () => {
     const client = await open();
     expect((await client.ask({ type: 'state' })).data).toEqual({
       episode_id: null,
@@ -212,7 +212,7 @@ describe('state', () => {
   });
 });
 
-describe('frames that are none', () => {
+describe('invalid frames', () => {
   it.each([
     ['not JSON', '{', 'INVALID_JSON'],
     ['of an unknown type', { type: 'jump' }, 'UNKNOWN_TYPE'],
@@ -220,7 +220,7 @@ describe('frames that are none', () => {
     ['with a key too many', { type: 'state', colour: 1 }, 'VALIDATION_ERROR'],
     ['a step without data', { type: 'step' }, 'VALIDATION_ERROR'],
     ['a reset whose data is a list', { type: 'reset', data: [] }, 'VALIDATION_ERROR'],
-  ])('%s: an error, and the socket stays', async (_, frame, code) => {
+  ])('%s: an error, and the socket stays open', async (_, frame, code) => {
     const client = await open();
     expect((await client.ask(frame)).data.code).toBe(code);
     expect((await client.ask(reset)).type).toBe('observation');
@@ -244,7 +244,7 @@ describe('frames that are none', () => {
     expect(await client.closed).toBe(1009);
   });
 
-  it('never end the server, whatever they are', async () => {
+  it('of any kind never end the server', async () => {
     const value = fc.oneof(fc.jsonValue(), fc.string());
     const frame = fc.oneof(
       fc.string(),
@@ -311,7 +311,7 @@ describe('sessions', () => {
     expect(worlds.open).toBe(0);
   });
 
-  it('beyond the limit are refused in an unasked first frame', async () => {
+  it('beyond the limit are refused in a first frame that nobody asked for', async () => {
     const small = await startCounterServer({ maxSessions: 1 });
     const first = await openRawSocket(small.url);
     const second = await openRawSocket(small.url);
@@ -332,7 +332,7 @@ describe('sessions', () => {
     await small.close();
   });
 
-  it('that nobody uses end after the timeout', async () => {
+  it('without requests end after the time-out', async () => {
     const brief = await startCounterServer({ sessionTimeoutMs: 100 });
     const client = await openRawSocket(brief.url);
     await client.ask(reset);
@@ -346,7 +346,7 @@ describe('sessions', () => {
     await brief.close();
   });
 
-  it('are not for pages of other sites', async () => {
+  it('are not available to pages of other sites', async () => {
     await expect(openRawSocket(server.url, '/ws', { origin: 'https://example.org' })).rejects.toThrow('403');
     const client = await openRawSocket(server.url, '/ws', { origin: 'http://localhost:3000' });
     client.socket.close();
@@ -356,7 +356,7 @@ describe('sessions', () => {
 describe('grade', () => {
   const grade = (data: unknown) => ({ type: 'grade', data });
 
-  it('gives value and explanation to whoever has the token; the reward is null until then', async () => {
+  it('gives value and explanation to a client with the token; the reward is null until then', async () => {
     const client = await open();
     await client.ask(reset);
     await client.ask(increment);

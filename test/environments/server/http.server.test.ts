@@ -1,4 +1,4 @@
-// The HTTP half of OpenEnv 0.10: stateless routes, the task API, JSON-RPC sessions and grading.
+// The HTTP routes of OpenEnv 0.10: stateless routes, the task API, JSON-RPC sessions and grading.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
   createEnvironmentServer,
@@ -36,7 +36,7 @@ async function rpc(method: string, params: Record<string, unknown> = {}): Promis
   return body as RpcReply;
 }
 
-describe('what `openenv validate` asks for', () => {
+describe('what `openenv validate` checks', () => {
   it.each([
     ['/health', { status: 'healthy' }],
     ['/metadata', { name: 'longhaul', description: expect.any(String) }],
@@ -46,7 +46,7 @@ describe('what `openenv validate` asks for', () => {
     expect(await get(path)).toMatchObject({ status: 200, body });
   });
 
-  it('an empty JSON-RPC request is answered as one', async () => {
+  it('an empty JSON-RPC request gets a JSON-RPC answer', async () => {
     expect(await post('/mcp', {})).toMatchObject({
       status: 200,
       body: { jsonrpc: '2.0', error: { code: -32600 } },
@@ -55,7 +55,7 @@ describe('what `openenv validate` asks for', () => {
 });
 
 describe('stateless routes', () => {
-  it('reset and forget', async () => {
+  it('reset, and keep no session', async () => {
     const { status, body } = await post('/reset', { task_key: 'counter/up/2', seed: 1 });
     expect(status).toBe(200);
     expect(body).toMatchObject({ observation: { prompt: 'Count to 2.' }, reward: null, done: false });
@@ -82,13 +82,13 @@ describe('stateless routes', () => {
     expect(body).toEqual({ detail: [{ loc, type, msg: expect.any(String), input: expect.anything() }] });
   });
 
-  it('know their methods', async () => {
+  it('accept only their methods', async () => {
     expect((await get('/mcp')).status).toBe(405);
     expect((await get('/reset')).status).toBe(405);
     expect((await get('/nowhere')).status).toBe(404);
   });
 
-  it('are not for pages of other sites', async () => {
+  it('are not available to pages of other sites', async () => {
     const response = await fetch(`${server.url}/health`, { headers: { origin: 'https://example.org' } });
     expect(response.status).toBe(403);
   });
@@ -114,7 +114,7 @@ describe('the task API', () => {
     });
   });
 
-  it('says what there is not', async () => {
+  it('reports unknown names', async () => {
     expect(await post('/counter/task', { split: 'train', index: 4 })).toEqual({
       status: 400,
       body: { detail: 'Invalid task index' },
@@ -148,7 +148,7 @@ describe('JSON-RPC', () => {
     expect((await rpc(method, params)).error?.code).toBe(code);
   });
 
-  it('a session outlives its socket, takes one socket at a time, and ends when it is closed', async () => {
+  it('a session outlives its socket, has one socket at a time, and ends when it is closed', async () => {
     const { session_id } = (await rpc('openenv/session/create')).result as { session_id: string };
     const path = `/ws?session_id=${session_id}`;
     const socket = await openRawSocket(server.url, path);
@@ -181,7 +181,7 @@ describe('JSON-RPC', () => {
     expect(worlds.open).toBe(0);
   });
 
-  it('an unknown session cannot be attached to', async () => {
+  it('a socket cannot attach to an unknown session', async () => {
     const socket = await openRawSocket(server.url, '/ws?session_id=none');
     expect((await socket.next()).data).toEqual({
       code: 'SESSION_ERROR',
@@ -190,7 +190,7 @@ describe('JSON-RPC', () => {
     expect(await socket.closed).toBe(1000);
   });
 
-  it('runs bare on the socket /mcp too', async () => {
+  it('also runs bare on the socket /mcp', async () => {
     const socket = await openRawSocket(server.url, '/mcp');
     const request = { jsonrpc: '2.0', method: 'tools/list', id: 'x' };
     expect(await socket.ask(request)).toMatchObject({ id: 'x', result: { tools: expect.any(Array) } });
@@ -200,7 +200,7 @@ describe('JSON-RPC', () => {
 });
 
 describe('POST /x/grade', () => {
-  it('grades a session of one who has the token', async () => {
+  it('grades a session for a client with the token', async () => {
     const { session_id } = (await rpc('openenv/session/create')).result as { session_id: string };
     const socket = await openRawSocket(server.url, `/ws?session_id=${session_id}`);
     await socket.ask({ type: 'reset', data: { task_key: 'counter/up/0' } });
@@ -217,19 +217,19 @@ describe('POST /x/grade', () => {
   });
 });
 
-describe('a server that cannot be', () => {
-  it('names the taken port and the fix', async () => {
+describe('a server that cannot start', () => {
+  it('names the used port and the fix', async () => {
     const port = Number(new URL(server.url).port);
     await expect(startCounterServer({ port })).rejects.toThrow(
       `port ${port} of 127.0.0.1 is taken by another process; choose another with --port, or 0 for any`,
     );
   });
 
-  it('is refused on an address that others reach, unless told', async () => {
+  it('is refused on an address that others can reach, unless allowed', async () => {
     await expect(startCounterServer({ host: '0.0.0.0' })).rejects.toThrow(/not a loopback address/);
   });
 
-  it('is refused with a tool that has a reserved name', async () => {
+  it('is refused if a tool has a reserved name', async () => {
     const tools = [{ ...counter.tools[0]!, name: 'reset' }];
     await expect(
       createEnvironmentServer({

@@ -1,4 +1,4 @@
-// A request that is repeated under its key, because its reply was lost on the way, is answered and not done again.
+// A request that is repeated with its key, because its reply was lost, gets the earlier answer and is not run again.
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { ServedApp } from '../../../src/environments/server/app-session.js';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
@@ -38,7 +38,7 @@ async function createSession(): Promise<string> {
   return (await rpc(server.url, 'openenv/session/create')).result?.session_id as string;
 }
 
-/** Waits out the moment in which the server has not yet seen the end of the socket before. */
+/** Tries again until the server has noticed the end of the earlier socket. */
 async function attach(session: string): Promise<RawSocket> {
   return until(async () => {
     const socket = await openRawSocket(`http://${proxy.address}`, `/ws?session_id=${session}`);
@@ -53,7 +53,7 @@ async function inSession(): Promise<{ session: string; socket: RawSocket }> {
   return { session, socket };
 }
 
-/** Sends a frame whose reply is lost with the socket. */
+/** Sends a frame, and loses the socket with its reply. */
 async function loseReplyTo(socket: RawSocket, frame: unknown): Promise<void> {
   const lost = proxy.loseNextReply();
   await expect(socket.ask(frame)).rejects.toThrow('the socket closed');
@@ -62,8 +62,8 @@ async function loseReplyTo(socket: RawSocket, frame: unknown): Promise<void> {
 
 const textOf = (reply: Record<string, any>): unknown => reply.data.observation.result.data; // eslint-disable-line @typescript-eslint/no-explicit-any
 
-describe('a call whose socket is cut before its reply arrives', () => {
-  it('gives that reply when it is repeated with its key, and is done once', async () => {
+describe('a call, if its socket is cut before the reply arrives', () => {
+  it('gets that reply when it is repeated with its key, and runs once', async () => {
     const { session, socket } = await inSession();
     await loseReplyTo(socket, increment('first'));
     const second = await attach(session);
@@ -73,13 +73,13 @@ describe('a call whose socket is cut before its reply arrives', () => {
     expect((await second.ask({ type: 'state' })).data.step_count).toBe(2);
   });
 
-  it('is done again without a key', async () => {
+  it('runs again without a key', async () => {
     const { session, socket } = await inSession();
     await loseReplyTo(socket, increment());
     expect(textOf(await (await attach(session)).ask(increment()))).toBe('2');
   });
 
-  it('that had a defect gives that defect', async () => {
+  it('that failed by a bug fails in the same way again', async () => {
     const { session, socket } = await inSession();
     const crash = { type: 'step', data: { tool_name: 'crash', metadata: { idempotency_key: 'k' } } };
     await loseReplyTo(socket, crash);
@@ -89,7 +89,7 @@ describe('a call whose socket is cut before its reply arrives', () => {
 });
 
 describe('a call that fails after it has changed the world', () => {
-  /** Counts whatever it is asked for, and only then finds its defect. */
+  /** Counts each call, and only then fails. */
   const halfDone: ServedApp = {
     ...counter,
     open(task, options) {
@@ -103,7 +103,7 @@ describe('a call that fails after it has changed the world', () => {
     },
   };
 
-  it('fails in the same words when it is repeated with its key, and changes nothing more', async () => {
+  it('fails with the same message when it is repeated with its key, and changes nothing more', async () => {
     await server.close();
     server = await startCounterServer({ apps: [halfDone] });
     const socket = await openRawSocket(server.url);
@@ -119,7 +119,7 @@ describe('a call that fails after it has changed the world', () => {
 });
 
 describe('a reset that is repeated with its key', () => {
-  it('gives the prompt again and leaves the world as it is', async () => {
+  it('gives the prompt again and does not change the world', async () => {
     const { socket } = await inSession();
     const reset = { type: 'reset', data: { ...task, idempotency_key: 'r' } };
     const opened = await socket.ask(reset);
@@ -128,7 +128,7 @@ describe('a reset that is repeated with its key', () => {
     expect((await socket.ask({ type: 'state' })).data.step_count).toBe(1);
   });
 
-  it('with another key begins again, and the keys of the episode before are free', async () => {
+  it('with another key starts again, and the keys of the earlier episode may be used again', async () => {
     const { socket } = await inSession();
     await socket.ask(increment('first'));
     await socket.ask({ type: 'reset', data: { ...task, idempotency_key: 'r2' } });
@@ -136,8 +136,8 @@ describe('a reset that is repeated with its key', () => {
   });
 });
 
-describe('a grade whose reply is lost', () => {
-  it('meets the injected faults of one try, however often it is repeated', async () => {
+describe('a grade, if its reply is lost', () => {
+  it('gets the injected faults of one try, however often it is repeated', async () => {
     const asked: number[] = [];
     const faulty = await startCounterServer({
       faultRate: 0.5,
@@ -160,7 +160,7 @@ describe('over HTTP', () => {
   });
   afterEach(() => http.stop());
 
-  it('a tool call whose connection breaks after it was done is done once', async () => {
+  it('a tool call runs once, even if its connection breaks afterwards', async () => {
     const { session } = await inSession();
     const call = (idempotency_key: unknown) =>
       rpc(http.endpoint, 'tools/call', { name: 'increment', session_id: session, idempotency_key });
@@ -179,7 +179,7 @@ describe('over HTTP', () => {
     );
   });
 
-  it('a call that was done on the socket is answered too', async () => {
+  it('a call that ran on the socket is answered too', async () => {
     const { session, socket } = await inSession();
     await loseReplyTo(socket, increment('k'));
     const params = { name: 'increment', session_id: session, idempotency_key: 'k' };
@@ -203,7 +203,7 @@ describe('a key', () => {
     expect(data).toMatchObject({ code: 'VALIDATION_ERROR', errors: [{ loc, type }] });
   });
 
-  it('of an older call, or of another kind of request, is refused and nothing is done', async () => {
+  it('of an older call, or of another kind of request, is refused and nothing runs', async () => {
     const { socket } = await inSession();
     await socket.ask(increment('a'));
     await socket.ask(increment('b'));

@@ -1,4 +1,4 @@
-// The server as a process, with the built-in apps: start, token, oracle episodes, death in a call, restart, exit.
+// The server as a process, with the built-in apps: start, token, oracle episodes, death during a call, restart, exit.
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
@@ -53,7 +53,7 @@ async function failedStart(
 const tasks = (count: number): Task[] =>
   generateTasks({ apps: [...appNames], seed: 3, train_tasks: count, held_out_tasks: 0 });
 
-/** Plays the oracle; what fails is played again from the start with the next try number. */
+/** Plays the oracle; an episode that fails is played again from the start, with the next try number. */
 async function playOracle(
   backend: EnvironmentBackend,
   task: Task,
@@ -80,7 +80,7 @@ async function playOracle(
 }
 
 describe('the built-in environment server', () => {
-  it('plays the oracle of every template to 1, and doing nothing to 0', async () => {
+  it('grades the oracle of every template as 1, and doing nothing as 0', async () => {
     const backend = connect((await start()).url);
     for (const [seed, task] of tasks(48).entries()) {
       expect({ key: task.task_key, ...(await playOracle(backend, task, seed)) }).toMatchObject({
@@ -94,14 +94,14 @@ describe('the built-in environment server', () => {
     await env.close();
   });
 
-  it('with a fifth of all requests failing gives no false zero', async () => {
+  it('gives no wrong zero if a fifth of all requests fail', async () => {
     const backend = connect((await start()).url, { faultRate: 0.2 });
     const played = await Promise.all(tasks(64).map((task, seed) => playOracle(backend, task, seed)));
     expect(played.filter(({ value }) => value !== 1)).toEqual([]);
     expect(played.reduce((sum, { tries }) => sum + tries, 0)).toBeGreaterThan(10);
   });
 
-  it('writes a new token to a file that only its owner reads', async () => {
+  it('writes a new token to a file that only its owner can read', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'longhaul-token-'));
     cleanup.push(() => rmSync(folder, { recursive: true }));
     const file = join(folder, 'token');
@@ -115,7 +115,7 @@ describe('the built-in environment server', () => {
     expect(await exit).toEqual([0, null]);
   });
 
-  it('ends with 0 at SIGTERM in the middle of episodes', async () => {
+  it('exits with 0 at SIGTERM in the middle of episodes', async () => {
     const server = await start();
     const [task] = tasks(1);
     await connect(server.url).open(task!, { seed: 1, episodeId: 'e', tryNumber: 0 }, quiet);
@@ -124,12 +124,12 @@ describe('the built-in environment server', () => {
     expect(await exit).toEqual([0, null]);
   });
 
-  it('killed in a call makes that call unavailable; after its restart the episode is played again', async () => {
+  it('makes a call unavailable if it is killed during the call; after its restart the episode is played again', async () => {
     const server = await start();
     const backend = connect(server.url);
     const [task] = tasks(1);
     const env = await backend.open(task!, { seed: 1, episodeId: 'e', tryNumber: 0 }, quiet);
-    // Stopped first, so that the call is in flight for certain when the server dies.
+    // Stopped first, so that the call is certainly in flight when the server dies.
     server.child.kill('SIGSTOP');
     const call = env.callTool(oracle(task!.task_key)[0]!, { turn: 0, tryNumber: 0 });
     const lost = expect(call).rejects.toMatchObject({ kind: 'unavailable', reason: 'socket_lost' });
@@ -153,7 +153,7 @@ describe('the built-in environment server', () => {
     expect(errors.trim().split('\n')).toHaveLength(1);
   });
 
-  it('names the taken port and the fix', async () => {
+  it('names the used port and the fix', async () => {
     const holder = createServer().listen(0, '127.0.0.1');
     await once(holder, 'listening');
     cleanup.push(() => void holder.close());

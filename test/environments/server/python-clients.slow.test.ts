@@ -1,4 +1,4 @@
-// The Python package's own clients drive our server.
+// The Python package's own clients use our server.
 import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
@@ -37,7 +37,7 @@ describe.skipIf('skipped' in venv)('openenv 0.10.0', () => {
     });
   });
 
-  it('MCPToolClient plays one in a single session over HTTP and a socket', () => {
+  it('MCPToolClient plays an episode in a single session over HTTP and a socket', () => {
     expect(seen.mcp).toEqual({
       tools: [
         ['increment', true],
@@ -52,7 +52,7 @@ describe.skipIf('skipped' in venv)('openenv 0.10.0', () => {
     });
   });
 
-  it('MCPToolClient goes on in the same session when its socket is cut', () => {
+  it('MCPToolClient continues in the same session when its socket is cut', () => {
     expect(seen.cut).toEqual({
       before: '1',
       detached: '2',

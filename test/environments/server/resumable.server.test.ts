@@ -1,4 +1,4 @@
-// Sessions that outlive a lost socket: how one is asked for, found again, taken over, and how it ends.
+// Sessions that survive a lost socket: how a client asks for one, finds it again and takes it over, and how it ends.
 import { once } from 'node:events';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
@@ -16,7 +16,7 @@ afterEach(() => server.close());
 const reset = { type: 'reset', data: { task_key: 'counter/up/2' } };
 const increment = { type: 'step', data: { tool_name: 'increment' } };
 
-/** What the handshake of a path says of the session; the socket stays open. */
+/** What the handshake of a path says about the session; the socket stays open. */
 async function handshake(url: string, path: string): Promise<{ id: string | undefined; socket: WebSocket }> {
   const socket = new WebSocket(url.replace(/^http/, 'ws') + path);
   let id: string | undefined;
@@ -46,7 +46,7 @@ const textOf = (reply: Record<string, any>): unknown => reply.data.observation.r
 const attach = (id: string, more = '') => openRawSocket(server.url, `/ws?session_id=${id}${more}`);
 
 describe('a resumable session', () => {
-  it('is named in the handshake of whoever asks for it, and of nobody else', async () => {
+  it('is named in the handshake of a client that asks for one, and of no other client', async () => {
     const asked = await handshake(server.url, '/ws?resumable=true');
     expect(asked.id).toMatch(/^[0-9a-f-]{36}$/);
     for (const path of ['/ws', `/ws?session_id=${asked.id}`, '/ws?resumable=no', '/mcp?resumable=true']) {
@@ -54,7 +54,7 @@ describe('a resumable session', () => {
     }
   });
 
-  it('names its world by the key of the reset that opened it, and no other', async () => {
+  it('names its world by the key of the reset that opened it, and by no other key', async () => {
     const { socket } = await handshake(server.url, '/ws?resumable=true');
     const world = async () => (await ask(socket, { type: 'state' })).data.reset_key as unknown;
     expect(await world()).toBeUndefined();
@@ -67,7 +67,7 @@ describe('a resumable session', () => {
     expect(await world()).toBeUndefined();
   });
 
-  it('goes on over another socket when its own is lost', async () => {
+  it('continues on another socket when its own is lost', async () => {
     const { id, socket } = await startSession();
     socket.terminate();
     const second = await until(async () => {
@@ -77,7 +77,7 @@ describe('a resumable session', () => {
     expect(textOf(await second.ask(increment))).toBe('2');
   });
 
-  it('is taken over from a socket whose loss the server has not seen; what that still says is not heard', async () => {
+  it('can be taken from a socket before the server notices its loss; frames of the old socket are then ignored', async () => {
     const { id, socket } = await startSession();
     const refused = await attach(id);
     expect((await refused.next()).data.message).toMatch(/already has an attached WebSocket/);
@@ -105,7 +105,7 @@ describe('a resumable session', () => {
     expect(worlds.open).toBe(0);
   });
 
-  it('whose client does not come back ends after its time, and not while a socket holds it', async () => {
+  it('ends after its time if its client does not return, but not while it has a socket', async () => {
     const brief = await startCounterServer({ sessionTimeoutMs: 60_000, resumeTimeoutMs: 200 });
     const held = await startSession(brief.url);
     const left = await startSession(brief.url);

@@ -1,4 +1,4 @@
-// The places of a server: who gets one when all are taken, and what is seen when clean-up does not work.
+// The places of a server: which client gets one when all are in use, and what the counts show if clean-up fails.
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import {
   createSessionTable,
@@ -11,7 +11,7 @@ const minuteMs = 60_000;
 const table = () =>
   createSessionTable({ maxSessions: 2, sessionTimeoutMs: 30 * minuteMs, resumeTimeoutMs: minuteMs });
 
-/** A resumable session whose socket was lost so many milliseconds ago. */
+/** A resumable session that lost its socket `agoMs` milliseconds ago. */
 function leftBehind(sessions: ReturnType<typeof table>, agoMs: number): Session {
   const former = holder();
   const session = sessions.create('resumable', former);
@@ -21,7 +21,7 @@ function leftBehind(sessions: ReturnType<typeof table>, agoMs: number): Session 
 }
 
 describe('a full server', () => {
-  it('gives the place of the client that has been away longest to one that is there', () => {
+  it('takes the place of the client that has been away longest for a new one', () => {
     const sessions = table();
     const away = leftBehind(sessions, 100);
     const longer = leftBehind(sessions, 200);
@@ -32,7 +32,7 @@ describe('a full server', () => {
     expect(() => sessions.create('socket', holder())).toThrow('Server at capacity: 2/2 sessions active');
   });
 
-  it('takes no place from a client with a socket, nor from a session that was made over HTTP', () => {
+  it('takes no place from a client with a socket, nor from a session made over HTTP', () => {
     const sessions = table();
     const held = sessions.create('resumable', holder());
     const overHttp = sessions.create('http');
@@ -44,7 +44,7 @@ describe('a full server', () => {
 describe('a clock that is set', () => {
   afterEach(() => vi.useRealTimers());
 
-  it.each([-60, 60])('by %i minutes ends nobody early and keeps nobody', (minutes) => {
+  it.each([-60, 60])('by %i minutes ends no session early, and keeps none too long', (minutes) => {
     const sessions = table();
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + minutes * minuteMs });
     const session = leftBehind(sessions, 0);
@@ -57,7 +57,7 @@ describe('a clock that is set', () => {
 });
 
 describe('the counts', () => {
-  it('tell what nobody has cleaned up in time', () => {
+  it('show the sessions that were not cleaned up in time', () => {
     const sessions = table();
     leftBehind(sessions, 0);
     sessions.create('http');
@@ -70,7 +70,7 @@ describe('the counts', () => {
     expect(sessions.counts(now + 31 * minuteMs)).toMatchObject({ sessions: 0, leaked: 0 });
   });
 
-  it('take a session with a socket for one in use, however long its policy thinks', () => {
+  it('count a session with a socket as in use, however long its policy thinks', () => {
     const sessions = table();
     sessions.create('resumable', holder());
     const now = performance.now() + 60 * minuteMs;

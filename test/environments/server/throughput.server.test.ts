@@ -1,4 +1,4 @@
-// How many requests the server answers to 256 episodes at once. It must not be what a step waits for.
+// How many requests the server answers to 256 episodes at once: it must not be what delays a step.
 import { expect, it } from 'vitest';
 import { generateTasks } from '../../../src/environments/apps/generate.js';
 import { appNames } from '../../../src/environments/apps/registry.js';
@@ -8,10 +8,10 @@ import { startEnvironmentProcess, testToken } from '../../support/servers/enviro
 
 const episodesAtOnce = 256;
 const seconds = 2;
-/** Two idle cores answer 11,000; tests share theirs, and the server runs from its source here. */
+/** Two idle cores answer 11,000. Tests share their cores, and run the server from its source. */
 const leastPerSecond = 200;
 
-it('answers 200 requests a second and more to 256 episodes at once', { timeout: 60_000 }, async () => {
+it('answers at least 200 requests a second to 256 episodes at once', { timeout: 60_000 }, async () => {
   const server = await startEnvironmentProcess();
   const backend = createOpenEnvBackend({
     ...{ url: server.url, gradingToken: testToken, maxSessions: episodesAtOnce },

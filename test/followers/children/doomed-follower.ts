@@ -1,6 +1,6 @@
-// Follows a run with real trackers until somebody kills it, or until the run is over and all of it is handed over.
-// Arguments: the store's root, folder for trackers and notes, file whose existence says that the run is over, and the Python that has
-// W&B's client (none: metrics.jsonl and TensorBoard instead).
+// Follows a run with real trackers until this process is killed, or until the run is over and everything is delivered. Arguments: the
+// store's root; the folder for trackers and notes; a file that exists once the run is over; and the Python that has W&B's client (if
+// absent, metrics.jsonl and TensorBoard are used).
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { follow, type FollowerOptions } from '../../../src/followers/follower.js';

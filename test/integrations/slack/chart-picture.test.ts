@@ -16,7 +16,7 @@ describe('the chart of pass rates', () => {
     expect([png.readUInt32BE(16), png.readUInt32BE(20)]).toEqual([800, 400]);
   });
 
-  test('has words, whatever fonts the machine has', async () => {
+  test('has text, whatever fonts the machine has', async () => {
     const values = [0.2, 0.5, 0.8];
     const [first, second] = await Promise.all(
       ['nightly', 'evenings'].map((title) => drawChart({ title, lines: [line('all', values)] })),
@@ -24,7 +24,7 @@ describe('the chart of pass rates', () => {
     expect(Buffer.from(first!).equals(Buffer.from(second!))).toBe(false);
   });
 
-  test('is none where there is nothing to show', async () => {
+  test('is null if there is nothing to show', async () => {
     expect(await drawChart({ title: 'nightly', lines: [] })).toBeNull();
     expect(await drawChart({ title: 'nightly', lines: [line('all', [NaN, 7])] })).toBeNull();
   });
@@ -32,7 +32,7 @@ describe('the chart of pass rates', () => {
   const step = fc.oneof(fc.nat(1_000), fc.maxSafeInteger(), fc.double());
   const value = fc.oneof(fc.double({ min: 0, max: 1, noNaN: true }), fc.double());
 
-  test('can be drawn of whatever names and figures come in', async () => {
+  test('can be drawn for any names and figures', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.string({ unit: 'binary' }),
@@ -54,7 +54,7 @@ describe('the chart of pass rates', () => {
     );
   }, 120_000);
 
-  test('says how many lines it leaves out', () => {
+  test('says how many lines are left out', () => {
     const lines = Array.from({ length: mostLines + 3 }, (_, index) =>
       line(`environment ${index}`, [0.5, 0.6]),
     );

@@ -1,4 +1,4 @@
-// One deadline for an answer and its body, and a limit to its size: Slack's client promises neither.
+// One deadline for an answer and its body, and a limit to its size: Slack's client guarantees neither.
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
@@ -10,7 +10,7 @@ afterEach(async () => {
   await new Promise((resolve) => (server ? server.close(resolve) : resolve(null)));
 });
 
-/** Begins its answer at once, and sends a piece each time that the one before was taken; none: it hangs. */
+/** Begins its answer at once, and sends another piece each time that the one before was received. Without a piece, it hangs. */
 async function serverOf(piece: Buffer | null): Promise<string> {
   server = createServer((_, response) => {
     response.writeHead(200).flushHeaders();
@@ -24,12 +24,12 @@ async function serverOf(piece: Buffer | null): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
 }
 
-test('a body that does not come ends with the deadline', async () => {
+test('a body that does not arrive ends with the deadline', async () => {
   const fetched = deadlineFetch(200, new AbortController().signal)(await serverOf(null));
   await expect(fetched).rejects.toMatchObject({ name: 'TimeoutError' });
 });
 
-test('a body without end is cut off long before', async () => {
+test('a body without end is cut off long before the deadline', async () => {
   const fetched = deadlineFetch(50_000, new AbortController().signal)(await serverOf(Buffer.alloc(1 << 20)));
   await expect(fetched).rejects.toThrow('the answer is larger than 33554432 bytes');
 });

@@ -1,5 +1,5 @@
-// Issue: messages doubled or missing after 20 kills: 0. Once with every await broken at random within one process, and once with
-// a real process that is killed.
+// After 20 kills, no message is doubled or missing. Tested once with random failures of every await within one process, and once with a
+// real process that is killed.
 import { spawn } from 'node:child_process';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -31,8 +31,8 @@ function seeded(seed: number): () => number {
   };
 }
 
-describe('each event is told exactly once, in order', () => {
-  test.each(Array.from({ length: 20 }, (_, seed) => seed))('whatever breaks (seed %i)', async (seed) => {
+describe('each event is delivered exactly once, in order', () => {
+  test.each(Array.from({ length: 20 }, (_, seed) => seed))('whatever fails (seed %i)', async (seed) => {
     const random = seeded(seed);
     const pick = <T>(options: readonly T[]): T => options[Math.floor(random() * options.length)]!;
     const faults: Fault[] = [
@@ -50,7 +50,7 @@ describe('each event is told exactly once, in order', () => {
     server.fault = () => (random() < 0.2 ? pick(faults) : null);
 
     const kept = new KeptState();
-    // After a kill the record holds what was saved before: sometimes what the process was about to save, and once nothing.
+    // After a kill, the record holds what was saved before, sometimes also what was about to be saved, and once nothing.
     const state = {
       load: kept.load,
       save: async (record: Parameters<KeptState['save']>[0]) => {
@@ -73,7 +73,7 @@ describe('each event is told exactly once, in order', () => {
         kills += 1;
         opened.stop.abort(error);
         if (kills === 2) kept.text = null;
-        // The caller's own cursor lags as well.
+        // The caller's own cursor lags behind too.
         next = Math.max(0, next - Math.floor(random() * 4));
         opened = openThread(server, state, { callTimeoutMs: 60 });
       }
@@ -83,7 +83,7 @@ describe('each event is told exactly once, in order', () => {
   });
 });
 
-test('each event is told exactly once, in order, by a process that is killed 20 times', async () => {
+test('each event is delivered exactly once, in order, by a process that is killed 20 times', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'longhaul-slack-'));
   const random = seeded(20);
   const events = history(150);
@@ -103,7 +103,7 @@ test('each event is told exactly once, in order, by a process that is killed 20 
     return { child, exited: new Promise<number | null>((resolve) => child.once('exit', resolve)) };
   };
   try {
-    // At whatever moment: of its first calls, or of a message that it tells.
+    // The kill comes at any moment: during the first calls, or while a message is sent.
     for (let kill = 0; kill < 20; kill++) {
       const calls = server.calls.length;
       const posts = server.callsOf('chat.postMessage').length + Math.floor(random() * 8);

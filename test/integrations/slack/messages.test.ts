@@ -16,7 +16,7 @@ import { checkpoint, completed, evaluation, paused, started, status, toolErrors 
 
 const files = { usable: () => true };
 
-// Names as nobody should give them: of any length, with Slack's own markup, control characters and halves of characters.
+// The worst names that can come in: of any length, with Slack's markup, control characters and halves of surrogate pairs.
 const nasty = fc.constantFrom(
   '<!channel>',
   '<@U123>',
@@ -159,14 +159,14 @@ function expectTaken({ text, blocks }: { text: string; blocks: unknown[] }): voi
   expect(blockComplaints(JSON.parse(JSON.stringify(blocks)), files)).toEqual([]);
   expect(text.length).toBeGreaterThan(0);
   expect(text.length).toBeLessThanOrEqual(4000);
-  // The only markup is what Longhaul writes: links to web pages, and dates.
+  // The only markup is Longhaul's own: links to web pages, and dates.
   const all = JSON.stringify([text, blocks]);
   expect(all.replace(/<(https?:[^<>|]*|!date\^\d+\^[^<>|]*)\|[^<>]*>/g, '')).not.toMatch(/[<>]/);
   expect(all.replace(/&(amp|lt|gt);/g, '')).not.toContain('&');
   expect(encodeURIComponent(text)).not.toBe('');
 }
 
-describe('Slack takes every message, whatever names come in', () => {
+describe('Slack accepts every message, whatever names it contains', () => {
   test('of an event', () => {
     fc.assert(
       fc.property(name, anyEvent, (run, event) => {
@@ -194,7 +194,7 @@ describe('Slack takes every message, whatever names come in', () => {
   });
 });
 
-test('text is cut before it is escaped: no entity is torn', () => {
+test('text is cut before it is escaped, so no entity is cut in two', () => {
   fc.assert(
     fc.property(name, fc.integer({ min: 3, max: 60 }), (text, limit) => {
       const sent = plain(text, limit);
@@ -209,7 +209,7 @@ test('text is cut before it is escaped: no entity is torn', () => {
   expect(code('rm `all`')).toBe("`rm 'all'`");
 });
 
-test('links lead to web pages only, and tell no password', () => {
+test('links lead only to web pages, and contain no password', () => {
   expect(link({ label: 'W&B', url: 'https://wandb.ai/a/b?x=1&y=2' })).toBe(
     '<https://wandb.ai/a/b?x=1&amp;y=2|W&amp;B>',
   );
@@ -222,7 +222,7 @@ test('links lead to web pages only, and tell no password', () => {
     expect(link({ label: 'x', url })).toBeNull();
 });
 
-test('figures read well', () => {
+test('figures are readable', () => {
   expect([size(0), size(999), size(1_234_000_000), size(12_000)]).toEqual([
     '0 B',
     '999 B',
@@ -240,17 +240,17 @@ test('figures read well', () => {
   );
 });
 
-describe('messages say', () => {
+describe('messages contain', () => {
   const text = (event: unknown) => JSON.stringify(eventMessage('nightly', event as LaterEvent).blocks);
 
-  test('what was evaluated', () => {
+  test('the results of an evaluation', () => {
     const blocks = text(evaluation(120));
     expect(blocks).toContain('*Evaluation `final`* — step 120');
     expect(blocks).toContain('*pass@1 62.5 %* (+2.5 points since step 110) · 400 graded, 3 unknown');
     expect(blocks).toContain('• `crm`: 62.0 % of 100, 4.0 % tool errors, 3 unknown');
   });
 
-  test('that nothing was graded, with no figure of it', () => {
+  test('no figure of an evaluation without grades, but say so', () => {
     const done = evaluation(120) as EvaluationDone;
     const environments = [{ ...done.environments[0]!, passAt1: null, graded: 0, unknown: 100 }];
     const ungraded = { ...done, passAt1: null, graded: 0, unknown: 100, environments };
@@ -268,12 +268,12 @@ describe('messages say', () => {
     );
   });
 
-  test('what is wrong, as SkyRL says it', () => {
+  test('what is wrong, in SkyRL’s words', () => {
     expect(text(toolErrors(120))).toContain(':warning: *Tool Error Rate Alert* — step 120 (run: `nightly`)');
     expect(text(toolErrors(120))).toContain('• `crm`: 62.0 % tool error rate (threshold: 50.0 %)');
   });
 
-  test('how to go on', () => {
+  test('how to continue', () => {
     expect(text(paused)).toContain('Resume with `longhaul resume nightly`');
     const dying = { reason: 'the engine exited five times', remedy: 'It is tried again by itself' };
     const failing = text({ kind: 'failing', id: 'failing.40.0', at: paused.at, step: 40, ...dying });
@@ -288,11 +288,11 @@ describe('messages say', () => {
     expect(text(failed)).toContain('no node is left');
   });
 
-  test('what was kept', () => {
+  test('the saved checkpoint', () => {
     expect(text(checkpoint(120))).toContain('*Checkpoint* — step 120 · 1.2 GB');
   });
 
-  test('how the run stands', () => {
+  test('the run’s current state', () => {
     const blocks = JSON.stringify(statusMessage(started, status(120), null).blocks);
     for (const part of [
       '120 of 500',

@@ -45,7 +45,7 @@ describe('a run has one thread', () => {
     expect(told).toEqual([]);
   });
 
-  test('whichever event comes first, and whoever hands it over again', async () => {
+  test('whichever event comes first, and even if an event is delivered again', async () => {
     const state = new KeptState();
     const { thread } = openThread(server, state);
     await thread.deliver(checkpoint(10));
@@ -57,7 +57,7 @@ describe('a run has one thread', () => {
     expect(toldIn(server.training)).toEqual(['started', 'checkpoint.10', 'checkpoint.20']);
   });
 
-  test('beside those of other runs of that name in other stores', async () => {
+  test('separate from those of other runs with that name in other stores', async () => {
     const { thread: theirs } = openThread(server, new KeptState(), { key: 's3://elsewhere nightly' });
     await theirs.deliver(checkpoint(10));
     const { thread: mine } = openThread(server, new KeptState());
@@ -65,7 +65,7 @@ describe('a run has one thread', () => {
     expect(toldIn(server.training)).toEqual(['started', 'checkpoint.10', 'started', 'checkpoint.10']);
   });
 
-  test('that is begun again in another channel, without what was told in the first', async () => {
+  test('that starts again in another channel, without the earlier events', async () => {
     const other = server.addChannel('other');
     const state = new KeptState();
     const { thread } = openThread(server, state);
@@ -77,7 +77,7 @@ describe('a run has one thread', () => {
     expect(toldIn(other)).toEqual(['started', 'checkpoint.20']);
   });
 
-  test('in the channel that is named, be it the last of many that the bot is in', async () => {
+  test('in the channel that is named, even if it is the last of many that the bot is in', async () => {
     for (let n = 0; n < 25; n++) server.addChannel(`team-${n}`);
     const secret = server.addChannel('secret', { private: true });
     server.largestPage = 10;
@@ -86,7 +86,7 @@ describe('a run has one thread', () => {
     expect(toldIn(secret)).toEqual(['started']);
   });
 
-  test('that gets a new first message where somebody deleted the old one', async () => {
+  test('that gets a new first message if somebody deleted the old one', async () => {
     const { thread } = openThread(server, new KeptState());
     await thread.deliver(checkpoint(10));
     server.training.messages.splice(0);
@@ -96,7 +96,7 @@ describe('a run has one thread', () => {
     expect(server.training.messages[1]?.thread).toBe(server.training.messages[0]?.ts);
   });
 
-  test('that is given up where somebody deletes its first message again and again', async () => {
+  test('that is given up if somebody deletes its first message again and again', async () => {
     const { thread } = openThread(server, new KeptState());
     await thread.deliver(started);
     const outcomes: string[] = [];
@@ -108,7 +108,7 @@ describe('a run has one thread', () => {
     expect(thread.dropped[0]?.reason).toContain('thread_not_found');
   });
 
-  test('whose place is kept as soon as there is one', async () => {
+  test('whose place is saved as soon as it exists', async () => {
     const state = new KeptState();
     const { thread, stop } = openThread(server, state, { callTimeoutMs: 30_000 });
     server.fault = ({ method, arguments: given }) =>
@@ -121,12 +121,12 @@ describe('a run has one thread', () => {
   });
 });
 
-describe('nothing is told twice', () => {
+describe('nothing is posted twice', () => {
   test.each([
     ['lost', () => null],
     ['damaged', () => '{"schema":"longhaul.slack-thread/1"}'],
     ['of yesterday', (yesterday: string | null) => yesterday],
-  ])('when the record of the thread is %s: Slack has it too', async (_, damage) => {
+  ])('if the record of the thread is %s, because Slack has it too', async (_, damage) => {
     const state = new KeptState();
     const events = history(30);
     const { thread } = openThread(server, state);
@@ -141,7 +141,7 @@ describe('nothing is told twice', () => {
     expect(toldIn(server.training)).toEqual(events.map(({ id }) => id));
   });
 
-  test('when an answer is lost, and the message arrives after that', async () => {
+  test('if an answer is lost and the message arrives later', async () => {
     const { thread } = openThread(server, new KeptState(), { timing: { settleMs: 150 } });
     await thread.deliver(started);
     let posts = 0;
@@ -152,7 +152,7 @@ describe('nothing is told twice', () => {
     expect(server.callsOf('chat.postMessage')).toHaveLength(2);
   });
 
-  test('when Slack’s clock is behind the one that the run began by; earlier messages are not read', async () => {
+  test('if Slack’s clock is behind the run’s; messages from before the run are not read', async () => {
     const { thread } = openThread(server, new KeptState());
     await thread.deliver(checkpoint(10));
     const at = Date.now() + 50 * 60_000;
@@ -164,7 +164,7 @@ describe('nothing is told twice', () => {
     expect(Number(oldest)).toBeCloseTo(at / 1000 - 3_600, 2);
   });
 
-  test('when an event was given up whose message was there: it is found, and no longer among those', async () => {
+  test('if an event was given up but its message had arrived: it is found, and no longer counts as dropped', async () => {
     const { thread } = openThread(server, new KeptState(), { timing: { giveUpAfterMs: 150 } });
     await thread.deliver(started);
     server.fault = ({ method }) =>
@@ -180,7 +180,7 @@ describe('nothing is told twice', () => {
     expect(toldIn(server.training)).toEqual(['started', 'checkpoint.10', 'checkpoint.20']);
   });
 
-  test('when it cannot be told what others have posted from what is ours', async () => {
+  test('if other messages carry marks like ours', async () => {
     const { thread } = openThread(server, new KeptState());
     await thread.deliver(started);
     const spoof = (mark: Record<string, unknown>, type = 'longhaul_run_event') =>
@@ -193,7 +193,7 @@ describe('nothing is told twice', () => {
     expect(toldIn(server.training)).toEqual(['started', 'checkpoint.10']);
   });
 
-  test('and an id that not every system would keep is known again', async () => {
+  test('if an event’s id has characters that some system may change', async () => {
     const odd = { ...checkpoint(10), id: 'alert.tool_error_rate.<crm & "co">\u{1F600}.10' };
     const { thread } = openThread(server, new KeptState());
     await thread.deliver(odd);
@@ -204,7 +204,7 @@ describe('nothing is told twice', () => {
 });
 
 describe('the first message', () => {
-  test('shows how the run stands, and is edited no more often than it may', async () => {
+  test('shows the run’s state, and is edited no more often than allowed', async () => {
     const { thread } = openThread(server, new KeptState(), { timing: { editEveryMs: 120 } });
     await thread.deliver(started);
     for (let step = 1; step <= 20; step++) await thread.showStatus(status(step));
@@ -220,7 +220,7 @@ describe('the first message', () => {
     expect(root?.text).toBe('nightly: completed, step 500 of 500');
   });
 
-  test('is not edited where nothing has changed', async () => {
+  test('is not edited if nothing has changed', async () => {
     const { thread } = openThread(server, new KeptState());
     await thread.showStatus(status(1));
     for (let n = 0; n < 5; n++) await thread.showStatus(status(1));
@@ -230,7 +230,7 @@ describe('the first message', () => {
     expect(server.callsOf('chat.update')).toHaveLength(1);
   });
 
-  test('that another app wrote stays as it is: that is told once, and events go on', async () => {
+  test('stays as it is if another app wrote it: this is reported once, and events are still posted', async () => {
     const state = new KeptState();
     const { thread, told } = openThread(server, state);
     await thread.deliver(started);
@@ -258,7 +258,7 @@ describe('the chart of an evaluation', () => {
     expect(server.callsOf('files.completeUploadExternal')[0]?.arguments).not.toHaveProperty('channel_id');
   });
 
-  test('is left out where the app may not upload: said below the messages, and told once', async () => {
+  test('is left out if the app may not upload: the message says so, and it is reported once', async () => {
     server.scopes = server.scopes.filter((scope) => scope !== 'files:write');
     const { thread, told } = openThread(server, new KeptState());
     await thread.deliver(evaluation(10, png));
@@ -287,7 +287,7 @@ describe('the chart of an evaluation', () => {
             : null),
     ],
     ['Slack never takes the picture', () => (server.uploads.readyAfterMs = 600_000)],
-  ])('is left out where %s: the message is worth more', async (_, breakIt) => {
+  ])('is left out if %s, because the message matters more', async (_, breakIt) => {
     breakIt();
     const { thread } = openThread(server, new KeptState(), { timing: { pictureWaitMs: 60 } });
     await thread.deliver(evaluation(10, png));
@@ -296,7 +296,7 @@ describe('the chart of an evaluation', () => {
   });
 });
 
-test('a save that fails is told to the caller, and the event is not told twice', async () => {
+test('a failed save is reported to the caller, and the event is not posted twice', async () => {
   const state = new KeptState();
   const save = state.save;
   const { thread } = openThread(server, state);

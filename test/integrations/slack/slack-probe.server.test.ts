@@ -20,7 +20,7 @@ const probe = (channel = '#training') =>
   });
 
 describe('doctor', () => {
-  test('says who the bot is and that it reads the channel, and posts nothing', async () => {
+  test('names the bot, checks that it can read the channel, and posts nothing', async () => {
     expect(await probe()).toEqual([
       { check: 'slack token', ok: true, detail: '@longhaul in Test Team' },
       { check: 'slack scopes', ok: true, detail: server.scopes.join(', ') },
@@ -76,7 +76,7 @@ describe('doctor', () => {
       'slack channel',
       'ask again then',
     ],
-  ])('tells %s, with the fix in one line', async (_, breakIt, check, fix) => {
+  ])('reports %s, with the fix in one line', async (_, breakIt, check, fix) => {
     breakIt();
     const failed = (await probe()).filter(({ ok }) => !ok);
     expect(failed.map((one) => one.check)).toContain(check);
@@ -84,14 +84,14 @@ describe('doctor', () => {
     for (const { detail } of failed) expect(detail).not.toContain('\n');
   });
 
-  test('takes an app that sees public channels only', async () => {
+  test('accepts an app that sees only public channels', async () => {
     server.scopes = ['chat:write', 'channels:history', 'channels:read'];
     const checks = await probe();
     expect(checks.map(({ ok }) => ok)).toEqual([true, true, true]);
     expect(checks[1]?.detail).toContain('files:write');
   });
 
-  test('does not ask for the network where Slack answers and refuses', async () => {
+  test('does not blame the network if Slack answers and refuses', async () => {
     server.fault = ({ method }) =>
       method === 'conversations.history'
         ? { kind: 'error', error: 'invalid_limit', stored: false, messages: ['[ERROR] limit is too high'] }
@@ -103,7 +103,7 @@ describe('doctor', () => {
     });
   });
 
-  test('refuses an id that is no channel', async () => {
+  test('refuses an id that is not a channel’s', async () => {
     const last = (await probe('C999999999')).at(-1);
     expect(last).toMatchObject({ ok: false, detail: expect.stringContaining('correct its name or id') });
   });

@@ -1,5 +1,5 @@
-// Tells a run's events in Slack from its beginning, whatever was told before, until it is done or killed.
-// Arguments: the folder of the thread's record, Slack's address, the channel. Token: SLACK_BOT_TOKEN.
+// Posts a run's events to Slack from the beginning, whatever was posted before, until it is done or killed. Arguments: the folder of the
+// thread's record, Slack's address, the channel. The token is in SLACK_BOT_TOKEN.
 import { readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { RunThread } from '../../../src/integrations/slack/run-thread.js';

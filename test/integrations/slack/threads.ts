@@ -1,4 +1,4 @@
-// Events, states and threads that the tests share.
+// Events, run states and threads for several tests.
 import type { RunEvent, RunStarted, RunStatusLine } from '../../../src/integrations/slack/run-event.js';
 import {
   RunThread,
@@ -94,7 +94,7 @@ export const status = (step: number): RunStatusLine => ({
   resumeWith: null,
 });
 
-/** The beginning, `count` of this and that, and the end. */
+/** The first event, `count` others of several kinds, and the last. */
 export function history(count: number): RunEvent[] {
   const middle = Array.from({ length: count }, (_, index) => {
     const step = 10 * (index + 1);
@@ -103,7 +103,7 @@ export function history(count: number): RunEvent[] {
   return [started, ...middle, completed];
 }
 
-/** As a file would keep it: what is saved is text, and what is loaded is a copy. */
+/** Stores like a file: what is saved is text, and what is loaded is a copy. */
 export class KeptState implements ThreadState {
   text: string | null = null;
   load = async (): Promise<unknown> => (this.text === null ? null : JSON.parse(this.text));
@@ -165,7 +165,7 @@ export function openThread(
 
 export const idOf = ({ metadata }: StoredMessage): unknown => metadata?.event_payload.id;
 
-/** Ids of all that the bot has posted, in the order in which it stands there; the first is the thread's root. */
+/** Ids of all messages that the bot has posted, in the channel's order; the first is the thread's first message. */
 export function toldIn(channel: Channel): unknown[] {
   return channel.messages.filter(({ bot }) => bot === 'longhaul').map(idOf);
 }

@@ -21,7 +21,7 @@ beforeEach(async () => {
 afterEach(() => server.stop());
 
 describe('Slack limits the rate', () => {
-  test('and is given the time it asks for, once for each message', async () => {
+  test('and gets the time it asks for, once for each message', async () => {
     server.postEveryMs = 700;
     const { thread, told } = openThread(server, new KeptState());
     for (const event of [started, checkpoint(10), checkpoint(20)]) await thread.deliver(event);
@@ -30,7 +30,7 @@ describe('Slack limits the rate', () => {
     expect(told).toEqual([]);
   }, 60_000);
 
-  test('and is never asked more often than once a second in a channel', async () => {
+  test('and is never called more than once a second in a channel', async () => {
     server.postEveryMs = 990;
     const { thread } = openThread(server, new KeptState(), { timing: { postEveryMs: 1_000 } });
     for (const event of [checkpoint(10), checkpoint(20), checkpoint(30)]) await thread.deliver(event);
@@ -38,7 +38,7 @@ describe('Slack limits the rate', () => {
     expect(toldIn(server.training)).toHaveLength(4);
   }, 60_000);
 
-  test('for longer than is waited for: the event is dropped, with the reason', async () => {
+  test('for longer than the time limit: the event is dropped, with the reason', async () => {
     const { thread } = openThread(server, new KeptState());
     server.fault = ({ method }) =>
       method === 'chat.postMessage' ? { kind: 'limited', seconds: 3_600 } : null;
@@ -46,7 +46,7 @@ describe('Slack limits the rate', () => {
     expect(delivery).toMatchObject({ outcome: 'dropped', reason: expect.stringContaining('for 3600 s') });
   });
 
-  test('while pages are read: it goes on with the page it was at', async () => {
+  test('while pages are read: reading continues at the same page', async () => {
     const { thread } = openThread(server, new KeptState());
     for (const event of history(12)) await thread.deliver(event);
     server.largestPage = 5;
@@ -67,19 +67,19 @@ describe('Slack limits the rate while channels are searched', () => {
     server.largestPage = 10;
   });
 
-  test('and the search goes on with the page it was at', async () => {
+  test('and the search continues at the same page', async () => {
     let pages = 0;
     server.fault = ({ method }) =>
       method === 'users.conversations' && ++pages === 2 ? { kind: 'limited', seconds: 1 } : null;
     const { thread, told } = openThread(server, new KeptState(), { channel: '#last' });
     await thread.deliver(started);
     expect(toldIn(server.channels.at(-1)!)).toEqual(['started']);
-    // Three, and one of them twice.
+    // Three pages, one of them twice.
     expect(pages).toBe(4);
     expect(told).toEqual([]);
   }, 60_000);
 
-  test('time and again: the patience is of all pages, and then the bound is of the thread', async () => {
+  test('again and again: all pages share one waiting time, and after that the thread’s limit applies', async () => {
     let pages = 0;
     server.fault = ({ method }) =>
       method === 'users.conversations' && ++pages % 2 === 1 ? { kind: 'limited', seconds: 1 } : null;
@@ -93,13 +93,13 @@ describe('Slack limits the rate while channels are searched', () => {
       outcome: 'dropped',
       reason: expect.stringContaining('limits the rate'),
     });
-    // The first was waited for, and the second was not.
+    // The first limit was waited out, the second was not.
     expect(pages).toBe(3);
   }, 60_000);
 });
 
 describe('Slack is out of reach', () => {
-  test('for a while: everything is told later, in order', async () => {
+  test('for a while: everything is delivered later, in order', async () => {
     const { thread } = openThread(server, new KeptState());
     await thread.deliver(started);
     const back = Date.now() + 400;
@@ -109,7 +109,7 @@ describe('Slack is out of reach', () => {
     expect(thread.trouble).toBeNull();
   });
 
-  test('for longer than the bound: events are dropped, one line tells it, and the status shows how many', async () => {
+  test('for longer than the limit: events are dropped, one line reports it, and the status counts them', async () => {
     const timing = { giveUpAfterMs: 1_000 };
     const { thread, told } = openThread(server, new KeptState(), { timing });
     await thread.deliver(started);
@@ -117,7 +117,7 @@ describe('Slack is out of reach', () => {
     const begun = Date.now();
     for (let step = 10; step <= 80; step += 10)
       expect((await thread.deliver(checkpoint(step))).outcome).toBe('dropped');
-    // The bound is of the outage, and not of each event in it.
+    // The limit is for the outage, not for each event in it.
     expect(Date.now() - begun).toBeLessThan(7_500);
     expect(told).toHaveLength(1);
     expect(told[0]).toContain('is there a proxy between?');
@@ -148,7 +148,7 @@ describe('Slack is out of reach', () => {
     expect(Date.now() - begun).toBeLessThan(5_000);
   });
 
-  test('and the process is told to stop: the wait ends at once, and nothing is dropped', async () => {
+  test('and the process must stop: the wait ends at once, and nothing is dropped', async () => {
     const state = new KeptState();
     const { thread, stop } = openThread(server, state, { callTimeoutMs: 30_000 });
     server.fault = () => ({ kind: 'hang', stored: false });
@@ -212,7 +212,7 @@ describe('only a person can fix it', () => {
   ];
 
   test.each(cases)(
-    '%s: told once with the fix (%s), and all is told once it is fixed',
+    '%s: reported once with the fix (%s), and everything is delivered once it is fixed',
     async (error, fix, breakIt, mendIt) => {
       breakIt();
       const { thread, told } = openThread(server, new KeptState(), { channel: 'C000000000' });
@@ -226,7 +226,7 @@ describe('only a person can fix it', () => {
     },
   );
 
-  test('and nobody does: events are dropped with the reason, and Slack is asked seldom', async () => {
+  test('and nobody does: events are dropped with the reason, and Slack is rarely called', async () => {
     server.training.member = false;
     const timing = { giveUpAfterMs: 100, restMs: 60 };
     const { thread, told } = openThread(server, new KeptState(), { timing });
@@ -238,7 +238,7 @@ describe('only a person can fix it', () => {
     expect(server.callsOf('conversations.history').length).toBeLessThanOrEqual(rests + 1);
   });
 
-  test('a name that the bot is in no channel of', async () => {
+  test('a channel name, if the bot is in no channel of that name', async () => {
     server.addChannel('elsewhere', { member: false });
     const { thread, told } = openThread(server, new KeptState(), {
       channel: '#elsewhere',
@@ -249,7 +249,7 @@ describe('only a person can fix it', () => {
     expect(told[0]).toContain('/invite @longhaul in #elsewhere');
   });
 
-  test('a token that was rotated is asked for again', async () => {
+  test('a token that was replaced is read again', async () => {
     let token = 'xoxb-of-last-month';
     const { thread, told } = openThread(server, new KeptState(), { token: () => token });
     setTimeout(() => (token = server.token), 150);
@@ -259,7 +259,7 @@ describe('only a person can fix it', () => {
     expect(told[0]).toContain('into SLACK_BOT_TOKEN');
   });
 
-  test.each(['', '  ', 'xoxb-with\nline'])('"%s" is no token', async (token) => {
+  test.each(['', '  ', 'xoxb-with\nline'])('"%s" is not a token', async (token) => {
     const { thread, told } = openThread(server, new KeptState(), {
       token: () => token,
       timing: { giveUpAfterMs: 20 },
@@ -270,7 +270,7 @@ describe('only a person can fix it', () => {
   });
 });
 
-test('one message that Slack refuses for good is dropped at once, and the others are told', async () => {
+test('one message that Slack refuses for good is dropped at once, and the others are delivered', async () => {
   const { thread, told } = openThread(server, new KeptState());
   server.fault = ({ method, arguments: given }) =>
     method === 'chat.postMessage' && given.metadata?.includes('checkpoint.20')
@@ -283,7 +283,7 @@ test('one message that Slack refuses for good is dropped at once, and the others
   ]);
 });
 
-test('the token is in nothing that is told, recorded or shown', async () => {
+test('the token is in no message, log line or record', async () => {
   const state = new KeptState();
   const secrets = [
     server.token,
@@ -320,7 +320,7 @@ test('the token is in nothing that is told, recorded or shown', async () => {
   for (const text of said) for (const secret of secrets) expect(text).not.toContain(secret);
 });
 
-test('a hanging Slack costs next to no CPU', async () => {
+test('a hanging Slack costs almost no CPU', async () => {
   const { thread } = openThread(server, new KeptState(), {
     callTimeoutMs: 300,
     timing: { giveUpAfterMs: 3_000, firstPauseMs: 100, longestPauseMs: 400 },
@@ -333,6 +333,6 @@ test('a hanging Slack costs next to no CPU', async () => {
   const { user, system } = process.cpuUsage(before);
   const share = (user + system) / 1000 / (performance.now() - begun);
   console.log(`a hanging Slack takes ${(share * 100).toFixed(2)} % of a core, tried every 0.7 s`);
-  // By default it is tried once in a minute; the rest of this process is the tests' own.
+  // By default, one attempt is made per minute; other work in this process belongs to the tests.
   expect(share).toBeLessThan(0.1);
 }, 60_000);

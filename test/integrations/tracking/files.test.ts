@@ -1,4 +1,4 @@
-// metrics.jsonl and TensorBoard's event file: each its own cursor, whatever a kill left of it.
+// metrics.jsonl and TensorBoard's event file: each is its own cursor, even after a kill.
 import { readFileSync, statSync, truncateSync, writeFileSync, appendFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -38,7 +38,7 @@ const kinds: Kind[] = [
 const points = pointsOf(20);
 const newFolder = (): string => join(scratch, String(++folders));
 
-/** Hands over what the tracker says that it has not got. */
+/** Delivers the points that the tracker does not hold. */
 async function deliver(sink: PointSink, most = Infinity): Promise<number> {
   const delivered = await sink.open(quiet);
   const missing = points.filter(({ id }) => !delivered.has(id)).slice(0, most);
@@ -48,7 +48,7 @@ async function deliver(sink: PointSink, most = Infinity): Promise<number> {
 }
 
 describe.each(kinds)('$name', ({ create, path }) => {
-  it('tells a new process what it holds', async () => {
+  it('shows a new process what it holds', async () => {
     const folder = newFolder();
     expect(await deliver(create(folder), 7)).toBe(7);
     expect(await deliver(create(folder), 7)).toBe(7);
@@ -57,7 +57,7 @@ describe.each(kinds)('$name', ({ create, path }) => {
   });
 
   it(
-    'cut at any byte is the same file again once the rest is handed over',
+    'cut at any byte, has the same bytes again once the rest is delivered',
     { timeout: 240_000 },
     async () => {
       const whole = newFolder();
@@ -66,7 +66,7 @@ describe.each(kinds)('$name', ({ create, path }) => {
       const torn = newFolder();
       const sink = create(torn);
       await deliver(sink);
-      // Every byte of the last point, and some of the others.
+      // Every byte of the last points, and some other ones.
       const cuts = Array.from({ length: 300 }, (_, i) => bytes.length - 1 - i)
         .concat(Array.from({ length: 20 }, (_, i) => i * 37))
         .filter((cut) => cut > 0 && cut < bytes.length);
@@ -78,7 +78,7 @@ describe.each(kinds)('$name', ({ create, path }) => {
     },
   );
 
-  it('refuses to write behind another process, and goes on from what is there', async () => {
+  it('refuses to write after another process has, and continues from what is there', async () => {
     const folder = newFolder();
     const mine = create(folder);
     const delivered = await mine.open(quiet);
@@ -89,7 +89,7 @@ describe.each(kinds)('$name', ({ create, path }) => {
     await mine.close(quiet);
   });
 
-  it('leaves alone a file that is not its own', async () => {
+  it('does not touch a file that is not its own', async () => {
     const folder = newFolder();
     await deliver(create(folder), 1);
     writeFileSync(path(folder), 'loss: 0.3, and a line that is no point\n'.repeat(3));
@@ -98,7 +98,7 @@ describe.each(kinds)('$name', ({ create, path }) => {
     expect(statSync(path(folder)).size).toBe(117);
   });
 
-  it('larger than what is read at once is told whole', async () => {
+  it('larger than one read is read completely', async () => {
     const folder = newFolder();
     const many = Object.fromEntries(Array.from({ length: 2_000 }, (_, n) => [`policy/figure_${n}`, n / 3]));
     const large = points.map((point) => ({ ...point, values: many }));
@@ -113,7 +113,7 @@ describe.each(kinds)('$name', ({ create, path }) => {
     expect(statSync(path(folder)).size).toBe(size);
   });
 
-  it('is opened again only when a write that was given up has ended', async () => {
+  it('is opened again only after an abandoned write has ended', async () => {
     const folder = newFolder();
     const sink = create(folder);
     await sink.open(quiet);
@@ -123,7 +123,7 @@ describe.each(kinds)('$name', ({ create, path }) => {
     await sink.close(quiet);
   });
 
-  it('begins no work whose caller has given it up', async () => {
+  it('does not begin work that its caller has given up', async () => {
     const folder = newFolder();
     const sink = create(folder);
     await sink.open(quiet);
@@ -140,7 +140,7 @@ describe.each(kinds)('$name', ({ create, path }) => {
 });
 
 describe('metrics.jsonl', () => {
-  it('is a line a point, for whoever reads it', async () => {
+  it('has one line per point, which any program can read', async () => {
     const folder = newFolder();
     await deliver(createMetricsJsonl(join(folder, 'metrics.jsonl')));
     const lines = readFileSync(join(folder, 'metrics.jsonl'), 'utf8').trimEnd().split('\n');
@@ -149,7 +149,7 @@ describe('metrics.jsonl', () => {
 });
 
 describe('an event file', () => {
-  it('is framed as TFRecords are: length, its masked CRC-32C, data, its masked CRC-32C', async () => {
+  it('is framed like TFRecords: length, its masked CRC-32C, data, its masked CRC-32C', async () => {
     const framing = await RecordFraming.create();
     const framed = framing.frame(Buffer.from('123456789'));
     expect(framed.readBigUInt64LE(0)).toBe(9n);
@@ -159,7 +159,7 @@ describe('an event file', () => {
     expect(framing.first(framed)).toEqual({ data: Buffer.from('123456789'), taken: framed.length });
   });
 
-  it('that is damaged in its middle is written again from there', async () => {
+  it('is written again from the place where it is damaged', async () => {
     const folder = newFolder();
     await deliver(createTensorBoard(folder, startedAt));
     const path = join(folder, eventFileName);

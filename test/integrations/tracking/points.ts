@@ -1,4 +1,4 @@
-// Points for tests of trackers, as many as are asked for: an evaluation behind every tenth step.
+// Points for tests of trackers, as many as necessary: an evaluation after every tenth step.
 import {
   evaluationPointId,
   type MetricPoint,
@@ -19,7 +19,7 @@ export function pointsOf(steps: number): MetricPoint[] {
       'reward/crm/eu/pass_at_n': 0.5,
       'policy/grad_norm': 1 / step,
       'cost/tokens': step * 1e6,
-      // A zero is a point like any other: one that is always there, and one where a figure collapses.
+      // Zero is a value like any other: one figure that is always zero, and one that falls to zero.
       'generate/unknown_ratio': 0,
       'policy/entropy': step < 12 ? 1 - step / 12 : 0,
     };

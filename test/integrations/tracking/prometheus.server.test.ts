@@ -1,4 +1,4 @@
-// Longhaul's own figures, as Prometheus scrapes them.
+// Longhaul's own metrics, as Prometheus scrapes them.
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { describe, expect, it } from 'vitest';
@@ -52,7 +52,7 @@ describe('figures of runs', () => {
     expect((await sink.open(quiet)).step).toBe(20);
   });
 
-  it('of an older evaluation change nothing, and those of a run that is forgotten are gone', async () => {
+  it('do not change by an older evaluation, and disappear with the run', async () => {
     const figures = new RunFigures();
     const evaluation = (step: number, pass: number) => ({
       id: evaluationPointId(step, 'final', 'ab'.repeat(32)),
@@ -75,7 +75,7 @@ describe('figures of runs', () => {
     expect(await linesOf(figures)).toContain('longhaul_eval_step{run="tiny",suite="final"} 5');
   });
 
-  it('of a step or an evaluation in which nothing was graded are not those of the one before', async () => {
+  it('of a step or an evaluation without grades do not show those of the one before', async () => {
     const figures = new RunFigures();
     const at = '2026-01-02T03:00:00.000Z';
     const played = { 'environment/total_episodes': 4, 'environment/crm/num_episodes': 4 };
@@ -97,7 +97,7 @@ describe('figures of runs', () => {
     expect(await graded()).toBe(5);
   });
 
-  it('have help and Prometheus’ own kind of names', async () => {
+  it('have help texts, and names in Prometheus’ style', async () => {
     const text = await new RunFigures().registry.metrics();
     for (const [name, [help]] of Object.entries(prometheusMetrics)) {
       expect(name).toMatch(/^longhaul_[a-z_]+$/);
@@ -107,7 +107,7 @@ describe('figures of runs', () => {
 });
 
 describe('the server', () => {
-  it('answers on loopback at /metrics and nowhere else', async () => {
+  it('answers on loopback at /metrics, and nowhere else', async () => {
     const figures = new RunFigures();
     figures.showFollower('tiny', 'wandb', { step: 12, failing: false });
     const server = await serveMetrics(figures.registry, parseMetricsAddress('0', flag));
@@ -124,7 +124,7 @@ describe('the server', () => {
     await expect(fetch(server.url)).rejects.toThrow();
   });
 
-  it('says which flag to change where the port is in use', async () => {
+  it('says which option to change if the port is in use', async () => {
     const other = createServer();
     await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
     const { port } = other.address() as AddressInfo;
@@ -139,7 +139,7 @@ describe('the server', () => {
     }
   });
 
-  it('knows an address by its forms, and refuses others with the flag', () => {
+  it('accepts all forms of an address, and refuses other text with the option’s name', () => {
     expect(parseMetricsAddress('9464', flag)).toEqual({ host: '127.0.0.1', port: 9464, flag });
     expect(parseMetricsAddress(':9464', flag)).toEqual({ host: '127.0.0.1', port: 9464, flag });
     expect(parseMetricsAddress('0.0.0.0:9464', flag)).toMatchObject({ host: '0.0.0.0', port: 9464 });

@@ -1,4 +1,4 @@
-// TensorBoard's own package reads what was written: each scalar at its step, none twice, across restarts and torn ends.
+// TensorBoard's own package reads the files: each scalar is at its step, and none is repeated, despite restarts and torn ends.
 import { execFile } from 'node:child_process';
 import { readFileSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
@@ -19,7 +19,7 @@ if ('skipped' in venv) console.warn(`skipped: TensorBoard cannot run here: ${ven
 const scratch = scratchFolder();
 const quiet = new AbortController().signal;
 
-/** {tag: [[wall time, step, value], …]}, as the front end gets them. */
+/** {tag: [[wall time, step, value], …]}, as TensorBoard's front end gets them. */
 const reader = `
 import json, sys
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
@@ -40,7 +40,7 @@ const metricsOf = (path: string): MetricPoint[] =>
 describe.skipIf('skipped' in venv)('tensorboard 2.21.0', () => {
   const python = 'skipped' in venv ? '' : venv.python;
 
-  it('reads every point once, at its step and its time', { timeout: 120_000 }, async () => {
+  it('reads every point once, with its step and its time', { timeout: 120_000 }, async () => {
     const points = pointsOf(50);
     const sink = createTensorBoard(scratch, startedAt);
     const path = join(scratch, eventFileName);
@@ -49,10 +49,10 @@ describe.skipIf('skipped' in venv)('tensorboard 2.21.0', () => {
       const missing = points.filter(({ id }) => !delivered.has(id));
       await sink.write(round < 7 ? missing.slice(0, 12) : missing, quiet);
       await sink.close(quiet);
-      // Torn at some byte of its last points.
+      // The file is torn at a byte of its last points.
       if (round < 7) truncateSync(path, readFileSync(path).length - 1 - round * 41);
     }
-    // What metrics.jsonl has of the same points: TensorBoard must differ from it in nothing but the precision.
+    // The same points in metrics.jsonl: TensorBoard may differ only in precision.
     const lines = join(scratch, 'metrics.jsonl');
     const jsonl = createMetricsJsonl(lines);
     await jsonl.open(quiet);

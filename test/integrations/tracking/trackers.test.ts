@@ -1,4 +1,4 @@
-// Which trackers a run has, and that they share no file with each other or with another run.
+// Which trackers a run has. They share no file with each other or with another run.
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
@@ -10,7 +10,7 @@ import { scratchFolder } from '../../support/scratch-folder.js';
 const folder = scratchFolder();
 const quiet = new AbortController().signal;
 
-it('a run has those that are asked for, in folders of its own', async () => {
+it('a run has the trackers it asks for, in folders of its own', async () => {
   const wandb = { python: 'python3', apiKey: () => undefined, mode: 'offline' } as const;
   const settings = { folder, metricsJsonl: true, tensorboard: true, wandb, figures: new RunFigures() };
   for (const run of ['tiny', 'tiny~2']) {

@@ -1,5 +1,5 @@
-// The bridge to W&B as a process: how it ends, and that no key is in what is told of it. With a stand-in for W&B's client, for what the
-// real one does at some moment only (wandb.slow.test.ts has the real one).
+// How the bridge process to W&B ends, and that no message from it contains a key. A stand-in replaces W&B's client, for things that the
+// real client does only at certain moments (wandb.slow.test.ts uses the real one).
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -17,14 +17,14 @@ const hasPython = spawnSync('python3', ['--version']).status === 0;
 if (!hasPython) console.warn('skipped: the ends of the bridge to W&B: python3 is not installed');
 
 let scripts = 0;
-/** An interpreter: `script` is a program of sh. */
+/** An interpreter that runs `script` with sh. */
 function interpreter(script: string): string {
   const path = join(scratch, `python-${++scripts}`);
   writeFileSync(path, `#!/bin/sh\n${script}\n`, { mode: 0o755 });
   return path;
 }
 
-/** A Python whose package `wandb` takes all, and whose `finish` is `lines`. */
+/** A Python with a package `wandb` that accepts all calls, and whose `finish` consists of `lines`. */
 function pythonWhoseFinish(lines: string): string {
   const packages = join(scratch, `packages-${++scripts}`);
   mkdirSync(packages);
@@ -71,36 +71,32 @@ const endOf = (bridge: BridgeProcess): Promise<string> =>
   );
 
 describe.skipIf(!hasPython)('the bridge to W&B', () => {
-  it(
-    'has the time for its farewell that it takes, and uploads what is left',
-    { timeout: 60_000 },
-    async () => {
-      const file = join(scratch, 'uploaded');
-      const finish = `time.sleep(3); Path("${file}").touch()`;
-      const bridge = await opened(pythonWhoseFinish(finish), 30_000);
-      await bridge.stop();
-      expect(existsSync(file)).toBe(true);
-      expect(await endOf(bridge)).toContain('exit code 0');
-    },
-  );
+  it('has time at its end to upload what is left', { timeout: 60_000 }, async () => {
+    const file = join(scratch, 'uploaded');
+    const finish = `time.sleep(3); Path("${file}").touch()`;
+    const bridge = await opened(pythonWhoseFinish(finish), 30_000);
+    await bridge.stop();
+    expect(existsSync(file)).toBe(true);
+    expect(await endOf(bridge)).toContain('exit code 0');
+  });
 
-  it('ends by itself once that time is over', { timeout: 60_000 }, async () => {
+  it('ends by itself when that time is over', { timeout: 60_000 }, async () => {
     const bridge = await opened(pythonWhoseFinish('time.sleep(600)'), 300);
     await bridge.stop();
     expect(await endOf(bridge)).toContain('exit code 1');
   });
 
-  it('opens within the time that a follower gives it, whatever it waits for', () => {
+  it('opens within the follower’s limit, whatever it waits for', () => {
     const program = `import sys; sys.path.insert(0, sys.argv[1]); sys.dont_write_bytecode = True
 import wandb_bridge as b; print(b.LOCK_WAIT_S + b.KILLED_WAIT_S + b.INIT_WAIT_S)`;
     const waits = Number(execFileSync('python3', ['-c', program, bridges], { encoding: 'utf8' }));
     expect(waits).toBeGreaterThan(0);
-    // The rest is for the interpreter's start and the run's rows.
+    // The rest of the time is for the interpreter's start and the run's rows.
     expect(waits * 1000).toBeLessThanOrEqual(usualTimes.openMs - 15_000);
   });
 });
 
-describe('what is told of a bridge that died holds no key', () => {
+describe('the message about a dead bridge contains no key', () => {
   const half = key.length >> 1;
   it.each([
     ['in one piece', `printf '%s\\n' 'no user has ${key}' >&2`],
@@ -115,7 +111,7 @@ describe('what is told of a bridge that died holds no key', () => {
     expect(end).toBe('Error: the W&B bridge ended (exit code 3): no user has [secret removed]');
   });
 
-  it('that was in the environment alone', async () => {
+  it('that was only in the environment', async () => {
     const before = process.env.WANDB_API_KEY;
     process.env.WANDB_API_KEY = 'another-key-of-W&B';
     try {
@@ -131,7 +127,7 @@ describe('what is told of a bridge that died holds no key', () => {
     }
   });
 
-  it('that its answer quotes', async () => {
+  it('that the bridge’s answer quotes', async () => {
     const answer = JSON.stringify({ ok: false, n: 1, refused: false, error: `401 for ${key}` });
     const { bridge } = start(interpreter(`read -r request; printf '%s\\n' '${answer}'; sleep 1`), 1_000);
     expect(await endOf(bridge)).toBe('Error: W&B: 401 for [secret removed]');

@@ -1,4 +1,4 @@
-// W&B through its own client, offline: its log holds every point once, whoever is killed — the follower, the bridge or W&B's process.
+// W&B with its own client, offline: its log has every point once, whether the follower, the bridge or W&B's process is killed.
 import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -25,7 +25,7 @@ interface Row {
   keys: number;
 }
 
-/** All history rows of W&B's logs in the folder, in the order of the starts that wrote them; nothing is left out. */
+/** All history rows in the folder's W&B logs, by the start that wrote them, without omissions. */
 function rowsIn(folder: string): Row[] {
   const program = `
 import importlib.util, json, sys
@@ -51,7 +51,7 @@ for path in sorted(Path(sys.argv[1]).glob("wandb/offline-run-*/run-*.wandb")):
   return lines === '' ? [] : lines.split('\n').map((line) => JSON.parse(line) as Row);
 }
 
-/** Processes that were started for the folder: the bridge, by its arguments, and W&B's own, by their environment. */
+/** The folder's processes: the bridge, found by its arguments, and W&B's own, found by their environment. */
 function processesOf(folder: string): { pid: number; name: string }[] {
   const mark = `LONGHAUL_WANDB_FOLDER=${folder}`;
   return readdirSync('/proc')
@@ -79,7 +79,7 @@ const options = (folder: string, extra: Partial<WandbOptions> = {}): WandbOption
 
 describe.skipIf('skipped' in venv)('wandb 0.30.0, offline', () => {
   it(
-    'keeps a row a point at the next step, also across starts, and tells what it holds',
+    'has one row per point, at consecutive steps, even over restarts, and shows what it holds',
     { timeout: 240_000 },
     async () => {
       const folder = join(scratch, 'starts');
@@ -100,7 +100,7 @@ describe.skipIf('skipped' in venv)('wandb 0.30.0, offline', () => {
     },
   );
 
-  it('takes an evaluation that comes late', { timeout: 180_000 }, async () => {
+  it('accepts a late evaluation', { timeout: 180_000 }, async () => {
     const folder = join(scratch, 'late');
     const points = pointsOf(12);
     const late = points.findIndex(({ id }) => id.startsWith('eval'));
@@ -115,7 +115,7 @@ describe.skipIf('skipped' in venv)('wandb 0.30.0, offline', () => {
   });
 
   it(
-    'after kills of the follower, of the bridge and of W&B’s process: none doubled, none missing',
+    'repeats and loses nothing after kills of the follower, the bridge and W&B’s process',
     { timeout: 500_000 },
     async () => {
       const folder = join(scratch, 'kills');
@@ -129,7 +129,7 @@ describe.skipIf('skipped' in venv)('wandb 0.30.0, offline', () => {
         python,
         livesMs: (kill) => 30 + ((kill * 37) % 300),
         beforeKill: () => {
-          // Each third time W&B's process alone, or it and the bridge, die first; else it lives on with what it has buffered.
+          // Before the kill, one of three: W&B's process dies, or it and the bridge die, or it lives on with its buffer.
           const way = Math.floor(Math.random() * 3);
           for (const { pid, name } of processesOf(wandbFolder))
             if (way === 1 || (way === 2 && name.includes('wandb-core'))) process.kill(pid, 'SIGKILL');
@@ -144,7 +144,7 @@ describe.skipIf('skipped' in venv)('wandb 0.30.0, offline', () => {
       console.log(`W&B after ${kills} kills: ${ids.length} rows, ${doubled} doubled, ${missing} missing`);
       expect({ doubled, missing }).toEqual({ doubled: 0, missing: 0 });
       expect(ids).toHaveLength(run.steps + 1 + Math.floor((run.steps - 1) / run.evalInterval) + 1);
-      // So that `wandb sync --append` of one part behind the other takes them all.
+      // Consecutive steps, so that `wandb sync --append`, one part after the other, accepts them all.
       expect(rows.map(({ step }) => step)).toEqual(rows.map((_, index) => index));
       expect(processesOf(wandbFolder)).toEqual([]);
     },
@@ -166,7 +166,7 @@ describe.skipIf('skipped' in venv)('wandb 0.30.0, offline', () => {
 });
 
 describe('W&B that cannot be used', () => {
-  it('says where there is no such Python', async () => {
+  it('reports a Python that does not exist', async () => {
     const sink = createWandb(options(join(scratch, 'none'), { python: '/nowhere/python' }));
     const refused = await sink.open(quiet).catch((error: unknown) => error);
     expect(refused).toBeInstanceOf(SinkRefused);
@@ -174,7 +174,7 @@ describe('W&B that cannot be used', () => {
     await sink.close(quiet);
   });
 
-  it('says how the package is installed where it is missing', async () => {
+  it('says how to install the package if it is missing', async () => {
     const sink = createWandb(options(join(scratch, 'missing'), { python: 'python3.11' }));
     const refused = await sink.open(quiet).catch((error: unknown) => error);
     expect(refused).toBeInstanceOf(SinkRefused);
@@ -183,7 +183,7 @@ describe('W&B that cannot be used', () => {
   });
 
   it.skipIf('skipped' in venv)(
-    'says that a key is no key, once and without it',
+    'reports a key that is not valid, once and without quoting it',
     { timeout: 180_000 },
     async () => {
       const sink = createWandb(
