@@ -54,7 +54,7 @@ export interface RunPosition {
   lastCheckpoint: number | null;
 }
 
-/** A run's limits, its use at the time it was opened, and the time of its first start. */
+/** A run's limits, its spending until it was opened, and the time of its first start. */
 export interface OpenedBudget {
   limits: BudgetLimit[];
   spent: Omit<Spent, 'wall_seconds'>;
@@ -312,7 +312,7 @@ export interface RunStatus {
   /** As in `RunOutline`. */
   lineage?: { run: string; step: number };
   phase: RunPhase;
-  /** Last committed step, and the last planned one of the run. */
+  /** Last committed step, and the number of the run's last step. */
   step: number;
   totalSteps: number;
   trainingPhase: string;

@@ -1,5 +1,5 @@
-// Removes secrets from text. A server's answer may repeat what was sent to it, for example a key or a header. Whoever sent a secret removes
-// it from the answer before the answer is logged or recorded.
+// Removes secrets from text. A server's answer may repeat what was sent to it, for example a key or a header. The sender of a secret
+// removes it from the answer before the answer is logged or recorded.
 
 /** Shorter texts are not treated as secrets: removing them would make messages unreadable. */
 const shortestSecret = 8;

@@ -98,7 +98,7 @@ class PromptTooLong extends Error {
   }
 }
 
-/** The earlier attempt's world has received other calls than this play makes. */
+/** Thrown if the earlier attempt's world has received other calls than this play makes. */
 class OtherWorld extends Error {}
 
 const minPauseMs = 100;

@@ -102,7 +102,7 @@ export class BaseModel {
 
   /**
    * Prepares `loadState` for a state file of the run. With LoRA, that file lacks the base weights. If the engine does not hold them, they
-   * are drawn from the seed, loaded from the folder, or fetched from the store; the result then names the file.
+   * are drawn from the seed, loaded from the folder, or fetched from the store. If they are fetched, the result names their file.
    */
   async under(record: RunRecord, attempt: Attended): Promise<{ base?: string }> {
     const { engine, store } = this.options;

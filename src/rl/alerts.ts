@@ -201,8 +201,8 @@ export interface AlertStanding extends RaisedAlert {
 }
 
 /**
- * A run's alerts, from its own updates in order: first those that hold, then the newest. Budget alerts are left out, because the callers
- * show the budget separately.
+ * Computes a run's alerts from its own updates, which are given in order. The result has first the alerts that hold, then the newest ones.
+ * Budget alerts are left out, because the callers show the budget separately.
  */
 export function alertsOf(
   updates: readonly UpdateRecord[],
@@ -351,7 +351,9 @@ function nodeOf(worker: string | null): string {
   return worker?.split('@')[0] ?? 'a node';
 }
 
-/** Use of each limit. Counted as in the run itself, which ends when a limit is reached: all hours at the price of the current start. */
+/**
+ * How much of each limit is used. The run itself counts the same way to decide when to end: all hours at the price of the current start.
+ */
 function usedOf(
   budget: BudgetSpec | undefined,
   spent: Spent,

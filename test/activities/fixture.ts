@@ -313,7 +313,7 @@ export function counting(deps: NativeNode): {
   return { deps, calls };
 }
 
-/** Replaces an object without regard for the rules. */
+/** Overwrites an object, although stored objects must never change. */
 export async function tamper(
   store: ObjectStore,
   key: string,

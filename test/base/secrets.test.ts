@@ -15,7 +15,7 @@ describe('a text', () => {
     ['in a URL', `https://x/?t=${encodeURIComponent(secret)}`],
     ['in base64', Buffer.from(secret).toString('base64')],
     ['in base64 of URLs', Buffer.from(secret).toString('base64url')],
-  ])('loses a secret that it contains %s, and nothing else', (_how, written) => {
+  ])('loses a secret written %s, and nothing else', (_how, written) => {
     const text = withoutSecrets(`before ${written} after ${written}.`, [secret, undefined]);
     expect(text).toMatch(/^before .*\[secret removed\].* after .*\[secret removed\].*\.$/);
     for (const writing of writings(secret)) expect(text).not.toContain(writing);

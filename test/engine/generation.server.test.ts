@@ -23,7 +23,7 @@ describe('generate', () => {
     expect(stats['preemptions']! + stats['evicted_blocks']!).toBeGreaterThan(0);
   });
 
-  it('samples with log-probs that score reproduces bit for bit', async () => {
+  it('samples with log-probs that `score` reproduces bit for bit', async () => {
     const engine = startEngine();
     const { state } = await engine.loadRandom(tinyModel);
     for (const temperature of [1, 0.7]) {

@@ -61,7 +61,7 @@ describe('the engine process', () => {
     expect(await engine.loadRandom(longModel)).toMatchObject({ state });
   });
 
-  it('that aborts after an update but before its reply has kept nothing: the update is repeated', async () => {
+  it('that aborts after an update, before its reply, has kept nothing: the update is repeated', async () => {
     const engine = startEngine({ testFaults: true });
     const { state } = await engine.loadRandom(tinyModel);
     const request = writeUpdate(state, 1);
@@ -76,7 +76,7 @@ describe('the engine process', () => {
     expect((await engine.update(request)).state).toBe((await other.update(request)).state);
   });
 
-  it('that dies in the middle of a frame is reported with that fact', async () => {
+  it('that dies in the middle of a frame is reported as such', async () => {
     const engine = startEngine({ testFaults: true });
     await engine.info();
     await expect(engine.injectFault('half_frame')).rejects.toMatchObject({

@@ -24,7 +24,7 @@ const suspect = 3;
 const company = [0, 1, 2, 3, 4, 5];
 const passed = { status: 'graded', value: 1 };
 
-/** For each turn, the numbers of open episodes at the suspect's calls that could fail. */
+/** The number of open episodes at each of the suspect's calls, by turn. */
 let companyAt: Map<number, number[]>;
 let open: number;
 let faultAt: (turn: number, beside: number) => boolean;
@@ -113,7 +113,7 @@ const others = (plays: readonly EpisodePlay[]) =>
 const untouched = company.slice(1).map(() => ({ outcome: passed, failures: {} }));
 
 describe('an episode during whose call the server dies', () => {
-  it('twice is played again alone; the third death there, and every later one, is charged', async () => {
+  it('is played alone after two deaths under one call; the third death there, and every later one, is charged', async () => {
     faultAt = (turn) => turn === 1;
     const plays = await playAll();
     expect(plays[suspect]).toMatchObject({
@@ -126,14 +126,14 @@ describe('an episode during whose call the server dies', () => {
     expect(alone).toEqual([1, 1, 1]);
   });
 
-  it('only because of other episodes is charged nothing: alone, it continues to its grade', async () => {
+  it('is charged nothing if the server dies only because of other episodes: alone, it continues to its grade', async () => {
     faultAt = (turn, beside) => turn === 1 && beside > 1;
     const plays = await playAll();
     expect(plays[suspect]).toMatchObject({ outcome: passed, failures: { socket_lost: 2 } });
     expect(others(plays)).toEqual(untouched);
   });
 
-  it('while the episode opens is charged as well: the episode ends, but the run does not stop', async () => {
+  it('is charged as well if the server dies while it opens: the episode ends, but the run does not stop', async () => {
     faultAt = (turn) => turn === resetTurn;
     const plays = await playAll();
     expect(plays[suspect]).toMatchObject({
@@ -144,7 +144,7 @@ describe('an episode during whose call the server dies', () => {
     expect(new Set(companyAt.get(resetTurn)?.slice(2))).toEqual(new Set([0]));
   });
 
-  it('at two different calls is not suspected: neither death is charged, and it still plays beside others', async () => {
+  it('is not suspected if the server dies at two different calls: neither death is charged, and it keeps playing beside others', async () => {
     faultAt = (turn) => turn >= 0 && companyAt.get(turn)?.length === 1;
     const plays = await playAll('end');
     expect(plays[suspect]).toMatchObject({ outcome: passed, failures: { socket_lost: 2 } });

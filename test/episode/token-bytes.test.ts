@@ -13,7 +13,7 @@ describe('the bytes of tokens', () => {
     '{"name":"find_issue","arguments":{}}',
     'Grüße, 東京 🚀\n\ttab',
     '<done><|im_end|>',
-  ])('joined, are the encoded text: %s', (written) => {
+  ])('give the encoded text when joined: %s', (written) => {
     const tokenizer = loadTokenizer(small);
     const bytes = tokenizer.bytes();
     expect(text(tokenizer.encode(written).map((id) => bytes[id]!))).toBe(written);

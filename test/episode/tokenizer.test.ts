@@ -34,7 +34,7 @@ describe('a tokenizer', () => {
     expect(ids).toEqual(tokenizer.encode(text));
   });
 
-  test('encodes special tokens in a text as such', () => {
+  test('encodes special tokens in a text as their ids', () => {
     const [first, ...rest] = tokenizer.encode('<|im_start|>user');
     expect(first).toBe(tokenizer.addedToken('<|im_start|>'));
     expect(tokenizer.decode(rest)).toBe('user');

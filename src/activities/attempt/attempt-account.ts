@@ -191,7 +191,7 @@ export class AttemptAccount {
     return first ? more.reduce(together, first) : null;
   }
 
-  /** The wait counts only while every unit waits. */
+  /** Adds to the waiting time only while every unit waits. */
   private clock(): void {
     const units = [...this.units];
     const waits = units.length > 0 && units.every(({ waiting }) => waiting);
@@ -216,7 +216,7 @@ export function accountOf(context: Context): AttemptAccount {
   return account;
 }
 
-/** Adds up two restores of one attempt; the origin is the later one's. */
+/** Adds up two restores of one attempt; the result names the origin of the later one. */
 function together(one: Restored, other: Restored): Restored {
   return {
     restore: {

@@ -22,7 +22,7 @@ async function inView<Deps extends { store: ObjectStore }, I extends { run: stri
 ): Promise<O> {
   const store = await openRunView(deps.store, input.run);
   if (store === deps.store) return activity(deps, input);
-  // Only `store` is replaced; all other members, and writes to them, are those of the original object.
+  // Only `store` is replaced. All other members are read from the original object and written to it.
   const viewed = new Proxy(deps, {
     get: (target, name) => (name === 'store' ? store : (Reflect.get(target, name) as unknown)),
   });

@@ -48,8 +48,8 @@ export async function askIdentities(
 }
 
 /**
- * sha256 of the canonical JSON of `facts`. If the facts do not distinguish the server from others, its address `url` is included. That is
- * also the case for a server that has given no reward yet, because it may never give one.
+ * sha256 of the canonical JSON of `facts`. If the facts do not distinguish the server from others, its address `url` is included. It is
+ * also included for a server that has given no reward yet, because that server may never give one.
  */
 function identityOf(facts: ServerFacts, url: string | undefined): Digest {
   const { contract, tools, name, version, reward_rule } = facts;

@@ -153,8 +153,8 @@ function isSweepId(sweep: string): boolean {
 }
 
 /**
- * Returns at most `limit` pairs without a result, from those after number `after`, and the number of the last pair looked at. After a
- * restart many pairs have a result already.
+ * Looks for pairs without a result, beginning after pair `after`. Returns at most `limit` of them, and the number of the last pair looked
+ * at. After a restart, many pairs already have a result.
  */
 export async function pairsToDo(
   { store }: Pick<SweepDeps, 'store'>,

@@ -30,8 +30,8 @@ export async function auditRun(
 }
 
 /**
- * Checks the values that a run's record repeats or derives from its spec. The base model of a model from files is not checked here but by
- * the digest of its weights.
+ * Checks the values that a run's record repeats or derives from its spec. The weights of a model from files are checked elsewhere, by their
+ * digest.
  */
 function runProblems({ seed, spec, base_model }: RunRecord, parent: RunRecord | null): string[] {
   const made =

@@ -90,7 +90,7 @@ describe('an evaluation with a broken episode', () => {
     await expect(comparisonOf(store, record)).rejects.toThrow(broken);
   });
 
-  it('after that, is played again, keeps its checkpoint, and is compared without the episode until then', async () => {
+  it('after the quarantine, is played again; until then it keeps its checkpoint and is compared without the episode', async () => {
     await setAside(broken, [evaluationResultKey(second, suite.digest)]);
     const { pairs } = await pairsToDo({ store }, { sweep, after: -1, limit: 10 });
     expect(pairs).toEqual([{ n: 1, run: 'tiny', step: 2, suite: 'final', missing: 1 }]);

@@ -39,7 +39,7 @@ describe('evaluateState', () => {
     expect(calls.generate).toBe(4);
   });
 
-  it('uses random numbers of its own (R13): the same slot and sample of a rollout has others', async () => {
+  it('uses its own random numbers (R13): a rollout with the same slot and sample has others', async () => {
     const keys: SamplingKey[] = [];
     const { engine } = harness.node.holder;
     const { generate } = engine;

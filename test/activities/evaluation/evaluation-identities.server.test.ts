@@ -78,7 +78,7 @@ async function rounds(): Promise<number[]> {
 }
 
 describe('an evaluation', () => {
-  it("is adopted on the same environment, and then counts as the adopting run's own everywhere", async () => {
+  it("is adopted on the same environment, and then counts as the adopting run's own", async () => {
     const { url } = await server();
     await begin('first', url);
     const played = await evaluate('first');

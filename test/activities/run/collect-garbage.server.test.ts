@@ -89,7 +89,7 @@ describe('an evaluation without a readable result', () => {
     ]);
   });
 
-  it('counts with its replacement if the result was quarantined', async () => {
+  it('is replaced by its new result if the old one was quarantined', async () => {
     const result = await requireRecord(store, key, 'evaluation');
     await tamper(store, key, (bytes) => bytes.toString().slice(0, 40));
     await writeControl(store, made.run, 1, { kind: 'quarantine', key }, 30);
@@ -119,15 +119,18 @@ describe('collections that look only at new steps', () => {
       ...{ onlyNewSteps: true, graceMs: 0, by: 'test', wait },
     });
 
-  it.each([1, 2, 4])('leave nothing behind if %i in a row were killed before they deleted', async (kills) => {
-    const { store } = await copy();
-    for (let kill = 0; kill < kills; kill++)
-      await expect(collectNew(store, () => Promise.reject(new Error('killed')))).rejects.toThrow('killed');
-    await collectNew(store);
-    for (let step = 1; step <= last; step++)
-      expect(await keysOf(store, episodesFolder(run, step))).toEqual([]);
-    expect((await collectNew(store)).n).toBeNull();
-    expect(await keysOf(store, collectionsFolder(run))).toHaveLength(kills + 1);
-    await expectNothingLost(store);
-  });
+  it.each([1, 2, 4])(
+    'leave nothing behind even if %i of them in a row were killed before they deleted',
+    async (kills) => {
+      const { store } = await copy();
+      for (let kill = 0; kill < kills; kill++)
+        await expect(collectNew(store, () => Promise.reject(new Error('killed')))).rejects.toThrow('killed');
+      await collectNew(store);
+      for (let step = 1; step <= last; step++)
+        expect(await keysOf(store, episodesFolder(run, step))).toEqual([]);
+      expect((await collectNew(store)).n).toBeNull();
+      expect(await keysOf(store, collectionsFolder(run))).toHaveLength(kills + 1);
+      await expectNothingLost(store);
+    },
+  );
 });

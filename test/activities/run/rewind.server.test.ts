@@ -34,7 +34,7 @@ describe.each([
     },
   );
 
-  test('needs no more than this many writes', async () => {
+  test('is complete after these writes', async () => {
     const store = await copy();
     const spec = await forkSpec(store, name, { run, step: 3 });
     await open(spec, dyingAfter(store, writes));

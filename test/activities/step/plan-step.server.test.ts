@@ -39,7 +39,7 @@ describe('planStep', () => {
     expect(plan.optimizer.reset_moments).toBe(true);
   });
 
-  it('fails for a workflow that misses control records and returns them, whether or not the plan exists', async () => {
+  it('fails with the control state for a workflow that lacks control records, whether or not the plan exists', async () => {
     const record = (updateId: string, change: ControlChange) =>
       recordControl(harness.orchestrator, { run, owner: 1, updateId, change });
     await record('a', { kind: 'setHyperparameters', lr: 0.25 });

@@ -56,7 +56,7 @@ describe('a step of one run, while another run commits and saves on the same nod
     expect(timings).toHaveProperty('checkpoint_stall');
   });
 
-  it('is the last commit of all, so the node uploads its state when it leaves', async () => {
+  it('is the node’s last commit, so the node uploads its state when it leaves', async () => {
     expect(await keepLastCommit(harness.node, new AbortController().signal)).toEqual({ run, step });
   });
 });

@@ -135,7 +135,7 @@ describe('updatePolicy', () => {
     expect(calls.update).toBe(0);
   });
 
-  it('is not applied again if the engine’s reply was lost: the engine knows the step id', async () => {
+  it('applies nothing again if the engine’s reply was lost: the engine knows the step id', async () => {
     const answer = await played([[0, 0, passed]]);
     const first = await update(answer);
     await tamper(harness.store, updateKey(run, step), () => null);
