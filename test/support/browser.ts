@@ -1,8 +1,8 @@
-// A real browser for tests of pages: Debian's chromium, or LONGHAUL_CHROMIUM.
+// A real browser for tests of pages: Debian's chromium, or the one that LONGHAUL_CHROMIUM names.
 import { accessSync } from 'node:fs';
 import { chromium, type Browser } from 'playwright-core';
 
-/** Empty where there is none. */
+/** Empty if there is none. */
 export const browserPath =
   [process.env['LONGHAUL_CHROMIUM'], '/usr/bin/chromium', '/usr/bin/google-chrome'].find(isThere) ?? '';
 

@@ -1,5 +1,5 @@
-// Real processes around one store: a Temporal server, an environment server, orchestrator workers, and node workers that share
-// one node id, so that each may take up what another has left.
+// Real processes around one store: a Temporal server, an environment server, orchestrator workers, and node workers. The node workers share
+// one node id, so that each may continue the work of another.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -26,12 +26,12 @@ export type RunHandle = WorkflowHandleWithFirstExecutionRunId<typeof trainingRun
 export interface ClusterOptions {
   nodes?: number;
   orchestrators?: number;
-  /** Address; by default a directory in the cluster's folder. */
+  /** Address of the store; default: a directory in the cluster's folder. */
   store?: string;
   temporal?: TestTemporalOptions;
-  /** Environment of every worker. */
+  /** Environment variables of every worker. */
   env?: Readonly<Record<string, string>>;
-  /** From the server's address to the one that workers are given. */
+  /** Starts a proxy before the Temporal server, and returns the address that workers use instead of the server's. */
   gateway?: (temporal: string) => Promise<string>;
 }
 
@@ -49,7 +49,7 @@ export class Cluster {
     readonly folder: string,
     readonly storeAddress: string,
     readonly store: OpenedStore,
-    /** Replaced by `startTemporal`. */
+    /** `startTemporal` replaces it. */
     public temporal: TestTemporal,
     readonly environments: EnvironmentProcess,
     readonly orchestrators: readonly WorkerProcess[],
@@ -98,7 +98,7 @@ export class Cluster {
     );
   }
 
-  /** A node of its own: another id than those that share one, another folder. */
+  /** Starts a node with its own id and folder, unlike those that share an id. */
   async startNode(
     id: string,
     args: readonly string[] = [],
@@ -121,7 +121,7 @@ export class Cluster {
     return node;
   }
 
-  /** Starts the run's workflow; `id` for one that is started by hand under another id. */
+  /** Starts the run's workflow. `id`: another workflow id, as if a person had started it by hand. */
   run(
     spec: RunSpec,
     { id = `train/${spec.name}`, ...options }: TrainingOptions & { id?: string } = {},
@@ -130,12 +130,12 @@ export class Cluster {
       taskQueue: 'longhaul',
       workflowId: id,
       args: [spec, options],
-      // As `longhaul train` does.
+      // The same as in `longhaul train`.
       workflowTaskTimeout: '5 seconds',
     });
   }
 
-  /** Waits for the run's end; a run that is blocked, fails or takes too long is told with its workers' last words. */
+  /** Waits for the run's end. If the run is blocked, fails or takes too long, throws an error with the last log lines of its workers. */
   async ended(run: RunHandle, deadlineMs = 180_000): Promise<TrainingResult> {
     const over = { value: false };
     const result = run.result().finally(() => (over.value = true));
@@ -161,7 +161,7 @@ export class Cluster {
     }
   }
 
-  /** The worker that gets to the point first, and the other one; only the first is held. */
+  /** The worker that reaches the point first, and another one. Only the first one is held there. */
   async firstAt(
     point: string,
     workers: readonly WorkerProcess[],
@@ -175,7 +175,7 @@ export class Cluster {
     return { first, second: others[0] ?? first };
   }
 
-  /** The pool gives nothing more to any of them. */
+  /** Stops all nodes in order, so that the pool no longer leases any of them. */
   async nodesLeave(): Promise<void> {
     await Promise.all(
       this.nodes.splice(0).map(async (node) => {
@@ -184,7 +184,7 @@ export class Cluster {
     );
   }
 
-  /** Its port stays its own: workers find the next server there. */
+  /** Kills the server. Its port is kept for the next server, so that workers find it. */
   async killTemporal(): Promise<void> {
     await this.temporal.kill();
   }
@@ -194,7 +194,7 @@ export class Cluster {
     this.temporal = await startTemporal({ ...options, port });
   }
 
-  /** The same run through the connection to the newest server. */
+  /** A handle of the same run on the newest server. */
   followed(run: RunHandle): RunHandle {
     const { workflowId, firstExecutionRunId } = run;
     return Object.assign(this.temporal.client.workflow.getHandle<typeof trainingRun>(workflowId), {

@@ -1,4 +1,4 @@
-// The command line in the process of the test: what a command answers, without the second that a process of its own takes to start.
+// Runs the command line inside the test's process. A separate process would take a second to start.
 import { Console } from 'node:console';
 import { Readable, Writable } from 'node:stream';
 import { environmentWith } from './environment-variables.js';
@@ -11,16 +11,19 @@ export interface Answer {
 }
 
 export interface CommandOptions {
-  /** Beside the test's own; undefined takes a variable away. */
+  /** Changes of the test's environment variables; undefined removes a variable. */
   env?: Readonly<Record<string, string | undefined>>;
   cwd?: string;
-  /** Standard input. */
+  /** Text for standard input. */
   input?: string;
 }
 
 let last: Promise<unknown> = Promise.resolve();
 
-/** What `bin/longhaul` answers. One command at a time: output, environment and folder belong to the whole process. */
+/**
+ * Exit code and output as from `bin/longhaul`. Runs only one command at a time, because output, environment and working directory belong to
+ * the whole process.
+ */
 export function longhaul(args: readonly string[], options: CommandOptions = {}): Promise<Answer> {
   const answer = last.then(() => answerOf(args, options));
   last = answer.catch(() => undefined);

@@ -1,9 +1,9 @@
-// How soon the pool notices that a node is lost: what tests and the benchmark measure.
+// Measures how soon the pool notices a lost node, for tests and the benchmark.
 import type { Client } from '@temporalio/client';
 import { until } from './until.js';
 import { defaultPoolId, poolQuery } from '../../src/workflows/messages.js';
 
-/** Seconds from the call to the moment when the pool has taken all of the node's leases from it. */
+/** Seconds from the call until the pool has revoked all of the node's leases. */
 export async function secondsUntilRevoked(client: Client, node: string): Promise<number> {
   const began = performance.now();
   await until(async () => {
@@ -16,7 +16,7 @@ export async function secondsUntilRevoked(client: Client, node: string): Promise
   return (performance.now() - began) / 1000;
 }
 
-/** The node has reported, and may be given runs. */
+/** Waits until the node has reported and may be leased. */
 export async function untilReported(client: Client, node: string): Promise<void> {
   await until(async () => {
     const { nodes } = await client.workflow.getHandle(defaultPoolId).query(poolQuery);

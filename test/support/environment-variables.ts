@@ -1,6 +1,6 @@
-// Variables of this process's environment, set for a while.
+// Changes environment variables of this process for a while.
 
-/** Undefined: the variable is removed. Returns a function that puts them back. */
+/** Undefined removes a variable. Returns a function that restores the old values. */
 export function environmentWith(changes: Readonly<Record<string, string | undefined>>): () => void {
   const before = Object.keys(changes).map((name) => [name, process.env[name]] as const);
   for (const [name, value] of Object.entries(changes)) set(name, value);

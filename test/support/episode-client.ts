@@ -1,5 +1,5 @@
-// A client of an environment server as a process of its own: opens episodes and calls tools until it is killed.
-// Arguments: url, grading token, number of episodes. Prints one line when all are open.
+// A client of an environment server, run as a separate process: it opens episodes and calls tools until it is killed. Arguments: url,
+// grading token, number of episodes. Prints one line when all episodes are open.
 import { generateTasks } from '../../src/environments/apps/generate.js';
 import { appNames } from '../../src/environments/apps/registry.js';
 import { oracle } from '../../src/environments/apps/task-key.js';

@@ -1,19 +1,19 @@
-// The binaries that tests start, as set-up left them. A missing one is an error that names what fetches it.
+// Finds the binaries that tests start, where the set-up put them. If one is missing, the error names the command that installs it.
 import { accessSync, constants } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { type BuiltTool, builtToolPath } from '../../src/workers/process/built-tool.js';
 
-/** The `temporal` CLI, which holds the dev server. LONGHAUL_TEMPORAL overrides. */
+/** The `temporal` CLI, which contains the dev server. LONGHAUL_TEMPORAL replaces it. */
 export function findTemporal(): string {
   return find('temporal', 'LONGHAUL_TEMPORAL', 'bash tools/ensure-temporal.sh', { path: true });
 }
 
-/** The S3 server of the tests. LONGHAUL_VERSITYGW overrides. */
+/** The S3 server of the tests. LONGHAUL_VERSITYGW replaces it. */
 export function findVersitygw(): string {
   return find('versitygw', 'LONGHAUL_VERSITYGW', 'node tools/setup.mjs --only versitygw', { path: true });
 }
 
-/** The native engine. LONGHAUL_ENGINE overrides. */
+/** The native engine. LONGHAUL_ENGINE replaces it. */
 export function findEngine(): string {
   return find('engine', 'LONGHAUL_ENGINE', 'npm run build:native', { path: false });
 }

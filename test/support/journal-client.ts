@@ -1,5 +1,5 @@
-// Plays episodes with journals until it is killed, as a node worker does. Arguments: url, grading token, number of episodes, folder
-// of the journals, which the next process is to be given, too. Prints a line when all of them are in the middle of their turns.
+// Plays episodes with journals until it is killed, as a node worker does. Arguments: url, grading token, number of episodes, folder of the
+// journals (the next process gets the same folder). Prints a line when every episode is in the middle of a turn.
 import { readFileSync } from 'node:fs';
 import { generateTasks } from '../../src/environments/apps/generate.js';
 import { appNames } from '../../src/environments/apps/registry.js';
@@ -48,7 +48,7 @@ async function play(task: Task, slot: number): Promise<void> {
       ...{ backend, tokenizer, template },
       engine: {
         generate: () => {
-          // Its second turn here: the call of the first has been answered.
+          // At an episode's second turn here, the tool call of its first one has been answered.
           if (!begun.has(slot)) begun.add(slot);
           else if (begun.size === maxSessions && !told) {
             told = true;

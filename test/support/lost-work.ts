@@ -1,14 +1,14 @@
-// What was computed again after a death, from the requests to the engines (preloads/engine-tap.mjs) and the time of the death.
+// Work that was computed again after a death, from the requests to the engines (preloads/engine-tap.mjs) and the time of the death.
 import { readFileSync } from 'node:fs';
 import { readFolded } from '../../src/store/runs/folded-episodes.js';
 import { episodeKey, episodesFolder } from '../../src/store/objects/layout.js';
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
 
-/** A turn of an episode, or an update of a step. */
+/** One computation: a turn of an episode, or the update of a step. */
 export type Computed = { at: number } & (
   | {
       verb: 'generate';
-      /** Absent if all requests name one state. */
+      /** Absent if all requests use the same state. */
       state?: string;
       domain: string;
       step: number;
@@ -21,20 +21,20 @@ export type Computed = { at: number } & (
 );
 
 export interface LostWork {
-  /** Most turns of one episode that were sampled again. */
+  /** The largest number of turns that were sampled again for one episode. */
   turns: number;
-  /** Episodes of which a turn was sampled again. */
+  /** Number of episodes with a turn that was sampled again. */
   episodes: number;
-  /** Updates that were computed again: the one that was cut off, and those that were replayed to get to its state. */
+  /** Number of updates that were computed again: the interrupted one, and those that were replayed to restore its state. */
   updates: number;
-  /** Those updates that belong to committed steps. */
+  /** Number of those updates whose step was already committed. */
   replayed: number;
 }
 
 export interface Death {
-  /** ms */
+  /** Time in ms. */
   at: number;
-  /** Step ids of all steps committed before it. */
+  /** Step ids of all steps that were committed before the death. */
   committed?: ReadonlySet<string>;
 }
 
@@ -43,7 +43,7 @@ export function readComputed(path: string): Computed[] {
   return lines.map((line) => JSON.parse(line) as Computed).sort((a, b) => a.at - b.at);
 }
 
-/** For each death, what was asked for before it and asked for again after it, until the next. Deaths in order. */
+/** For each death: work that was requested before it and again between it and the next death. `deaths` must be in order. */
 export function lostWork(computed: readonly Computed[], deaths: readonly Death[]): LostWork[] {
   return deaths.map(({ at: death, committed = new Set<string>() }, index) => {
     const before = new Set(computed.filter(({ at }) => at <= death).map(nameOf));
@@ -65,7 +65,7 @@ export function lostWork(computed: readonly Computed[], deaths: readonly Death[]
   });
 }
 
-/** When the store took the record of each episode of a committed step, ms, by the episode's key. */
+/** When the store received the record of each episode of a committed step, in ms, by the episode's key. */
 export async function recordedAt(
   store: ObjectStore,
   run: string,
@@ -80,7 +80,7 @@ export async function recordedAt(
   return times;
 }
 
-/** Episodes that were sampled from before a death and recorded after it. `recorded`: result of `recordedAt`. */
+/** Number of episodes that were sampled before a death and recorded after it. `recorded`: result of `recordedAt`. */
 export function episodesInFlight(
   computed: readonly Computed[],
   death: number,
@@ -97,10 +97,10 @@ export function episodesInFlight(
   return [...sampled].filter((key) => (recorded.get(key) ?? 0) > death).length;
 }
 
-/** A turn is known by its episode and by what it follows: a transcript only grows. */
+/** Identifies a turn by its episode and the length of the transcript before it, because a transcript only grows. */
 const nameOf = (one: Computed): string =>
   one.verb === 'generate' ? `${episodeOf(one)} ${one.tokens}` : one.stepId;
 
-/** An evaluation asks every state for the same episodes. */
+/** The state is part of the key, because evaluations play the same episodes with every state. */
 const episodeOf = ({ state, domain, step, slot, sample }: Computed & { verb: 'generate' }): string =>
   `${state ?? ''} ${domain} ${step} ${slot} ${sample}`;

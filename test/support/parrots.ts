@@ -1,4 +1,4 @@
-// Servers that repeat what they were told in confidence, as badly written ones do.
+// Servers that repeat secrets in their error messages, as badly written ones do.
 import { once } from 'node:events';
 import { createServer, request, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -6,12 +6,12 @@ import { WebSocketServer } from 'ws';
 
 export interface Parrot {
   url: string;
-  /** How often it has repeated something. */
+  /** How often the server has repeated a secret. */
   repeated(): number;
   stop(): Promise<void>;
 }
 
-/** An environment server that refuses every token, and says which it was in several ways. */
+/** Starts an environment server that refuses every token and repeats it in several encodings. */
 export async function startParrotEnvironment(): Promise<Parrot> {
   let count = 0;
   const http = createServer((_, response) => response.end('{"status":"healthy"}'));
@@ -37,11 +37,11 @@ export async function startParrotEnvironment(): Promise<Parrot> {
 }
 
 export interface S3Parrot extends Parrot {
-  /** From now on the next put of a key that matches is refused, with all that it was signed with. */
+  /** Refuses the next put of a matching key, and repeats everything that the request was signed with. */
   refuseNext(key: RegExp): void;
 }
 
-/** A way to an S3 server on which a signature is refused; the refusal repeats `secrets`. */
+/** Starts a proxy to an S3 server that refuses a signature. The refusal repeats `secrets`. */
 export async function startS3Parrot(target: string, secrets: readonly string[]): Promise<S3Parrot> {
   const { hostname, port } = new URL(target);
   let refused: RegExp | null = null;
@@ -78,7 +78,7 @@ export async function startS3Parrot(target: string, secrets: readonly string[]):
   };
 }
 
-/** In clear, in a URL and in base64. */
+/** The secret as plain text, in a URL and in base64. */
 export function inEveryWay(secret: string): string {
   return [secret, encodeURIComponent(secret), Buffer.from(secret).toString('base64')].join(' ');
 }

@@ -1,4 +1,4 @@
-// A Python environment with pinned packages in the cache, made once for each list of requirements.
+// Makes a Python environment with pinned packages in the cache, once for each list of requirements.
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -7,14 +7,14 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 
 const run = promisify(execFile);
-/** pip has measured 2 minutes on a slow line. */
+/** On a slow line pip took 2 minutes. */
 const makingLimitMs = 300_000;
 
 export type PythonVenv = { python: string } | { skipped: string };
 
 /**
- * Path of the interpreter, or why there is none: no such Python, or no package index. `version`: of Python; `uv` installs gigabytes of
- * packages in a minute, which pip does not.
+ * Path of the interpreter, or the reason why there is none: this Python is not installed, or the packages cannot be installed. `version`:
+ * version of Python. `uv`: version of uv to use instead of pip; it installs gigabytes of packages in a minute.
  */
 export async function ensurePythonVenv(
   requirements: readonly string[],
@@ -27,7 +27,7 @@ export async function ensurePythonVenv(
   if (existsSync(join(folder, 'complete'))) return { python };
   const interpreter = await findPython(version);
   if (!interpreter) return { skipped: `python${version} is not installed` };
-  // One test file makes it, the others wait.
+  // One test file makes the environment, and the others wait.
   const lock = `${folder}.lock`;
   mkdirSync(join(cache, 'longhaul', 'venvs'), { recursive: true });
   const deadline = Date.now() + makingLimitMs;
@@ -62,7 +62,7 @@ export async function ensurePythonVenv(
   }
 }
 
-/** pyenv's own commands know only the versions that a folder names. */
+/** Looks into pyenv's folder, because pyenv's own commands know only the versions that it has selected. */
 async function findPython(version: string): Promise<string | null> {
   const versions = join(process.env.PYENV_ROOT ?? join(homedir(), '.pyenv'), 'versions');
   const ofPyenv = (existsSync(versions) ? readdirSync(versions) : [])
@@ -73,7 +73,7 @@ async function findPython(version: string): Promise<string | null> {
   return null;
 }
 
-/** A lock that is older than a making may last was left by a killed process. */
+/** A lock that is older than the time limit was left by a killed process. */
 function tryLock(lock: string): boolean {
   try {
     mkdirSync(lock);

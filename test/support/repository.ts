@@ -1,4 +1,4 @@
-// The checkout's root, from a test's source as well as from its compiled form in `dist/dev`.
+// The checkout's root, both from a test's source and from its compiled form in `dist/dev`.
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -12,10 +12,10 @@ function rootAbove(folder: string): string {
   return rootAbove(above);
 }
 
-/** Path of a file in `dist/`. */
+/** Path of a file below `dist/`. */
 export const built = (path: string): string => join(repository, 'dist', path);
 
-/** Entry scripts of a stack, as they were built. */
+/** The built entry scripts of a stack. */
 export const builtScripts = {
   orchestrator: built('workers/orchestrator-main.js'),
   node: built('workers/node-main.js'),

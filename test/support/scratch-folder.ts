@@ -1,4 +1,4 @@
-// Folders of tests, which are gone when the tests have ended.
+// Temporary folders for tests, which are deleted when the tests have ended.
 import { mkdtempSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,7 +11,7 @@ export function scratchFolder(): string {
   return folder;
 }
 
-/** A folder for the test that is under way, or about to begin. */
+/** A folder for the current test. */
 export function ownFolder(): string {
   const folder = newFolder();
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));

@@ -1,4 +1,4 @@
-// A changed record under a sum that agrees with it: what somebody writes who knows the rules.
+// Changes a record and its checksum so that they agree, as a person could who knows the rules.
 import { canonicalText } from '../../src/store/records/canonical.js';
 import { sha256Hex } from '../../src/base/sha256.js';
 

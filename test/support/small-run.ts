@@ -1,5 +1,5 @@
-// The smallest run whose steps all matter: one supervised step teaches two tasks, right and wrong, so that every GRPO step
-// has groups with a signal and changes the weights.
+// The smallest run in which every step changes the weights. One supervised step teaches right and wrong answers to two tasks, so that every
+// GRPO step has groups with a learning signal.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -14,11 +14,11 @@ import type { Demonstration, Task } from '../../src/spec/records/task.js';
 const preset = fileURLToPath(new URL('../../presets/tiny.yaml', import.meta.url));
 
 export interface SmallRun {
-  /** Train tasks; with one of them each step holds it more than once. */
+  /** Number of train tasks. With one task, each step contains it more than once. */
   tasks?: 1 | 2;
 }
 
-/** Writes the data into `folder`; call `named` for a spec of its own for each run. */
+/** Writes the data into `folder`. `named` makes the spec of one run. */
 export async function smallRun(folder: string, { tasks: count = 2 }: SmallRun = {}) {
   mkdirSync(folder, { recursive: true });
   const tasks = generateTasks({ apps: ['tracker', 'booking'], seed: 1, train_tasks: 2, held_out_tasks: 2 });
@@ -63,13 +63,13 @@ export async function smallRun(folder: string, { tasks: count = 2 }: SmallRun = 
   return { named: (name: string): RunSpec => ({ ...spec, name }) };
 }
 
-/** Half of what is learned solves the task. */
+/** Half of the demonstrations solve the task. */
 function rightAndWrong(task: Task): Demonstration[] {
   const [call] = oracle(task.task_key);
   if (!call) throw new Error(`${task.task_key} has no oracle`);
   const answer = (name: string): string =>
     `<tool_call>${JSON.stringify({ name, arguments: call.arguments })}</tool_call>`;
-  // Data from files brings no tools along, so what the policy will see before the task is written out.
+  // Data from files carries no tools, so the system prompt is written out.
   const prompt = systemPrompt({
     env_variables: task.env_variables,
     tools: appByName(task.env_key).tools,

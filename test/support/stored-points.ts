@@ -1,11 +1,11 @@
-// What a tracker must hold of a run, and what an event file holds.
+// The points that a tracker must have of a run, and the ids in an event file.
 import { MetricPoints } from '../../src/followers/metric-points.js';
 import { Delivered, type MetricPoint } from '../../src/integrations/tracking/metric-point.js';
 import { decodeEvent } from '../../src/integrations/tracking/tensorboard/event.js';
 import { RecordFraming } from '../../src/integrations/tracking/tensorboard/record-framing.js';
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
 
-/** By their ids, as one process reads them that nobody kills. */
+/** All points by id, as an undisturbed follower reads them. */
 export async function expectedPoints(store: ObjectStore, run: string): Promise<Map<string, MetricPoint>> {
   const reader = new MetricPoints(store, run);
   const delivered = new Delivered();

@@ -1,5 +1,5 @@
-// A collected run as it was before its collections: single episodes, batches as they are, no record of a collection. Tests that break one
-// record at a time need them apart. Checkpoints that were deleted do not come back.
+// Undoes the collections of a run: it restores single episodes and uncompressed batches, and removes the collection records. Tests that
+// damage one record at a time need that. Deleted checkpoints do not come back.
 import { readdirSync, rmSync, utimesSync, writeFileSync, mkdirSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -9,7 +9,7 @@ import { collectionsFolder } from '../../src/store/objects/layout.js';
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
 import { encodeRecord } from '../../src/store/records/record-codec.js';
 
-/** `folder`: of the directory store that `store` is. */
+/** `folder`: the folder of `store`, which is a directory store. */
 export async function unfold(store: ObjectStore, folder: string, run: string): Promise<void> {
   for (const name of readdirSync(folder, { recursive: true, encoding: 'utf8' })) {
     const place = placeOf(name);

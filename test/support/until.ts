@@ -1,13 +1,13 @@
-// Waiting for what other processes do: always for a condition, always with a deadline.
+// Waits for other processes, always for a condition and with a deadline.
 import { setTimeout as delay } from 'node:timers/promises';
 
-/** Generous: the machine may be busy with other tests. */
+/** Long, because the machine may be busy with other tests. */
 const defaultDeadlineMs = 120_000;
 
-/** Ends a wait at once: what is waited for cannot come any more. */
+/** Throw this to end a wait at once, because the condition can no longer become true. */
 export class Stuck extends Error {}
 
-/** The first truthy answer of `condition`; an answer that fails counts as "not yet" and is told at the deadline. */
+/** The first truthy answer of `condition`. An error counts as "not yet", and is reported at the deadline. */
 export async function until<T>(
   condition: () => T | Promise<T>,
   what: string,

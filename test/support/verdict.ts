@@ -1,4 +1,4 @@
-// What a run has become, from the store alone, and the demand that it equals an undisturbed one.
+// The result of a run, from the store alone, and the check that it equals an undisturbed run.
 import { expect } from 'vitest';
 import { auditRun } from '../../src/activities/reports/audit-run.js';
 import { readStepEpisodes } from '../../src/store/runs/episodes.js';
@@ -7,11 +7,11 @@ import { lastCommittedStep, readPlan, readState, readUpdate } from '../../src/st
 
 export interface Verdict {
   violations: unknown[];
-  /** Digests of all states, the base model's first. */
+  /** Digests of all states, beginning with the base model. */
   states: string[];
-  /** Steps that changed the weights. */
+  /** Number of steps that changed the weights. */
   applied: number;
-  /** What was sampled and what came of it, in order. */
+  /** The sampled episodes and their outcomes, in order. */
   episodes: {
     step: number;
     slot: number;
@@ -40,7 +40,7 @@ export async function verdictOf(store: ObjectStore, run: string): Promise<Verdic
   return verdict;
 }
 
-/** No violation, and every state, token, log-probability and outcome as in the undisturbed run. */
+/** Checks that the run has no violation, and the same states, tokens, log-probabilities and outcomes as the undisturbed run. */
 export async function expectEqual(store: ObjectStore, run: string, undisturbed: Verdict): Promise<void> {
   const verdict = await verdictOf(store, run);
   expect(verdict.violations).toEqual([]);

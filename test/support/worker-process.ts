@@ -1,4 +1,4 @@
-// A worker process of `dist/` that a test can stop at named points, cut off from Temporal, freeze, kill and start again.
+// A worker process of `dist/` that a test can hold at named points, cut off from Temporal, freeze, kill and start again.
 import { type ChildProcess, spawn } from 'node:child_process';
 import {
   closeSync,
@@ -23,21 +23,21 @@ import { OpenActivities } from '../../src/workers/attempt/open-activities.js';
 
 export interface WorkerPlan {
   name: string;
-  /** Compiled entry. */
+  /** Compiled entry script. */
   script: string;
   args: readonly string[];
-  /** Folder of this process alone; kept over a restart. */
+  /** Folder of this process only. It is kept over a restart. */
   folder: string;
-  /** `host:port`; the worker reaches it through a proxy of its own. */
+  /** `host:port` of the server. The worker reaches it through its own proxy. */
   temporal: string;
-  /** Beside this process's own. */
+  /** Environment variables in addition to this process's. */
   env?: Readonly<Record<string, string>>;
 }
 
 export interface Ending {
-  /** Null where a signal ended it. */
+  /** Exit code; null if a signal ended the process. */
   code: number | null;
-  /** Since the first signal. */
+  /** Time since the first signal. */
   seconds: number;
 }
 
@@ -80,7 +80,9 @@ export class WorkerProcess {
     closeSync(log);
   }
 
-  /** From now on the process waits there. `point`: a stopping point, alone or followed by `.` and the activity's id. */
+  /**
+   * From now on the process stops when it reaches the point. `point`: name of a stopping point, with or without `.` and the activity's id.
+   */
   hold(point: string): void {
     for (const name of readdirSync(this.points)) {
       if (name.startsWith(`${point}.reached.`)) rmSync(join(this.points, name));
@@ -92,12 +94,12 @@ export class WorkerProcess {
     rmSync(join(this.points, point), { force: true });
   }
 
-  /** True while this very process waits, or has waited, at a point that is held. */
+  /** True if the current process waits, or has waited, at a held point. */
   hasReached(point: string): boolean {
     return existsSync(join(this.points, `${point}.reached.${this.pid}`));
   }
 
-  /** Temporal sees it vanish with all that it polled for; the process goes on. */
+  /** Cuts the connection to Temporal, including open polls. The process goes on. */
   cutOff(): void {
     this.proxy.sever();
   }
@@ -106,7 +108,7 @@ export class WorkerProcess {
     this.proxy.restore();
   }
 
-  /** Cut off, and not a single instruction more. */
+  /** Cuts the connection to Temporal and stops the process (SIGSTOP). */
   freeze(): void {
     this.cutOff();
     process.kill(this.pid, 'SIGSTOP');
@@ -117,16 +119,16 @@ export class WorkerProcess {
     process.kill(this.pid, 'SIGCONT');
   }
 
-  /** Attempts that run here, by the names of their files. */
+  /** Attempts that run in this process, by the names of their files. */
   openAttempts(): string[] {
     const folder = join(this.plan.folder, 'worker', 'open-activities');
     if (!existsSync(folder)) return [];
     return readdirSync(folder).filter((name) => !name.endsWith('.returned.json'));
   }
 
-  /** Has the server give up every attempt that runs here, as the successor of a dead worker does (R28). */
+  /** Tells the server that every attempt of this process has failed, as the successor of a dead worker does (R28). */
   async failOpenAttempts(client: AsyncCompletionClient): Promise<string[]> {
-    // On a copy: this worker lives, and closes its own files.
+    // Uses a copy, because this worker is alive and removes its own files.
     const copy = mkdtempSync(join(tmpdir(), 'longhaul-attempts-'));
     cpSync(join(this.plan.folder, 'worker', 'open-activities'), copy, { recursive: true });
     try {
@@ -136,19 +138,19 @@ export class WorkerProcess {
     }
   }
 
-  /** Pid of the engine, while this process has one. */
+  /** Pid of the engine; null if this process has none. */
   enginePid(): number | null {
     return childrenOf(this.pid).find((pid) => proc(`${pid}/cmdline`).includes('longhaul-engine')) ?? null;
   }
 
-  /** How the process ends by itself after the signals: SIGTERM, unless others are named. */
+  /** Sends the signals (default: SIGTERM) and returns how the process ended by itself. */
   async leave(signals: NodeJS.Signals[] = ['SIGTERM'], deadlineMs = 60_000): Promise<Ending> {
     const { child } = this;
     if (!child) throw new Error(`${this.name} is not running`);
     const began = performance.now();
     for (const signal of signals) {
       child.kill(signal);
-      // Two that come at once are one to the operating system.
+      // Two signals at the same moment would count as one.
       await delay(100);
     }
     await until(
@@ -186,7 +188,7 @@ function childrenOf(pid: number): number[] {
   return tasks.flatMap((task) => proc(`${pid}/task/${task}/children`).split(' ').filter(Boolean).map(Number));
 }
 
-/** Empty for what has ended between two looks. */
+/** Empty if the process has ended meanwhile. */
 function proc(path: string): string {
   try {
     return readFileSync(`/proc/${path}`, 'utf8');

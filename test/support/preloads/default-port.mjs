@@ -1,12 +1,12 @@
-// Loaded into a command under test: what it sends to Temporal's default port reaches the server of the test, so that the test needs
-// no port that another one may hold.
+// Preloaded into a command under test: connections to Temporal's default port go to the test's server instead. So the test does not need
+// the default port, which may be in use.
 import { Socket } from 'node:net';
 
 const defaultPort = 7233;
 const connect = Socket.prototype.connect;
 
 Socket.prototype.connect = function (...args) {
-  // `net.connect` hands over its arguments as one list.
+  // `net.connect` passes its arguments as one array.
   const options = Array.isArray(args[0]) ? args[0][0] : args[0];
   const port = process.env.LONGHAUL_TEST_DEFAULT_PORT;
   if (port !== undefined && Number(options?.port) === defaultPort) options.port = Number(port);

@@ -1,4 +1,4 @@
-// Loaded before a program: kills it with SIGKILL in the moment of its DIE_AT_CALL-th call that changes a file system.
+// Preloaded into a program: kills it with SIGKILL at its DIE_AT_CALL-th call that changes a file system.
 import fs from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
 

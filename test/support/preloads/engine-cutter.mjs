@@ -1,5 +1,5 @@
-// Stands between a node worker and its engine, once: passes frames on, sends half of one reply, and aborts both itself and the
-// engine there. Arguments: whole replies before that, the engine, the engine's own arguments.
+// Runs between a node worker and its engine. It passes frames on, then sends only half of one reply and aborts itself and the engine.
+// Arguments: number of whole replies before that, the engine, the engine's own arguments.
 import { spawn } from 'node:child_process';
 import { Socket } from 'node:net';
 
@@ -9,7 +9,7 @@ const child = spawn(engine, args, { stdio: ['ignore', 'ignore', 'inherit', 'pipe
 const served = child.stdio[3];
 for (const socket of [worker, served]) socket.on('error', () => undefined);
 child.once('exit', (code) => process.exit(code ?? 1));
-// As the engine itself does when its worker is gone.
+// The engine itself ends in the same way when its worker is gone.
 worker.on('close', () => child.kill('SIGKILL'));
 worker.pipe(served);
 
@@ -17,7 +17,7 @@ let left = Number(whole);
 let buffered = Buffer.alloc(0);
 served.on('data', (bytes) => {
   buffered = Buffer.concat([buffered, bytes]);
-  // A frame is its length in 4 bytes, then so many more (docs/engine-protocol.md).
+  // A frame is a length in 4 bytes, followed by that many bytes (docs/engine-protocol.md).
   while (buffered.length >= 4 && left >= 0) {
     const length = 4 + buffered.readUInt32LE(0);
     if (left === 0) {

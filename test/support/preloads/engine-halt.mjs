@@ -1,7 +1,6 @@
-// Stands between a node worker and its engine, and lets nothing through any more once the engine has been asked for a number
-// of turns of one step: everybody who plays is then in the middle of a turn. Arguments: a file, the engine, the engine's own
-// arguments. The file holds `{domain, step, turns}`; it is removed when the halt has come, and may be written again for
-// another process.
+// Runs between a node worker and its engine. When the engine has been asked for a given number of turns of one step, it passes nothing more
+// on: then every episode is in the middle of a turn. Arguments: a file, the engine, the engine's own arguments. The file contains `{domain,
+// step, turns}`. It is removed at the halt, and may be written again for another process.
 import { spawn } from 'node:child_process';
 import { readFileSync, rmSync } from 'node:fs';
 import { Socket } from 'node:net';
@@ -12,7 +11,7 @@ const child = spawn(engine, args, { stdio: ['ignore', 'ignore', 'inherit', 'pipe
 const served = child.stdio[3];
 for (const socket of [worker, served]) socket.on('error', () => undefined);
 child.once('exit', (code, signal) => process.exit(signal ? 1 : (code ?? 1)));
-// As the engine itself does when its worker is gone.
+// The engine itself ends in the same way when its worker is gone.
 worker.on('close', () => child.kill('SIGKILL'));
 served.pipe(worker);
 
@@ -21,7 +20,7 @@ let halted = false;
 let buffered = Buffer.alloc(0);
 worker.on('data', (bytes) => {
   buffered = Buffer.concat([buffered, bytes]);
-  // A frame: its length, the request's id, the header's length, the header, the arrays (docs/engine-protocol.md).
+  // A frame is: its length, the request's id, the header's length, the header, the arrays (docs/engine-protocol.md).
   while (!halted && buffered.length >= 12 && buffered.length >= 4 + buffered.readUInt32LE(0)) {
     const length = 4 + buffered.readUInt32LE(0);
     const header = JSON.parse(buffered.toString('utf8', 12, 12 + buffered.readUInt32LE(8)));

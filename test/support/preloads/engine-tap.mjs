@@ -1,5 +1,5 @@
-// Stands between a node worker and its engine, passes all frames on, and writes down what the engine is asked to compute: a line
-// for each `generate` and `update`. Arguments: file to append to, the engine, the engine's own arguments.
+// Runs between a node worker and its engine. It passes all frames on, and writes a line for each `generate` and `update` request.
+// Arguments: file to append to, the engine, the engine's own arguments.
 import { spawn } from 'node:child_process';
 import { appendFileSync } from 'node:fs';
 import { Socket } from 'node:net';
@@ -10,7 +10,7 @@ const child = spawn(engine, args, { stdio: ['ignore', 'ignore', 'inherit', 'pipe
 const served = child.stdio[3];
 for (const socket of [worker, served]) socket.on('error', () => undefined);
 child.once('exit', (code, signal) => process.exit(signal ? 1 : (code ?? 1)));
-// As the engine itself does when its worker is gone.
+// The engine itself ends in the same way when its worker is gone.
 worker.on('close', () => child.kill('SIGKILL'));
 served.pipe(worker);
 
@@ -20,7 +20,7 @@ worker.on('data', (bytes) => {
   buffered = buffered.length === 0 ? bytes : Buffer.concat([buffered, bytes]);
   let at = 0;
   let lines = '';
-  // A frame: its length, the request's id, the header's length, the header, the arrays (docs/engine-protocol.md).
+  // A frame is: its length, the request's id, the header's length, the header, the arrays (docs/engine-protocol.md).
   while (buffered.length >= at + 12 && buffered.length >= at + 4 + buffered.readUInt32LE(at)) {
     const header = JSON.parse(buffered.toString('utf8', at + 12, at + 12 + buffered.readUInt32LE(at + 8)));
     lines += lineOf(header);

@@ -1,6 +1,6 @@
-// Preloaded below the workers of a chaos run: a wall clock that jumps and disks that are full, without root and without the
-// machine's own clock or disks. What it does is in a file that every process maps, so that it begins and ends at once.
-// The monotonic clock is left alone, as it is when an operator or NTP sets a real one.
+// Preloaded into the workers of a chaos run: simulates a wall clock that jumps and disks that are full. It needs no root and does
+// not touch the machine's own clock or disks. Every process maps the same control file, so a change takes effect in all at once.
+// The monotonic clock does not change, as when an operator or NTP sets a real clock.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -18,9 +18,9 @@
 #include <time.h>
 #include <unistd.h>
 
-// Written by libc-shim.ts, field by field at these offsets.
+// libc-shim.ts writes each field at the offset given here.
 struct control {
-  volatile int64_t clock_offset_s;  // 0: of the node
+  volatile int64_t clock_offset_s;  // 0: the node's processes
   volatile int32_t node_full;       // 8: the node's folder
   volatile int32_t store_full;      // 12: the store's folder, for every worker
 };
@@ -116,7 +116,7 @@ OPEN(open64)
 
 int mkdir(const char *path, mode_t mode) {
   REAL(int, mkdir, const char *, mode_t);
-  // A folder that is there already takes no space.
+  // A folder that already exists takes no space.
   if (access(path, F_OK) != 0 && no_space(path)) return -1;
   return real(path, mode);
 }

@@ -1,4 +1,4 @@
-// The preloaded library of libc-shim.c: built where there is a C compiler and a loader that preloads, and tried before it is used.
+// Builds the library of libc-shim.c for preloading, and tests it before it is used. It needs a C compiler and a loader that can preload.
 import { execFile } from 'node:child_process';
 import { closeSync, mkdirSync, openSync, writeFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
@@ -6,9 +6,9 @@ import { promisify } from 'node:util';
 import { repository } from '../repository.js';
 
 export interface LibcShim {
-  /** What processes that are started from now on need, to be under it. */
+  /** Environment variables with which a process gets the library. */
   environment: Record<string, string>;
-  /** Seconds that the wall clock of the node's processes is ahead; negative: behind. */
+  /** How many seconds the wall clock of the node's processes is ahead; negative if it is behind. */
   setClock(offsetSeconds: number): void;
   setNodeFull(full: boolean): void;
   setStoreFull(full: boolean): void;
@@ -18,7 +18,7 @@ export interface LibcShim {
 const run = promisify(execFile);
 const jump = 86_400;
 
-/** Folders without a symbolic link in their paths. Throws with the reason where this machine cannot do it. */
+/** The paths in `folders` must not contain a symbolic link. Throws an error with the reason if this machine cannot preload the library. */
 export async function buildLibcShim(
   folder: string,
   folders: { node: string; store: string },
@@ -59,7 +59,7 @@ export async function buildLibcShim(
   return shim;
 }
 
-/** A process that calls itself a node must see the clock that was set, and a full disk in both folders and nowhere else. */
+/** Checks that a process with a node's name sees the changed clock, and a full disk in both folders and nowhere else. */
 async function tryOut(shim: LibcShim, folders: { node: string; store: string }): Promise<void> {
   for (const folder of Object.values(folders)) mkdirSync(folder, { recursive: true });
   const look = `

@@ -1,4 +1,4 @@
-// Holds the files of the project `pure` to their name.
+// Makes sure that files of the project `pure` start no process and open no server.
 import { createRequire, syncBuiltinESMExports } from 'node:module';
 import { Server } from 'node:net';
 

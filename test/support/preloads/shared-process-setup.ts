@@ -1,7 +1,7 @@
-// Holds files that share a process to leave it as they found it: what one of them leaves behind is there for the next.
+// Checks that a file leaves its shared process unchanged, because the next file runs in the same process.
 import { afterAll, expect, vi } from 'vitest';
 
-/** A package of AWS notes there that it has warned. */
+/** An AWS package sets this variable when it has printed its warning. */
 const noted = { AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED: undefined };
 const environment = { ...process.env, ...noted };
 const folder = process.cwd();

@@ -1,4 +1,4 @@
-// A test that reaches a worker thread runs it from the sources, as everything else in a test does.
+// Worker threads run the sources, like everything else in a test, instead of compiled code.
 import { existsSync } from 'node:fs';
 import { createRequire, syncBuiltinESMExports } from 'node:module';
 import type * as Threads from 'node:worker_threads';
@@ -15,7 +15,7 @@ class SourceWorker extends threads.Worker {
   }
 }
 
-// Files that share a process load this again.
+// Files that share a process load this more than once.
 if (threads.Worker.name !== SourceWorker.name) {
   threads.Worker = SourceWorker;
   syncBuiltinESMExports();

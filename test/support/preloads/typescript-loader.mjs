@@ -1,5 +1,5 @@
-// Lets `node --import` run the sources as they are: tests of whole processes never meet a stale build.
-// What a file compiles to is kept under the digest of its text, so that a second process starts without the compiler.
+// Lets `node --import` run the TypeScript sources, so that tests of whole processes never use an old build. The compiled form of a file is
+// cached under the digest of its text, so that a second process starts without the compiler.
 import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { homedir } from 'node:os';

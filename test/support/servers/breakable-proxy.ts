@@ -1,21 +1,21 @@
-// A TCP proxy in front of an environment server that can hold its bytes, answer nonsense, or break what is connected.
+// A TCP proxy before an environment server that can hold back bytes, answer nonsense, or break connections.
 import { connect, createServer, type Socket } from 'node:net';
 
-/** `hang`: nothing gets through, and nothing is lost. `garbage`: whatever the server says becomes nonsense, and then ends. */
+/** `hang`: no bytes pass, but none are lost. `garbage`: the server's next answer is replaced by nonsense, and the connection ends. */
 export type ProxyMode = 'pass' | 'hang' | 'garbage' | 'refuse';
 
 export interface BreakableProxy {
-  /** `http://host:port` of the way through it. */
+  /** `http://host:port` of the proxy. */
   url: string;
-  /** `host:port`; until it is set, connections are refused. */
+  /** `host:port` of the server. Until it is set, connections are refused. */
   target: string | null;
   mode: ProxyMode;
-  /** Breaks what is connected now. */
+  /** Breaks all open connections. */
   breakAll(): void;
   stop(): Promise<void>;
 }
 
-/** A WebSocket text frame that is no JSON; to an HTTP client, and to a WebSocket in its handshake, it is noise. */
+/** A WebSocket text frame that is not JSON. For an HTTP client, or during a WebSocket handshake, it is invalid, too. */
 const nonsense = Buffer.concat([Buffer.from([0x81, 9]), Buffer.from('}{\u0000nonse')]);
 
 export async function startBreakableProxy(): Promise<BreakableProxy> {
@@ -32,7 +32,7 @@ export async function startBreakableProxy(): Promise<BreakableProxy> {
     ] as const) {
       open.add(one);
       one.setNoDelay(true);
-      // A broken connection is what this is for; whoever used it sees it himself.
+      // Breaking connections is the purpose, so the error is ignored here; the client sees it itself.
       one.on('error', () => other.destroy());
       one.on('close', () => {
         open.delete(one);

@@ -1,4 +1,4 @@
-// A certificate authority of a test's own, and the certificates that it has signed. Made by openssl.
+// A certificate authority for tests and the certificates that it signs, made by openssl.
 import { execFileSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -24,7 +24,7 @@ export function hasOpenssl(): boolean {
 
 const curve = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes'];
 
-/** `name` is its subject, and the first part of its files' names in `folder`. */
+/** `name`: subject of the authority, and the first part of its file names in `folder`. */
 export function makeAuthority(folder: string, name: string): Authority {
   const [cert, key] = [join(folder, `${name}.pem`), join(folder, `${name}.key`)];
   const openssl = (...args: string[]) => execFileSync('openssl', args, { stdio: 'pipe' });

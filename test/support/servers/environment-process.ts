@@ -1,4 +1,4 @@
-// The built-in environment server as a process of its own, on a free port, stopped by its id.
+// The built-in environment server as a separate process, on a free port. It is stopped by its pid.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
@@ -12,7 +12,7 @@ export interface EnvironmentProcess {
   kill(signal?: NodeJS.Signals): Promise<void>;
 }
 
-/** Spawns it; standard error is collected in `errors`. */
+/** Starts the server. `errors` collects its standard error. */
 export function spawnEnvironmentServer(
   args: readonly string[],
   environment: NodeJS.ProcessEnv = {},

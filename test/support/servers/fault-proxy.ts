@@ -1,12 +1,12 @@
-// An HTTP proxy in front of a real server that breaks chosen exchanges: what networks and overloaded services do.
+// An HTTP proxy before a real server that breaks chosen requests, as networks and overloaded services do.
 import { createServer, request, type IncomingMessage, type ServerResponse } from 'node:http';
 
 /**
- * `answer`: the server never sees the request and the client gets this status. `answerAfter`: the server does what was
- * asked, and the client gets this status. `loseReply`: the server does it, and the connection breaks. `hang`: the server does
- * it, and nothing comes back. `stall`: the reply's headers and half of its body come back, then nothing. `trickle`: its body
- * comes byte by byte, or `bytes` by `bytes`, every `everyMs`, so that the connection never looks idle. `reset`: the connection
- * breaks before the server has seen anything. `delay`: all is well, `ms` later.
+ * `answer`: the server never sees the request, and the client gets this status. `answerAfter`: the server carries out the request, and the
+ * client gets this status. `loseReply`: the server carries it out, and the connection breaks. `hang`: the server carries it out, and no
+ * reply comes. `stall`: the reply's headers and half of its body come, then nothing. `trickle`: the body comes in pieces of one byte, or of
+ * `bytes`, every `everyMs`, so that the connection never looks idle. `reset`: the connection breaks before the server sees anything.
+ * `delay`: the request is carried out normally, `ms` later.
  */
 export type Fault =
   | { kind: 'answer'; status: number; code: string }
@@ -20,9 +20,9 @@ export type Fault =
 
 export interface FaultProxy {
   endpoint: string;
-  /** Requests seen, `PUT /bucket/key` without the query. */
+  /** Requests that were received, as `PUT /bucket/key` without the query. */
   seen: string[];
-  /** Decides over each request; null lets it through. */
+  /** `decide` is called for each request; null lets the request through. */
   plan(decide: (request: { method: string; url: string }) => Fault | null): void;
   stop(): Promise<void>;
 }
@@ -50,7 +50,7 @@ export async function startFaultProxy(target: string): Promise<FaultProxy> {
     fault: Exclude<Fault, { kind: 'answer' | 'reset' | 'delay' }> | null,
   ): void => {
     const { method = '', url = '' } = incoming;
-    // The host header is signed, so it goes through as the client sent it.
+    // The host header is signed, so it is passed on as the client sent it.
     const forwarded = request({ hostname, port, method, path: url, headers: incoming.headers }, (reply) => {
       if (!fault) {
         outgoing.writeHead(reply.statusCode ?? 502, reply.headers);
@@ -80,7 +80,7 @@ export async function startFaultProxy(target: string): Promise<FaultProxy> {
   };
 }
 
-/** A plan that breaks the first `times` requests that `matches` holds for. */
+/** Breaks the first `times` requests for which `matches` is true. */
 export function breakFirst(
   times: number,
   matches: (request: { method: string; url: string }) => boolean,

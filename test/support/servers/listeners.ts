@@ -1,4 +1,4 @@
-// What processes listen on, from /proc (Linux).
+// Finds the addresses on which processes listen, from /proc (Linux).
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 
 export interface Listener {
@@ -6,11 +6,11 @@ export interface Listener {
   command: string;
   /** `127.0.0.1:80`, `[::1]:80`, or the path of a Unix socket. */
   address: string;
-  /** Whether only this machine, or this user's own processes, can reach it. */
+  /** True if only this machine or this user's own processes can reach the address. */
   loopback: boolean;
 }
 
-/** A process with all that it has started. */
+/** The given processes and all processes that they have started. */
 export function withDescendants(pids: readonly number[]): number[] {
   const parents = readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
@@ -32,7 +32,7 @@ export function listenersOf(pids: readonly number[]): Listener[] {
   const sockets = new Map([
     ...internet('tcp', '0A'),
     ...internet('tcp6', '0A'),
-    // UDP has no listening: a bound socket takes what comes.
+    // UDP has no state for listening: every bound socket can receive.
     ...internet('udp', '07'),
     ...internet('udp6', '07'),
     ...unix(),
@@ -66,7 +66,7 @@ function internet(table: string, state: string): [inode: string, found: Found][]
     .filter((fields) => fields[3] === state)
     .map((fields) => {
       const [host = '', port = ''] = (fields[1] ?? '').split(':');
-      // Each group of four bytes is written as a number of this machine.
+      // Each group of four bytes is in this machine's byte order.
       const bytes = Buffer.concat(
         (host.match(/.{8}/g) ?? []).map((group) => Buffer.from(group, 'hex').reverse()),
       );
@@ -87,7 +87,7 @@ function isLoopback(bytes: Buffer): boolean {
   return v4 ? bytes[12] === 127 : bytes.equals(Buffer.from(`${'00'.repeat(15)}01`, 'hex'));
 }
 
-/** Those that accept connections and have a name that others can use. */
+/** Unix sockets that accept connections and have a name that other processes can use. */
 function unix(): [inode: string, found: Found][] {
   const accepts = 0x10000;
   return readFileSync('/proc/net/unix', 'utf8')

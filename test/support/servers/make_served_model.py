@@ -1,4 +1,4 @@
-"""A Qwen3 model of 2 layers with random weights, as a folder that a Tinker server trains. Usage: make_served_model.py FOLDER TOKENIZER"""
+"""Writes a folder with a Qwen3 model of 2 layers and random weights, for a Tinker server. Usage: make_served_model.py FOLDER TOKENIZER"""
 import sys
 
 import torch

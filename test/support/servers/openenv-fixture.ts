@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { freePort } from '../../../src/stack/free-port.js';
 
-/** Its imports have taken 70 s on a machine that was busy with other tests. */
+/** On a machine that was busy with other tests, its imports took 70 s. */
 const startsWithinMs = 300_000;
 
 export interface OpenEnvFixture {
@@ -14,8 +14,8 @@ export interface OpenEnvFixture {
 }
 
 /**
- * `ungraded`: one of the environments of `ungraded_env.py`. `env`: `FIXTURE_EXTRA_TOOL` gives the other one a tool more,
- * `FIXTURE_NO_REWARD` takes all rewards from it.
+ * `ungraded`: name of an environment in `ungraded_env.py`; if absent, the other fixture is used. `env` changes that one:
+ * `FIXTURE_EXTRA_TOOL` adds a tool, `FIXTURE_NO_REWARD` removes all rewards.
  */
 export async function startOpenEnvFixture(
   python: string,

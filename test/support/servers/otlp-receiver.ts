@@ -1,4 +1,4 @@
-// An OTLP/HTTP receiver: takes spans as JSON on /v1/traces, or keeps its senders waiting.
+// An OTLP/HTTP receiver: it accepts spans as JSON on /v1/traces, or does not answer.
 import { createServer, type IncomingMessage, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
@@ -29,7 +29,7 @@ interface WirePage {
 export interface ReceivedSpan {
   traceId: string;
   spanId: string;
-  /** Null for a root. */
+  /** Null for a root span. */
   parent: string | null;
   name: string;
   /** Milliseconds since 1970. */
@@ -43,10 +43,10 @@ export interface ReceivedSpan {
 export class OtlpReceiver {
   readonly spans: ReceivedSpan[] = [];
   readonly headers: IncomingMessage['headers'][] = [];
-  /** As they were received. */
+  /** All request bodies, as they were received. */
   bodies = '';
   requests = 0;
-  /** Nothing is answered while it is set. */
+  /** While it is set, no request is answered. */
   hangs = false;
 
   private constructor(private readonly server: Server) {}

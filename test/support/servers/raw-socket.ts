@@ -1,13 +1,13 @@
-// A WebSocket that shows each frame as it is.
+// A WebSocket client that shows each frame unchanged.
 import { WebSocket } from 'ws';
 
 export interface RawSocket {
   socket: WebSocket;
   send(frame: unknown): void;
-  /** Next frame, parsed; rejects when the socket closes first or 10 s pass. */
+  /** The next frame, parsed. Rejects if the socket closes first, or after 10 s. */
   next(): Promise<Record<string, any>>; // eslint-disable-line @typescript-eslint/no-explicit-any
   ask(frame: unknown): ReturnType<RawSocket['next']>;
-  /** Close code. */
+  /** Resolves to the close code. */
   closed: Promise<number>;
 }
 

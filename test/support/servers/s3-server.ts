@@ -11,7 +11,7 @@ import { findVersitygw } from '../find-tools.js';
 export interface S3Server {
   endpoint: string;
   bucket: string;
-  /** Address of a prefix in the bucket, through `endpoint` or another way to it. */
+  /** Store address of a prefix in the bucket. `endpoint`: another way to the server, such as a proxy. */
   address(prefix: string, endpoint?: string): string;
   stop(): Promise<void>;
 }
@@ -19,11 +19,11 @@ export interface S3Server {
 const credentials = { AWS_ACCESS_KEY_ID: 'test-access', AWS_SECRET_ACCESS_KEY: 'test-secret-key' };
 const startMs = 15_000;
 
-/** Servers of this process that run: the credentials are in the environment as long as there is one. */
+/** Number of running servers of this process. The credentials stay in the environment while there is one. */
 let running = 0;
 let removeCredentials = (): void => undefined;
 
-/** `createOnly: false` gives a server that silently ignores `If-None-Match`: unfit for records. */
+/** With `createOnly: false` the server silently ignores `If-None-Match`, so it is unfit for records. */
 export async function startS3Server(options: { createOnly?: boolean } = {}): Promise<S3Server> {
   const program = findVersitygw();
   const folder = await mkdtemp(join(tmpdir(), 'longhaul-s3-'));

@@ -1,4 +1,4 @@
-// A TCP proxy that can be cut: to the server the client behind it is gone, while the client itself lives on.
+// A TCP proxy that can be cut. The server then sees the client disappear, although the client still runs.
 import { connect, createServer, type Socket } from 'node:net';
 
 export interface SeverableProxy {
@@ -7,12 +7,12 @@ export interface SeverableProxy {
   /** Breaks all connections and refuses new ones until `restore`. */
   sever(): void;
   restore(): void;
-  /** Breaks each connection that is open now instead of handing on what comes back next; resolves when one is broken. */
+  /** At the next reply, breaks its connection instead of passing the reply on. Resolves when a connection was broken. */
   loseNextReply(): Promise<void>;
   stop(): Promise<void>;
 }
 
-/** `target`: `host:port`. It need not serve yet. */
+/** `target`: `host:port` of the server, which need not run yet. */
 export async function startSeverableProxy(target: string): Promise<SeverableProxy> {
   const [host, port] = target.split(':');
   const open = new Set<Socket>();
@@ -27,7 +27,7 @@ export async function startSeverableProxy(target: string): Promise<SeverableProx
     ] as const) {
       open.add(one);
       one.setNoDelay(true);
-      // A broken connection is what this is for; whoever used it sees it himself.
+      // Breaking connections is the purpose, so the error is ignored here; the client sees it itself.
       one.on('error', () => other.destroy());
       one.on('close', () => {
         open.delete(one);

@@ -1,4 +1,4 @@
-// The Temporal server that the files of a test run share. What a test starts there has ids and task queues that no other test has.
+// The Temporal server that all files of a test run share. So each test must use its own workflow ids and task queues.
 import { inject } from 'vitest';
 import type {} from '../whole-run/temporal-setup.js';
 import { connectTemporal, type ConnectedTemporal } from './temporal-server.js';

@@ -1,13 +1,13 @@
-// What Slack demands of a message, as its reference has it; each complaint is worded as Slack words it.
+// Slack's rules for a message, from its reference. A complaint has the same words as Slack's own.
 
 export interface KnownFiles {
-  /** Whether messages of the app may name the file now. */
+  /** True if the app's messages may name the file now. */
   usable(id: string): boolean;
 }
 
 type Json = Record<string, unknown>;
 
-/** Empty where Slack takes the blocks. */
+/** Empty if Slack accepts the blocks. */
 export function blockComplaints(blocks: unknown, files: KnownFiles): string[] {
   if (!Array.isArray(blocks)) return ['must be an array [json-pointer:/blocks]'];
   if (blocks.length > 50) return ['no more than 50 items allowed [json-pointer:/blocks]'];

@@ -1,5 +1,5 @@
-// Slack's Web API as far as a run's thread uses it, over HTTP on a free port of 127.0.0.1, with Slack's rules and with switches to
-// break each call before or after it was done.
+// Slack's Web API as far as a run's thread needs it, over HTTP on a free port of 127.0.0.1. It enforces Slack's rules, and can break each
+// call before or after the call takes effect.
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -13,7 +13,7 @@ export interface StoredMessage {
   text: string;
   blocks: { type: string; [key: string]: unknown }[];
   metadata: { event_type: string; event_payload: Record<string, unknown> } | null;
-  /** Id of the app that posted it. */
+  /** Id of the app that posted the message. */
   bot: string;
   edits: number;
 }
@@ -23,14 +23,14 @@ export interface Channel {
   name: string;
   private: boolean;
   archived: boolean;
-  /** Whether the bot is in it. */
+  /** True if the bot is a member. */
   member: boolean;
-  /** An admin's rule against posting. */
+  /** True if an admin has restricted posting. */
   restricted: boolean;
   messages: StoredMessage[];
 }
 
-/** `stored`: the call is done before it goes wrong, `lateMs` after it went wrong where given. */
+/** `stored`: the call takes effect although its answer goes wrong; with `lateMs`, that many ms after it went wrong. */
 export type Fault =
   | { kind: 'hang'; stored: boolean }
   | { kind: 'reset'; stored: boolean; lateMs?: number }
@@ -64,13 +64,13 @@ const neededScopes: Record<string, string[]> = {
 export class SlackServer {
   readonly token = 'xoxb-1111-test/Secret+Token';
   readonly bot = 'longhaul';
-  /** Answers to the token: null, or the error. */
+  /** Error that the token gets; null if the token is valid. */
   tokenError: string | null = null;
   scopes = [...allScopes];
-  /** Between messages of a channel. */
+  /** Minimum time between two messages of a channel, in ms. */
   postEveryMs = 0;
   largestPage = 999;
-  /** Decides what goes wrong with a call; null: nothing. */
+  /** Decides how a call goes wrong; null: it does not. */
   fault: (call: Call) => Fault | null = () => null;
   readonly calls: Call[] = [];
   readonly channels: Channel[] = [];
@@ -121,7 +121,7 @@ export class SlackServer {
     return channel;
   }
 
-  /** A message of a person or another app. */
+  /** Posts a message of a person or of another app. */
   say(channel: Channel, text: string, metadata: StoredMessage['metadata'] = null): StoredMessage {
     return this.store(channel, { text, metadata, bot: 'somebody else' });
   }
@@ -210,7 +210,7 @@ export class SlackServer {
     return needed.map((scope) => (isPrivate && scope === 'channels:history' ? 'groups:history' : scope));
   }
 
-  /** The answer; an error by its code; or seconds to wait. */
+  /** The answer, or the code of an error, or the number of seconds to wait. */
   private do({ method, arguments: given }: Call): Answer | string | number {
     switch (method) {
       case 'auth.test':
@@ -329,7 +329,7 @@ export class SlackServer {
     };
   }
 
-  /** What a bot that is not in a private channel is told does not betray that there is one. */
+  /** For a private channel without the bot, the error is the same as for a channel that does not exist. */
   private channel(name: string | undefined): Channel | string {
     const channel = this.channels.find((one) => one.id === name);
     if (!channel || (channel.private && !channel.member)) return 'channel_not_found';
@@ -358,7 +358,7 @@ export class SlackServer {
   }
 
   private store(channel: Channel, message: Partial<StoredMessage>): StoredMessage {
-    // Microseconds: unique, and later than all before.
+    // In microseconds: unique, and later than all earlier ones.
     this.lastTs = Math.max(this.lastTs + 1, Date.now() * 1000);
     const stored: StoredMessage = {
       ts: (this.lastTs / 1_000_000).toFixed(6),

@@ -1,4 +1,4 @@
-// Files as Slack takes them: offered, sent to a place of their own, completed, and usable in messages a while later.
+// Files in Slack: an upload is offered, sent to its own address and completed; a while later messages may name the file.
 import type { IncomingMessage } from 'node:http';
 import type { KnownFiles } from './slack-rules.js';
 
@@ -9,18 +9,18 @@ interface UploadedFile {
   readyAt: number;
 }
 
-/** Answer of a method; `ok` as in Slack’s. */
+/** Answer of a method, with Slack's `ok`. */
 export interface Answer {
   ok: boolean;
   [key: string]: unknown;
 }
 
 export class SlackUploads implements KnownFiles {
-  /** From the completion of an upload until messages may name the file. */
+  /** Time in ms from the completion of an upload until messages may name the file. */
   readyAfterMs = 0;
   readonly files = new Map<string, UploadedFile>();
 
-  /** `url`: of the server. */
+  /** `url`: address of the server. */
   offer(given: Record<string, string>, url: string): Answer | string {
     const length = Number(given.length);
     if (!given.filename || !(length > 0)) return 'invalid_arguments';
@@ -50,10 +50,10 @@ export class SlackUploads implements KnownFiles {
     const asked = JSON.parse(given.files ?? '[]') as { id: string; title?: string }[];
     const found = asked.map(({ id }) => this.files.get(id));
     if (found.length === 0 || found.some((file) => !file?.bytes)) return 'file_not_found';
-    // With a channel Slack would post a message of its own, without metadata.
+    // With a channel Slack would post its own message, without metadata.
     if (given.channel_id !== undefined) return 'channel_not_expected_by_this_test';
     for (const file of found) if (file) file.readyAt = Date.now() + this.readyAfterMs;
-    // The type of a file is known only once Slack has looked at it.
+    // Slack knows a file's type only after it has inspected the file.
     return { ok: true, files: asked.map(({ id, title }) => ({ id, title, mimetype: '' })) };
   }
 

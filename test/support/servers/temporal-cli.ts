@@ -1,4 +1,4 @@
-// The stock `temporal` command, as an operator types it at the server of a test.
+// The stock `temporal` command, as an operator types it, connected to a test's server.
 import { execFile } from 'node:child_process';
 import { findTemporal } from '../find-tools.js';
 
@@ -9,10 +9,10 @@ export interface CommandAnswer {
   errors: string;
 }
 
-/** Longer than any answer that the tests wait for; the server's own limits are shorter. */
+/** Longer than any answer that a test waits for. The server's own limits are shorter. */
 const deadlineMs = 40_000;
 
-/** One command line at a server; answers, whatever its exit code is. */
+/** Returns a function that runs one command line. It resolves whatever the exit code is. */
 export function temporalCli(address: string): (...args: string[]) => Promise<CommandAnswer> {
   return (...args) =>
     new Promise((resolve, reject) => {

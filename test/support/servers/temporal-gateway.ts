@@ -1,27 +1,27 @@
-// What stands before a Temporal server that is not on one's own machine: TLS, client certificates, API keys. The dev server has none
-// of it, so this ends TLS and passes each call on, over HTTP/2 as it came.
+// A gateway as before a remote Temporal server: TLS, client certificates, API keys. The dev server has none of these, so the gateway ends
+// TLS and passes each call on unchanged over HTTP/2.
 import { readFileSync } from 'node:fs';
 import * as http2 from 'node:http2';
 import type { AddressInfo } from 'node:net';
 import type { Certificate } from './certificates.js';
 
 export interface GatewayOptions {
-  /** `host:port` of the server behind it. */
+  /** `host:port` of the server behind the gateway. */
   target: string;
   certificate: Certificate;
-  /** Path of the authority whose clients may connect; absent: no client certificate is asked for. */
+  /** Path of the authority that signs client certificates. If absent, no client certificate is required. */
   clientAuthority?: string;
-  /** Calls without it are answered with UNAUTHENTICATED, and `refusal` as reason. */
+  /** A call without this key is answered with UNAUTHENTICATED, and with `refusal` as the reason. */
   apiKey?: string;
-  /** Told the `authorization` header that came. */
+  /** Makes the reason from the `authorization` header of the call. */
   refusal?: (authorization: string) => string;
 }
 
 export interface TemporalGateway {
   address: string;
-  /** Calls that were passed on. */
+  /** Number of calls that were passed on. */
   passed(): number;
-  /** From now on calls need this key; those that wait for an answer are broken off. */
+  /** From now on calls need this key. Calls that still wait for an answer are aborted. */
   setApiKey(key: string): void;
   stop(): Promise<void>;
 }
@@ -33,7 +33,7 @@ export async function startTemporalGateway(options: GatewayOptions): Promise<Tem
   let passed = 0;
   const open = new Set<http2.Http2Session>();
   const upstream = http2.connect(`http://${options.target}`);
-  // The server behind is stopped by its own test; what was open ends with it.
+  // A test stops the server behind the gateway itself; that ends the open calls.
   upstream.on('error', () => undefined);
   const server = http2.createSecureServer({
     cert: readFileSync(options.certificate.cert),

@@ -1,5 +1,5 @@
-// A real Temporal dev server on a free port, stopped by its id, and connections to one. Most tests share one (shared-temporal.ts); a server
-// of its own is for a test that ends it, sets its limits, or serves the queues and the pool that real processes know by name.
+// A real Temporal dev server on a free port, stopped by its pid, and connections to one. Most tests share one server (shared-temporal.ts).
+// A test needs its own server if it stops the server, sets its limits, or uses the queues and the pool that real processes use.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Client } from '@temporalio/client';
@@ -12,7 +12,7 @@ import { temporalServerArguments } from '../../../src/workers/temporal/temporal-
 export interface ConnectedTemporal {
   address: string;
   client: Client;
-  /** For workers. */
+  /** The connection for workers. */
   connection: NativeConnection;
   /** Closes the connections. */
   stop(): Promise<void>;
@@ -20,9 +20,9 @@ export interface ConnectedTemporal {
 
 export interface TestTemporal extends ConnectedTemporal {
   process: ChildProcess;
-  /** At once, as a power cut does; connections are closed. */
+  /** Kills the server at once, like a power cut, and closes the connections. */
   kill(): Promise<void>;
-  /** Ends the server, too. */
+  /** Closes the connections and stops the server. */
   stop(): Promise<void>;
 }
 
@@ -50,7 +50,7 @@ export async function startTemporal(options: TestTemporalOptions = {}): Promise<
   };
 }
 
-/** Waits until the server answers; `server`: its process, whose end ends the wait. */
+/** Waits until the server answers. `server`: its process; if it ends, the wait fails. */
 export async function connectTemporal(address: string, server?: ChildProcess): Promise<ConnectedTemporal> {
   quietWorkers();
   const clientConnection = openConnection({ address });
@@ -106,7 +106,7 @@ async function answering<T>(attempt: () => Promise<T>, server: ChildProcess | un
 
 let quiet = false;
 
-/** Failures that a test provokes are not worth a page of log. */
+/** Hides log lines about failures that a test causes on purpose. */
 function quietWorkers(): void {
   if (quiet) return;
   quiet = true;

@@ -1,4 +1,4 @@
-// A stock SkyRL server of the Tinker API on this machine: its own packages, its JAX backend, a small model with random weights.
+// A stock SkyRL server of the Tinker API on this machine, with its own packages, its JAX backend, and a small model with random weights.
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, openSync } from 'node:fs';
@@ -8,7 +8,7 @@ import { promisify } from 'node:util';
 import { freePort } from '../../../src/stack/free-port.js';
 import { ensurePythonVenv, type PythonVenv } from '../python-venv.js';
 
-/** The package forgets `aiohttp`, and its API starts the engine by `uv`. */
+/** The package lacks `aiohttp` as a dependency, and its API starts the engine with `uv`. */
 export const tinkerVenv = (): Promise<PythonVenv> =>
   ensurePythonVenv(['skyrl[tinker,jax]==0.4.0', 'aiohttp==3.14.5', 'uv==0.13.9'], {
     ...{ version: '3.12', uv: '0.13.9' },
@@ -16,7 +16,7 @@ export const tinkerVenv = (): Promise<PythonVenv> =>
 
 export interface TinkerServer {
   url: string;
-  /** As the server names it. */
+  /** Name of the model on the server. */
   model: string;
   stop(): Promise<void>;
 }
@@ -43,7 +43,7 @@ export async function startTinkerServer(python: string, folder: string): Promise
       ...['--checkpoints-base', join(folder, 'server', 'checkpoints')],
     ],
     {
-      // The engine outlives its launcher: the whole group is ended.
+      // The engine outlives its launcher, so the whole process group is killed.
       detached: true,
       cwd: join(folder, 'server'),
       stdio: ['ignore', log, log],
@@ -77,7 +77,7 @@ async function endGroup(server: ChildProcess): Promise<void> {
   try {
     process.kill(-(server.pid as number), 'SIGKILL');
   } catch {
-    // Its processes are gone already.
+    // The processes have already ended.
   }
   await over;
 }

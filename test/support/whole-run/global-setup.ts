@@ -1,4 +1,4 @@
-// Around a whole test run: a note when compiled code is out of date, and a search for processes that a test left behind.
+// Before a whole test run: warns if compiled code is out of date. After it: searches for processes that a test left behind.
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { randomBytes } from 'node:crypto';
@@ -6,14 +6,14 @@ import { randomBytes } from 'node:crypto';
 const mark = 'LONGHAUL_TEST_RUN';
 
 export default function setup(): () => void {
-  // Every process below this one inherits the mark, however deep.
+  // All descendants of this process inherit the mark.
   const id = randomBytes(8).toString('hex');
   process.env[mark] = id;
   warnOfStaleBuild();
   return () => endLeftovers(id);
 }
 
-/** Tests of whole processes start `dist/`; sources newer than it would go untested. */
+/** Tests of whole processes start `dist/`. If sources are newer, they would not be tested. */
 function warnOfStaleBuild(): void {
   const stamp = 'dist/.tsbuildinfo';
   if (!existsSync(stamp)) {
@@ -28,7 +28,7 @@ function warnOfStaleBuild(): void {
     console.warn(`dist/ is older than ${newer[0]}: run \`npm run build\`, or tests run old code.`);
 }
 
-/** A leaked server holds ports and memory of all later runs, so a leak fails the run. Linux only: elsewhere nothing is checked. */
+/** A leaked server keeps ports and memory from all later runs, so a leak fails the run. Only Linux can check this. */
 function endLeftovers(id: string): void {
   if (!existsSync('/proc/self/environ')) return;
   const leftovers = readdirSync('/proc')
@@ -39,7 +39,7 @@ function endLeftovers(id: string): void {
     try {
       process.kill(pid, 'SIGKILL');
     } catch {
-      // It has ended by itself.
+      // The process has ended by itself.
     }
   }
   if (leftovers.length === 0) return;

@@ -1,10 +1,10 @@
-// The order of test files: those that take more than a minute come early, so that none of them runs alone at the end, and among those of
-// the project `server`, which keep the processors busy while the long ones wait.
+// The order of test files. Files that take more than a minute come first, so that none of them runs alone at the end. Files of the project
+// `server` are placed between them: they keep the processors busy while the long ones wait.
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
-/** Longest first. Vitest goes by the size of a file that it has not run yet, which does not show waiting. */
+/** Sorted by duration, the longest first. Vitest sorts files that it has not run yet by size, which does not show how long they wait. */
 const longest = [
   'chaos/chaos',
   'e2e/faults/frozen-node',

@@ -1,5 +1,5 @@
-// Why tests were skipped, and one plain last line with the counts. `tools/test.mjs` prints that line itself, because it
-// adds the engine's own tests: it asks for the counts in a file.
+// Prints why tests were skipped, and one last line with the counts. `tools/test.mjs` prints that line itself, because it adds the engine's
+// own tests; it reads the counts from a file.
 import { writeFileSync } from 'node:fs';
 import type { Reporter, SerializedError, TestCase, TestModule } from 'vitest/node';
 
@@ -20,7 +20,7 @@ export default class CountsReporter implements Reporter {
   }
 }
 
-/** A file that cannot be loaded, a failed hook and an unhandled error count as failures: none may pass unseen. */
+/** A file that cannot be loaded, a failed hook and an unhandled error count as failures, so that none goes unseen. */
 export function countTests(modules: readonly TestModule[], unhandledErrors: number): TestCounts {
   const counts: TestCounts = { passed: 0, failed: unhandledErrors, skipped: 0 };
   for (const module of modules) {

@@ -1,4 +1,4 @@
-// Starts the Temporal server that the files of a test run share.
+// Starts the Temporal server that all files of a test run share.
 import type { TestProject } from 'vitest/node';
 import { startTemporal } from '../servers/temporal-server.js';
 
