@@ -38,7 +38,7 @@ const withSampled = ({ target_old_logprobs, ...rest }: PackedForest) => ({
   target_rollout_logprobs: target_old_logprobs,
 });
 
-it('importance sampling weighs an older policy’s tokens, truncated; ratios are against the state before the update', async () => {
+it('importance sampling gives an older policy’s tokens truncated weights; ratios are against the state before the update', async () => {
   const engine = startEngine();
   const { state: older } = await engine.loadRandom(tinyModel);
   const batch = await sampled(engine, older);
