@@ -1,4 +1,4 @@
-// What surrounds an activity must not outlive it: a worker runs tens of thousands of them.
+// The guard around an activity must not stay in memory after the activity's end: a worker runs tens of thousands of activities.
 import { setImmediate as turn } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
@@ -20,7 +20,7 @@ function contextOf(activityId: string, cancellation: AbortController): Context {
 }
 
 describe('an activity that has ended', () => {
-  it('leaves nothing of itself behind in its worker, however many there are', async () => {
+  it('leaves nothing in its worker’s memory', async () => {
     const cutOff = new AbortController();
     const interceptors = guardActivities({ open, cutOff: cutOff.signal });
     const contexts: WeakRef<Context>[] = [];
@@ -43,16 +43,21 @@ describe('an activity that has ended', () => {
 });
 
 describe('an activity that runs', () => {
-  it.each(['its cancellation', 'the end of its worker'])('hears of %s, and why', async (what) => {
-    const [cancellation, cutOff] = [new AbortController(), new AbortController()];
-    const inbound = guardActivities({ open, cutOff: cutOff.signal })(contextOf('step', cancellation)).inbound;
-    const running = inbound?.execute?.(input, () => Context.current().cancelled);
-    await turn();
-    (what === 'its cancellation' ? cancellation : cutOff).abort(new Error(what));
-    await expect(running).rejects.toThrow(what);
-  });
+  it.each(['its cancellation', 'the end of its worker'])(
+    'is aborted by %s, with the reason',
+    async (what) => {
+      const [cancellation, cutOff] = [new AbortController(), new AbortController()];
+      const inbound = guardActivities({ open, cutOff: cutOff.signal })(
+        contextOf('step', cancellation),
+      ).inbound;
+      const running = inbound?.execute?.(input, () => Context.current().cancelled);
+      await turn();
+      (what === 'its cancellation' ? cancellation : cutOff).abort(new Error(what));
+      await expect(running).rejects.toThrow(what);
+    },
+  );
 
-  it('hears of an end that came before it', async () => {
+  it('is aborted at once if its worker’s end came before its start', async () => {
     const cutOff = new AbortController();
     cutOff.abort(new Error('over'));
     const context = contextOf('step', new AbortController());

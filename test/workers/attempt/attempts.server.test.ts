@@ -23,11 +23,11 @@ import { sharedTemporal } from '../../support/servers/shared-temporal.js';
 import type { ConnectedTemporal } from '../../support/servers/temporal-server.js';
 
 describe('the attempt gate (R28)', () => {
-  /** Ends when it is told to, not before. */
+  /** Resolves when the signal aborts. */
   const aborted = (signal: AbortSignal) =>
     new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()));
 
-  it('lets the newer attempt abort the older and wait until it has let go', async () => {
+  it('lets the newer attempt abort the older one and wait for its end', async () => {
     const attempts = new AttemptGate();
     const order: string[] = [];
     let letGo = (): void => undefined;
@@ -50,7 +50,7 @@ describe('the attempt gate (R28)', () => {
     expect(order).toEqual(['older aborted', 'older left', 'newer works']);
   });
 
-  it('takes work under a new lease for a newer attempt of what was left behind with the old one', async () => {
+  it('treats work under a new lease as a newer attempt of the same work under the old lease', async () => {
     const attempts = new AttemptGate();
     const order: string[] = [];
     const left = attempts.enter('run/step-1/update', async (signal) => {
@@ -93,7 +93,7 @@ describe('the attempt gate (R28)', () => {
     };
     const never = () => new Promise<void>(() => undefined);
 
-    it('gives up after its limit, however many attempts have come to wait', async () => {
+    it('gives up after its limit, even if several attempts wait', async () => {
       const { attempts, wedged } = wedgedGate();
       void attempts.enter('run/step-1/update', never);
       await vi.advanceTimersByTimeAsync(600_000);
@@ -108,28 +108,31 @@ describe('the attempt gate (R28)', () => {
       ]);
     });
 
-    it.each([1, 2, 3])('waits as long as that one moves, with %i newer ones', async (newer) => {
-      const { attempts, wedged } = wedgedGate();
-      let end = (): void => undefined;
-      const older = attempts.enter('a', (_, progress) => {
-        const timer = setInterval(progress, 50_000);
-        return new Promise<void>((resolve) => (end = resolve)).finally(() => clearInterval(timer));
-      });
-      const waiting = Array.from({ length: newer }, (_, index) =>
-        attempts.enter('a', () => Promise.resolve(index)),
-      );
-      const outcomes = Promise.allSettled(waiting);
-      await vi.advanceTimersByTimeAsync(1_000_000);
-      expect(wedged).toEqual([]);
-      end();
-      await older;
-      expect((await outcomes).at(-1)).toEqual({ status: 'fulfilled', value: newer - 1 });
-      await vi.advanceTimersByTimeAsync(1_000_000);
-      expect(wedged).toEqual([]);
-    });
+    it.each([1, 2, 3])(
+      'waits as long as that attempt makes progress, with %i newer attempts',
+      async (newer) => {
+        const { attempts, wedged } = wedgedGate();
+        let end = (): void => undefined;
+        const older = attempts.enter('a', (_, progress) => {
+          const timer = setInterval(progress, 50_000);
+          return new Promise<void>((resolve) => (end = resolve)).finally(() => clearInterval(timer));
+        });
+        const waiting = Array.from({ length: newer }, (_, index) =>
+          attempts.enter('a', () => Promise.resolve(index)),
+        );
+        const outcomes = Promise.allSettled(waiting);
+        await vi.advanceTimersByTimeAsync(1_000_000);
+        expect(wedged).toEqual([]);
+        end();
+        await older;
+        expect((await outcomes).at(-1)).toEqual({ status: 'fulfilled', value: newer - 1 });
+        await vi.advanceTimersByTimeAsync(1_000_000);
+        expect(wedged).toEqual([]);
+      },
+    );
   });
 
-  it('ends a worker whose older attempt is wedged, with one line that says why', async () => {
+  it('ends a worker whose older attempt hangs, with one line that says why', async () => {
     const script = new URL('../fixtures/wedged-attempt.mjs', import.meta.url).pathname;
     const { code, stderr } = await new Promise<{ code: unknown; stderr: string }>((resolve) =>
       execFile(process.execPath, [script], { timeout: 50_000 }, (error, _, stderr) =>
@@ -153,7 +156,7 @@ describe('the heartbeat', () => {
     vi.useRealTimers();
   });
 
-  it('beats at once and goes on while there is progress, and is silent when the work is wedged', () => {
+  it('is sent at once and while there is progress, and stops when the work hangs', () => {
     const sent: unknown[] = [];
     const heartbeat = startHeartbeat({ send: (details) => sent.push(details), intervalMs: 10, limitMs: 60 });
     expect(sent).toEqual([undefined]);
@@ -223,7 +226,7 @@ describe('a worker that dies', { timeout: 120_000 }, () => {
       await until(run, (status) => status.step >= 3);
       const seconds = (performance.now() - begun) / 1000;
       console.log(`taken up again ${(1000 * seconds).toFixed(0)} ms after the successor's start`);
-      // Without the token the step would wait for the heartbeat's time-out.
+      // Without the token the step would wait for its heartbeat time-out.
       expect(seconds).toBeLessThan(5);
       expect(attempts).toEqual([1, 2]);
       expect(superseded).toBeInstanceOf(AttemptSuperseded);
@@ -239,7 +242,7 @@ describe('a worker that dies', { timeout: 120_000 }, () => {
   });
 });
 
-/** What the history says about why the second attempt began. */
+/** The failure that, according to the history, led to the second attempt. */
 async function failureOf(client: Client, workflowId: string): Promise<string> {
   const { events } = await client.workflow.getHandle(workflowId).fetchHistory();
   const started = events?.find((event) => event.activityTaskStartedEventAttributes?.attempt === 2);

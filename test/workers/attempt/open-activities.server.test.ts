@@ -1,4 +1,4 @@
-// What a starting worker does with the task tokens of its predecessor, on real Temporal servers (R28).
+// A starting worker fails the activities of its predecessor by their task tokens, on real Temporal servers (R28).
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -22,7 +22,7 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(() => Promise.all([temporal?.stop(), other?.stop()]));
 
-/** The task token of an activity that has begun on `server`, as a worker gets it. */
+/** Starts an activity on `server` and returns its task token, as a worker gets it. */
 function beginActivity({ client }: ConnectedTemporal): Promise<string> {
   return client.withDeadline(Date.now() + 20_000, () => activityOf(client));
 }
@@ -35,7 +35,7 @@ async function activityOf(client: Client): Promise<string> {
   const workflowTask = await workflowService.pollWorkflowTaskQueue({ namespace, taskQueue });
   const scheduleActivityTaskCommandAttributes = {
     ...{ activityId: 'one', activityType: { name: 'one' }, taskQueue },
-    // The wire's number type is the library's own affair.
+    // The API's type for seconds is a Long of the SDK's library; it also takes a number.
     startToCloseTimeout: { seconds: 600 } as never,
   };
   await workflowService.respondWorkflowTaskCompleted({
@@ -59,7 +59,7 @@ describe('the open activities of a predecessor', () => {
   });
   afterEach(() => rmSync(folder, { recursive: true }));
 
-  it('are failed once, and dropped where the server has given them up', async () => {
+  it('are failed once, and dropped if the server has given them up', async () => {
     const taskToken = await beginActivity(temporal);
     open.open({ activity: 'one', taskToken });
     expect(await open.failPredecessors(temporal.client.activity, log)).toEqual(['one']);
@@ -68,7 +68,7 @@ describe('the open activities of a predecessor', () => {
     expect({ said, left: readdirSync(folder) }).toEqual({ said: [], left: [] });
   });
 
-  it('are dropped where another server began them, as after the loss of its database', async () => {
+  it('are dropped if another server started them, as after the loss of a server’s database', async () => {
     open.open({ activity: 'ours', taskToken: await beginActivity(temporal) });
     open.open({ activity: 'lost', taskToken: await beginActivity(other) });
     open.open({ activity: 'unreadable', taskToken: Buffer.from('no token').toString('base64') });
@@ -76,7 +76,7 @@ describe('the open activities of a predecessor', () => {
     expect({ said, left: readdirSync(folder) }).toEqual({ said: [], left: [] });
   });
 
-  it('are logged and kept for the next start where the server cannot be asked', async () => {
+  it('are logged and kept for the next start if the server does not answer', async () => {
     open.open({ activity: 'one', taskToken: await beginActivity(temporal) });
     const connection = openConnection({ address: `127.0.0.1:${await freePort()}` });
     try {
@@ -90,7 +90,7 @@ describe('the open activities of a predecessor', () => {
     expect(readdirSync(folder)).toEqual([]);
   });
 
-  it('cost a worker no start where their folder cannot be read', async () => {
+  it('do not keep a worker from starting if their folder cannot be read', async () => {
     rmSync(folder, { recursive: true });
     expect(await open.failPredecessors(temporal.client.activity, log)).toEqual([]);
     expect(said).toEqual([expect.stringContaining('ENOENT')]);

@@ -1,4 +1,4 @@
-// The follower as a process, by a Temporal server that does not answer: what it has followed before it goes on with.
+// The follower as a process, while its Temporal server does not answer: it continues the runs that it followed before.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -58,7 +58,7 @@ describe('the follower while Temporal is away', { timeout: 120_000 }, () => {
     };
   };
 
-  it('goes on with a run whose namesake of another store was set aside, start after start, and with nothing else', async () => {
+  it('continues a run after each start, even if the folder of a run with the same name from another store was moved away', async () => {
     const store = await openDirectoryStore(join(root, 'store'));
     const records = recordsOf({ run, steps: 6 });
     const last = records.splice(-4);
@@ -73,7 +73,7 @@ describe('the follower while Temporal is away', { timeout: 120_000 }, () => {
     const after = await start();
     await until(() => points().length > had, 'its last points', 40_000);
     const stoppedMs = await after.stop();
-    // Whoever stops it kills it after 15 s, and files would lack what was committed last.
+    // The supervisor kills it after 15 s; then the files would lack the last committed steps.
     expect(stoppedMs).toBeLessThan(12_000);
     expect(after.said()).not.toContain(`${run}@`);
   });

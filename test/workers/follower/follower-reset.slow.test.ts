@@ -1,4 +1,4 @@
-// The follower as a process, by a real Temporal server: a run that was told to its end, and was reset since.
+// The follower as a process, with a real Temporal server: it has followed a run to its end, and then the run is reset.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import {
@@ -28,7 +28,7 @@ import type { TrackingSpec } from '../../../src/spec/run-spec.js';
 const register = fileURLToPath(new URL('../../support/preloads/typescript-register.mjs', import.meta.url));
 const program = fileURLToPath(new URL('../../../src/workers/follower-main.ts', import.meta.url));
 
-describe('a run that was told to its end and is reset', { timeout: 120_000 }, () => {
+describe('a run that was followed to its end and is reset', { timeout: 120_000 }, () => {
   useStandInRuns();
   let root: string;
   let store: ObjectStore;
@@ -53,7 +53,7 @@ describe('a run that was told to its end and is reset', { timeout: 120_000 }, ()
       env: { ...process.env, LONGHAUL_WANDB_PYTHON: hangingPython() },
     });
   }
-  /** Never answers, and ends with the follower. */
+  /** A script instead of Python: it never answers, and ends with the follower. */
   function hangingPython(): string {
     const path = join(root, 'hanging-python');
     writeFileSync(path, '#!/bin/sh\nwhile kill -0 "$PPID"; do sleep 1; done\n', { mode: 0o755 });
@@ -86,7 +86,7 @@ describe('a run that was told to its end and is reset', { timeout: 120_000 }, ()
     return existsSync(file) && (JSON.parse(readFileSync(file, 'utf8')) as { over: boolean }).over;
   };
 
-  /** A workflow that waits, with the records of its first four steps. */
+  /** Starts a workflow that waits, and writes the records of its first four steps. */
   async function begun(run: string, tracking: Partial<TrackingSpec> = {}) {
     const handle = await startStandIn(run, 'waits');
     const owners = sequenceKey(ownersFolder(run), 1);
@@ -111,7 +111,7 @@ describe('a run that was told to its end and is reset', { timeout: 120_000 }, ()
   it.each<[when: string, isAway: boolean]>([
     ['while nobody follows it, is told to its new end by the next follower', true],
     ['between two looks, is told to its new end', false],
-  ])('and ends again %s', async (_, isAway) => {
+  ])('and that ends again %s', async (_, isAway) => {
     const run = isAway ? 'away' : 'between';
     const { workflowId, rest } = await begun(run);
     const end = (): Promise<unknown> => temporal.client.workflow.getHandle(workflowId).terminate('a test');
@@ -133,7 +133,7 @@ describe('a run that was told to its end and is reset', { timeout: 120_000 }, ()
     expect(new Set(ids).size).toBe(ids.length);
   });
 
-  it('while a tracker lacks its end, is told to all of the others again', async () => {
+  it('while one tracker lacks its end, is sent to all other trackers again', async () => {
     const run = 'lacking';
     const { workflowId, rest } = await begun(run, { wandb: { mode: 'online' } });
     const handle = temporal.client.workflow.getHandle(workflowId);

@@ -1,4 +1,4 @@
-// What a follower knows of runs from Temporal alone: which there are, by which start each is driven, and how it ended.
+// What a follower learns about runs from Temporal alone: which runs exist, which workflow start drives each, and how it ended.
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { claimRun } from '../../../src/store/runs/owners.js';
@@ -18,7 +18,7 @@ describe('the runs that Temporal knows', { timeout: 60_000 }, () => {
     store = memoryStore();
   });
 
-  /** As the first activity of a start does. */
+  /** Claims the run, as the first activity of a workflow does. */
   async function claim(name: string, firstExecutionRunId: string): Promise<string> {
     const run = await claimName(store, name);
     const where = { address: temporal.address, clusterId: 'test', namespace: 'default' };
@@ -27,11 +27,11 @@ describe('the runs that Temporal knows', { timeout: 60_000 }, () => {
     return run;
   }
 
-  /** Visibility comes a little behind. */
+  /** Waits until a look shows the run: Temporal's visibility is a little late. */
   const seen = (watch: RunWatch, is: (run: DrivenRun) => boolean): Promise<DrivenRun> =>
     until(async () => (await watch.look(longAgo)).find(is), 'the run to be seen', 30_000);
 
-  it('are those that somebody has claimed, each by its newest start', async () => {
+  it('are the claimed runs, each with its newest workflow start', async () => {
     const watch = new RunWatch(temporal.client, store);
     const first = await startStandIn('claimed', 'waits');
     await until(
@@ -54,7 +54,7 @@ describe('the runs that Temporal knows', { timeout: 60_000 }, () => {
     await claim('claimed', second.firstExecutionRunId);
     const again = await seen(watch, (one) => !one.standing.over);
     expect(again).toMatchObject({ run, firstRunId: second.firstExecutionRunId });
-    // Asked by name, the first start is over though its workflow's id goes on.
+    // The standing of the first start is over, although a second start has the same workflow id.
     expect(await watch.standing({ ...ended })).toMatchObject({ over: true, ending: null });
     await second.terminate('a test');
   });
@@ -63,7 +63,7 @@ describe('the runs that Temporal knows', { timeout: 60_000 }, () => {
     ['completes', { how: 'completed', reason: null }],
     ['stops', { how: 'completed', reason: '1 of 1 USD' }],
     ['fails', { how: 'failed', reason: 'the data is gone' }],
-  ])('tell how a run ended that %s', async (end, ending) => {
+  ])('have an ending that shows how a run ended that %s', async (end, ending) => {
     const handle = await startStandIn(end, end);
     await handle.result().catch(() => undefined);
     const run = await claim(end, handle.firstExecutionRunId);
@@ -73,7 +73,7 @@ describe('the runs that Temporal knows', { timeout: 60_000 }, () => {
     expect(await new RunWatch(temporal.client, store).standing(over)).toEqual(over.standing);
   });
 
-  it('are driven by one start where a workflow begins again, and where it is reset', async () => {
+  it('keep their start when the workflow continues as new and when it is reset', async () => {
     const handle = await startStandIn('anew', 'goes on');
     const run = await claim('anew', handle.firstExecutionRunId);
     const watch = new RunWatch(temporal.client, store);
@@ -88,7 +88,7 @@ describe('the runs that Temporal knows', { timeout: 60_000 }, () => {
     await temporal.client.workflow.getHandle('train/anew').terminate('a test');
   });
 
-  it('tell why one is blocked, and why it is blocked again by the next look, and ask only when it has moved', async () => {
+  it('show why a run is blocked, and a new reason at the next look; the workflow is queried only after new events', async () => {
     const handle = await startStandIn('blocked', 'is blocked');
     const run = await claim('blocked', handle.firstExecutionRunId);
     const watch = new RunWatch(temporal.client, store);
@@ -104,7 +104,7 @@ describe('the runs that Temporal knows', { timeout: 60_000 }, () => {
     await handle.terminate('a test');
   });
 
-  it('are over, and no more is known, where Temporal has forgotten them', async () => {
+  it('are over, without an ending, if Temporal has forgotten them', async () => {
     const forgotten = { workflowId: 'train/forgotten', firstRunId: 'none' };
     const standing = await new RunWatch(temporal.client, store).standing(forgotten);
     expect(standing).toEqual({ over: true, ending: null, phase: null, blocked: null });

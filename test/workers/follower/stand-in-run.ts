@@ -1,4 +1,4 @@
-// A workflow of the type of runs that does what its input says, for whoever only looks at runs from outside.
+// A workflow with the type name of a run that behaves as its input says, for tests of code that only reads workflows.
 import {
   ApplicationFailure,
   condition,
@@ -12,7 +12,7 @@ import { defineSearchAttributeKey } from '@temporalio/common';
 
 export type StandInEnd = 'waits' | 'goes on' | 'fails' | 'completes' | 'stops' | 'is blocked';
 
-/** Resumes one that is blocked, which is blocked again at once for the reason given. */
+/** Resumes a blocked workflow, which is blocked again at once, with the given reason. */
 export const blockAgain = defineSignal<[reason: string]>('blockAgain');
 export const asked = defineQuery<number>('asked');
 

@@ -1,4 +1,4 @@
-// A Temporal server for a test file, and a worker that serves stand-ins for runs: `stand-in-run.ts` says what they do.
+// A Temporal server for a test file, and a worker that runs the workflow of `stand-in-run.ts` in place of real runs.
 import { fileURLToPath } from 'node:url';
 import { bundleWorkflowCode, Worker } from '@temporalio/worker';
 import { afterAll, beforeAll } from 'vitest';
@@ -10,7 +10,7 @@ const taskQueue = 'stand-in-runs';
 
 export let temporal: TestTemporal;
 
-/** Started before the tests of the file, and stopped behind them. */
+/** Starts the server and the worker before the file's tests, and stops them after the tests. */
 export function useStandInRuns(): void {
   let worker: Worker;
   let running: Promise<void>;
@@ -34,7 +34,7 @@ export async function startStandIn(name: string, end: StandInEnd) {
   });
 }
 
-/** Resets the current execution to its first workflow task; resolves when another one is current. */
+/** Resets the current execution to its first workflow task; resolves when the new execution is current. */
 export async function resetStandIn(name: string): Promise<void> {
   const workflowId = `train/${name}`;
   const { runId } = await temporal.client.workflow.getHandle(workflowId).describe();

@@ -1,4 +1,4 @@
-// One backend per server and way of asking it, with the limits that a run's spec sets.
+// A node keeps one backend for each environment server and its settings, with the limits of a run's spec.
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import type { EnvironmentSpec } from '../../../src/spec/run-spec.js';
@@ -13,7 +13,7 @@ const spec: EnvironmentSpec = { env_key: 'counter', fault_rate: 0.5, tool_error_
 let server: EnvironmentServer;
 let backends: EnvironmentBackends;
 beforeEach(async () => {
-  // The call of turn 1 is never answered.
+  // The server never answers the call of turn 1.
   const faults = { ...noFaults, infrastructure: ({ turn }: { turn: number }) => hangAt(turn) };
   server = await startCounterServer({ faults });
   backends = environmentBackends({ url: server.url, token });
@@ -25,7 +25,7 @@ afterEach(async () => {
 
 const hangAt = (turn: number): 'hang' | undefined => (turn === 1 ? 'hang' : undefined);
 
-/** How long a call that is never answered was waited for, in milliseconds. */
+/** Makes a call that is never answered; returns how long the backend waited, in milliseconds. */
 async function waitOut(callTimeoutMs: number): Promise<number> {
   const backend = backends.backendFor(spec, callTimeoutMs);
   const options = { seed: 1, episodeId: `${callTimeoutMs}`, tryNumber: 0 };
@@ -42,28 +42,28 @@ async function waitOut(callTimeoutMs: number): Promise<number> {
 }
 
 describe('a server that answers a call too late', () => {
-  it('is waited for as long as the run says', async () => {
+  it('times out after the run’s limit', async () => {
     expect(await waitOut(300)).toBeLessThan(15_000);
   });
 
-  it('is waited for by each run as long as that run says', async () => {
-    // Each error names the limit that ended it; how late it comes depends on the machine.
+  it('times out for each run after that run’s own limit', async () => {
+    // Each error names its limit. There is no upper bound here: a slow machine may take longer.
     const [hasty, patient] = await Promise.all([waitOut(200), waitOut(900)]);
     expect(hasty).toBeGreaterThanOrEqual(199);
     expect(patient).toBeGreaterThanOrEqual(899);
   });
 });
 
-it('is one backend for all episodes of a run', () => {
+it('all episodes of a run share one backend', () => {
   expect(backends.backendFor({ ...spec }, 500)).toBe(backends.backendFor(spec, 500));
 });
 
-it('plays an episode alone on its server, also where others ask that server in another way', async () => {
+it('an episode that must play alone is alone on its server, even among backends with other settings', async () => {
   const signal = AbortSignal.timeout(5_000);
   const options = { seed: 1, episodeId: 'e', tryNumber: 0 };
   const other = backends.backendFor({ ...spec, fault_rate: 0 }, 700);
   const suspicious = backends.backendFor({ ...spec, url: `${server.url}/` }, 500);
-  // Its next session is one reply away.
+  // After this session, the backend needs only one more reply to open the next.
   await (await suspicious.open(counterTask(1), options, signal)).close();
   const company = await other.open(counterTask(1), options, signal);
   let closed = false;

@@ -1,4 +1,4 @@
-// Whom the orchestrator asks about an owner.
+// Which server the orchestrator asks about a run's owner.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { freePort } from '../../../src/stack/free-port.js';
 import {
@@ -23,7 +23,7 @@ beforeAll(async () => {
 afterAll(() => Promise.all([temporal?.stop(), other?.stop()]));
 
 describe('the owner of a run (R20)', () => {
-  /** An open workflow on `server`, and the record of its claim as the machine `host` would write it. */
+  /** Starts a workflow on `server`; returns it with the owner record that the machine `host` would write. */
   async function owner(server: ConnectedTemporal, host: string) {
     const { client } = server;
     const workflowId = uniqueName('train/owned');
@@ -43,7 +43,7 @@ describe('the owner of a run (R20)', () => {
     };
     return { record, workflow };
   }
-  /** As the orchestrator of `temporal` on machine `host` finds out. */
+  /** The owner's state, as found by the orchestrator of `temporal` on machine `host`. */
   const stateOf = (record: OwnerRecord, host: string) =>
     ownerState(
       record,
@@ -52,7 +52,7 @@ describe('the owner of a run (R20)', () => {
       host,
     );
 
-  it('of the same server is asked there, whatever that server or its machine is called now', async () => {
+  it('on our own server is looked up there, even if the server’s address or the machine’s name has changed', async () => {
     const { record, workflow } = await owner(temporal, 'box-a');
     expect(await stateOf(record, 'box-a')).toBe('open');
     expect(await stateOf(record, 'box-a-renamed')).toBe('open');
@@ -61,7 +61,7 @@ describe('the owner of a run (R20)', () => {
     expect(await stateOf(record, 'box-a')).toBe('closed');
   });
 
-  it('of another server on the same machine is asked at its address', async () => {
+  it('on another server of the same machine is looked up at that server’s address', async () => {
     const { record, workflow } = await owner(other, 'box-a');
     expect(await stateOf(record, 'box-a')).toBe('open');
     await workflow.terminate();
@@ -69,26 +69,29 @@ describe('the owner of a run (R20)', () => {
     expect(await stateOf({ ...record, workflowId: 'train/never-started' }, 'box-a')).toBe('unknown');
   });
 
-  it('of a loopback address on another machine is unreachable: the server that answers here is another one', async () => {
+  it('at a loopback address of another machine is unreachable: the server at this address here is a different one', async () => {
     const { record } = await owner(other, 'box-b');
     const address = recordedAddress(temporal.address, 'box-b');
     expect(await stateOf({ ...record, address }, 'box-a')).toBe('unreachable');
   });
 
-  it('of a server that does not answer is unreachable', async () => {
+  it('on a server that does not answer is unreachable', async () => {
     const { record } = await owner(other, 'box-a');
     const address = recordedAddress(`127.0.0.1:${await freePort()}`, 'box-a');
     expect(await stateOf({ ...record, address }, 'box-a')).toBe('unreachable');
   });
 
   it.each(['127.0.0.1:7233', 'localhost:7233', '[::1]:7233', '127.8.0.1:1'])(
-    'is recorded with its machine for %s',
+    'is recorded with its machine’s name if its address is %s',
     (address) => {
       expect(recordedAddress(address, 'box')).toBe(`${address}@box`);
     },
   );
 
-  it.each(['temporal.example:7233', '10.0.0.7:7233', '128.0.0.1:7233'])('is recorded as %s', (address) => {
-    expect(recordedAddress(address, 'box')).toBe(address);
-  });
+  it.each(['temporal.example:7233', '10.0.0.7:7233', '128.0.0.1:7233'])(
+    'is recorded without a machine’s name if its address is %s',
+    (address) => {
+      expect(recordedAddress(address, 'box')).toBe(address);
+    },
+  );
 });

@@ -1,4 +1,4 @@
-// What a worker process is told: flags win over variables, and what is wrong is said in one line.
+// The settings of a worker process: flags win over variables, and a wrong setting gives an error of one line.
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -13,7 +13,7 @@ afterEach(() => {
 });
 
 describe('a node worker', () => {
-  it('serves no Temporal server that nobody named: it might be a neighbour’s', () => {
+  it('has no default Temporal server: a server on this machine might be another user’s', () => {
     const profile = join(mkdtempSync(join(tmpdir(), 'longhaul-config-')), 'temporal.toml');
     writeFileSync(profile, '[profile.default]\n');
     vi.stubEnv('TEMPORAL_CONFIG_FILE', profile);
@@ -24,11 +24,11 @@ describe('a node worker', () => {
     expect(readWorkerConfig(unnamed).temporal.address).toBe('h:1');
   });
 
-  it('holds one run at a time, and leaves within 25 s, unless told otherwise', () => {
+  it('by default holds one run at a time, and leaves within 25 s', () => {
     expect(read([])).toMatchObject({ places: 1, graceMs: 25_000 });
   });
 
-  it('is told by flags or variables, and flags win', () => {
+  it('takes settings from flags and variables, and flags win', () => {
     const env = { LONGHAUL_PLACES: '3', LONGHAUL_GRACE: '110' };
     expect(read([], env)).toMatchObject({ places: 3, graceMs: 110_000 });
     expect(read(['--places', '20', '--grace', '8'], env)).toMatchObject({ places: 20, graceMs: 8_000 });
@@ -40,13 +40,13 @@ describe('a node worker', () => {
     ['--grace', '0', /--grace or LONGHAUL_GRACE takes a whole number from 1 to 3600; "0" is none/],
     ['--grace', '25s', /from 1 to 3600; "25s" is none/],
     ['--grace', '1.5', /from 1 to 3600; "1.5" is none/],
-  ])('refuses %s %s, with the range', (flag, value, message) => {
+  ])('refuses %s %s, and the error names the range', (flag, value, message) => {
     expect(() => read([flag, value])).toThrow(message);
   });
 });
 
 describe('a worker’s metrics', () => {
-  it('are served to nobody unless told where, and flags win', () => {
+  it('are by default not served; flags win over variables', () => {
     expect(read([]).metricsAddress).toBeNull();
     expect(read([], { LONGHAUL_METRICS_ADDRESS: '' }).metricsAddress).toBeNull();
     const env = { LONGHAUL_METRICS_ADDRESS: '0.0.0.0:9464' };
@@ -57,7 +57,7 @@ describe('a worker’s metrics', () => {
   });
 
   it.each(['node-1:9464', '1.2.3:80', '127.0.0.1:0', '127.0.0.1:70000', 'http://[::1]:80'])(
-    'have no address such as %s',
+    'are refused an address such as %s',
     (address) => {
       expect(() => read(['--metrics-address', address])).toThrow(
         /^--metrics-address or LONGHAUL_METRICS_ADDRESS .*127\.0\.0\.1:9464/,
@@ -67,11 +67,11 @@ describe('a worker’s metrics', () => {
 });
 
 describe('an orchestrator worker', () => {
-  it('belongs to no deployment unless told otherwise', () => {
+  it('by default belongs to no deployment', () => {
     expect(read([]).deployment).toBeNull();
   });
 
-  it('is told its deployment and its build by flags or variables, and flags win', () => {
+  it('takes its deployment and build from flags and variables, and flags win', () => {
     const env = { LONGHAUL_DEPLOYMENT: 'longhaul', LONGHAUL_BUILD_ID: '1.2.3' };
     expect(read([], env).deployment).toEqual({ name: 'longhaul', buildId: '1.2.3' });
     expect(read(['--build-id', '1.2.4'], env).deployment).toEqual({ name: 'longhaul', buildId: '1.2.4' });
@@ -82,7 +82,7 @@ describe('an orchestrator worker', () => {
     [['--build-id', '1.2.3'], /--deployment or LONGHAUL_DEPLOYMENT is missing/],
     [['--deployment', 'long.haul', '--build-id', '1'], /"long.haul" is none/],
     [['--deployment', 'longhaul', '--build-id', '1 2'], /"1 2" is none/],
-  ])('refuses %j, because half a version would take any workflow', (flags, message) => {
+  ])('refuses %j', (flags, message) => {
     expect(() => read(flags)).toThrow(message);
   });
 });

@@ -26,7 +26,7 @@ const spawned = async (): Promise<{ child: ChildProcess; pid: number }> => {
 afterEach(() => Promise.all(children.splice(0).map((child) => ended(child, 'SIGKILL'))));
 
 describe('the folder lock (R29)', () => {
-  it('lets one supervisor in and names it to the next: pid and address', () => {
+  it('admits one supervisor; the error for the next names its pid and address', () => {
     const folder = newFolder();
     const lock = lockFolder(folder, 'longhaul up at 127.0.0.1:7233');
     expect(() => lockFolder(folder, 'another')).toThrow(FolderLocked);
@@ -39,7 +39,7 @@ describe('the folder lock (R29)', () => {
     lockFolder(folder, 'another').release();
   });
 
-  it('takes over the lock of a process that is dead', async () => {
+  it('takes over the lock of a dead process', async () => {
     const folder = newFolder();
     const { child, pid } = await spawned();
     writeFileSync(join(folder, 'lock.json'), JSON.stringify({ ...identityOf(pid), address: 'old' }));
@@ -50,20 +50,20 @@ describe('the folder lock (R29)', () => {
     lock.release();
   });
 
-  it('is not fooled by a process that got the pid of a dead holder', async () => {
+  it('takes over the lock of a dead process whose pid another process has now', async () => {
     const folder = newFolder();
     const { pid } = await spawned();
     writeFileSync(join(folder, 'lock.json'), JSON.stringify({ pid, startTime: '1', address: 'old' }));
     lockFolder(folder, 'new').release();
   });
 
-  it('takes over a lock file that was cut off', () => {
+  it('takes over a lock whose note was cut off', () => {
     const folder = newFolder();
     writeFileSync(join(folder, 'lock.json'), '{"pid": 1');
     lockFolder(folder, 'new').release();
   });
 
-  it('goes with its holder alone, not with what forgets it', () => {
+  it('holds until its holder releases it, even if its note is deleted', () => {
     const folder = newFolder();
     const lock = lockFolder(folder, 'one');
     rmSync(join(folder, 'lock.json'));
@@ -74,7 +74,7 @@ describe('the folder lock (R29)', () => {
 });
 
 describe('the process registry (R29)', () => {
-  it('ends what a killed supervisor left, and only that', async () => {
+  it('ends only the processes that a killed supervisor left', async () => {
     const path = join(newFolder(), 'processes.json');
     const [mine, reused] = [await spawned(), await spawned()];
     const before = new ProcessRegistry(path, { log });
@@ -89,7 +89,7 @@ describe('the process registry (R29)', () => {
     expect(await new ProcessRegistry(path, { log }).endLeftovers(0)).toEqual([]);
   });
 
-  it('kills a leftover that ignores SIGTERM', async () => {
+  it('kills a leftover process that ignores SIGTERM', async () => {
     const path = join(newFolder(), 'processes.json');
     const child = spawn(process.execPath, [
       '-e',

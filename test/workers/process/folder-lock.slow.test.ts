@@ -1,4 +1,4 @@
-// The race for a folder's lock (R29), which one round in hundreds would show.
+// The race for a folder's lock (R29). A fault would show in only one of hundreds of rounds.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { cpSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -14,7 +14,7 @@ afterAll(async () => {
   rmSync(scratch, { recursive: true });
 });
 
-it('is never held twice where six processes meet the lock of a dead holder, 600 times', async () => {
+it('is never held twice when six processes race for a dead holder’s lock, 600 times', async () => {
   const fixture = new URL('../fixtures/contend-for-folder.mjs', import.meta.url).pathname;
   const contender = async () => {
     const child = spawn(process.execPath, [fixture], { stdio: ['pipe', 'pipe', 'inherit'] });

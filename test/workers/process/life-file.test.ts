@@ -1,4 +1,4 @@
-// What a worker's process knows of the one that had its folder before.
+// What a worker process knows about the process that used its folder before.
 import { mkdtempSync, rmSync, utimesSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -19,15 +19,15 @@ const keep = () => {
   return kept;
 };
 
-describe('a worker on a folder', () => {
-  it('that nobody has served has no predecessor', () => {
+describe('a worker', () => {
+  it('on a new folder has no predecessor', () => {
     const { life, leave } = keep();
     expect(life.predecessor).toBeNull();
     expect(life.identity).toMatch(new RegExp(`^n1@.+ pid ${process.pid}$`));
     leave();
   });
 
-  it('knows that the one before was told to end', () => {
+  it('knows that its predecessor ended on request', () => {
     const first = keep();
     first.leave();
     const second = keep();
@@ -35,7 +35,7 @@ describe('a worker on a folder', () => {
     second.leave();
   });
 
-  it('knows when the one before was last alive, where that was killed', () => {
+  it('knows when its predecessor was last alive, if that was killed', () => {
     keep();
     const dead = new Date(Date.now() - 60_000);
     utimesSync(path(), dead, dead);
@@ -43,12 +43,12 @@ describe('a worker on a folder', () => {
     const { aliveAt, noticedAt, left } = life.predecessor!;
     expect(left).toBe(false);
     expect(aliveAt).toBe(dead.getTime());
-    // This process has been started since.
+    // `noticedAt` is this process's start, but never before the predecessor's last sign of life.
     expect(noticedAt).toBeGreaterThanOrEqual(aliveAt);
     leave();
   });
 
-  it('knows the one that served, and not those that could not begin since', () => {
+  it('knows the last process that served, not the later ones that never served', () => {
     const served = keep();
     const dead = new Date(Date.now() - 60_000);
     utimesSync(path(), dead, dead);
@@ -60,7 +60,7 @@ describe('a worker on a folder', () => {
     leave();
   });
 
-  it('has no predecessor where none has ever served', () => {
+  it('has no predecessor if no process has ever served', () => {
     begin().leave();
     expect(begin().life.predecessor).toBeNull();
   });

@@ -1,5 +1,5 @@
-// Temporal servers that are not on one's own machine: client certificates and API keys by the profile of the `temporal` CLI, tried
-// against a real server behind a gateway that ends TLS.
+// Remote Temporal servers: client certificates and API keys from the profile of the `temporal` CLI. The tests use a real server behind a
+// gateway that terminates TLS.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -27,16 +27,16 @@ import { until } from '../../support/until.js';
 const apiKey = 'key-of-the-team+/=7f3a';
 const wrongKey = 'key-of-somebody-else+/=41c9';
 
-describe.skipIf(!hasOpenssl())('a Temporal server behind TLS (certificates by openssl)', () => {
+describe.skipIf(!hasOpenssl())('a Temporal server behind TLS (certificates made by openssl)', () => {
   const folder = mkdtempSync(join(tmpdir(), 'longhaul-tls-'));
   const own = makeAuthority(folder, 'own');
   const foreign = makeAuthority(folder, 'foreign');
   const [server, client, stranger] = [own.sign('server'), own.sign('client'), foreign.sign('client')];
   const file = join(folder, 'temporal.toml');
   let temporal: TestTemporal;
-  /** Wants a client certificate. */
+  /** A gateway that requires a client certificate. */
   let certified: TemporalGateway;
-  /** Wants an API key, and quotes what it got in its refusal. */
+  /** A gateway that requires an API key; its refusal quotes the key that it received. */
   let keyed: TemporalGateway;
 
   beforeAll(async () => {
@@ -78,7 +78,7 @@ describe.skipIf(!hasOpenssl())('a Temporal server behind TLS (certificates by op
     TEMPORAL_TLS_CLIENT_CERT_PATH: of.cert,
     TEMPORAL_TLS_CLIENT_KEY_PATH: of.key,
   });
-  /** What a person would export. */
+  /** The gateway and the variables that a user would export, for each way to configure access. */
   const ways: Record<string, () => { gateway: TemporalGateway; env: Record<string, string> }> = {
     'a certificate, by profile': () => ({
       gateway: certified,
@@ -103,7 +103,7 @@ describe.skipIf(!hasOpenssl())('a Temporal server behind TLS (certificates by op
     return readTemporalConfig();
   }
 
-  it.each(Object.keys(ways))('lets both clients in with %s', async (way) => {
+  it.each(Object.keys(ways))('admits both clients with %s', async (way) => {
     const { gateway, env } = ways[way]!();
     const config = configured(env);
     const before = gateway.passed();
@@ -164,31 +164,34 @@ describe.skipIf(!hasOpenssl())('a Temporal server behind TLS (certificates by op
     }),
   };
 
-  it.each(Object.keys(refusals))('says what is wrong with %s, at once and to both clients', async (name) => {
-    const { env, says } = refusals[name]!();
-    const config = configured(env);
-    const begun = performance.now();
-    const errors = await Promise.all(
-      [connectClient(config, 20_000), connectWorker(config, 20_000)].map((attempt) =>
-        attempt.then(
-          () => new Error('it was let in'),
-          (thrown: Error) => thrown,
+  it.each(Object.keys(refusals))(
+    'refuses both clients at once with %s, and the error says how to fix it',
+    async (name) => {
+      const { env, says } = refusals[name]!();
+      const config = configured(env);
+      const begun = performance.now();
+      const errors = await Promise.all(
+        [connectClient(config, 20_000), connectWorker(config, 20_000)].map((attempt) =>
+          attempt.then(
+            () => new Error('it was let in'),
+            (thrown: Error) => thrown,
+          ),
         ),
-      ),
-    );
-    for (const error of errors) {
-      expect(error).toMatchObject({
-        name: 'TemporalRefused',
-        message: expect.stringMatching(says) as string,
-      });
-      expect(error.message).toContain(config.address);
-      expectNoKey(`${error.message}\n${error.stack}`);
-    }
-    // Far from the deadline: nothing was tried again and again.
-    expect(performance.now() - begun).toBeLessThan(15_000);
-  });
+      );
+      for (const error of errors) {
+        expect(error).toMatchObject({
+          name: 'TemporalRefused',
+          message: expect.stringMatching(says) as string,
+        });
+        expect(error.message).toContain(config.address);
+        expectNoKey(`${error.message}\n${error.stack}`);
+      }
+      // This is well before the deadline: the clients did not keep retrying.
+      expect(performance.now() - begun).toBeLessThan(15_000);
+    },
+  );
 
-  it('that is not there is told as such, with TLS as without', async () => {
+  it('that does not answer causes TemporalUnreachable, with TLS, too', async () => {
     const config = configured({
       TEMPORAL_ADDRESS: `127.0.0.1:${await freePort()}`,
       TEMPORAL_API_KEY: apiKey,
@@ -223,22 +226,25 @@ describe.skipIf(!hasOpenssl())('a Temporal server behind TLS (certificates by op
       /must be host:port/,
     ],
     ['a scheme', '[profile.default]\naddress = "https://host:7233"\n', {}, /must be host:port/],
-  ])('%s is told with its fix, and without what may be a key', (_what, text, env, says) => {
-    const broken = join(folder, 'broken', 'temporal.toml');
-    mkdirSync(join(folder, 'broken'), { recursive: true });
-    writeFileSync(broken, text.replaceAll('KEY', apiKey));
-    const read = () => configured({ TEMPORAL_CONFIG_FILE: broken, ...env });
-    expect(read).toThrow(says);
-    expect(messageOf(read)).not.toContain(apiKey);
-  });
+  ])(
+    '%s causes an error that says how to fix it and does not quote a possible key',
+    (_what, text, env, says) => {
+      const broken = join(folder, 'broken', 'temporal.toml');
+      mkdirSync(join(folder, 'broken'), { recursive: true });
+      writeFileSync(broken, text.replaceAll('KEY', apiKey));
+      const read = () => configured({ TEMPORAL_CONFIG_FILE: broken, ...env });
+      expect(read).toThrow(says);
+      expect(messageOf(read)).not.toContain(apiKey);
+    },
+  );
 
-  it('a configuration file that is named and not there is no reason to go without', () => {
+  it('a missing configuration file is an error if the user named it', () => {
     expect(() => configured({ TEMPORAL_CONFIG_FILE: join(folder, 'nowhere.toml') })).toThrow(
       /which is not there/,
     );
   });
 
-  it('the profile is not for the embedded stack, which has neither keys nor certificates', () => {
+  it('the profile is not used for the embedded stack, which has neither keys nor certificates', () => {
     const env = { TEMPORAL_API_KEY: apiKey, TEMPORAL_NAMESPACE: 'of-the-team' };
     const address = '127.0.0.1:7999';
     const lock = lockFolder(join(folder, 'stack'), 'a test');
@@ -261,7 +267,7 @@ describe.skipIf(!hasOpenssl())('a Temporal server behind TLS (certificates by op
     expect(readWorkerConfig(args).temporal).toEqual(plainTemporalConfig(address));
   });
 
-  it('the key goes to the server of the profile alone, whatever address a record names', async () => {
+  it('the key is sent only to the profile’s server, even if a record names another address', async () => {
     const heard: string[] = [];
     const gateway = await startTemporalGateway({
       target: temporal.address,
@@ -294,7 +300,7 @@ describe.skipIf(!hasOpenssl())('a Temporal server behind TLS (certificates by op
     }
   });
 
-  /** Ended by itself, or once `until` holds. */
+  /** Runs a command until it ends or `served` is true. `code`: its exit code; null if it was still running and then stopped. */
   async function processOf(
     command: readonly string[],
     env: Record<string, string>,

@@ -1,4 +1,4 @@
-// The queries of docs/temporal-ui.md on a real server, with runs of all kinds on it: each finds what the page says, and nothing else.
+// The queries of docs/temporal-ui.md, on a real server with all kinds of runs: each query finds exactly the workflows that the page says.
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -19,13 +19,13 @@ import {
 } from '../../workflows/scripted-run.js';
 
 const page = readFileSync(resolve('docs/temporal-ui.md'), 'utf8');
-/** `| which | `query` |`, without the head. */
+/** The rows `| which | `query` |` of the page's table, without its head. */
 const rows = [...page.matchAll(/^\| ([^|]+) \| `([^`]+)` \|$/gm)].map(([, which = '', query = '']) => ({
   which,
   query,
 }));
 
-/** By the page's own words; ids in alphabetical order. */
+/** Workflow ids that each query must find, in alphabetical order, by the page's text for the query. */
 const finds: Record<string, string[]> = {
   'runs under way': ['train/blocked', 'train/crm-small', 'train/low', 'train/paused'],
   'runs that wait for a person': ['train/blocked', 'train/paused'],
@@ -59,11 +59,11 @@ const longhaul = (...args: string[]): Promise<Answer> =>
   commandLine([...args, '--temporal-address', temporal.address], { cwd: folder });
 
 describe('the queries of docs/temporal-ui.md', { timeout: 240_000 }, () => {
-  it('are those that are tried here', () => {
+  it('are all tested here', () => {
     expect(rows.map(({ which }) => which)).toEqual(Object.keys(finds));
   });
 
-  it('find on a real server what the page says, and nothing else', async () => {
+  it('find exactly what the page says on a real server', async () => {
     const long = [{ name: 'grpo', kind: 'grpo' as const, steps: 104 }];
     const scripts = ['crm-small', 'paused', 'blocked', 'low', 'refused'].map((name) =>
       scriptRun(
@@ -77,7 +77,7 @@ describe('the queries of docs/temporal-ui.md', { timeout: 240_000 }, () => {
       ScriptedRun,
       ScriptedRun,
     ];
-    // A server that took a hundred steps of it left these records.
+    // These records stand for a hundred steps that the run has already taken.
     for (let step = 0; step <= 100; step += 1) low.committed.set(step, { control: 0, lr: 0.1 });
     const held = { small: gate(), paused: gate(), low: gate() };
     for (const script of scripts) script.passAt1 = () => (script === low ? 0.1 : 0.5);
@@ -116,7 +116,7 @@ describe('the queries of docs/temporal-ui.md', { timeout: 240_000 }, () => {
       await until(client.workflow.getHandle('train/paused'), ({ phase }) => phase === 'paused');
       await until(client.workflow.getHandle('train/blocked'), ({ phase }) => phase === 'blocked');
       await Promise.all([held.small.reached, held.low.reached]);
-      // Visibility follows the histories.
+      // Poll, as Temporal's visibility is later than the histories.
       for (const { which, query } of rows)
         await expect
           .poll(() => found(query), { timeout: 60_000, message: `${which}: ${query}` })

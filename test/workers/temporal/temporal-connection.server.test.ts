@@ -17,12 +17,12 @@ describe('a connection of a client', () => {
     );
     await hungUp;
     await connection.close();
-    // Without the fix the try after the close throws from a timer, and the test runner tells of an uncaught error.
+    // Without `endCallsAfterClose` the retry throws in a timer, and Vitest reports an uncaught error.
     expect(await call).toMatch(/CANCELLED.*Channel has been shut down/);
   });
 });
 
-/** Takes connections and ends them, so that each call fails as unavailable and is tried again. */
+/** A server that accepts connections and closes them, so that each call fails as unavailable and is retried. */
 async function serverThatHangsUp(): Promise<{ address: string; hungUp: Promise<void> }> {
   const ending = createServer((socket) => socket.destroy()).listen(0, '127.0.0.1');
   server = ending;

@@ -1,4 +1,4 @@
-// What the two clients of Temporal throw when a server does not let them in, told as one error for people.
+// The errors of both Temporal clients when a server refuses them become one readable error.
 import { status } from '@grpc/grpc-js';
 import { ServiceError } from '@temporalio/client';
 import { TransportError } from '@temporalio/worker';
@@ -26,7 +26,7 @@ describe('a refusal', () => {
       'the native client',
       native('The request does not have valid authentication credentials', `no ${key}, also-confidential`),
     ],
-  ])('of the key, told to %s, is one of the key, without it', (_who, error) => {
+  ])('of the key, from %s, is recognised, and the error does not contain the key', (_who, error) => {
     expect(refusalOf(error, keyed)?.message).toMatch(
       /at h:7233 cannot be used: it does not accept the API key \(no \[secret removed\], \[secret removed\]\); .*TEMPORAL_API_KEY/,
     );
@@ -42,7 +42,7 @@ describe('a refusal', () => {
         'Request unauthorized.',
       ),
     ],
-  ])('of our rights, told to %s, names the namespace', (_who, error) => {
+  ])('of our rights, from %s, names the namespace', (_who, error) => {
     expect(refusalOf(error, keyed)?.message).toMatch(
       /we may not use its namespace team \(Request unauthorized\.\); correct the namespace, or use a key/,
     );
@@ -54,7 +54,7 @@ describe('a refusal', () => {
     new TransportError('tonic::transport::Error(Transport, ConnectError(ConnectionRefused))'),
     new Error('something else'),
     'not even an error',
-  ])('is not seen in %s', (error) => {
+  ])('is not found in another error: %s', (error) => {
     expect(refusalOf(error, keyed)).toBeNull();
   });
 });

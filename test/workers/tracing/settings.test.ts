@@ -1,4 +1,4 @@
-// When a worker traces, by the variables of OpenTelemetry, and what it says to those that it cannot follow.
+// OpenTelemetry's variables decide whether a worker traces; an unsupported setting gives an error.
 import { describe, expect, it } from 'vitest';
 import { withoutKnownSecrets } from '../../../src/base/known-secrets.js';
 import { readTraceSettings } from '../../../src/workers/tracing/settings.js';
@@ -40,7 +40,7 @@ describe('traces', () => {
     expect(() => readTraceSettings(env)).not.toThrow(/secret/);
   });
 
-  it('have headers whose values no log repeats', () => {
+  it('have headers whose values never appear in logs', () => {
     readTraceSettings({
       ...endpoint,
       OTEL_EXPORTER_OTLP_HEADERS: 'authorization=Bearer%20abcdefgh12345678,x-team=y',

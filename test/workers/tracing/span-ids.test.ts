@@ -1,10 +1,10 @@
-// Which trace a span is in, as every worker derives it on its own.
+// Each worker computes on its own to which trace a span belongs.
 import { expect, test } from 'vitest';
 import { attemptPlace, stepOfActivity, stepPlace } from '../../../src/workers/tracing/span-ids.js';
 
 const tried = { workflowRunId: 'one', activityId: 'step-000120/collect', scheduledAt: 1, attempt: 1 };
 
-test('an activity of a step is in the step’s trace, under its root', () => {
+test('an activity of a step is in the step’s trace, below its root span', () => {
   const step = stepOfActivity({ workflowId: 'train/crm', activityId: tried.activityId });
   expect(step).toBe(120);
   const root = stepPlace({ workflowRunId: 'one', step: 120 });
@@ -14,7 +14,7 @@ test('an activity of a step is in the step’s trace, under its root', () => {
 test.each([
   ['train/crm', 'open'],
   ['eval/sales/nightly', 'step-000120/evaluate-sweep-3'],
-])('of %s, %s is in no step’s: its trace is its own', (workflowId, activityId) => {
+])('the activity %s › %s belongs to no step and has its own trace', (workflowId, activityId) => {
   const step = stepOfActivity({ workflowId, activityId });
   expect(step).toBeNull();
   const place = attemptPlace({ ...tried, activityId }, step);

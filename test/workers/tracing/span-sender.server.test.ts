@@ -1,4 +1,4 @@
-// Spans on their way to a receiver that answers, hangs, and is not there.
+// Sends spans to a receiver that answers, and to a receiver that hangs.
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { OtlpReceiver } from '../../support/servers/otlp-receiver.js';
@@ -6,7 +6,7 @@ import { until } from '../../support/until.js';
 import { createSpanSender, type EndedSpan } from '../../../src/workers/tracing/span-sender.js';
 
 const spanOf = (index: number): EndedSpan => ({
-  // One of zeros alone is none.
+  // An id of only zeros is invalid in OpenTelemetry, so ids begin at 1.
   traceId: (index + 1).toString(16).padStart(32, '0'),
   spanId: (index + 1).toString(16).padStart(16, '0'),
   ...{ parent: index === 0 ? null : 'a'.repeat(16), name: 'part', failed: index === 1 },
@@ -32,7 +32,7 @@ describe('a sender of spans', () => {
     vi.unstubAllEnvs();
   });
 
-  it('sends ids, times, states and figures as they are, with the headers of the environment', async () => {
+  it('sends ids, times, status and figures unchanged, with the headers from the environment', async () => {
     const one = sender();
     one.send(spanOf(0));
     one.send(spanOf(1));
@@ -50,7 +50,7 @@ describe('a sender of spans', () => {
     ]);
   });
 
-  it('keeps or drops a trace as a whole, whoever sends its spans', async () => {
+  it('keeps or drops whole traces: every process makes the same choice', async () => {
     const traces = Array.from({ length: 400 }, (_, index) => ({
       ...spanOf(index),
       traceId: createHash('sha256').update(`${index}`).digest('hex').slice(0, 32),
@@ -63,13 +63,13 @@ describe('a sender of spans', () => {
       return receiver.spans.map(({ traceId }) => traceId).sort();
     };
     const first = await kept();
-    // A quarter; five standard deviations are 43.
+    // A quarter of 400 is 100; five standard deviations are 43.
     expect(first.length).toBeGreaterThan(57);
     expect(first.length).toBeLessThan(143);
     expect(await kept()).toEqual(first);
   });
 
-  it('waits for no receiver that hangs, holds a bounded number of spans, and says so once', async () => {
+  it('does not wait for a receiver that hangs, holds a limited number of spans, and logs the problem once', async () => {
     receiver.hangs = true;
     said.length = 0;
     const one = sender();
@@ -86,7 +86,7 @@ describe('a sender of spans', () => {
     expect(receiver.spans.length).toBeLessThanOrEqual(2048 + 512);
   });
 
-  it('ends within its farewell beside a receiver that hangs', async () => {
+  it('closes within its time limit even if the receiver hangs', async () => {
     receiver.hangs = true;
     vi.stubEnv('OTEL_EXPORTER_OTLP_TIMEOUT', '60000');
     const one = sender();
