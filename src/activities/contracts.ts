@@ -280,6 +280,8 @@ export const fatalFailures = [
   'StoreUnfit',
   'EngineUnfit',
   'BadModelFolder',
+  'PolicyServerUnavailable',
+  'PolicyServerDenied',
 ] as const;
 export type FatalFailure = (typeof fatalFailures)[number];
 

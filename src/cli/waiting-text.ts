@@ -3,6 +3,7 @@
 import type { Client } from '@temporalio/client';
 import { defaultPayloadConverter } from '@temporalio/common';
 import type { ReportedWait } from '../activities/step/open-waits.js';
+import { policyServer } from '../engine/policy-engine.js';
 import { timeSpan } from '../report/format.js';
 import type { RunHandle } from './temporal-access.js';
 
@@ -71,6 +72,8 @@ export function troubleOf(line: string): string {
 function whatFor({ waiting, waiting_episodes, waiting_reason, waiting_until }: ReportedWait): string {
   const who = `${waiting_episodes} ${waiting_episodes === 1 ? 'episode waits' : 'episodes wait'} for `;
   if (waiting === 'store') return `${who}the store, which does not answer`;
+  if (waiting === policyServer)
+    return `${waiting_episodes === 0 ? 'it waits for ' : who}the Tinker server${waiting_reason ? ` (${firstLine(waiting_reason)})` : ''}`;
   const until = waiting_until === undefined ? '' : new Date(waiting_until).toISOString().slice(11, 16);
   return (
     `${who}environment ${waiting}` +
@@ -87,7 +90,11 @@ function waitIn(payload: Payload | null | undefined): ReportedWait | null {
   try {
     const wait = defaultPayloadConverter.fromPayload<Partial<ReportedWait> | null>(payload);
     return typeof wait?.waiting === 'string' && typeof wait.waiting_since === 'number'
-      ? { waiting_episodes: 1, ...wait, waiting: wait.waiting, waiting_since: wait.waiting_since }
+      ? {
+          waiting_episodes: wait.waiting === policyServer ? 0 : 1,
+          ...wait,
+          ...{ waiting: wait.waiting, waiting_since: wait.waiting_since },
+        }
       : null;
   } catch {
     // The payload is encoded by a codec that only its owner has.

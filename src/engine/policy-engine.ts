@@ -48,6 +48,12 @@ export interface GenerateResult {
   finish: 'stop' | 'length' | 'stop_string';
 }
 
+/** What a run waits for when its Tinker server is away or has queued a request. */
+export const policyServer = 'policy server';
+
+/** Called while a request waits, with the reason if one is known. */
+export type OnWaiting = (waiting: { reason?: string }) => void;
+
 /** How far an update has come, in shards of its mini-batches. */
 export interface UpdateProgress {
   done: number;
@@ -71,7 +77,7 @@ export interface PolicyEngine {
   info(): Promise<EngineInfo>;
   /** Sets the bytes of each token, which stop strings need. They are dropped when a model with another vocabulary size is loaded. */
   setVocabulary(tokens: readonly Uint8Array[]): Promise<void>;
-  generate(request: GenerateRequest, signal?: AbortSignal): Promise<GenerateResult>;
+  generate(request: GenerateRequest, signal?: AbortSignal, onWaiting?: OnWaiting): Promise<GenerateResult>;
   stats(): Promise<Record<string, number>>;
   close(): Promise<void>;
 }

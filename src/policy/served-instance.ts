@@ -2,7 +2,8 @@
 // the run's spec alone.
 import type { Datum } from '../engine/tinker/wire.js';
 import { chunksOf, servedLoss } from '../engine/tinker/passes.js';
-import { TinkerRefused, type WaitOptions } from '../engine/tinker/futures.js';
+import { TinkerRefused } from '../engine/tinker/call-errors.js';
+import type { RequestOptions, WaitOptions } from '../engine/tinker/futures.js';
 import type { AdamParams, SavedOnServer, TinkerService } from '../engine/tinker/service.js';
 import type { UpdateResult } from '../engine/policy-engine.js';
 import type { BatchArrays } from '../spec/records/batch.js';
@@ -76,8 +77,9 @@ export class ServedInstance {
     return path;
   }
 
-  /** Sends the requests of the step after the held one; whoever has sent some of them before sends the same ones. */
-  async apply(step: StepToApply, options: WaitOptions): Promise<AppliedStep> {
+  /** Sends the requests of the step after the held one. A process that sends them again, after another one died, sends the same ones. */
+  async apply(step: StepToApply, waiting: WaitOptions): Promise<AppliedStep> {
+    const options: RequestOptions = { ...waiting, repeatable: this.served.numbered };
     await this.sampler(options);
     this.holds = null;
     let number = this.next + 1;
@@ -114,16 +116,17 @@ export class ServedInstance {
   ): Promise<string> {
     const { service } = this;
     const place = { model_id: this.record.model, seq_id };
+    const repeated = { ...options, repeatable: true };
     try {
       return await (type === 'sampler'
-        ? service.saveForSampler(place, name, options)
-        : service.saveWeights(place, name, options));
+        ? service.saveForSampler(place, name, repeated)
+        : service.saveWeights(place, name, repeated));
     } catch (error) {
       if (!(error instanceof TinkerRefused && error.status === 409)) throw error;
     }
     const deadline = performance.now() + listedWithinMs;
     for (;;) {
-      const found = (await service.checkpoints(this.record.model, options.signal)).find(
+      const found = (await service.checkpoints(this.record.model, options)).find(
         (one) => one.checkpoint_id === name && one.checkpoint_type === type,
       );
       if (found) return found.tinker_path;
@@ -132,6 +135,11 @@ export class ServedInstance {
       await new Promise((resolve) => setTimeout(resolve, 250));
       options.signal?.throwIfAborted();
     }
+  }
+
+  /** Whether the server takes a number that was sent twice for one request. */
+  get isNumbered(): boolean {
+    return this.served.numbered;
   }
 
   private get served(): ServedModel {

@@ -2,10 +2,12 @@
 import { randomUUID } from 'node:crypto';
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { TinkerRefused, type WaitOptions } from '../engine/tinker/futures.js';
+import { InDoubt, ModelLost, TinkerRefused } from '../engine/tinker/call-errors.js';
+import type { WaitOptions } from '../engine/tinker/futures.js';
 import type { ServedPolicy, TinkerEngine } from '../engine/tinker/sampling.js';
 import type { TinkerService } from '../engine/tinker/service.js';
-import type { UpdateResult } from '../engine/policy-engine.js';
+import { BadTinkerAnswer } from '../engine/tinker/wire.js';
+import { policyServer, type UpdateResult } from '../engine/policy-engine.js';
 import type { Digest } from '../spec/records/parts.js';
 import type { RunRecord } from '../spec/records/run-records.js';
 import type { InstanceRecord } from '../spec/records/served-model.js';
@@ -84,15 +86,17 @@ export class ServedStates implements StateKeeper {
   }
 
   async hold({ run, step, state }: CommittedState, attempt: Attended): Promise<void> {
-    const options = waiting(attempt, { restoring: step });
-    const instance = await this.instanceAt(run, step, options, 'to sample');
+    const record = await readRun(this.options.store, run);
+    const options = waiting(record, attempt, { restoring: step });
+    const instance = await this.instanceAt(record, step, options, 'to sample');
     if (instance.holds?.state !== state)
       throw new UnreadableRecord(
         `runs/${run}`,
         `the state of step ${step} is ${state}, and its batches name ${instance.holds?.state ?? 'none'}`,
       );
     await this.guarded(instance, async () => {
-      this.options.engine.sampled = { state, path: await instance.sampler(options) };
+      const path = await instance.sampler(options);
+      this.options.engine.sampled = { state, path, maxWaitMs: maxWaitMs(record) };
     });
   }
 
@@ -104,9 +108,10 @@ export class ServedStates implements StateKeeper {
     attempt: Attended,
   ): Promise<void> {
     this.proven = null;
-    const options = waiting(attempt, { restoring: step });
-    if (await this.isSavedAlready(run, step + 1, stepId, options)) return;
-    await this.instanceAt(run, step, options, 'to train');
+    const record = await readRun(this.options.store, run);
+    const options = waiting(record, attempt, { restoring: step });
+    if (await this.isSavedAlready(record, step + 1, stepId, options)) return;
+    await this.instanceAt(record, step, options, 'to train');
   }
 
   forget(): Promise<void> {
@@ -114,7 +119,7 @@ export class ServedStates implements StateKeeper {
     return Promise.resolve();
   }
 
-  async apply({ run, step, plan, stepId, signal, onProgress }: StepUpdate): Promise<UpdateResult> {
+  async apply({ run, step, plan, stepId, onProgress, ...attempt }: StepUpdate): Promise<UpdateResult> {
     const state = nameOfState(plan.previous_state, stepId);
     if (this.proven?.stepId === stepId) return { state, applied: true, metrics: {} };
     const instance = this.driven?.instance;
@@ -124,11 +129,9 @@ export class ServedStates implements StateKeeper {
     this.options.engine.sampled = null;
     onProgress?.({ done: 0, total: 1 });
     const batch = await this.batchOf(run, step);
+    const options = waiting(await readRun(this.options.store, run), attempt, { verb: 'update' });
     return this.guarded(instance, async () => {
-      const { saved, ...result } = await instance.apply(
-        { step, plan, batch, stepId },
-        signal ? { signal } : {},
-      );
+      const { saved, ...result } = await instance.apply({ step, plan, batch, stepId }, options);
       if (saved) await this.recordSaved(run, { step, state }, saved, instance.record);
       return result;
     });
@@ -170,7 +173,10 @@ export class ServedStates implements StateKeeper {
     try {
       const stored = await store.getToFile(await checkpointDataKey(store, record, state.step), statePath);
       if (!stored)
-        await writeFile(statePath, await service.archive(archive.model, archive.name, upload.signal));
+        await writeFile(
+          statePath,
+          await service.archive(archive.model, archive.name, signalOf(upload.signal)),
+        );
       await writeCheckpoint(store, record, { ...upload, ...state, statePath });
     } finally {
       await rm(statePath, { force: true });
@@ -184,7 +190,7 @@ export class ServedStates implements StateKeeper {
   ): Promise<{ model: string; name: string } | null> {
     const { store, service } = this.options;
     for (const { model } of (await readInstances(store, run)).reverse()) {
-      const found = (await service.checkpoints(model, signal)).find(
+      const found = (await service.checkpoints(model, signalOf(signal))).find(
         (one) => one.checkpoint_type === 'sampler' && isSamplerOf(one.checkpoint_id, state),
       );
       if (found) return { model, name: found.checkpoint_id };
@@ -202,12 +208,12 @@ export class ServedStates implements StateKeeper {
 
   /** The run's model, holding the state after `step`: this process's own, the newest recorded one, or a new one. */
   private async instanceAt(
-    run: string,
+    record: RunRecord,
     step: number,
     options: WaitOptions,
     purpose: 'to sample' | 'to train',
   ): Promise<ServedInstance> {
-    const record = await readRun(this.options.store, run);
+    const { run } = record;
     const own = this.driven?.run === run ? this.driven.instance : null;
     if (own?.holds && own.holds.step <= step) {
       await this.refuseOlder(run, own);
@@ -258,19 +264,20 @@ export class ServedStates implements StateKeeper {
     purpose: 'to sample' | 'to train',
   ): Promise<ServedInstance | null> {
     const { store, service } = this.options;
-    const { run } = record;
+    const { run, spec } = record;
     if (instance.step > step || this.givenUp.has(instance.model)) return null;
-    // Once a batch is sealed, its update may have begun: a reader would sample what came of it.
+    // Once a batch is sealed, its update may have begun: a reader would sample what came of it, and without numbers it would be sent twice.
     const after = step + 1;
-    if (purpose === 'to sample' && (await readBatch(store, await timelineOf(store, run, after), after)))
-      return null;
+    const mustBeUntouched = purpose === 'to sample' || !servedOf(spec).numbered;
+    if (mustBeUntouched && (await readBatch(store, await timelineOf(store, run, after), after))) return null;
     const first = { step: instance.step, state: await readState(store, run, instance.step) };
-    const resumed = new ServedInstance(instance, record.spec, service, first, instance.path === null ? 1 : 2);
+    const resumed = new ServedInstance(instance, spec, service, first, instance.path === null ? 1 : 2);
     for (let next = instance.step + 1; next <= step; next++) {
       const logged = await this.loggedStep(run, next);
-      const requests = logged ? ServedInstance.requestsOf(record.spec, logged) : 0;
+      const requests = logged ? ServedInstance.requestsOf(spec, logged) : 0;
       resumed.skip(requests, { step: next, state: await readState(store, run, next) });
     }
+    if (instance.session !== undefined) service.keepAlive(instance.session);
     this.options.log(`${run} goes on with ${instance.model} on the server, at step ${step}`);
     return resumed;
   }
@@ -282,24 +289,23 @@ export class ServedStates implements StateKeeper {
     const { name, rank, seed } = servedOf(spec);
     if (this.driven) this.giveUp(this.driven.instance);
     for (const { model } of await readInstances(store, run)) await this.unload(model, options);
+    const passedOver: string[] = [];
     for (let from = step; ; from--) {
       const paths = from === 0 ? [null] : (await this.savedAt(run, from)).map(({ path }) => path).reverse();
       for (const path of paths) {
-        const model = await service.createModel(name, { rank, seed: seed ?? spec.seed }, options);
-        const instance = await recordInstance(store, { run, model, step: from, path, by });
-        try {
-          if (path !== null) await service.loadWeights({ model_id: model, seq_id: 1 }, path, options);
-        } catch (error) {
-          options.signal?.throwIfAborted();
-          if (!(error instanceof TinkerRefused)) throw error;
-          log(
-            `${run}: the saved state ${path ?? ''} of step ${from} does not load: an older one is used. ${error.message}`,
-          );
-          this.givenUp.add(model);
-          await this.unload(model, options);
+        const created = await service.createModel(name, { rank, seed: seed ?? spec.seed }, options);
+        const instance = await recordInstance(store, {
+          ...{ run, ...created, step: from, path, by },
+          ...(passedOver.length === 0 ? {} : { passed_over: passedOver }),
+        });
+        if (path !== null && !(await this.loads(instance, path, options))) {
+          log(`${run}: ${path}, the saved state of step ${from}, does not load: an older one is used`);
+          passedOver.push(path);
           continue;
         }
-        log(`${run} has ${model} on the server, ${path === null ? 'with fresh adapters' : `from ${path}`}`);
+        log(
+          `${run} has ${created.model} on the server, ${path === null ? 'with fresh adapters' : `from ${path}`}`,
+        );
         const holds = { step: from, state: await readState(store, run, from) };
         const begun = new ServedInstance(instance, spec, service, holds, path === null ? 1 : 2);
         this.driven = { run, instance: begun };
@@ -308,20 +314,56 @@ export class ServedStates implements StateKeeper {
     }
   }
 
-  /** A model that is in doubt is never trained further (R35). */
+  /** False if the saved state is gone, or was cut off by a kill. */
+  private async loads(instance: InstanceRecord, path: string, options: WaitOptions): Promise<boolean> {
+    const { service } = this.options;
+    const { model, session } = instance;
+    try {
+      await service.loadWeights({ model_id: model, seq_id: 1 }, path, options);
+      return true;
+    } catch (error) {
+      options.signal?.throwIfAborted();
+      const isRefused =
+        error instanceof TinkerRefused ||
+        (error instanceof ModelLost && !(await this.isListed(path, options)));
+      this.abandon(model, session);
+      if (!isRefused) throw error;
+      await this.unload(model, options);
+      return false;
+    }
+  }
+
+  private async isListed(path: string, options: WaitOptions): Promise<boolean> {
+    const [model = ''] = path.replace(/^tinker:\/\//, '').split('/');
+    const listed = await this.options.service.checkpoints(model, options);
+    return listed.some(({ tinker_path }) => tinker_path === path);
+  }
+
+  /** A model in doubt is never trained further (R35). Where a server knows numbers, an interrupted step is not in doubt: it is sent again. */
   private async guarded<T>(instance: ServedInstance, use: () => Promise<T>): Promise<T> {
     try {
       return await use();
     } catch (error) {
-      this.giveUp(instance);
+      if (instance.isNumbered && !isDoubtful(error)) this.leave();
+      else this.giveUp(instance);
       throw error;
     }
   }
 
-  private giveUp(instance: ServedInstance): void {
-    this.givenUp.add(instance.record.model);
+  /** The next use finds the model by its record, as another process would. */
+  private leave(): void {
     this.driven = null;
     this.options.engine.sampled = null;
+  }
+
+  private giveUp({ record }: ServedInstance): void {
+    this.abandon(record.model, record.session);
+    this.leave();
+  }
+
+  private abandon(model: string, session: string | undefined): void {
+    this.givenUp.add(model);
+    if (session !== undefined) this.options.service.release(session);
   }
 
   /** Only the newest instance is trained (R33). */
@@ -343,13 +385,12 @@ export class ServedStates implements StateKeeper {
   }
 
   private async isSavedAlready(
-    run: string,
+    { run, spec }: RunRecord,
     step: number,
     stepId: Digest,
     options: WaitOptions,
   ): Promise<boolean> {
     const { store, service, log } = this.options;
-    const { spec } = await readRun(store, run);
     if (!isSaved(spec, step)) return false;
     const state = nameOfState(await readState(store, run, step - 1), stepId);
     const saved = (await this.savedAt(run, step)).some((one) => one.state === state);
@@ -358,24 +399,27 @@ export class ServedStates implements StateKeeper {
     const listed =
       saved || !newest
         ? undefined
-        : (await service.checkpoints(newest.model, options.signal)).find(
+        : (await service.checkpoints(newest.model, options)).find(
             (one) => one.checkpoint_id === nameOfSave(step, stepId) && one.checkpoint_type === 'training',
           );
     if (!saved && !listed) return false;
     log(`${run}: the server has the state of step ${step} already`);
     if (listed && newest) {
-      const number = await this.numberOfSave(run, newest, step);
+      const number = await this.numberOfSave(run, spec, newest, step);
       await this.recordSaved(run, { step, state }, { path: listed.tinker_path, number }, newest);
     }
     this.proven = { stepId, state };
     // Whether this process has sent all of the step's requests is not known: the next use looks at the records.
-    this.driven = null;
-    this.options.engine.sampled = null;
+    this.leave();
     return true;
   }
 
-  private async numberOfSave(run: string, instance: InstanceRecord, step: number): Promise<number> {
-    const { spec } = await readRun(this.options.store, run);
+  private async numberOfSave(
+    run: string,
+    spec: RunSpec,
+    instance: InstanceRecord,
+    step: number,
+  ): Promise<number> {
     let number = instance.path === null ? 0 : 1;
     for (let next = instance.step + 1; next <= step; next++) {
       const logged = await this.loggedStep(run, next, next === step);
@@ -430,7 +474,31 @@ function servedOf({ model }: RunSpec): ServedModel {
   throw new Error('a run without model.served has come to a node of a Tinker server');
 }
 
-/** Requests may wait for long: the heartbeat goes on, and says for what. */
-function waiting({ signal, progress }: Attended, what: object): WaitOptions {
-  return { signal, onWaiting: (waiting) => progress({ ...what, ...waiting }) };
+/** The model may hold something else than the records say, or may be gone. */
+function isDoubtful(error: unknown): boolean {
+  return [ModelLost, InDoubt, TinkerRefused, InstanceGivenUp, BadTinkerAnswer].some(
+    (kind) => error instanceof kind,
+  );
+}
+
+function maxWaitMs({ spec }: RunRecord): number {
+  return spec.generator.max_wait_s * 1000;
+}
+
+function signalOf(signal: AbortSignal | undefined): WaitOptions {
+  return signal ? { signal } : {};
+}
+
+/** Requests may wait for long: the heartbeat goes on, and says what for. */
+function waiting(record: RunRecord, { signal, progress }: Partial<Attended>, work: object): WaitOptions {
+  let since: number | null = null;
+  return {
+    ...signalOf(signal),
+    maxWaitMs: maxWaitMs(record),
+    onWaiting: ({ reason }) => {
+      since = reason === undefined ? null : (since ?? Date.now());
+      const wait = { waiting: policyServer, waiting_since: since, waiting_reason: reason };
+      progress?.({ ...work, ...(since === null ? {} : wait) });
+    },
+  };
 }

@@ -33,6 +33,8 @@ export interface StepUpdate {
   stepId: Digest;
   onProgress?: (progress: UpdateProgress) => void;
   signal?: AbortSignal;
+  /** Says what a request waits for. */
+  progress?: Attended['progress'];
 }
 
 /**

@@ -60,6 +60,12 @@ const served = z.strictObject({
     .enum(['sum', 'sequence_mean'])
     .default('sum')
     .describe('how the server adds up the losses of tokens; `sequence_mean` is SkyRL’s JAX backend'),
+  numbered: z
+    .boolean()
+    .default(true)
+    .describe(
+      'the server takes a training request that comes twice for one; if not, a lost answer costs a reload',
+    ),
   chunk_sequences: count.default(128).describe('most sequences of one request'),
   chunk_tokens: count.default(65_536).describe('most tokens of one request'),
   logprob_tolerance: positive

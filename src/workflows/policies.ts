@@ -29,6 +29,9 @@ export const remedies: Record<FatalFailure, string> = {
     'Give the node worker the engine that is asked for, and start it again (or, where there is none any more, leave its ' +
     'numerics: longhaul rebase NAME --numerics …)',
   BadModelFolder: 'Put the model folder of the spec’s `model.path` in order on the run’s node',
+  PolicyServerUnavailable:
+    'Start the Tinker server, or the node worker with its new address (LONGHAUL_TINKER)',
+  PolicyServerDenied: 'See to the account, or start the node worker with a valid TINKER_API_KEY',
 };
 
 /** Activities look for their records first, so a retry is always safe, and an early retry is best (R28). */

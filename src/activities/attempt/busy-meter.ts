@@ -50,7 +50,7 @@ export function meteredPolicy(engine: PolicyEngine, meter: BusyMeter): PolicyEng
     stats: () => engine.stats(),
     close: () => engine.close(),
     setVocabulary: (tokens) => meter.during(() => engine.setVocabulary(tokens)),
-    generate: (request, signal) => meter.during(() => engine.generate(request, signal)),
+    generate: (...request) => meter.during(() => engine.generate(...request)),
   };
 }
 

@@ -2,19 +2,19 @@
 
 /** The wait as people see it. Times are in milliseconds since 1970 by the worker's clock. */
 export interface ReportedWait {
-  /** An environment's key, or `store`. */
+  /** An environment's key, `store`, or `policy server`. */
   waiting: string;
   waiting_since: number;
   /** How many episodes are waiting for it. */
   waiting_episodes: number;
-  /** Last error message of the environment. */
+  /** Last error message of what is waited for. */
   waiting_reason?: string;
   /** When the run will be blocked if there is no answer by then. */
   waiting_until?: number;
 }
 
 export interface Wait {
-  /** An environment's key, or `store`. */
+  /** An environment's key, `store`, or `policy server`. */
   for: string;
   reason?: string;
   until?: number;

@@ -1,5 +1,6 @@
 // Plays seats in parallel, each once, and writes their records (R8, R9).
 import { playEpisode, type EpisodePlay } from '../../episode/episode-loop.js';
+import { policyServer } from '../../engine/policy-engine.js';
 import { recordedText } from '../../episode/recorded-text.js';
 import type { EpisodeJournals, OpenJournal } from '../../episode/journal-folder.js';
 import type { TurnJournal } from '../../episode/turn-journal.js';
@@ -185,9 +186,11 @@ async function playUnlessFinished(
   const play: EpisodePlay = await playEpisode(
     {
       engine: {
-        generate: async (...args) => {
+        generate: async (request, signal) => {
           await unfinished.within(freshMs);
-          const sampled = await deps.holder.engine.generate(...args);
+          const sampled = await deps.holder.engine.generate(request, signal, ({ reason }) =>
+            reason === undefined ? goesOn() : waits({ for: policyServer, reason }),
+          );
           work.sampled(sampled.tokens.length);
           goesOn();
           return sampled;

@@ -118,7 +118,8 @@ async function compute(
     currentAccount().begin('update');
     scope.progress({ verb: 'update' });
     const onProgress = (shards: UpdateProgress): void => scope.progress({ verb: 'update', shards });
-    return holder.apply({ run, step, plan, batch, stepId, onProgress, signal: scope.signal });
+    const { signal, progress } = scope;
+    return holder.apply({ run, step, plan, batch, stepId, onProgress, signal, progress });
   };
   const unchanged = { state: plan.previous_state, applied: { reason: noSignal }, metrics: {} };
   const learns = identity.loss_tokens.every((tokens) => tokens > 0);

@@ -1,125 +1,156 @@
-// Calls of a Tinker server. A request is submitted, answered with an id at once, and waited for apart; what comes of it is a value, or one
-// of the errors below, which say what a caller may do next.
+// Calls of a Tinker server. A training or sampling request is submitted, gets an id at once, and its result is waited for separately.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Backoff, type BackoffRange } from '../../base/backoff.js';
+import { failedCall, InDoubt, lostCall, NotConnected, PolicyServerUnavailable } from './call-errors.js';
+import { RequestWindow } from './request-window.js';
 
-/** The server does not have the model any more: it restarted, or the model expired or was unloaded. */
-export class ModelLost extends Error {
-  override readonly name = 'ModelLost';
-}
-
-/** Nobody can say from here whether the request was carried out. */
-export class InDoubt extends Error {
-  override readonly name = 'InDoubt';
-}
-
-/** The server's own no: the same request would be refused again. */
-export class TinkerRefused extends Error {
-  override readonly name = 'TinkerRefused';
-  constructor(
-    readonly status: number,
-    readonly detail: string,
-    path: string,
-  ) {
-    super(`the Tinker server refuses ${path}: ${status} ${detail}`);
-  }
-}
-
-/** Nothing of the request has reached a server. */
-class TinkerUnreachable extends Error {
-  override readonly name = 'TinkerUnreachable';
-}
-
-interface TinkerOptions {
+export interface TinkerOptions {
   /** `http://host:port`, without a path. */
   url: string;
   /** Sent as `X-API-Key`. */
   key?: string;
-  /** Milliseconds within which a call is answered; a wait is a call after another. */
+  /** Milliseconds within which a call is answered; each poll for a result is a call of its own. */
   callTimeoutMs?: number;
-  /** Milliseconds within which a request is carried out, counted from the start again while the server says that it waits for something. */
+  /** Milliseconds within which a request is carried out. They start again while the server says that the request waits for something. */
   requestTimeoutMs?: number;
 }
 
-interface Waiting {
-  /** Why the server has not begun; absent while it works. */
+export interface Waiting {
+  /** Why the request is not being worked on; absent while the server works on it. */
   reason?: string;
 }
 
 export interface WaitOptions {
   signal?: AbortSignal;
-  /** Called after each poll without a result. */
+  /** Called after each poll without a result, and before each pause. */
   onWaiting?: (waiting: Waiting) => void;
+  /** Longest outage, in milliseconds: for so long a server that accepts no connection is tried again. */
+  maxWaitMs?: number;
+}
+
+export interface RequestOptions extends WaitOptions {
+  /** If no answer came, the request is sent again: it has a number that the server knows, or doing it twice does no harm. */
+  repeatable?: boolean;
 }
 
 type Body = object | Uint8Array;
 type Json = Record<string, unknown>;
 
-/** Longest of one poll; servers hold a poll for up to 300 s, and proxies between hold less. */
+/** Longest poll. Servers answer a poll within 300 s, and proxies in between may cut it off earlier. */
 const pollMs = 45_000;
 const pauses: BackoffRange = [1_000, 30_000];
+const outagePauses: BackoffRange = [200, 10_000];
+const defaultMaxWaitMs = 3_600_000;
+/** Requests of one kind that went unanswered in a row, before the caller must decide. */
+const mostTries = 4;
 
 export class TinkerClient {
   private readonly options: Required<Omit<TinkerOptions, 'key'>> & Pick<TinkerOptions, 'key'>;
+  private readonly window = new RequestWindow();
 
   constructor(options: TinkerOptions) {
     this.options = { callTimeoutMs: 60_000, requestTimeoutMs: 600_000, ...options };
   }
 
-  /** A call that answers at once. Throws `TinkerRefused`, `ModelLost`, `InDoubt` or `TinkerUnreachable`. */
-  async call<T extends object = Json>(path: string, body?: Body, signal?: AbortSignal): Promise<T> {
-    const backoff = new Backoff(pauses);
-    for (;;) {
-      const { status, value } = await this.fetch(path, body, this.options.callTimeoutMs, signal);
-      if (status < 300) return value as T;
-      if (status !== 429) throw failure(path, status, value);
-      await sleep(jittered(backoff.next()), undefined, signal ? { signal } : {});
-    }
+  /** A call that is answered at once; one without a body only reads, and is repeated. Throws the errors of call-errors.ts. */
+  async call<T extends object = Json>(path: string, body?: Body, options: WaitOptions = {}): Promise<T> {
+    const send = async (): Promise<T> => (await this.answered(path, body, options)) as T;
+    return body === undefined ? this.untilAnswered(send, options) : send();
   }
 
   /** A file of the server. */
-  async download(path: string, signal?: AbortSignal): Promise<Uint8Array> {
-    const { status, value } = await this.fetch(path, undefined, this.options.requestTimeoutMs, signal, true);
-    if (status < 300 && value instanceof Uint8Array) return value;
-    throw failure(path, status, value);
+  download(path: string, options: WaitOptions = {}): Promise<Uint8Array> {
+    return this.untilAnswered(async () => {
+      const { requestTimeoutMs } = this.options;
+      const value = await this.answered(path, undefined, options, requestTimeoutMs, true);
+      if (value instanceof Uint8Array) return value;
+      throw new InDoubt(`${path} is not a file`);
+    }, options);
   }
 
-  /** Submits a request and returns its id. */
-  async submit(path: string, body: Body, signal?: AbortSignal): Promise<string> {
-    const { request_id } = await this.call<{ request_id?: unknown }>(path, body, signal);
-    if (typeof request_id === 'string') return request_id;
-    throw new InDoubt(`${path} was answered without a request id`);
+  /** Submits a request and waits for its result: bytes if the server answers in protobuf. */
+  async run(path: string, body: Body, options: RequestOptions = {}): Promise<Json | Uint8Array> {
+    const send = async (): Promise<Json | Uint8Array> => {
+      const { request_id } = await this.call<{ request_id?: unknown }>(path, body, options);
+      if (typeof request_id === 'string') return this.wait(request_id, options);
+      throw new InDoubt(`${path} was answered without a request id`);
+    };
+    return this.window.within(
+      () => (options.repeatable ? this.untilAnswered(send, options) : send()),
+      options.signal,
+    );
   }
 
-  /** What a submitted request came to: bytes where the server answers in protobuf. */
-  async wait(id: string, { signal, onWaiting }: WaitOptions = {}): Promise<Json | Uint8Array> {
+  /** The result of a submitted request: bytes if the server answers in protobuf. */
+  async wait(id: string, options: WaitOptions = {}): Promise<Json | Uint8Array> {
+    const { onWaiting } = options;
     const backoff = new Backoff(pauses);
     let since = performance.now();
     for (;;) {
-      const { status, value } = await this.fetch(
-        '/retrieve_future',
-        { request_id: id },
-        pollMs,
-        signal,
-      ).catch((error: unknown) => {
-        if (error instanceof PollEnded) return { status: 408, value: null };
-        throw error;
-      });
-      if (status < 300 && !isTryAgain(value)) return value as Json | Uint8Array;
-      if (status >= 300 && status !== 408 && status !== 429) throw failure('/retrieve_future', status, value);
-      const reason = waitingReason(value);
+      const asked = performance.now();
+      const value = await this.answered('/retrieve_future', { request_id: id }, options, pollMs);
+      if (value !== null && !isTryAgain(value)) return value as Json | Uint8Array;
+      const reason = value === null ? null : queueReason(value);
       if (reason !== null) since = performance.now();
       if (performance.now() - since > this.options.requestTimeoutMs)
         throw new InDoubt(`request ${id} was not carried out in ${this.options.requestTimeoutMs / 1000} s`);
       onWaiting?.(reason === null ? {} : { reason });
-      if (status === 408) continue;
-      await sleep(jittered(backoff.next()), undefined, signal ? { signal } : {});
+      // A server that holds no poll must not be asked without a pause.
+      if (performance.now() - asked < pauses[0]) await this.pause(backoff.next(), options);
     }
   }
 
-  /** Submits and waits. */
-  async run(path: string, body: Body, options: WaitOptions = {}): Promise<Json | Uint8Array> {
-    return this.wait(await this.submit(path, body, options.signal), options);
+  /** Waits out a server that is away, or says 429. Null if a poll ended without a result. */
+  private async answered(
+    path: string,
+    body: Body | undefined,
+    options: WaitOptions,
+    timeoutMs = this.options.callTimeoutMs,
+    isFile = false,
+  ): Promise<unknown> {
+    const { onWaiting, maxWaitMs = defaultMaxWaitMs } = options;
+    const [tooMany, outage] = [new Backoff(pauses), new Backoff(outagePauses)];
+    let awayUntil = Infinity;
+    for (;;) {
+      try {
+        const { status, value } = await this.fetch(path, body, timeoutMs, options.signal, isFile);
+        if (status < 300) {
+          if (path !== '/retrieve_future') this.window.taken();
+          return value;
+        }
+        if (status === 408 && path === '/retrieve_future') return null;
+        if (status !== 429) throw failedCall(path, status, value);
+        this.window.refused();
+        awayUntil = Infinity;
+        onWaiting?.({ reason: 'the server says that it has too many requests (429)' });
+        await this.pause(tooMany.next(), options);
+      } catch (error) {
+        if (!(error instanceof NotConnected)) throw error;
+        if (awayUntil === Infinity) awayUntil = performance.now() + maxWaitMs;
+        if (performance.now() > awayUntil)
+          throw new PolicyServerUnavailable(`${error.message}, for ${Math.round(maxWaitMs / 1000)} s`);
+        onWaiting?.({ reason: error.message });
+        await this.pause(outage.next(), options);
+      }
+    }
+  }
+
+  /** Sends the same request again while its answer is lost. */
+  private async untilAnswered<T>(send: () => Promise<T>, options: WaitOptions): Promise<T> {
+    const backoff = new Backoff(pauses);
+    for (let tries = 1; ; tries++) {
+      try {
+        return await send();
+      } catch (error) {
+        if (!(error instanceof InDoubt) || tries === mostTries) throw error;
+        options.onWaiting?.({ reason: error.message });
+        await this.pause(backoff.next(), options);
+      }
+    }
+  }
+
+  private async pause(ms: number, { signal }: WaitOptions): Promise<void> {
+    await sleep(ms * (0.5 + Math.random() / 2), undefined, signal ? { signal } : {});
   }
 
   private async fetch(
@@ -145,21 +176,14 @@ export class TinkerClient {
       const bytes = new Uint8Array(await answer.arrayBuffer());
       const type = answer.headers.get('content-type') ?? '';
       const isBinary = type.startsWith('application/x-protobuf') || (isFile && answer.ok);
-      const value = isBinary ? bytes : parsed(bytes);
-      return { status: answer.status, value };
+      return { status: answer.status, value: isBinary ? bytes : parsed(bytes) };
     } catch (error) {
       signal?.throwIfAborted();
-      const cause = (error as { cause?: { code?: string; message?: string } }).cause;
-      if (deadline.aborted && path === '/retrieve_future') throw new PollEnded();
-      if (cause?.code === 'ECONNREFUSED' || cause?.code === 'ENOTFOUND')
-        throw new TinkerUnreachable(`no Tinker server answers at ${url}: ${cause.message ?? cause.code}`);
-      throw new InDoubt(`${path} was not answered: ${cause?.message ?? (error as Error).message}`);
+      if (deadline.aborted && path === '/retrieve_future') return { status: 408, value: null };
+      throw lostCall(url, path, error);
     }
   }
 }
-
-/** A poll's own time ran out. */
-class PollEnded extends Error {}
 
 function parsed(bytes: Uint8Array): unknown {
   const text = Buffer.from(bytes).toString();
@@ -170,31 +194,12 @@ function parsed(bytes: Uint8Array): unknown {
   }
 }
 
-function failure(path: string, status: number, value: unknown): Error {
-  const detail = detailOf(value);
-  if (/not loaded/i.test(detail) || (status === 404 && /model/i.test(detail))) return new ModelLost(detail);
-  // A gone result says nothing of the request.
-  if (status >= 500 || status === 410) return new InDoubt(`${path}: ${status} ${detail}`);
-  return new TinkerRefused(status, detail, path);
-}
-
-function detailOf(value: unknown): string {
-  const detail =
-    (value as { detail?: unknown; error?: unknown } | null)?.detail ?? (value as Json | null)?.['error'];
-  return (typeof detail === 'string' ? detail : JSON.stringify(detail ?? value)).slice(0, 500);
-}
-
-/** The hosted service's promise that a request is queued still. */
+/** The hosted service answers so while a request is queued. */
 function isTryAgain(value: unknown): boolean {
   return (value as { type?: unknown } | null)?.type === 'try_again';
 }
 
-function waitingReason(value: unknown): string | null {
-  if (!isTryAgain(value)) return null;
+function queueReason(value: unknown): string {
   const state = (value as { queue_state?: unknown }).queue_state;
   return typeof state === 'string' ? state : 'the server says: try again';
-}
-
-function jittered(ms: number): number {
-  return ms * (0.5 + Math.random() / 2);
 }

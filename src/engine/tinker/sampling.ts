@@ -6,9 +6,10 @@ import {
   type EngineInfo,
   type GenerateRequest,
   type GenerateResult,
+  type OnWaiting,
   type PolicyEngine,
 } from '../policy-engine.js';
-import { ModelLost } from './futures.js';
+import { ModelLost } from './call-errors.js';
 import type { TinkerService } from './service.js';
 
 export interface ServedPolicy {
@@ -23,7 +24,7 @@ const version = 1;
 
 export class TinkerEngine implements PolicyEngine {
   /** Set by the keeper while the state is held. */
-  sampled: { state: Digest; path: string } | null = null;
+  sampled: { state: Digest; path: string; maxWaitMs: number } | null = null;
   /** Called where the server turns out to have lost the model that is sampled. */
   onLost: () => void = () => undefined;
   private known: Promise<EngineInfo> | null = null;
@@ -65,7 +66,11 @@ export class TinkerEngine implements PolicyEngine {
     return Promise.reject(new EngineError('BadInput', 'a Tinker server ends no turn at a text'));
   }
 
-  async generate(request: GenerateRequest, signal?: AbortSignal): Promise<GenerateResult> {
+  async generate(
+    request: GenerateRequest,
+    signal?: AbortSignal,
+    onWaiting?: OnWaiting,
+  ): Promise<GenerateResult> {
     const { sampled } = this;
     if (sampled?.state !== request.state)
       throw new EngineError('WrongState', `the server holds ${sampled?.state ?? 'nothing'}`);
@@ -78,7 +83,7 @@ export class TinkerEngine implements PolicyEngine {
           seed: seedOf(request),
           stop: request.stop_tokens,
         },
-        signal ? { signal } : {},
+        { maxWaitMs: sampled.maxWaitMs, ...(signal ? { signal } : {}), ...(onWaiting ? { onWaiting } : {}) },
       )
       .catch((error: unknown) => {
         if (error instanceof ModelLost && this.sampled === sampled) this.onLost();

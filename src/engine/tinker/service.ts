@@ -1,6 +1,7 @@
 // Models on a Tinker server: sessions that stay alive, models that begin without another's gradients, numbered training requests,
-// saved states. Errors: futures.ts.
-import { InDoubt, type TinkerClient, TinkerRefused, type WaitOptions } from './futures.js';
+// saved states. Errors: call-errors.ts.
+import { InDoubt, ModelLost, TinkerRefused } from './call-errors.js';
+import type { RequestOptions, TinkerClient, WaitOptions } from './futures.js';
 import {
   BadTinkerAnswer,
   decodePass,
@@ -46,22 +47,29 @@ interface SampleRequest {
   stop: readonly number[];
 }
 
+/** A model and the session that keeps it alive. */
+export interface CreatedModel {
+  model: string;
+  session: string;
+}
+
 const beatMs = 10_000;
+const mostCreations = 3;
 const nothing: AdamParams = { learning_rate: 0, beta1: 0.9, beta2: 0.95, eps: 1e-8, weight_decay: 0 };
 
 export class TinkerService {
-  private session: Promise<string> | null = null;
-  private beats: NodeJS.Timeout | null = null;
+  /** Timers of the sessions that this process keeps alive. */
+  private readonly beats = new Map<string, NodeJS.Timeout>();
   private scrubbed = false;
 
   constructor(private readonly client: TinkerClient) {}
 
   /** Names of the models that the server trains; the only evidence of what it serves. */
-  async models(signal?: AbortSignal): Promise<string[]> {
+  async models(options: WaitOptions = {}): Promise<string[]> {
     const { supported_models: models } = await this.client.call(
       '/get_server_capabilities',
       undefined,
-      signal,
+      options,
     );
     if (!Array.isArray(models)) throw new BadTinkerAnswer('the server does not say which models it has');
     return models.flatMap((model: unknown) => {
@@ -71,45 +79,57 @@ export class TinkerService {
   }
 
   /**
-   * A model with fresh adapters. The first one of a process is made twice: on some servers a slot keeps the gradients of the model that
-   * was there before, and the first would train on them.
+   * A model with fresh adapters, in a session of its own. The first one of a process is made twice: on some servers a slot keeps the
+   * gradients of the model that was there before, and the first would train on them.
    */
-  async createModel(base: string, lora: ServedLora, options: WaitOptions = {}): Promise<string> {
+  async createModel(base: string, lora: ServedLora, options: WaitOptions = {}): Promise<CreatedModel> {
     if (!this.scrubbed) {
-      await this.unload(await this.create(base, lora, options), options);
+      const { model, session } = await this.create(base, lora, options);
+      await this.unload(model, options);
+      this.release(session);
       this.scrubbed = true;
     }
     return this.create(base, lora, options);
   }
 
-  private async create(base: string, lora: ServedLora, options: WaitOptions): Promise<string> {
-    const session_id = await this.openSession(options.signal);
-    const body = { session_id, base_model: base, lora_config: lora, model_role: 'policy' };
-    const made = await this.client.call('/create_model', body, options.signal);
-    const { model_id, request_id } = made;
-    if (typeof model_id !== 'string' || typeof request_id !== 'string')
-      throw new InDoubt('create_model was answered without a model id');
-    await this.client.wait(request_id, options);
-    return model_id;
+  /** No number makes a creation one request: where its answer is lost, the model that may be there ends with its session. */
+  private async create(base: string, lora: ServedLora, options: WaitOptions): Promise<CreatedModel> {
+    for (let tries = 1; ; tries++) {
+      const session = await this.newSession(options);
+      try {
+        const body = { session_id: session, base_model: base, lora_config: lora, model_role: 'policy' };
+        const { model_id, request_id } = await this.client.call('/create_model', body, options);
+        if (typeof model_id !== 'string' || typeof request_id !== 'string')
+          throw new InDoubt('create_model was answered without a model id');
+        await this.client.wait(request_id, options);
+        return { model: model_id, session };
+      } catch (error) {
+        this.release(session);
+        options.signal?.throwIfAborted();
+        if (!(error instanceof InDoubt) || tries === mostCreations) throw error;
+        options.onWaiting?.({ reason: error.message });
+      }
+    }
   }
 
   /** Ends the model, and with a step of rate 0 the gradients that it leaves in its slot. A model that is gone already is no error. */
   async unload(model_id: string, options: WaitOptions = {}): Promise<void> {
+    const repeated = { ...options, repeatable: true };
     try {
-      await this.client.run('/optim_step', { model_id, adam_params: nothing }, options);
-      await this.client.run('/unload_model', { model_id }, options);
+      await this.client.run('/optim_step', { model_id, adam_params: nothing }, repeated);
+      await this.client.run('/unload_model', { model_id }, repeated);
     } catch (error) {
       options.signal?.throwIfAborted();
-      if ((error as Error).name !== 'ModelLost') throw error;
+      if (!(error instanceof ModelLost)) throw error;
     }
   }
 
   /** Only as a model's first request. */
-  async loadWeights(place: Numbered, path: string, options: WaitOptions = {}): Promise<void> {
+  async loadWeights(place: Numbered, path: string, options: RequestOptions = {}): Promise<void> {
     await this.client.run('/load_weights', { ...place, path, optimizer: true }, options);
   }
 
-  async pass(request: PassRequest, options: WaitOptions = {}): Promise<PassResult> {
+  async pass(request: PassRequest, options: RequestOptions = {}): Promise<PassResult> {
     const answer = await this.client.run('/forward_backward', encodePass(request), options);
     if (!(answer instanceof Uint8Array))
       throw new BadTinkerAnswer('the server answers a pass in JSON: it is older than skyrl 0.4');
@@ -122,34 +142,33 @@ export class TinkerService {
   async optimStep(
     place: Numbered,
     adam_params: AdamParams,
-    options: WaitOptions = {},
+    options: RequestOptions = {},
   ): Promise<Record<string, number>> {
     const answer = await this.client.run('/optim_step', { ...place, adam_params }, options);
     return (answer as { metrics?: Record<string, number> | null }).metrics ?? {};
   }
 
   /** Saves weights and optimizer under `name`. Returns the path of the saved state. */
-  saveWeights(place: Numbered, name: string, options: WaitOptions = {}): Promise<string> {
+  saveWeights(place: Numbered, name: string, options: RequestOptions = {}): Promise<string> {
     return this.save('/save_weights', place, name, options);
   }
 
   /** Makes the model's weights those that samples under the returned path come from. */
-  saveForSampler(place: Numbered, name: string, options: WaitOptions = {}): Promise<string> {
+  saveForSampler(place: Numbered, name: string, options: RequestOptions = {}): Promise<string> {
     return this.save('/save_weights_for_sampler', place, name, options);
   }
 
-  private async save(call: string, place: Numbered, name: string, options: WaitOptions): Promise<string> {
+  private async save(call: string, place: Numbered, name: string, options: RequestOptions): Promise<string> {
     const { path } = (await this.client.run(call, { ...place, path: name }, options)) as { path?: unknown };
     if (typeof path === 'string') return path;
     throw new BadTinkerAnswer(`${call} was answered without a path`);
   }
 
   /** Whole saved states of a model, those that were cut off left out. Empty for a model that the server does not know. */
-  async checkpoints(model_id: string, signal?: AbortSignal): Promise<SavedOnServer[]> {
+  async checkpoints(model_id: string, options: WaitOptions = {}): Promise<SavedOnServer[]> {
     const path = `/training_runs/${encodeURIComponent(model_id)}/checkpoints`;
-    const answer = await this.client.call(path, undefined, signal).catch((error: unknown) => {
-      const gone =
-        (error as Error).name === 'ModelLost' || (error instanceof TinkerRefused && error.status === 404);
+    const answer = await this.client.call(path, undefined, options).catch((error: unknown) => {
+      const gone = error instanceof ModelLost || (error instanceof TinkerRefused && error.status === 404);
       if (gone) return { checkpoints: [] };
       throw error;
     });
@@ -157,11 +176,12 @@ export class TinkerService {
   }
 
   /** The adapters of a state that was saved for sampling, as a tar.gz in PEFT's form. */
-  archive(model_id: string, checkpoint_id: string, signal?: AbortSignal): Promise<Uint8Array> {
+  archive(model_id: string, checkpoint_id: string, options: WaitOptions = {}): Promise<Uint8Array> {
     const [model, checkpoint] = [model_id, checkpoint_id].map(encodeURIComponent);
-    return this.client.download(`/training_runs/${model}/checkpoints/${checkpoint}/archive`, signal);
+    return this.client.download(`/training_runs/${model}/checkpoints/${checkpoint}/archive`, options);
   }
 
+  /** A sample whose answer is lost is asked for again: it is paid twice, and changes nothing. */
   async sample(request: SampleRequest, options: WaitOptions = {}): Promise<SampledSequence> {
     const { model_path, tokens, max_tokens, seed, stop } = request;
     const answer = await this.client.run(
@@ -172,7 +192,7 @@ export class TinkerService {
         num_samples: 1,
         sampling_params: { max_tokens, seed, stop, temperature: 1 },
       },
-      options,
+      { ...options, repeatable: true },
     );
     if (!(answer instanceof Uint8Array))
       throw new BadTinkerAnswer('the server answers a sample in JSON: it is older than skyrl 0.4');
@@ -181,28 +201,32 @@ export class TinkerService {
     throw new BadTinkerAnswer('the server answers a sample without a sequence');
   }
 
-  /** A session beats before its first model: one that never did would keep its models for ever. */
-  private async openSession(signal?: AbortSignal): Promise<string> {
-    this.session ??= this.newSession(signal).catch((error: unknown) => {
-      this.session = null;
-      throw error;
-    });
-    return this.session;
-  }
-
-  private async newSession(signal?: AbortSignal): Promise<string> {
+  /** A session beats before its first model: a server never ends one that has not. */
+  private async newSession(options: WaitOptions): Promise<string> {
     const body = { tags: ['longhaul'], sdk_version: 'longhaul', user_metadata: {} };
-    const { session_id } = await this.client.call('/create_session', body, signal);
+    const { session_id } = await this.client.call('/create_session', body, options);
     if (typeof session_id !== 'string')
       throw new BadTinkerAnswer('create_session was answered without an id');
-    const beat = () => this.client.call('/session_heartbeat', { session_id });
-    await beat();
-    // A beat that fails is followed by another; whether the models live is what their own requests say.
-    this.beats = setInterval(() => void beat().catch(() => undefined), beatMs).unref();
+    await this.client.call('/session_heartbeat', { session_id }, options);
+    this.keepAlive(session_id);
     return session_id;
   }
 
+  /** Servers end a session, and with it its models, minutes after its last beat. */
+  keepAlive(session_id: string): void {
+    if (this.beats.has(session_id)) return;
+    // A beat that fails is followed by another; the requests of the models show whether they are alive.
+    const beat = (): void =>
+      void this.client.call('/session_heartbeat', { session_id }, { maxWaitMs: 0 }).catch(() => undefined);
+    this.beats.set(session_id, setInterval(beat, beatMs).unref());
+  }
+
+  release(session: string): void {
+    clearInterval(this.beats.get(session));
+    this.beats.delete(session);
+  }
+
   close(): void {
-    if (this.beats) clearInterval(this.beats);
+    for (const session of this.beats.keys()) this.release(session);
   }
 }

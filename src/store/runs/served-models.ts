@@ -10,7 +10,7 @@ export function readInstances(store: ObjectStore, run: string): Promise<Instance
 
 export function recordInstance(
   store: ObjectStore,
-  instance: Pick<InstanceRecord, 'run' | 'model' | 'step' | 'path'> & { by: string },
+  instance: Omit<InstanceRecord, 'schema' | 'n' | 'observed'> & { by: string },
 ): Promise<InstanceRecord> {
   const { by, ...rest } = instance;
   const observed = { at: new Date().toISOString(), by };

@@ -1,7 +1,8 @@
 // A stock SkyRL server of the Tinker API on this machine, with its own packages, its JAX backend, and a small model with random weights.
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, openSync } from 'node:fs';
+import { closeSync, mkdirSync, openSync } from 'node:fs';
+import { homedir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
@@ -18,19 +19,46 @@ export interface TinkerServer {
   url: string;
   /** Name of the model on the server. */
   model: string;
+  /** Ends all its processes at once, as a machine that fails does. Its files stay. */
+  kill(): Promise<void>;
+  /** Starts it again on the same port and files. */
+  restart(): Promise<void>;
   stop(): Promise<void>;
 }
 
 const upWithinMs = 120_000;
 
+/** Compiled functions outlive a server: the first step of the next one takes seconds, not a minute. */
+const compiled = join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'longhaul', 'jax-compiled');
+
+/** `folder`: for its model, database, checkpoints and log. */
 export async function startTinkerServer(python: string, folder: string): Promise<TinkerServer> {
   const model = join(folder, 'model');
-  const bin = dirname(python);
   const script = resolve('test/support/servers/make_served_model.py');
   await promisify(execFile)(python, [script, model, resolve('presets/tokenizers/small/tokenizer.json')]);
-  const port = await freePort();
-  const url = `http://127.0.0.1:${port}`;
   mkdirSync(join(folder, 'server'));
+  return serveModel(python, folder, model);
+}
+
+/** Serves the Hugging Face folder `model`. */
+export async function serveModel(python: string, folder: string, model: string): Promise<TinkerServer> {
+  const port = await freePort();
+  let server = await launch(python, folder, model, port);
+  const kill = (): Promise<void> => endGroup(server);
+  return {
+    url: `http://127.0.0.1:${port}`,
+    model,
+    kill,
+    restart: async () => {
+      await kill();
+      server = await launch(python, folder, model, port);
+    },
+    stop: kill,
+  };
+}
+
+async function launch(python: string, folder: string, model: string, port: number): Promise<ChildProcess> {
+  const bin = dirname(python);
   const log = openSync(join(folder, 'server.log'), 'a');
   const backend = { max_lora_adapters: 4, max_lora_rank: 8, sample_max_num_sequences: 16 };
   const server = spawn(
@@ -51,21 +79,20 @@ export async function startTinkerServer(python: string, folder: string): Promise
         ...process.env,
         ...{ VIRTUAL_ENV: dirname(bin), PATH: `${bin}:${process.env['PATH'] ?? ''}` },
         ...{ UV_OFFLINE: '1', HF_HUB_OFFLINE: '1', JAX_PLATFORMS: 'cpu' },
+        ...{ JAX_COMPILATION_CACHE_DIR: compiled, JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS: '0' },
       },
     },
   );
-  const stop = (): Promise<void> => endGroup(server);
+  closeSync(log);
   const deadline = Date.now() + upWithinMs;
   for (;;) {
-    if (
-      await fetch(`${url}/api/v1/healthz`).then(
-        ({ ok }) => ok,
-        () => false,
-      )
-    )
-      return { url, model, stop };
+    const isUp = await fetch(`http://127.0.0.1:${port}/api/v1/healthz`).then(
+      ({ ok }) => ok,
+      () => false,
+    );
+    if (isUp) return server;
     if (server.exitCode !== null || Date.now() > deadline) {
-      await stop();
+      await endGroup(server);
       throw new Error(`the Tinker server did not come up; ${join(folder, 'server.log')} says why`);
     }
     await delay(200);
