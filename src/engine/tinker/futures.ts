@@ -13,6 +13,8 @@ export interface TinkerOptions {
   callTimeoutMs?: number;
   /** Milliseconds within which a request is carried out. They start again while the server says that the request waits for something. */
   requestTimeoutMs?: number;
+  /** Waits between tries. */
+  pause?: (ms: number, signal?: AbortSignal) => Promise<unknown>;
 }
 
 export interface Waiting {
@@ -49,7 +51,7 @@ export class TinkerClient {
   private readonly window = new RequestWindow();
 
   constructor(options: TinkerOptions) {
-    this.options = { callTimeoutMs: 60_000, requestTimeoutMs: 600_000, ...options };
+    this.options = { callTimeoutMs: 60_000, requestTimeoutMs: 600_000, pause: sleepFor, ...options };
   }
 
   /** A call that is answered at once; one without a body only reads, and is repeated. Throws the errors of call-errors.ts. */
@@ -150,7 +152,8 @@ export class TinkerClient {
   }
 
   private async pause(ms: number, { signal }: WaitOptions): Promise<void> {
-    await sleep(ms * (0.5 + Math.random() / 2), undefined, signal ? { signal } : {});
+    await this.options.pause(ms * (0.5 + Math.random() / 2), signal);
+    signal?.throwIfAborted();
   }
 
   private async fetch(
@@ -183,6 +186,10 @@ export class TinkerClient {
       throw lostCall(url, path, error);
     }
   }
+}
+
+function sleepFor(ms: number, signal?: AbortSignal): Promise<unknown> {
+  return sleep(ms, undefined, signal ? { signal } : {}).catch(() => undefined);
 }
 
 function parsed(bytes: Uint8Array): unknown {
