@@ -34,7 +34,7 @@ describe('a served model', () => {
   it('replaces model.path and model.architecture', () => {
     expect(parseRunSpec(spec).model.served).toEqual({
       ...{ name: 'Qwen/Qwen3-0.6B', rank: 8, reduction: 'sum' },
-      ...{ chunk_sequences: 128, chunk_tokens: 65_536, logprob_tolerance: 0.1 },
+      ...{ numbered: true, chunk_sequences: 128, chunk_tokens: 65_536, logprob_tolerance: 0.1 },
     });
   });
 
