@@ -23,7 +23,7 @@ export function folderOption(): Option {
   return new Option('--folder <folder>', 'folder of the embedded stack').default(defaultStackFolder);
 }
 
-/** The `--folder` option for a command that a hint suggests, so that the command can be typed as it is. */
+/** The `--folder` option to append to a suggested command, so that the command can be typed as printed. */
 export function inFolder({ folder }: { folder?: string | undefined }): string {
   if (folder === undefined || folder === defaultStackFolder) return '';
   return ` --folder ${/^[\w./~@:+-]+$/.test(folder) ? folder : `'${folder.replaceAll("'", "'\\''")}'`}`;

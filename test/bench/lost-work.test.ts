@@ -110,7 +110,7 @@ describe('lost work', () => {
     ]);
   });
 
-  describe('the episodes that a death meets', () => {
+  describe('the episodes at a death', () => {
     const key = (sample: number): string => episodeKey('r', 1, 0, sample);
 
     it('are in flight if they were sampled before the death and recorded after it', () => {

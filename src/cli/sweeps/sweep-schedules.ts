@@ -84,7 +84,7 @@ export function appliedText(applied: AppliedSchedule, file = 'FILE'): string {
   return [`${sweep}: schedule ${schedule}`, ...then].join('\n  ');
 }
 
-/** The `--project` option for a command that a hint suggests, so that the command can be typed as it is. */
+/** The `--project` option to append to a suggested command, so that the command can be typed as printed. */
 export function inProject({ project }: { project: string }): string {
   return project === defaultProject ? '' : ` --project ${project}`;
 }

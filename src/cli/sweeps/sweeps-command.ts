@@ -169,7 +169,7 @@ interface RunFlags {
 }
 
 export async function runNow(client: Client, spec: SweepSpec, { id, detach, json }: RunFlags): Promise<void> {
-  // A schedule names its firings in this form, too: two starts at different times never get one name.
+  // Named by its time, like a schedule's firings, so that two starts never get the same name.
   const name = id ?? `${spec.name}-${new Date().toISOString().replace(/\.\d+Z$/, 'Z')}`;
   const workflowId = `eval/${spec.project}/${name}`;
   const handle = await client.workflow

@@ -1,5 +1,5 @@
-// Says how a run's newest workflow ended if it did not complete, and gives the run's status at that time. A workflow that ended before it
-// claimed the run has no status of it, so an earlier workflow is asked.
+// Says how a run's newest workflow ended if it did not complete, and gives the run's last status. A workflow that ended before it claimed
+// the run does not know that status, so an earlier workflow is asked.
 import { WorkflowFailedError } from '@temporalio/client';
 import type { RunStatus } from '../../activities/contracts.js';
 import { statusQuery } from '../../workflows/messages.js';
@@ -10,7 +10,7 @@ import { whyItEnded } from './start-training.js';
 import type { RunHandle, TemporalFlags } from '../temporal-access.js';
 
 const answerWithinMs = 10_000;
-/** Looks for earlier figures at most this many failed starts back. */
+/** Number of earlier workflows that are asked for the status. */
 const maxEarlier = 8;
 
 interface RunEnd {
@@ -25,7 +25,7 @@ interface RunEnd {
 
 export interface EndedRun {
   end: RunEnd;
-  /** The run's status when the last workflow that claimed it ended; null if there is none, or if no worker answers. */
+  /** Last status from the newest workflow that claimed the run; null if there is none, or if no worker answers. */
   status: RunStatus | null;
 }
 
@@ -96,7 +96,7 @@ async function causeOf(handle: RunHandle, runId: string, how: RunEnd['how']): Pr
   } catch (error) {
     if (!(error instanceof WorkflowFailedError)) throw error;
     const why = whyItEnded(error);
-    // Without a given reason the message is the SDK's own and says nothing: null.
+    // A message in the SDK's own words means that no reason was given.
     return how === 'failed' || !why.startsWith('Workflow execution ') ? why : null;
   }
 }

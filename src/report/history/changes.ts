@@ -10,8 +10,8 @@ export interface AcceptedChange {
   at: string;
   what: string;
   /**
-   * First step with a plan that includes the change; if the change names a step, the first such step from there on (R21). Null until there
-   * is such a step.
+   * First step whose plan includes the change. A change that is about later steps takes effect with this step (R21). Null until there is
+   * such a step.
    */
   step: number | null;
 }

@@ -130,7 +130,10 @@ async function readResults(store: ObjectStore, held: readonly HeldState[]): Prom
   return found.filter((one) => one !== null);
 }
 
-/** Whether the run ended at a step, now or earlier: there it plays `final`. A late stop request took effect at the step of its moment. */
+/**
+ * Whether the run ended at a step, finally or for a while, and so played `final` there. If a stop was requested for a step that was already
+ * over, the run stopped at its step of that moment.
+ */
 function endOf(run: EvaluatedRun, intervals: readonly EvaluationFigure[]): (step: number) => boolean {
   const { spec } = run.record;
   const { updates, control } = run;

@@ -47,16 +47,13 @@ export function baselineOf({ record, updates, evaluations }: RunHistory): Evalua
   return evaluations.find((one) => one.step === begin - 1 && one.result.suite_name === 'final') ?? null;
 }
 
-/**
- * The baseline and an evaluation of the newest state that was evaluated since. It is of the baseline's suite if that suite was played on
- * this state.
- */
+/** The baseline, and the evaluation of the newest state after it: on the baseline's suite if that suite was played on that state. */
 export function beforeAndAfter(history: RunHistory): Comparison | null {
   const before = baselineOf(history);
   const firstGrpo = firstGrpoStep(history.updates);
   if (!before || firstGrpo === null) return null;
   const later = history.evaluations.filter((figure) => figure.step >= firstGrpo);
-  // After a stop and a restart, the newest evaluation of the baseline's suite may be of an older state, which is not the run's present one.
+  // After a stop and a restart, the baseline's suite may have been played last on an older state. That is not the run's present position.
   const newest = newestEvaluation(later);
   const after =
     later.find((one) => one.step === newest?.step && one.result.suite === before.result.suite) ?? newest;

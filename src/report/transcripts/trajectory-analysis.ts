@@ -110,8 +110,8 @@ export function plusTrajectories(a: TrajectoryCounts, b: TrajectoryCounts): Traj
 }
 
 /**
- * Why an episode that the model ended counts as premature. If every call was refused, the episode has changed nothing. Null if it is not
- * premature or cannot be judged: apart from these two cases only the grade shows it, and an episode that passed was not premature.
+ * How the model ended an episode too early: without a call, or after only refused calls, which change nothing. Null otherwise, and for an
+ * episode that passed: only the grade can show whether any other episode ended too early.
  */
 function prematureDone({
   stop_reason,

@@ -1,4 +1,4 @@
-// Compares a chaos run with the undisturbed one, by the audits of both stores and both histories: what must be equal and sound.
+// Compares a chaos run with the undisturbed one, by the audits of both stores and both histories.
 import type { TrialResult } from '../trial.js';
 
 type Trial = Pick<
