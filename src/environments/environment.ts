@@ -6,7 +6,7 @@ export interface OpenOptions {
   /** Seed of the episode's world and injected faults. A group's episodes share it, so that they get the same world. */
   seed: number;
   episodeId: string;
-  /** Number of the try while this episode is played (R26). */
+  /** Number of this try within one playing of the episode (R26). */
   tryNumber: number;
   /** No other episode of this process may be open on the server: a death of the server then shows which episode caused it (R25). */
   alone?: boolean;

@@ -1,4 +1,4 @@
-// Every wait of a follower has a deadline. Work that is late is told to stop by a signal, but not awaited.
+// Every wait of a follower has a deadline. A signal asks late work to stop, but nobody waits for it.
 
 class TooLate extends Error {
   override name = 'TooLate';

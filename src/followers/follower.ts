@@ -118,7 +118,7 @@ class Follower {
     const { sink, signal } = this.options;
     const { times } = this;
     try {
-      // Before the read: then a run that is over has no records that the read missed.
+      // Asked before the read, so that the read misses no record of a run that is over.
       const over = await this.isOver();
       this.delivered ??= await within(times.openMs, `${sink.name} to open`, (own) => sink.open(own), signal);
       const next = await this.read(this.delivered, over);

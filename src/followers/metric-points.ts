@@ -140,7 +140,7 @@ export class MetricPoints {
     before: FaultTotals,
     updates: readonly UpdateRecord[],
   ): Promise<UpdateRecord[]> {
-    // Control is read after the updates, so it includes each control record that came before one of them.
+    // Control is read after the updates, so it includes each control record that came before one of these steps.
     const control = await readControl(store, this.run);
     return projectFaults(store, { record, control, owners: this.owners }, before, updates);
   }

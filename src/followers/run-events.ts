@@ -151,7 +151,7 @@ export async function readRunEvents(
   await addCheckpoints(page);
   if (wholeHistory) addStandstill(page);
   const ordered = page.events.sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
-  // The end comes after all other events, so only when there are no more pages.
+  // The end comes last, so it is added only when no page is left.
   const end = wholeHistory ? endOf(page) : null;
   return {
     events: [...started, ...ordered, ...(end ? [end] : [])],

@@ -313,7 +313,7 @@ class Selector {
     return state;
   }
 
-  /** How well a place matches the sweep's request: the first number that differs decides, and the lower one names the state. */
+  /** How well a place matches the sweep's request. Places are compared number by number; the lower one names the state. */
   private claimOf({ path, own, run }: Candidate): number[] {
     const entry = /^checkpoints\[(\d+)\]/.exec(path)?.[1];
     const named = entry === undefined ? run : (this.spec.checkpoints[Number(entry)]?.run ?? run);

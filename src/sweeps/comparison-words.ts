@@ -88,7 +88,7 @@ export function changesText(changes: readonly TaskChange[]): string {
   return `${whole(count('better'))} better, ${whole(count('worse'))} worse, ${whole(count('within noise'))} moved within noise`;
 }
 
-/** With this many samples, a change of a single task can be told from chance on its own. */
+/** With at least this many samples, a change of one task can be distinguished from chance by itself. */
 const enoughSamples = 8;
 
 /** Why few or no tasks are named as changed; null if there are enough samples. */

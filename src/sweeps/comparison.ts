@@ -53,7 +53,7 @@ interface Versus {
   all: Difference | null;
   environments: Record<string, Difference | null>;
   templates: Record<string, Difference | null>;
-  /** Difference of pass@k for k = all samples, over the tasks with all samples graded; null if tasks have one sample. */
+  /** Difference of pass@k, where k is the number of samples per task, over the tasks with k grades; null if k is 1. */
   largest_k: Difference | null;
   tasks: TaskChange[];
   /** The first scope is all environments, then one for each environment; empty if the sweep names no baseline. */

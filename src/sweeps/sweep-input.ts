@@ -91,7 +91,7 @@ function selectionProblems(entry: CheckpointsSpec, path: string): SpecProblem[] 
   return problems;
 }
 
-/** A sweep that changes settings which a run has fixed for its own suites needs another suite. */
+/** A run fixes the settings of its own suites; a sweep with other settings needs another name for the suite. */
 function suiteProblems(suite: SuiteSpec, path: string): SpecProblem[] {
   const problems: SpecProblem[] = [];
   if (isRunSuite(suite.name)) {

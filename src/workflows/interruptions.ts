@@ -12,13 +12,13 @@ export class Interruptions {
   /** `undelivered`: interruptions that no returned activity has received. */
   constructor(public undelivered: readonly Interruption[] = []) {}
 
-  /** Counts at most `nodeLostAfterMs` as lost, because a lost node was alive at its last report. */
+  /** A lost node was alive at its last report, so it costs `nodeLostAfterMs`; a draining node costs nothing. */
   nodeGone({ lease: event, reason }: RevokedLease): void {
     if (reason === 'lost') this.add({ what: 'node_lost', event, seconds: nodeLostAfterMs / 1000 });
     if (reason === 'draining') this.add({ what: 'node_drained', event, seconds: 0 });
   }
 
-  /** The run has waited for a node, the orchestrator or the server since this time (milliseconds since the epoch). */
+  /** `since`: when the run began to wait for a node, the orchestrator or the server, in milliseconds since the epoch. */
   waitedSince(since: number): void {
     const waited = Date.now() - since;
     if (waited > paceMs) this.add({ what: 'waited', seconds: waited / 1000 });

@@ -33,7 +33,7 @@ export interface NodeReport {
   numerics?: Numerics;
   gpu: { name: string; memory_bytes: number } | null;
   memory_bytes: number;
-  /** Leases that the node may hold at once. */
+  /** Number of leases that the node may hold at once. */
   places: number;
 }
 
@@ -49,7 +49,7 @@ export interface GrantedLease {
 }
 
 /**
- * `released`: the pool ended the lease although its node is alive. Either the node now has other numerics, or a later execution of the run,
+ * `released`: the pool ended the lease for another reason. For example, the node now has other numerics, or a later execution of the run,
  * which did not know this lease, has asked for a node.
  */
 export interface RevokedLease extends GrantedLease {

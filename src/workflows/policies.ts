@@ -55,7 +55,7 @@ export const orchestratorPolicy = {
   retry: recordGuardedRetry,
 } satisfies ActivityOptions;
 
-/** Has a deadline because the workflow asks again within a minute. */
+/** Limited, because the workflow asks again within a minute anyway. */
 export const closedRunsPolicy = {
   ...orchestratorPolicy,
   scheduleToCloseTimeout: '30 seconds',

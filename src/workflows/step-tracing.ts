@@ -1,5 +1,5 @@
-// Reports the begin and the end of a run's steps to a tracing worker. Only a worker that traces bundles this code. It sends nothing to the
-// server, so the histories and the order in which promises settle are the same with and without it.
+// Reports the beginning and the end of a run's steps to a tracing worker. Only a worker that traces bundles this code. It sends nothing to
+// the server, so the histories and the order in which promises settle are the same with and without it.
 import { proxySinks, type Sinks, type WorkflowInterceptorsFactory } from '@temporalio/workflow';
 
 export interface EndedStep {

@@ -19,7 +19,7 @@ export type ToolArguments = Readonly<Record<string, string | number | undefined>
 export interface ToolHandler {
   /** False for read-only tools, which need no transaction. */
   writes: boolean;
-  /** `args` have passed the check of arguments. Throws `ToolError` for the model's mistakes. */
+  /** `args` are checked already. Throws `ToolError` for the model's mistakes. */
   run(context: ToolContext, args: ToolArguments): object;
 }
 

@@ -78,11 +78,11 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
       });
     }
     if (!(error instanceof EnvironmentError) || error.kind !== 'unavailable') return error;
-    // If the server answers others but not this call, the call timed out on a healthy server, which is charged.
+    // The server answers others, so it is healthy, and this call's time-out is charged to the episode.
     if (error.reason === 'timeout' && (await probe(url))) {
       return new EnvironmentError('failed', 'timeout', error.message, { cause: error });
     }
-    // An idle socket that an earlier restart ended says nothing about the server now.
+    // An earlier restart may have ended an idle socket, so its loss says nothing about the server now.
     if (!wasIdle || error.reason !== 'socket_lost') breaker.lost();
     return error;
   }
@@ -338,7 +338,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     };
   }
 
-  /** Hundreds of episodes ask at once: while the breaker is open, it answers for its own poll; otherwise they share one poll. */
+  /** Hundreds of episodes ask at once. While the breaker is open, its own poll decides; otherwise the callers share one poll. */
   let probing: Promise<boolean> | undefined;
   function healthy(): Promise<boolean> {
     if (!breaker.allowsCalls) return Promise.resolve(false);

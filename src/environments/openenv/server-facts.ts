@@ -81,7 +81,7 @@ async function askInSession(
   const ask = (frame: Record<string, unknown>): Promise<ReplyFrame | ErrorFrame> =>
     socket.request(frame, timeoutMs).catch((error: unknown) => {
       signal.throwIfAborted();
-      // These two mean that the server is full or ends sessions: it is asked again later.
+      // CAPACITY_REACHED and SESSION_ERROR mean that the server is full or ends sessions: it is asked again later.
       if (error instanceof ErrorFrame && !['CAPACITY_REACHED', 'SESSION_ERROR'].includes(error.code))
         return error;
       if (error instanceof EnvironmentError) throw error;

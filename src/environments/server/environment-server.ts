@@ -50,7 +50,7 @@ export interface EnvironmentServer {
 
 const pingIntervalMs = 20_000;
 
-/** Starts listening. Rejects if the port is in use, or the host is not loopback. */
+/** Starts listening. Rejects if the port is in use, or if the host is not loopback and not allowed. */
 export async function createEnvironmentServer(options: EnvironmentServerOptions): Promise<EnvironmentServer> {
   const host = options.host ?? '127.0.0.1';
   if (!isLoopback(host) && !options.allowRemote) {

@@ -161,7 +161,7 @@ export function createEpisodeProtocol(options: ProtocolOptions) {
       step_count: episode?.turns ?? 0,
       task_key: episode?.selected.task.task_key ?? null,
       env_key: episode?.selected.app.name ?? null,
-      // Shows a client that attaches which of the session's worlds this is.
+      // Shows an attaching client which of the session's worlds this is.
       ...(episode?.resetKey === undefined ? {} : { reset_key: episode.resetKey }),
     }),
   };

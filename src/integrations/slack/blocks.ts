@@ -17,7 +17,7 @@ interface PlainText {
   emoji: true;
 }
 
-/** `verbatim`: Slack adds no links and mentions itself. */
+/** `verbatim`: Slack must not turn words into links or mentions. */
 interface Mrkdwn {
   type: 'mrkdwn';
   text: string;
@@ -39,7 +39,7 @@ export interface Message {
 
 export interface Picture {
   png: Uint8Array;
-  /** Both escaped, of at most `ALT_TEXT_CHARACTERS` and `HEADER_CHARACTERS`. */
+  /** `altText` and `title` are escaped, and at most `ALT_TEXT_CHARACTERS` and `HEADER_CHARACTERS` long. */
   altText: string;
   title: string;
 }

@@ -345,7 +345,7 @@ export class RunThread {
     this.saved = true;
   }
 
-  /** Runs work one at a time: a status update between two attempts for an event would change the thread's memory under it. */
+  /** Runs work one at a time: a status update between two attempts for an event would change the thread's memory meanwhile. */
   private turn<T>(work: (memory: ThreadMemory) => Promise<T>): Promise<T> {
     const turn = this.turns.then(async () => work(await this.opened()));
     this.turns = turn.catch(() => undefined);

@@ -40,7 +40,7 @@ export interface Names {
 }
 
 const shortestPauseMs = 1_000;
-/** The pause if Slack limits the rate by an error instead of status 429, which would give the pause. */
+/** Used if Slack reports a rate limit by an error code: unlike status 429, such an answer gives no pause. */
 const unnamedPauseMs = 30_000;
 
 const tokenErrors = new Set([

@@ -125,7 +125,7 @@ export class RunFigures {
     }
   }
 
-  /** Removes the figures that a step has only for graded episodes: it must not be shown with those of an earlier step. */
+  /** Removes figures that this step lacks because nothing was graded: those of an earlier step must not be shown for it. */
   private removeUngraded(run: string, values: MetricPoint['values']): void {
     if (values['environment/total_episodes'] === undefined) return;
     if (values['reward/avg_raw_reward'] === undefined) this.remove('longhaul_reward_mean', { run });

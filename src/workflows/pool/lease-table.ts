@@ -198,7 +198,7 @@ export class LeaseTable {
     this.serve(now);
   }
 
-  /** The run has ended, or another run has its workflow id: its leases and requests go without a notice (R30). */
+  /** The run has ended, or another run has its workflow id: removes its leases and requests without a notice (R30). */
   closed({ workflowId, firstExecutionRunId }: RunWorkflow, now: number): void {
     const isTheirs = (one: RunWorkflow): boolean =>
       one.workflowId === workflowId && one.firstExecutionRunId === firstExecutionRunId;
@@ -317,7 +317,7 @@ export class LeaseTable {
     this.outbox.push({ to: request, signal: 'revoked', say: revoked });
   }
 
-  /** Waiting requests by priority, then by the fewest leases of their project, the fewest leases of their run, and age. */
+  /** Waiting requests by priority, then by the fewest leases of their project, then of their run; the oldest first. */
   private inOrder(): Waiter[] {
     const held = [...this.leases.values()];
     const ranked = this.queue.map((waiter, arrival) => ({
@@ -337,7 +337,7 @@ export class LeaseTable {
       (node) =>
         mayFit(request, node.numerics) && !node.suspected && this.leasesOn(node.id).length < node.places,
     );
-    // A node that has not reported its numerics yet ranks lower: they may turn out not to fit.
+    // A node that has not reported its numerics yet ranks lower, because they may turn out not to fit.
     const rank = (node: PoolNode): number[] => [
       request.numerics && !node.numerics ? 1 : 0,
       this.leasesOn(node.id).length / node.places,

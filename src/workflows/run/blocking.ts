@@ -48,7 +48,7 @@ export async function untilFixed<T>(
       // The messages of our own failures are complete; their causes (such as a parser's message) belong in the log.
       const message =
         cause instanceof ApplicationFailure ? cause.message : (rootCause(error) ?? String(error));
-      // `temporal activity fail` sets only the reason.
+      // `temporal activity fail` without a reason leaves the message empty.
       const reason =
         message === '' ? `${activityOf(error)} was failed by hand, and no reason was given` : message;
       if (endingFailures.includes(type)) {

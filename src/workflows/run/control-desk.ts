@@ -36,7 +36,7 @@ interface ControlledRun {
 
 export class ControlDesk {
   private folded: ControlState = noControl;
-  /** A stop that the run had reached before this workflow started, and goes past. Null once another stop is requested. */
+  /** A stop that the run had reached before this workflow started, which goes past it. Null once another stop is requested. */
   passedStop: number | null = null;
   /** Grows with each `resume`, so that a blocked run notices it even if no pause was recorded. */
   resumes = 0;
@@ -147,7 +147,7 @@ export class ControlDesk {
     return this.write(id, 'pause', () => ({ kind: 'pause', ...(now ? { now } : {}) }));
   }
 
-  /** Resumes the run. If the run is neither paused nor blocked, answers at once, without a record. */
+  /** Resumes the run. If the run is neither paused, blocked nor failing, answers at once, without a record. */
   private async resume(id: string): Promise<ControlState> {
     if (this.settled && !this.folded.paused && !this.controlled.waitsForPerson) return this.control;
     return this.write(id, 'resume', () => ({ kind: 'resume' }));

@@ -39,7 +39,7 @@ export interface JoinedRollouts extends CollectedRollouts {
 
 /**
  * Plays the rollouts on all nodes that are granted now; a node granted later helps with the next step. With `keep`, the first node's
- * activity also saves the state that samples, because a separate activity would add six events to the history.
+ * activity also saves the state it samples from, because a separate activity would add six events to the history.
  */
 export function collectOnAll(
   { owned, nodes, interruptible, progress }: Collecting,

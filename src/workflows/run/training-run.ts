@@ -313,7 +313,7 @@ class TrainingLoop {
     const { step, progress } = this;
     if (progress.status.evaluations.some((known) => known.step === step && known.suite === suite)) return;
     progress.evaluating();
-    // At the end of the run, a pause holds nothing up, so it does not interrupt the evaluation.
+    // A pause has no effect at the end of the run, so it does not interrupt this evaluation.
     const work = this.endsHere() ? this.nodes : this.interruptible;
     const evaluated = await work.onNode((place) =>
       onEngine(

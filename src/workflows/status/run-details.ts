@@ -36,7 +36,7 @@ export function detailsOf(status: RunStatus, news: RunNews): string {
     .join('\n\n');
 }
 
-/** What waits for a person, so it comes first in the text. */
+/** What waits for a person; it comes first in the text. */
 function holdUps({ blocked, failing, phase, waitsFor, run }: RunStatus): string {
   const lines: string[] = [];
   if (blocked) lines.push(`**Blocked**: ${plain(blocked.reason)}`, `**Way on**: ${plain(blocked.remedy)}`);

@@ -134,7 +134,7 @@ class SweepLoop implements SweepWork<MissingPair> {
     return this.failures.areEverywhere(this.window);
   }
 
-  /** `exhausted` matters: otherwise a worker whose lease ended with a window would wait for a window that no worker reads. */
+  /** Also true while pairs are unread: a worker without a lease must not wait for another one to read them. */
   hasMore(): boolean {
     return this.window.length > 0 || !this.exhausted;
   }

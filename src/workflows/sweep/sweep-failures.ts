@@ -39,7 +39,7 @@ export class SweepFailures {
     return window.splice(Math.max(index, 0), 1)[0];
   }
 
-  /** True if too many states failed to blame a state, and they failed on several suites, or `window` has no pair of another suite. */
+  /** True if neither a state nor a suite is to blame: several states failed, on several suites or on the only one in `window`. */
   areEverywhere(window: readonly PairToDo[]): boolean {
     const suite = this.onlySuite;
     const isElsewhere = suite === null || window.every((pair) => pair.suite === suite);

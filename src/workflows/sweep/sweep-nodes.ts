@@ -16,7 +16,7 @@ export interface SweepWork<T> {
   hasMore(): boolean;
   /** The next item; null if none is left after all. */
   next(): Promise<T | null>;
-  /** Works on one item. A failure ends the sweep, except if the node does not take the work in time. */
+  /** Works on one item. A failure ends the sweep, unless the node did not take the work in time. */
   work(node: string, item: T): Promise<void>;
   /** Called when the node was lost before the work on `item` ended. */
   lost(item: T): void;
