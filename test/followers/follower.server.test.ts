@@ -117,7 +117,7 @@ describe('a follower', () => {
   });
 
   it(
-    'that hangs in any call delays no other, and reports what is undelivered, since when and why',
+    'whose tracker hangs in any call delays no other, and reports what is undelivered, since when and why',
     { timeout: 60_000 },
     async () => {
       const good = [kept('first'), kept('last')];
@@ -348,7 +348,7 @@ describe('a follower', () => {
     await until(() => sink.points.length === total, 'all points');
     const busy = looks.length;
     await until(() => looks.length > busy + 12, 'looks at nothing new');
-    // The pauses grow from 5 ms, each half as long again as the one before.
+    // The pauses begin at 5 ms; each is 1.5 times the one before.
     for (const pauseMs of pausesBetween(looks.slice(busy + 7))) expect(pauseMs).toBeGreaterThan(40 - 2);
     stop.abort(new Error('enough'));
     await following;

@@ -70,7 +70,7 @@ describe.each(templates)('$name', ({ app, template }) => {
     }
   });
 
-  it('finds the row that the oracle changes by the search alone', () => {
+  it('finds, by search alone, the row that the oracle changes', () => {
     for (const key of keys) {
       const calls = oracle(key);
       if (calls.length < 2) continue;

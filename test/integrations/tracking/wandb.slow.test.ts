@@ -79,7 +79,7 @@ const options = (folder: string, extra: Partial<WandbOptions> = {}): WandbOption
 
 describe.skipIf('skipped' in venv)('wandb 0.30.0, offline', () => {
   it(
-    'has one row per point, at consecutive steps, even over restarts, and shows what it holds',
+    'has one row per point, at consecutive steps, even over restarts, and reports which points it holds',
     { timeout: 240_000 },
     async () => {
       const folder = join(scratch, 'starts');
