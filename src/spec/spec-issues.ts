@@ -115,7 +115,7 @@ function problemOf(issue: Issue, schema: z.ZodType, input: unknown): SpecProblem
   }
 }
 
-/** Markdown with each link as its text: a terminal follows none. */
+/** Replaces each Markdown link by its text, as a terminal cannot follow it. */
 function withoutLinks(markdown: string): string {
   return markdown.replace(/\[([^\]]*)\]\([^)]*\)/g, '$1');
 }

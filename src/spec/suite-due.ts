@@ -13,8 +13,8 @@ export interface SuiteSteps {
 
 /**
  * The suite that the run plays on the state after `step`, or null. It is `final` where GRPO begins, as the report compares that state with
- * the last one; `interval` before the first supervised step and every `evalInterval` GRPO steps. The evaluation at the run's end does not
- * follow from this function.
+ * the last one; `interval` before the first supervised step and every `evalInterval` GRPO steps. This function does not decide the
+ * evaluation at the run's end.
  */
 export function suiteAfter(
   step: number,

@@ -34,7 +34,8 @@ import { openConnection } from '../workers/temporal/temporal-connection.js';
 interface StackOptions {
   folder: string;
   /**
-   * Port of the Temporal server. By default the last start's port or 7233; if it is taken, the next free port. `uiPort`: the same, 8233.
+   * Port of the Temporal server. By default the last start's port or 7233; if it is taken, the next free port. `uiPort`: likewise, with
+   * 8233.
    */
   temporalPort?: number | null;
   uiPort?: number | null;

@@ -30,7 +30,7 @@ export interface ProcessEvents {
 }
 
 const defaultPauseMs = { first: 100, longest: 5_000 };
-/** After a life of this length, the failed starts before it no longer count: the next pause is short again. */
+/** A process that lived this long was healthy: its earlier failed starts no longer count, and the next pause is short. */
 const wellAfterMs = 20_000;
 /** After more failed starts in a row than this, a person must look. */
 const maxFailedStarts = 8;

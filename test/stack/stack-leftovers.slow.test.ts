@@ -60,7 +60,7 @@ describe.skipIf(process.platform !== 'linux')('a leftover process (found in /pro
     expect(identityOf(stranger.pid ?? 0)).not.toBeNull();
   });
 
-  it('without a mark, if it is a Temporal server with the database open, stops the next `up`, whose error names it', async () => {
+  it('that is a Temporal server without a mark, with the database open, stops the next `up`, and the error names it', async () => {
     const folder = newFolder();
     const database = join(folder, 'temporal.db');
     refuseSecondServer(database);

@@ -15,7 +15,7 @@ export function nameOfNumerics({ backend, version, service, model }: Numerics): 
   return `${backend}/${version}${model === undefined ? '' : ` ${model} at ${service ?? '?'}`}`;
 }
 
-/** Whether a node offers what a run needs before its base is recorded: the Tinker model `served`, or if null, its own engine. */
+/** Whether a node fits a run without a base record: it offers the Tinker model `served` or, if that is null, its own engine. */
 export function offersModel({ backend, model }: Numerics, served: string | null): boolean {
   return served === null ? backend !== 'tinker' : model === served;
 }

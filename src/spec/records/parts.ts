@@ -87,7 +87,9 @@ export const outcomes = z.array(z.array(z.number().nullable())).meta({
   description: 'per slot and sample: graded value, or null for unknown; empty for `sft`',
 });
 
-/** Refuses the members in records older than `version`; from `version` on, requires the members in `always`. Paths have dots. */
+/**
+ * Checks members that `version` added, by dotted paths: refuses them in older records, and from `version` on requires those in `always`.
+ */
 export function since(version: number, { always = [], may = [] }: { always?: string[]; may?: string[] }) {
   const needed = always.map((path) => path.split('.'));
   const known = [...needed, ...may.map((path) => path.split('.'))];

@@ -43,7 +43,7 @@ export interface ChainAudit {
   unknown: number;
   evaluations: number;
   checkpoints: number;
-  /** What collections removed of the run. No state is lost: a state with a deleted checkpoint is computed from an older checkpoint. */
+  /** What collections deleted from the run. No state is lost: a state with a deleted checkpoint is computed from an older checkpoint. */
   collected: Collected;
   finalState: Digest | null;
   violations: Violation[];

@@ -7,7 +7,7 @@ import { sha256Hex } from '../../base/sha256.js';
 import { datasetFileKey, datasetManifestKey } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 
-/** One digest for each line of `demonstrations.jsonl`; empty, and a violation, if the data is missing or is not the data that the run names. */
+/** One digest for each line of `demonstrations.jsonl`; empty, and a violation, if the data is missing or is not the run's data. */
 export async function demonstrationDigests(
   store: ObjectStore,
   { dataset }: RunRecord,

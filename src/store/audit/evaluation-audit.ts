@@ -67,7 +67,7 @@ async function auditEvaluation(
   // Read the result first: a running run writes it last, after everything that it depends on.
   const result = await report.read(store, resultKey, 'evaluation');
   const suite = await report.read(store, suiteKey, 'suite');
-  // Of an unfinished evaluation, check the records that exist.
+  // If the evaluation is unfinished, check the records that exist.
   if (!suite) {
     if (result) report.add('R13', suiteKey, 'there is a result, but not what was measured');
     return null;

@@ -1,5 +1,5 @@
 // Checks the starts that attempts announced (R9): every stored episode was announced before it was stored, and none was sampled again. An
-// announcement after that proves nothing: its worker may have found the record and sampled nothing, or died before.
+// announcement after the record proves nothing: its worker may have found the record and sampled nothing, or died before.
 import { AuditReport, readable } from './audit-report.js';
 import { readFolded } from '../runs/folded-episodes.js';
 import { inParallel } from '../../base/in-parallel.js';
@@ -94,7 +94,7 @@ export async function unannounced(
   if (episodes.size === 0) return [];
   const left = new Map(episodes);
   const look = async (run: string, step: number): Promise<void> => {
-    // Problems of another run's attempts belong into the audit of that run.
+    // Problems of another run's attempts belong in the audit of that run.
     for (const { modified, starts } of await announcementsOf(store, run, step, new AuditReport(run)))
       for (const start of starts) if (modified <= (left.get(start) ?? new Date(0))) left.delete(start);
   };

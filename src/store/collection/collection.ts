@@ -1,5 +1,5 @@
 // Garbage collection (R23): it records what it will delete, gives others time to write references, reads the references again, and only
-// then deletes. A collection may be killed at any moment and loses nothing. The next one finishes its work, as it looks at what exists.
+// then deletes. A collection may be killed at any moment and loses nothing. The next one looks at what still exists and finishes the work.
 import type { RetentionSpec } from '../../spec/run-spec.js';
 import { unreadable } from '../runs/checkpoint-damage.js';
 import { checkpointHome, listCheckpoints } from '../runs/checkpoints.js';
@@ -176,8 +176,8 @@ async function problemOf(collected: Collected, fold: () => Promise<Folded>): Pro
 }
 
 /**
- * Steps and evaluations that collections have named, without those of the last collection, which may have been killed before its end. What
- * an earlier killed collection left over, the next one named again.
+ * Steps and evaluations that collections have named, without those of the last collection, which may have been killed before its end. If an
+ * earlier collection was killed, the collection after it has named the leftovers again.
  */
 async function foldedBefore(
   store: ObjectStore,

@@ -109,7 +109,7 @@ export function rankSteps(evaluations: readonly FoundEvaluation[]): RankedSteps 
 
 /**
  * Returns each evaluation once: steps that applied nothing share a state, and so share its evaluations. `whole`: evaluations without
- * unknown outcomes, as these may be played again. `unread`: unreadable evaluations, whose episodes stay in single files.
+ * unknown outcomes, which might be played again. `unread`: unreadable evaluations; their episodes stay in single files.
  */
 export function sortEvaluations(evaluations: readonly FoundEvaluation[]): {
   whole: EvaluationOfStep[];

@@ -1,5 +1,5 @@
-// Finds the checkpoints of a run that open sweeps need, as they have not yet evaluated these states (R23). A sweep's record serves as its
-// reference: it is written before the first evaluation, and the results show what is done.
+// Finds the checkpoints of a run that open sweeps still have to evaluate (R23). A sweep's record serves as its reference: it is written
+// before the first evaluation, and the results show what is done.
 import { inParallel } from '../../base/in-parallel.js';
 import { sweepFolder, sweepsOfProject, sweepsRoot } from '../objects/layout.js';
 import { newestResult } from '../evaluations/evaluation-rounds.js';

@@ -1,5 +1,5 @@
-// Finds the evaluations of a run: its own, or adopted from another run with the same state. Results are stored by state, and a record of
-// each run names the evaluations that it uses.
+// Finds the evaluations of a run: its own, or adopted from another run with the same state. Results are stored by state, and each
+// run has records that name the evaluations it uses.
 import type { EvaluatedRecord, EvaluationResult } from '../../spec/records/evaluation-records.js';
 import { inParallel } from '../../base/in-parallel.js';
 import { evaluationResultKey, evaluationSuiteKey, runEvaluationsFolder } from '../objects/layout.js';

@@ -23,7 +23,7 @@ import { UnreadableRecord } from '../objects/store-errors.js';
 
 export interface StoredEpisode {
   record: EpisodeRecord;
-  /** When the record was stored. An attempt that announces the episode later samples it again (R9). */
+  /** When the record was stored. A start that was announced only after this time is a repetition (R9). */
   recordedAt: Date;
 }
 

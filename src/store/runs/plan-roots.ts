@@ -36,7 +36,7 @@ export async function rootsOf(store: ObjectStore, { run, control, owner }: Place
   };
 }
 
-/** Throws `UnreadableRecord` if one of these records has changed since the plan was made. Plans of version 2 have no digests of them. */
+/** Throws `UnreadableRecord` if a record has changed since the plan was made from it. Plans of version 2 hold no digests to compare. */
 export async function checkRoots(store: ObjectStore, plan: PlanRecord): Promise<void> {
   if (plan.run_digest === undefined) return;
   const roots = await rootsOf(store, plan);

@@ -53,14 +53,14 @@ export async function listRuns(store: ObjectStore): Promise<string[]> {
     .map((name) => name.slice(0, -1));
 }
 
-/** A run whose folder holds the steps s with after < s ≤ upTo of a run: the run itself, or one of its ancestors (R5). */
+/** A part of a run's steps: the steps s with after < s ≤ upTo are in the folder of `run`, the run itself or an ancestor (R5). */
 interface Timeline {
   run: string;
   after: number;
   upTo: number;
 }
 
-/** The run itself first, its oldest ancestor last. */
+/** All parts of a run's steps: the run's own part first, that of its oldest ancestor last. */
 export async function* timelinesOf(store: ObjectStore, run: string): AsyncGenerator<Timeline> {
   let current = run;
   let upTo = Infinity;

@@ -5,10 +5,7 @@ import { attemptsFolder } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { readIfWhole } from '../records/records.js';
 
-/**
- * The attempts that count towards a step: attempts to make it, and attempts to save or evaluate the state before it, which may end after
- * the step's update.
- */
+/** Attempts that count towards a step: to make the step, and (`isAtState`) at the state before it; the latter may end after its update. */
 export function readStepAttempts(store: ObjectStore, run: string, step: number): Promise<AttemptRecord[]> {
   return stepAttempts(step, (folder) => readAttemptsIn(store, run, folder));
 }
@@ -54,7 +51,7 @@ export function isOfSweep(activity: string): boolean {
   return /^step-\d+\/evaluate-sweep-/.test(activity);
 }
 
-/** True for an activity that uses the state after its step; other activities make that state. */
+/** True for an activity at the state after its step (base or evaluation); all other activities work towards that state. */
 export function isAtState(activity: string): boolean {
   return /^step-\d+\/(base|evaluate)/.test(activity);
 }

@@ -21,7 +21,7 @@ export interface EnvironmentBackends {
 
 export function environmentBackends({ url: ownUrl, token }: EnvironmentBackendsOptions): EnvironmentBackends {
   const backends = new Map<string, EnvironmentBackend>();
-  // By url: an episode that must play alone is alone on its server, even among backends with other settings (R25).
+  // Backends with the same url share places, so that an episode that must play alone is alone on its server (R25).
   const places = new Map<string, Semaphore>();
   const placesOf = (url: string): Semaphore => {
     const { href } = new URL(url);

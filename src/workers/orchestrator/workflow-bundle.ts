@@ -1,4 +1,4 @@
-// Bundles the workflow code for workers. A cache keeps the bundle of each content of `dist/workflows`.
+// Bundles the workflow code for workers. A cache keeps one bundle for each content of `dist/workflows`.
 import { createHash, randomUUID } from 'node:crypto';
 import { access, mkdir, readdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';

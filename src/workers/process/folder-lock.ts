@@ -38,7 +38,7 @@ interface Refusal {
 
 /** How long to wait for the holder's note. A holder writes it at once; a holder in another container is never seen. */
 const noteMs = 1_000;
-/** Keeps the connections referenced: a collected connection would end its transaction. */
+/** Keeps the connections referenced: a garbage-collected connection would end its transaction. */
 const held = new Set<BetterSqlite3.Database>();
 
 /** Throws `FolderLocked` if a living process holds the folder. */

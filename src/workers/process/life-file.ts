@@ -69,7 +69,7 @@ function readPredecessor(path: string): Predecessor | null {
     if (before !== undefined) return before;
     if (typeof identity !== 'string') return null;
     const aliveAt = Math.round(statSync(path).mtimeMs);
-    // Whoever started this process had noticed the death by then.
+    // The supervisor had noticed the death when it started this process.
     const noticedAt = Math.max(Math.round(performance.timeOrigin), aliveAt);
     return { identity, aliveAt, noticedAt, left: left === true };
   } catch {

@@ -6,10 +6,7 @@ import { isNoSpace } from '../../store/objects/store-errors.js';
 /** Exit code of a process that lacks something external: disk space, a store, a server (EX_TEMPFAIL). */
 export const waitsForOthers = 75;
 
-/**
- * Runs a worker's `serve`. If it fails, writes one line and exits: with `waitsForOthers` for a temporary problem or a full disk, else with
- * 1.
- */
+/** Runs a worker's `serve`. If it fails, writes one line and exits with `waitsForOthers` (temporary problem, full disk) or with 1. */
 export async function exitWith(component: string, serve: () => Promise<void>): Promise<void> {
   // By default Node also exits here, but without a readable line.
   process.on('uncaughtException', (error) => void fail(component, error));

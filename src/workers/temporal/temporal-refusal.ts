@@ -85,7 +85,7 @@ export async function handshakeRefusal(temporal: TemporalConfig): Promise<Tempor
     : { rejectUnauthorized: false };
   let ending = await handshake(temporal.address, trust);
   if (ending.kind === 'closed') {
-    // A stopping server also closes connections. Only if it closes the second one, too, does it refuse us.
+    // A stopping server also closes connections. The server refuses us only if it also closes a second connection.
     await delay(200);
     ending = await handshake(temporal.address, trust);
   }

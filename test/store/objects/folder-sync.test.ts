@@ -49,7 +49,7 @@ test('a folder that was deleted is made again', async () => {
   expect(existsSync(folder)).toBe(true);
 });
 
-test('a remembered folder does not keep the activities in memory that made it', async () => {
+test('a remembered folder does not keep the activities that made it in memory', async () => {
   setFlagsFromString('--expose-gc');
   const collectGarbage = runInNewContext('gc') as () => void;
   const sync = createFolderSync(root);

@@ -201,7 +201,7 @@ describe('a reply that stops half-way', () => {
     }
   });
 
-  it('is treated like a body that comes too slowly: it fails, although it never pauses', async () => {
+  it('or comes too slowly fails within the deadline, even if it never pauses', async () => {
     const store = await withObject({ deadlineMs: 0 });
     proxy.plan(() => ({ kind: 'trickle', everyMs: 20 }));
     const unavailable = { name: 'StoreUnavailable' };

@@ -156,7 +156,7 @@ describe('a fork', () => {
     expect(await verifyCheckpoint(store, fork, 3)).toMatchObject({ run: 'fork', step: 3 });
   });
 
-  test('of a fork, if it begins before that fork’s own steps, has only the checkpoints that all three runs share', async () => {
+  test('of a fork has only the checkpoints that all three runs share if it begins before the first fork’s own steps', async () => {
     await family();
     const second = await writeRun('second', { run: 'fork', step: 1, state: stateOf(1) });
     expect(await listCheckpoints(store, second)).toEqual([1]);

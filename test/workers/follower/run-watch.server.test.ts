@@ -63,7 +63,7 @@ describe('the runs that Temporal knows', { timeout: 60_000 }, () => {
     ['completes', { how: 'completed', reason: null }],
     ['stops', { how: 'completed', reason: '1 of 1 USD' }],
     ['fails', { how: 'failed', reason: 'the data is gone' }],
-  ])('have an ending that shows how a run ended that %s', async (end, ending) => {
+  ])('show how a run ended if its workflow %s', async (end, ending) => {
     const handle = await startStandIn(end, end);
     await handle.result().catch(() => undefined);
     const run = await claim(end, handle.firstExecutionRunId);
