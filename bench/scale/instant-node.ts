@@ -22,7 +22,7 @@ const engine = { build: 'answers at once', incarnation: `pid ${process.pid}` };
 
 const log = installRuntime('instant node', null);
 
-/** Waits for as long as a step's work is to take, and remembers when each run last committed a step. */
+/** Waits for as long as a step's work would take, and remembers when each run last committed a step. */
 class TimedWork {
   private readonly busyMs = new Map<string, number>();
   private readonly commits = new Map<string, { step: number; at: number }>();

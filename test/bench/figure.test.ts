@@ -25,7 +25,7 @@ const measured = (p50: number, more: Partial<MeasuredPart> = {}): Map<string, Me
   new Map([['waits', { ...provenance, values: { p50 }, notes: [], stolen: 0, fresh: true, ...more }]]);
 
 describe('a figure', () => {
-  it('meets its bar exactly up to the bar, however the value is rounded for reading', () => {
+  it('meets its bar up to exactly that value, however it is rounded for reading', () => {
     expect(evaluate(definition, measured(150))).toMatchObject({ value: 150, bar: '≤ 150', holds: true });
     expect(evaluate(definition, measured(150.01))).toMatchObject({ value: 150, holds: false });
   });

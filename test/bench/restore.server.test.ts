@@ -14,7 +14,7 @@ const memory = '/dev/shm';
 if (!readsDevice(tmpdir()))
   console.warn(`skipped: the restore from a device: ${tmpdir()} is on a file system that reads from none`);
 it.runIf(readsDevice(tmpdir()))(
-  'reads a state from the device with both readers (needs a temporary folder on a disk)',
+  'the benchmark reads a state from the device with both readers (needs a temporary folder on a disk)',
   async () => {
     const figures = await measureRestore(64, 1);
     expect(figures.bytes).toBeGreaterThan(1_000_000);
@@ -26,7 +26,7 @@ it.runIf(readsDevice(tmpdir()))(
 if (!existsSync(memory) || readsDevice(memory))
   console.warn(`skipped: the refusal of a file in memory: ${memory} is no file system in memory`);
 it.runIf(existsSync(memory) && !readsDevice(memory))(
-  'refuses a file that is read from memory (/dev/shm)',
+  'the benchmark refuses a file that is read from memory (/dev/shm)',
   async () => {
     const folder = mkdtempSync(join(memory, 'longhaul-restore-'));
     try {

@@ -266,7 +266,7 @@ describe('the episodes of a run', () => {
   });
 });
 
-describe('of a long run', () => {
+describe('episodes of a long run', () => {
   const historyOf = (steps: number, episodes: number): RunHistory =>
     ({
       evaluations: [],

@@ -53,7 +53,7 @@ async function report(...args: string[]): Promise<{ code: number; printed: strin
   }
 }
 
-it('writes the newest firing that has a comparison, and not one of a schedule whose name only begins the same', async () => {
+it('the command writes the newest firing that has a comparison, but none of a schedule with a longer name', async () => {
   const { code, printed, page } = await report('nightly');
   expect(printed).toBe(
     `Comparison of longhaul/nightly-2026-01-02T03.00.00Z: ${join(folder, 'pages', 'page.html')}\n`,
@@ -62,13 +62,13 @@ it('writes the newest firing that has a comparison, and not one of a schedule wh
 });
 
 it.each(['nightly-2026-01-01T03.00.00Z', 'nightly-2026-01-01T03:00:00Z'])(
-  'accepts a firing’s name as in the store and as in Temporal: %s',
+  'the command accepts a firing’s name as in the store and as in Temporal: %s',
   async (name) => {
     expect((await report(name)).page).toBe('<p>first night');
   },
 );
 
-it('writes the last comparison of a sweep that was started again, from the named project only', async () => {
+it('the command writes the last comparison of a sweep that was started again, only from the named project', async () => {
   const { printed, page } = await report('by-hand', '--project', 'crm', '--json');
   expect(page).toBe('<p>by hand');
   expect(JSON.parse(printed)).toEqual({ sweep: 'crm/by-hand', file: join(folder, 'pages', 'page.html') });
@@ -83,7 +83,7 @@ it.each<[string, string[], RegExp]>([
   ],
   ['one of an empty project', ['by-hand', '--project', 'none'], /: none was started yet\n$/],
   ['what is no name', ['../../runs'], /^error: sweep "longhaul\/\.\.\/\.\.\/runs" cannot be used: /],
-])('explains %s in one line', async (_, args, message) => {
+])('the command explains %s in one line', async (_, args, message) => {
   const { code, printed, page } = await report(...args);
   expect({ code, page }).toEqual({ code: 1, page: null });
   expect(printed).toMatch(message);

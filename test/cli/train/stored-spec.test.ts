@@ -49,14 +49,14 @@ async function written(name: string, timelines: Timeline[]): Promise<void> {
   }
 }
 
-it('is that of the newest timeline, whichever timeline is named', async () => {
+it('the stored spec is that of the newest timeline, whichever timeline is named', async () => {
   const slower = { ...tiny, name: 'back', trainer: { ...tiny.trainer, lr: 1e-5 } };
   await written('back', [{ spec: { ...tiny, name: 'back' } }, { spec: slower }]);
   expect(await storedSpec(store, 'back')).toEqual({ run: 'back~2', spec: parseRunSpec(slower) });
   expect((await storedSpec(store, 'back~1')).run).toBe('back~2');
 });
 
-it('has the servers and the budget of the newest start', async () => {
+it('the stored spec has the servers and the budget of the newest start', async () => {
   const [first, ...others] = tiny.environments;
   if (!first) throw new Error('the preset has no environment');
   const spec = {
@@ -80,7 +80,7 @@ it('has the servers and the budget of the newest start', async () => {
   expect(home).not.toHaveProperty('budget');
 });
 
-it('is printed by spec --run as a file that spec accepts', async () => {
+it('spec --run prints the stored spec as a file that spec accepts', async () => {
   await written('plain', [{ spec: { ...tiny, name: 'plain' } }]);
   const log = vi.spyOn(console, 'log').mockImplementation(() => undefined);
   expect(await runCommandLine(['spec', '--run', 'plain', '--store', `dir:${folder}`])).toBe(0);
@@ -89,7 +89,7 @@ it('is printed by spec --run as a file that spec accepts', async () => {
   expect(parseRunSpec(JSON.parse(printed))).toEqual({ ...tiny, name: 'plain' });
 });
 
-it('is an error for an unknown run, which lists the known runs', async () => {
+it('an unknown run is an error that lists the known runs', async () => {
   await written('known', [{ spec: { ...tiny, name: 'known' } }]);
   await expect(storedSpec(store, 'unknown')).rejects.toThrow(/there is no run "unknown" in .*known/);
 });
