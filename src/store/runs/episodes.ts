@@ -50,7 +50,7 @@ export function withFoldedEpisodes(
     create: async (key, bytes) => {
       if (await foldedAt(key)) return 'exists';
       const answer = await store.create(key, bytes);
-      // Meanwhile a collection may have folded another record of this episode and deleted it: then delete ours.
+      // A collection may have folded another author's record of this episode meanwhile. Then the folded one wins: delete ours.
       if (answer === 'exists' || !(await foldedAt(key))) return answer;
       await store.delete(key);
       return 'exists';

@@ -101,7 +101,7 @@ function refusal(run: string, owner: OwnerRecord, state: 'open' | 'unreachable')
         'or use --take-over if that workflow is gone for good';
 }
 
-/** The run's environments at the addresses given at its newest start: a server may have moved since the first start. */
+/** The run's environments with their current addresses: each start of the run may name a new address, as a server may have moved. */
 export async function environmentsNow(
   store: ObjectStore,
   { run, spec }: RunRecord,
