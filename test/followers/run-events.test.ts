@@ -133,7 +133,7 @@ describe('the events of a run', () => {
     ]);
   });
 
-  it('end with the kind of its end, once for each start', async () => {
+  it('end with how the run ended, once for each start', async () => {
     const store = await storeOf({ steps: 4, prices: [3600, 3600], secondStart: 3 });
     const ending: RunEnding = {
       firstRunId: 'r2',

@@ -53,7 +53,7 @@ async function replayed(options: ReplayWorkerOptions): Promise<Failures> {
 }
 
 describe('golden histories', { timeout: 240_000 }, () => {
-  // A change that is meant: executions under way cannot follow it (docs/upgrades.md).
+  // Only for intended changes: executions under way cannot follow them (docs/upgrades.md).
   it('are written again', async ({ skip }) => {
     skip(!process.env['LONGHAUL_WRITE_GOLDEN'], 'they are written only with LONGHAUL_WRITE_GOLDEN=1');
     const temporal = await startTemporal(goldenServer);

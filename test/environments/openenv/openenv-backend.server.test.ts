@@ -107,7 +107,7 @@ describe('an episode', () => {
     await (await open(backend)).close();
   });
 
-  it('receives ten megabytes cut, and larger frames of other servers whole', async () => {
+  it('gets ten megabytes of output cut short, but larger frames of other servers whole', async () => {
     const env = await open(connect((await serve()).url));
     expect((await call(env, 'shout')).text).toMatch(
       /^x{100000}\n\[cut: 10000000 characters, the first 100000 are shown\]$/,

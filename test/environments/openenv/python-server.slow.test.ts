@@ -121,7 +121,7 @@ describe.skipIf('skipped' in venv)('the server of openenv 0.10.0', () => {
     );
   });
 
-  it('makes a task that it cannot open a charged failure', async () => {
+  it('causes a charged failure if it cannot open a task', async () => {
     await expect(withEpisode(async () => undefined, { task: task('broken') })).rejects.toMatchObject({
       kind: 'failed',
       reason: 'open',
@@ -129,7 +129,7 @@ describe.skipIf('skipped' in venv)('the server of openenv 0.10.0', () => {
     });
   });
 
-  it('makes a call that does not end a charged failure, if it answers others', async () => {
+  it('causes a charged failure if one call does not end while others are answered', async () => {
     await expect(
       withEpisode((env) => env.callTool(call('slow', { seconds: 1.5 }), first), { callTimeoutMs: 500 }),
     ).rejects.toMatchObject({ kind: 'failed', reason: 'timeout' });

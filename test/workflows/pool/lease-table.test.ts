@@ -134,7 +134,7 @@ describe('a request', () => {
     ]);
   });
 
-  it('that no node’s numerics fit waits with the reason, and is granted a fitting node that comes (R18)', () => {
+  it('that fits no node’s numerics waits, with the reason, and is granted a fitting node that comes (R18)', () => {
     const table = tableOf(node('other', { numerics: cpu2 }));
     table.request(request('a'), 1);
     expect(table.messages()).toMatchObject([
@@ -190,7 +190,7 @@ describe('a node', () => {
     expect(told(table)).toEqual(['a granted local']);
   });
 
-  it('is not lost because the pool could not receive reports', () => {
+  it('that is silent while the pool receives no reports is not lost', () => {
     const table = tableOf(node('local'));
     const back = 60_000;
     table.away(back);

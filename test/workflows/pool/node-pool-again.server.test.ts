@@ -132,7 +132,7 @@ describe('a pool that often continues as new, like its runs', { timeout: 180_000
     await held.reached;
     await leaving.drain();
     const { queue } = await stage.until(({ queue: waiters }) => waiters.length === 1);
-    // As if an orchestrator that was cut off repeats the request after the next execution has asked through another one.
+    // This imitates an orchestrator that was cut off and repeats its request after the next execution has asked.
     await stage.pool.signal(requestSignal, retold()[0]!);
     await stage.until((view) => view.queue.some(({ lease }) => lease !== queue[0]?.lease));
     await stage.node(uniqueName('b'));

@@ -20,7 +20,7 @@ describe('the pool of nodes', { timeout: 300_000 }, () => {
     expect(await waiter.result()).toMatchObject({ step: 3 });
   });
 
-  it('loses no node because the pool was not served', async () => {
+  it('loses no node after a time in which the pool was not served', async () => {
     const local = uniqueName('node');
     await stage.node(local);
     const [first, held] = [shortScript('stays'), gate()];

@@ -88,7 +88,7 @@ describe('the pool of nodes', { timeout: 180_000 }, () => {
       [first, 'draining'],
       [second, 'up'],
     ]);
-    // At once, although the work that was left behind still occupies its activity's id.
+    // The run moves at once, although the work left behind still occupies its activity's id.
     await until(run, ({ node }) => node === second, 5_000);
     moved.held.release();
     expect(await run.result()).toMatchObject({ step: 3 });

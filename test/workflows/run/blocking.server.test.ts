@@ -325,7 +325,7 @@ describe('trainingRun, if it cannot continue', { timeout: 120_000 }, () => {
     expect(moves).toBe(1);
   });
 
-  it('shows that it looks for a node only while it does, and reports the interruption to the next activity', async () => {
+  it('shows the search for a node only while it lasts, and reports the interruption to the next activity', async () => {
     const script = scriptRun(outlineOf(uniqueName('nodes')));
     const told: string[] = [];
     const { collectRollouts, updatePolicy } = script.activities;

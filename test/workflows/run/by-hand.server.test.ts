@@ -77,7 +77,7 @@ describe('an activity that a person ends by hand', { timeout: 120_000 }, () => {
     },
   );
 
-  it('as failed without a reason blocks the run, is named there, and is repeated after resume', async () => {
+  it('as failed, without a reason, blocks the run, is named there, and is repeated after resume', async () => {
     await endedByHand(
       'failed',
       // Like `temporal activity fail`.

@@ -156,7 +156,7 @@ describe('a signal to a run', { timeout: 120_000 }, () => {
     expect(script.control).toMatchObject({ n: 2, paused: false });
   });
 
-  it('that an earlier version ignored stays without effect, but later ones in that execution have theirs', async () => {
+  it('that an earlier version ignored stays without effect, but later ones in that execution take effect', async () => {
     const scratch = mkdtempSync(join(tmpdir(), 'longhaul-signals-'));
     try {
       const script = scriptRun(outlineOf(uniqueName('earlier')));
