@@ -1,4 +1,4 @@
-// The report says what was trained and by which objective. A spec that an earlier version stored gets the defaults of that time.
+// The report says what was trained and by which objective. Settings that the spec of an earlier version lacks get their defaults.
 import { describe, expect, test } from 'vitest';
 import { loraInWords, modelFacts } from '../../src/report/model-facts.js';
 import type { BaseRecord } from '../../src/spec/records/update.js';
