@@ -132,7 +132,7 @@ describe('a server of 8 places', () => {
   it('also gives all places to new sessions if each client continued what the one before it had left', async () => {
     const journals = mkdtempSync(join(tmpdir(), 'longhaul-dead-clients-'));
     cleanup.push(() => rmSync(journals, { recursive: true }));
-    // So long that a session which no client continues would be noticed.
+    // This time-out is long, so a session that no client continues would still be there at the end.
     const server = await startEnvironmentProcess([
       '--max-sessions',
       String(places),

@@ -37,7 +37,7 @@ describe('a request', () => {
     expect(told(table)).toEqual(['b granted local']);
   });
 
-  it('after a reset ends what the run has forgotten, and nothing that it knows or that belongs to another run', () => {
+  it('from the new execution after a reset ends the run’s leases that it does not know, and no others', () => {
     const table = tableOf(node('n1'), node('n2'));
     const asker = (execution: string, ...knows: string[]) => ({ asker: { execution, knows } });
     table.request(request('a', asker('before', 'a/1')), 1);
@@ -56,7 +56,7 @@ describe('a request', () => {
     expect(table.view().leases.map(({ lease }) => lease)).toEqual(['a/1', 'b/1']);
   });
 
-  it('of an execution before a reset, if it arrives late, revokes its successors’ leases only with a notice', () => {
+  it('from the old execution before a reset may revoke the new one’s leases, but only with a notice', () => {
     const table = tableOf(node('n1'));
     const asker = (execution: string, ...knows: string[]) => ({ asker: { execution, knows } });
     const [before, after] = [asker('before', 'a/1'), asker('after', 'a/2', 'a/3')];
