@@ -1,5 +1,6 @@
 import { getEventListeners } from 'node:events';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { setTimeout as delay } from 'node:timers/promises';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { startThread, type WorkerThread } from '../../src/base/worker-thread.js';
 import type { Awkward } from './awkward-thread.js';
 
@@ -46,6 +47,27 @@ test('the deadline ends a computation', async () => {
   await thread.end();
   start(50);
   await expect(thread.call('compute')).rejects.toThrow('gave no answer within 50 ms');
+});
+
+test('ending a thread that has outlived its deadline ends its computation', async () => {
+  await thread.end();
+  start(100);
+  const count = new Int32Array(new SharedArrayBuffer(4));
+  await expect(thread.call({ count })).rejects.toThrow('gave no answer');
+  await vi.waitUntil(() => count[0] !== 0, { timeout: 15_000 });
+  await thread.end();
+  const [counted] = count;
+  await delay(100);
+  expect(count[0]).toBe(counted);
+});
+
+test('a finished call leaves no timer that would keep its process alive', async () => {
+  const timers = (): number =>
+    process.getActiveResourcesInfo().filter((resource) => resource === 'Timeout').length;
+  const before = timers();
+  for (let n = 0; n < 20; n++) await thread.call({ answer: 'done' });
+  // Others in this process may have begun a few meanwhile.
+  expect(timers() - before).toBeLessThan(10);
 });
 
 test('ending a thread rejects the running call, and a second call during one is refused', async () => {
