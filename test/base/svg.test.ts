@@ -4,8 +4,8 @@ import { element, linearScale, polyline, stepAxis, text } from '../../src/base/s
 const plot = { left: 0, right: 100, top: 0, bottom: 50 };
 
 test('text and attributes are escaped, and numbers are rounded to a tenth', () => {
-  expect(text('a < b & "c"', 1.04, -2.06, { class: '"><script>' })).toBe(
-    '<text x="1" y="-2.1" class="&quot;&gt;&lt;script&gt;">a &lt; b &amp; &quot;c&quot;</text>',
+  expect(text(`a < b & "c" 'd'`, 1.04, -2.06, { class: '"><script>' })).toBe(
+    '<text x="1" y="-2.1" class="&quot;&gt;&lt;script&gt;">a &lt; b &amp; &quot;c&quot; &#39;d&#39;</text>',
   );
   expect(element('rect', { width: 1 / 3 })).toBe('<rect width="0.3"/>');
   expect(polyline([{ x: 1.25, y: 0 }], { class: 'line' })).toBe('<polyline class="line" points="1.3,0"/>');
