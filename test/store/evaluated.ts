@@ -9,7 +9,7 @@ import { audited, type Doctored, evalResult } from './audit/doctored-run.js';
 export const unknown: Outcome = { status: 'unknown', reason: 'open_failed', failures: 3 };
 export const passed: Outcome = { status: 'graded', value: 1 };
 
-/** `outcomes`: one for each of the two tasks. The result is counted again from them; `pass_at_1` replaces its pass rate. */
+/** `outcomes`: one for each of the two tasks. The result is computed again from them; `pass_at_1` then replaces its pass rate. */
 export async function evaluated(store: Doctored, outcomes: Outcome[], pass_at_1?: number): Promise<void> {
   const { state, suite: digest } = audited.evaluation;
   const suite = await requireRecord(store.store, layout.evaluationSuiteKey(state, digest), 'suite');

@@ -38,7 +38,7 @@ export interface ChainAudit {
   updatesApplied: number;
   /** Number of episodes of training steps. */
   episodes: number;
-  /** Numbers of graded outcomes that are 0 and of unknown outcomes. Other code counts false zeros from them. */
+  /** Number of graded outcomes that are 0; `unknown` counts the unknown ones. Chaos runs compare both with the run without faults. */
   zeros: number;
   unknown: number;
   evaluations: number;
@@ -54,7 +54,7 @@ export interface ChainAudit {
 interface Collected {
   /** Number of collection records. */
   records: number;
-  /** Steps whose checkpoint a collection record names and that is deleted. */
+  /** Steps whose checkpoint a collection record names, if the checkpoint is deleted. */
   checkpoints: number[];
   /** Steps with a manifest but no data: a late uploader left the manifest, and the next collection deletes it. */
   manifests: number[];
@@ -75,7 +75,7 @@ export class AuditReport implements ChainAudit {
   readonly violations: Violation[] = [];
   readonly notClaimed: string[] = [];
 
-  /** Private, so that it is not part of the report. */
+  /** Private: it does not belong to the report. */
   private readonly onProgress: ((place: string) => void) | undefined;
 
   constructor(

@@ -85,8 +85,8 @@ const digestsOf = (episodes: EpisodeRecord[][]): Digest[] =>
   episodes.flat().map((episode) => recordDigest(episode));
 
 /**
- * Number of sampled tokens that carry a loss. These are the tokens of graded samples if the rewards in their group differ; for reinforce++,
- * which has no groups, if the rewards in the step differ.
+ * Number of sampled tokens that enter the loss: the tokens of all graded samples in groups with different rewards. reinforce++ has no
+ * groups: there, all graded samples count if the step has different rewards.
  */
 function targetsOf(groups: EpisodeRecord[][], { estimator }: AdvantagePlan): number {
   let targets = 0;

@@ -112,8 +112,8 @@ export async function auditChain(
 }
 
 /**
- * True for the final evaluation of the run's last state, which is uploaded before it (R17). A warm start has a final evaluation, too, of
- * the state from which GRPO starts; that one does not count.
+ * True for the run's final evaluation, of its last state; that state is uploaded before the evaluation (R17). False for the final
+ * evaluation of a warm start, which evaluates the state from which GRPO starts.
  */
 function isLastOf(
   { suite_name, observed }: EvaluationResult,
@@ -292,7 +292,7 @@ const neverClaimed = [
   'who a record’s author is: anyone who can write to the store can sign a whole chain again, from its first plan on',
 ];
 
-/** Members of a plan that are compared with the chain instead: the digests of its records, and its reference. */
+/** Members of a plan that the audit compares with the chain, not with a new plan: the digests of its records, and its reference. */
 const comparedElsewhere = /^(run_digest|control_digest|owner_digest|reference) /;
 
 /** Checks that a plan is a function of the records it was made from, and that these are unchanged (R7). */

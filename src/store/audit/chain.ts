@@ -1,4 +1,4 @@
-// State of a chain audit, which it carries from step to step.
+// What a chain audit carries from step to step.
 import type { Digest } from '../../spec/records/parts.js';
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import type { PlanRecord } from '../../spec/records/plan.js';
@@ -7,7 +7,7 @@ import type { ObjectStore } from '../objects/object-store.js';
 import type { AuditReport } from './audit-report.js';
 import type { Sequences } from './sequence-audit.js';
 
-/** The functions that make a step, for a view of the store. */
+/** Functions that make a step's plan and batch again from the records in a view of the store. */
 export interface StepMakers {
   /** Makes the plan again from the records before it, to compare it with the stored plan. */
   plan: (stored: PlanRecord) => Promise<PlanRecord>;
@@ -22,11 +22,11 @@ export interface Chain {
   report: AuditReport;
   sequences: Sequences;
   state: Digest | null;
-  /** Weights from which GRPO starts, when the chain has reached them; null if no record names them. */
+  /** Weights from which GRPO starts; null until the chain has reached them, or if no record names them. */
   weights: Digest | null;
   /** Kind of the newest step. */
   kind: PlanRecord['kind'] | null;
-  /** The step that applied an update, by its step id and by its batch's digest. */
+  /** The step that applied an update: by the update's step id, and by its batch's digest. */
   applied: Map<Digest, number>;
   control: number;
   owner: number;
@@ -35,6 +35,6 @@ export interface Chain {
   make: StepMakers;
   /** One digest for each line of `demonstrations.jsonl`; null if the run's data cannot be read. */
   demonstrations: readonly Digest[] | null;
-  /** Records that have changed since a plan was made from them: each is reported once. */
+  /** Keys of records that changed after a plan was made from them; each is reported once. */
   changedRoots: Set<string>;
 }

@@ -83,7 +83,7 @@ function checkGaps(announcements: readonly Announcement[], report: AuditReport):
 }
 
 /**
- * Keys of those `episodes` of one evaluation that no run has announced before their time in the store. Any run with that state may have
+ * Keys among `episodes`, the episodes of one evaluation, that no run announced before they were stored. Any run with that state may have
  * started the evaluation, after any step; `likely`: steps of each run to examine first.
  */
 export async function unannounced(

@@ -36,7 +36,7 @@ import { foldBatch } from '../runs/stored-batch.js';
 
 export interface CollectionOptions {
   retention: RetentionSpec;
-  /** Skip steps that a collection before the last one named, so that a running run looks only at its newest steps. */
+  /** Skip steps that a collection before the last one has named: a running run then looks only at its newest steps. */
   onlyNewSteps?: boolean;
 }
 

@@ -96,7 +96,7 @@ async function problemOfStep(
   return null;
 }
 
-/** Why an evaluation must not be folded, or null. If one run has set aside one of its records, other runs still read that record. */
+/** Why an evaluation must not be folded, or null. A record that one run has set aside does not matter: other runs still read it. */
 async function problemOfEvaluation(
   raw: ObjectStore,
   state: string,

@@ -24,7 +24,7 @@ export interface FoundEvaluation extends EvaluationOfStep {
   result: EvaluationResult | null;
   /** Why the result or the suite cannot be read, or null. */
   problem: string | null;
-  /** True if it is an evaluation at the run's intervals, or if that is not known. Only such an evaluation ranks its step. */
+  /** True if the run makes this evaluation at its intervals, or if that is not known. Only such an evaluation ranks its step. */
   ranks: boolean;
 }
 
@@ -109,7 +109,8 @@ export function rankSteps(evaluations: readonly FoundEvaluation[]): RankedSteps 
 
 /**
  * Returns each evaluation once: steps that applied nothing share a state, and so share its evaluations. `whole`: evaluations without
- * unknown outcomes, which might be played again. `unread`: unreadable evaluations; their episodes stay in single files.
+ * unknown outcomes, so that no later round will play their tasks again. `unread`: unreadable evaluations; their episodes stay in single
+ * files.
  */
 export function sortEvaluations(evaluations: readonly FoundEvaluation[]): {
   whole: EvaluationOfStep[];

@@ -2,7 +2,9 @@
 import { sweepFolder, sweepsOfProject } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 
-/** Key of the newest comparison page; null if there is none. A sweep that was started again has several pages; the newest holds most. */
+/**
+ * Key of the newest comparison page; null if none exists. A sweep that was started again has several pages; the newest has most results.
+ */
 export async function comparisonPage(store: ObjectStore, sweep: string): Promise<string | null> {
   let newest: { key: string; modified: Date } | null = null;
   for await (const { key, modified } of store.list(`${sweepFolder(sweep)}comparison.`))

@@ -1,5 +1,5 @@
-// Decides whether an evaluation measures what a run would measure itself. Evaluations are stored by state: if several runs reach the same
-// state, the first of them has evaluated it, perhaps with other settings.
+// Decides whether an evaluation equals the one that the run itself would make. Evaluations are stored by state: if several runs reach the
+// same state, the first of these runs evaluated it, perhaps with other settings.
 import { isDeepStrictEqual } from 'node:util';
 import type { EvaluationResult, SuiteRecord } from '../../spec/records/evaluation-records.js';
 import { sameNumerics } from '../../spec/records/numerics.js';

@@ -197,7 +197,7 @@ function targetsProblem(arrays: BatchArrays, identity: BatchIdentity): string | 
     : `its mini-batches have ${perMiniBatch.join(', ')} targets, its identity says ${identity.loss_tokens.join(', ')}`;
 }
 
-/** For each row of `tokens`, its mini-batch's index. */
+/** Index of the mini-batch of each row of `tokens`. */
 function rowPlaces({ nodes, tokens }: BatchArrays): Int32Array {
   const places = new Int32Array(tokens.length);
   let row = 0;

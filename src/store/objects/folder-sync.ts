@@ -6,7 +6,7 @@ const alreadyDurable = Promise.resolve();
 
 export type FolderSync = ReturnType<typeof createFolderSync>;
 
-/** `remembered`: how many durable folders are kept in mind. A forgotten folder costs an fsync at its next use. */
+/** `remembered`: number of durable folders to remember. A forgotten folder costs an fsync at its next use. */
 export function createFolderSync(root: string, remembered = 1024) {
   const running = new Map<string, Promise<void>>();
   const waiting = new Map<string, Promise<void>>();
@@ -41,7 +41,7 @@ export function createFolderSync(root: string, remembered = 1024) {
   function ensureFolder(folder: string): Promise<void> {
     if (folder === root) return Promise.resolve();
     const made = durable.get(folder) ?? making(folder);
-    // The map is in order of last use, and its first folder is dropped: a run of days makes folders at every step.
+    // The map is in order of last use, so this drops the least recently used folder. A long run makes new folders at every step.
     durable.delete(folder);
     durable.set(folder, made);
     const [oldest] = durable.keys();
@@ -73,7 +73,7 @@ export function createFolderSync(root: string, remembered = 1024) {
     await settle(parent);
   }
 
-  /** `folder` may have been deleted. */
+  /** Call before `folder` is used again if it may have been deleted. */
   function forget(folder: string): void {
     for (let path = folder; path.length > root.length; path = dirname(path)) durable.delete(path);
   }

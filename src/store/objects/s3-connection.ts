@@ -31,7 +31,7 @@ export class S3Connection {
       ...(region || endpoint ? { region: region || process.env.AWS_REGION || 'us-east-1' } : {}),
       // Services other than AWS often support path-style addresses and plain bodies only.
       ...(endpoint ? { endpoint, forcePathStyle: true, requestChecksumCalculation: 'WHEN_REQUIRED' } : {}),
-      // The store retries itself: its retries are limited by time, and a put must know whether an earlier try may have stored the object.
+      // The store does its own retries: they are limited by time, and a put must know whether an earlier try may have stored the object.
       maxAttempts: 1,
       requestHandler: { connectionTimeout: 5_000, socketTimeout: timeoutMs, throwOnRequestTimeout: true },
     });

@@ -53,7 +53,7 @@ export function answerOf(thrown: unknown, address: string): S3Answer<never> {
   // This 403 passes once the machine's clock is set right.
   if (error.name === 'RequestTimeTooSkewed') return { kind: 'unsettled', reason };
   if (status === 401 || status === 403) {
-    // An expired token gives a 403, too; the reason in brackets tells the two apart.
+    // An expired token gives a 403, too; the reason in brackets shows which problem it is.
     return refused(
       `${address}: access was refused; check the credentials and the bucket's policy (${reason})`,
       thrown,

@@ -21,7 +21,8 @@ export class S3Settler {
       const answer = await this.ask(put);
       if (answer.kind === 'ok') return { value: 'created' as const };
       if (answer.kind === 'refused') throw answer.error;
-      // A 412 on the first clear answer means another writer; after an unclear answer, our own earlier try may have stored the object.
+      // If no earlier answer was unclear, a 412 means another writer. After an unclear answer, our own earlier try may have stored the
+      // object.
       if (answer.kind === 'taken' && !unsettled) return { value: 'exists' as const };
       unsettled = true;
       const mine = await isMine();

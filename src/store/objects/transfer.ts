@@ -6,7 +6,7 @@ export interface Transfer {
   onProgress?: ((bytes: number) => void) | undefined;
 }
 
-/** Half a minute on the slowest accepted connection; on the fastest, the calls are rare enough to cost nothing. */
+/** This transfer takes half a minute on the slowest accepted connection; on the fastest, the calls are rare enough to cost nothing. */
 const reportBytes = 8 << 20;
 
 /** Yields `pieces` unchanged and reports how many bytes have passed. */

@@ -24,7 +24,7 @@ export function stepIdOf(previousState: Digest, batch: Digest, plan: Digest): Di
   return sha256Hex(`${previousState}\n${batch}\n${plan}\n`);
 }
 
-/** The first `limit` paths at which two JSON values differ, each with both values. */
+/** Up to `limit` paths at which two JSON values differ, each with both values. */
 export function differences(stored: unknown, computed: unknown, limit = 8): string[] {
   const found: string[] = [];
   compare(stored, computed, '', found, limit);

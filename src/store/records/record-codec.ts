@@ -115,7 +115,7 @@ export async function decompress(key: string, bytes: Uint8Array): Promise<Uint8A
 export async function compress(bytes: Uint8Array): Promise<Uint8Array> {
   const compressed =
     bytes.length <= smallBytes ? gzipSync(bytes, compression) : await gzipAsync(bytes, compression);
-  // This is the header's only byte that depends on the machine; its time is 0 already.
+  // This byte is the only part of the header that depends on the machine: zlib sets the header's time to 0.
   compressed[gzipOsByte] = osUnknown;
   return compressed;
 }

@@ -50,7 +50,7 @@ export function withFoldedEpisodes(
     create: async (key, bytes) => {
       if (await foldedAt(key)) return 'exists';
       const answer = await store.create(key, bytes);
-      // A collection may have folded another author's record of this episode meanwhile. Then the folded one wins: delete ours.
+      // A collection may have folded another author's record of this episode meanwhile. Then the folded record wins: delete ours.
       if (answer === 'exists' || !(await foldedAt(key))) return answer;
       await store.delete(key);
       return 'exists';
@@ -81,7 +81,7 @@ export function withFoldedEpisodes(
   };
 }
 
-/** The view for the episodes of steps. `store`: the run's view (`openRunView`), as a record that was set aside is never folded. */
+/** The view for the episodes of steps. `store`: the run's view (`openRunView`): a record that was set aside is not in the folded file. */
 export function withFoldedSteps(store: ObjectStore): ObjectStore {
   return withFoldedEpisodes(store, parseEpisodeKey);
 }

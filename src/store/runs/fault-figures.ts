@@ -76,7 +76,7 @@ export function plusFigures(one: FaultFigures, other: FaultFigures): FaultFigure
   return sum;
 }
 
-/** Figures in an update from `withFaults`; empty if the update belongs to a run from which this run was forked. */
+/** The figures that `withFaults` added to an update; empty if the update belongs to a run from which this run was forked. */
 export function figuresOf(run: string, update: UpdateRecord | null): FaultFigures {
   if (update?.identity.run !== run) return {};
   return Object.fromEntries(
@@ -106,7 +106,7 @@ export function faultsAfter(update: UpdateRecord): FaultTotals {
   return { step: identity.step, at: observed.committed_at, figures: figuresOf(identity.run, update) };
 }
 
-/** `update`, the update after `before.step`, with the figures up to it added to its metrics. `attempts`: from `readStepAttempts`. */
+/** Adds the figures up to `update`, the update after `before.step`, to its metrics. `attempts`: from `readStepAttempts`. */
 export function withFaults(
   update: UpdateRecord,
   before: FaultTotals,
@@ -124,7 +124,7 @@ export function withFaults(
   return { ...update, observed: { ...observed, metrics: { ...observed.metrics, ...asOf(wall, figures) } } };
 }
 
-/** `updates`, which follow `before.step` in order, each with its figures added (`withFaults`). */
+/** Adds its figures to each of `updates` (`withFaults`), which follow `before.step` in order. */
 export async function projectFaults(
   store: ObjectStore,
   evidence: RunEvidence,

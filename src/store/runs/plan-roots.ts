@@ -71,7 +71,7 @@ async function readOwnerOnce(store: ObjectStore, run: string, n: number): Promis
   return record;
 }
 
-/** sha256 over the hex digests of the records' bytes, each followed by a line feed, as in a batch. */
+/** sha256 over the hex digests of the records' bytes, each followed by a line feed (like the `inputs` of a batch). */
 async function digestOfAll<Kind extends RecordKind>(
   kind: Kind,
   records: readonly RecordTypes[Kind][],

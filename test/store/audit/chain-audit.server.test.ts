@@ -121,14 +121,14 @@ describe('a store that gives times in whole seconds', () => {
     });
 
   test.each([{ list: true }, { list: false }])(
-    'causes no false late start (whole seconds also in listings: $list)',
+    'does not make the audit report a start as late (whole seconds also in listings: $list)',
     async (rounded) => {
       const { store } = await Doctored.copy();
       expect((await auditRun(telling(store, rounded), run)).violations).toEqual([]);
     },
   );
 
-  test('hides no start that came a second late', async () => {
+  test('does not hide a start that came a second late', async () => {
     const copy = await Doctored.copy();
     const attempts = layout.attemptsFolder(run, learned);
     copy.touch(attempts);
@@ -140,8 +140,8 @@ describe('a store that gives times in whole seconds', () => {
 describe('an evaluation that another run has started', () => {
   test.each([
     { where: 'after the same step', later: 0 },
-    { where: 'after another one, because a step of it was not applied', later: 1 },
-  ])('counts as announced if that run announced it, $where', async ({ later }) => {
+    { where: 'after a later step, because one of its steps applied nothing', later: 1 },
+  ])('counts as announced if that run announced it $where', async ({ later }) => {
     const store = await Doctored.copy();
     const of = (one: string, step: number): string => `${layout.attemptsFolder(one, step)}evaluate-final`;
     store.move(of(run, audited.last), of('other', audited.last + later));

@@ -174,6 +174,6 @@ export const evalEpisode = (slot = 0): string =>
 export const evalResult = (): string =>
   layout.evaluationResultKey(audited.evaluation.state, audited.evaluation.suite);
 
-/** `supervised`: one of the two supervised steps; `learned`: a GRPO step in which a group has both outcomes. */
+/** `supervised`: one of the two supervised steps; `learned`: a GRPO step with both outcomes in one group. */
 export const [supervised, learned] = [1, 2];
 export const otherDigest = '0'.repeat(64);

@@ -1,5 +1,5 @@
-// docs/records.md is enough to check a run. A checker that was written from this page alone, and uses no code of ours, agrees with every
-// record of a real run, and finds a record that was changed.
+// docs/records.md is enough to check a run: a checker that was written from this page alone, without any code of ours, accepts every record
+// of a real run and finds a changed record.
 import { spawnSync } from 'node:child_process';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { collected, Doctored, forgetRun, learned, original, plan, recordRun, run } from './doctored-run.js';
@@ -13,8 +13,8 @@ afterAll(forgetRun);
 
 test.each([
   ['a run', original],
-  ['a run that has collected what it needs no more', collected],
-])('agrees with every record of %s', (_, store) => {
+  ['a run whose episodes and batches are folded', collected],
+])('the checker accepts every record of %s', (_, store) => {
   const { status, stdout, stderr } = checked(store);
   expect(stderr).toBe('');
   expect(stdout).toMatch(/^nothing disagrees: [0-9]+ checks/);
@@ -22,7 +22,7 @@ test.each([
   console.log(stdout.trim());
 });
 
-test('finds a changed learning rate, even if all digests were computed again', async () => {
+test('the checker finds a changed learning rate, even if all digests were computed again', async () => {
   const store = await Doctored.copy();
   await sealAgain(store, learned, (record) => {
     record.optimizer.learning_rates = [0.5];

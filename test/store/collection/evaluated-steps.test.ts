@@ -19,7 +19,7 @@ function found(step: number, suite: string, pass_at_1: number | null | 'unread')
 }
 
 describe('the best steps', () => {
-  test('are ranked on the suite with most evaluations; of two equal steps, the newer one is first', () => {
+  test('are ranked on the suite with most evaluations; of two equal steps, the newer step is first', () => {
     const evaluations = [
       found(10, 'a', 0.4),
       found(20, 'a', 0.9),
@@ -34,7 +34,7 @@ describe('the best steps', () => {
     expect(rankSteps([])).toEqual({ best: [], unranked: [] });
   });
 
-  test('are ranked on the same suite even if some of its results cannot be read', () => {
+  test('are ranked on that suite even if some of its results cannot be read', () => {
     const evaluations = [
       found(10, 'a', 0.4),
       found(20, 'a', 'unread'),

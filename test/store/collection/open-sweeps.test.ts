@@ -41,7 +41,7 @@ async function evaluated(step: number): Promise<void> {
 const deleted = async (): Promise<number[]> => (await planCollection(store, 'tiny', keepNewest)).checkpoints;
 
 describe('a checkpoint that a sweep has not evaluated yet', () => {
-  test('stays, with the sweep as the reason, until it has its result', async () => {
+  test('stays, with the sweep as the reason, until the sweep has its result', async () => {
     await planSweep([2, 4]);
     expect(await deleted()).toEqual([1, 3, 5]);
     expect((await planCollection(store, 'tiny', keepNewest)).kept.get(2)).toEqual([
@@ -51,7 +51,7 @@ describe('a checkpoint that a sweep has not evaluated yet', () => {
     expect(await deleted()).toEqual([1, 2, 3, 5]);
   });
 
-  test('stays until the sweep has its comparison, which is made even if the checkpoint could not be evaluated', async () => {
+  test('is deleted once the sweep has its comparison, even if the checkpoint was never evaluated', async () => {
     await planSweep([2]);
     await store.create(comparisonKey(sweep, digestOf('c')), Buffer.from('<p>'));
     expect(await deleted()).toEqual([1, 2, 3, 4, 5]);
@@ -67,7 +67,7 @@ describe('a checkpoint that a sweep has not evaluated yet', () => {
     expect(done).toMatchObject({ checkpoints: [1, 2, 4, 5], spared: [3] });
   });
 
-  test('stays in the parent’s folder if it is a first step of a fork', async () => {
+  test('stays in the parent’s folder if a fork shares the step with its parent', async () => {
     const lineage = { run: 'tiny', step: 4, state: stateOf('tiny', 4) };
     await makeRunIn(store, 'fork', { steps: 5, checkpoints: [5], lineage });
     await planSweep([3], new Date(), 'fork');

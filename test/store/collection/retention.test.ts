@@ -16,30 +16,34 @@ function kept(checkpoints: readonly number[], wanted: Partial<Wanted>): number[]
 }
 
 test.each<{ what: string; checkpoints?: number[]; wanted: Partial<Wanted>; stays: number[] }>([
-  { what: 'the newest ones', wanted: { retention: { ...settings, keep_last: 3 } }, stays: [40, 50, 60] },
   {
-    what: 'as many as there are, where more are asked for',
+    what: 'the newest checkpoints (keep_last)',
+    wanted: { retention: { ...settings, keep_last: 3 } },
+    stays: [40, 50, 60],
+  },
+  {
+    what: 'all checkpoints if keep_last is larger than their number',
     wanted: { retention: { ...settings, keep_last: 99 } },
     stays: tens,
   },
   {
-    what: 'one at every multiple',
+    what: 'the checkpoint at every multiple of keep_every',
     wanted: { retention: { ...settings, keep_every: 20 } },
     stays: [20, 40, 60],
   },
   {
-    what: 'the first after a multiple that has none',
+    what: 'the next checkpoint after a multiple that has none',
     checkpoints: [10, 22, 28, 41, 60],
     wanted: { retention: { ...settings, keep_every: 20 } },
     stays: [22, 41, 60],
   },
   {
-    what: 'those of the best evaluations, from where the state is computed if it was not saved',
+    what: 'the checkpoints of the best evaluations; for a state without one, the checkpoint from which it is computed',
     wanted: { retention: { ...settings, keep_best: 2 }, evaluated: { best: [35, 20, 10], unranked: [] } },
     stays: [20, 30, 60],
   },
   {
-    what: 'beside the best ones, a step of unknown rank: it may be better than all of them',
+    what: 'besides the best steps, the steps of unknown rank: they may be better than all others',
     wanted: {
       retention: { ...settings, keep_best: 1 },
       evaluated: { best: [35, 10], unranked: [20, 45] },
@@ -47,22 +51,22 @@ test.each<{ what: string; checkpoints?: number[]; wanted: Partial<Wanted>; stays
     stays: [20, 30, 40, 60],
   },
   {
-    what: 'no step of unknown rank, where the best ones do not stay either',
+    what: 'no step of unknown rank if keep_best is 0',
     wanted: { evaluated: { best: [35], unranked: [20] } },
     stays: [60],
   },
   {
-    what: 'the one that a fork begins at',
+    what: 'the checkpoint from which the first state of a fork is computed',
     wanted: { needed: [{ step: 29, by: 'fork' }] },
     stays: [20, 60],
   },
   {
-    what: 'nothing more for a fork that left before the first of them',
+    what: 'no further checkpoint for a fork that begins before the first checkpoint',
     wanted: { needed: [{ step: 3, by: 'fork' }] },
     stays: [60],
   },
-  { what: 'nothing, where there is nothing', checkpoints: [], wanted: {}, stays: [] },
-])('what stays: $what', ({ checkpoints = tens, wanted, stays }) => {
+  { what: 'nothing if there are no checkpoints', checkpoints: [], wanted: {}, stays: [] },
+])('a collection keeps $what', ({ checkpoints = tens, wanted, stays }) => {
   expect(kept(checkpoints, wanted)).toEqual(stays);
 });
 
@@ -77,7 +81,7 @@ test('a checkpoint that stays has all its reasons listed', () => {
   expect(reasons.get(60)).toEqual(['newest']);
 });
 
-test('with any settings the newest checkpoint stays, and each needed state is computed from the same checkpoint as before', () => {
+test('with any settings, the newest checkpoint stays, and each needed state is still computed from the same checkpoint', () => {
   const step = fc.integer({ min: 1, max: 80 });
   const number = fc.integer({ min: 0, max: 9 });
   fc.assert(

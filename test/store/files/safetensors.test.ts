@@ -79,7 +79,7 @@ describe('a safetensors file', () => {
   it.each([
     ['no header length', new Uint8Array(7), /header needs 8/],
     ['a header longer than the file', withHeader('{}', 0).fill(0xff, 0, 4), /claims/],
-    ['a header that is no object', withHeader('[]', 0), /begin with/],
+    ['a header that is not an object', withHeader('[]', 0), /begin with/],
     ['broken JSON', withHeader('{"a":', 0), /no JSON/],
     [
       'an unknown dtype',
@@ -103,21 +103,25 @@ describe('a safetensors file', () => {
       /end at byte 8 of 4/,
     ],
     [
-      'a size that is not its shape’s',
+      'a size that does not match the shape',
       withHeader('{"a":{"dtype":"I32","shape":[2],"data_offsets":[0,4]}}', 4),
       /needs 8 bytes/,
     ],
     [
-      'an overlap',
+      'overlapping tensors',
       withHeader(
         '{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}}',
         6,
       ),
       /starts at byte 2/,
     ],
-    ['a hole', withHeader('{"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}', 2), /starts at byte 1/],
+    [
+      'a gap before a tensor',
+      withHeader('{"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}', 2),
+      /starts at byte 1/,
+    ],
     ['bytes that no tensor has', withHeader('{}', 1), /end at byte 0 of 1/],
-    ['metadata that is no text', withHeader('{"__metadata__":{"a":1}}', 0), /strings only/],
+    ['metadata that is not a string', withHeader('{"__metadata__":{"a":1}}', 0), /strings only/],
   ])('with %s is refused', (_, bytes, problem) => {
     expect(() => decodeSafetensors(bytes)).toThrow(problem);
   });
@@ -174,7 +178,7 @@ describe('a batch file', () => {
     );
   });
 
-  it('may lack the old log-probs, which the engine then computes, but needs one of the two arrays', () => {
+  it('may lack the old log-probs, which the engine then computes, but must have one of the two arrays', () => {
     const { target_old_logprobs: target_rollout_logprobs, ...rest } = arrays();
     const sampled = { ...rest, target_rollout_logprobs: target_rollout_logprobs! };
     expect(decodeBatchFile(encodeBatchFile(sampled, identity), 'k').arrays).toEqual(sampled);
@@ -188,19 +192,35 @@ describe('a batch file', () => {
 
   it.each<[string, Partial<BatchArrays>, RegExp]>([
     ['a node before its parent', { nodes: Int32Array.of(1, 2, 0, -1, 3, 0) }, /parent precedes/],
-    ['lengths that do not add up', { tokens: Int32Array.of(1, 2, 3, 4) }, /5 tokens together/],
-    ['an empty node', { nodes: Int32Array.of(-1, 5, 0, 0, 0, 0) }, /node 1 has length 0/],
-    ['half a node', { nodes: Int32Array.of(-1, 5) }, /2 items, not 3 a node/],
-    ['a mini-batch too many', { nodes: Int32Array.of(-1, 5, 1) }, /mini-batch 1 of 1/],
-    ['a row that is not there', { target_rows: Int32Array.of(1, 2, 5) }, /row 5 of 5/],
-    ['samples that begin at 1', { target_samples: Int32Array.of(1, 1, 2) }, /samples count up from 0/],
-    ['a sample left out', { target_samples: Int32Array.of(0, 0, 2) }, /of sample 2; samples count up/],
-    ['a sample that goes on later', { target_samples: Int32Array.of(0, 1, 0) }, /of sample 0; samples/],
-    ['arrays of different lengths', { target_tokens: Int32Array.of(3, 4) }, /2 rows/],
-    ['samples of another length', { target_samples: Int32Array.of(0, 0) }, /target_samples has 2 rows/],
-    ['a log-prob that is no number', { target_old_logprobs: Float32Array.of(-1, NaN, 0) }, /not finite/],
     [
-      'a log-prob of sampling that is no number',
+      'node lengths that do not add up to the number of tokens',
+      { tokens: Int32Array.of(1, 2, 3, 4) },
+      /5 tokens together/,
+    ],
+    ['an empty node', { nodes: Int32Array.of(-1, 5, 0, 0, 0, 0) }, /node 1 has length 0/],
+    ['an incomplete node', { nodes: Int32Array.of(-1, 5) }, /2 items, not 3 a node/],
+    ['a mini-batch index that is too large', { nodes: Int32Array.of(-1, 5, 1) }, /mini-batch 1 of 1/],
+    ['a target row that does not exist', { target_rows: Int32Array.of(1, 2, 5) }, /row 5 of 5/],
+    ['sample numbers that begin at 1', { target_samples: Int32Array.of(1, 1, 2) }, /samples count up from 0/],
+    ['a sample number left out', { target_samples: Int32Array.of(0, 0, 2) }, /of sample 2; samples count up/],
+    [
+      'a sample whose targets are not adjacent',
+      { target_samples: Int32Array.of(0, 1, 0) },
+      /of sample 0; samples/,
+    ],
+    ['a shorter array of target tokens', { target_tokens: Int32Array.of(3, 4) }, /2 rows/],
+    [
+      'a shorter array of sample numbers',
+      { target_samples: Int32Array.of(0, 0) },
+      /target_samples has 2 rows/,
+    ],
+    [
+      'an old log-prob that is not finite',
+      { target_old_logprobs: Float32Array.of(-1, NaN, 0) },
+      /not finite/,
+    ],
+    [
+      'a log-prob at sampling that is not finite',
       { target_rollout_logprobs: Float32Array.of(-1, 0, Infinity) },
       /not finite/,
     ],
@@ -209,10 +229,26 @@ describe('a batch file', () => {
   });
 
   it.each<[string, Partial<BatchArrays>, RegExp]>([
-    ['nodes out of order', { nodes: Int32Array.of(-1, 2, 1, -1, 3, 0) }, /node 1 is out of order/],
-    ['a child in another one', { nodes: Int32Array.of(-1, 2, 0, 0, 3, 1) }, /mini-batch of its parent 0/],
-    ['targets out of order', { ...apart, target_rows: Int32Array.of(3, 4, 0) }, /target 2 is out of order/],
-    ['a sample in both', { ...apart, target_rows: Int32Array.of(0, 3, 4) }, /the others of its sample 0/],
+    [
+      'nodes not ordered by mini-batch',
+      { nodes: Int32Array.of(-1, 2, 1, -1, 3, 0) },
+      /node 1 is out of order/,
+    ],
+    [
+      'a child in another mini-batch than its parent',
+      { nodes: Int32Array.of(-1, 2, 0, 0, 3, 1) },
+      /mini-batch of its parent 0/,
+    ],
+    [
+      'targets not ordered by mini-batch',
+      { ...apart, target_rows: Int32Array.of(3, 4, 0) },
+      /target 2 is out of order/,
+    ],
+    [
+      'a sample with targets in both',
+      { ...apart, target_rows: Int32Array.of(0, 3, 4) },
+      /the others of its sample 0/,
+    ],
   ])('of two mini-batches with %s is never written', (_, change, problem) => {
     expect(() => encodeBatchFile(arrays(change), two)).toThrow(problem);
   });
@@ -225,7 +261,7 @@ describe('a batch file', () => {
     );
   });
 
-  it('whose identity has another number of targets is never written', () => {
+  it('whose identity names another number of targets is never written', () => {
     expect(() => encodeBatchFile(arrays(), { ...identity, loss_tokens: [4] })).toThrow(/3 targets.*says 4/);
   });
 

@@ -10,7 +10,7 @@ import { keysOf, overlaid } from '../overlaid-store.js';
 
 export const bytesOf = (text: string) => new TextEncoder().encode(text);
 
-/** Wraps a store; `most` returns the largest number of reads that ran at once. */
+/** Wraps a store; `most` returns the largest number of reads that ran at the same time. */
 export function atOnceIn(store: ObjectStore): { watched: ObjectStore; most: () => number } {
   let [now, most] = [0, 0];
   const counted = async <T>(read: () => Promise<T>): Promise<T> => {
@@ -94,7 +94,7 @@ export function conformance(open: () => Promise<ObjectStore>): void {
       await store.delete(`${home}/none`);
     });
 
-    it('is missing even if another key has its key as a folder', async () => {
+    it('is missing even if its key is the folder of another key', async () => {
       const home = own();
       await store.create(`${home}/a/b`, bytesOf('x'));
       expect(await store.get(`${home}/a`)).toBeNull();
@@ -120,7 +120,7 @@ export function conformance(open: () => Promise<ObjectStore>): void {
       ).toBe(createHash('sha256').update(bytes).digest('hex'));
     });
 
-    it('of several authors race for a key, and exactly one whole file wins', async () => {
+    it('that several authors write under one key: exactly one whole file wins', async () => {
       const key = `${own()}/raced`;
       const bodies = Array.from({ length: 4 }, () => randomBytes(11 << 20));
       const paths = bodies.map((_, i) => join(folder, `racer-${i}`));
@@ -139,7 +139,7 @@ export function conformance(open: () => Promise<ObjectStore>): void {
       expect(Buffer.from((await store.get(key)) ?? []).toString()).toBe('small');
     });
 
-    it('report how many bytes have moved, in uploads and downloads', async () => {
+    it('report the bytes moved so far, in uploads and downloads', async () => {
       const bytes = randomBytes(21 << 20);
       const path = join(folder, 'told');
       await writeFile(path, bytes);
@@ -197,7 +197,7 @@ export function conformance(open: () => Promise<ObjectStore>): void {
       expect(await listed(`${home}/`)).toEqual(names.map((name) => `${home}/${name}`));
     });
 
-    it('lacks deleted objects and their empty folders', async () => {
+    it('does not show deleted objects, nor their empty folders', async () => {
       const home = own();
       await store.create(`${home}/folder/only`, bytesOf('x'));
       await store.delete(`${home}/folder/only`);
@@ -245,7 +245,7 @@ export function conformance(open: () => Promise<ObjectStore>): void {
     });
   });
 
-  it('passes the probe for a fit store, which leaves nothing behind', async () => {
+  it('passes the probe of `probeStore`, which leaves nothing behind', async () => {
     await probeStore(store);
     expect(await listed('probe/')).toEqual([]);
   });

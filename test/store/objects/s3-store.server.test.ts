@@ -141,7 +141,7 @@ describe('after an unclear answer, the store reads the key (R3)', () => {
   });
 });
 
-describe('a reply that stops half-way', () => {
+describe('a reply that stops half-way or is too slow', () => {
   const stall: Fault = { kind: 'stall' };
   const isGet = ({ method }: { method: string }) => method === 'GET';
   const content = randomBytes(300_000);
@@ -193,7 +193,7 @@ describe('a reply that stops half-way', () => {
     expect(await read()).toBe(content.length);
   });
 
-  it('is treated like a missing reply, which is also requested again', async () => {
+  it('is treated like a reply that never came: both are requested again', async () => {
     const store = await withObject();
     for (const method of ['GET', 'HEAD']) {
       proxy.plan(breakFirst(1, (request) => request.method === method, { kind: 'hang' }));
@@ -201,7 +201,7 @@ describe('a reply that stops half-way', () => {
     }
   });
 
-  it('or comes too slowly fails within the deadline, even if it never pauses', async () => {
+  it('causes an error within the deadline if it is too slow, even if it never pauses', async () => {
     const store = await withObject({ deadlineMs: 0 });
     proxy.plan(() => ({ kind: 'trickle', everyMs: 20 }));
     const unavailable = { name: 'StoreUnavailable' };
@@ -268,7 +268,7 @@ describe('a failure of the node’s own disk', () => {
     }
   });
 
-  it('is no failure of the store: an error of the reader’s own code is thrown at once', async () => {
+  it('is not treated as the store’s failure: an error in the reader’s own code is thrown at once', async () => {
     const store = await withObject();
     const full = Object.assign(new Error('no space left on device'), { code: 'ENOSPC' });
     const onProgress = (): void => {
@@ -310,7 +310,7 @@ describe('a problem that no retry can fix', () => {
     },
   );
 
-  describe('a missing or wrong setting: the error comes at once and says what to set for', () => {
+  describe('a missing or wrong setting: the error comes at once and says how to set', () => {
     beforeEach(() => {
       for (const name of ['AWS_REGION', 'AWS_PROFILE']) vi.stubEnv(name, undefined);
       for (const name of ['AWS_CONFIG_FILE', 'AWS_SHARED_CREDENTIALS_FILE'])

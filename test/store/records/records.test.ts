@@ -96,7 +96,7 @@ describe.each(recordKinds)('a %s record', (kind) => {
   });
 
   if (summedSince[kind] === known)
-    it('with any bit flipped is refused, or still reads as the same record', async () => {
+    it('with any bit flipped is refused, or is still read as the same record', async () => {
       const bytes = await encodeRecord(kind, {
         ...recordsOfAllKinds()[kind],
         schema: version(known),
@@ -126,7 +126,7 @@ describe('an evaluation', () => {
     return { ...evaluation, schema, pass_at_1, graded, environments: { tracker: figures } };
   };
 
-  it('of version 1 is read without a pass rate only if nothing was graded', async () => {
+  it('of version 1 is read without a pass rate only if no episode was graded', async () => {
     await put(of(1, 0, 0), false);
     expect(await readRecord(store, key, 'evaluation')).toEqual(of(1, null, 0));
     expect(checkRecord(key, 'evaluation', of(1, 0, 4))).toEqual(of(1, 0, 4));
@@ -134,7 +134,7 @@ describe('an evaluation', () => {
     expect(checkRecord(key, 'evaluation', of(1, 0.5, 0))).toEqual(of(1, 0.5, 0));
   });
 
-  it('has a pass rate exactly if something was graded', () => {
+  it('must have a pass rate if an episode was graded, and must not have one otherwise', () => {
     expect(checkRecord(key, 'evaluation', of(2, null, 0))).toEqual(of(2, null, 0));
     for (const contradiction of [of(2, 0, 0), of(2, null, 4), of(2, 0.5, 4, null), of(1, null, 0)])
       expect(() => checkRecord(key, 'evaluation', contradiction)).toThrow(UnreadableRecord);
@@ -295,7 +295,7 @@ describe('a sequence', () => {
     expect(records.map(({ update_id }) => update_id).sort()).toEqual([...ids].sort());
   });
 
-  it('shows the loser of a race all stored records before he decides again', async () => {
+  it('shows the author that loses a race all stored records before that author decides again', async () => {
     await appendSequence(store, folder(), 'control', (n) => control(n, 'first'));
     const seen: number[] = [];
     const record = await appendSequence(store, folder(), 'control', async (n, existing) => {

@@ -156,13 +156,13 @@ describe('a fork', () => {
     expect(await verifyCheckpoint(store, fork, 3)).toMatchObject({ run: 'fork', step: 3 });
   });
 
-  test('of a fork has only the checkpoints that all three runs share if it begins before the first fork’s own steps', async () => {
+  test('of a fork, if it begins at a step that all three runs share, has only the shared checkpoints up to there', async () => {
     await family();
     const second = await writeRun('second', { run: 'fork', step: 1, state: stateOf(1) });
     expect(await listCheckpoints(store, second)).toEqual([1]);
   });
 
-  test('saves a shared step in its parent’s place, so that the checkpoint exists once', async () => {
+  test('saves a shared step under its parent’s key, so that the checkpoint is stored only once', async () => {
     const { parent, fork } = await family();
     await store.delete(checkpointManifestKey(checkpointHome(parent), 2));
     await save(fork, 2);

@@ -90,7 +90,7 @@ describe('the figures of a step', () => {
     });
   });
 
-  it('include a restore without a failure, and count no restart for it', () => {
+  it('include a restore without a failure, but do not count it as a restart', () => {
     const figures = faultsIn([attempt('collect', [{ ...recovery, cause: 'placed' }])]);
     expect(figures).toMatchObject({ 'ft/restore_seconds': 0.5, 'ft/replay_seconds': 1.5 });
     expect(Object.keys(figures).filter((name) => name.startsWith('ft/restarts/'))).toEqual([]);
@@ -105,7 +105,7 @@ describe('the figures of a step', () => {
 describe('the attempts of a step', () => {
   const folder = scratchFolder();
 
-  it('are attempts to make it, and attempts that evaluate the state before it: each counts towards one step', async () => {
+  it('are the attempts to make it and the attempts that evaluate the state before it; each attempt counts towards one step', async () => {
     const store = await openStore(`dir:${folder}`);
     const activities = ['base', 'collect', 'update', 'evaluate-interval', 'evaluate-final'];
     for (const step of [9, 10, 11]) {
@@ -216,7 +216,7 @@ describe('updates with fault figures', () => {
     });
   });
 
-  it('are the same if read at once or from a later step on, and an unreadable attempt is skipped', async () => {
+  it('are the same whether read from the start or from a later step on, and an unreadable attempt is skipped', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'longhaul-totals-'));
     const store = await openStore(`dir:${folder}`);
     try {

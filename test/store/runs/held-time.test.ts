@@ -51,11 +51,11 @@ it('a run that nothing held has no held time', () => {
 });
 
 describe('a pause', () => {
-  it('that was requested in the previous step counts from that step’s commit to the resume', () => {
+  it('that was requested during the previous step counts from that step’s commit to the resume', () => {
     expect(held([pause(90), resume(160)])).toEqual({ paused: 60 });
   });
 
-  it('counts only from the last attempt after that commit', () => {
+  it('counts only from the last attempt that began after that commit', () => {
     expect(held([pause(90), resume(160)], [attempt('evaluate-interval', 120)])).toEqual({ paused: 40 });
   });
 
@@ -67,7 +67,7 @@ describe('a pause', () => {
     expect(held([pause(120), resume(160)], [attempt('collect', 105)])).toEqual({});
   });
 
-  it('with `now` counts in the middle of a step', () => {
+  it('with `now` counts even in the middle of a step', () => {
     expect(held([pauseNow(120), resume(160)], [attempt('collect', 105)])).toEqual({ paused: 40 });
     expect(held([pause(110), pauseNow(120), resume(160)], [attempt('collect', 105)])).toEqual({ paused: 40 });
   });

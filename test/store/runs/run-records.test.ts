@@ -118,7 +118,7 @@ describe('a run’s steps', () => {
     await expect(lastCommittedStep(store, 'tiny')).rejects.toThrow();
   });
 
-  it('have a plan whose digest other records name; with another digest it was changed', async () => {
+  it('have a plan whose digest other records name; a plan with another digest is unreadable', async () => {
     await writeRun('tiny');
     const { plan } = recordsOfAllKinds();
     await adoptOrCreate(store, planKey('tiny', 1), 'plan', plan);
@@ -246,7 +246,7 @@ describe('an owner (R20)', () => {
     await expect(checkOwner(store, 'tiny', first)).rejects.toMatchObject({ name: 'OwnerChanged' });
   });
 
-  it('does not replace itself: a late attempt of its own claim changes nothing', async () => {
+  it('keeps the run if a late attempt of its own claim writes the next owner record', async () => {
     const first = await claimRun(store, 'tiny', execution('1'), never);
     await claimRun(store, 'tiny', execution('1'), never);
     await checkOwner(store, 'tiny', first);

@@ -24,7 +24,7 @@ describe('a batch', () => {
     expect(await foldBatch(store, run, step, recorded)).toBe(0);
   });
 
-  it('that is not the one of its update is not compressed: its bytes stay as the only evidence', async () => {
+  it('that is not the batch its update names is not compressed: its bytes stay as the only evidence', async () => {
     const other = Buffer.from('another batch');
     await store.create(key, other);
     await expect(foldBatch(store, run, step, recorded)).rejects.toMatchObject({
@@ -35,7 +35,7 @@ describe('a batch', () => {
     expect(await store.get(folded)).toBeNull();
   });
 
-  it('is kept if the compressed file there is another one', async () => {
+  it('is kept if the stored compressed file holds another batch', async () => {
     await store.create(key, batch);
     await store.create(folded, await compressSmall(Buffer.from('another batch')));
     await expect(foldBatch(store, run, step, recorded)).rejects.toMatchObject({

@@ -84,7 +84,7 @@ export const batches: readonly Doctoring[] = [
       }),
   },
   {
-    what: 'a supervised batch learns other tokens than its demonstrations hold',
+    what: 'a supervised batch has other target tokens than its demonstrations',
     rule: 'R10',
     at: () => layout.batchKey(run, supervised),
     names: 'target_tokens[2]',
@@ -120,23 +120,27 @@ export const batches: readonly Doctoring[] = [
   },
   ...(
     [
-      { what: 'another step', names: 'it says step', change: (batch) => (batch.step += 1) },
-      { what: 'another plan', names: 'another plan', change: (batch) => (batch.plan = otherDigest) },
+      { what: 'the wrong step', names: 'it says step', change: (batch) => (batch.step += 1) },
+      { what: 'the wrong plan', names: 'another plan', change: (batch) => (batch.plan = otherDigest) },
       {
-        what: 'another state',
+        what: 'the wrong state before it',
         names: 'another state',
         change: (batch) => (batch.previous_state = otherDigest),
       },
-      { what: 'other outcomes', names: 'its outcomes are not', change: (batch) => batch.outcomes.reverse() },
-      { what: 'other inputs', names: 'other inputs', change: (batch) => (batch.inputs = otherDigest) },
+      {
+        what: 'the wrong outcomes',
+        names: 'its outcomes are not',
+        change: (batch) => batch.outcomes.reverse(),
+      },
+      { what: 'the wrong inputs', names: 'other inputs', change: (batch) => (batch.inputs = otherDigest) },
     ] satisfies { what: string; names: string; change: (batch: Batch['identity']) => void }[]
   ).map(({ what, names, change }): Doctoring => ({
-    ...{ what: `a batch that says ${what} than it should`, names, rule: 'R10' },
+    ...{ what: `a batch names ${what}`, names, rule: 'R10' },
     at: () => layout.batchKey(run, learned),
     doctor: (store) => reseal(store, learned, ({ identity }) => void change(identity)),
   })),
   {
-    what: 'an update without a signal, whose batch has targets',
+    what: 'an update is recorded as without a signal, but its batch has targets',
     rule: 'R10',
     at: () => layout.batchKey(run, learned),
     names: 'it has targets',
@@ -147,7 +151,7 @@ export const batches: readonly Doctoring[] = [
       }),
   },
   {
-    what: 'a batch without targets, whose update was applied',
+    what: 'a batch has no targets, but its update was applied',
     rule: 'R10',
     at: () => layout.batchKey(run, learned),
     names: 'applied without targets',
@@ -160,7 +164,7 @@ export const batches: readonly Doctoring[] = [
       }),
   },
   {
-    what: 'a batch with fewer mini-batches than its plan',
+    what: 'a batch has fewer mini-batches than its plan',
     rule: 'R10',
     at: () => layout.batchKey(run, learned),
     names: 'other mini-batches',

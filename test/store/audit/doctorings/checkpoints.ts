@@ -32,13 +32,13 @@ export const checkpoints: readonly Doctoring[] = [
     },
   },
   {
-    what: 'a run that ended without a checkpoint of its last state',
+    what: 'a run ended without a checkpoint of its last state',
     rule: 'R17',
     at: () => layout.checkpointManifestKey(home, audited.last),
     doctor: (store) => store.remove(layout.checkpointsFolder(home)),
   },
   {
-    what: 'a checkpoint of another state',
+    what: 'a checkpoint whose manifest names another state',
     rule: 'R31',
     at: () => layout.checkpointManifestKey(home, audited.last),
     doctor: async (store) => {
@@ -58,7 +58,7 @@ export const checkpoints: readonly Doctoring[] = [
     doctor: (store) => store.remove(layout.checkpointFileKey(home, audited.last, 'state.safetensors')),
   },
   {
-    what: 'a checkpoint whose manifest is of another step',
+    what: 'a checkpoint whose manifest names another step',
     rule: 'R31',
     names: 'it says that it is step',
     ...edited(

@@ -50,7 +50,7 @@ export const episodes: readonly Doctoring[] = [
     ),
   },
   {
-    what: "an episode's tokens were edited, its outcome was not",
+    what: "an episode's tokens were edited, but not its outcome",
     rule: 'R10',
     at: () => layout.batchKey(run, 2),
     doctor: (store) =>
@@ -76,19 +76,19 @@ export const episodes: readonly Doctoring[] = [
     doctor: (store) => store.remove(episode(2)),
   },
   {
-    what: 'an episode more than the plan has seats',
+    what: 'an episode for which the plan has no seat',
     rule: 'R8',
     at: () => layout.episodeKey(run, 2, 7, 0),
     doctor: (store) => store.write(layout.episodeKey(run, 2, 7, 0), store.bytes(episode(2))),
   },
   {
-    what: 'an episode sits on another seat',
+    what: 'an episode is stored under the key of another seat',
     rule: 'R8',
     at: () => episode(2, 1),
     doctor: (store) => store.write(episode(2, 1), store.bytes(episode(2, 0))),
   },
   {
-    what: 'an episode was sampled at another state',
+    what: 'an episode was sampled from another state',
     rule: 'R8',
     at: () => episode(3),
     doctor: async (store) => {
@@ -118,7 +118,7 @@ export const episodes: readonly Doctoring[] = [
     doctor: (store) => putLate(store, 3, 'collect', { starts: [], discarded: [episode(3)] }),
   },
   {
-    what: "a finished evaluation's episode was sampled again",
+    what: 'an episode of a finished evaluation was sampled again',
     rule: 'R9',
     at: evalEpisode,
     names: 'sampled again',
@@ -126,21 +126,21 @@ export const episodes: readonly Doctoring[] = [
       putLate(store, audited.last, 'evaluate', { starts: [evalEpisode()], discarded: [evalEpisode()] }),
   },
   {
-    what: 'episodes that nobody has announced',
+    what: 'episodes that no attempt announced',
     rule: 'R9',
     at: () => episode(learned, 1),
     names: 'no attempt has announced',
     doctor: (store) => store.remove(`${layout.attemptsFolder(run, learned)}`),
   },
   {
-    what: 'an episode that an attempt announced after it was there, and none before',
+    what: 'an episode that was announced only after it was stored',
     rule: 'R9',
     at: () => episode(learned),
     names: 'only after its record was there',
     doctor: (store) => store.touch(layout.attemptsFolder(run, learned)),
   },
   {
-    what: 'an evaluation that no run has announced',
+    what: 'an evaluation whose episodes no run announced',
     rule: 'R9',
     at: evalEpisode,
     names: 'no attempt of any run has announced',
@@ -171,7 +171,7 @@ export const episodes: readonly Doctoring[] = [
     },
   },
   {
-    what: 'an attempt that nobody can read',
+    what: 'an attempt record that cannot be read',
     rule: 'R1',
     at: () => `${layout.attemptFolder(run, learned, 'collect', 'torn')}1.json`,
     doctor: (store) => store.write(`${layout.attemptFolder(run, learned, 'collect', 'torn')}1.json`, '{'),

@@ -13,38 +13,38 @@ import { evaluated, passed, unknown } from '../../evaluated.js';
 
 export const evaluations: readonly Doctoring[] = [
   {
-    what: 'an unknown outcome counts in an evaluation',
+    what: 'an evaluation counts an unknown outcome as graded',
     rule: 'R25',
     at: evalResult,
     doctor: (store) => store.edit(evalEpisode(), 'episode', (record) => (record.outcome = unknown)),
   },
   {
-    what: 'an unknown outcome of an evaluation entered its pass@1 as a failure',
+    what: 'an evaluation counts an unknown outcome as a failure in pass@1',
     rule: 'R25',
     at: evalResult,
     names: 'pass_at_1 is 0.5, its episodes give 1',
     doctor: (store) => evaluated(store, [passed, unknown], 0.5),
   },
   {
-    what: 'a partial reward entered pass@1 of an evaluation with its value',
+    what: 'an evaluation adds the value of a partial reward to pass@1',
     rule: 'R25',
     at: evalResult,
     names: 'pass_at_1 is 0.75, its episodes give 0.5',
     doctor: (store) => evaluated(store, [passed, { status: 'graded', value: 0.5 }], 0.75),
   },
   {
-    what: 'an evaluation says more than its episodes do',
+    what: 'an evaluation reports a pass@1 that its episodes do not give',
     rule: 'R25',
     ...edited(evalResult, 'evaluation', (result) => (result.pass_at_1 = result.pass_at_1 === 1 ? 0.5 : 1)),
   },
   {
-    what: 'an evaluation with an episode too few',
+    what: 'an evaluation whose episode is missing',
     rule: 'R8',
     at: evalEpisode,
     doctor: (store) => store.remove(evalEpisode()),
   },
   {
-    what: 'a suite other than its key says',
+    what: 'a suite whose content does not match the digest in its key',
     rule: 'R13',
     at: () => layout.evaluationSuiteKey(audited.evaluation.state, audited.evaluation.suite),
     doctor: (store) =>
@@ -63,7 +63,7 @@ export const evaluations: readonly Doctoring[] = [
     doctor: (store) => store.remove(suiteKey()),
   },
   {
-    what: 'an evaluation of another state',
+    what: 'an evaluation that names another state than its key',
     rule: 'R13',
     names: 'another state or suite',
     ...edited(evalResult, 'evaluation', (result) => (result.state = otherDigest)),
@@ -87,21 +87,21 @@ export const evaluations: readonly Doctoring[] = [
     ...edited(evalEpisode, 'episode', (record) => (record.task_key = 'another')),
   },
   {
-    what: "an evaluation's episode on another seat",
+    what: "an evaluation's episode is stored under another slot",
     rule: 'R8',
     at: () => evalEpisode(1),
     names: 'it says slot 0',
     doctor: (store) => store.write(evalEpisode(1), store.bytes(evalEpisode(0))),
   },
   {
-    what: 'an evaluation with an episode more than its suite has tasks',
+    what: 'an evaluation has an episode for which its suite has no task',
     rule: 'R8',
     at: () => evalEpisode(9),
     names: 'no such task',
     doctor: (store) => store.write(evalEpisode(9), store.bytes(evalEpisode(0))),
   },
   {
-    what: "an environment's turns are not those of its episodes",
+    what: "an environment's mean number of turns does not match its episodes",
     rule: 'R25',
     names: '.mean_turns is',
     ...edited(evalResult, 'evaluation', ({ environments }) => {
@@ -109,7 +109,7 @@ export const evaluations: readonly Doctoring[] = [
     }),
   },
   {
-    what: "a template's passes are not those of its episodes",
+    what: "a template's number of passes does not match its episodes",
     rule: 'R25',
     names: '.passed is',
     ...edited(evalResult, 'evaluation', ({ templates }) => {

@@ -27,7 +27,7 @@ const respecified = (change: (record: RunRecord) => void) => (store: Doctored) =
 
 export const forgeries: readonly Doctoring[] = [
   {
-    what: 'another learning rate in a plan, and the chain signed again',
+    what: 'a plan with another learning rate, all later digests computed again',
     rule: 'R7',
     at: () => plan(learned),
     names: 'differs in optimizer.learning_rates.0 (stored 0.5,',
@@ -37,7 +37,7 @@ export const forgeries: readonly Doctoring[] = [
       }),
   },
   {
-    what: 'another temperature in a plan, and the chain signed again',
+    what: 'a plan with another temperature, all later digests computed again',
     rule: 'R7',
     at: () => plan(learned),
     names: 'differs in sampling.temperature (stored 0.25,',
@@ -56,7 +56,7 @@ export const forgeries: readonly Doctoring[] = [
     }),
   },
   {
-    what: 'another seed in run.json',
+    what: 'another seed in run.json and in its spec',
     rule: 'R5',
     at: () => layout.runKey(run),
     names: 'its base_model is',
@@ -66,7 +66,7 @@ export const forgeries: readonly Doctoring[] = [
     }),
   },
   {
-    what: 'another seed in run.json than in its spec',
+    what: 'another seed in run.json, but not in its spec',
     rule: 'R5',
     at: () => layout.runKey(run),
     names: 'its seed is',
@@ -84,14 +84,14 @@ export const forgeries: readonly Doctoring[] = [
     }),
   },
   {
-    what: 'the owner record of another workflow',
+    what: 'an owner record that names another workflow',
     rule: 'R1',
     at: () => layout.ownersFolder(run),
     names: 'it was changed',
     doctor: (store) => store.edit(owner(1), 'owner', (record) => (record.workflowId = 'train/another')),
   },
   {
-    what: 'a checkpoint with the tensors of another state, under a manifest signed again',
+    what: 'a checkpoint with changed tensors, and a manifest with their digest',
     rule: 'R31',
     at: () => layout.checkpointFileKey(home, audited.last, 'state.safetensors'),
     names: 'its tensors are those of state',
@@ -140,7 +140,7 @@ export interface Unclaimed {
 /** Changes that no record disproves; the audit must say that it claims nothing about them. */
 export const unclaimed: readonly Unclaimed[] = [
   {
-    what: 'a second owner behind the last plan',
+    what: 'a second owner after the last plan',
     says: `${owner(2)}: no step was planned under such an owner`,
     doctor: async (store) => {
       store.write(owner(2), store.bytes(owner(1)));
@@ -160,7 +160,7 @@ export const unclaimed: readonly Unclaimed[] = [
       }),
   },
   {
-    what: 'an evaluation of a run that is not there',
+    what: 'an evaluation of a run that is not in the store',
     says: 'it names the run ghost, which is not in the store',
     doctor: async (store) => {
       const result = await requireRecord(store.store, evalResult(), 'evaluation');
@@ -169,7 +169,7 @@ export const unclaimed: readonly Unclaimed[] = [
     },
   },
   {
-    what: 'other figures in an update',
+    what: 'an update with other metrics',
     says: 'what is in observed',
     doctor: (store) =>
       store.edit(

@@ -14,7 +14,7 @@ import {
 
 export const plans: readonly Doctoring[] = [
   {
-    what: 'a plan whose KL term is taken against other weights than GRPO began with',
+    what: 'a plan whose KL term uses other weights than those from which GRPO started',
     rule: 'R10',
     names: 'its KL term',
     ...edited(plan(learned), 'plan', (record) => {
@@ -34,18 +34,18 @@ export const plans: readonly Doctoring[] = [
     doctor: (store) => store.remove(plan(2)),
   },
   {
-    what: 'a plan of another dataset',
+    what: 'a plan that names another dataset',
     rule: 'R7',
     ...edited(plan(2), 'plan', (plan) => (plan.digests.dataset = '0'.repeat(64))),
   },
   {
-    what: 'other numerics than planned',
+    what: 'an update with other numerics than its plan',
     rule: 'R18',
     at: () => plan(2),
     doctor: (store) => store.edit(update(2), 'update', ({ identity }) => (identity.numerics.version += 1)),
   },
   {
-    what: 'demonstrations that are not those of the run',
+    what: 'demonstrations that do not match their recorded sha256',
     rule: 'R7',
     at: () => 'demonstrations.jsonl',
     doctor: async (store) => {
@@ -55,19 +55,19 @@ export const plans: readonly Doctoring[] = [
     },
   },
   {
-    what: 'a plan of another step',
+    what: 'a plan that names another step',
     rule: 'R7',
     names: 'it says step',
     ...edited(plan(learned), 'plan', (record) => (record.step += 1)),
   },
   {
-    what: 'a plan for another state',
+    what: 'a plan made for another state',
     rule: 'R7',
     names: 'it was made for state',
     ...edited(plan(learned), 'plan', (record) => (record.previous_state = otherDigest)),
   },
   {
-    what: 'a plan of another kind than its update',
+    what: 'a supervised plan at a GRPO step',
     rule: 'R7',
     at: () => plan(learned),
     names: 'it is a sft plan',
@@ -82,7 +82,7 @@ export const plans: readonly Doctoring[] = [
     }),
   },
   {
-    what: "a tokenizer that is not the run's",
+    what: 'a tokenizer that does not match its recorded sha256',
     rule: 'R1',
     at: () => layout.batchKey(run, supervised),
     names: 'its bytes do not match its name',
@@ -92,7 +92,7 @@ export const plans: readonly Doctoring[] = [
     },
   },
   {
-    what: 'tasks that are not those of the run',
+    what: 'tasks that do not match their recorded sha256',
     rule: 'R1',
     at: () => layout.batchKey(run, supervised),
     names: 'tasks.jsonl is unreadable: its sha256 is',

@@ -22,13 +22,13 @@ const resumed = (store: Doctored, n: number): Promise<void> =>
 
 export const sequences: readonly Doctoring[] = [
   {
-    what: 'the owner that planned is not recorded',
+    what: "the record of the plan's owner is missing",
     rule: 'R20',
     at: () => plan(2),
     doctor: (store) => store.remove(layout.ownersFolder(run)),
   },
   {
-    what: 'one Update was recorded twice',
+    what: 'one Update is recorded twice',
     rule: 'R21',
     at: () => layout.sequenceKey(layout.controlFolder(run), 2),
     doctor: async (store) => {
@@ -59,13 +59,13 @@ export const sequences: readonly Doctoring[] = [
     },
   },
   {
-    what: 'a plan covers control that is not recorded',
+    what: 'a plan applies a control record that does not exist',
     rule: 'R21',
     names: 'it covers control 3, which is missing',
     ...edited(plan(learned), 'plan', (record) => (record.control = 3)),
   },
   {
-    what: 'a plan covers less control than the one before it',
+    what: 'a plan applies fewer control records than the plan before it',
     rule: 'R21',
     at: () => plan(learned + 1),
     names: 'less control',
@@ -75,7 +75,7 @@ export const sequences: readonly Doctoring[] = [
     },
   },
   {
-    what: 'a plan of an older owner than the one before it',
+    what: 'a plan made by an older owner than the plan before it',
     rule: 'R20',
     at: () => plan(learned + 1),
     names: 'older owner',
@@ -96,7 +96,7 @@ export const sequences: readonly Doctoring[] = [
     },
   },
   {
-    what: 'no name leads to the run',
+    what: 'the record of the run’s name is missing',
     rule: 'R2',
     at: () => layout.runKey(run),
     doctor: (store) => store.remove(layout.namesFolder(run)),

@@ -18,29 +18,29 @@ export const updates: readonly Doctoring[] = [
     doctor: (store) => store.remove(update(0)),
   },
   {
-    what: 'the base is of another model',
+    what: 'the base record names another model',
     rule: 'R5',
     ...edited(update(0), 'base', ({ identity }) => (identity.base_model = '0'.repeat(64))),
   },
   {
-    what: 'an update left another state than the next one found',
+    what: 'an update ends at another state than the next update begins with',
     rule: 'R5',
     at: () => update(3),
     doctor: (store) => store.edit(update(2), 'update', ({ identity }) => (identity.state = '0'.repeat(64))),
   },
   {
-    what: 'an update that GRPO does not begin behind names weights for KL terms',
+    what: 'an update that is not the last before GRPO names reference weights for the KL term',
     rule: 'R10',
     names: 'it names weights',
     ...edited(update(learned), 'update', ({ identity }) => (identity.weights = '0'.repeat(64))),
   },
   {
-    what: 'an update that was not applied changed the state',
+    what: 'an update that applied nothing has a new state',
     rule: 'R5',
     ...edited(update(2), 'update', ({ identity }) => (identity.applied = { reason: 'not_finite' })),
   },
   {
-    what: "a step id that does not follow from its update's parts",
+    what: "an update's step id does not follow from its state, batch and plan",
     rule: 'R11',
     ...edited(update(2), 'update', ({ identity }) => (identity.step_id = '0'.repeat(64))),
   },
@@ -57,26 +57,26 @@ export const updates: readonly Doctoring[] = [
     },
   },
   {
-    what: 'a step was begun before the one before it was committed',
+    what: 'a step began before the step before it was committed',
     rule: 'R5',
     at: () => layout.stepFolder(run, audited.last + 2),
     doctor: (store) =>
       store.write(layout.planKey(run, audited.last + 2), store.bytes(layout.planKey(run, 2))),
   },
   {
-    what: 'a base record of another run',
+    what: 'the base record names another run',
     rule: 'R5',
     names: 'it says run',
     ...edited(update(0), 'base', ({ identity }) => (identity.run = 'another')),
   },
   {
-    what: 'an update of another step',
+    what: 'an update that names another step',
     rule: 'R5',
     names: 'it says step',
     ...edited(update(learned), 'update', ({ identity }) => (identity.step += 1)),
   },
   {
-    what: 'an update that was applied and changed nothing',
+    what: 'an update that was applied has the same state as before',
     rule: 'R5',
     names: 'the state is the one before',
     ...edited(

@@ -1,6 +1,6 @@
-// Writes one key into a directory store and kills itself before the k-th file system call (or in the middle of a write).
-// Arguments: root, key, source file, way (`bytes`, `file`, or `beaten`: another writer is a moment faster), k. If it is not
-// killed, it prints the beginning and the end of each call, in order.
+// Writes one key into a directory store and kills itself before the k-th file system call (or in the middle of a write). Arguments: root,
+// key, source file, way (`bytes`, `file`, or `beaten`: another writer stores the key a moment earlier), k. If it is not killed, it prints
+// the beginning and the end of each call, in order.
 import fs from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
 import { relative } from 'node:path';
