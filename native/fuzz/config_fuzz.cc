@@ -1,6 +1,6 @@
-// The descriptions of a model: config.json of a Hugging Face folder, generation_config.json, and the architecture and
-// adapters in requests and in our own files. Each input gives either a valid description, which can be written and read
-// again, or one error.
+// Fuzzes the readers of model descriptions: config.json of a Hugging Face folder, generation_config.json, and the
+// architecture and adapters in requests and in our own files. Each input gives either a valid description, which can be
+// written and read again, or one error.
 #include <cstdint>
 #include <stdexcept>
 #include <string>

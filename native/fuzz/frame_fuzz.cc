@@ -1,5 +1,5 @@
-// Frames and the JSON in them. Each input gives either a frame or one error. An accepted frame's arrays lie inside the
-// frame, and it means the same after it is written and read again.
+// Fuzzes the readers of frames and of the JSON in them. Each input gives either a frame or one error. The arrays of an
+// accepted frame lie inside it, and the frame means the same after it is written and read again.
 #include <cstdint>
 #include <string>
 #include <vector>

@@ -1,5 +1,5 @@
-// Safetensors files. Each input gives either tensors that lie inside the file, without gaps or overlap, or one error
-// that can be logged.
+// Fuzzes the reader of safetensors files. Each input gives either tensors that lie inside the file, without gaps or
+// overlap, or one error that can be logged.
 #include <algorithm>
 #include <cstdint>
 #include <utility>

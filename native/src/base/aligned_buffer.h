@@ -1,4 +1,4 @@
-// Floats on a 64-byte boundary, zero when allocated. A value type: copies copy.
+// Floats on a 64-byte boundary, zero when allocated. A value type: each copy has its own memory.
 #pragma once
 
 #include <sys/mman.h>
@@ -23,7 +23,8 @@ class AlignedBuffer {
   explicit AlignedBuffer(size_t size) { resize(size); }
   AlignedBuffer(const AlignedBuffer& other) : memory_(other.memory_) { copy(other); }
   AlignedBuffer(AlignedBuffer&& other) noexcept { swap(other); }
-  /// Reuses its memory if that is large enough, else allocates memory of its own kind; without any, it first takes the kind of `other`.
+  /// Reuses its memory if that is large enough, otherwise allocates new memory of its kind. A buffer without memory first takes the kind of
+  /// `other`.
   AlignedBuffer& operator=(const AlignedBuffer& other) {
     if (this == &other) return *this;
     if (capacity_ == 0) memory_ = other.memory_;
@@ -66,7 +67,8 @@ class AlignedBuffer {
 
   /// Smaller buffers come from the heap: mapping and zeroing pages for them costs more than it saves.
   static constexpr size_t mapped_from = (size_t{4} << 20) / sizeof(float);
-  /// Scratch space above this size is planned to the byte (train/memory_plan.h); below it, spare room to grow saves allocations.
+  /// Scratch space above this size is allocated exactly, as planned (train/memory_plan.h). Smaller scratch space gets spare room, which
+  /// saves allocations.
   static constexpr size_t exact_from = (size_t{64} << 20) / sizeof(float);
 
   bool is_mapped(size_t capacity) const { return memory_ == BufferMemory::mapped && capacity >= mapped_from; }

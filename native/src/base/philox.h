@@ -6,7 +6,7 @@
 
 namespace longhaul {
 
-/// What the numbers are for: a part of the key of every draw.
+/// The purpose of random numbers; it is a part of the key of every draw.
 enum class PhiloxDomain : uint32_t { train = 1, eval = 2, initial_weights = 3 };
 
 using PhiloxBlock = std::array<uint32_t, 4>;
@@ -31,7 +31,8 @@ constexpr std::array<uint32_t, 2> philox_key(uint64_t seed, PhiloxDomain domain)
 /// Top 24 bits as a float in [0, 1).
 constexpr float philox_uniform(uint32_t bits) { return float(bits >> 8) * 0x1p-24f; }
 
-/// Which sample a token belongs to. Together with the token's position in the transcript, it fixes the random number.
+/// Names the sample that a token belongs to. This key and the token's position in the transcript determine the random
+/// number.
 struct SamplingKey {
   uint64_t seed = 0;
   PhiloxDomain domain = PhiloxDomain::train;

@@ -1,9 +1,9 @@
 // An fp32 weight as two 16-bit halves. `high` is the weight in bf16, which a backend with bf16 arithmetic reads directly; `low` is the
-// remainder. Master weight and compute weight so take 4 bytes together, not 6. The format is shared with the CUDA backend.
+// remainder. So master weight and compute weight together take 4 bytes, not 6. The format is shared with the CUDA backend.
 //   high = (bits + 0x8000) >> 16    rounds half away from zero, so that the remainder fits a signed half
 //   low  = int16(bits & 0xFFFF)     bits = (high << 16) + low
-// Exact for every bit pattern, NaN and infinity included (all modulo 2³²). Finite weights of the last half step below infinity (|w| ≥ 2¹²⁸
-// − 2¹¹⁹) have an infinite `high`; no trained weight gets there.
+// Exact for every bit pattern, NaN and infinity included (all modulo 2³²). A finite weight with |w| ≥ 2¹²⁸ − 2¹¹⁹ has an infinite `high`;
+// no trained weight gets that large.
 #pragma once
 
 #include <bit>
@@ -32,7 +32,7 @@ constexpr float joined_weight(SplitWeight split) {
 /// The bf16 weight for computing.
 constexpr float bf16_weight(uint16_t high) { return std::bit_cast<float>(uint32_t(high) << 16); }
 
-/// The same for arrays of equal sizes.
+/// Splits an array of weights; all three arrays have the same size.
 inline void split_weights(std::span<const float> weights, std::span<uint16_t> high, std::span<int16_t> low) {
   for (size_t i = 0; i < weights.size(); ++i) {
     const SplitWeight split = split_weight(weights[i]);

@@ -46,10 +46,10 @@ struct ThreadPool::State {
   std::mutex mutex;
   std::condition_variable loop_started, loop_finished;
 
-  // Written under `mutex`; waiters spin on them first.
+  // Written under `mutex`. A waiting thread first spins on these values.
   std::atomic<uint64_t> generation{0};
   std::atomic<int> active{0};
-  // Under `mutex`. A worker that wakes after the loop has closed does not join it, so the caller never waits for a
+  // Guarded by `mutex`. A worker that wakes after the loop has closed does not join it, so the caller never waits for a
   // worker that the machine has not scheduled.
   bool open = false;
   bool stopping = false;

@@ -1,6 +1,6 @@
 // Attention over a block-wise cache (sampling) and over gathered chains (training). Both compute a row the same way: scores in panels of 32
-// keys, softmax over 16 lanes by position, values as one chain over keys in order of position. Padding adds exact zeros, so the bits do not
-// show which rows share a panel, and a product may skip keys that are masked for all of its rows.
+// keys, softmax over 16 lanes by position, values as one chain over keys in order of position. Padding adds exact zeros: the bits do not
+// depend on which rows share a panel, and a product may skip keys that are masked for all of its rows.
 #pragma once
 
 #include "cpu/gemm_kernels.h"
@@ -203,7 +203,7 @@ inline void split_panels(const float* x, int rows, int head_dim, float* out) {
     split_row(x + size_t(i) * head_dim, head_dim, out + size_t(i) * panel_columns, size_t(rows) * panel_columns);
 }
 
-// Some consecutive queries of a chain; a row is a query and one of the heads that share keys.
+// Some consecutive queries of a chain. A row stands for one query and one of the heads that share keys.
 struct QuerySlice {
   const int32_t* places;
   const int32_t* query_rows;

@@ -1,5 +1,5 @@
-// Products that prefetch the data of the next work. Decoding reads each sequence's keys and values once, at the speed of memory, while its
-// products wait only for their own multiply-adds: side by side, both take the time of one.
+// Products that prefetch the data of the next work. Reading each sequence's keys and values is limited by the speed of memory, and the
+// products of decoding are limited by arithmetic. Done at the same time, the two take no longer than one of them.
 #pragma once
 
 #include "cpu/gemm_kernels.h"
@@ -42,8 +42,8 @@ class Fetching {
   size_t at_ = 0;
 };
 
-// The first tile of a panel fetches the panel, as in every product; the others find it in the cache. Uses narrow tiles: wide ones take
-// fewer steps over a product, and a decode step is limited by what memory delivers in each step.
+// The first tile of a panel fetches the panel, as in every product; the other tiles find it in the cache. Uses narrow tiles: with wide
+// tiles a product has fewer steps in which to fetch, and the speed of memory limits a decode step.
 inline void fetching_panel_product(const float* a, size_t stride, const float* b, int depth, float* c, size_t ldc, int rows,
                                    bool accumulate, Fetching& fetching) {
   const float* own = b + prefetch_depth * panel_columns;

@@ -13,8 +13,8 @@
 namespace longhaul::ops {
 namespace {
 
-// Tiles of C that fit the registers. A wide tile reads two neighbouring panels: each step takes 10 loads for six rows and four vectors, and
-// 14 for twelve rows and two vectors, for as many multiply-adds. That matters where two threads share a core.
+// Tiles of C that fit the registers. A wide tile reads two neighbouring panels. For the same number of multiply-adds, a step takes 10 loads
+// with six rows and four vectors, but 14 with twelve rows and two vectors. That matters where two threads share a core.
 #if defined(__AVX512F__)
 constexpr int narrow_rows = 12, narrow_vectors = 2, wide_rows = 6, wide_vectors = 4;
 #elif defined(__AVX2__)
@@ -28,10 +28,11 @@ constexpr bool has_wide_tiles = wide_vectors * lanes > panel_columns;
 constexpr int line_floats = 64 / int(sizeof(float));
 /// The most rows of C, and the longest part of the chain, processed at once: 192 · 384 floats of A are 288 KiB.
 constexpr int row_block = 192, depth_block = 384;
-/// The same limits for Aᵀ, where C is a gradient in memory: with a longer chain, C is read and written less often. There are fewer rows, so
-/// that the next ones can be prefetched during the work on these.
+/// The same limits for Aᵀ, where C is a gradient in memory: with a longer chain, C is read and written less often. The block has fewer
+/// rows, so that the next block can be prefetched during the work on this one.
 constexpr int transposed_row_block = 96, transposed_depth_block = 512;
-/// Up to this many panels, Aᵀ is read in place: packing it would take as long as it saves. (Not if its rows would share a cache set.)
+/// Up to this many panels, Aᵀ is read in place: packing it would take as long as it saves. (It is packed all the same if its rows would
+/// share a cache set.)
 constexpr int most_direct_panels = 4;
 /// Prefetch distance for B and for packed A, in steps: 32 steps are about 380 cycles of a full AVX-512 tile.
 constexpr int prefetch_depth = 32, packed_prefetch_depth = 16;
@@ -67,7 +68,7 @@ struct Columns {
 template <int Rows, int Vectors, int AheadLines, Order order>
 [[gnu::always_inline]] inline void tile(const float* a, size_t stride, Columns b, Ahead ahead, int depth, float* c, size_t ldc,
                                         bool accumulate) {
-  // Loops over the tile are unrolled early, and one branch stands around all sums instead of one for each sum. Otherwise the compiler
+  // Loops over the tile are unrolled early, and a single branch covers all sums instead of one branch for each sum. Otherwise the compiler
   // spills the sums to the stack on their way in and out, which costs as much as eight steps of the chain.
   Vec sum_of[Rows][Vectors];
   if (accumulate) {
@@ -167,7 +168,8 @@ struct PackedRows {
   }
 };
 
-// C[rows, 32] (+)= A · one panel. Prefetches `ahead`, a panel that is read next, or, if it is null, this panel, shortly before it is read.
+// C[rows, 32] (+)= A · one panel. Prefetches `ahead`, the panel that is read next. If `ahead` is null, prefetches this panel shortly before
+// reading it.
 template <class A>
 [[gnu::always_inline]] inline void narrow_product(A a, const float* b, int depth, float* c, size_t ldc, int rows, bool accumulate,
                                                   const float* ahead = nullptr) {

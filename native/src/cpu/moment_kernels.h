@@ -5,9 +5,9 @@
 //  - The code of √v is rounded up or down at random, so that its mean is right. One step moves v by 1 − β2, about a thousandth. Rounding
 //    to the nearest code would lose such a move when v falls and keep it when v rises by much, so v would drift to several times its
 //    value. The random choice is a hash of v's own bits and its place in the block: the same on every machine and in a repeated run.
-//  - v > 0 never gets code 0. So the smallest stored v of a block is (max√v / 255)², which is at least the true one: no m that survived
-//    rounding is divided by a v that rounding made zero. v = 0 with m ≠ 0 remains only where v underflowed (|g| < 10⁻²⁰); there ε alone
-//    divides m, which is at most that large.
+//  - v > 0 never gets code 0. So the smallest stored v of a block is (max√v / 255)², which is at least the true v: no m that survived
+//    rounding is divided by a v that rounding made zero. v = 0 with m ≠ 0 remains only where v underflowed (|g| < 10⁻²⁰); there m is
+//    divided by ε alone, and |m| is at most as large as that |g|.
 #pragma once
 
 #include "cpu/vec16.h"

@@ -15,7 +15,8 @@ T needed(T pointer) {
   return pointer;
 }
 
-/// For a policy that shares weights. The cast is safe: whatever writes weights first checks that they are not shared.
+/// For a policy that shares weights. The cast is safe: all code that writes weights first checks that they are not
+/// shared.
 std::shared_ptr<Weights> shared(std::shared_ptr<const Weights> weights) {
   return std::const_pointer_cast<Weights>(needed(std::move(weights)));
 }

@@ -160,9 +160,9 @@ struct Table {
                                    float scale, float entropy, float entropy_scale);
 
   void (*adamw)(const AdamStep& step, float* weights, float* first, float* second, const float* gradients, size_t n);
-  // The same with moments in 8 bits (model/moments.h, cpu/moment_kernels.h): n values in blocks of 256 with one scale each; the last block
-  // may be shorter. `decayed` [⌈n / 16⌉] says for every 16 values whether weight decay applies, since a block may span two matrices; null:
-  // it applies to all.
+  // An AdamW step with moments in 8 bits (model/moments.h, cpu/moment_kernels.h): n values in blocks of 256 with one scale each; the last
+  // block may be shorter. `decayed` [⌈n / 16⌉] says for every 16 values whether weight decay applies, since a block may span two matrices;
+  // null: it applies to all.
   void (*adamw_8bit)(const AdamStep& step, float* weights, int8_t* first_codes, float* first_scales, uint8_t* second_codes,
                      float* second_scales, const float* gradients, size_t n, const uint8_t* decayed);
 };

@@ -39,7 +39,7 @@ struct Model {
   bool lora;
 };
 
-// Replaces zeros (in biases and in B of an adapter), because a term that is zero would hide that the code leaves it out.
+// Replaces zeros (in biases and in B of an adapter), because a missing term would not show if it were zero.
 void fill_zeros(std::span<float> values) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (values[i] == 0) values[i] = 0.1f * philox_uniform(philox4x32_10({static_cast<std::uint32_t>(i), 0, 0, 0}, {1, 2})[0]);

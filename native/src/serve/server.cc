@@ -35,7 +35,8 @@ int Server::run() {
     }
     if (deferred_ && !verbs_.must_wait(*deferred_)) continue;  // the awaited work has just ended
     if (!deferred_) clock_.rest();
-    // The socket and a save may finish without a signal to the mailbox, so the wait is short while one is awaited.
+    // The socket and a save may finish without a signal to the mailbox, so the wait is short while the engine waits for
+    // either.
     const bool polling = replies_.blocked() || deferred_.has_value();
     mailbox_.wait(std::chrono::milliseconds(polling ? 5 : 1000));
   }

@@ -230,7 +230,8 @@ void Verbs::set_reference(const Request& request) {
   if (from == "none") {
     reference_ = {};
   } else if (from == "held") {
-    // A state never changes, so its weights can be shared. But an update of all weights then writes to other memory, which must fit.
+    // A state never changes, so its weights can be shared. But then an update of all weights needs other memory to write to, and that must
+    // fit.
     const auto held = with_weights_digest(require_model(request));
     const bool frozen = held->policy->adapters() != nullptr;
     if (!frozen && reference_.weights != held->policy->shared_weights()) memory_.plan_reference(*held->policy);
@@ -294,7 +295,7 @@ void Verbs::set_vocabulary(const Request& request) {
 
 void Verbs::tell_held(const Request& request) {
   auto held = held_.get();
-  // Only on request: after an update of all weights this must hash them, and most callers need only the state's digest.
+  // Computed only on request: after an update of all weights it means hashing them, and most callers need only the state's digest.
   if (held && request.has("weights") && request.flag("weights")) held = with_weights_digest(std::move(held));
   const bool known = held && !held->weights_digest.empty();
   Json fields;

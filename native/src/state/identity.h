@@ -1,4 +1,5 @@
-// What the digests cover besides a model's tensors, as JSON. The keys are those of the protocol, of run specs and of our files' metadata.
+// JSON of the settings that the digests cover besides a model's tensors. The keys are those of the protocol, of run specs and of our files'
+// metadata.
 // defines: architecture_json, architecture_from_json, lora_json, lora_from_json, moment_format_from
 #pragma once
 
@@ -22,7 +23,7 @@ Architecture architecture_from_json(const Json& value);
 Json lora_json(const LoraSettings& settings);
 
 // `targets` may be in any order. A key `seed` is ignored here (the caller reads it); any other unknown key is refused.
-// Throws std::invalid_argument as above. `validate` checks it against the architecture.
+// Throws std::invalid_argument as above. `validate` checks the settings against the architecture.
 LoraSettings lora_from_json(const Json& value);
 
 // "fp32" or "int8"; throws std::invalid_argument.

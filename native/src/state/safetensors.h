@@ -55,14 +55,14 @@ struct SafetensorsFile {
   std::map<std::string, TensorView> tensors;
 };
 
-// Checks every offset: inside the file, equal to the shape's size, without overlaps and gaps. Throws SafetensorsError, which names tensors
-// but not the file, and std::system_error.
+// Checks that every tensor lies inside the file and has the size of its shape, and that there are no overlaps or gaps. Throws
+// SafetensorsError, which names tensors but not the file, and std::system_error.
 SafetensorsHeader read_safetensors_header(const InputFile& file);
 
-// The same from the first bytes of a file: at least its header, at most `file_size` bytes.
+// Parses the header from the first bytes of a file: at least the header, at most `file_size` bytes.
 SafetensorsHeader parse_safetensors_header(std::span<const std::uint8_t> beginning, std::uint64_t file_size);
 
-// The same for a file in memory.
+// Parses a file that is in memory.
 SafetensorsFile parse_safetensors(std::vector<std::uint8_t> bytes);
 
 // "F32 [2, 3]"
@@ -73,7 +73,7 @@ struct OutgoingTensor {
   std::string dtype;
   std::vector<std::int64_t> shape;
   std::span<const std::byte> bytes;
-  // If set, `bytes` is empty, and this makes the bytes just before they are written.
+  // If set, `bytes` is empty, and this function makes the bytes just before they are written.
   std::function<std::vector<std::byte>()> make = nullptr;
 
   std::uint64_t byte_count() const;

@@ -41,7 +41,7 @@ struct BaseWeights {
   std::string digest;
 };
 
-// A LoRA state was trained on other weights than those that are held. The message has both digests.
+// A LoRA state was trained on other weights than the held ones. The message has both digests.
 struct WrongBaseError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

@@ -48,7 +48,7 @@ void check_tensors(const SafetensorsHeader& header, std::span<const TensorBytes<
       throw SafetensorsError("tensor " + tensor.name + " is " + describe_tensor(place.dtype, place.shape) + "; expected " +
                              describe_tensor(tensor.dtype, tensor.shape));
     }
-    // The digest covers data in the order of names, so a program that knows nothing of tensors can compute it from the file.
+    // The digest covers data in the order of names, so a program that knows nothing about tensors can compute the digest from the file.
     if (place.begin < at) throw SafetensorsError("tensor " + tensor.name + " lies before one whose name comes first");
     at = place.end;
   }

@@ -1,5 +1,5 @@
-// What some rows add to gradients: products dYᵀ·X and sums of blocks. The work is cut into items that write to different places, so any
-// thread may take any item; within an item the order is fixed.
+// The amounts that some rows add to gradients: products dYᵀ·X and sums of blocks. The work is cut into items that write to different
+// places, so any thread may take any item; within an item the order is fixed.
 #pragma once
 
 #include <cstddef>

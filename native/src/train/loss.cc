@@ -81,7 +81,7 @@ Term kl_term(KlEstimator estimator, double logprob, double reference) {
   return {ratio - 1 + difference, 1 - ratio, false};
 }
 
-/// Weight in the policy loss of a target whose sample has `own` of all `targets`.
+/// Weight of one target in the policy loss. `own`: number of targets in its sample.
 double reduction_weight(const LossSettings& settings, size_t targets, size_t samples, size_t own) {
   switch (settings.reduction) {
     case LossReduction::token_mean:
@@ -227,7 +227,7 @@ LossReport compute_loss(const LossSettings& settings, const LossInputs& inputs, 
       }
       if (has_entropy) {
         report.entropy += double(inputs.entropies[t]);
-        // A non-finite entropy makes the loss non-finite, which ends the update, only if the entropy is trained on.
+        // Only if the entropy is trained on may a non-finite entropy make the loss non-finite and so end the update.
         if (entropy_weight != 0) report.loss -= entropy_weight * double(inputs.entropies[t]);
       }
       if (!entropy_derivatives.empty()) entropy_derivatives[t] = -entropy_weight;

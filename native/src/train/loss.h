@@ -1,5 +1,5 @@
-// The loss of a mini-batch's targets and its derivatives. Every objective needs only ∂L/∂(log-prob) of each target, and ∂L/∂(entropy),
-// which is a single number. Formulas: docs/engine.md, "Losses".
+// The loss of a mini-batch's targets and its derivatives. The backward pass needs two numbers for each target, whatever the objective:
+// ∂L/∂(log-prob) and ∂L/∂(entropy). Formulas: docs/engine.md, "Losses".
 #pragma once
 
 #include <cstdint>

@@ -114,7 +114,7 @@ std::size_t rest_of_group(const std::string& folder, const char* limit_file, con
   return limit > usage - files ? limit - (usage - files) : 0;
 }
 
-/// The least that this process's cgroup and its ancestors may still use.
+/// The least number of bytes that this process's cgroup or one of its ancestors may still use.
 std::size_t rest_of_groups(const std::string& root, std::string path, const char* limit_file, const char* usage_file,
                            const char* reclaimable) {
   std::size_t rest = unlimited;

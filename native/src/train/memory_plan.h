@@ -42,7 +42,7 @@ std::array<MemoryPart, 12> parts(const MemoryPlan& plan);
 
 MemoryPlan plan_memory(const MemoryRequest& request);
 
-/// Bytes this process may still take: the least that the machine, its cgroups and RLIMIT_AS leave.
+/// Bytes that this process may still allocate: the smallest of what the machine, the cgroups and RLIMIT_AS leave.
 std::size_t available_memory();
 
 /// "needs 12.3 GiB (weights 4.1, moments 8.2, …); 7.9 GiB are free", for errors and replies.

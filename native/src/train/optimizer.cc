@@ -20,7 +20,7 @@ struct Stretch {
   bool decayed;
 };
 
-/// The trained ranges in blocks. No block spans two ranges, because only matrices decay.
+/// The trained ranges in blocks. No block spans two ranges, because weight decay applies to some ranges only.
 std::vector<Stretch> blocks_of(const Policy& policy) {
   std::vector<Stretch> blocks;
   for (const TrainedRange& range : policy.trained_ranges())

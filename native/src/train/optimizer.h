@@ -1,4 +1,4 @@
-// AdamW on what a policy trains. Threads share fixed blocks, so the bits do not depend on the number of threads.
+// AdamW on the trained part of a policy. Threads share fixed blocks, so the bits do not depend on the number of threads.
 #pragma once
 
 #include <span>

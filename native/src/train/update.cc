@@ -49,8 +49,9 @@ std::vector<int> rows_of_mini_batches(const Batch& batch, size_t mini_batches) {
   return rows;
 }
 
-/// The units of progress of an update: for each mini-batch, its forward and backward passes, the reference's passes, and the optimizer
-/// step; and if the batch has no old log-probs, for all but the first, the passes of the policy that the update started from.
+/// Number of progress units of an update. Each mini-batch counts its forward and backward passes, the reference's passes and the optimizer
+/// step. If the batch has no old log-probs, every mini-batch after the first also counts the passes of the policy from which the update
+/// started.
 int count_work(const std::vector<int>& rows, const UpdateSettings& settings, bool has_old_logprobs) {
   int work = 0;
   for (size_t k = 0; k < rows.size(); ++k) {
@@ -123,7 +124,7 @@ struct Trainer::State {
   std::unique_ptr<Policy> spare;
   std::vector<float> reference_logprobs, old_logprobs;
 
-  /// Keeps the memory of earlier passes, unless the settings ask for less than those take.
+  /// Keeps the memory of earlier passes, unless the settings allow less memory than those passes took.
   void prepare_pass(const ForestPassSettings& settings, int most_rows) {
     const int rows = std::min(most_rows, settings.pass_rows);
     const bool tighter = (settings.recompute && !recomputes) || (rows < most_rows && rows < held_rows);

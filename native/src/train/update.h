@@ -1,5 +1,5 @@
 // One step's update: the gradient of every mini-batch, clipped, through AdamW. It is computed beside the policy that it starts from, so an
-// error changes nothing; a caller that takes over the result applies all of it.
+// error changes nothing. A caller that takes the result applies the update as a whole.
 #pragma once
 
 #include <atomic>

@@ -26,7 +26,7 @@ void all_kinds_of_patterns_survive_the_round_trip() {
   for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 61) check_pattern(uint32_t(bits));
 }
 
-/// The high halves at special values with every low half, and every high half with the low halves at special values.
+/// Every low half with special high halves, and every high half with special low halves.
 void border_patterns_survive_the_round_trip() {
   for (const uint32_t high : {0x0000u, 0x0001u, 0x007Fu, 0x0080u, 0x3F7Fu, 0x3F80u, 0x7F7Eu, 0x7F7Fu, 0x7F80u, 0x7FFFu, 0x8000u, 0x8080u,
                               0xBF80u, 0xFF7Fu, 0xFF80u, 0xFFFEu, 0xFFFFu})

@@ -1,5 +1,5 @@
-// Compares attention with a plain loop in double precision, at every head width. The bits are the same on every instruction set, for a
-// cache and a chain, and for any other work in the call.
+// Compares attention with a plain loop in double precision, at every head width. The bits are the same on every instruction set, from a
+// cache and from a chain, and whatever else the call computes.
 #include <cmath>
 
 #include "support/every_set.h"
@@ -145,7 +145,7 @@ void heads_can_be_shared_between_calls() {
   for (const bool apart : {false, true}) {
     out[apart].assign(in.out_size(), 0);
     log_sums[apart].assign(in.log_sums_size(), 0);
-    // Not zero at first, because gradients are added to the values that are there.
+    // Not zero at first, because gradients are added to the earlier values.
     d_queries[apart].assign(in.qkv.size(), 0.25f);
     d_keys_values[apart].assign(in.keys_values.size(), -0.5f);
     for (const auto& [first, last] : apart ? std::vector<std::pair<int, int>>{{2, 3}, {0, 2}} : std::vector<std::pair<int, int>>{{0, 3}}) {
@@ -162,7 +162,7 @@ void heads_can_be_shared_between_calls() {
   check_same_bits(d_keys_values[1], d_keys_values[0], "gradients of keys and values");
 }
 
-/// A query's output and gradient, computed together with all other queries and apart from them.
+/// A query's output and gradient are the same when it is computed alone and together with all other queries.
 void queries_do_not_depend_on_their_neighbours() {
   const Inputs in({4, 2, 80, 150, 150});
   std::vector<float> together(in.out_size()), apart(in.out_size()), log_sums(in.log_sums_size());

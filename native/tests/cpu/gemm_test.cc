@@ -48,13 +48,13 @@ void matmul_is_one_chain_over_k() {
         std::vector<float> c(before);
         table.matmul(a.data(), lda, panels, c.data(), ldc, s.m, accumulate);
         check_same_bits(c, expected, title(table, s));
-        // The same by columns, in two calls.
+        // The same product by columns, in two calls.
         std::vector<float> parts(before);
         const int panel_count = ops::panel_count(s.n), middle = panel_count / 2;
         table.matmul_panels(a.data(), lda, panels, middle, panel_count, parts.data(), ldc, s.m, accumulate);
         table.matmul_panels(a.data(), lda, panels, 0, middle, parts.data(), ldc, s.m, accumulate);
         check_same_bits(parts, expected, title(table, s) + " by columns");
-        // The same, while two pieces of memory are prefetched.
+        // The same product while two pieces of memory are prefetched.
         std::vector<float> beside(before);
         const float* chunks[] = {a.data(), w.data()};
         table.matmul_fetching(a.data(), lda, panels, 0, panel_count, beside.data(), ldc, s.m, accumulate,

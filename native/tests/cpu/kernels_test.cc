@@ -239,7 +239,7 @@ void entropies_and_gradients_of_logits() {
         gradient = entropy_gradient = logits;
         op.softmax_gradient(gradient.data(), n, normalizer, inverse_temperature, token, scale);
         op.softmax_entropy_gradient(entropy_gradient.data(), n, normalizer, inverse_temperature, token, scale, entropy, entropy_scale);
-        // Without an entropy bonus it equals softmax_gradient.
+        // Without an entropy bonus the gradient equals that of softmax_gradient.
         std::vector<float> without = logits;
         op.softmax_entropy_gradient(without.data(), n, normalizer, inverse_temperature, token, scale, entropy, 0.0f);
         check_same_bits(without, gradient, what + ", no bonus");

@@ -1,4 +1,4 @@
-// LoRA beside frozen weights: its results, and the places and names of its tensors.
+// LoRA beside frozen weights: the results, and the places and names of the adapters' tensors.
 #include "model/adapters.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The parts of a policy: names and places of tensors, initial values, copies, and what is refused.
+// The parts of a policy: names and places of tensors, initial values, copies, and the shapes and calls that are refused.
 #include "model/policy.h"
 
 #include <algorithm>
@@ -221,7 +221,7 @@ void weights_that_others_hold_are_never_written() {
   const float value = other->values()[0];
   spare = policy;
   check_equal(other->values()[0], value, "reference after assignment");
-  // Weights without another holder are taken over; otherwise they are copied.
+  // Weights that nobody else holds become the policy's own; other weights are copied.
   std::shared_ptr<Weights> own = tiny_weights();
   const Weights* place = own.get();
   check(&Policy(own).weights() != place, "copied");

@@ -78,7 +78,7 @@ void yarn_blends_between_two_pairs() {
   // Qwen3 has 32,768 positions and heads of 128.
   check_range(1e6, 23, 40);
   check_range(5e6, 21, 36);
-  // With a short context, hardly a pair turns 32 times, so both ends are clamped.
+  // With a short context, few pairs turn 32 times, so both ends are clamped.
   Architecture shortest = with_yarn(1e4, 2);
   shortest.yarn->original_max_position_embeddings = 4;
   const auto [low, high] = yarn_range(shortest);

@@ -76,7 +76,8 @@ void the_least_recently_released_leaf_is_evicted() {
   CHECK(trie.evictions() == 3);
 }
 
-// With thousands of samples of one short prompt, a full block is found among all siblings, a partly filled one only among the newest.
+// With thousands of samples of one short prompt, a full block is found among all siblings, but a partly filled block only among the newest
+// siblings.
 void a_full_block_is_found_among_thousands_of_siblings() {
   BlockTrie trie(5000);
   std::vector<int> blocks;

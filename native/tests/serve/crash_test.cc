@@ -1,5 +1,5 @@
-// How the engine ends, and when it does not: each end that a fault, a peer or the machine causes, as seen from outside; and memory that
-// runs out during the work, which does not end the engine.
+// How the engine process ends because of a fault, a peer or the machine, as seen from outside. Also tests that the engine continues when
+// memory runs out during its work.
 #include <fcntl.h>
 
 #include "support/checks.h"

@@ -123,7 +123,7 @@ void half_of_thousands_can_be_cancelled_between_passes() {
   for (const Finished& one : finished) CHECK(one.how == Finished::How::length && one.generation.logprobs.size() == 80);
 }
 
-// The cache has room for about a dozen generations: an admitted one is not sent back right away, again and again.
+// The cache has room for about a dozen generations. An admitted generation is not sent back to the queue at once, again and again.
 void a_small_cache_does_not_preempt_again_and_again() {
   ThreadPool pool(1);
   const Policy policy = random_policy(smallest(), 0.2, 7);
@@ -146,7 +146,8 @@ void a_small_cache_does_not_preempt_again_and_again() {
   CHECK(counters.prefilled_tokens < 400 * 40 * 4);
 }
 
-// The pass that runs when the flag is set is the last one. The `stats` sent after the cancellation tells how many passes there were then.
+// The pass that runs when the flag is set is the last one. The reply to the `stats` request that follows the cancellation says how many
+// passes there had been.
 void a_cancellation_waits_for_the_current_pass_at_most() {
   ForkedEngine engine;
   const std::string state = start(engine, 8 << 20, endless);
@@ -192,7 +193,7 @@ void a_peer_that_does_not_read_stops_admission(bool beside_another) {
   }
   engine.write_all(stream);
   for (std::uint32_t sample = 0; sample < 8; ++sample) send_generation(engine, state, sample, 20);
-  // The engine has received all of them long before the last of these `stats` requests.
+  // The engine has received all generations long before the last of these `stats` requests.
   constexpr std::uint32_t last = flood + questions + 19;
   for (std::uint32_t id = flood + questions; id <= last; ++id) {
     usleep(100'000);

@@ -1,5 +1,5 @@
-// What the guard refuses, with figures: a second model, or only its rotary table, while the first is held; and a reference beside a model.
-// Also checks that a working engine takes as much memory as was planned.
+// The guard refuses, with figures, what does not fit into memory: a second model, or only its rotary table, beside the held model; and a
+// reference beside a model. Also checks that a working engine takes as much memory as was planned.
 #include <sys/resource.h>
 
 #include <fstream>

@@ -1,5 +1,5 @@
-// Models in and out of the engine: random, from files and from folders, in full and with adapters; the reference of a KL term; and errors
-// for what does not fit or is unknown.
+// Loading and saving models: random ones, from files and from folders, whole and with adapters; the reference of a KL term; and errors for
+// models that do not fit and for unknown names.
 #include <sys/resource.h>
 
 #include "support/checks.h"

@@ -1,4 +1,4 @@
-// A save writes the state that it was asked for, however long that takes; an update that arrives during the save waits.
+// A save writes the requested state, however long that takes; an update that arrives during the save waits.
 #include <fcntl.h>
 #include <sys/stat.h>
 

@@ -9,7 +9,7 @@ using namespace longhaul::test;
 
 namespace {
 
-// With the smallest cache, there is room for one transcript of full length and one more block.
+// A policy for the smallest cache: there is room for one transcript of full length and one more block.
 Policy policy_of(int positions) {
   Architecture architecture = tiny_architecture();
   architecture.max_position_embeddings = positions;
@@ -64,7 +64,7 @@ void cancelled_generations_release_their_blocks() {
   }
 }
 
-// If a block were evicted before its children, they would stay behind, under the block that takes its place.
+// If a block were evicted before its children, the children would stay, below the block that takes its place.
 void blocks_below_an_evicted_block_are_not_found() {
   ThreadPool pool(1);
   const Policy policy = policy_of(96);

@@ -1,5 +1,5 @@
 // Everything at once: generations, saves, scores, cancellations and `stats`, with an update between them. Each request is answered exactly
-// once, and none sees half of the update. Built with -fsanitize=thread, this test finds races between the engine's threads.
+// once, and no request sees half of the update. Built with -fsanitize=thread, this test finds races between the engine's threads.
 #include <map>
 #include <set>
 

@@ -1,5 +1,5 @@
-// An update is all or nothing, whichever of its allocations fails: the engine continues with the old state or with the next one, and
-// weights never lie under another state's digest (R12).
+// An update is all or nothing, whichever of its allocations fails: the engine continues with the old state or with the next one, and it
+// never reports the digest of one state while it holds the weights of another (R12).
 #include <sys/mman.h>
 
 #include <algorithm>

@@ -132,7 +132,7 @@ std::vector<Case> kind_cases() {
       sapo(1, 3),
       sapo(3, 1),
       loss_case("reinforce", {{"kind", "reinforce"}, {"reduction", "token_mean"}}, [](LossSettings& s) { s.kind = LossKind::reinforce; }),
-      // Its formula is that of reinforce. The reduction differs, because equal settings would give equal states.
+      // cross_entropy has the formula of reinforce. This case uses another reduction, because equal settings would give equal states.
       loss_case("cross_entropy", {{"kind", "cross_entropy"}, {"reduction", "sequence_mean"}},
                 [](LossSettings& s) { s.kind = LossKind::cross_entropy, s.reduction = LossReduction::sequence_mean; }),
   };

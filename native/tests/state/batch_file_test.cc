@@ -1,4 +1,4 @@
-// A batch file is read back as it was written. It is refused if its digest, identity or tensors differ from what the update names.
+// A batch file is read back as it was written. It is refused if its digest, identity or tensors differ from those that the update names.
 #include "state/batch_file.h"
 
 #include <algorithm>

@@ -10,7 +10,7 @@ using namespace longhaul::test;
 
 namespace {
 
-// The definition, implemented as simply as possible.
+// The digest's definition, implemented as simply as possible.
 std::string plain_digest(const std::string& schema, const std::string& identity,
                          const std::vector<TensorBytes<const std::byte>>& tensors) {
   std::vector<std::byte> all;

@@ -1,4 +1,4 @@
-// config.json of transformers 4 and 5, as real models have it, and errors for what is not supported.
+// Reads config.json files of transformers 4 and 5, as real models have them, and refuses settings that are not supported.
 #include "state/hf/hf_config.h"
 
 #include <cmath>

@@ -235,7 +235,7 @@ void refuses_broken_folders() {
   refuse_index("part-0.safetensors", "part-2.safetensors", "says that it is there");
   write_text(index, "[]");
   refuse(index + " is no JSON object");
-  // A tensor that is in two shards, and one that is in none.
+  // A tensor that is in two shards, and a tensor that is in no shard.
   write_text(index, good);
   write_tensors(folder / "part-1.safetensors", whole);
   refuse(" too");

@@ -1,5 +1,5 @@
-// State and weights files are loaded back as they were saved, bit for bit. A file that does not fit is refused with an error that names
-// what does not fit.
+// State and weights files are loaded back as they were saved, bit for bit. A file that does not fit the request is refused, and the error
+// names the field or tensor.
 #include "state/state_file.h"
 
 #include <cmath>

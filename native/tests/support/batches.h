@@ -1,4 +1,4 @@
-// Objectives over forests, and other ways to write the same forest, for the tests of the backward pass.
+// For the tests of the backward pass: objectives over forests, and the same objective over an equivalent forest.
 #pragma once
 
 #include "support/check.h"

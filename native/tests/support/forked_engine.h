@@ -1,4 +1,5 @@
-// A real Server in a child process, which the tests talk to in frames. So they see from outside what it does to its state, and how it ends.
+// A real Server in a child process, to which the tests send frames. So the tests see from outside what the server does to its state, and
+// how its process ends.
 // defines: Answer, ForkedEngine, Tokens, verb_request, generate_request, save_request, fault_request, WrittenBatch, write_batch,
 //          update_request, lora_json_of
 #pragma once

@@ -136,7 +136,7 @@ void gradients_do_not_depend_on_the_order_of_targets() {
     check_same_bits(&actual.logprobs[i], &expected.logprobs[order[i]], 1, "log-prob " + std::to_string(i));
 }
 
-/// With more targets than logits may exist at once.
+/// More targets than there may be rows of logits at once.
 void gradients_do_not_depend_on_the_head_s_chunks() {
   Architecture architecture = long_architecture();
   architecture.vocab_size = 20000;
@@ -171,7 +171,7 @@ void a_used_pass_gives_the_bits_of_a_fresh_one() {
   check_same(gradient_with(used, short_objective.with_entropy(), small), gradient_of(short_objective.with_entropy(), small, pool), "another policy");
   used.weights_changed();
   check_same(gradient_with(used, short_objective, lora), gradient_of(short_objective, lora, pool), "adapters");
-  // A pass that is ended by an exception leaves nothing behind.
+  // A pass that an exception ends does not affect the next pass.
   int calls = 0;
   std::vector<float> ignored(small.trained().size(), 0.0f);
   used.begin(small, short_objective.forest, short_objective.rows, short_objective.tokens, 1, [&] {

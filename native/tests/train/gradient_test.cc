@@ -106,7 +106,7 @@ void losses_match_finite_differences() {
   std::vector<float> old, reference, advantages;
   std::vector<int32_t> samples;
   for (size_t i = 0; i < objective.targets(); ++i) {
-    // No ratio is so near the corners of the clip, 0.8 and 1.28, that a step crosses one.
+    // No ratio is so near a corner of the clip (0.8 and 1.28) that a step crosses the corner.
     const double ratios[] = {0.5, 0.95, 1.0, 1.08, 1.5, 1.7};
     old.push_back(float(start[i] - std::log(ratios[i % 6])));
     reference.push_back(start[i] + (i % 2 ? 0.3f : -0.2f));
@@ -186,7 +186,7 @@ void rows_after_the_last_target_get_no_gradient() {
   const Policy policy = tiny_policy(7, untied);
   Objective objective;
   std::vector<int32_t> tokens = random_tokens(20, 70, 3);
-  tokens[15] = 70;  // occurs nowhere else, and comes after the only target
+  tokens[15] = 70;  // this token occurs nowhere else, and comes after the only target
   objective.forest.add(-1, tokens);
   objective.add_target(9, tokens[10], 1);
   const std::vector<float> gradient = gradient_of(objective, policy, pool).values;

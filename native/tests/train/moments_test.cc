@@ -95,7 +95,7 @@ void every_set_gives_the_same_bits() {
   }
 }
 
-/// From any state, weights step by the exact moments, and the stored moments are within one code of the exact ones.
+/// From any state, a step changes the weights by the exact moments, and the stored moments differ from them by at most one code.
 void codes_follow_the_format() {
   const size_t n = 2 * block + 80;
   EightBit state(random_values(n, 20));
@@ -134,8 +134,8 @@ void codes_follow_the_format() {
   }
 }
 
-/// 4,000 steps with gradients from one long-tailed distribution: v must stay near their variance. With rounding to the nearest code it
-/// would not, because only the largest gradients would move a code, and only upwards.
+/// 4,000 steps with gradients from one long-tailed distribution: v must stay near their variance. With rounding to the nearest code v would
+/// drift, because only the largest gradients would change a code, and only upwards.
 void second_moments_do_not_drift() {
   const size_t n = block;
   EightBit state{std::vector<float>(n)};

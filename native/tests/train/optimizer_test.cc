@@ -1,4 +1,5 @@
-// The optimizer step of an update: AdamW compared with double precision, decay, clipping, what is trained, what a reset clears.
+// The optimizer step of an update: AdamW compared with double precision, decay, clipping, the parameters that are trained, and the values
+// that a reset clears.
 #include "train/optimizer.h"
 
 #include <algorithm>

@@ -69,7 +69,7 @@ void mini_batches_are_updates_in_turn() {
     one->loss.reduction = LossReduction::sequence_mean;
   }
   for (auto& [name, policy] : policies_to_train()) {
-    // Moments for a reset to clear. A reset happens once, before the first mini-batch.
+    // This update leaves moments that a reset can clear. A reset happens once, before the first mini-batch.
     apply_update(policy, group_batch(vocab, 1, 2, 20, 2, 12).view(), policy_settings({1e-2}), pool);
     for (const bool reset : {false, true}) {
       settings.reset_moments = first.reset_moments = reset;
@@ -195,7 +195,8 @@ void entropy_is_always_reported() {
   check_near(metrics_of(compute_update(policy, batch.view(), imitation, pool)).at("entropy"), expected, 1e-14, "of imitation");
 }
 
-/// The batch was sampled by another policy: ratios are relative to the policy that the update starts from; weights correct the difference.
+/// The batch was sampled by another policy. Ratios compare with the policy that the update starts from; importance weights correct for the
+/// policy that sampled.
 void missing_old_logprobs_are_those_of_the_starting_policy() {
   ThreadPool pool(2);
   for (const auto& [name, policy] : policies_to_train()) {

@@ -1,4 +1,5 @@
-// Frames over a socket: the stream cut at any point, both ways in which it ends, and a peer that does not read.
+// Frames over a socket: a stream that arrives in pieces cut at any point, the two ways in which a stream ends, and a peer that does not
+// read.
 #include "wire/channel.h"
 
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-// The JSON of headers: what is accepted, what is refused and where, and the canonical text.
+// The JSON of headers: the accepted texts, the refused texts with the place of the error, and the canonical text.
 #include "wire/json.h"
 
 #include "support/checks.h"

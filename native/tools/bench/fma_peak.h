@@ -1,4 +1,4 @@
-// The peak rate of multiply-adds on this machine: a loop of independent ones in registers.
+// The peak rate of multiply-adds on this machine: a loop of independent multiply-adds in registers.
 #pragma once
 
 #include <immintrin.h>
@@ -43,8 +43,8 @@ inline constexpr int fma_chains_avx2 = 14;
   return total;
 }
 
-/// Runs at least about `flops` floating-point operations on this thread with the current instruction set, and returns how many they were; 0
-/// for the scalar one.
+/// Runs at least about `flops` floating-point operations on this thread with the current instruction set, and returns their number; 0 for
+/// the scalar instruction set.
 inline double fma_burst(double flops) {
   [[maybe_unused]] static volatile float kept;
   switch (ops::instruction_set()) {

@@ -68,7 +68,7 @@ class GradientProduct {
         ops::table().pack(x_.data() + size_t(row) * p_.inputs, size_t(p_.inputs), panels_, first, last);
       });
       pool_.parallel_for(size_t(pool_.threads()), [&](size_t t) {
-        // Equal parts. A training pass may cut unequally, but then has other work for a thread that is done.
+        // Equal parts. A training pass may cut unequally, but it then has other work for a thread that finishes early.
         const auto [first, last] = part_of(p_.outputs, pool_.threads(), int(t), 4);
         ops::table().matmul_transposed(dy_.data() + size_t(row) * p_.outputs + first, size_t(p_.outputs), panels_,
                                        dw_.data() + size_t(first) * p_.inputs, size_t(p_.inputs), last - first);

@@ -1,4 +1,4 @@
-// Prints one JSON object per line on stdout; and the clocks.
+// The clocks, and the output: one JSON object per line on stdout.
 #pragma once
 
 #include <time.h>
@@ -19,8 +19,8 @@ inline void print(Json::Object members) {
   std::fflush(stdout);
 }
 
-/// Processor time of the whole process. Unlike wall time, it excludes other users' time on a shared machine, but also waiting, so wall time
-/// remains the measure.
+/// Processor time of the whole process. It excludes the time of other users on a shared machine, but also the time spent waiting, so wall
+/// time remains the measure.
 inline double processor_time() {
   timespec time{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);

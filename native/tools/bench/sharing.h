@@ -34,7 +34,7 @@ inline void bench_sharing(Options options) {
     }
   }
 
-  // In turns, so that a busy machine slows both.
+  // The two variants run in turns, so that a busy machine slows both.
   const Policy policy = policy_of(architecture, pool);
   Updater with(policy, pool), without(policy, pool);
   with.update(shared);

@@ -8,7 +8,7 @@
 
 namespace longhaul {
 
-/// A half that attends step by step while the other half multiplies; the share of its rows done follows the share of the products done.
+/// A half that attends step by step while the other half multiplies; when half of the products are done, half of its rows have attended.
 class Extension::Attendance {
  public:
   /// `work`: size of the other half's products, in steps of panels. `out` receives the attention of this half.

@@ -20,7 +20,7 @@ struct Candidate {
   double weight;  // exp((z − max) / temperature)
 };
 
-/// The tokens of a row, the likeliest first. Sorts only as much of the vocabulary as is read, mostly a few dozen
+/// The tokens of a row, the likeliest first. Sorts only the part of the vocabulary that is read, mostly a few dozen
 /// tokens.
 class Ranking {
  public:

@@ -15,8 +15,8 @@ struct Drawn {
 Drawn draw(const float* logits, int vocab, float temperature, float uniform);
 
 /// Draws from a part of the distribution: of the `top_k` likeliest tokens (0: all), the smallest set that holds the share `top_p`, in (0,
-/// 1], of their probability. Among equally likely tokens those with smaller ids come first. The log-prob is that of the whole distribution,
-/// which training computes too. With top_p = 1 and top_k = 0 it equals `draw`.
+/// 1], of their probability. Among equally likely tokens those with smaller ids come first. The log-prob is taken from the whole
+/// distribution, as in training. With top_p = 1 and top_k = 0 it equals `draw`.
 Drawn draw_truncated(const float* logits, int vocab, float temperature, float uniform, double top_p, int top_k);
 
 }  // namespace longhaul

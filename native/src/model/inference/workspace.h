@@ -1,5 +1,5 @@
-// Working memory of one thread in a call of `extend`, or of all threads if they split by columns. It is kept between calls: a decode step
-// is too short to map fresh pages.
+// Working memory of one thread in a call of `extend`, or of all threads if they share the work by columns. It is kept between calls: a
+// decode step is too short to map fresh pages.
 #pragma once
 
 #include "base/aligned_buffer.h"

@@ -1,6 +1,6 @@
-// Which cache block holds which tokens: a trie of 32-token blocks, in which a transcript finds its longest prefix that was computed before.
-// Invariants: a full block's content never changes; a partly filled block has at most one owner that adds to it, and no children; whoever
-// holds a block also holds its parents, so the least recently released block is a leaf.
+// Records which cache block holds which tokens: a trie of 32-token blocks, in which a transcript finds its longest prefix that was computed
+// before. Invariants: a full block's content never changes; a partly filled block has at most one owner that adds to it, and no children;
+// a generation that holds a block also holds the block's parents, so the least recently released block is a leaf.
 // defines: BlockTrie
 #pragma once
 
@@ -81,7 +81,7 @@ class BlockTrie {
   std::list<int> idle_;  // least recently released first
   // Children of each parent, grouped by their first token; within a group, the block that was begun first comes first.
   std::unordered_map<std::uint64_t, std::vector<int>> children_;
-  // Full blocks by `full_key`. Of two blocks with the same key the first is found; a collision only hides a block.
+  // Full blocks by `full_key`. If two blocks have the same key, the first one is found: a collision only hides a block.
   std::unordered_map<std::uint64_t, int> full_;
   std::uint64_t pass_ = 1;
   std::uint64_t evictions_ = 0;

@@ -49,7 +49,7 @@ void Scheduler::step(const Policy& policy, ThreadPool& pool, bool admit, std::ve
 
 void Scheduler::feed_running() {
   for (std::size_t i = 0; i < running_.size(); ++i) {
-    // Only generations after this one are preempted, so the feeds built so far stay valid.
+    // Only generations later in `running_` are preempted, so the feeds built so far stay valid.
     while (build_feed(running_[i]) == Built::no_blocks) {
       const bool itself = i + 1 == running_.size();
       send_back_last();
@@ -77,7 +77,7 @@ void Scheduler::admit_waiting() {
   }
 }
 
-// If another generation computes this one's prompt in the current pass, this one is fed in the next pass.
+// If another generation computes the same prompt in the current pass, `generation` is fed in the next pass.
 Scheduler::Built Scheduler::build_feed(Generation& generation) {
   const bool decoding = generation.tokens.size() - generation.cached == 1;
   if (!decoding) {

@@ -1,6 +1,6 @@
-// Continuous batching: every pass adds one token to each running generation and prefills new ones beside them. The bits of a result depend
-// neither on which generations share a pass nor on what the cache holds: rows are computed one by one, and random numbers are keyed by the
-// token's place. Waiting generations cost nothing.
+// Continuous batching: every pass adds one token to each running generation and also prefills new generations. The bits of a result depend
+// neither on which generations share a pass nor on what the cache holds: rows are computed one by one, and random numbers depend only on
+// the token's place. Waiting generations cost nothing.
 // defines: Generation, Finished, GenerationCounters, Scheduler
 #pragma once
 
@@ -66,9 +66,9 @@ class Scheduler {
   // Bound of the logits that exist at once, in bytes; a pass that needs more takes several calls.
   static constexpr std::size_t logits_bytes = std::size_t{64} << 20;
 
-  // `cache_bytes` bounds the KV cache; it always holds at least one transcript of full length.
+  // `cache_bytes` bounds the KV cache, which always has room for at least one transcript of full length.
   Scheduler(const Architecture& architecture, std::size_t cache_bytes, GenerationCounters& counters);
-  // The size in bytes to which the cache of such a scheduler may grow.
+  // The size in bytes to which the cache of a scheduler with these arguments may grow.
   static std::size_t most_cache_bytes(const Architecture& architecture, std::size_t cache_bytes);
 
   void submit(Generation generation);

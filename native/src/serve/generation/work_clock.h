@@ -1,4 +1,4 @@
-// When the current work last made progress. The computing thread sets it; the thread that answers `stats` reads it.
+// The time at which the current work last made progress. The computing thread sets it; the thread that answers `stats` reads it.
 // defines: WorkClock
 #pragma once
 

@@ -1,5 +1,5 @@
-// The state that the engine holds, as a value that never changes. An update or a load makes a new value and exchanges the pointer. So no
-// failure on the way leaves weights under another state's digest (R12), and a concurrent save writes the state that it was asked for.
+// The state that the engine holds, as a value that never changes. An update or a load makes a new value and then exchanges the pointer. So
+// after a failure the digest still names the state that is held (R12), and a concurrent save writes the requested state.
 // defines: HeldState, StateHolder, Reference
 #pragma once
 
@@ -18,7 +18,7 @@ struct HeldState {
   std::string digest;
   // Digest of the weights without adapters. Empty after an update that changed them, until it is asked for.
   std::string weights_digest;
-  // Id of the update in this process that led here, applied or not; none after a load.
+  // Id of the last update in this process since the load, whether it was applied or not; empty after a load.
   std::optional<std::string> last_step_id;
   // The reply to that update.
   Json last_update;

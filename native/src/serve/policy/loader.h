@@ -1,5 +1,5 @@
-// The verbs that load a model: `load`, `load_hf`, `load_weights`, `load_state`, and the weights of a reference. Each reads the header of a
-// file, has the memory planned, and only then reads the rest. The returned model is not held yet.
+// The verbs that load a model: `load`, `load_hf`, `load_weights`, `load_state`, and the loading of a reference's weights. Each reads the
+// header of a file, has the memory planned, and only then reads the rest. The returned model is not held yet.
 // defines: LoadedModel, Loader
 #pragma once
 

@@ -1,5 +1,6 @@
-// Refuses work before memory runs out. The memory that a load or an update will take is planned, and compared with what this process may
-// use, before anything is allocated. If the peer left the pass size open, one that fits is chosen; no size changes a bit.
+// Refuses work before memory runs out. The memory that a load or an update will take is planned, and compared with the memory that this
+// process may use, before anything is allocated. If the peer gives no pass size, one that fits is chosen; the size does not change a bit of
+// the results.
 // defines: MemoryGuard, resident_bytes
 #pragma once
 
@@ -32,8 +33,9 @@ class MemoryGuard {
   void configure(const MemoryOptions& options) { options_ = options; }
   const MemoryOptions& options() const { return options_; }
 
-  // Plans sampling from such a model and training it. Returns the plan's parts, `total` and `available`. Throws RequestError("OutOfMemory")
-  // with the same figures if the model would not fit, or not beside the held state during the load. `shared`: its weights are held already.
+  // Plans the memory for sampling from a model of this shape and training it. Returns the plan's parts, `total` and `available`. Throws
+  // RequestError("OutOfMemory") with the same figures if the model would not fit, or would not fit beside the held state during the load.
+  // `shared`: its weights are held already.
   Json plan_load(const Architecture& architecture, const std::optional<LoraSettings>& lora, MomentFormat moments,
                  bool reference, bool shared = false) const;
 

@@ -13,10 +13,10 @@ namespace longhaul {
 // May be used on any thread: the last holder of a policy may be a save or a reply.
 class PolicyBin {
  public:
-  // Returns a shared policy. When its last holder releases it, it replaces the policy in the bin, if the bin still exists.
+  // Returns a shared policy. When the last holder releases the policy, it replaces the one in the bin, if the bin still exists.
   static std::shared_ptr<const Policy> lend(const std::shared_ptr<PolicyBin>& bin, std::unique_ptr<Policy> policy) {
     const auto give_back = [owner = std::weak_ptr<PolicyBin>(bin)](const Policy* spent) noexcept {
-      std::unique_ptr<Policy> mine(const_cast<Policy*>(spent));  // safe: it was passed in as a mutable policy
+      std::unique_ptr<Policy> mine(const_cast<Policy*>(spent));  // the cast is safe: `lend` got a mutable policy
       if (const auto held = owner.lock()) held->put(std::move(mine));
     };
     return std::shared_ptr<const Policy>(policy.release(), give_back);

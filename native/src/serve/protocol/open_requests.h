@@ -25,7 +25,7 @@ class OpenRequests {
     const auto found = flags_.find(id);
     if (found == flags_.end()) return;
     *found->second = true;
-    ++cancellations_;  // after the flag: a thread that sees the count also sees the flag
+    ++cancellations_;  // set after the flag: a thread that sees the count also sees the flag
   }
 
   void close(std::uint32_t id) {

@@ -72,7 +72,7 @@ TrainedAs read_trained(const Request& request) {
   return trained;
 }
 
-// All settings of the kind must be present, and no others; a term is given together with its weight.
+// All settings of the loss kind must be present, and no others. A further term needs both its weight and its settings.
 LossSettings read_loss(const Json& loss) {
   LossSettings settings;
   std::vector<std::string_view> known{"kind", "reduction"};

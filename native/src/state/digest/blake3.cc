@@ -17,12 +17,12 @@ constexpr std::size_t block_bytes = 64;
 constexpr std::size_t chunk_size = 1024;
 constexpr int chunk_blocks = chunk_size / block_bytes;
 
-// Flags: what is being compressed.
+// Flags that say which kind of block is compressed.
 constexpr std::uint32_t chunk_start_flag = 1, chunk_end_flag = 2, parent_flag = 4, root_flag = 8;
 
 constexpr Words initial_value = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
 
-// For each round, which word of the block each of its sixteen additions takes; every round permutes the order of the round before.
+// For each round: the word of the block that each of the sixteen additions takes. Every round permutes the order of the previous round.
 constexpr auto message_schedule = [] {
   constexpr std::uint8_t permutation[16] = {2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8};
   std::array<std::array<std::uint8_t, 16>, 7> schedule{};
@@ -193,7 +193,7 @@ constexpr __mmask8 all_pairs = 0xFF;
 #pragma GCC pop_options
 #endif
 
-// Replaces `best`, and code that this machine does not support, with code that it does.
+// Replaces `best`, and code that this machine does not support, with code that the machine supports.
 Blake3Code usable(Blake3Code code) {
   if (code == Blake3Code::best) {
     if (blake3_supported(Blake3Code::avx512)) return Blake3Code::avx512;

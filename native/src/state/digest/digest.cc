@@ -56,7 +56,7 @@ std::size_t StateLeaves::tensor_at(std::size_t byte) const {
 std::vector<Blake3Digest> hash_leaves(std::span<const TensorBytes<const std::byte>> tensors, const StateLeaves& leaves,
                                       ThreadPool& pool, const std::function<void(std::size_t leaf)>& fill) {
   std::vector<Blake3Digest> digests(leaves.count());
-  // Small tensors are scattered in memory. A leaf with several of them is copied together first, since BLAKE3 is fast on one long piece.
+  // Small tensors are scattered in memory. A leaf with several tensors is first copied into one piece, since BLAKE3 is fast on long pieces.
   pool.parallel_for(digests.size(), [&](std::size_t leaf) {
     if (fill) fill(leaf);
     std::size_t parts = 0;

@@ -56,16 +56,16 @@ class StateLeaves {
 std::vector<Blake3Digest> hash_leaves(std::span<const TensorBytes<const std::byte>> tensors, const StateLeaves& leaves,
                                       ThreadPool& pool, const std::function<void(std::size_t leaf)>& fill = nullptr);
 
-// Lower-case hex. `base` is the digest of the weights under the adapters; if there are adapters and it is empty, it is computed too.
+// Lower-case hex. `base` is the digest of the weights under the adapters; if it is empty, it is computed, provided that there are adapters.
 std::string state_digest(const Policy& policy, ThreadPool& pool, std::string_view base = {});
 
-// The same from leaves that are already hashed. With adapters, `base` must be given.
+// Computes the state's digest from leaves that are already hashed. With adapters, `base` must be given.
 std::string state_digest(const Policy& policy, std::span<const Blake3Digest> leaves, std::string_view base);
 
 // Digest of the model's weights without adapters.
 std::string weights_digest(const Weights& weights, ThreadPool& pool);
 
-// The same from leaves that are already hashed.
+// Computes the weights' digest from leaves that are already hashed.
 std::string weights_digest(const Architecture& architecture, std::span<const Blake3Digest> leaves);
 
 }  // namespace longhaul

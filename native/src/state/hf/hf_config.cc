@@ -115,7 +115,7 @@ Rope parse_rope(const Json& value, const std::string& key, int max_position_embe
   return rope;
 }
 
-// Two keys may give the same value: returns the one that is present, and refuses two that differ.
+// Two keys may give the same value. Returns the value that is present; refuses two values that differ.
 template <class T>
 std::optional<T> agreed(const std::optional<T>& one, const std::optional<T>& other, const std::string& what) {
   if (one && other && !(*one == *other)) throw HfError(what + " contradict each other; leave one of them out");

@@ -25,7 +25,7 @@ struct HfConfig {
   std::vector<std::int32_t> eos_tokens;
 };
 
-// Parses the text of a config.json. A key that transformers has a default for may be missing. Throws HfError without the file's name.
+// Parses the text of a config.json. Keys for which transformers has a default may be missing. Throws HfError without the file's name.
 HfConfig parse_hf_config(std::string_view text);
 
 // `eos_token_id` of a config.json or generation_config.json: a number, a list, or missing (an empty result). Throws HfError.

@@ -35,8 +35,8 @@ struct LoadedHf {
 // broken, an architecture that is not supported, or a tensor that is missing or unknown, has another shape or dtype, or has a value that is
 // not finite; the message names it, says what was found and what was expected. Throws std::system_error if the disk fails.
 //
-// A tied model may have `lm_head.weight` in its files, which must then equal the embedding. (transformers would ignore it, but if the two
-// differ, another model was meant.) `rotary_emb.inv_freq` buffers of old files are skipped, as transformers does.
+// A tied model may have `lm_head.weight` in its files, which must then equal the embedding. (transformers would ignore that tensor; but if
+// the two differ, the folder means another model.) `rotary_emb.inv_freq` buffers of old files are skipped, as transformers does.
 LoadedHf load_hf(const std::string& folder, ThreadPool& pool, const Progress& progress = {});
 
 }  // namespace longhaul

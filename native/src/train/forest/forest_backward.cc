@@ -105,7 +105,7 @@ void ForestPass::State::backward(const PassRange& pass, float* gradients) {
     tell(advanced);
   }
   if (frozen()) return;
-  // Kept apart from `gradients`: with tied embeddings, the head's products would otherwise come in between, pass by pass.
+  // Kept apart from `gradients`: with tied embeddings, the head's products of each pass would otherwise be added between these sums.
   const int width = architecture().hidden_size, slice = std::max(16, width / (2 * pool.threads()) / 16 * 16);
   pool.parallel_for(size_t(width + slice - 1) / slice, [&](size_t s) {
     const int column = int(s) * slice, columns = std::min(slice, width - column);
@@ -155,7 +155,7 @@ void ForestPass::State::backward_layer(const PassRange& pass, int layer, float* 
                           int(width));
       });
 
-  // With adapters, the first layer's qkv adapter is all that is trained below this attention.
+  // With adapters, only the first layer's qkv adapter is trained below this attention.
   if (layer == 0 && frozen() && !linear.qkv.trained()) return;
   attend_backward(pass, layer);
   over_pieces(
@@ -230,8 +230,8 @@ void ForestPass::State::transform_backward(const PassRange& pass, int layer, Pie
                  at_row(space.d_adapter_down.output, place, size_t(linear.output.adapter_width())));
 }
 
-/// Gradients of queries, keys and values. The segments of a tree add to the keys and values of common rows. So they run one after another,
-/// from the last to the first, but independently for every KV head and every tree.
+/// Gradients of queries, keys and values. The segments of a tree add to the gradients of the same keys and values. So the segments of a
+/// tree run one after another, from the last to the first; KV heads and trees run independently.
 void ForestPass::State::attend_backward(const PassRange& pass, int layer) {
   const Architecture& arch = architecture();
   const size_t ld = size_t(arch.qkv_width()), width = size_t(arch.hidden_size);

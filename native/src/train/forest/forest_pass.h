@@ -4,8 +4,9 @@
 // Canonical order. Rows are cut into pieces of 512, counted from the first row of the forest. Gradients go over pieces from the last to the
 // first and, within a piece, row by row (weight gradients: one FMA chain; norms and biases: sums of blocks of 64 rows, added from the last
 // block to the first). Attention adds to the gradients of keys and values node by node, from the last node (cut at pieces) to the first.
-// Targets are ordered by the piece of their row, from the last to the first; within a piece by row; at a row as they were given. The head's
-// gradient is one chain over them. Embedding rows are summed separately and added last, since a tied head's chain comes before them.
+// Targets are ordered by the piece of their row, from the last to the first; within a piece by row; targets of one row in the order of
+// `target_rows`. The head's gradient is one chain over them. Embedding rows are summed separately and added last, since a tied head's chain
+// comes before them.
 #pragma once
 
 #include <functional>

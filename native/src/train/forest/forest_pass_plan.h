@@ -55,8 +55,8 @@ struct PassPlan {
   std::vector<int32_t> output_rows, output_pass_rows, output_positions, output_targets;
   /// [pieces + 1]: first output in each piece.
   std::vector<int32_t> piece_outputs;
-  /// Targets in canonical order: pieces from the last to the first; within a piece by row; at a row as they were given. [targets]: number
-  /// as given; output that the target reads.
+  /// Canonical order of targets: by piece, last piece first; within a piece by row; targets of one row in the order of `target_rows`.
+  /// [targets]: the target's index in `target_rows`; the output that it reads.
   std::vector<int32_t> target_order, target_outputs;
 
   /// [rows]: index of the row's token in `distinct_tokens`, which ascend.
