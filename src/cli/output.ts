@@ -1,4 +1,4 @@
-// What all commands share: the form of errors, and how to find the store.
+// Shared by all commands: the form of errors, and how to find the store.
 import { readFileSync } from 'node:fs';
 import { access, constants, mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';

@@ -159,7 +159,7 @@ export async function withClient<T>(flags: TemporalFlags, use: (client: Client) 
   const { client, close } = await connectClient(config, deadlineMs, { readOnly: !writes });
   try {
     if (stack) await refuseForeignServer(client, stack, folder);
-    // A reader that passed the address as a flag need not see it again.
+    // A command that only reads does not repeat an address that was given as a flag.
     if (writes || !flags.temporalAddress) process.stderr.write(`${placeText(config, source)}\n`);
     return await use(client);
   } catch (error) {

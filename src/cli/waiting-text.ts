@@ -10,7 +10,7 @@ import type { RunHandle } from './temporal-access.js';
 const describeDeadlineMs = 3_000;
 /** Long enough for any running worker to take a task. */
 const takenWithinMs = 5_000;
-/** For this long a call is retried silently: a short wait is no trouble yet. */
+/** A call is retried for this long before the wait is shown: a short wait is no problem yet. */
 const shownAfterMs = 3_000;
 /** temporal.api.enums.v1.PendingActivityState. An activity is also `scheduled` while the server backs off. */
 const scheduled = 1;
@@ -24,8 +24,8 @@ export interface Waiting {
   /** Number of the next try. */
   attempt: number;
   /**
-   * Why the last try failed, what this one waits for, that no worker has taken it, or that it was paused by hand (`temporal activity
-   * pause`).
+   * One of: why the last try failed; what the running try waits for; that no worker has taken the activity; that the activity was paused by
+   * hand (`temporal activity pause`).
    */
   reason: string;
   /** How long a running try has waited. */
@@ -64,7 +64,7 @@ export function waitingLine({ activity, attempt, reason, seconds }: Waiting): st
   return `waits for ${activity}, try ${attempt}${time}: ${reason}`;
 }
 
-/** The line without its counters, so that it stays the same while the trouble is the same. */
+/** The line without its counters, so that it stays the same while the problem is the same. */
 export function troubleOf(line: string): string {
   return line.replace(/, try \d+(, for [^:]*)?/, '').replace(/: \d+ episodes? waits? for /, ': ');
 }
@@ -84,7 +84,7 @@ function whatFor({ waiting, waiting_episodes, waiting_reason, waiting_until }: R
 
 type Payload = Parameters<typeof defaultPayloadConverter.fromPayload>[0];
 
-/** What a running attempt reports that it waits for. Null if it waits for nothing, or if its details cannot be decoded here. */
+/** The wait that a running attempt reports. Null if it waits for nothing, or if its details cannot be decoded here. */
 function waitIn(payload: Payload | null | undefined): ReportedWait | null {
   if (!payload) return null;
   try {

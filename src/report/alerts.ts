@@ -12,7 +12,7 @@ const writer: AlertWriter = { name: asIs, reason: asIs, percent, whole, timeSpan
 const pastShown = 3;
 const stepsNamed = 3;
 
-/** Alerts of the run's own steps. The parent's report has those of its parent's steps. */
+/** Alerts of the run's own steps. The parent's report shows the alerts of the parent's steps. */
 export function alertsOfRun(
   { run, observed }: Pick<RunRecord, 'run' | 'observed'>,
   updates: readonly UpdateRecord[],

@@ -1,4 +1,4 @@
-// What a run has used of its budget. The budget is the one that its newest start gave.
+// The part of its budget that a run has used. The budget comes from the run's newest start.
 import { limitsOf, type BudgetLimit } from '../spec/budget.js';
 import type { OwnerRecord, RunRecord } from '../spec/records/run-records.js';
 import type { UpdateRecord } from '../spec/records/update.js';

@@ -35,7 +35,9 @@ interface CountedRate {
   graded: number;
 }
 
-/** A change counts from this many standard errors of the difference. Chance alone reaches that once in twenty times. */
+/**
+ * A change counts if it is at least this many standard errors of the difference. Chance alone causes such a change once in twenty times.
+ */
 const significant = 2;
 /** If even a change of this size would not count, there are too few episodes to say "no change". */
 const noticeable = 0.1;

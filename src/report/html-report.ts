@@ -213,7 +213,7 @@ function learningCurve(history: RunHistory): string {
     '<div class="chart-wide">' +
     lineChart({ ...chart, size: { width: 900, height: 320 }, legend: true }) +
     '</div><div class="chart-narrow">' +
-    // The same chart for a phone, where the figures of the wide one would be too small to read.
+    // The same chart for a phone, where the figures of the wide chart would be too small to read.
     lineChart({ ...chart, size: { width: 390, height: 280 }, legend: false }) +
     `</div><p class="quiet">${bandsInWords(history)} ` +
     'The curriculum prefers tasks that are neither solved nor hopeless, so the reward of training ' +

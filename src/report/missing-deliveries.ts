@@ -1,4 +1,4 @@
-// What trackers and channels have not received of the run. The run's follower reports it in its notices.
+// The parts of a run that trackers and channels have not received. The run's follower reports them in its notices.
 import type { Trouble } from '../store/runs/notices.js';
 import { escapeHtml, table } from './html.js';
 

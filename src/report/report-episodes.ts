@@ -45,7 +45,7 @@ export interface ReadEpisodes {
 
 /** Sources begin with the newest evaluation, so a page without its folder still has its transcripts. */
 const charsInPage = 1_000_000;
-/** Episodes held in memory at once. A single source with more is still read as one. */
+/** Episodes held in memory at once. A single source with more episodes is still read as a whole. */
 const heldEpisodes = 256;
 /** The event loop must serve others, too, so it is blocked for at most this long. */
 const stretchMs = 20;
@@ -85,8 +85,8 @@ export async function readReportEpisodes(
         unreadable.push(`${placeText(source)}: ${episodes ?? 'nothing was read'}`);
         continue;
       }
-      // End the chunk before the first training step. Episodes of committed steps never change, so chunks of steps alone stay the same in
-      // the next report.
+      // End the chunk before the first training step. Episodes of committed steps never change, so a chunk with only training steps stays
+      // the same in the next report.
       if (before?.kind === 'evaluation' && source.kind === 'training') await chunks.finish();
       before = source;
       written.open(source);

@@ -129,7 +129,7 @@ function parseNumerics(text: string): RebaseSpec['numerics'] {
 
 /**
  * The spec that rebases from the newest stored checkpoint of the timeline. `from`: the run's current numerics; null if the newest timeline
- * already is this rebase, so that only its workflow may be missing.
+ * already is this rebase: then at most its workflow is missing.
  */
 async function rebased(
   store: ObjectStore,
@@ -188,7 +188,10 @@ async function newestTimeline(store: ObjectStore, name: string): Promise<string>
   return newest ?? name;
 }
 
-/** If the newest timeline already is this rewind and has taken no step since, its records exist and only its workflow is missing. */
+/**
+ * The spec of a rewind. If the newest timeline already is this rewind and has taken no step since, its records exist, and the spec
+ * continues it.
+ */
 async function rewound(
   store: ObjectStore,
   fork: ForkSpec,

@@ -15,7 +15,7 @@ const message = z.strictObject({
   content: z.string(),
 });
 
-/** A request has exactly one of these. */
+/** The three ways to give a prompt. A request uses exactly one of them. */
 const prompt = {
   text: z.string().exactOptional(),
   tokens: z.array(z.int().min(0)).min(1).exactOptional(),

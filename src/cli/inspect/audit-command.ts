@@ -63,8 +63,8 @@ export function register(program: Command): void {
 }
 
 /**
- * The run's parent (`lineage`) and the runs that were forked from it. `needed` is null if a damaged record hides them; the audit names that
- * record.
+ * The run's parent (`lineage`) and the runs that were forked from it. `needed`: the forks; null if a damaged record hides them, which the
+ * audit names.
  */
 interface Family {
   lineage: ForkSpec | null;

@@ -163,7 +163,7 @@ async function timelineLines(
 
 const startOf = 'start ';
 
-/** The line of a workflow that ended before it claimed a timeline. It was started for the newest one. */
+/** The line of a workflow that ended before it claimed a timeline. The workflow was started for the newest timeline. */
 function failedStart(execution: WorkflowExecutionInfo, { newest, origins }: Timelines): RunLine {
   const line = lineOf(execution);
   return {
@@ -206,8 +206,8 @@ async function timelinesOfName(store: ObjectStore, name: string): Promise<Timeli
 }
 
 /**
- * The timeline that this execution drives. An open workflow without a claim is about to drive the newest one; a closed workflow that never
- * claimed any gives null.
+ * The timeline that this execution drives. An open workflow without a claim is about to drive the newest timeline. Null for a closed
+ * workflow that never claimed a timeline.
  */
 async function timelineDrivenBy(
   client: Client,

@@ -140,7 +140,10 @@ function alertLine(line: string): string {
   return `  ${printable(line)}`;
 }
 
-/** What a tracker or a channel has not received. Empty if the store cannot be read, because the rest of the status does not need it. */
+/**
+ * The data that trackers and channels have not received. Empty if the store cannot be read, because the rest of the status does not need
+ * it.
+ */
 async function undeliveredOf(command: Command, flags: StatusFlags, run: string): Promise<Undelivered[]> {
   const read = async (): Promise<Undelivered[]> => {
     const store = await storeOfCommand(command, flags);

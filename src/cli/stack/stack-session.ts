@@ -1,4 +1,5 @@
-// Runs the embedded stack for the duration of a command. A stop signal, or a stack that keeps failing, ends it in order.
+// Runs the embedded stack for the duration of a command. If a stop signal arrives or the stack keeps failing, all its processes are stopped
+// and the command ends.
 import { findEngineBinary } from '../../workers/process/engine-binary.js';
 import { type Stack, startStack } from '../../stack/stack.js';
 

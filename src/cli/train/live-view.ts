@@ -1,4 +1,4 @@
-// Shows a run while it trains. A terminal has one changing line, with evaluations and troubles above it; other outputs get one line a step.
+// Shows a run while it trains. A terminal has one changing line, with evaluations and problems above it; other outputs get one line a step.
 import { setTimeout as delay } from 'node:timers/promises';
 import { type Client, WorkflowNotFoundError } from '@temporalio/client';
 import type { RunStatus } from '../../activities/contracts.js';
@@ -119,7 +119,7 @@ interface View {
   end(): void;
 }
 
-/** Evaluations and troubles stay on the screen in full. The line below them changes and is cut to the window's width. */
+/** Evaluations and problems stay on the screen in full. The line below them changes and is cut to the window's width. */
 export class ChangingLine implements View {
   private evaluations = 0;
   private trouble: string | null = null;
@@ -139,7 +139,7 @@ export class ChangingLine implements View {
     const trouble = held
       ? `${blocked ? 'blocked' : 'keeps failing'}: ${held.reason} · ${held.remedy}${inFolder({ folder: this.folder })}`
       : waiting;
-    // Tries and times keep changing; a trouble is the same while its reason is the same.
+    // Tries and times keep changing; a problem is the same as long as its reason is the same.
     const kind = held?.reason ?? (waiting === null ? null : troubleOf(waiting));
     if (trouble !== null && kind !== this.trouble) this.keep(trouble);
     this.trouble = kind;
@@ -163,7 +163,7 @@ export class ChangingLine implements View {
   }
 }
 
-/** Prints a line only when its step, phase or trouble is new. */
+/** Prints a line only when its step, phase or problem is new. */
 class LinePerStep implements View {
   private key = '';
   private isSilent = false;

@@ -40,7 +40,7 @@ export async function alertsWithin(
 /** Throws if the answer comes too late. */
 type Answered = <T>(answer: Promise<T>) => Promise<T>;
 
-/** Reads the whole run: the report and Slack judge an alert by all steps before it, and so does this. */
+/** Reads the whole run: the report and Slack judge an alert by all steps before it, and this function must agree with them. */
 async function readAlerts(
   stored: ObjectStore,
   run: string,

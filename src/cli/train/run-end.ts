@@ -56,7 +56,7 @@ export function endLine(end: RunEnd): string {
   return `${end.claimed ? '' : 'its last start '}${howAndWhy(end)}`;
 }
 
-/** The same with the run's name and how to continue, for an error. */
+/** An error with the line of `endLine`, the run's name and how to continue. */
 export function endedError(run: string, { end, status }: EndedRun, flags: TemporalFlags): Error {
   const what = end.claimed ? run : `the start of ${run}`;
   return new Error(`${what} ${howAndWhy(end)}\n${wayOn(run, end, status !== null, flags)}`);

@@ -1,5 +1,5 @@
 // Starts a run's workflow as `temporal workflow start --type trainingRun --task-queue longhaul -w train/NAME` does, with one difference:
-// its workflow tasks time out after 5 s instead of the server's default of 10 s. `--task-timeout 5s` gives that command the same.
+// its workflow tasks time out after 5 s instead of the server's default of 10 s. `--task-timeout 5s` gives that command the same time-out.
 import { type Client, WorkflowExecutionAlreadyStartedError } from '@temporalio/client';
 import { refuseDifference } from '../../activities/run/open-run.js';
 import type { RunSpec } from '../../spec/run-spec.js';

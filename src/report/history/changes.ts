@@ -1,4 +1,4 @@
-// What people changed while a run was running, and the first step of each change.
+// The changes that people made while a run was running, and the first step of each change.
 import type { ControlChange } from '../../spec/records/control-records.js';
 import { inParallel } from '../../base/in-parallel.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
@@ -10,8 +10,8 @@ export interface AcceptedChange {
   at: string;
   what: string;
   /**
-   * First step whose plan includes the change. A change that is about later steps takes effect with this step (R21). Null until there is
-   * such a step.
+   * First step whose plan includes the change. A change that concerns later steps takes effect from this step on (R21). Null until a plan
+   * includes the change.
    */
   step: number | null;
 }

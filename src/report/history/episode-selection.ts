@@ -18,7 +18,7 @@ export type EpisodeSource =
 export interface EpisodeSelection {
   /** The newest evaluation first, then the other evaluations from new to old, then training steps in order. */
   sources: EpisodeSource[];
-  /** These three count what the run's records hold, selected or not. */
+  /** These three fields count all steps, episodes and evaluations in the run's records, selected or not. */
   trainingSteps: number;
   trainingEpisodes: number;
   evaluations: number;

@@ -1,4 +1,4 @@
-// Which faults a run has survived and what they cost: figures ft/* as in `status`, and a table by cause.
+// The faults that a run has survived and their cost: figures ft/* as in `status`, and a table by cause.
 import {
   isFault,
   asOf,

@@ -1,5 +1,5 @@
-// What the page knows about each transcript before it loads any: enough to filter and list them. Rows are numbers, so 10,000 of them take
-// some hundred kilobytes.
+// The page's index of all transcripts. It is enough to filter and list transcripts before any of them is loaded. Rows are numbers, so
+// 10,000 of them take some hundred kilobytes.
 import type { EpisodeSource } from '../history/episode-selection.js';
 import type { FinishedChunk } from './transcript-chunks.js';
 import type { Transcript, Verdict } from './transcripts.js';
