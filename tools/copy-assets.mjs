@@ -1,5 +1,5 @@
-// Copies the files that the compiler leaves behind: Python programs and browser scripts beside the code that reads or starts them.
-// `node tools/copy-assets.mjs` copies them to dist/.
+// Copies the files that the compiler does not copy: Python programs and browser scripts beside the code that reads or starts them. `node
+// tools/copy-assets.mjs` copies them to dist/.
 import { copyFileSync, existsSync, mkdirSync, readdirSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';

@@ -1,4 +1,4 @@
-// Runs `npm run chaos` with a few SIGKILLs, as a user would. Does the run end with the same digest as an undisturbed one?
+// Runs `npm run chaos` with a few SIGKILLs, as a user would. Compares the digest at its end with an undisturbed run's.
 import { join } from 'node:path';
 import type { Measured } from '../figures/figure.js';
 import { repository, runCommand } from '../repository.js';

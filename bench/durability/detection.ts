@@ -11,14 +11,14 @@ export interface OpenAttempt {
   attempt: number;
   /** Identity of the worker that received the newest attempt. */
   worker: string;
-  /** True while a worker runs it; false while it waits for a worker. */
+  /** True while a worker runs the attempt; false while the attempt waits for a worker. */
   underWay: boolean;
   /** When the server learned that the previous attempt had failed, Unix time in ms. */
   failedAt: number | null;
 }
 
 /**
- * Seconds from the kill until the server learned that the last attempt ended by the kill had failed; NaN if the kill ended no attempt.
+ * Seconds from the kill until the server knew that all attempts which the kill ended had failed; NaN if the kill ended no attempt.
  * `before`: attempts running at the kill. `after`: all open attempts, seen at later moments, in order. `calledOff`: when the run cancelled
  * an activity because its node was declared lost, Unix time in ms.
  */

@@ -31,9 +31,12 @@ export interface DisturbedFigures {
   ettr: number;
   /** `ft/ettr` in the run's own records. */
   ettr_recorded: number;
-  /** From the kill until the Temporal server knows that the attempts ended by the kill have failed. */
+  /** From an engine's kill until the Temporal server knows that all attempts which the kill ended have failed. */
   engine_detection_seconds: number;
-  /** The larger of two times: the same for a node worker, and from an orchestrator's kill until its successor has taken over its folder. */
+  /**
+   * The larger of two times: from a node worker's kill until the Temporal server knows that the worker's attempts have failed, and from an
+   * orchestrator's kill until its successor has taken over its folder.
+   */
   worker_detection_seconds: number;
   /** Kills that happened while episodes were in flight. */
   kills_amid_episodes: number;
@@ -56,7 +59,7 @@ export interface DisturbedRun {
   seed: number;
 }
 
-/** What sets the duration of a step: the size of the model and the number of episodes. */
+/** The settings that determine the duration of a step: the size of the model and the number of episodes. */
 export interface SlowSteps {
   hidden_size: number;
   layers: number;
@@ -69,7 +72,7 @@ const slowSteps: SlowSteps = { hidden_size: 384, layers: 6, groups: 22, samples:
 /** Steps of a run without faults, which show how fast this machine is. The first one is not counted. */
 const calibrationSteps = 5;
 
-/** What is read from the records before the run's folder is deleted. */
+/** The values that are read from the records before the run's folder is deleted. */
 interface Seen {
   commits: CommittedAt[];
   /** Ids of the updates, by step. */
@@ -284,7 +287,7 @@ async function killed(trial: OpenTrial, victim: VictimName): Promise<Kill | null
 }
 
 /**
- * Waits until the node has attempts and its engine computes, because nobody notices a death that ends nothing. Then stops the victim
+ * Waits until the node has attempts and its engine computes, because the death of an idle process goes unnoticed. Then stops the victim
  * (SIGSTOP) and returns the attempts: on a busy machine an attempt could otherwise end before the kill arrives.
  */
 async function heldAtWork(trial: OpenTrial, victim: VictimName): Promise<OpenAttempt[]> {
@@ -326,7 +329,7 @@ function detection(kills: readonly Kill[], victims: readonly VictimName[]): numb
 }
 
 /**
- * Share of the undisturbed steps' time that they waited for a checkpoint to be written. Throws if no undisturbed step followed a
+ * Share of the undisturbed steps' time that was spent waiting for a checkpoint to be written. Throws if no undisturbed step followed a
  * checkpoint.
  */
 export function stallShare(

@@ -20,8 +20,8 @@ export interface EffectiveTime {
 }
 
 /**
- * Number of calm steps near a disturbed one whose median estimates its normal duration. Far steps would not do: a machine's speed drifts by
- * more than faults cost.
+ * Number of nearby calm steps whose median duration estimates the normal duration of a disturbed step. Distant steps would not do: a
+ * machine's speed drifts by more than faults cost.
  */
 const neighbours = 6;
 

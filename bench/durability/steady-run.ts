@@ -1,5 +1,5 @@
 // A run whose steps take milliseconds and always have a learning signal. One supervised step teaches a tiny model one right and one wrong
-// call. After that the learning rate is close to 0, so the model goes on choosing either of them.
+// call. After that the learning rate is close to 0, so the model keeps sampling both calls.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { generateTasks } from '../../src/environments/apps/generate.js';

@@ -1,4 +1,4 @@
-// Measures what the engine does for a Node client, on the quickstart's model and with episodes of the quickstart's shape.
+// Measures the engine's speed as a Node client sees it, on the quickstart's model and with episodes of the quickstart's shape.
 import { readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

@@ -12,7 +12,7 @@ export type ModelSize = (typeof modelSizes)[number];
 const sequences: Record<ModelSize, number> = { '0.85M': 32, '6M': 32, '60M': 8 };
 const sequenceLength = 128;
 const ownBatch: Record<ModelSize, number> = { '0.85M': 256, '6M': 256, '60M': 64 };
-/** These batch sizes include the peer's best: at the largest one its speed falls or hardly grows. */
+/** These batch sizes include the peer's best: at the largest size the peer's speed falls or hardly grows. */
 const peerBatches: Record<ModelSize, string> = {
   '0.85M': '64,256,1024',
   '6M': '64,256,1024',
@@ -76,7 +76,7 @@ export async function measureGeneration(size: ModelSize): Promise<Measured> {
   return { values: { longhaul, transformers, ratio: longhaul / transformers } };
 }
 
-/** Time of eight samples of one prompt when the prompt is computed once, compared with eight times. */
+/** Time to train on eight samples of one prompt: with the prompt computed once, and with the prompt computed eight times. */
 export async function measureSharing(): Promise<Measured> {
   const [own] = await programs();
   const answered = await lines(own, ['sharing', '--size', '6M', '--threads', String(threads)]);

@@ -1,5 +1,5 @@
-// A figure is a number with its bar, the bound that it must meet. Its values come from parts. Each part is measured separately, perhaps on
-// an earlier day.
+// A figure is a number with a bar: the bound that the number must meet. The number is computed from the values of parts. Each part is
+// measured separately, perhaps on an earlier day.
 
 /** Bounds of a value, as people read them; '' if the figure is shown only for comparison. */
 export type Bar = `${'≤' | '<' | '≥' | '='} ${number}` | `${number} to ${number}` | '';
@@ -24,7 +24,7 @@ export interface Measured {
 
 export interface MeasuredPart extends Provenance {
   values: PartValues;
-  /** What the values do not say, for example what was skipped. */
+  /** Facts that the values do not show, for example which measurements were skipped. */
   notes: string[];
   /** Share of the wanted CPU time that other virtual machines got during the measurement, 0..1. */
   stolen: number;
@@ -55,7 +55,7 @@ export interface Figure {
   holds: boolean;
   /** Provenance of the oldest part, if an earlier command measured one. */
   measured?: Provenance;
-  /** Share of the wanted CPU time that others got during the measurement; present from `notedShare` on. */
+  /** Share of the wanted CPU time that other virtual machines got during the measurement; absent below `notedShare`. */
   stolen?: number;
   note?: string;
 }

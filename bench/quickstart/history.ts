@@ -34,7 +34,7 @@ export async function fetchRunHistory(
   return executions;
 }
 
-/** The same histories one by one: those of a long run do not fit into memory together. */
+/** The histories of a run's executions one by one: together, the histories of a long run do not fit into memory. */
 export async function* executionsOf(
   client: Client,
   workflowId: string,

@@ -35,7 +35,7 @@ class TimedWork {
     this.busyMs.set(run, (this.busyMs.get(run) ?? 0) + performance.now() - begun);
   }
 
-  /** Timings as a real node records them: ms since the previous commit, and how many of them were work. */
+  /** Timings as a real node records them: ms since the previous commit, and the part of this time that was work. */
   committed(run: string, step: number): Record<string, number> {
     const [before, at] = [this.commits.get(run), performance.now()];
     const timings: Record<string, number> =

@@ -1,6 +1,6 @@
-// Narrows a whole run spec, as `longhaul spec` prints it, to what a person chose at a launch. Reads the spec on standard input and prints
-// the narrowed one. Refuses choices that the spec cannot be narrowed to, and names all problems at once: a launch must not train on other
-// tasks than asked.
+// Narrows a whole run spec, as `longhaul spec` prints it, to the environments and tasks that a person chose at a launch. Reads the spec on
+// standard input and prints the narrowed spec. Refuses choices that the spec cannot be narrowed to, and names all problems at once: a
+// launch must not train on other tasks than the chosen ones.
 // Usage: longhaul spec SPEC | node narrow-spec.mjs --run-name NAME [--modality tool_use] [--env-keys A,B] [--difficulty all]
 //   [--max-tasks N]
 import { text } from 'node:stream/consumers';

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Registers the namespace and the search attributes of Longhaul's workflows. Does not change those that exist. Uses the settings of the
+# Registers the namespace and the search attributes of Longhaul's workflows. Existing ones stay unchanged. Uses the settings of the
 # temporal command line: TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS_*, or a profile.
 # NAMESPACE_RETENTION: how long closed workflows stay readable. The records of their runs stay in the store for ever.
 set -eu

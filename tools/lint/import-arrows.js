@@ -25,7 +25,10 @@ const everything = [
   'cli',
 ];
 
-/** For each folder: the folders that it may import, and those of which it may import only types. It may always import from itself. */
+/**
+ * For each folder: the folders that it may import, and the folders from which it may import only types. A folder may always import from
+ * itself.
+ */
 export const arrows = {
   base: { values: [], types: [] },
   spec: { values: ['base'], types: [] },
@@ -70,9 +73,9 @@ const singleFiles = {
   'environments/environment': ['episode'],
   // Functions that compare numerics decide which run gets which node. They import only types, so the workflows' bundle stays small.
   'spec/records/numerics': ['workflows'],
-  // The Temporal UI and the command line must show an absent pass rate in the same words. It imports nothing either.
+  // The Temporal UI and the command line must show an absent pass rate in the same words. This file imports nothing.
   'spec/pass-rate': ['workflows'],
-  // Readers of a run's records must expect the evaluations that its workflow plays. It imports nothing either.
+  // Readers of a run's records must expect the evaluations that its workflow plays. This file imports nothing.
   'spec/suite-due': ['workflows'],
 };
 

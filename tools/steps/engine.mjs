@@ -38,7 +38,7 @@ export function checkEngineCompiler() {
   if (!existsSync(engineOf(compiler).binary)) checkCompiler(compiler);
 }
 
-/** @returns {Promise<string>} what was done, for the table */
+/** @returns {Promise<string>} what was done, for the set-up's table of steps */
 export async function ensureEngine({ withTests = false } = {}) {
   const compiler = requireCompiler();
   const { version, key, binary } = engineOf(compiler);

@@ -1,4 +1,5 @@
-// What a machine must provide itself. A message names each missing or too old program together with the package that contains it.
+// The programs that a machine must provide itself. A message names each missing or too old program together with the package that contains
+// it.
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -133,7 +134,7 @@ export function requireGenerator() {
   throw new SetupError(`Neither ninja nor make found; the engine's build needs one. ${installHint('make')}`);
 }
 
-/** Finds what node-gyp needs. @param {string} purpose what is to be built, for the message */
+/** Finds the programs that node-gyp needs. @param {string} purpose what is to be built, for the message */
 export function requireNodeGyp(purpose) {
   const missing = [
     ['make', 'make', findOnPath('make') !== null],

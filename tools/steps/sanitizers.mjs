@@ -1,5 +1,5 @@
 // Runs some of the engine's own tests under sanitizers, each sanitizer in a build folder that is kept. These tests read memory at computed
-// addresses or use several threads. Under sanitizers all tests together would take longer than everything else that is tested.
+// addresses or use several threads. Under sanitizers all tests together would take longer than all other tests.
 import { existsSync, mkdirSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
@@ -64,7 +64,7 @@ function linksFuzzers(clang) {
   return outputOf(clang, args, { input: program }) !== null;
 }
 
-/** @returns {Promise<string>} what was done, for the table */
+/** @returns {Promise<string>} what was done, for the set-up's table of steps */
 export async function ensureSanitizers() {
   const done = [];
   for (const sanitizer of sanitizers) if (await ensureSanitizer(sanitizer)) done.push(sanitizer.name);

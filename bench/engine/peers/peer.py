@@ -4,7 +4,7 @@
     peer.py generate [--size …] [--batches 16,64,256] [--prompt 32] [--new 96] [--seconds 10] [--threads 2]
     peer.py gemm     [--rounds 20] [--threads 2]
 
-Prints one JSON object a line, with the keys of longhaul-bench. The last line of `generate` repeats that of its best batch size.
+Prints one JSON object a line, with the keys of longhaul-bench. The last line of `generate` repeats the line of the best batch size.
 """
 
 import argparse
