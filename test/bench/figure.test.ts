@@ -25,7 +25,7 @@ const measured = (p50: number, more: Partial<MeasuredPart> = {}): Map<string, Me
   new Map([['waits', { ...provenance, values: { p50 }, notes: [], stolen: 0, fresh: true, ...more }]]);
 
 describe('a figure', () => {
-  it('meets its bar up to exactly that value, however it is rounded for reading', () => {
+  it('meets its bar up to exactly the bar’s value, however it is rounded for display', () => {
     expect(evaluate(definition, measured(150))).toMatchObject({ value: 150, bar: '≤ 150', holds: true });
     expect(evaluate(definition, measured(150.01))).toMatchObject({ value: 150, holds: false });
   });
@@ -43,7 +43,7 @@ describe('a figure', () => {
     expect(evaluate(definition, measured(10))).not.toHaveProperty('measured');
   });
 
-  it('says how much CPU time others got while it was measured', () => {
+  it('says how much CPU time other virtual machines got while it was measured', () => {
     expect(evaluate(definition, measured(10, { stolen: 0.01 }))).not.toHaveProperty('stolen');
     expect(evaluate(definition, measured(10, { stolen: 0.25 }))).toMatchObject({ holds: true, stolen: 0.25 });
   });
@@ -68,7 +68,7 @@ it('a bar includes or excludes its bounds as written', () => {
   expect(meets(7, '')).toBe(true);
 });
 
-it('a median is the middle of an odd number and the mean of the two middle ones of an even one', () => {
+it('a median is the middle value, or the mean of the two middle values', () => {
   expect(median([3, 1, 2])).toBe(2);
   expect(median([4, 1, 2, 3])).toBe(2.5);
   expect(median([])).toBeNaN();
@@ -114,6 +114,6 @@ describe('the stored results', () => {
   });
 });
 
-it('the commit is that of the checkout', () => {
+it('the recorded commit is the checkout’s', () => {
   expect(commit()).toMatch(/^[0-9a-f]{7,}\+?$|^unknown$/);
 });

@@ -22,7 +22,7 @@ describe('the effective time of a run', () => {
     });
   });
 
-  it('does not charge a fault for a machine that becomes slower, and does not credit it for one that becomes faster', () => {
+  it('counts it neither as lost nor as gained time when the whole machine becomes slower or faster', () => {
     const [slow, fast] = [Array.from({ length: 12 }, () => 14), Array.from({ length: 12 }, () => 10)];
     const [slowStruck, fastStruck] = [19, 15];
     const slower = effectiveTime(commitsEvery([...fast, ...slow, slowStruck, ...slow]), [
@@ -91,7 +91,7 @@ describe('lost work', () => {
     ).toMatchObject([{ turns: 3, episodes: 1, updates: 0 }]);
   });
 
-  it('does not include the same episode with another state, as in evaluations', () => {
+  it('does not include an episode that is played again with another state, as in evaluations', () => {
     const computed = [turn(1, 0, 100), turn(11, 0, 100, 1, 'the next one')];
     expect(lostWork(computed, [death(10)])).toMatchObject([{ turns: 0, episodes: 0, updates: 0 }]);
   });

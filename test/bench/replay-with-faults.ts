@@ -1,5 +1,5 @@
 // Plays a run's final evaluation once more, with the same policy and the same random numbers, while the environment server fails a fifth of
-// all calls. An infrastructure failure must never change a grade: each outcome is the recorded one, or unknown.
+// all calls. An infrastructure failure must never change a grade: each outcome must be the recorded one, or unknown.
 import { StateLock } from '../../src/engine/native/state-lock.js';
 import { DatasetCache } from '../../src/data/dataset-cache.js';
 import { NativePolicyHolder } from '../../src/policy/native-states.js';

@@ -21,7 +21,7 @@ it(
     expect(figures.steps).toBe(16);
     expect(figures.disturbed_steps).toBeGreaterThanOrEqual(1);
     expect(figures.turns_again_max).toBeLessThanOrEqual(1);
-    // Steps of less than ten seconds are not saved one by one: all steps since the last save are replayed.
+    // Steps that take less than ten seconds are not each saved: all steps since the last save are replayed.
     expect(figures.updates_again_max - figures.updates_replayed_max).toBeLessThanOrEqual(1);
     // The benchmark's bars are 1 s and 2 s on an idle machine. Tests share their machine.
     expect(figures.engine_detection_seconds).toBeGreaterThan(0);

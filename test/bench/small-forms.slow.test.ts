@@ -71,7 +71,7 @@ describe('a small run', { timeout: 240_000 }, () => {
     expect(figures.orchestration_ms_p50).toBeLessThan(3_000);
   });
 
-  it('keeps every grade although a fifth of all environment calls fail', async () => {
+  it('keeps every grade when a fifth of all environment calls fail', async () => {
     const environments = await startEnvironmentProcess();
     try {
       const figures = await replayWithFaults({

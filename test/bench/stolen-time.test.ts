@@ -1,4 +1,4 @@
-// CPU time that others got, as the kernel counts it.
+// Tests the share of CPU time that other machines on the same host got, as the kernel counts it.
 import { expect, it } from 'vitest';
 import { countStolenTime } from '../../bench/figures/stolen-time.js';
 

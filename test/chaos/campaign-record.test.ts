@@ -1,4 +1,4 @@
-// A campaign in several batches, and what is recorded for `npm run bench`.
+// A campaign in several batches, and its record, which `npm run bench` reads.
 import { join } from 'node:path';
 import { beforeEach, expect, test } from 'vitest';
 import { commit } from '../../bench/figures/provenance.js';
@@ -20,7 +20,7 @@ const run = (seed: number, problems: string[] = []): CampaignRun => ({
 });
 const values = () => readResults(path).parts[campaignPart]?.values;
 
-test('batches are summed, and each one continues with the next seed', () => {
+test('the results of all batches are added up, and each batch continues with the next seed', () => {
   const first = CampaignRecord.open(null, path);
   expect(first.next).toBe(1);
   for (const seed of [1, 2]) first.add(run(seed));
@@ -43,7 +43,7 @@ test('a run waits to be recorded until all lower seeds are recorded, so an inter
   expect(values()).toMatchObject({ next_seed: 3, runs: 2 });
 });
 
-test('a campaign continues at another commit, and says at which commits its runs were', () => {
+test('a campaign may continue at another commit, and its record names the first and the last commit', () => {
   CampaignRecord.open(null, path).add(run(1));
   laidAt('c4d2c34');
   CampaignRecord.open(null, path).add(run(2));

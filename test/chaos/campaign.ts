@@ -22,7 +22,7 @@ export interface CampaignOptions {
   strikes: number;
   longestOutageMs: number;
   keep: boolean;
-  /** Stops the current runs with an error, and starts no other. */
+  /** Aborting it stops the current runs with an error, and no further run starts. */
   signal?: AbortSignal;
   scripts?: StackScripts;
   /** Command that repeats the run of a seed. */
@@ -155,7 +155,7 @@ const summary = ({ chain, seconds }: Calm): string =>
 
 let knownMissing: Promise<Map<Need, string>> | null = null;
 
-/** What this machine lacks, each with the reason. */
+/** The needs that this machine cannot meet, each with the reason. */
 async function missingHere(): Promise<Map<Need, string>> {
   const missing = new Map<Need, string>();
   try {

@@ -15,7 +15,7 @@ function runner() {
 const settle = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 describe('places', () => {
-  test('hold a fixed number of items, and take the next one when one has ended', async () => {
+  test('hold a fixed number of items, and take the next item when an item has ended', async () => {
     const { begun, begin, end } = runner();
     const all = inPlaces(['a', 'b', 'c'], 2, begin);
     await settle();
@@ -36,7 +36,7 @@ describe('places', () => {
     free.get('a')?.();
     await settle();
     expect(begun).toEqual(['a', 'b']);
-    // The end of an item that has freed its place does not free a second one.
+    // The end of an item that has freed its place does not free a second place.
     end.get('a')?.();
     await settle();
     expect(begun).toEqual(['a', 'b']);

@@ -26,7 +26,7 @@ describe('the schedule of a seed', () => {
     }
   });
 
-  it('has one fault in each part of the run, in order, and none longer than allowed', () => {
+  it('has one fault in each part of the run, in order, and no fault is longer than allowed', () => {
     for (const { strikes } of schedules) {
       expect(strikes.map(({ afterStep }) => Math.floor((afterStep + 1) / 7))).toEqual([0, 1, 2, 3]);
       expect(strikes.map(({ untilStep }) => untilStep)).toEqual([7, 14, 21, 28]);

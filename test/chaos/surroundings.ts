@@ -1,5 +1,5 @@
-// What is placed between the processes of a run to cause faults: proxies before the environment server and the bucket, wrappers around the
-// engine and the Temporal server, and the preloaded library.
+// The parts that are placed between the processes of a run to cause faults: proxies before the environment server and the bucket, wrappers
+// around the engine and the Temporal server, and the preloaded library.
 import { randomBytes } from 'node:crypto';
 import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

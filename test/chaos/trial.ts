@@ -33,9 +33,9 @@ export interface OpenTrial {
   /** Connected directly, without the proxies that are placed before the workers. */
   readonly store: ObjectStore;
   readonly scripts: StackScripts | null;
-  /** Name of the process, `node` or `node-2`, of the node that the run works on. Between two nodes it is still the last one. */
+  /** Name of the process, `node` or `node-2`, of the node that the run works on. Between two nodes it is still the name of the last one. */
   node: string;
-  /** Id of the workflow that must complete. Whoever starts the run under another id sets it here. */
+  /** Id of the workflow that must complete. A fault that starts the run under another id sets that id here. */
   workflowId: string;
   over: boolean;
   /** Processes that a fault has started and that are about to end. */
@@ -45,7 +45,7 @@ export interface OpenTrial {
   step(): Promise<number>;
 }
 
-/** What is placed between a run's processes. An absent part is the stack's own. */
+/** The parts that are placed between a run's processes. Where a part is absent, the stack's own is used. */
 export interface Surroundings {
   spec: RunSpec;
   /** `address`: the one that workers get; `direct`: the one that the harness uses. */
@@ -65,7 +65,7 @@ export interface TrialResult<Disturbance> {
   history: HistoryAudit;
   /** Files and keys that contain a secret. */
   secretsIn: string[];
-  /** Differences between its batches and what its episodes give. */
+  /** Differences between the run's batches and the targets that its episodes give. */
   wrongBatches: string[];
   leakedSessions: number;
   disturbances: Disturbance[];

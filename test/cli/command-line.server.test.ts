@@ -118,7 +118,7 @@ describe('a broken task file', () => {
     expect(code).toBe(1);
   });
 
-  test('is refused, too, if its tasks belong to no environment of the spec', async () => {
+  test('is also refused if its tasks belong to no environment of the spec', async () => {
     const task = { task_key: 'a', prompt: 'b', env_key: 'nowhere' };
     writeFileSync(join(folder, 'tasks.jsonl'), `${JSON.stringify(task)}\n`);
     const { code, errors } = await longhaul(['spec', spec]);
@@ -209,9 +209,9 @@ describe('--folder', () => {
   });
 
   test.each([
-    { what: 'of the kernel', below: '/proc/longhaul/x' },
-    { what: 'that is a file', below: join(process.cwd(), 'package.json', 'x') },
-  ])('is refused by up at once if its parent is one $what', async ({ below }) => {
+    { what: 'is a folder of the kernel', below: '/proc/longhaul/x' },
+    { what: 'is a file', below: join(process.cwd(), 'package.json', 'x') },
+  ])('is refused by up at once if its parent $what', async ({ below }) => {
     const { code, errors } = await longhaul(['up', '--folder', below]);
     expect(errors).toMatch(/^error: the folder .* cannot be made: .*choose another one with --folder\n/m);
     expect(code).toBe(1);

@@ -47,7 +47,7 @@ describe('work that answers only at its end', () => {
     expect(texts.at(-1)).toBe('\r\u001b[2K');
   });
 
-  test('gives a terminal that cannot change lines the same as a log', async () => {
+  test('gives a terminal that cannot change lines the same output as a log', async () => {
     vi.stubEnv('TERM', 'dumb');
     expect((await written({ isTTY: true, columns: 80 })).join('')).not.toContain('\u001b');
   });

@@ -1,4 +1,4 @@
-// Ctrl-C tells a person who follows a run that the run goes on.
+// After Ctrl-C, a command that followed a run says that the run goes on.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { resolve } from 'node:path';
@@ -13,19 +13,23 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(() => temporal?.stop());
 
-it('says that the followed run goes on, and how to end it', { timeout: 120_000 }, async () => {
-  const args = ['train', resolve('presets/tiny.yaml'), '--temporal-address', temporal.address];
-  const child = spawn(resolve('bin/longhaul'), args, { stdio: ['ignore', 'ignore', 'pipe'] });
-  let errors = '';
-  child.stderr.on('data', (piece: Buffer) => (errors += piece.toString()));
-  const closed = once(child, 'close');
-  await until(() => errors.includes('tiny is started'), 'the run to be followed');
-  child.kill('SIGINT');
-  expect(await closed).toEqual([130, null]);
-  expect(errors).toMatch(
-    /\nno longer followed; tiny goes on\. Look at it with: longhaul status tiny; end it with: longhaul cancel tiny\n$/,
-  );
-  const run = temporal.client.workflow.getHandle('train/tiny');
-  expect((await run.describe()).status.name).toBe('RUNNING');
-  await run.terminate();
-});
+it(
+  'a followed run goes on after Ctrl-C, and the command says so and how to end the run',
+  { timeout: 120_000 },
+  async () => {
+    const args = ['train', resolve('presets/tiny.yaml'), '--temporal-address', temporal.address];
+    const child = spawn(resolve('bin/longhaul'), args, { stdio: ['ignore', 'ignore', 'pipe'] });
+    let errors = '';
+    child.stderr.on('data', (piece: Buffer) => (errors += piece.toString()));
+    const closed = once(child, 'close');
+    await until(() => errors.includes('tiny is started'), 'the run to be followed');
+    child.kill('SIGINT');
+    expect(await closed).toEqual([130, null]);
+    expect(errors).toMatch(
+      /\nno longer followed; tiny goes on\. Look at it with: longhaul status tiny; end it with: longhaul cancel tiny\n$/,
+    );
+    const run = temporal.client.workflow.getHandle('train/tiny');
+    expect((await run.describe()).status.name).toBe('RUNNING');
+    await run.terminate();
+  },
+);

@@ -74,7 +74,7 @@ async function workflowsOf(server: TestTemporal): Promise<number> {
 }
 
 describe('in an empty folder beside a foreign server at the default address', { timeout: 180_000 }, () => {
-  it('verbs that write are in the table of commands, and the others are known to read', () => {
+  it('all verbs that write are in the table of commands, and all other verbs are known to read', () => {
     expect(verbs.map(({ verb }) => verb)).toEqual(expect.arrayContaining(readingVerbs));
     expect(writingVerbs.map(({ verb }) => verb)).toEqual(
       expect.arrayContaining(['train', 'pause', 'cancel', 'fork', 'sweeps run', 'sweeps delete']),
@@ -89,7 +89,7 @@ describe('in an empty folder beside a foreign server at the default address', { 
   });
 
   it.each([{ verb: 'pause', args: ['pause', 'x'] }])(
-    '$verb reports it to a script as JSON',
+    '$verb gives a script its refusal as JSON',
     async ({ args }) => {
       const { code, output } = await longhaul([...args, '--json']);
       expect(JSON.parse(output)).toMatchObject({ error: { name: 'UnnamedServer' } });
@@ -105,7 +105,7 @@ describe('in an empty folder beside a foreign server at the default address', { 
     expect(code).toBe(0);
   });
 
-  it('nothing was changed on the foreign server', async () => {
+  it('no verb has changed anything on the foreign server', async () => {
     expect(await workflowsOf(foreign)).toBe(0);
   });
 
@@ -189,19 +189,16 @@ describe('the stack in a folder', { timeout: 120_000 }, () => {
     );
   });
 
-  it.each(['pause', 'status'])(
-    'is not confused with a server of no stack at its address: %s',
-    async (verb) => {
-      pointAt(foreign);
-      const { code, errors } = await longhaul([verb, 'x'], home);
-      expect(errors).toMatch(
-        /^error: the Temporal server at \S+ is that of no stack, and not that of the stack in \.longhaul: /,
-      );
-      expect(code).toBe(1);
-    },
-  );
+  it.each(['pause', 'status'])('is not confused with another server at its address: %s', async (verb) => {
+    pointAt(foreign);
+    const { code, errors } = await longhaul([verb, 'x'], home);
+    expect(errors).toMatch(
+      /^error: the Temporal server at \S+ is that of no stack, and not that of the stack in \.longhaul: /,
+    );
+    expect(code).toBe(1);
+  });
 
-  it('is not confused with the server of another stack, which is named', async () => {
+  it('is not confused with the server of another stack, and the error names that stack', async () => {
     pointAt(own, { id: newStackId() });
     const { code, errors } = await longhaul(['cancel', 'x'], home);
     expect(errors).toContain(

@@ -4,11 +4,11 @@ import { printable } from '../../src/cli/printable.js';
 describe('printed text', () => {
   it.each([
     ['a colour', '\u001b[31mred', '\\u001b[31mred'],
-    ['the clipboard', '\u001b]52;c;cm0gLXJm\u0007', '\\u001b]52;c;cm0gLXJm\\u0007'],
+    ['a write to the clipboard', '\u001b]52;c;cm0gLXJm\u0007', '\\u001b]52;c;cm0gLXJm\\u0007'],
     ['an eight-bit control', '\u009b2J', '\\u009b2J'],
-    ['a return over what was said', 'safe\rrm -rf', 'safe\\u000drm -rf'],
+    ['a carriage return over earlier text', 'safe\rrm -rf', 'safe\\u000drm -rf'],
     ['backspaces', 'a\b\u007f', 'a\\u0008\\u007f'],
-    ['a turned direction', 'abc\u202edcba', 'abc\\u202edcba'],
+    ['a change of the writing direction', 'abc\u202edcba', 'abc\\u202edcba'],
   ])('spells out %s instead of performing it', (_what, text, shown) => {
     expect(printable(text)).toBe(shown);
   });

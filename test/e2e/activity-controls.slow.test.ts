@@ -1,5 +1,5 @@
-// `temporal activity pause|unpause|reset|update-options|fail|complete` at every kind of moment. None of them does harm, because the records
-// decide.
+// `temporal activity pause|unpause|reset|update-options|fail|complete` at every kind of moment. None of these commands does harm, because
+// the records decide.
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -47,7 +47,7 @@ describe('a run whose activities an operator changes by hand', { timeout: 360_00
     goesOn(): void;
   }
 
-  /** Holds the run at each of the moments in turn. `act` must let it go on. */
+  /** Holds the run at each of the moments in turn. `act` must let the run go on. */
   async function atEachMoment(name: string, act: (moment: Moment) => Promise<void>): Promise<void> {
     // Evaluations are shared by state, and all of these runs have equal states. Delete them, so that each run evaluates.
     rmSync(join(cluster.folder, 'store', 'evals'), { recursive: true, force: true });

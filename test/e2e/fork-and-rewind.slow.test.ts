@@ -123,7 +123,7 @@ describe('forks and rewinds', { timeout: 240_000 }, () => {
       expect((await auditRun(cluster.store, name)).violations).toEqual([]);
   });
 
-  it('a rewind that lost its workflow after it took its name is not made a second time when it is asked for again', async () => {
+  it('a rewind that lost its workflow after it took its name is not made a second time when it is requested again', async () => {
     const [orchestrator] = cluster.orchestrators;
     if (!orchestrator) throw new Error('there is no orchestrator');
     orchestrator.hold('fork-named');

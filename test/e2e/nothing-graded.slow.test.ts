@@ -105,7 +105,7 @@ describe('a run on a server that grades nothing', { timeout: 900_000 }, () => {
   async function specOf(name: Server): Promise<RunSpec> {
     const spec = {
       ...named(name),
-      // Its own seed gives its own states: otherwise it would adopt evaluations of another of these runs.
+      // Each run has its own seed and so its own states: otherwise it would adopt evaluations of the other runs.
       seed: 1 + servers.indexOf(name),
       tracking: { metrics_jsonl: true, tensorboard: false },
       slack: { channel: '#training' },
@@ -149,7 +149,7 @@ describe('a run on a server that grades nothing', { timeout: 900_000 }, () => {
   }
 
   it.each(servers)(
-    '%s: the run is blocked by its first evaluation, and no figure of it exists anywhere',
+    '(%s) is blocked by its first evaluation, and no figure of that evaluation exists anywhere',
     async (name) => {
       const spec = await specOf(name);
       const { handle, blocked } = await blockedRun(spec);
@@ -196,7 +196,7 @@ describe('a run on a server that grades nothing', { timeout: 900_000 }, () => {
     },
   );
 
-  it('two steps in a row without a grade block the run, and have no figure over graded outcomes', async () => {
+  it('is blocked by two steps in a row without a grade, which have no figure over graded outcomes', async () => {
     const name = 'unknown-train-tasks';
     const spec = { ...named(name), tracking: { metrics_jsonl: true, tensorboard: false } };
     const { handle, blocked } = await blockedRun({

@@ -1,5 +1,5 @@
-// No secret leaks. The test plants secrets wherever a person may give one, and makes everything that knows one fail and repeat it. Then it
-// searches everything that is left behind: history, heartbeats, status, logs, store, report, folders, command lines.
+// No secret leaks. The test plants secrets wherever a person may give one, and makes every server that knows a secret fail and repeat it.
+// Then it searches everything that is left behind: history, heartbeats, status, logs, store, report, folders, command lines.
 import { execFile } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -161,7 +161,7 @@ ${cluster.nodes[0]!.log.slice(-2_000)}`);
     }
   }
 
-  it('was repeated by every server that knew one, and the run went on', async () => {
+  it('was repeated by every server that knew it, and the run went on', async () => {
     expect(booking.repeated()).toBeGreaterThan(0);
     expect(bucket.repeated()).toBe(1);
     expect((await run.describe()).status.name).toBe('COMPLETED');

@@ -1,5 +1,5 @@
 // Two nodes share the rollouts of each step. The result is the same as with one node (R13), and a node that is killed during its share
-// loses only what was in flight there (R9).
+// loses only the turns that were in flight there (R9).
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Cluster, type RunHandle } from '../support/cluster.js';
@@ -54,7 +54,7 @@ describe('a run that may use two nodes', { timeout: 360_000 }, () => {
     return run;
   }
 
-  it('plays each step on both of them, in ranges of slots, and ends with the same bits as on one', async () => {
+  it('plays each step on both nodes, in ranges of slots, and ends with the same bits as on one node', async () => {
     const run = await withBoth('shared');
     await cluster.ended(run);
     await expectEqual(cluster.store, 'shared', alone);

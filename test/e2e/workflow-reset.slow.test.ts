@@ -59,7 +59,7 @@ describe('a run whose workflow is reset', { timeout: 360_000 }, () => {
   it.each([
     ['its beginning', 'from-beginning', ['--type', 'FirstWorkflowTask']],
     [
-      'its beginning, with no node granted again',
+      'its beginning, without a grant of a node',
       'from-nothing',
       ['--type', 'FirstWorkflowTask', '--reapply-exclude', 'All'],
     ],
@@ -131,7 +131,7 @@ describe('a run whose workflow is reset to an earlier execution of its chain', {
   }, 60_000);
   afterAll(() => cluster?.stop());
 
-  it('passes the committed steps, and ends in the same state', async () => {
+  it('skips the committed steps, and ends in the same state', async () => {
     const spec = await smallRun(join(cluster.folder, 'data'));
     await cluster.ended(await cluster.run(spec.named('undisturbed')));
     const [node] = cluster.nodes;

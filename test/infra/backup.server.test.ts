@@ -56,7 +56,7 @@ describe.skipIf(process.platform !== 'linux')('the copy of a store (GNU commands
   });
   const same = (): void => expect(spawnSync('diff', ['-r', from, to]).status).toBe(0);
 
-  it('is complete, and later copies only what is new', () => {
+  it('is complete, and a later run copies only new objects', () => {
     same();
     expect(back()).toEqual([]);
     writeFileSync(join(from, 'runs/a/new.json'), '{}');

@@ -83,7 +83,7 @@ describe('docker-compose.yml', () => {
     },
   );
 
-  test('no container with a read-only file system has a secret that comes from a variable', () => {
+  test('gives no container with a read-only file system a secret from a variable', () => {
     // Compose refuses that, because it copies such a secret into the container.
     const having = services.filter(([, { secrets }]) => (secrets ?? []).length > 0);
     expect(having.map(([name]) => name)).toEqual(['node-cpu', 'node-gpu']);
@@ -92,12 +92,12 @@ describe('docker-compose.yml', () => {
       expect(service(name).read_only).toBe(true);
   });
 
-  test('no port is used twice', () => {
+  test('uses no port twice', () => {
     const ports = services.flatMap(([, { ports: own }]) => (own ?? []).map((port) => port.split(':')[1]));
     expect(new Set(ports).size).toBe(ports.length);
   });
 
-  test('every volume is named, used and declared', () => {
+  test('names, uses and declares every volume', () => {
     const used = services.flatMap(([, { volumes }]) =>
       (volumes ?? []).map((volume) => volume.split(':')[0] ?? '').filter((source) => !source.startsWith('.')),
     );
@@ -132,7 +132,7 @@ describe('docker-compose.yml', () => {
       if (!ownImage.test(image)) expect(image, name).toMatch(/:v?\d+\.\d+(\.\d+)?$/);
   });
 
-  test('a node gets at least the grace period that it was promised for leaving', () => {
+  test('gives a node at least the promised grace period for leaving', () => {
     for (const name of ['node-cpu', 'node-gpu']) {
       const { environment, stop_grace_period: grace } = service(name);
       expect(seconds(grace)).toBeGreaterThanOrEqual(Number(environment?.['LONGHAUL_GRACE']) + 10);
@@ -141,7 +141,7 @@ describe('docker-compose.yml', () => {
   });
 });
 
-describe('secrets', () => {
+describe('variables and secrets', () => {
   const example = readVariables('.env.example');
   const used = variablesIn(read('docker-compose.yml'));
 
@@ -152,7 +152,7 @@ describe('secrets', () => {
     expect([...example.keys()].sort()).toEqual([...names].sort());
   });
 
-  test('a required variable has no value there, and without a value nothing starts', () => {
+  test('a required variable has no value in .env.example, and without a value nothing starts', () => {
     const needed = new Set(used.filter((one) => one.needed).map(({ name }) => name));
     expect(needed).toContain('POSTGRES_PASSWORD');
     for (const name of needed) {
@@ -299,7 +299,7 @@ describe('the image', () => {
   });
 });
 
-/** The package's schema, extended by what the specification has added since: the project's name, and secrets from variables. */
+/** The package's schema, extended by two later additions to the specification: the project's name, and secrets from variables. */
 function currentSchema(): object {
   const schema = withoutIds(composeSchema) as {
     properties: Record<string, object>;

@@ -76,7 +76,7 @@ describe.each(workloads)('%s', (_name, { selector, template }) => {
   });
 });
 
-test('uses the same commands and variables as the compose file', () => {
+test('each workload has the command that it has in the compose file', () => {
   const { services } = readCompose(filledIn());
   const commands = Object.fromEntries(
     workloads.map(([name, { template }]) => [name, template.spec.containers[0].command]),
@@ -128,7 +128,7 @@ test('a drain takes only one node at a time, and never the last orchestrator', (
   expect(pods('Deployment', 'orchestrator').replicas).toBeGreaterThan(1);
 });
 
-test('there is only one follower at a time, on a volume that outlives it', () => {
+test('only one follower runs at a time, on a volume that outlives it', () => {
   const { replicas, template } = pods('Deployment', 'follower');
   expect(replicas).toBe(1);
   expect(named('Deployment', 'follower').spec?.['strategy']).toEqual({ type: 'Recreate' });
@@ -136,7 +136,7 @@ test('there is only one follower at a time, on a volume that outlives it', () =>
   expect(named('PersistentVolumeClaim', 'follower').spec).toMatchObject({ accessModes: ['ReadWriteOnce'] });
 });
 
-test('kustomize builds all of them', ({ skip }) => {
+test('kustomize builds all manifests', ({ skip }) => {
   const { status, stdout, stderr, error } = spawnSync(
     'kubectl',
     ['kustomize', join(repository, 'infra/kubernetes')],

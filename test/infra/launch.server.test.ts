@@ -82,13 +82,13 @@ describe('a spec is narrowed', () => {
     expect(narrowed.data.builtin).toMatchObject({ apps: ['booking'], train_tasks: 40 });
   });
 
-  test('by nothing if nothing is chosen', async () => {
+  test('not at all if nothing is chosen', async () => {
     const whole = await spec();
     const { output } = narrow(whole, '--run-name', 'tiny', '--env-keys', '', '--max-tasks', '');
     expect(JSON.parse(output)).toEqual(JSON.parse(JSON.stringify(whole)));
   });
 
-  test('never to anything that was not asked for: every problem is reported', async () => {
+  test('only if every flag is valid: otherwise every wrong flag is reported, and no spec is written', async () => {
     const { code, output, errors } = narrow(
       await spec(),
       ...['--run-name', '../up', '--env-keys', 'github', '--max-tasks', 'many'],
@@ -104,7 +104,7 @@ describe('a spec is narrowed', () => {
     ]);
   });
 
-  test('nor by changing a file of tasks, which the script cannot read', () => {
+  test('never to some tasks of a file, which the script cannot read', () => {
     const input = { name: 'x', environments: [{ env_key: 'a' }], data: { tasks: '/tasks.jsonl' } };
     const { code, errors } = narrow(input, '--run-name', 'x', '--env-keys', 'a', '--max-tasks', '3');
     expect(code).toBe(1);

@@ -57,18 +57,21 @@ test('names are found in an expression', () => {
 });
 
 describe('the dashboard', () => {
-  test.each(panels.map((panel) => [panel.title, panel] as const))('%s', (_title, panel) => {
-    expect(panel.description).toBeTruthy();
-    expect(panel.datasource?.uid).toBe('prometheus');
-    for (const { expr } of panel.targets ?? [])
-      for (const name of metricsOf(expr)) expect(isMeasured(name), name).toBe(true);
-  });
+  test.each(panels.map((panel) => [panel.title, panel] as const))(
+    'draws existing metrics: %s',
+    (_title, panel) => {
+      expect(panel.description).toBeTruthy();
+      expect(panel.datasource?.uid).toBe('prometheus');
+      for (const { expr } of panel.targets ?? [])
+        for (const name of metricsOf(expr)) expect(isMeasured(name), name).toBe(true);
+    },
+  );
 
-  test('shows every figure of a run that no alert watches', () => {
+  test('draws every metric of a run that no alert reads', () => {
     const drawn = panels.flatMap(({ targets }) => targets ?? []);
     const read = new Set([...drawn, ...rules].flatMap(({ expr }) => metricsOf(expr)));
     const left = Object.keys(prometheusMetrics).filter((name) => !read.has(name));
-    // The curve of the pass rate shows these two well enough.
+    // The curve of the pass rate also shows these two.
     expect(left.sort()).toEqual(['longhaul_eval_step', 'longhaul_eval_unknown']);
   });
 
@@ -79,7 +82,7 @@ describe('the dashboard', () => {
     }
   });
 
-  test('labels of Longhaul’s metrics match its registry', () => {
+  test('uses only labels that Longhaul’s metrics have, and so do the alerts', () => {
     const expressions = [...panels.flatMap(({ targets }) => targets ?? []), ...rules].map(({ expr }) => expr);
     for (const expr of expressions)
       for (const [, metric = '', selector = ''] of expr.matchAll(/(longhaul_\w+)\{([^}]*)\}/g)) {
@@ -88,7 +91,7 @@ describe('the dashboard', () => {
       }
   });
 
-  test('panels are beside each other and do not overlap', () => {
+  test('has panels that do not overlap', () => {
     const cells = dashboard.panels.flatMap(({ gridPos: { x, y, w, h } }) =>
       Array.from({ length: w * h }, (_, index) => `${x + (index % w)},${y + Math.floor(index / w)}`),
     );
@@ -113,12 +116,15 @@ describe('the dashboard', () => {
 });
 
 describe('the alerts', () => {
-  test.each(rules.map((rule) => [rule.alert, rule] as const))('%s', (_name, rule) => {
-    for (const name of metricsOf(rule.expr)) expect(isMeasured(name), name).toBe(true);
-    expect(['info', 'warning', 'critical']).toContain(rule.labels.severity);
-    expect(rule.annotations.summary).toBeTruthy();
-    expect(rule.annotations.action).toBeTruthy();
-  });
+  test.each(rules.map((rule) => [rule.alert, rule] as const))(
+    '%s reads existing metrics, and says what to do',
+    (_name, rule) => {
+      for (const name of metricsOf(rule.expr)) expect(isMeasured(name), name).toBe(true);
+      expect(['info', 'warning', 'critical']).toContain(rule.labels.severity);
+      expect(rule.annotations.summary).toBeTruthy();
+      expect(rule.annotations.action).toBeTruthy();
+    },
+  );
 
   test('each have a unique name', () => {
     expect(new Set(rules.map(({ alert }) => alert)).size).toBe(rules.length);

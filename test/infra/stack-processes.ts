@@ -37,7 +37,7 @@ export function placedEnvironment(
   );
 }
 
-/** Environment variables with only what every program needs. */
+/** Only the environment variables that every program needs. */
 export function bareEnvironment(path: readonly string[]): NodeJS.ProcessEnv {
   const { PATH = '', HOME, XDG_CACHE_HOME, LONGHAUL_TEST_RUN } = process.env;
   const mark = LONGHAUL_TEST_RUN === undefined ? {} : { LONGHAUL_TEST_RUN };

@@ -1,6 +1,6 @@
 // Runs the processes of docker-compose.yml, with its commands and variables, outside of containers: PostgreSQL, the Temporal server of the
-// image, the S3 server, environments, orchestrator, follower and node. A run continues over a restart of the server, and the node leaves in
-// order.
+// image, the S3 server, environments, orchestrator, follower and node. A run continues over a restart of the server, and the node saves its
+// state and leaves when it is asked to.
 import { execFile } from 'node:child_process';
 import { accessSync, constants, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -195,7 +195,7 @@ describe.skipIf(skipped !== null)(`the stack${skipped ? ` (skipped: ${skipped})`
     return stdout;
   }
 
-  test('the schemas are created once, and then left alone', async () => {
+  test('the schemas are created once, and then left unchanged', async () => {
     expect(await runService('temporal-schema', database())).toContain('the schemas are current');
     expect(await runService('temporal-schema', database())).toContain('the schemas are current');
   }, 120_000);
@@ -283,7 +283,7 @@ describe.skipIf(skipped !== null)(`the stack${skipped ? ` (skipped: ${skipped})`
     expect(Number(steps)).toBe(4);
   }, 180_000);
 
-  test('the node leaves within its grace period, then the others leave', async () => {
+  test('the node leaves within its grace period, then the other processes leave', async () => {
     for (const [name, limitMs] of [
       ['node-cpu', 75_000],
       ['orchestrator', 20_000],

@@ -10,7 +10,7 @@ import { filesIn, knownVariables, read, readUnit, readVariables } from './stack-
 const units = filesIn('infra/systemd').filter((file) => file.endsWith('.service'));
 const analyze = spawnSync('systemd-analyze', ['--version'], { encoding: 'utf8' });
 
-test('there is one for each process', () => {
+test('there is a unit for each process', () => {
   expect(units.map((file) => basename(file)).sort()).toEqual([
     'longhaul-environments.service',
     'longhaul-follower.service',
@@ -70,7 +70,7 @@ test('a node may use its whole grace period', () => {
   expect(Number(limit)).toBeGreaterThanOrEqual(Number(grace) + 10);
 });
 
-test('the example of the shared variables has those that workers read, and no secret', () => {
+test('the example file of shared variables has only variables that workers read, and no secret', () => {
   const known = new Set([
     ...knownVariables(),
     'TEMPORAL_ADDRESS',

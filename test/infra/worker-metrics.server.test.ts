@@ -69,7 +69,7 @@ describe('an orchestrator', { timeout: 120_000 }, () => {
     return reply.text();
   };
 
-  it('serves every metric of Temporal’s SDK that is drawn or watched, with its labels', async () => {
+  it('serves every metric of Temporal’s SDK that the dashboard or an alert reads, with its labels', async () => {
     const address = `127.0.0.1:${await freePort()}`;
     await start('measured', ['--metrics-address', address]);
     // A run with a bad spec fails an activity, and an unknown workflow type fails a workflow task.

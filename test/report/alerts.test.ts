@@ -4,7 +4,7 @@ import { alertLines, alertsOfRun, alertTable } from '../../src/report/alerts.js'
 import { readHistory } from '../../src/report/history/run-history.js';
 import { recordedRun } from './recorded-run.js';
 
-test('alerts of a run: those that still hold come first, each once with all of its steps', async () => {
+test('a run’s alerts that still hold come first, and each alert is listed once with all of its steps', async () => {
   const { record, updates } = await readHistory(await recordedRun(), 'tiny');
   // A quarter of each step's episodes has an unknown outcome.
   const norms = new Map([

@@ -102,7 +102,7 @@ describe.skipIf(browserPath === '')('the report in a browser (chromium, or LONGH
     });
   });
 
-  test('says how far an unfinished run is, and which evaluations it compares so far', async () => {
+  test('says how far an unfinished run has come, and which evaluations it compares so far', async () => {
     await withPage(
       {},
       async (page) => {
@@ -120,7 +120,7 @@ describe.skipIf(browserPath === '')('the report in a browser (chromium, or LONGH
     );
   });
 
-  test('draws a single chart as small as one of many', async () => {
+  test('draws a single small chart no wider than one of several', async () => {
     await withPage(
       { viewport: { width: 1366, height: 768 } },
       async (page) => {

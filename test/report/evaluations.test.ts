@@ -24,18 +24,18 @@ const own = ['2 final by tiny', '22 interval by tiny', '42 final by tiny'];
 describe('evaluations of a state may come from any run that had the state', () => {
   beforeEach(openRecords);
 
-  test('a run shows what it played itself, also if it was stopped and went on', async () => {
+  test('a run shows the evaluations that it played itself, also after it was stopped and resumed', async () => {
     await addEvaluation(store, { step: 30, name: 'final' });
     expect(await evaluated()).toEqual([own[0], own[1], '30 final by tiny', own[2]]);
   });
 
-  test('a run ignores results of others at steps where it plays no evaluation', async () => {
+  test('a run ignores results of other runs at steps where it plays no evaluation', async () => {
     await addEvaluation(store, { step: 1, name: 'final', by: 'other' });
     await addEvaluation(store, { step: 10, name: 'interval', by: 'other' });
     expect(await evaluated()).toEqual(own);
   });
 
-  test('a run adopts results of others for a suite that it asks for', async () => {
+  test('a run adopts results of other runs for a suite that it asks for', async () => {
     await addEvaluation(store, { step: 0, name: 'interval', by: 'other' });
     expect(await evaluated()).toEqual(['0 interval by other', ...own]);
   });
@@ -46,13 +46,13 @@ describe('evaluations of a state may come from any run that had the state', () =
     ['other data', { suite: { digests: { ...recordsOfAllKinds().suite.digests, dataset: digestOf('0') } } }],
     ['other numerics', { suite: { numerics: { backend: 'cpu' as const, version: 99 } } }],
     ['other limits', { suite: { sampling: { ...recordsOfAllKinds().suite.sampling, max_turns: 2 } } }],
-  ])('but not if their suite has %s', async (_, other) => {
+  ])('a run does not adopt a result whose suite has %s', async (_, other) => {
     await addEvaluation(store, { step: 0, name: 'interval', by: 'other', ...other });
     expect(await evaluated()).toEqual(own);
   });
 });
 
-describe('how far a run has come', () => {
+describe('a run', () => {
   beforeEach(openRecords);
 
   /** The run's position if only its first `step` steps were committed and `changes` were accepted. */
@@ -73,7 +73,7 @@ describe('how far a run has come', () => {
     expect(await at(steps)).toBe(`completed at step ${steps} (ended)`);
   });
 
-  test('is paused or stopped if a person asked for it', async () => {
+  test('is paused or stopped if a person requested that', async () => {
     expect(await at(20, { kind: 'pause' })).toBe(`paused: step 20 of at most ${steps}`);
     expect(await at(20, { kind: 'pause' }, { kind: 'resume' })).toMatch(/^unfinished/);
     expect(await at(20, { kind: 'stopAfter', step: 20 })).toMatch(/^unfinished/);

@@ -1,4 +1,4 @@
-// What a report counts as a fault: failures of the run's own attempts, by cause, and none of its parent's.
+// A report counts the failures of the run's own attempts, by cause, and no failures of its parent's attempts.
 import { beforeAll, expect, test } from 'vitest';
 import { faultsOf, faultTable } from '../../src/report/history/faults.js';
 import type { StepAttempt } from '../../src/report/history/attempts.js';

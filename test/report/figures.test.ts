@@ -20,7 +20,7 @@ beforeAll(async () => {
 });
 
 describe('a run is compared with the state where GRPO began', () => {
-  test('on the same suite if that was played again', () => {
+  test('on the same suite if it was played again', () => {
     const change = beforeAndAfter(history);
     expect(change).toMatchObject({ before: { step: 2 }, after: { step: 42 }, sameTasks: true });
   });
@@ -44,7 +44,7 @@ describe('a run is compared with the state where GRPO began', () => {
     });
   });
 
-  test('not at all before the first evaluation under GRPO', () => {
+  test('but not before the first evaluation under GRPO', () => {
     expect(beforeAndAfter(until(history, 10))).toBeNull();
     expect(beforeAndAfter(until(history, 2))).toBeNull();
   });
@@ -77,18 +77,18 @@ describe('the table of environments', () => {
   });
 
   test.each([
-    ['an eighth of 16 episodes more is chance', [0.3125, 16], [0.375, 16], 'unclear'],
-    ['of 2,000 it is not', [0.3125, 2000], [0.375, 2000], 'improving'],
-    ['and neither is less of them', [0.375, 2000], [0.3125, 2000], 'declining'],
-    ['one episode that passes proves nothing', [0, 1], [1, 1], 'unclear'],
-    ['few that pass again prove little', [0.875, 8], [1, 8], 'unclear'],
-    ['equal shares of few episodes say little', [0.5, 100], [0.5, 100], 'unclear'],
-    ['of many they say that nothing happened', [0.5, 500], [0.52, 500], 'flat'],
-    ['nearly all pass', [0.96, 128], [0.97, 128], 'saturated'],
-    ['nearly none passes', [0.02, 128], [0.05, 128], 'failing'],
-    ['there was no graded episode', null, [0.5, 128], 'new'],
+    ['31 % to 38 % of 16 episodes may be chance', [0.3125, 16], [0.375, 16], 'unclear'],
+    ['31 % to 38 % of 2,000 episodes is a rise', [0.3125, 2000], [0.375, 2000], 'improving'],
+    ['38 % to 31 % of 2,000 episodes is a fall', [0.375, 2000], [0.3125, 2000], 'declining'],
+    ['a single passed episode proves nothing', [0, 1], [1, 1], 'unclear'],
+    ['7 of 8 to 8 of 8 episodes may be chance', [0.875, 8], [1, 8], 'unclear'],
+    ['equal shares of 100 episodes may hide a change', [0.5, 100], [0.5, 100], 'unclear'],
+    ['nearly equal shares of 500 episodes show no change', [0.5, 500], [0.52, 500], 'flat'],
+    ['nearly all episodes pass before and after', [0.96, 128], [0.97, 128], 'saturated'],
+    ['nearly no episode passes before and after', [0.02, 128], [0.05, 128], 'failing'],
+    ['no episode was graded before', null, [0.5, 128], 'new'],
   ] as const)(
-    'calls a change significant only if chance alone would not cause it: %s',
+    'names a change only if chance is unlikely to have caused it: %s',
     (_, before, after, status) => {
       const rate = (of: readonly [number, number] | null) => of && { share: of[0], graded: of[1] };
       expect(statusOf(rate(before), rate(after))).toBe(status);
@@ -96,7 +96,7 @@ describe('the table of environments', () => {
   );
 });
 
-test('a step’s duration does not include the time that a person held it up', () => {
+test('a step’s duration does not include the time for which a person paused the run', () => {
   const [first, second] = history.updates.filter(({ identity }) => identity.kind === 'grpo') as [
     UpdateRecord,
     UpdateRecord,

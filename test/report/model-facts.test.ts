@@ -12,8 +12,8 @@ const baseOf = (model: number, trained: number) =>
 const factsOf = (spec: RunSpec, base: BaseRecord | null = null) =>
   Object.fromEntries(modelFacts(recordOf(spec), base));
 
-describe('the facts of a model', () => {
-  test('for all weights, randomly initialised, with a warm start', async () => {
+describe('the report gives the facts of a model', () => {
+  test('if all weights are trained from random values, with a warm start', async () => {
     const spec = await readSpecFile('presets/tiny.yaml');
     const trainer = { ...spec.trainer, use_kl_loss: true, use_entropy_loss: true };
     expect(loraInWords(recordOf(spec))).toBeNull();
@@ -27,7 +27,7 @@ describe('the facts of a model', () => {
     });
   });
 
-  test('for adapters on a model folder', async () => {
+  test('if adapters on a model folder are trained', async () => {
     const { model, ...spec } = await readSpecFile('presets/tiny.yaml');
     const { architecture: _architecture, ...files } = model;
     const lora = { rank: 4, alpha: 8, targets: ['q_proj', 'v_proj'] as const };
@@ -47,7 +47,7 @@ describe('the facts of a model', () => {
     });
   });
 
-  test('for a run whose base record comes from an earlier version and has no figures', async () => {
+  test('if the run’s base record comes from an earlier version and has no figures', async () => {
     const spec = await readSpecFile('presets/tiny.yaml');
     const { policy_loss_type: _kind, use_kl_loss: _kl, ...trainer } = spec.trainer;
     const { moments: _moments, ...model } = spec.model;

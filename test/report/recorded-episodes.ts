@@ -15,7 +15,7 @@ export interface SaidTurn {
   says: string;
   /** Tool that the turn calls. */
   tool?: string;
-  /** What the model reads next. No record holds it for the last turn. */
+  /** The answer to the turn, which the model reads next. No record holds the answer to the last turn. */
   answer?: string;
   error?: true;
 }

@@ -1,4 +1,4 @@
-// Tests the counters of how episodes went: against simple ways to count the same, and on recorded episodes.
+// Tests the counts of how episodes went: compares them with simpler ways to count, and reads recorded episodes.
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { addError, noErrors, normalisedError, ranked } from '../../src/report/transcripts/error-patterns.js';
@@ -101,7 +101,7 @@ describe('counts of trajectories', () => {
     );
   });
 
-  test('of groups: those with at least two graded samples, and those of them whose rewards differ', () => {
+  test('include the groups with at least two graded samples and, among these, the groups whose rewards differ', () => {
     fc.assert(
       fc.property(fc.array(fc.array(fc.constantFrom(0, 1, null), { maxLength: 5 })), (groups) => {
         const counts = noTrajectories();
@@ -116,13 +116,13 @@ describe('counts of trajectories', () => {
   });
 });
 
-describe('a call is repeated', () => {
+describe('a call counts as repeated', () => {
   test.each([
-    ['twice in a row', ['a', 'a'], 1],
-    ['though a turn without a call lies between', ['a', null, 'a'], 1],
-    ['three times, whatever lies between', ['a', 'b', 'a', 'c', 'a'], 2],
-    ['but not twice with another between: a second look may be right', ['a', 'b', 'a'], 0],
-    ['never where all differ', ['a', 'b', 'c'], 0],
+    ['if it is made twice in a row', ['a', 'a'], 1],
+    ['if only a turn without a call lies between', ['a', null, 'a'], 1],
+    ['if it is made three times, whatever lies between', ['a', 'b', 'a', 'c', 'a'], 2],
+    ['but not if another call lies between two of it: a second look may be right', ['a', 'b', 'a'], 0],
+    ['but not if all calls differ', ['a', 'b', 'c'], 0],
   ] as const)('%s', (_, calls, expected) => {
     expect(repeatedCalls(calls)).toBe(expected);
   });
@@ -151,7 +151,7 @@ describe('the pattern of an error', () => {
     ['Error: 2 of 1,024.5 rows\n  failed', '# of # rows failed'],
     ['', '(no message)'],
     ['{"error":', '{"…":'],
-  ])('%j becomes %j', (text, pattern) => {
+  ])('in %j is %j', (text, pattern) => {
     expect(normalisedError(text)).toBe(pattern);
   });
 

@@ -235,7 +235,7 @@ describe.skipIf(browserPath === '')('transcripts in a browser (chromium, or LONG
     await page.close();
   });
 
-  test('print only the open one, without controls that only a screen can use', async () => {
+  test('are printed only while open, and without the controls that only a screen can use', async () => {
     await withPage(pages.beside, '#t=train.6.0.1', async (page) => {
       await read(page);
       await page.emulateMedia({ media: 'print' });

@@ -63,11 +63,14 @@ describe('a turn is split', () => {
     ]);
   });
 
-  test.each(['{"name":', '[]', '{"arguments":{}}', '17'])('and %s is not a call', (body) => {
-    expect(segmentsOf(`<tool_call>${body}</tool_call>`)).toEqual([{ kind: 'malformed', text: body }]);
-  });
+  test.each(['{"name":', '[]', '{"arguments":{}}', '17'])(
+    'and %s in the tags of a call is not a call',
+    (body) => {
+      expect(segmentsOf(`<tool_call>${body}</tool_call>`)).toEqual([{ kind: 'malformed', text: body }]);
+    },
+  );
 
-  test('also if the closing tag was not sampled', () => {
+  test('even if the closing tag of a call was not sampled', () => {
     expect(segmentsOf(`<tool_call>${call}`)).toMatchObject([{ kind: 'call', name: 'close_issue' }]);
   });
 });
@@ -101,7 +104,7 @@ describe('transcripts are written to chunks', () => {
     return { chunks, places };
   }
 
-  test('of a bounded size, each at the place that the index gives', async () => {
+  test('of a bounded size, and each transcript is at the place that the index gives', async () => {
     const texts = Array.from({ length: 30 }, (_, n) => `${n} ${'x'.repeat(20_000)}`);
     const { chunks, places } = await chunksOf(texts);
     expect(chunks.length).toBeGreaterThan(2);
@@ -114,14 +117,14 @@ describe('transcripts are written to chunks', () => {
     }
   });
 
-  test('with the hash of the content as name, and with equal texts stored once', async () => {
+  test('that are named by the hash of their content and store equal texts once', async () => {
     const [first, again] = [await chunksOf(['a', 'b']), await chunksOf(['a', 'b'])];
     expect(first).toEqual(again);
     const { texts } = JSON.parse(first.chunks[0]!.content) as TranscriptChunk;
     expect(texts.filter((text) => text === 'Call one tool a turn.')).toHaveLength(1);
   });
 
-  test('as files that are one call with two strings, whatever the episodes say', async () => {
+  test('and each file is one call with two strings, whatever the episodes contain', async () => {
     const { chunks } = await chunksOf([hostile]);
     const script = chunkScript(chunks[0]!);
     expect(script).toMatch(/^longhaulChunk\("[0-9a-f]{16}", "(?:[^"\\<\u2028]|\\.)*"\);\n$/);

@@ -2,7 +2,7 @@
 import { accessSync } from 'node:fs';
 import { chromium, type Browser } from 'playwright-core';
 
-/** Empty if there is none. */
+/** Path of the browser; empty if there is none. */
 export const browserPath =
   [process.env['LONGHAUL_CHROMIUM'], '/usr/bin/chromium', '/usr/bin/google-chrome'].find(isThere) ?? '';
 

@@ -98,7 +98,7 @@ export class Cluster {
     );
   }
 
-  /** Starts a node with its own id and folder, unlike those that share an id. */
+  /** Starts a further node, with its own id and folder. (The cluster's other nodes share an id.) */
   async startNode(
     id: string,
     args: readonly string[] = [],
@@ -175,7 +175,7 @@ export class Cluster {
     return { first, second: others[0] ?? first };
   }
 
-  /** Stops all nodes in order, so that the pool no longer leases any of them. */
+  /** Stops all nodes by SIGTERM, so that the pool no longer leases any of them. */
   async nodesLeave(): Promise<void> {
     await Promise.all(
       this.nodes.splice(0).map(async (node) => {

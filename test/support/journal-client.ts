@@ -48,7 +48,7 @@ async function play(task: Task, slot: number): Promise<void> {
       ...{ backend, tokenizer, template },
       engine: {
         generate: () => {
-          // At an episode's second turn here, the tool call of its first one has been answered.
+          // When an episode begins its second turn here, the tool call of its first turn has been answered.
           if (!begun.has(slot)) begun.add(slot);
           else if (begun.size === maxSessions && !told) {
             told = true;

@@ -25,9 +25,9 @@ export interface LostWork {
   turns: number;
   /** Number of episodes with a turn that was sampled again. */
   episodes: number;
-  /** Number of updates that were computed again: the interrupted one, and those that were replayed to restore its state. */
+  /** Number of updates that were computed again: the interrupted update, and the updates that were replayed to restore its state. */
   updates: number;
-  /** Number of those updates whose step was already committed. */
+  /** Number of the replayed updates: their steps were already committed. */
   replayed: number;
 }
 
@@ -43,7 +43,9 @@ export function readComputed(path: string): Computed[] {
   return lines.map((line) => JSON.parse(line) as Computed).sort((a, b) => a.at - b.at);
 }
 
-/** For each death: work that was requested before it and again between it and the next death. `deaths` must be in order. */
+/**
+ * For each death: the work that was requested before it, and requested again after it but before the next death. `deaths` must be in order.
+ */
 export function lostWork(computed: readonly Computed[], deaths: readonly Death[]): LostWork[] {
   return deaths.map(({ at: death, committed = new Set<string>() }, index) => {
     const before = new Set(computed.filter(({ at }) => at <= death).map(nameOf));

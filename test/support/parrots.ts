@@ -1,4 +1,4 @@
-// Servers that repeat secrets in their error messages, as badly written ones do.
+// Servers that repeat secrets in their error messages, as badly written servers do.
 import { once } from 'node:events';
 import { createServer, request, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';

@@ -1,4 +1,4 @@
-// Changes a record and its checksum so that they agree, as a person could who knows the rules.
+// Changes a record and its checksum so that they agree, as a person who knows the rules could do.
 import { canonicalText } from '../../src/store/records/canonical.js';
 import { sha256Hex } from '../../src/base/sha256.js';
 

@@ -1,4 +1,4 @@
-// The points that a tracker must have of a run, and the ids in an event file.
+// The points of a run that a tracker must have, and the ids in an event file.
 import { MetricPoints } from '../../src/followers/metric-points.js';
 import { Delivered, type MetricPoint } from '../../src/integrations/tracking/metric-point.js';
 import { decodeEvent } from '../../src/integrations/tracking/tensorboard/event.js';

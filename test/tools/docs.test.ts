@@ -1,5 +1,5 @@
-// What README.md and docs/ say about the project is true: links work, commands and flags exist, named files exist, example specs are
-// accepted. And the text is not too long.
+// The statements of README.md and docs/ are true: links work, commands and flags exist, named files exist, example specs are accepted. And
+// the text is not too long.
 import {
   existsSync,
   mkdirSync,
@@ -124,7 +124,7 @@ describe('commands', () => {
     for (const module of loaded) module.register(program);
   });
 
-  test('`longhaul VERB`: each exists, with its flags', async () => {
+  test('every `longhaul VERB` exists, with its flags', async () => {
     await registered;
     expect(named.length).toBeGreaterThan(100);
     const wrong = named.filter(({ words }) => {
@@ -148,7 +148,7 @@ describe('commands', () => {
     expect(wrong.map(({ page, words }) => `${page}: longhaul ${words.join(' ')}`)).toEqual([]);
   });
 
-  test('`npm run`: each is a script of package.json', () => {
+  test('every `npm run` names a script of package.json', () => {
     const { scripts } = JSON.parse(readFileSync('package.json', 'utf8')) as { scripts: object };
     const used = codeLines.flatMap(({ line }) => [...line.matchAll(/npm run (?:-s )?([a-z:]+)/g)]);
     expect(used.length).toBeGreaterThan(5);
@@ -227,7 +227,7 @@ describe('examples', () => {
   });
 });
 
-test('README.md and docs/ have at most so many words', () => {
+test('README.md and docs/ have no more words than the limit', () => {
   const words = pages.map((page) => textOf(page).split(/\s+/).filter(Boolean).length);
   expect(words.reduce((sum, more) => sum + more, 0)).toBeLessThanOrEqual(mostWords);
 });

@@ -1,4 +1,4 @@
-// What a person starts first in a checkout that is not set up.
+// The commands that a person runs first in a checkout that is not set up.
 import { spawnSync } from 'node:child_process';
 import { cpSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -48,7 +48,7 @@ test.each(['src', 'test'])('no folder of %s has more than 20 files', (root) => {
   expect(crowded).toEqual([]);
 });
 
-test('no file of src imports itself through other files', () => {
+test('no import cycle exists between files of src', () => {
   const files = folders('src')
     .flatMap(filesIn)
     .filter((file) => file.endsWith('.ts'));
@@ -57,7 +57,7 @@ test('no file of src imports itself through other files', () => {
   expect(circleIn(imports)).toBeNull();
 });
 
-test('no subfolder in src imports itself through its neighbours', () => {
+test('no import cycle exists between sibling subfolders of src', () => {
   const below = folders('src').filter((folder) => folder.split('/').length === 3);
   const partOf = (file: string): string | undefined =>
     below.find((folder) => resolve(file).startsWith(`${resolve(folder)}/`));
@@ -74,7 +74,7 @@ test('no subfolder in src imports itself through its neighbours', () => {
   expect(circleIn(imports)).toBeNull();
 });
 
-test('a cycle is found', () => {
+test('the search finds a cycle', () => {
   const imports = new Map([
     ['a', ['b']],
     ['b', ['c', 'd']],
@@ -88,7 +88,7 @@ const { arrows } = (await import(resolve('tools/lint/import-arrows.js'))) as {
   arrows: Record<string, { values: string[]; types: string[] }>;
 };
 
-test('no arrow of the linter points down', () => {
+test('the linter lets a folder import only folders above it', () => {
   const order = Object.keys(arrows);
   const leadDown = Object.entries(arrows).flatMap(([from, { values, types }]) =>
     [...values, ...types]
@@ -98,7 +98,7 @@ test('no arrow of the linter points down', () => {
   expect(leadDown).toEqual([]);
 });
 
-test('the tree in docs/architecture.md has a line for each folder of src, in the order of the arrows', () => {
+test('the tree in docs/architecture.md has a line for each folder of src, in the order in which they may import', () => {
   const page = readFileSync('docs/architecture.md', 'utf8');
   const lines = [...page.matchAll(/^(?:src\/(\w+)|    (\w+))\/ /gm)];
   let above = '';

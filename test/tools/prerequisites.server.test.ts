@@ -1,4 +1,5 @@
-// Sets up a fresh checkout on a machine whose commands the test chooses: the set-up reports at once what it would lack minutes later.
+// Sets up a fresh checkout on a machine whose commands the test chooses: the set-up reports a missing prerequisite at once, not minutes
+// later.
 import { execFile } from 'node:child_process';
 import {
   accessSync,
@@ -126,7 +127,7 @@ describe('Go, if the Temporal server can be neither found nor downloaded', () =>
     }
   });
 
-  test('may download the version that the module asks for, whatever its distribution has set', async () => {
+  test('may download the version that the module requires, whatever its distribution has set', async () => {
     command(
       'go',
       [

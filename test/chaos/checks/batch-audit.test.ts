@@ -60,12 +60,12 @@ test('a sealed batch has exactly the targets that its episodes give', () => {
 
 test.each<{ what: string; break: (arrays: BatchArrays) => void; problem: string }>([
   {
-    what: 'one advantage',
+    what: 'a wrong advantage',
     break: ({ target_advantages }) => (target_advantages[4]! *= 1.01),
     problem: 'a target has the advantage',
   },
   {
-    what: 'advantages by the deviation of a sample',
+    what: 'division of the advantages by the sample standard deviation',
     break: ({ target_advantages }) => {
       for (const [index, value] of target_advantages.entries())
         target_advantages[index] = value * Math.sqrt(3 / 4);
@@ -73,12 +73,12 @@ test.each<{ what: string; break: (arrays: BatchArrays) => void; problem: string 
     problem: 'a target has the advantage',
   },
   {
-    what: 'one old log-prob',
+    what: 'a wrong old log-prob',
     break: ({ target_old_logprobs }) => (target_old_logprobs![2]! -= 0.125),
     problem: 'a target has the old log-prob',
   },
   {
-    what: 'a target that the environment said',
+    what: 'a target token that the environment wrote',
     break: ({ target_tokens }) => (target_tokens[2] = 40),
     problem: 'a target reads',
   },
@@ -88,12 +88,12 @@ test.each<{ what: string; break: (arrays: BatchArrays) => void; problem: string 
     problem: 'a target reads',
   },
   {
-    what: 'a token of a prompt that a sample does not have',
+    what: 'a wrong token in a prompt',
     break: ({ tokens }) => (tokens[3] = 77),
     problem: 'a target reads',
   },
   {
-    what: 'a node below another parent',
+    what: 'a node below the wrong parent',
     break: ({ nodes }) => {
       const child = Array.from({ length: nodes.length / 3 }, (_, node) => node).findLast(
         (node) => nodes[3 * node]! > 0,
@@ -108,7 +108,7 @@ test.each<{ what: string; break: (arrays: BatchArrays) => void; problem: string 
   expect(wrongTargets(step.plan, step.episodes, arrays)).toEqual([expect.stringContaining(problem)]);
 });
 
-test('a target of an unknown outcome is found', () => {
+test('targets from an episode with an unknown outcome are found', () => {
   const episodes = step.episodes.map((episode) =>
     episode.slot === 0 && episode.sample === 3 ? { ...episode, outcome: unknown } : episode,
   );

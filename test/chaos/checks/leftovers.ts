@@ -1,4 +1,4 @@
-// What a run must not leave behind: its secrets in anything that it has written, and sessions on its environment server.
+// Finds what a run must not leave behind: its secrets in anything that it has written, and sessions on its environment server.
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';

@@ -1,4 +1,4 @@
-// The verdict of a chaos run: it is a problem if the run differs from the undisturbed one, or if either is unsound.
+// The verdict on a chaos run: it is a problem if the run differs from the undisturbed run, or if either run is unsound.
 import { describe, expect, test } from 'vitest';
 import { AuditReport } from '../../../src/store/audit/audit-report.js';
 import type { TrialResult } from '../trial.js';
@@ -20,35 +20,38 @@ const trial = (): TrialResult<string> => ({
 const chainViolation = { rule: 'R9', key: 'runs/chaos/x', problem: 'it was started again' } as const;
 const historyViolation = { rule: 'R21', at: 'train/chaos event 7', problem: 'it has no record' } as const;
 
-/** Ways in which a run may be unsound. They are problems in the undisturbed run, too, because a comparison with it would mean nothing. */
+/**
+ * Ways in which a run may be unsound. They are problems in the undisturbed run, too, because a comparison with an unsound run would mean
+ * nothing.
+ */
 const unsound: { what: string; harm: (run: TrialResult<string>) => void; problem: string }[] = [
   {
-    what: 'a violation in its records',
+    what: 'a violation in the run’s records',
     harm: ({ chain }) => void chain.violations.push(chainViolation),
     problem: 'R9 runs/chaos/x: it was started again',
   },
   {
-    what: 'a violation in its histories',
+    what: 'a violation in the run’s histories',
     harm: ({ history }) => void history.violations.push(historyViolation),
     problem: 'R21 train/chaos event 7: it has no record',
   },
   {
-    what: 'no history',
+    what: 'a run without a history',
     harm: ({ history }) => void (history.events = 0),
     problem: 'the server knows no history of it',
   },
   {
-    what: 'a batch that its episodes do not give',
+    what: 'a batch with other targets than its episodes give',
     harm: ({ wrongBatches }) => void wrongBatches.push('batch: it has 2 targets, its episodes give 3'),
     problem: 'batch: it has 2 targets, its episodes give 3',
   },
   {
-    what: 'a secret that it wrote',
+    what: 'a secret that the run wrote',
     harm: ({ secretsIn }) => void secretsIn.push('logs/node.log'),
     problem: 'a secret is in logs/node.log',
   },
   {
-    what: 'a session that it left behind',
+    what: 'a session that the run left behind',
     harm: (run) => void (run.leakedSessions = 1),
     problem: '1 sessions of the environment server were leaked',
   },
@@ -58,7 +61,7 @@ test('two equal runs have no problem', () => {
   expect(problemsOf(trial(), trial(), planned)).toEqual([]);
 });
 
-test('other checkpoints are no problem, because faults cause them', () => {
+test('different checkpoints are no problem, because faults cause them', () => {
   const disturbed = trial();
   disturbed.chain.checkpoints = 1;
   expect(problemsOf(trial(), disturbed, planned)).toEqual([]);

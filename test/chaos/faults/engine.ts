@@ -1,4 +1,4 @@
-// An engine that dies while it computes, and one that dies while it replies.
+// Faults of an engine: it dies while it computes, or while it replies.
 import { setTimeout as delay } from 'node:timers/promises';
 import { isBusy, pidOf, sent, signalled } from '../victims.js';
 import { type Fault, momentary, nothingToUndo } from './fault.js';

@@ -1,4 +1,4 @@
-// What a fault is, and what it may use to disturb a run.
+// The type of a fault, and the parts of a run that a fault may disturb.
 import type { BreakableProxy } from '../../support/servers/breakable-proxy.js';
 import type { FaultProxy } from '../../support/servers/fault-proxy.js';
 import type { LibcShim } from '../../support/preloads/libc-shim.js';
@@ -33,7 +33,7 @@ export interface Fault {
   needs: readonly Need[];
   /** False if the fault takes only a moment. Otherwise it lasts as long as the schedule says. */
   lasts: boolean;
-  /** Seconds after the fault's end within which another step must be committed, or the run be over. Several times the usual recovery. */
+  /** Within this many seconds after the fault's end, the run must commit another step or end. Several times the usual recovery. */
   recoversWithinS: number;
   /** Starts the fault; null if the run was over before that. */
   strike(world: World): Promise<Undo | null>;

@@ -1,4 +1,5 @@
-// A run that loses its node while there is another one, a pool that forgets everything, and a node that restarts with a damaged journal.
+// Faults of nodes: a run loses its node while there is another node, the pool forgets everything, or a node restarts with a damaged
+// journal.
 import {
   appendFileSync,
   existsSync,
@@ -16,12 +17,12 @@ import type { OpenTrial } from '../trial.js';
 import { sent, signalled } from '../victims.js';
 import { type Fault, lasting, momentary, nothingToUndo, type World } from './fault.js';
 
-/** A restarted pool waits this long, too, before it takes a node for lost. */
+/** Longer than even a restarted pool waits before it considers a node lost. */
 const lossMs = 3 * nodeLostAfterMs;
 
 /**
- * Waits until the run works on another node than `before`, is over, or has taken too long. If it did not move, its next commit is late and
- * shows that.
+ * Waits until the run works on another node than `before`, is over, or has taken too long. If the run has not moved by then, its next
+ * commit comes late, and the trial finds that.
  */
 async function untilMoved(trial: OpenTrial, before: string): Promise<void> {
   const begun = performance.now();

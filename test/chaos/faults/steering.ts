@@ -32,7 +32,7 @@ const steered = (victim: VictimName | null): Fault => ({
   strike: async (world) => {
     const { trial } = world;
     const paused = say(trial, pauseNowUpdate);
-    // The failure is reported by `await paused` below, after the victim was killed, too.
+    // `await paused` below reports the failure, also if the victim has been killed by then.
     paused.catch(() => undefined);
     if (victim !== null) await signalled(trial, victim, 'SIGKILL');
     await paused;

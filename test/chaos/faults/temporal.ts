@@ -1,4 +1,4 @@
-// A Temporal server that is unreachable, and one that restarts with an empty database. Its crashes and freezes are in processes.ts.
+// Faults of the Temporal server: it is unreachable, or restarts with an empty database. Its crashes and freezes are in processes.ts.
 import { rmSync } from 'node:fs';
 import { startTraining } from '../../../src/cli/train/start-training.js';
 import { answered } from '../trial.js';

@@ -65,7 +65,7 @@ export const twoOwnersFaults: readonly Fault[] = [
         const [begun, before] = [performance.now(), await trial.step()];
         while (!trial.over && performance.now() - begun < 2_000 && (await trial.step()) < before + 2)
           await delay(20);
-        // It drains for seconds while the run goes on. Only the end of the stack waits for it.
+        // The rival drains for seconds while the run goes on. Only the end of the stack waits for the rival.
         trial.leaving.push(ended(rival));
       };
     },
@@ -78,7 +78,7 @@ export const twoOwnersFaults: readonly Fault[] = [
     strike: async ({ trial, random }) => {
       const { client, spec } = trial;
       const workflowId = `taken-over-${random.below(1e9)}/${spec.name}`;
-      // Set before the new execution exists, because the first one may end as soon as it does.
+      // Set before the new execution exists, because the first execution may end as soon as the new one exists.
       trial.workflowId = workflowId;
       await client.withDeadline(Date.now() + 30_000, () =>
         client.workflow.start<typeof trainingRun>('trainingRun', {

@@ -1,5 +1,5 @@
-// Tests the audit of histories on a real run's history with one change at a time. A change that it misses here would be missed in a chaos
-// run, too.
+// Tests the audit of histories on a real run's history with one change at a time. If the audit misses a change here, it would also miss
+// that change in a chaos run.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type {
   CollectedRollouts,
@@ -30,7 +30,7 @@ const doctorings: {
   doctor: (history: DoctoredHistory) => void;
 }[] = [
   {
-    what: 'a payload is as large as data',
+    what: 'a payload is larger than a history should hold',
     rule: 'size',
     doctor: (history) =>
       history.editResult<{ padding?: string }>('writeReport', (result) => {
@@ -56,7 +56,7 @@ const doctorings: {
     doctor: (history) => history.remove(history.completed('uploadCheckpoint')),
   },
   {
-    what: 'an update was never answered',
+    what: 'an Update was never answered',
     rule: 'ends',
     doctor: (history) => history.remove(history.answered('resume')),
   },
@@ -67,34 +67,34 @@ const doctorings: {
       history.remove(history.scheduled('updatePolicy', 2), history.completed('updatePolicy', 2)),
   },
   {
-    what: 'a step is committed again',
+    what: 'an earlier step is committed again',
     rule: 'R5',
     doctor: (history) => history.editResult<CommittedStep>('updatePolicy', (result) => (result.step = 1), 2),
   },
   {
-    what: 'a step is committed twice, and no lease had ended',
+    what: 'a step is committed twice, although no lease had ended',
     rule: 'R5',
     names: 'it commits step 2, the next one is 3',
     doctor: (history) => history.repeat('updatePolicy', 2),
   },
   {
-    what: 'a step is committed twice, and a lease was only given',
+    what: 'a step is committed twice, although a lease was only granted in between',
     rule: 'R5',
     doctor: (history) => history.repeat('updatePolicy', 2, 'granted'),
   },
   {
-    what: 'the run opens where its records do not stand',
+    what: 'the run opens at another step than its records have reached',
     rule: 'R5',
     doctor: (history) => history.editResult<OpenedRun>('openRun', ({ position }) => (position.step = 1)),
   },
   {
-    what: 'a new execution opens before the step at which the one before it ended',
+    what: 'a new execution opens before the step at which the previous execution ended',
     rule: 'R5',
     names: 'it opens at step 1, the one before ended at 2',
     doctor: (history) => history.continueAsNewBefore(3, 1),
   },
   {
-    what: 'the run was opened by another execution than its owner says',
+    what: 'the run was opened by another execution than its owner record says',
     rule: 'R4',
     names: 'it returned the execution of the owner another',
     doctor: (history) =>
@@ -103,7 +103,7 @@ const doctorings: {
       }),
   },
   {
-    what: 'an update is answered with less control than its record',
+    what: 'an Update is answered with an earlier control number than its record has',
     rule: 'R21',
     names: 'it was answered with control',
     doctor: (history) => history.editAnswer<ControlState>('checkpointNow', (answer) => (answer.n -= 1)),
@@ -119,7 +119,7 @@ const doctorings: {
     doctor: (history) => history.editOutcome<{ state: string }>((result) => (result.state = otherDigest)),
   },
   {
-    what: 'a step is updated by another plan than the one that was made',
+    what: 'a step is updated with another plan than its planning returned',
     rule: 'R7',
     doctor: (history) =>
       history.editInput<{ plan: string }>('updatePolicy', (input) => (input.plan = otherDigest), 2),
@@ -130,7 +130,7 @@ const doctorings: {
     doctor: (history) => history.move(history.completed('planStep', 3), history.events.at(-1)!),
   },
   {
-    what: 'a step is updated before a slot was played',
+    what: 'a step is updated although some slots were never played',
     rule: 'R8',
     doctor: (history) =>
       history.editInput<{ slots: number[] }>('collectRollouts', (input) => (input.slots = [0, 1]), 3),
@@ -159,11 +159,11 @@ const doctorings: {
       ['openRun', 'another owner', (result: OpenedRun) => (result.owner = 7)],
       [
         'uploadCheckpoint',
-        'a checkpoint that is not there',
+        'a checkpoint that does not exist',
         (result: { key: string }) => (result.key += 'x/'),
       ],
-      ['writeReport', 'a report that is not there', (result: { key: string }) => (result.key += '.x')],
-      ['recordControl', 'an older control', (result: ControlState) => (result.n = 0)],
+      ['writeReport', 'a report that does not exist', (result: { key: string }) => (result.key += '.x')],
+      ['recordControl', 'an older control number', (result: ControlState) => (result.n = 0)],
     ] as const
   ).map(([type, what, change]) => ({
     what: `${type} returned ${what}`,
@@ -176,13 +176,13 @@ const doctorings: {
       ),
   })),
   {
-    what: 'a control record holds another change than was asked for',
+    what: 'a control record holds another change than the Update requested',
     rule: 'R4',
     doctor: (history) =>
       history.editInput<{ change: object }>('recordControl', (input) => (input.change = { kind: 'resume' })),
   },
   {
-    what: 'an update is answered without a record',
+    what: 'an Update is answered without a record',
     rule: 'R21',
     doctor: (history) => {
       const { acceptedRequest } =
@@ -193,12 +193,12 @@ const doctorings: {
     },
   },
   {
-    what: 'a record says an update that nobody asked for',
+    what: 'a control record names an Update that nobody sent',
     rule: 'R21',
     doctor: (history) => history.remove(history.accepted('checkpointNow'), history.answered('checkpointNow')),
   },
   {
-    what: 'a step is planned while an update is being written',
+    what: 'a step is planned while an Update is being recorded',
     rule: 'R21',
     doctor: (history) => {
       const { activityId } = history.scheduled('planStep', 2).activityTaskScheduledEventAttributes!;
@@ -207,14 +207,14 @@ const doctorings: {
     },
   },
   {
-    what: 'a step is planned without the control that was answered before',
+    what: 'a step is planned without an Update that was answered before',
     rule: 'R21',
     doctor: (history) =>
       history.editInput<{ control: number }>('planStep', (input) => (input.control = 0), 3),
   },
 ];
 
-test('an unchanged history has no violation, and its figures are those of the run', async () => {
+test('an unchanged history has no violation, and its figures are the run’s', async () => {
   const audit = await new DoctoredHistory().audit();
   expect(audit.violations).toEqual([]);
   // Two pauses, a checkpoint and a resume; a supervised step and three others.
@@ -231,7 +231,7 @@ test('a run that continued as new exactly where the earlier execution ended has 
   expect(violations.filter(({ rule }) => rule !== 'ends' && rule !== 'R4')).toEqual([]);
 });
 
-test('a step with two updates and one record, because its lease ended as the first one answered, has no violation', async () => {
+test('a step with two updates and one record has no violation if its lease ended as the first update answered', async () => {
   const history = new DoctoredHistory();
   history.repeat('updatePolicy', 2, 'revoked');
   expect((await history.audit()).violations).toEqual([]);

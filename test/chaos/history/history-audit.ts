@@ -178,7 +178,7 @@ async function checkSteps(
 
 /**
  * Whether two updates of one step are allowed: the lease of the first must have ended before the second. If both answers reached the
- * workflow at once, there was nothing left to cancel, and only the signal shows it.
+ * workflow at once, there was nothing left to cancel, and only the signal shows that the lease had ended.
  */
 function isDoubled(update: Activity, done: readonly Activity[], revoked: readonly number[]): boolean {
   const stepOf = ({ end }: Activity): number => (end?.result as CommittedStep).step;
@@ -271,7 +271,7 @@ async function checkControl(
   return answered;
 }
 
-/** Pausing a paused run is answered, and writes no second record. */
+/** True for a pause of a paused run, which is answered without a second record. */
 const heldAlready = ({ name }: AcceptedUpdate, { n, paused }: ControlState): boolean =>
   name.startsWith('pause') && paused && n > 0;
 

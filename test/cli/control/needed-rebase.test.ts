@@ -1,4 +1,4 @@
-// A rebase ends a run's workflow. So it is refused for a run that needs none, or that could not continue afterwards.
+// A rebase ends a run's workflow. So it is refused for a run that needs no rebase, and for a run that could not continue afterwards.
 import { describe, expect, test } from 'vitest';
 import { refuseEqualNumerics, refuseNeedlessRebase } from '../../../src/cli/control/needed-rebase.js';
 import type { Numerics } from '../../../src/spec/records/numerics.js';
@@ -33,15 +33,15 @@ describe('a rebase', () => {
 
   test.each([
     { what: 'no node', nodes: [] },
-    { what: 'one that has not told its numerics', nodes: [node('a', null)] },
-    { what: 'one of them that is lost', nodes: [node('a', cpu(2), 'lost')] },
-    { what: 'one of them that leaves', nodes: [node('a', cpu(2), 'draining')] },
-    { what: 'one of others', nodes: [node('a', cpu(3))] },
+    { what: 'a node that has not reported its numerics', nodes: [node('a', null)] },
+    { what: 'the only one is lost', nodes: [node('a', cpu(2), 'lost')] },
+    { what: 'the only one is leaving', nodes: [node('a', cpu(2), 'draining')] },
+    { what: 'a node with other numerics', nodes: [node('a', cpu(3))] },
   ])('is refused without a living node that has the wanted numerics: $what', ({ nodes }) => {
     expect(refusal(nodes)).toThrow(/no living node has numerics cpu\/2.*live could not go on/);
   });
 
-  test('is allowed if no living node has the run’s numerics and one has the wanted ones', () => {
+  test('is allowed if no living node has the run’s numerics and a living node has the wanted numerics', () => {
     expect(refusal([node('old', cpu(1), 'lost'), node('a', cpu(2))])).not.toThrow();
   });
 });

@@ -2,7 +2,8 @@ import { Command } from 'commander';
 import { expect, test } from 'vitest';
 import { modules } from '../../../src/cli/program.js';
 
-// The table only makes loading fast: a verb that it lacks still works, because then every command is loaded. So only this test notices it.
+// The table only makes loading fast. A verb that is missing from the table still works, because then every command is loaded; so only this
+// test notices the gap.
 test.each(modules.map(([verbs, load]) => ({ verbs, load })))(
   'the table lists the verbs that its file registers: $verbs',
   async ({ verbs, load }) => {

@@ -79,7 +79,7 @@ describe('longhaul engine info', () => {
 });
 
 describe('longhaul engine score and generate', () => {
-  test('give the same log-probs, and a request alone gets the same samples as among others', async () => {
+  test('give the same log-probs, and a single request gets the same samples as among other requests', async () => {
     const requests = [
       { text: 'Close ISS-7Q2K', max_new_tokens: 12, n: 3, seed: 4 },
       { tokens: [5, 6, 7], max_new_tokens: 5, temperature: 0.7, ignore_eos: true },
@@ -178,10 +178,13 @@ describe('longhaul engine score and generate', () => {
     [asLines({ text: 'a', stop: ['x', ''] }), 'generate', /line 1: stop\[1\] /],
     [asLines({ tokens: [1, 2] }, { tokens: [1, 9999] }), 'score', /line 2: .*tokens\[1\] is 9999/],
     ['7', 'score', /line 1: it must be a mapping/],
-  ])('refuse %j with one error that names place and field, and exit with 2', async (input, verb, message) => {
-    const { code, errors } = await longhaul(['engine', verb, '--model', model], { input });
-    expect(errors).toMatch(message);
-    expect(errors.trim().split('\n')).toHaveLength(1);
-    expect(code).toBe(2);
-  });
+  ])(
+    'refuse the input %j with one error that names place and field, and exit with 2',
+    async (input, verb, message) => {
+      const { code, errors } = await longhaul(['engine', verb, '--model', model], { input });
+      expect(errors).toMatch(message);
+      expect(errors.trim().split('\n')).toHaveLength(1);
+      expect(code).toBe(2);
+    },
+  );
 });

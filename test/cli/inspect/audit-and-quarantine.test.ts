@@ -99,7 +99,7 @@ describe('longhaul quarantine', () => {
     expect(await store.get(key)).not.toBeNull();
   });
 
-  test('sets aside what was made from the record, and nothing else', async () => {
+  test('also sets aside the records that were made from this one, and no others', async () => {
     const [episode, batch, earlier] = [
       episodeKey('tiny', 3, 0, 0),
       batchKey('tiny', 3),

@@ -1,4 +1,4 @@
-// What tests of `longhaul status` and `longhaul runs` share: a Temporal server, a store, and the command line.
+// Shared by the tests of `longhaul status` and `longhaul runs`: a Temporal server, a store, and the command line.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

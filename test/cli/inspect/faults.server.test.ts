@@ -45,7 +45,7 @@ describe('a run that does not exist', () => {
     ['transcripts', 'NOSUCH'],
     ['show', 'NOSUCH'],
     ['show', 'runs/NOSUCH/run.json'],
-  ])('%s %s', async (...args) => {
+  ])('is reported in one line by %s %s', async (...args) => {
     const { code, errors } = await longhaul([...args, '--store', `dir:${join(folder, 'store')}`]);
     expect(errors).toMatch(oneLine);
     expect(errors).toContain('NOSUCH');
@@ -54,7 +54,7 @@ describe('a run that does not exist', () => {
   });
 
   it.each(['report', 'transcripts', 'show', 'audit'])(
-    '%s in a folder without a store creates none',
+    'is an error of %s in a folder without a store, and creates no store',
     async (command) => {
       const { code, errors } = await longhaul([command, 'runs', '--store', 'dir:./elsewhere/store']);
       expect(errors).toMatch(/^error: there is no store at dir:\.\/elsewhere\/store: .*--store/);
@@ -74,7 +74,7 @@ describe('a Temporal server that does not answer', () => {
   const spec = resolve('presets/tiny.yaml');
 
   it.concurrent.each([['train', spec], ['status', 'tiny'], ['pause', 'tiny'], ['runs']])(
-    '%s %s',
+    'is reported in one line by %s %s',
     { timeout: 180_000 },
     async (...args) => {
       const address = `127.0.0.1:${await freePort()}`;
@@ -101,12 +101,15 @@ describe('a port that is taken', () => {
   });
   afterAll(() => taken.close());
 
-  it.each(['--temporal-port', '--ui-port'])('is named by up %s, which says how to fix it', async (flag) => {
-    const { code, errors } = await longhaul(['up', '--folder', join(folder, 'stack'), flag, String(port)]);
-    expect(errors).toContain(`port ${port} for the Temporal`);
-    expect(errors).toContain('leave the option out to use a free one');
-    expect(code).toBe(1);
-  });
+  it.each(['--temporal-port', '--ui-port'])(
+    'is named by up %s, and the error says how to fix it',
+    async (flag) => {
+      const { code, errors } = await longhaul(['up', '--folder', join(folder, 'stack'), flag, String(port)]);
+      expect(errors).toContain(`port ${port} for the Temporal`);
+      expect(errors).toContain('leave the option out to use a free one');
+      expect(code).toBe(1);
+    },
+  );
 
   it('is named by the environment server', async () => {
     const child = spawnEnvironmentServer(['--port', String(port)], { LONGHAUL_GRADING_TOKEN: 'x' });
@@ -136,7 +139,7 @@ describe('a store without create-only puts', () => {
   afterAll(() => server.stop());
   const refusal = /is not fit to hold records: .*create-only puts/;
 
-  it('is refused by doctor, which says what to use instead', async () => {
+  it('is refused by doctor, and the error says what to use instead', async () => {
     const args = ['doctor', '--json', '--store', server.address('unfit'), '--folder', folder];
     const { code, output } = await longhaul(args);
     const checks = JSON.parse(output) as { check: string; ok: boolean; detail: string }[];
@@ -162,7 +165,7 @@ describe('a store without create-only puts', () => {
 });
 
 describe('a spec with several mistakes', () => {
-  it('is refused by train, which lists all of them before it asks Temporal', async () => {
+  it('is refused by train, which lists all mistakes before it asks Temporal', async () => {
     const spec = join(folder, 'spec.yaml');
     writeFileSync(spec, 'name: x\ntrainer:\n  learnin_rate: 1\ngenerator:\n  max_turn: 2\n');
     const address = `127.0.0.1:${await freePort()}`;

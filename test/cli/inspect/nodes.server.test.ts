@@ -1,4 +1,4 @@
-// What `longhaul nodes` shows of nodes, of the runs that hold them, and of runs that wait.
+// `longhaul nodes` shows the nodes, the runs that hold them, and the runs that wait.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { describePool } from '../../../src/cli/inspect/nodes-command.js';
 import type { PoolView } from '../../../src/workflows/messages.js';
@@ -69,7 +69,7 @@ describe('longhaul nodes', { timeout: 120_000 }, () => {
       return output + errors;
     }
 
-    it('says how to start a node if there is none, then which run holds it, and which run waits', async () => {
+    it('says how to start a node if there is none; with a node, says which run holds it and which run waits', async () => {
       expect(await longhaul('nodes')).toMatch(/No node has reported.*longhaul up/);
       const stage = await PoolStage.open(temporal);
       await stage.node('local');

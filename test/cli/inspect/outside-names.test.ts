@@ -129,7 +129,7 @@ trainer: {max_training_steps: 1}`) as Record<string, Record<string, unknown>>;
     Object.keys(names).map((what) => [place, what] as const),
   );
 
-  it.each(cases)('cannot have %s like %s', (place, what) => {
+  it.each(cases)('is refused if its %s is %s', (place, what) => {
     expect(spec((one) => void places[place]!(one, names[what]!))).toThrow(
       /must have 1 to 64 letters, digits/,
     );

@@ -1,4 +1,4 @@
-// The list of runs: those that this Temporal server drives, and those that only the store knows.
+// The list of runs: the runs that this Temporal server drives, and the runs that only the store knows.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join, resolve } from 'node:path';
@@ -46,7 +46,7 @@ describe('longhaul runs', { timeout: 120_000 }, () => {
     await workflow.terminate();
   });
 
-  it('lists each timeline once, by its id and with its origin, including rewound ones', async () => {
+  it('lists each timeline once, by its id and with its origin, including rewound timelines', async () => {
     const records = recordsOfAllKinds();
     const name = uniqueName('rewound');
     const driveAndEnd = async (): Promise<string> => {
@@ -156,7 +156,7 @@ describe('longhaul runs', { timeout: 120_000 }, () => {
     expect(seen).toMatchObject({ status: 'completed' });
   });
 
-  it('needs no Temporal server to list the store’s runs, and says that it has none', async () => {
+  it('needs no Temporal server to list the store’s runs, and says that no server answers', async () => {
     const cwd = join(folder, 'offline');
     const offline = `dir:${join(cwd, '.longhaul', 'store')}`;
     const records = recordsOfAllKinds();

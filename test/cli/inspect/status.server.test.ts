@@ -1,4 +1,4 @@
-// What the commands say about a run that makes no progress.
+// The commands explain why a run makes no progress.
 import { ApplicationFailure, Context } from '@temporalio/activity';
 import { describe, expect, it } from 'vitest';
 import type { RunStatus } from '../../../src/activities/contracts.js';
@@ -158,7 +158,7 @@ describe('longhaul status', { timeout: 120_000 }, () => {
     });
   });
 
-  it('says that nobody takes the work of a lost node', async () => {
+  it('says that no worker takes the work of a lost node', async () => {
     const script = scriptRun(outlineOf(uniqueName('gone')));
     script.grant = () => uniqueName('nobody');
     await withWorkers(temporal, script, async (queue) => {

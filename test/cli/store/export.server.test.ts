@@ -33,7 +33,7 @@ const model = ['config.json', 'generation_config.json', 'model.safetensors'];
 const tokenizer = ['chat_template.jinja', 'tokenizer.json', 'tokenizer_config.json'];
 
 describe('longhaul export', () => {
-  test('writes the last state of a run or the state after a step, which is computed again', async () => {
+  test('writes the last state of a run, or recomputes and writes the state after a step', async () => {
     const to = join(full!.folder, 'last');
     const { code, output, errors } = await longhaul(full!, 'export', run, '--to', to, '--json');
     expect(code, errors).toBe(0);
@@ -67,8 +67,8 @@ describe('longhaul export', () => {
       (to) => [`${run}@9`, '--to', to],
       /step 9 of unit is not committed: its last one is 1/,
     ],
-    ['adapters of a run without', (to) => [run, '--to', to, '--peft'], /trains all of its weights/],
-    ['a run that is not there', (to) => ['other', '--to', to], /there is no run "other"/],
+    ['adapters of a run that trains none', (to) => [run, '--to', to, '--peft'], /trains all of its weights/],
+    ['a run that does not exist', (to) => ['other', '--to', to], /there is no run "other"/],
   ])('refuses %s, and writes nothing', async (name, args, message) => {
     const to = join(full!.folder, name.replaceAll(' ', '-'));
     const { code, errors } = await longhaul(full!, 'export', ...args(to));
@@ -94,7 +94,7 @@ describe('longhaul export', () => {
 });
 
 describe('longhaul report', () => {
-  test('says that the report cannot be written there', async () => {
+  test('says that the report cannot be written if its folder is a file', async () => {
     const file = join(process.cwd(), 'package.json', 'report.html');
     expect((await longhaul(full!, 'report', run, '-o', file)).errors).toMatch(
       /^error: [^\n]*report\.html cannot be written \((ENOTDIR|EEXIST)\): name another file with --output\n$/,

@@ -1,4 +1,4 @@
-// `longhaul gc`: what it says, and what it keeps.
+// `longhaul gc`: its output, and the checkpoints that it keeps.
 import { describe, expect, test } from 'vitest';
 import { stepsText } from '../../../src/cli/store/gc-command.js';
 import { runKey } from '../../../src/store/objects/layout.js';
@@ -21,7 +21,7 @@ describe('longhaul gc', () => {
     expect(output).toMatch(/episodes +of steps 3–6 go into one file each/);
     expect(await keysOf(store)).toEqual(before);
     const { output: all } = await longhaul(['gc', run, '--dry-run', '--store', address]);
-    // It keeps the newest two checkpoints, the one of each tenth evaluation, and the best one.
+    // It keeps the newest two checkpoints, the checkpoint of each tenth evaluation, and the best checkpoint.
     expect(all).toMatch(/of steps 1–4 are deleted/);
     expect(all).toMatch(/stays: step 6 \(newest\); step 5 \(keep_last\)\n/);
     expect(all).toMatch(/batches +of steps 1–6 are compressed\n/);

@@ -1,4 +1,4 @@
-// Folds the episodes of a step into one file: only if all records agree. The step is then read as before and audited as strictly.
+// The episodes of a step are folded into one file only if all its records agree. A folded step is read as before and audited as strictly.
 import { describe, expect, test } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import type { EpisodeRecord } from '../../../src/spec/records/episode.js';
@@ -40,12 +40,12 @@ describe('a step whose records disagree is not folded', () => {
       problem: /00000\.001.*no whole gzip stream/,
     },
     {
-      what: 'one that is missing',
+      what: 'an episode that is missing',
       damage: (store) => store.delete(single),
       problem: /3 episodes, its plan has 4/,
     },
     {
-      what: 'one with another outcome than its update',
+      what: 'an episode with another outcome than the update counts',
       damage: async (store) => {
         const record = await requireRecord(store, single, 'episode');
         const other = { ...record, outcome: { status: 'graded', value: 0.125 } } as const;
@@ -129,7 +129,7 @@ describe('the audit of a folded step', () => {
     expect(await readRecord(store, single, 'episode')).not.toBeNull();
   });
 
-  test('finds that an episode was sampled again after its record existed, by the time kept in the file', async () => {
+  test('finds, from the times in the file, that an episode was sampled again after its record existed', async () => {
     const store = await folded();
     const observed = { node: 'other', pid: 1, at: new Date().toISOString() };
     const attempt = {

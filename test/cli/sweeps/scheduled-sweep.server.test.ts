@@ -22,7 +22,7 @@ describe('a scheduled sweep', { timeout: 240_000 }, () => {
   let stage: SweepStage;
   useSweeps(2, (opened) => (stage = opened));
 
-  it('fires by itself, evaluates what is new, and finds nothing to do the next time', async () => {
+  it('fires by itself, evaluates the new states, and finds nothing to do the next time', async () => {
     const { client } = stage.temporal;
     await stage.node(stage.harness.node);
     expect(appliedText(await apply(client, nightly('3s')))).toMatch(

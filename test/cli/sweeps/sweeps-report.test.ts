@@ -1,4 +1,4 @@
-// `longhaul sweeps report` as a person runs it, on the store of sweeps that have ended and of one that has not.
+// `longhaul sweeps report` as a person runs it, on a store with sweeps that have ended and a sweep that has not.
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -53,7 +53,7 @@ async function report(...args: string[]): Promise<{ code: number; printed: strin
   }
 }
 
-it('the command writes the newest firing that has a comparison, but none of a schedule with a longer name', async () => {
+it('the command writes the newest firing that has a comparison, and ignores schedules whose longer names begin the same', async () => {
   const { code, printed, page } = await report('nightly');
   expect(printed).toBe(
     `Comparison of longhaul/nightly-2026-01-02T03.00.00Z: ${join(folder, 'pages', 'page.html')}\n`,
@@ -77,12 +77,16 @@ it('the command writes the last comparison of a sweep that was started again, on
 it.each<[string, string[], RegExp]>([
   ['a sweep that goes on', ['by-hand'], /^error: longhaul\/by-hand has not come to its comparison yet: /],
   [
-    'one that there is not',
+    'a sweep that does not exist',
     ['nosuch'],
     /project longhaul has no sweep "nosuch" in dir:.*: there are nightly-/,
   ],
-  ['one of an empty project', ['by-hand', '--project', 'none'], /: none was started yet\n$/],
-  ['what is no name', ['../../runs'], /^error: sweep "longhaul\/\.\.\/\.\.\/runs" cannot be used: /],
+  ['a sweep of an empty project', ['by-hand', '--project', 'none'], /: none was started yet\n$/],
+  [
+    'text that cannot be a name',
+    ['../../runs'],
+    /^error: sweep "longhaul\/\.\.\/\.\.\/runs" cannot be used: /,
+  ],
 ])('the command explains %s in one line', async (_, args, message) => {
   const { code, printed, page } = await report(...args);
   expect({ code, page }).toEqual({ code: 1, page: null });

@@ -52,7 +52,7 @@ describe('the progress line', () => {
     );
   });
 
-  it('shows no phase before the first step, and the warm start only during it', () => {
+  it('shows no phase before the first step, and names the warm start only while it runs', () => {
     const before = { ...training, phase: 'starting' as const, step: -1, recent: [] };
     expect(progressLine(before)).toMatch(/^step 0\/40 · .*starting$/);
     const warm = [{ step: 30, kind: 'sft', seconds: 1, metrics: {} }];
@@ -73,7 +73,7 @@ describe('the view in a terminal', () => {
   const before = { step: 24, suite: 'final', pass_at_1: 0.3, graded: 256 };
   const after = { step: 40, suite: 'final', pass_at_1: 0.9, graded: 256 };
 
-  it('keeps each evaluation once, above the changing line', () => {
+  it('prints each evaluation once, above the changing line', () => {
     const { view, kept } = terminal(80);
     view.show({ ...training, evaluations: [before] }, null);
     view.show({ ...training, evaluations: [before] }, null);
@@ -92,7 +92,7 @@ describe('the view in a terminal', () => {
     expect(progressLine({ ...training, evaluations })).toContain(' · pass@1 – · ');
   });
 
-  it('keeps a trouble in full in a narrow window, once for all its tries', () => {
+  it('prints a problem in full in a narrow window, and only once however often it is retried', () => {
     const { view, kept } = terminal(40);
     view.show(
       training,
@@ -110,7 +110,7 @@ describe('the view in a terminal', () => {
     ]);
   });
 
-  it('keeps a wait once, however long it lasts', () => {
+  it('prints a wait only once, however long it lasts', () => {
     const { view, kept } = terminal(40);
     const waits = (time: string, episodes: string): string =>
       `waits for step-000031/collect, try 1, for ${time}: ${episodes} for environment booking`;
@@ -119,7 +119,7 @@ describe('the view in a terminal', () => {
     expect(kept()).toEqual([waits('4 s', '1 episode waits')]);
   });
 
-  it('cuts the changing line to the window', () => {
+  it('cuts the changing line to the width of the window', () => {
     const { view, written } = terminal(20);
     view.show(training, null);
     expect(written().at(-1)).toBe('step 30/40 grpo · r');

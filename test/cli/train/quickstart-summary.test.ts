@@ -1,4 +1,4 @@
-// What quickstart says at its end about the policy's improvement.
+// The last lines of quickstart say how much the policy improved.
 import { expect, test } from 'vitest';
 import { heldOut } from '../../../src/cli/train/quickstart-command.js';
 

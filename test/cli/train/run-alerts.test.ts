@@ -1,4 +1,5 @@
-// The alerts that `status` and a run's end show. They cover the whole run, however long it is; there are none if the store hangs.
+// The alerts that `status` and a run's end show. They cover the whole run, however long it is. If the store hangs, the commands show none
+// and say so.
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { alertsWithin } from '../../../src/cli/train/run-alerts.js';
@@ -23,7 +24,7 @@ describe('the alerts of a run of 3,000 steps', { timeout: 60_000 }, () => {
   });
   const alerts = (withinMs?: number) => alertsWithin(() => Promise.resolve(store), run, null, withinMs);
 
-  it('include one that began at step 203 and still holds', async () => {
+  it('include an alert that began at step 203 and still holds', async () => {
     expect((await alerts()).map(({ name, steps: at, holds }) => [name, at, holds])).toEqual([
       ['reward_collapsed', [203], true],
     ]);

@@ -49,7 +49,7 @@ async function written(name: string, timelines: Timeline[]): Promise<void> {
   }
 }
 
-it('the stored spec is that of the newest timeline, whichever timeline is named', async () => {
+it('the stored spec is the newest timeline’s, whichever timeline is named', async () => {
   const slower = { ...tiny, name: 'back', trainer: { ...tiny.trainer, lr: 1e-5 } };
   await written('back', [{ spec: { ...tiny, name: 'back' } }, { spec: slower }]);
   expect(await storedSpec(store, 'back')).toEqual({ run: 'back~2', spec: parseRunSpec(slower) });

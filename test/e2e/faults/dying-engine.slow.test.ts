@@ -1,4 +1,4 @@
-// An engine is killed again and again, as happens when other processes take the memory. The run waits until it stops (R27).
+// An engine is killed again and again, as happens when other processes take the memory. The run waits until the kills stop (R27).
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';

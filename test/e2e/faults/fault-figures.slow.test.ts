@@ -39,8 +39,8 @@ async function told(run: RunHandle): Promise<FaultFigures> {
 }
 
 /**
- * Times at which the pool took the run's node for lost, by the server's clock, in ms. On a very slow machine a killed worker may come back
- * too late, and a living one may report too late; either counts as another loss.
+ * Times at which the pool considered the run's node lost, by the server's clock, in ms. On a very slow machine a killed worker may come
+ * back too late, and a living one may report too late; either counts as another loss.
  */
 async function losses(run: RunHandle): Promise<number[]> {
   const { events } = await run.fetchHistory();
@@ -147,7 +147,7 @@ describe('the figures ft/*', { timeout: 400_000 }, () => {
     expect((await counted('disturbed')).figures).toEqual(figures);
   });
 
-  it('count a killed node once that was taken for lost and comes back', async () => {
+  it('count a killed node once if it was considered lost and then comes back', async () => {
     const point = 'batch-built.step-000003.update';
     node().hold(point);
     const run = await cluster.run(spec.named('returned'));
@@ -165,7 +165,7 @@ describe('the figures ft/*', { timeout: 400_000 }, () => {
     expect(await told(run)).toEqual(figures);
   });
 
-  it('count a node once that leaves in order during an update, and comes back', async () => {
+  it('count a node once if it leaves on SIGTERM during an update and comes back', async () => {
     const point = 'batch-built.step-000003.update';
     node().hold(point);
     const run = await cluster.run(spec.named('left'));
@@ -179,7 +179,7 @@ describe('the figures ft/*', { timeout: 400_000 }, () => {
     expect(await told(run)).toEqual(figures);
   });
 
-  it('count a node that is lost for ever, and no restart of the node that continues', async () => {
+  it('count a node that is lost for ever, but no restart of the node that continues the run', async () => {
     const nodes = [node(), await cluster.startNode('other')];
     const point = 'batch-built.step-000003.update';
     for (const one of nodes) one.hold(point);

@@ -153,7 +153,7 @@ describe('an environment server that is down', { timeout: 480_000 }, () => {
   let server: EnvironmentServer | null = null;
   afterAll(() => server?.close());
 
-  it('at the start or during the run: the run waits, then is blocked, and continues when the server is up', async () => {
+  it('makes the run wait and then blocks it, at the start or later; the run continues when the server is up', async () => {
     const port = await freePort();
     const serve = () =>
       createEnvironmentServer({ port, apps: builtInApps(), faults: builtInFaults, gradingToken });
@@ -192,7 +192,7 @@ describe('a run that is started twice', { timeout: 480_000 }, () => {
   const train = (file: string, ...flags: string[]) =>
     longhaul(['train', file, '--folder', stackFolder, ...flags]);
 
-  it('is followed; it is refused with the difference if the spec is another one; it returns at once if the run is complete', async () => {
+  it('is followed by the second start, which is refused if its spec differs, and returns at once if the run is complete', async () => {
     const spec = named('twice', { seed: 13 });
     const file = write('twice.json', spec);
     const other = write('other.json', { ...spec, seed: 14 });
@@ -230,7 +230,7 @@ describe('a run that is started twice', { timeout: 480_000 }, () => {
 });
 
 describe('an unknown run', { timeout: 240_000 }, () => {
-  it.each([['status'], ['pause'], ['resume']])('%s reports it in one line', async (verb) => {
+  it.each([['status'], ['pause'], ['resume']])('is reported in one line by %s', async (verb) => {
     const { code, errors } = await longhaul([verb, 'NOSUCH', '--folder', stackFolder]);
     expect(errors).toMatch(
       /^on .*\(from the stack in .*\)\nerror: there is no run "NOSUCH" on this Temporal server[^\n]*\n$/,

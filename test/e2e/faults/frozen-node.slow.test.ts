@@ -1,4 +1,4 @@
-// A node freezes, like a suspended machine. A server that answered in time is not charged for it (R25).
+// A node freezes, like a suspended machine. A server that answered in time is not charged for the pause (R25).
 import { readFileSync } from 'node:fs';
 import { createServer, connect, type AddressInfo } from 'node:net';
 import { join } from 'node:path';

@@ -78,8 +78,8 @@ describe('a node that was frozen while its step was committed and folded', { tim
     ['before it looks at the update', 'rollouts-asked-for'],
     ['between its look at the update and its listing of the episodes', 'episodes-looked-for'],
     ['before its wait for the engine', 'episodes-missed'],
-    ['between its last look and its first token', 'episode-begun'],
-  ])('frozen %s, it samples nothing again', async (_, name) => {
+    ['between its last look at the store and its first token', 'episode-begun'],
+  ])('samples nothing again if it was frozen %s', async (_, name) => {
     const point = `${name}.step-00000${step}.collect`;
     for (const worker of cluster.nodes) worker.hold(point);
     const run = await cluster.run(spec.named(name));
@@ -93,7 +93,7 @@ describe('a node that was frozen while its step was committed and folded', { tim
     );
     expect(await cluster.ended(run)).toMatchObject({ ended: 'completed', step: 4 });
     await fold(name);
-    // Longer than a look at the store is trusted (R9).
+    // Longer than a node trusts its last look at the store (R9).
     await delay(2_500);
     expect(turnsSampled(0)).not.toEqual([]);
     const wokenAt = Date.now();

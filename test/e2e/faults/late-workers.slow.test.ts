@@ -1,5 +1,5 @@
-// A worker is frozen at a named point and Temporal takes it for lost. Another worker takes over and finishes the step. Then the first one
-// wakes and goes on as if nothing had happened: whatever it still writes must change nothing.
+// A worker is frozen at a named point and Temporal considers it lost. Another worker takes over and finishes the step. Then the first
+// worker wakes and goes on as if nothing had happened: whatever it still writes must change nothing.
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Cluster, type RunHandle } from '../../support/cluster.js';
@@ -71,7 +71,7 @@ describe('a worker that wakes too late', { timeout: 240_000 }, () => {
     await endsLikeUndisturbed(run, 'batch-built');
   });
 
-  it('frozen after it wrote its first episodes, adopts those that the other worker played', async () => {
+  it('frozen after it wrote its first episodes, adopts the episodes that the other worker played', async () => {
     const point = 'episode-written.step-000002.collect';
     const { run, first, late } = await overtaken('episode-written', point, cluster.nodes);
     expect(await cluster.store.listFolder(episodesFolder('episode-written', 2))).not.toEqual([]);
@@ -112,7 +112,7 @@ describe('a worker that wakes too late', { timeout: 240_000 }, () => {
     expect(await cluster.store.get(updateKey('update-computed', 2))).toEqual(record);
   });
 
-  it('whose reply was lost after it recorded an update is believed by its record: nothing is applied twice', async () => {
+  it('whose reply was lost after it recorded an update, is believed because of the record: nothing is applied twice', async () => {
     const point = 'update-recorded.step-000002.update';
     const { run, first, late } = await overtaken('update-recorded', point, cluster.nodes);
     const { observed } = await requireRecord(cluster.store, updateKey('update-recorded', 2), 'update');
@@ -147,7 +147,7 @@ describe('a worker that wakes too late', { timeout: 240_000 }, () => {
     await endsLikeUndisturbed(run, 'engine-killed');
   });
 
-  it('killed with its engine after an update was applied: another worker computes the update again', async () => {
+  it('killed with its engine after it applied an update, has the update computed again by another worker', async () => {
     const point = 'update-computed.step-000003.update';
     for (const node of cluster.nodes) node.hold(point);
     const run = await cluster.run(spec.named('both-killed'));

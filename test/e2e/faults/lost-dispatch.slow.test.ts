@@ -1,6 +1,6 @@
-// A process is killed at a named moment, and the run must soon commit its next step, whichever task the process had. The worst moments are
-// between the server's sending a task and the worker's noting it: nobody can return such a task, so only a time-out brings it again. In
-// this test a poller that takes a task and never answers stands for such a worker.
+// A process is killed at a named moment, and the run must soon commit its next step, whichever task the process had. The worst moment is
+// after the server has sent a task and before the worker has noted it: nobody can return such a task, so only a time-out brings it again.
+// In this test a poller that takes a task and never answers stands for such a worker.
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Cluster, type RunHandle } from '../../support/cluster.js';

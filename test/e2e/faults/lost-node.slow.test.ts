@@ -66,7 +66,7 @@ describe('a run whose node is lost', { timeout: 300_000 }, () => {
 
   it('but comes back while the next node works: both finish the same step, and the result is the same', async () => {
     const { run, first, second } = await amidStep4('parted');
-    // Hold at any activity with this point: the first node may still have the one with the usual name.
+    // Hold every activity at this point: the first node may still run the activity with the usual name.
     const point = 'update-computed';
     second.hold(point);
     first.freeze();

@@ -1,5 +1,5 @@
-// The Temporal server is killed while a run is open. It comes back with its database, or with an empty one, or an attempt survives it. The
-// history is only a convenience: the records are the run.
+// The Temporal server is killed while a run is open. It comes back with its database or with an empty one, and an attempt may outlive it.
+// The history is only a convenience: the records are the run.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -46,7 +46,8 @@ describe('a Temporal server that dies', { timeout: 360_000 }, () => {
     node().cutOff();
     await cluster.startTemporal({ databaseFile });
     run = cluster.followed(run);
-    // The pool does not hear of the node either. Either the attempt times out or the lease ends; after both, nobody waits for this attempt.
+    // The pool does not hear of the node either. Either the attempt times out or the lease ends; in both cases nobody waits for this
+    // attempt any more.
     await until(async () => {
       const { raw } = await run.describe();
       const isUpdate = /\/update(\.\d+)?$/;

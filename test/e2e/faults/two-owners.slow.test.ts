@@ -59,7 +59,7 @@ describe('a run that is started twice', { timeout: 240_000 }, () => {
     expect(await owners('twice')).toHaveLength(1);
   });
 
-  it('at the same moment under two ids: exactly one of them trains it', async () => {
+  it('at the same moment under two ids: exactly one of the two workflows trains it', async () => {
     const [one, two] = await Promise.all([
       cluster.run(spec.named('at-once')),
       cluster.run(spec.named('at-once'), { id: 'by-hand-at-once' }),

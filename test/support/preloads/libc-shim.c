@@ -1,5 +1,5 @@
 // Preloaded into the workers of a chaos run: simulates a wall clock that jumps and disks that are full. It needs no root and does
-// not touch the machine's own clock or disks. Every process maps the same control file, so a change takes effect in all at once.
+// not touch the machine's own clock or disks. Every process maps the same control file, so a change takes effect in all processes at once.
 // The monotonic clock does not change, as when an operator or NTP sets a real clock.
 #define _GNU_SOURCE
 #include <dlfcn.h>

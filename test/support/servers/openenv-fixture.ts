@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { freePort } from '../../../src/stack/free-port.js';
 
-/** On a machine that was busy with other tests, its imports took 70 s. */
+/** On a machine that was busy with other tests, the server's imports took 70 s. */
 const startsWithinMs = 300_000;
 
 export interface OpenEnvFixture {
@@ -14,7 +14,7 @@ export interface OpenEnvFixture {
 }
 
 /**
- * `ungraded`: name of an environment in `ungraded_env.py`; if absent, the other fixture is used. `env` changes that one:
+ * `ungraded`: name of an environment in `ungraded_env.py`; if absent, the other fixture is used. `env` changes the other fixture:
  * `FIXTURE_EXTRA_TOOL` adds a tool, `FIXTURE_NO_REWARD` removes all rewards.
  */
 export async function startOpenEnvFixture(

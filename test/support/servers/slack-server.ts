@@ -30,7 +30,7 @@ export interface Channel {
   messages: StoredMessage[];
 }
 
-/** `stored`: the call takes effect although its answer goes wrong; with `lateMs`, that many ms after it went wrong. */
+/** `stored`: the call takes effect although its answer goes wrong. `lateMs`: the effect comes this many ms after the wrong answer. */
 export type Fault =
   | { kind: 'hang'; stored: boolean }
   | { kind: 'reset'; stored: boolean; lateMs?: number }
@@ -70,7 +70,7 @@ export class SlackServer {
   /** Minimum time between two messages of a channel, in ms. */
   postEveryMs = 0;
   largestPage = 999;
-  /** Decides how a call goes wrong; null: it does not. */
+  /** Decides how a call goes wrong; null if the call succeeds. */
   fault: (call: Call) => Fault | null = () => null;
   readonly calls: Call[] = [];
   readonly channels: Channel[] = [];
@@ -358,7 +358,7 @@ export class SlackServer {
   }
 
   private store(channel: Channel, message: Partial<StoredMessage>): StoredMessage {
-    // In microseconds: unique, and later than all earlier ones.
+    // In microseconds. Each time stamp is later than all earlier ones.
     this.lastTs = Math.max(this.lastTs + 1, Date.now() * 1000);
     const stored: StoredMessage = {
       ts: (this.lastTs / 1_000_000).toFixed(6),

@@ -1,4 +1,4 @@
-// Files in Slack: an upload is offered, sent to its own address and completed; a while later messages may name the file.
+// Files in Slack: an upload is offered, sent to its own address and completed; a while later, messages may name the file.
 import type { IncomingMessage } from 'node:http';
 import type { KnownFiles } from './slack-rules.js';
 

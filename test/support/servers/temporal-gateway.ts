@@ -1,5 +1,5 @@
-// A gateway as before a remote Temporal server: TLS, client certificates, API keys. The dev server has none of these, so the gateway ends
-// TLS and passes each call on unchanged over HTTP/2.
+// A gateway like those in front of remote Temporal servers: TLS, client certificates, API keys. The dev server has none of these, so the
+// gateway terminates TLS and passes each call on unchanged over HTTP/2.
 import { readFileSync } from 'node:fs';
 import * as http2 from 'node:http2';
 import type { AddressInfo } from 'node:net';

@@ -1,5 +1,6 @@
-// A real Temporal dev server on a free port, stopped by its pid, and connections to one. Most tests share one server (shared-temporal.ts).
-// A test needs its own server if it stops the server, sets its limits, or uses the queues and the pool that real processes use.
+// A real Temporal dev server on a free port, and connections to a server. A test stops the server by its pid. Most tests share one server
+// (shared-temporal.ts). A test needs its own server if it stops the server, sets its limits, or uses the queues and the pool that real
+// processes use.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Client } from '@temporalio/client';

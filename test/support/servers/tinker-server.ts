@@ -19,7 +19,7 @@ export interface TinkerServer {
   url: string;
   /** Name of the model on the server. */
   model: string;
-  /** Ends all its processes at once, as a machine that fails does. Its files stay. */
+  /** Kills all its processes at once, as when the machine fails. Its files stay. */
   kill(): Promise<void>;
   /** Starts it again on the same port and files. */
   restart(): Promise<void>;

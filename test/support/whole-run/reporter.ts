@@ -20,7 +20,7 @@ export default class CountsReporter implements Reporter {
   }
 }
 
-/** A file that cannot be loaded, a failed hook and an unhandled error count as failures, so that none goes unseen. */
+/** A file that cannot be loaded, a failed hook and an unhandled error count as failures, so that each of them is seen. */
 export function countTests(modules: readonly TestModule[], unhandledErrors: number): TestCounts {
   const counts: TestCounts = { passed: 0, failed: unhandledErrors, skipped: 0 };
   for (const module of modules) {
