@@ -355,7 +355,9 @@ export interface RunStatus {
   /** Tokens that this workflow has sampled, and the seconds it spent collecting rollouts. */
   tokens: number;
   sampleSeconds: number;
-  /** Outcomes of all episodes that this workflow collected, and of the last step that sampled. Absent before the first. */
+  /**
+   * Outcomes of all episodes that this workflow collected, and of the last step that sampled. Absent before the first step that samples.
+   */
   outcomes?: {
     graded: number;
     unknown: number;

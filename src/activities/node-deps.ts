@@ -16,7 +16,7 @@ export interface LastCommit {
   busyMs: number;
 }
 
-/** How long the update of `step` waited for the state before it to reach the disk. */
+/** How long the update of `step` waited until the state before the update was saved on the disk. */
 export interface CheckpointStall {
   step: number;
   ms: number;

@@ -1,4 +1,5 @@
-// The types that the workflow `evalSweep` and its activities exchange. All payloads are small: pairs come in windows.
+// The types that the workflow `evalSweep` and its activities exchange. All payloads are small: an answer lists only a limited number of
+// pairs.
 import type { PassRate } from '../spec/pass-rate.js';
 import type { Digest } from '../spec/records/parts.js';
 

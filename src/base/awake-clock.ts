@@ -1,5 +1,5 @@
-// A clock that counts only the time in which this process ran. A stopped process, or one on a suspended machine, can receive no answers, so
-// a deadline that passes meanwhile is not the other side's failure.
+// A clock that counts only the time in which this process ran. While a process is stopped, or its machine is suspended, the process can
+// receive no answers. A deadline that passes meanwhile is not the other side's failure.
 
 const tickMs = 100;
 /** If a tick is later than this, the process did not run in between; the rest of the gap is not counted. */

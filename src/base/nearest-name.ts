@@ -1,4 +1,4 @@
-// Finds the name that a mistyped one probably meant.
+// Finds the valid name that a mistyped name probably meant.
 
 /** The most similar of `names`, at most a third of the word's length in edits away, or null. Ignores case and separators. */
 export function nearestName(word: string, names: readonly string[]): string | null {

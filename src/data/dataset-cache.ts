@@ -23,7 +23,7 @@ export interface Dataset {
   demonstrationsByKind: Map<string, number[]>;
 }
 
-/** As many as the runs that may be active at once. */
+/** Number of datasets kept: one for each run that may be active at once. */
 const datasetsKept = 64;
 
 export class DatasetCache {

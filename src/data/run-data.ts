@@ -17,7 +17,9 @@ export interface RunData extends Dataset {
   template: ChatTemplate;
 }
 
-/** More runs than one worker serves at once. With a smaller limit, some run would be read again at every step. */
+/**
+ * Number of runs kept, more than one worker serves at once. With a smaller limit, the data of some run would be read again at every step.
+ */
 const runsKept = 64;
 
 /** The cached data never changes (R1). Runs with the same tokenizer share it. */

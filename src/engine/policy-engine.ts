@@ -48,7 +48,7 @@ export interface GenerateResult {
   finish: 'stop' | 'length' | 'stop_string';
 }
 
-/** What a run waits for when its Tinker server is away or has queued a request. */
+/** Name of the wait for a Tinker server that is away or has queued a request. */
 export const policyServer = 'policy server';
 
 /** Called while a request waits, with the reason if one is known. */

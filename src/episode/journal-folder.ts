@@ -175,7 +175,7 @@ class JournalFile implements OpenJournal {
     const read = bytes && readJournal(bytes, header);
     try {
       if (read) this.past = pastOf(read.entries);
-      // Cut off a damaged end, or the whole file if its header differs: entries written after it could not be read.
+      // Cut off a damaged end, or the whole file if its header differs: entries written after the damage could not be read.
       const length = read?.length ?? 0;
       if (bytes && length < bytes.length) await truncate(this.path, length);
     } catch (error) {

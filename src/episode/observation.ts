@@ -9,7 +9,7 @@ export function resultObservation(result: ToolResult, maxChars: number): string 
   return result.isError ? `Error: ${text}` : toolObservation(text);
 }
 
-/** Puts the usual words around a tool's result; demonstrations use the same. */
+/** Puts the usual words around a tool's result; demonstrations use the same words. */
 export function toolObservation(text: string): string {
   return `Tool result:\n${text}`;
 }

@@ -23,7 +23,7 @@ export function tokenBytes(tokenizerJson: string): Uint8Array[] {
   const bytesOf = coderOf(file);
   const bytes: Uint8Array[] = Array.from({ length: tokenCount(tokenizerJson) }, () => new Uint8Array());
   for (const [token, id] of vocabularyOf(file.model)) bytes[id] = bytesOf(token);
-  // Added tokens come last, because the vocabulary may contain them too; their text is taken as it is.
+  // Added tokens come last, because the vocabulary may contain them too; an added token's text is taken unchanged.
   for (const { id, content } of file.added_tokens ?? []) bytes[id] = utf8(content);
   return bytes;
 }

@@ -91,7 +91,8 @@ function build(json: string): HubTokenizer {
 
 /**
  * Matches the added tokens of a text, so that `split` returns them and the pieces between them. Each piece alone has the same ids as within
- * the text. If a tokenizer's added tokens or its first word change a piece's ids, the result matches nothing. `tokens`: longest first.
+ * the text. If the ids of a piece may depend on the added tokens beside it, or on whether it comes first in the text, the result matches
+ * nothing. `tokens`: longest first.
  */
 function betweenStretches(json: string, tokens: readonly string[]): RegExp {
   const { added_tokens, normalizer, pre_tokenizer } = JSON.parse(json) as {

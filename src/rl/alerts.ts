@@ -244,8 +244,8 @@ export function restAside(
 }
 
 /**
- * The alert of a run that is stalled now; null if it is not, or if there are too few steps to judge. `step`: the last committed step; there
- * is one alert for each. `now`: ISO 8601.
+ * The alert of a run that is stalled now; null if the run is not stalled, or if there are too few steps to judge. `step`: the last
+ * committed step; a run stalls at most once after each step. `now`: ISO 8601.
  */
 export function stalledSince(watch: AlertWatch, step: number, now: string): RaisedAlert | null {
   const { committedAt, stepSeconds } = watch;

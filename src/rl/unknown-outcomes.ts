@@ -12,7 +12,7 @@ interface UnknownReason {
   episodes: number;
 }
 
-/** Null if every outcome is known. Of equally frequent reasons, and of their messages, the first one counts. */
+/** Null if every outcome is known. Among equally frequent reasons or messages, the first one counts. */
 export function mostFrequentReason(
   episodes: readonly Pick<EpisodeRecord, 'env_key' | 'outcome' | 'observed'>[],
 ): UnknownReason | null {

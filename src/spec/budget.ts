@@ -1,7 +1,7 @@
 // Turns a budget into limits. Each limit is on one quantity that is counted from the records.
 import type { BudgetSpec } from './run-spec.js';
 
-/** What a run has used since its first start; a fork, since it left its parent. */
+/** What a run has used since its first start. For a fork, the steps that it shares with its parent do not count. */
 export interface Spent {
   tokens: number;
   gpu_seconds: number;

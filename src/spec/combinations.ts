@@ -245,7 +245,7 @@ function warmStartProblems({ warm_start, data }: RunSpec): SpecProblem[] {
 
 function lengthProblems({ generator, model }: RunSpec): SpecProblem[] {
   const { max_input_length, max_generate_length, max_sequence_length } = generator;
-  // For a model folder, the code that reads it checks the length.
+  // If the model is a folder, the code that reads the folder checks the length.
   const longest = model.architecture?.max_position_embeddings ?? Infinity;
   const problems: SpecProblem[] = [];
   for (const [key, tokens] of Object.entries({ max_input_length, max_generate_length })) {

@@ -6,7 +6,7 @@ import { advantageEstimators, klEstimators, lossReductions, policyLossTypes } fr
 import { model } from './model-schema.js';
 import { secretInUrl } from '../base/secrets.js';
 
-/** Default of `trainer.block_after_s`: within minutes a driver restarts, or another process frees the memory it took. */
+/** Default of `trainer.block_after_s`: within this time a driver restarts, or another process frees the memory that it took. */
 export const usualBlockAfterSeconds = 600;
 
 const share = z.number().min(0).max(1);

@@ -8,7 +8,10 @@ import type { ModelSpec, RunSpec } from './run-spec.js';
 const ownFiles = { tokenizer: 'tokenizer.json', chat_template: 'chat_template.jinja' } as const;
 type OwnFile = keyof typeof ownFiles;
 
-/** Fills in the model folder's tokenizer and chat template. A path without a source is empty; `combinationProblems` reports that. */
+/**
+ * Fills in the model folder's tokenizer and chat template. A path that neither the spec nor the folder gives is empty;
+ * `combinationProblems` reports it.
+ */
 export function withModelFiles<Model extends Pick<ModelSpec, 'path'> & Partial<Pick<ModelSpec, OwnFile>>>(
   model: Model,
 ): Model & Pick<ModelSpec, OwnFile> {

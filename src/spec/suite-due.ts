@@ -12,9 +12,9 @@ export interface SuiteSteps {
 }
 
 /**
- * The suite that the run plays on the state after `step`, or null. It is `final` where GRPO begins, as the report compares that state with
- * the last one; `interval` before the first supervised step and every `evalInterval` GRPO steps. This function does not decide the
- * evaluation at the run's end.
+ * The suite that the run plays on the state after `step`, or null. The suite is `final` for the state with which GRPO begins, because the
+ * report compares this state with the last one. It is `interval` before the first supervised step and after every `evalInterval` GRPO
+ * steps. This function does not decide the evaluation at the run's end.
  */
 export function suiteAfter(
   step: number,

@@ -1,4 +1,5 @@
-// Counts the steps of the supervised phases. GRPO begins after the last one, or after the base model (step 0) if there is none.
+// Counts the steps of the supervised phases. GRPO begins after the last supervised step, or after the base model (step 0) if there are no
+// supervised steps.
 import type { RunSpec, SftPhaseSpec } from './run-spec.js';
 
 /** Number of steps of a phase; its last step may have fewer mini-batches than the others. */

@@ -28,7 +28,7 @@ function isOrdinary(name: string): boolean {
   return ordinaryNames.test(name) && !isSecretName(name);
 }
 
-/** A spec may name any variable as its grading token, and specs are not known before a run: all other variables pass. */
+/** All other variables pass: a spec may name any of them for its grading token, and specs are not known before a run. */
 function mayHoldGradingTokens(name: string): boolean {
   return !ofFollower.test(name) && !ofOtherServers.test(name) && name !== 'LONGHAUL_GRADING_TOKEN';
 }

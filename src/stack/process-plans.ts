@@ -45,7 +45,7 @@ export interface PlannedStack {
 export type RolePlan = Omit<ProcessPlan, 'logFile'>;
 
 export const databaseName = 'temporal.db';
-/** The environment server has room for at least this many nodes: another node may join a stack of one. */
+/** The environment server has room for at least this many nodes: another node may join a stack of one node. */
 const fewestNodes = 2;
 /** Seconds. A short grace is enough: the machine stays, so data that is not uploaded in time is still on its disk. */
 const nodeGraceSeconds = '8';
@@ -132,7 +132,7 @@ function nodePlans(stack: PlannedStack): RolePlan[] {
   );
 }
 
-/** Plan of the follower. The stack does not wait for it: it serves without it. */
+/** Plan of the follower. The stack does not wait for the follower: it serves without one. */
 export function followerPlan(stack: PlannedStack): RolePlan {
   const { scripts, metricsAddress } = stack;
   const folder = join(stack.folder, 'follower');

@@ -1,5 +1,5 @@
 // The list, on disk, of a supervisor's children with pid and start time. A killed supervisor leaves its children running. The next
-// supervisor, which holds the folder's lock, ends exactly these, and all other processes with the folder's mark (R29).
+// supervisor, which holds the folder's lock, ends the listed children, and all other processes with the folder's mark (R29).
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';

@@ -14,7 +14,7 @@ describe('a text', () => {
     ['in JSON', JSON.stringify(secret)],
     ['in a URL', `https://x/?t=${encodeURIComponent(secret)}`],
     ['in base64', Buffer.from(secret).toString('base64')],
-    ['in base64 of URLs', Buffer.from(secret).toString('base64url')],
+    ['in URL-safe base64', Buffer.from(secret).toString('base64url')],
   ])('loses a secret written %s, and nothing else', (_how, written) => {
     const text = withoutSecrets(`before ${written} after ${written}.`, [secret, undefined]);
     expect(text).toMatch(/^before .*\[secret removed\].* after .*\[secret removed\].*\.$/);
@@ -26,7 +26,7 @@ describe('a text', () => {
   });
 });
 
-describe('a URL', () => {
+describe('the part of a URL that may hold a secret', () => {
   it.each([
     ['http://user:password@host:1', 'user and password'],
     ['http://token@host', 'user and password'],
@@ -36,7 +36,7 @@ describe('a URL', () => {
     ['http://host/path#x', 'query'],
     ['http://host:80/path/@home', null],
     ['/data/a@b/tasks.jsonl', null],
-  ])('%s may hold a secret: %s', (url, found) => {
+  ])('%s: %s', (url, found) => {
     expect(secretInUrl(url)).toBe(found);
   });
 });
@@ -71,21 +71,21 @@ ${more}`);
       `url: "http://user:${token}@host:8000"`,
       /url: must be http:\/\/host:port without user.*grading_token_env/,
     ],
-    ['a user alone', `url: "https://${token}@host"`, /grading_token_env/],
+    ['a token as the user of a url', `url: "https://${token}@host"`, /grading_token_env/],
     ['a query', `url: "http://host:8000/?token=${token}"`, /grading_token_env/],
-    ['a password in a url of another kind', `url: "ftp://user:${token}@host"`, /must be a URL like/],
+    ['a password in a url that is not http', `url: "ftp://user:${token}@host"`, /must be a URL like/],
     [
-      'a token in place of its variable',
+      'a token instead of a variable’s name',
       `grading_token_env: "${token}"`,
       /name of an environment variable, in capitals, such as/,
     ],
     [
-      'a token of letters and digits',
+      'a token of letters and digits only',
       `grading_token_env: "deadbeef0123456789"`,
       /name of an environment variable/,
     ],
     [
-      'a token under a key of its own',
+      'a token under an unknown key',
       `grading_token: "${token}"`,
       /did you mean environments\[0\]\.grading_token_env/,
     ],

@@ -66,7 +66,7 @@ test('a finished call leaves no timer that would keep its process alive', async 
     process.getActiveResourcesInfo().filter((resource) => resource === 'Timeout').length;
   const before = timers();
   for (let n = 0; n < 20; n++) await thread.call({ answer: 'done' });
-  // Others in this process may have begun a few meanwhile.
+  // Other code in this process may have started a few timers meanwhile.
   expect(timers() - before).toBeLessThan(10);
 });
 

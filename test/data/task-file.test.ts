@@ -55,7 +55,7 @@ describe('a task file', () => {
     expect(found[2]).toBe('line 4: not JSON');
   });
 
-  it('says what a field must be and what it is, in the file’s terms', () => {
+  it('says for each bad line what is expected and what was found', () => {
     const bad = [{ ...task('a'), prompt: 5 }, { ...task('b'), promt: 'x' }, { prompt: 'x', env_key: 'y' }, 7];
     expect(problemsOf(jsonl([...bad, { ...task('c'), split: 'heldout' }]))).toEqual([
       'line 1: prompt must be text, not 5',

@@ -34,7 +34,7 @@ async function nobody(): Promise<string> {
 it('tools come from a server that comes up after the first request', async () => {
   const url = await nobody();
   const asking = ask(url, { withinMs: 10_000 });
-  // This connection was refused after the first request was sent, so that one was refused too.
+  // This connection was refused after the first request was sent, so the first request was refused too.
   await expect(fetch(url)).rejects.toThrow();
   server = await startCounterServer({ port: Number(new URL(url).port) });
   const { counter: tools } = await asking;
@@ -64,7 +64,7 @@ it('tools are refused at once if the server answers that it cannot list them', a
   expect(performance.now() - started).toBeLessThan(5_000);
 });
 
-it('tools are no longer waited for when the start is cancelled', async () => {
+it('the wait for tools ends when the start is cancelled', async () => {
   const stop = new AbortController();
   const asking = ask(await nobody(), { signal: stop.signal });
   const cancelled = new Error('the run was cancelled');

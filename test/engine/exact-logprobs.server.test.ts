@@ -47,7 +47,7 @@ interface LogprobPlan {
 
 const instructionSets = ['avx512', 'avx2', 'scalar'] as const;
 const temperature = 1;
-/** Difference to count if a sampled token is another one, because then there is no log-prob to compare. */
+/** Difference that counts if a sampled token differs from the reference's: their log-probs cannot be compared. */
 const otherTokens = 1;
 
 async function measureLogprobs(plan: LogprobPlan): Promise<LogprobFigures> {
@@ -78,7 +78,7 @@ async function measureLogprobs(plan: LogprobPlan): Promise<LogprobFigures> {
   }
 }
 
-/** The portable code is ten times slower, so it has a single variant; the others have all. */
+/** The portable code is ten times slower, so it has a single variant; the other instruction sets have all variants. */
 function variantsOf(
   instructionSet: (typeof instructionSets)[number],
   requests: number,

@@ -69,7 +69,7 @@ it('importance sampling gives an older policy’s tokens truncated weights; rati
   const firstHalf = differences.slice(0, batch[0]!.flatMap(({ targets }) => targets).length);
   expect(weighed.metrics['max_logprob_difference']).toBeCloseTo(Math.max(...firstHalf.map(Math.abs)), 5);
 
-  // An update with the computed log-probs written into its batch gives the same bits. An update without any weights gives others.
+  // An update with the computed log-probs written into its batch gives the same bits. An update without any weights gives other bits.
   const told = { ...packForest(rescored), target_rollout_logprobs: forest.target_old_logprobs };
   const fresh = startEngine();
   await fresh.loadRandom(tinyModel);

@@ -23,7 +23,7 @@ describe('the state', () => {
     expect((await engine.loadRandom({ ...tinyModel, seed: 8 })).state).not.toBe(first.state);
   });
 
-  it('must be the one named in the call', async () => {
+  it('must be the state that the call names', async () => {
     const engine = startEngine();
     const other = sha256Hex('another state');
     await expect(engine.generate(generation(other, [1]))).rejects.toMatchObject({ code: 'WrongState' });

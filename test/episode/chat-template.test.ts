@@ -21,7 +21,7 @@ const thinking = loadChatTemplate(
 );
 
 describe('a chat template', () => {
-  test('prompt, turns and the text between them join to what the template renders for the whole conversation', () => {
+  test('gives prompt, turns and text between turns that together equal the whole rendered conversation', () => {
     const built = small.prompt([{ role: 'user', content: 'a' }]) + 'b<|im_end|>' + small.between('c', true);
     const whole = small.prompt([
       { role: 'user', content: 'a' },

@@ -242,7 +242,7 @@ describe('a turn with a mistake is answered and counted, and the episode continu
       ...{ tool: undefined, calls: 2, errors: 1 },
     },
     {
-      what: 'a call of a tool that is not there',
+      what: 'a call of a tool that does not exist',
       turn: callText({ name: 'incremnt', arguments: {} }),
       answer: 'Error: unknown tool incremnt',
       ...{ tool: 'incremnt', calls: 2, errors: 1 },
@@ -284,13 +284,13 @@ describe('a turn with a mistake is answered and counted, and the episode continu
   });
 });
 
-describe('a prompt that is too long', () => {
+describe('a prompt', () => {
   const promptLength = async () => (await play(['<done>']).done).prompt_length;
 
   test.each([
     ['max_input_length', 0],
     ['max_sequence_length', 1],
-  ] as const)('above %s is never sampled from: the outcome is unknown', async (name, room) => {
+  ] as const)('longer than %s leads to an unknown outcome, and no turn is sampled', async (name, room) => {
     const length = await promptLength();
     const within = async (limit: number) => {
       const { engine, done } = play(['<done>'], { sampling: { ...sampling, [name]: limit } });
@@ -331,7 +331,7 @@ describe('when the environment fails', () => {
   const lost = () => new EnvironmentError('unavailable', 'socket_lost', 'the socket closed');
   const broken = () => new EnvironmentError('failed', 'call', 'the server could not do it');
 
-  test('a lost server is waited for and charged to no episode, and no finished turn is sampled again', async () => {
+  test('the episode waits for a lost server, is not charged, and samples no finished turn again', async () => {
     const turns = oracleTurns(twoStep);
     const { engine, done } = play(turns, {}, failing('grade', 2, lost));
     const { outcome, failures } = await done;
@@ -361,8 +361,8 @@ describe('when the environment fails', () => {
   });
 
   /**
-   * Plays each task once correctly and once without doing anything, so that there are passes and zeros. A fault must not turn one into the
-   * other.
+   * Plays each task once correctly and once without doing anything, so that there are passes and zeros. A fault must not turn a pass into a
+   * zero, or a zero into a pass.
    */
   function playAll(environments: EnvironmentBackend, maxFailures: number): Promise<EpisodePlay[]> {
     const limits = { ...sampling, max_episode_failures: maxFailures };
@@ -378,10 +378,10 @@ describe('when the environment fails', () => {
 
   test.each([
     { maxFailures: 3, leastUnknown: 0 },
-    // A single charged failure ends an episode: each of these would give a zero if a failure counted as a grade.
+    // A single charged failure ends an episode. If such a failure counted as a grade, the episode would get a zero.
     { maxFailures: 1, leastUnknown: 0.2 },
   ])(
-    'if a fifth of all calls fail, no zero is false, with $maxFailures charged failures per episode',
+    'graded episodes keep their grades when a fifth of all calls fail, with at most $maxFailures charged failures per episode',
     async ({ maxFailures, leastUnknown }) => {
       const faulty = createOpenEnvBackend({
         ...{ url: server.url, gradingToken, maxSessions: 16, faultRate: 0.2, callTimeoutMs: 500 },

@@ -180,7 +180,7 @@ async function attempt(
   const ended = await Promise.race([playing, dead.then(() => null)]);
   if (ended) await file.remove();
   else {
-    // Like the kernel for a killed process: no close frame, and no further byte in the file.
+    // Does what the kernel does for a killed process: no close frame is sent, and no further byte is written to the file.
     proxy.sever();
     abort.abort(new Error('killed'));
     await playing.catch(() => undefined);
@@ -237,7 +237,7 @@ describe('an episode whose attempt dies', () => {
     await until(async () => (await sessions()).sessions === 0, 'its session to end');
   });
 
-  it('after the grade of a last turn with a call, does not repeat that call', async () => {
+  it('after the grade repeats no call, even if the last turn made one', async () => {
     const ending = { limits: { max_turns: 4 } };
     const ended = await attempt(null, ending);
     expect(ended.play).toMatchObject({ outcome: { value: 1 }, stop_reason: 'max_turns', failures: {} });
@@ -252,10 +252,10 @@ describe('an episode whose attempt dies', () => {
     ['was not seen', { in: 'call', index: 0, when: 'after' }],
     ['is known', { in: 'turn', index: 2 }],
   ])(
-    'and whose next attempt makes other calls, if the answer %s, leaves the old world for a fresh one',
+    'leaves the old world for a fresh one if the next attempt makes other calls and the last answer %s',
     async (_, death) => {
       await attempt(death);
-      // Another prompt, as in another version: no sampled turn belongs to its transcripts.
+      // The next attempt has another prompt, as another version might: no sampled turn fits its transcripts.
       const other = {
         prompt: 'Count.',
         says: ['<tool_call>{"name":"refuse","arguments":{}}</tool_call>', ...turns.slice(1)],
@@ -278,7 +278,7 @@ describe('an episode whose attempt dies', () => {
     },
   );
 
-  it('once in every turn loses only these turns', async () => {
+  it('once in every turn loses only the unfinished turns', async () => {
     let sampled = 0;
     for (let index = 0; index < turns.length; index++) {
       // Each attempt finishes one turn.

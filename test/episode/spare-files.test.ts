@@ -31,7 +31,7 @@ describe('spare files', () => {
   };
   const openFiles = (): string[] => readdirSync('/proc/self/fd');
 
-  it('are the same files again, under new paths and empty', async () => {
+  it('are used again under new paths, and are empty', async () => {
     const { path, file } = used('first');
     const inode = statSync(path).ino;
     await spares.give(path, file);
@@ -44,7 +44,7 @@ describe('spare files', () => {
     closeSync(taken!);
   });
 
-  it('are taken only once; if there is none, none is returned', async () => {
+  it('are taken only once; without a spare file, null is returned', async () => {
     expect(await spares.take(join(folder, 'a'))).toBeNull();
     const { path, file } = used('b');
     await spares.give(path, file);

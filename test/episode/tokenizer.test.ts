@@ -47,15 +47,15 @@ describe('a tokenizer', () => {
     const changed = (how: object): object[] => file.added_tokens.map((token) => ({ ...token, ...how }));
     const metaspace = { type: 'Metaspace', replacement: '▁', prepend_scheme: 'first', split: true };
     test.each([
-      ['as it comes', {}],
-      ['a token takes the space before it', { added_tokens: changed({ lstrip: true }) }],
-      ['a token takes the space after it', { added_tokens: changed({ rstrip: true }) }],
+      ['if the tokenizer is unchanged', {}],
+      ['if a special token takes the space before it', { added_tokens: changed({ lstrip: true }) }],
+      ['if a special token takes the space after it', { added_tokens: changed({ rstrip: true }) }],
       [
-        'a normalizer, by which tokens are found',
+        'if special tokens are found in the normalized text',
         { added_tokens: changed({ normalized: true }), ...lowercase },
       ],
-      ['only the first word begins with a space', { pre_tokenizer: metaspace }],
-      ['one special token begins as another one does', { added_tokens: [...file.added_tokens, longer] }],
+      ['if only the first word begins with a space', { pre_tokenizer: metaspace }],
+      ['if one special token begins with another one', { added_tokens: [...file.added_tokens, longer] }],
     ])('%s', (_, change) => {
       const other = JSON.stringify({ ...file, ...change });
       const whole = new Tokenizer(JSON.parse(other) as object, {});
@@ -71,7 +71,7 @@ describe('a tokenizer', () => {
         expect([text, own.encode(text)]).toEqual([text, ids]);
       }
     });
-    test('only once for all texts that contain it', () => {
+    test('and only once for all texts that contain the same piece', () => {
       const long = 'the tools and their arguments '.repeat(130);
       const own = loadTokenizer(json);
       const timed = (text: string): number => {

@@ -93,7 +93,7 @@ describe('the files of its weights', () => {
     await expect(weightFiles(folder)).rejects.toThrow(/weight_map names "\.\.\/1\.safetensors"/);
   });
 
-  test('that are pickles or adapters are refused by their kind', async () => {
+  test('that are pickles or adapters are refused, and the error says which they are', async () => {
     rmSync(join(folder, 'model.safetensors'));
     write('adapter_config.json', {});
     await expect(weightFiles(folder)).rejects.toThrow(/it is a PEFT adapter/);

@@ -182,7 +182,7 @@ describe('base weights in the store', () => {
       return { wanted: wanted!, other, path };
     };
 
-    test('in a node’s file: the right ones are fetched again', async () => {
+    test('in a node’s file: the right weights are fetched again', async () => {
       const { wanted, other, path } = await others();
       const state = await readState(harness.store, run, 0);
       const node = harness.secondNode();

@@ -63,7 +63,7 @@ function unpack(forest: BatchArrays): Map<number, Target[]> {
   return byMiniBatch;
 }
 
-/** In order; samples are numbered from `first` on. */
+/** The targets of the samples, in order; samples are numbered from `first` on. */
 function targetsOf(samples: readonly SampleToPack[], first: number): Target[] {
   return trainedOf(samples).flatMap(({ tokens, targets }, place) =>
     targets.map(({ index, advantage, oldLogprob }) => ({
@@ -165,7 +165,7 @@ describe('packing', () => {
         });
         for (const [at, { parent, length, miniBatch: place }] of nodes.entries()) {
           expect(length).toBeGreaterThan(0);
-          // The node before it, or an ancestor of that node.
+          // A node's parent is the node before it, or an ancestor of that node.
           expect(lineOf(at - 1)).toContain(parent);
           if (parent >= 0) expect(nodes[parent]?.miniBatch).toBe(place);
           const elder = nodes.findLastIndex(

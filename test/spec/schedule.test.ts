@@ -15,22 +15,26 @@ describe('a run plays', () => {
     );
   test.each<[string, SuiteSteps, Record<number, string>]>([
     [
-      'interval before the warm start, final before GRPO, and interval after every fourth step of it but the last',
+      'the interval suite before the warm start, the final suite before GRPO, and the interval suite after every fourth GRPO step except the last',
       { warmStart: 3, total: 15, evalInterval: 4 },
       { 0: 'interval', 3: 'final', 7: 'interval', 11: 'interval' },
     ],
     [
-      'final first without a warm start',
+      'the final suite first, if it has no warm start',
       { warmStart: 0, total: 5, evalInterval: 3 },
       { 0: 'final', 3: 'interval' },
     ],
-    ['interval first where no GRPO follows', { warmStart: 4, total: 4, evalInterval: 2 }, { 0: 'interval' }],
     [
-      'no interval evaluation on the way of GRPO where the interval is 0',
+      'only the interval suite, before the warm start, if no GRPO follows',
+      { warmStart: 4, total: 4, evalInterval: 2 },
+      { 0: 'interval' },
+    ],
+    [
+      'no suite during GRPO if the interval is 0',
       { warmStart: 2, total: 9, evalInterval: 0 },
       { 0: 'interval', 2: 'final' },
     ],
-    ['nothing in a run without a step', { warmStart: 0, total: 0, evalInterval: 1 }, {}],
+    ['nothing, if it has no steps', { warmStart: 0, total: 0, evalInterval: 1 }, {}],
   ])('%s', (_, steps, suites) => expect(all(steps)).toEqual(suites));
 });
 

@@ -301,7 +301,7 @@ describe('all problems of a spec', () => {
     await expect(readSpecFile(specFile('list.yaml', '- 1\n'))).rejects.toThrow(/must be a mapping/);
   });
 
-  test('include relative paths that do not exist from the file’s folder', async () => {
+  test('include relative paths that lead to no file from the spec file’s folder', async () => {
     const copied = smallest();
     copied.model = { ...copied.model, tokenizer: 'tokenizers/small/tokenizer.json' };
     const path = specFile('copy.json', JSON.stringify(copied));

@@ -1,4 +1,4 @@
-// A spec for a Tinker server is refused, by the setting's path, if it contains a setting that the server does not support.
+// A spec for a Tinker server is refused if it contains a setting that the server does not support; the error names the setting's path.
 import { describe, expect, it } from 'vitest';
 import { InvalidSpec } from '../../src/spec/invalid-spec.js';
 import { parseRunSpec } from '../../src/spec/spec-input.js';

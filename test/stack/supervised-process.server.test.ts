@@ -121,7 +121,7 @@ it.runIf(existsSync('/dev/full'))(
   },
 );
 
-it('a process is started again when its log, which could not be opened, can be opened', async () => {
+it('a process whose log could not be opened is started again when the log can be opened', async () => {
   const before = await startsWell();
   const [logs, aside] = [join(folder, 'logs'), join(folder, 'aside')];
   renameSync(logs, aside);

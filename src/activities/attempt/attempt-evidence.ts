@@ -19,8 +19,8 @@ export interface EvidenceWriter {
   /** Call before the first token of these episodes is sampled. */
   starts(keys: string[]): Promise<void>;
   /**
-   * Call when an episode was sampled to its end but the store already held another worker's record. It proves that the episode was sampled
-   * twice (R9).
+   * Call when an episode was sampled to its end but the store already held another worker's record. The record then proves that the episode
+   * was sampled twice (R9).
    */
   discarded(key: string): Promise<void>;
   /** Records the failures before this attempt, unless a record already contains them. */

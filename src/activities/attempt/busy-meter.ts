@@ -43,7 +43,7 @@ export function meteredEngine(engine: FileEngine, meter: BusyMeter): FileEngine 
   };
 }
 
-/** Meters an engine that only samples, because its keeper computes its states elsewhere. */
+/** Meters an engine that only samples; its states are computed elsewhere, by a `StateKeeper`. */
 export function meteredPolicy(engine: PolicyEngine, meter: BusyMeter): PolicyEngine {
   return {
     info: () => engine.info(),

@@ -1,4 +1,4 @@
-// What a worker process remembers of its own work, and knows of the process that used its folder before.
+// What a worker process remembers of its own work, and what it knows of its predecessor, the process that used its folder before.
 import type { EndedAttempt } from './attempt-account.js';
 import { NewestEntries } from '../../base/newest-entries.js';
 
@@ -11,7 +11,7 @@ export interface Predecessor {
    */
   aliveAt: number;
   noticedAt: number;
-  /** True if the predecessor ended in order, because it was asked to. */
+  /** True if the predecessor exited on purpose, because it was asked to. */
   left: boolean;
 }
 

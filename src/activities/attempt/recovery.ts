@@ -98,7 +98,10 @@ function nameOf(run: string, { activity }: AttemptScope): string {
   return `${run}/${activity}`;
 }
 
-/** Finds what ended the previous attempt. Works also if its process has died, because its last heartbeat is at most two seconds old. */
+/**
+ * Finds what ended the previous attempt, even if that attempt's process has died: its last heartbeat came at most two seconds before its
+ * death.
+ */
 function whatEnded(life: ProcessLife, run: string, scope: AttemptScope, begunAt: number): EndedAttempt {
   const { info } = Context.current();
   const name = nameOf(run, scope);
@@ -214,7 +217,7 @@ async function explained(
   if (used !== undefined) return recovery('engine_shared', scope.execution);
   const { predecessor } = life;
   const stateStep = isAtState(scope.activity) ? step : step - 1;
-  // The workflow itself reports a predecessor that left in order, or that was declared lost before this process replaced it.
+  // The workflow itself reports a predecessor that left when asked to, or that was declared lost before this process replaced it.
   const isReported = predecessor?.left === true || interruptions.some(({ what }) => what === 'node_lost');
   if (predecessor && !isReported && (await wasServedBy(store, run, stateStep, life.node))) {
     const detection_seconds = rounded((predecessor.noticedAt - predecessor.aliveAt) / 1000);

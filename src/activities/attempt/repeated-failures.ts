@@ -11,8 +11,8 @@ import { sha256Hex } from '../../base/sha256.js';
 export const maxSameFailures = 5;
 
 /**
- * At most this many executions have a count: more than ever run at once. The oldest is dropped first, because it may have moved to another
- * node.
+ * At most this many executions have a count: more than ever run at once. The oldest execution is dropped first, because it may have moved
+ * to another node.
  */
 const maxExecutions = 1_000;
 

@@ -64,7 +64,7 @@ function beginning(text: string): string {
   return text.slice(0, cut + 1) + more;
 }
 
-/** `failed`: pairs that could not be evaluated. The episodes that they did play still count. */
+/** `failed`: pairs that could not be evaluated. The episodes that were played for such a pair still count. */
 export async function comparisonOf(
   store: ObjectStore,
   record: SweepRecord,
@@ -94,8 +94,8 @@ export async function comparisonOf(
   return { name: record.sweep, project: record.spec.project, suites, skipped, rows };
 
   /**
-   * Holds two states at a time, the reference and one other. Each state reads many episodes in parallel, so the states are read in
-   * sequence.
+   * Keeps two states in memory at a time, the reference and one other. The states are read one after another: reading one state already
+   * reads many episodes in parallel.
    */
   async function comparedSuite(index: number): Promise<SuiteComparison> {
     const { checkpoints, baseline, spec } = record;

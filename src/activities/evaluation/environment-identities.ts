@@ -1,5 +1,6 @@
 // Identifies the environment that an evaluation is played on. The identity is in the suite's record and so in the suite's digest; results
-// from two servers are therefore never compared as one. It is asked for whenever a suite is made, because the server may have changed.
+// from two servers are therefore never compared as one. The environment is asked whenever a suite is made, because the server may have
+// changed.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { NodeDeps } from '../node-deps.js';
 import type { RunData } from '../../data/run-data.js';
@@ -33,7 +34,7 @@ const maxPauseMs = 2000;
 /** At most this many tasks are used to question a server. */
 const tasksAsked = 3;
 
-/** Asks each environment in `names` for its identity. Throws `EnvironmentsUnavailable` if one does not answer in time. */
+/** Asks each environment in `names` for its identity. Throws `EnvironmentsUnavailable` if an environment does not answer in time. */
 export async function askIdentities(
   names: readonly string[],
   asking: Asking,

@@ -47,7 +47,7 @@ async function evaluatePlaced(deps: NodeDeps, pair: PlacedPair): Promise<Evaluat
   return { state, pass_at_1, graded, unknown, seconds };
 }
 
-/** Fails if the environments are not those named in the suite: episodes played on others would belong to another suite. */
+/** Fails if the environments are not those named in the suite: episodes played on other environments would belong to another suite. */
 async function refuseOtherEnvironments(
   deps: NodeDeps,
   of: RunData,

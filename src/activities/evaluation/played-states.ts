@@ -12,8 +12,8 @@ import type { SweepPair } from '../../store/evaluations/sweeps.js';
 import { addEpisode, emptyTally, type PlayedSample, type TaskTally } from '../../sweeps/tallies.js';
 
 /**
- * The played episodes of a pair. `isKept`: the pair's result is stored, so no further episode will be added and all runs see the same ones.
- * Throws `UnreadableRecord` for an episode that cannot be read or belongs to another plan or state (R8).
+ * The played episodes of a pair. `isKept`: the pair's result is stored, so no further episode will be added and all runs see the same
+ * episodes. Throws `UnreadableRecord` for an episode that cannot be read or belongs to another plan or state (R8).
  */
 export async function readTally(store: ObjectStore, pair: SweepPair, isKept: boolean): Promise<TaskTally[]> {
   const known = isKept ? await readKept(store, pair) : null;

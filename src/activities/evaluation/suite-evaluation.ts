@@ -44,7 +44,7 @@ interface SuiteOfState {
   suiteOf: string;
   /** The environments that play the tasks. */
   environments: readonly EnvironmentSpec[];
-  /** True if the run evaluates its own state. It then plays outcomes again that another run left unknown. */
+  /** True if the run evaluates its own state. It then plays the episodes again whose outcomes another run left unknown. */
   isOwn: boolean;
 }
 
@@ -86,8 +86,8 @@ function isAdopted(
 }
 
 /**
- * True if all episodes of the round were played and ended in `NothingGraded`; the caller then starts another round. False for a retry of
- * the execution that played the round: only its result was lost, and the retry returns it again.
+ * True if another execution played all episodes of the round and failed with `NothingGraded`; the caller then starts another round. If this
+ * execution played the round and only its answer was lost, a retry plays nothing and gives the same answer.
  */
 async function isSpent(
   store: ObjectStore,

@@ -45,7 +45,7 @@ function runProblems({ seed, spec, base_model }: RunRecord, parent: RunRecord | 
   ];
 }
 
-/** The functions that made a run's steps. They read from `view`. */
+/** The functions with which a run's steps are made. They read from `view`. */
 export function auditMakers(view: ObjectStore): StepMakers {
   const runs = new RunDataCache(view, new DatasetCache(view));
   return {

@@ -34,7 +34,7 @@ export async function renderRunReport(
     changes: await readChanges(deps.store, history),
     episodes,
     unfinished: await readUnfinishedEvaluation(deps.store, run),
-    // The report is made even if these cannot be read.
+    // The report is made even if these records cannot be read.
     undelivered: await readTroubles(deps.store, run).catch(() => []),
   });
   return { html, faults: faults.figures, step: history.updates.at(-1)?.identity.step ?? 0 };

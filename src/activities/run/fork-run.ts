@@ -124,7 +124,7 @@ export async function timelinesNamed(store: ObjectStore, name: string): Promise<
 }
 
 /**
- * Writes the reference under the run whose timeline holds the step. It is written before anything depends on it, because garbage collection
+ * Writes the reference under the run that took the step itself. It is written before anything depends on it, because garbage collection
  * reads the references there (R23).
  */
 async function refer(store: ObjectStore, user: string, fork: ForkSpec): Promise<void> {

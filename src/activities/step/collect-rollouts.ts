@@ -51,7 +51,7 @@ export async function collectRollouts(
     attemptEvidence(store, run, step, scope, deps.life),
   );
   const [filledAt, keptAt] = [endOf(filling), endOf(keeping)];
-  // Both must end first: a save that is still running would collide with the save of the next attempt.
+  // Rollouts and save must both end first: a save that is still running would collide with the save of the next attempt.
   await Promise.allSettled([filledAt, keptAt]);
   const [records, kept] = await Promise.all([filling, keeping]);
   if (keeping) deps.checkpointStalls.set(run, { step, ms: Math.max(0, (await keptAt) - (await filledAt)) });

@@ -5,9 +5,9 @@ export interface ReportedWait {
   /** An environment's key, `store`, or `policy server`. */
   waiting: string;
   waiting_since: number;
-  /** How many episodes are waiting for it. */
+  /** Number of episodes that wait for this. */
   waiting_episodes: number;
-  /** Last error message of what is waited for. */
+  /** Last error message of the environment, the store or the policy server. */
   waiting_reason?: string;
   /** When the run will be blocked if there is no answer by then. */
   waiting_until?: number;

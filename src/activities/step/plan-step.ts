@@ -61,8 +61,8 @@ function controlIsBehind(run: string, known: number, control: ControlState): App
 }
 
 /**
- * Plans a step from the records before it. `planStep` stores the plan; the audit compares it with a stored one. `stored`: that stored plan,
- * whose version is used. The audit itself checks the records that the plan depends on.
+ * Plans a step from the records before it. `planStep` stores the plan; the audit compares it with a stored one. `stored`: the plan to
+ * compare with; the result has the same version. The audit itself checks the records that the plan depends on.
  */
 export async function makePlan(
   { store, runs }: Pick<OrchestratorDeps, 'store' | 'runs'>,

@@ -1,5 +1,5 @@
-// A rebased step applies a logged batch again with other numerics (R18). Plan and batch are copied from the step that sampled it, with new
-// states in their identities. Nothing is sampled; only the arithmetic differs.
+// A rebased step applies a logged batch again with other numerics (R18). Plan and batch are copied from the step that sampled the batch,
+// with new states in their identities. Nothing is sampled; only the arithmetic differs.
 import type { BatchIdentity } from '../../spec/records/update.js';
 import type { PlanRecord } from '../../spec/records/plan.js';
 import { decodeBatchFile, encodeBatchFile } from '../../store/files/batch-file.js';
@@ -21,7 +21,7 @@ export async function rebasedPlan(store: ObjectStore, parent: string, step: numb
 }
 
 /**
- * The batch that `plan.rebased` names, with `plan` in its identity. Throws `UnreadableRecord` if it is missing, broken, or made from
+ * The batch that `plan.rebased` names, with `plan` in its identity. Throws `UnreadableRecord` if the batch is missing, broken, or made from
  * another plan.
  */
 export async function rebasedBatch(

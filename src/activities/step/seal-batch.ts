@@ -65,8 +65,8 @@ function otherBatch(stored: Uint8Array, computed: Uint8Array, key: string): Dive
 }
 
 /**
- * Reads the episodes by slot and sample. Throws `UnreadableRecord` if one is missing or belongs to another plan: the batch needs every
- * outcome.
+ * Reads the episodes by slot and sample. Throws `UnreadableRecord` if an episode is missing or belongs to another plan: the batch needs
+ * every outcome.
  */
 async function readEpisodes(store: ObjectStore, plan: GrpoPlan): Promise<EpisodeRecord[][]> {
   const { run, step, slots, samples_per_slot, previous_state: state } = plan;

@@ -171,8 +171,8 @@ function optimizerOf({
 }
 
 /**
- * The first applied update of a phase clears the previous phase's moments. It need not be in the phase's first step, which may apply
- * nothing.
+ * The first applied update of a phase clears the previous phase's moments. That update may come after the phase's first step, because the
+ * first step may apply nothing.
  */
 function resetIsDue(before: StepBefore | null, index: number): boolean {
   if (index === 0 || before === null) return true;

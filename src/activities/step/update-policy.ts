@@ -104,8 +104,8 @@ async function recordOnceAgreed(
 }
 
 /**
- * Computes state n from state n − 1; with nothing to learn, the state stays the same. `weights`: digest of the model's weights, in the step
- * that records it.
+ * Computes state n from state n − 1; with nothing to learn, the state stays the same. `weights`: digest of the model's weights; present
+ * only at the end of a warm start without adapters.
  */
 async function compute(
   { holder, runs }: NodeDeps,
@@ -220,7 +220,7 @@ async function answer(deps: NodeDeps, run: string, record: UpdateRecord): Promis
   };
 }
 
-/** Explains a lack of graded outcomes. Episodes are read only if there is one. A rebased step has no episodes of its own. */
+/** Explains a lack of graded outcomes. Episodes are read only if grades are lacking. A rebased step has no episodes of its own. */
 async function lackOfGradesIn(
   { store, runs }: NodeDeps,
   run: string,

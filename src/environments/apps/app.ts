@@ -36,11 +36,11 @@ export class ToolError extends Error {
 
 /** How a teacher may get a task wrong. All ids and values exist, so that the mistakes look plausible. */
 export interface Mistakes {
-  /** Tools that it may call instead of the right one, in the last call. */
+  /** Tools that the teacher may call instead of the right one, in the last call. */
   tools: readonly string[];
   /** An argument of the last call, and wrong values for it. */
   argument?: { name: string; values: readonly string[] };
-  /** Ids of other rows that the search returns, which it may take for the right one. */
+  /** Ids of other rows that the search returns and that the teacher may mistake for the right row. */
   rows?: readonly string[];
   /** The call that would be right if the task's condition had the other outcome. */
   branch?: ToolCall;
@@ -51,7 +51,10 @@ export interface Scenario {
   rows: WorldRows;
   /** Values for the places `{name}` in the paraphrases. */
   values: Readonly<Record<string, string | number>>;
-  /** The combination that must not occur in both splits. Empty if the template has too few: then the key's number decides the split. */
+  /**
+   * The combination that must not occur in both splits. Empty if the template has too few combinations: then the key's number decides the
+   * split.
+   */
   entities: readonly (string | number)[];
   /** The calls that solve the task; the last one makes the change. */
   oracle: readonly ToolCall[];

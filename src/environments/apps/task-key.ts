@@ -58,7 +58,7 @@ export function splitIdentity(key: string): string {
   return `${address.app.name}/${address.template.name}/${entities.join('/')}`;
 }
 
-// Changes which combinations are held out. The value must leave both splits some, even for templates of a dozen combinations.
+// Changes which combinations are held out. The value must give both splits some combinations, even of a template that has only a dozen.
 const splitSalt = 'split 0';
 
 export function splitOf(key: string): Task['split'] {

@@ -1,5 +1,5 @@
-// An imperfect teacher: its calls are always well-formed, and each of its decisions is right with a fixed probability. So the policy learns
-// no decision as certain, and GRPO has something left to improve.
+// An imperfect teacher: its calls are always well-formed, and each of its decisions is right with a fixed probability. So the policy never
+// learns that a decision is certain, and GRPO has something left to improve.
 import type { ToolCall } from '../../spec/records/task.js';
 import type { App, Scenario } from './app.js';
 import type { Draw } from './random.js';
@@ -27,7 +27,7 @@ export function teacherCalls(app: App, scenario: Scenario, draw: Draw): ToolCall
   return draw.chance(0.5) ? search : [...search, act, act];
 }
 
-// A wrong tool keeps the arguments it shares with the right one and copies the right call's texts, so it still teaches copying.
+// A call of a wrong tool keeps the arguments that both tools have, and copies texts of the right call, so it still teaches copying.
 function otherTool(app: App, call: ToolCall, name: string, draw: Draw): ToolCall {
   const schema = app.tools.find((spec) => spec.name === name)?.input_schema;
   const [first, ...rest] = Object.values(call.arguments).filter((value) => typeof value === 'string');

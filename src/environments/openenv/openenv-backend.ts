@@ -215,7 +215,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     const release = await places.acquire(signal);
     let socket: OpenEnvSocket | undefined;
     try {
-      // Does not take the session over from another socket, because that one's client is alive.
+      // Does not take the session over from another socket, because that socket's client is alive.
       socket = await connect(signal, session.id);
       const { data } = await untilAborted(socket, signal, request(socket, { type: 'state' }, 'open'));
       if (data.reset_key === session.world) {

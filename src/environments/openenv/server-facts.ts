@@ -81,7 +81,7 @@ async function askInSession(
   const ask = (frame: Record<string, unknown>): Promise<ReplyFrame | ErrorFrame> =>
     socket.request(frame, timeoutMs).catch((error: unknown) => {
       signal.throwIfAborted();
-      // CAPACITY_REACHED and SESSION_ERROR mean that the server is full or ends sessions: it is asked again later.
+      // CAPACITY_REACHED and SESSION_ERROR mean that the server is full or ends sessions: the server is asked again later.
       if (error instanceof ErrorFrame && !['CAPACITY_REACHED', 'SESSION_ERROR'].includes(error.code))
         return error;
       if (error instanceof EnvironmentError) throw error;
@@ -101,12 +101,12 @@ async function askInSession(
     return { tools: tools.length > 0 ? inOrder(tools) : null, reward_rule };
   } finally {
     signal.removeEventListener('abort', abort);
-    // With a close frame, so that the server keeps no place for this session.
+    // Sends a close frame, so that the server keeps no place for this session.
     socket.close();
   }
 }
 
-/** Asks without the token, because some processes have none. The server knows the frame unless it answers that the type is unknown. */
+/** Asks without the token, because some processes have no token. The server knows the frame unless it answers that the type is unknown. */
 async function knowsGradeFrame(
   ask: (frame: Record<string, unknown>) => Promise<ReplyFrame | ErrorFrame>,
 ): Promise<boolean> {

@@ -24,7 +24,10 @@ export function readTools(tools: unknown): ToolSpec[] {
 type ToolAnswer =
   { kind: 'result'; result: ToolResult } | { kind: 'failed'; reason: string; message: string };
 
-/** Reads an observation of `call_tool`. Servers guess an error's class from its text, so only classes that no tool error gets count. */
+/**
+ * Reads an observation of `call_tool`. Servers guess an error's class from its text. Only `timeout` and `transport_error` count, because no
+ * error of a tool gets these classes.
+ */
 export function readToolAnswer(observation: Json): ToolAnswer {
   const { error, result } = observation;
   if (isObject(error)) {

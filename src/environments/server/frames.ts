@@ -8,7 +8,7 @@ export type ErrorCode =
   | 'EXECUTION_ERROR'
   | 'CAPACITY_REACHED'
   | 'SESSION_ERROR'
-  /** Our own code: the grading token is not the server's. */
+  /** Our own code: the request has another grading token than the server. */
   | 'FORBIDDEN';
 
 type ToolErrorType = 'execution_error' | 'invalid_args' | 'tool_not_found';

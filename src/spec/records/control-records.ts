@@ -1,4 +1,4 @@
-// Control records: changes that people request of a running run, and the state that results when they are folded (R21).
+// Control records: changes that people request for a running run, and the state that results when these records are folded (R21).
 import { z } from 'zod';
 import { amount, count, positive, text, time } from './parts.js';
 

@@ -15,7 +15,10 @@ export function nameOfNumerics({ backend, version, service, model }: Numerics): 
   return `${backend}/${version}${model === undefined ? '' : ` ${model} at ${service ?? '?'}`}`;
 }
 
-/** Whether a node fits a run without a base record: it offers the Tinker model `served` or, if that is null, its own engine. */
+/**
+ * True if a node can start a run whose base model is not recorded yet. `served`: the Tinker model that the node must offer; null: the node
+ * must have an engine of its own.
+ */
 export function offersModel({ backend, model }: Numerics, served: string | null): boolean {
   return served === null ? backend !== 'tinker' : model === served;
 }

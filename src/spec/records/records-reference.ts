@@ -46,7 +46,7 @@ function recordTables(page: string): Map<string, string> {
 
 interface Field {
   name: string;
-  /** The one shape of the record that has this field, if it has several shapes; absent if all have it. */
+  /** The shape of the record (its kind or version) that has this field; absent if all shapes have it. */
   only?: string;
   value: string;
   meaning: string;

@@ -89,7 +89,7 @@ export const name = z.strictObject({
   run: text.describe('of the name’s n-th timeline'),
 });
 
-/** What a tracker or channel has not received of a run. No step depends on it. */
+/** Data of a run that a tracker or channel has not received. No step depends on it. */
 export type NoticeRecord = z.infer<typeof notice>;
 export const notice = z.strictObject({
   schema: z.literal('longhaul.notice/1'),
@@ -117,7 +117,10 @@ export const ref = z.strictObject({
   observed: z.strictObject({ at: time }),
 });
 
-/** `gc/{n}.json`: what a collection is about to delete (R23). It stays even if a later reference spares some of it. */
+/**
+ * `gc/{n}.json`: what a collection is about to delete (R23). The record stays unchanged even if a later reference protects some of these
+ * objects.
+ */
 export type CollectionRecord = z.infer<typeof gc>;
 export const gc = z.strictObject({
   schema: z.enum(['longhaul.gc/1', 'longhaul.gc/2']),

@@ -16,7 +16,7 @@ export const instance = z.strictObject({
   observed: z.strictObject({ at: time, by: text }),
 });
 
-/** A saved state of a step. A step may have several, as each comes from the same batches and the same base. */
+/** A saved state of a step. A step may have several saved states: each comes from the same batches and the same base. */
 export type SavedStateRecord = z.infer<typeof saved>;
 export const saved = z.strictObject({
   schema: z.literal('longhaul.saved/1'),

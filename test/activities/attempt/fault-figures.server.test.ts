@@ -61,7 +61,7 @@ function killAt(verb: 'generate' | 'update', nth: number): void {
   });
 }
 
-it('a run without faults reports none, and an effective training time ratio of 1', async () => {
+it('a run without faults reports no faults, and an effective training time ratio of 1', async () => {
   await harness.advance(step);
   expect(faults(await figures())).toEqual({});
   expect((await figures())['ft/ettr']).toBe(1);
@@ -71,7 +71,7 @@ it('a run without faults reports none, and an effective training time ratio of 1
 });
 
 describe('an engine that is killed', () => {
-  it('during a collect, it costs the unfinished turns, and a restore from a checkpoint or by replay', async () => {
+  it('during a collect costs the unfinished turns, and a restore from a checkpoint or by replay', async () => {
     await harness.advance(lastSftStep);
     const planned = await harness.plan(step);
     const activities = createNodeActivities(harness.node);
@@ -114,7 +114,7 @@ describe('an engine that is killed', () => {
     expect((await planning).faults).toEqual(told);
   });
 
-  it('during a collect without writable journals, it also costs the answered turns', async () => {
+  it('during a collect without writable journals also costs the answered turns', async () => {
     const generator = { ...(harness.spec['generator'] as object), n_samples_per_prompt: 4, max_turns: 4 };
     await harness.open({ ...harness.spec, generator });
     await harness.advance(lastSftStep);
@@ -136,7 +136,7 @@ describe('an engine that is killed', () => {
     expect(await figures()).toMatchObject({ 'ft/lost_tokens': recovery!.lost.tokens });
   });
 
-  it('during an update, it costs only that update, and the next step adds nothing', async () => {
+  it('during an update costs only that update, and the next step adds nothing', async () => {
     await harness.advance(lastSftStep - 1);
     const input = harness.reference(await harness.plan(lastSftStep));
     const activities = createNodeActivities(harness.node);
@@ -157,7 +157,7 @@ describe('an engine that is killed', () => {
     expect(faults(await figures())).toEqual(faults(told));
   });
 
-  it('together with its worker, it costs what the last heartbeat reported, and a restart', async () => {
+  it('together with its worker costs the work that the last heartbeat reported, and a restart', async () => {
     await harness.advance(lastSftStep);
     const planned = await harness.plan(step);
     const killed = 'node-a@test pid 1';
@@ -202,7 +202,7 @@ describe('an engine that is killed', () => {
     expect(records[0]!.observed.waited_seconds).toBe(0.5);
   });
 
-  it('while no activity runs, it is counted by the next activity that needs the engine', async () => {
+  it('while no activity runs is counted by the next activity that needs the engine', async () => {
     await harness.advance(lastSftStep - 1);
     const activities = createNodeActivities(harness.node);
     const update = async (at: number) => {

@@ -42,11 +42,14 @@ function failing(error: (attempt: number) => Error): () => Promise<unknown> {
 
 describe('an activity that fails five times in the same way', () => {
   it.each([
-    ['a mistake of ours', () => new TypeError("Cannot read properties of undefined (reading 'tokens')")],
+    ['a bug in our code', () => new TypeError("Cannot read properties of undefined (reading 'tokens')")],
     ['data that cannot be used', () => new RangeError('the prompt has 900 tokens, 448 are allowed')],
-    ['an answer of the engine', () => new EngineError('OutOfMemory', 'no room for the moments')],
-    ['a healthy server that cannot open', () => new EnvironmentError('failed', 'open', 'no such task')],
-    // Its message contains a process id and log lines, so it differs each time.
+    ['an error that the engine returns', () => new EngineError('OutOfMemory', 'no room for the moments')],
+    [
+      'a healthy server that cannot open the task',
+      () => new EnvironmentError('failed', 'open', 'no such task'),
+    ],
+    // The message of this error contains a process id and log lines, so it differs each time.
     [
       'an engine that dies',
       (attempt: number) => new EngineError('EngineExited', `The engine (process ${attempt}) …`),
@@ -57,7 +60,7 @@ describe('an activity that fails five times in the same way', () => {
     expect(found[4]?.message).toContain(`failed 5 times in the same way: ${error(5).message}`);
   });
 
-  it('is counted even if other failures happen in between', async () => {
+  it('fails with NoProgress even if other failures happen in between', async () => {
     const found = await failures(
       failing((attempt) => (attempt % 2 === 0 ? new StoreUnavailable('no answer') : new TypeError('broken'))),
       9,

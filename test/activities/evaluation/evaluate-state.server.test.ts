@@ -39,7 +39,7 @@ describe('evaluateState', () => {
     expect(calls.generate).toBe(4);
   });
 
-  it('uses its own random numbers (R13): a rollout with the same slot and sample has others', async () => {
+  it('uses its own random numbers (R13): a rollout with the same slot and sample uses other numbers', async () => {
     const keys: SamplingKey[] = [];
     const { engine } = harness.node.holder;
     const { generate } = engine;
@@ -48,7 +48,7 @@ describe('evaluateState', () => {
       return generate(request, signal);
     };
     await evaluate(harness.node, 'final');
-    // Episodes start when their sessions are open, so in any order.
+    // An episode starts when its session is open, so the episodes may start in any order.
     expect(keys.splice(0).sort((a, b) => a.slot - b.slot)).toEqual(
       [0, 1, 2].map((slot) => ({ seed: 5, domain: 'eval', step: 0, slot, sample: 0 })),
     );

@@ -53,7 +53,7 @@ async function server(facts: ForeignFacts = {}, rewardOf: (episode: string) => s
   return started;
 }
 
-/** True for the episode in which the server is asked about itself. */
+/** True for an episode that was opened only to ask the server for its facts. */
 const isQuestion = (episode: string): boolean => episode.startsWith('facts/');
 
 async function begin(name: string, url: string, more: object = {}): Promise<void> {

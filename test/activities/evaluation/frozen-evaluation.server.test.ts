@@ -1,5 +1,5 @@
 // A worker freezes at each of its accesses to the store, while another worker plays the same evaluation and a collection folds it. When the
-// first one continues, the records are no longer where it looks for them, and it must not sample anything again (R9, R23).
+// first worker continues, the records are no longer where it looks for them, and it must not sample anything again (R9, R23).
 import { cpSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, expect, it } from 'vitest';
@@ -99,8 +99,8 @@ function frozenWhere(
 }
 
 /**
- * Selects call number `look`. It selects none after the first check of an episode right before sampling: from there on, episodes run
- * independently, so one may sample while another is frozen.
+ * Selects call number `look`, but no call after the first check of an episode right before sampling: from that check on, episodes run
+ * independently, so one episode may sample while another is frozen.
  */
 function callNumber(look: number): (call: string) => boolean {
   let calls = 0;
@@ -136,7 +136,7 @@ it('a worker that was frozen at any of its store accesses samples no episode aga
   expect(looks).toBeGreaterThan(10);
 });
 
-it('a worker that was frozen before it wrote an episode leaves none beside the folded file', async () => {
+it('a worker that was frozen before it wrote an episode leaves no episode beside the folded file', async () => {
   const store = await begunAnew();
   let answer: unknown = null;
   const frozen = frozenWhere(

@@ -33,7 +33,7 @@ async function linesOf(file: string, at = step): Promise<unknown[]> {
   return text.split('\n').flatMap((line) => (line === '' ? [] : [JSON.parse(line) as unknown]));
 }
 
-it('trajectories lie in the known folder; those of a second suite lie complete in a subfolder', async () => {
+it('the trajectories of the first suite are in the step’s folder; those of the second suite are complete in a subfolder', async () => {
   const [interval, final] = [await evaluate('interval'), await evaluate('final')];
   expect(await linesOf('tracker.jsonl')).toHaveLength(2);
   expect(await linesOf('aggregated_results.jsonl')).toEqual([

@@ -28,7 +28,7 @@ it('the cost of faults is counted by one reader at a time: other plans in the me
   expect(before).toBeGreaterThan(0);
   let other: unknown;
   void plan(deps, { run: made.run, owner: 1, step: 7 }).then((planned) => (other = planned));
-  // A plan that waits for nothing is there before the next turn of the event loop.
+  // A plan that does not wait for the count is written before the next turn of the event loop.
   await setImmediate();
   expect(other).toEqual({ planned: 7 });
   expect(reads).toBe(before);

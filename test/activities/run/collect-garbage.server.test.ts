@@ -103,7 +103,7 @@ describe('an evaluation without a readable result', () => {
   });
 });
 
-it('cannot be given a run’s view of the store, where folded episodes seem to exist: it would not compile', () => {
+it('collectGarbage does not compile with a run’s view of the store, in which folded episodes seem to exist', () => {
   // @ts-expect-error A view is not an OpenedStore.
   const inView = () => withRunView(harness.orchestrator, collectGarbage);
   expect(inView).not.toThrow();

@@ -19,50 +19,50 @@ describe('a fork is refused, and leaves nothing behind, for:', () => {
     says: RegExp;
   }[] = [
     {
-      what: 'a run that is not there',
+      what: 'a parent that does not exist',
       from: { run: 'nobody', step: 1 },
       says: /fork\.run: there is no run "nobody"/,
     },
     {
-      what: 'a step beyond the last',
+      what: 'a step after the parent’s last one',
       from: { run, step: 9 },
       says: /step 9 of unit is not committed; the nearest committed ones are 3, 4, 5$/,
     },
-    { what: 'a step before the first', from: { run, step: -1 }, says: /fork\.step: / },
+    { what: 'a step before the parent’s first one', from: { run, step: -1 }, says: /fork\.step: / },
     {
-      what: 'a rewind to where it is',
+      what: 'a rewind to the step at which the run already is',
       name: run,
       from: { run, step: last },
       says: /unit is at step 5: there is nothing to rewind/,
     },
     {
-      what: 'the name of a run',
+      what: 'the name of a fork that was begun after another step',
       name: 'settled',
       says: /name: run "settled" exists and is a fork of unit after step 1/,
     },
     {
-      what: 'another model',
+      what: 'a changed model',
       change: ({ model }) => (model!.architecture = { ...(model!.architecture as Part), hidden_size: 64 }),
       says: /model\.architecture\.hidden_size: a fork of unit has its parent's \(stored 32, computed 64\)/,
     },
     {
-      what: 'another seed',
+      what: 'a changed seed',
       change: (spec) => ((spec as Part).seed = 6),
       says: /seed: a fork of unit has its parent's/,
     },
     {
-      what: 'another tokenizer',
+      what: 'a changed tokenizer',
       change: ({ model }) => (model!.tokenizer = otherFile()),
       says: /model\.tokenizer: .*other\.json is not what run "unit" was started with/,
     },
-    { what: 'other tasks', change: ({ data }) => (data!.tasks = otherFile()), says: /data\.tasks: / },
+    { what: 'changed tasks', change: ({ data }) => (data!.tasks = otherFile()), says: /data\.tasks: / },
     {
-      what: 'a warm start that has been',
+      what: 'a changed warm start that the parent has already taken',
       change: (spec) => ((spec as unknown as Record<string, Part[]>).warm_start![0]!.lr = 1e-4),
       says: /warm_start\.0\.lr: a fork of unit has its parent's/,
     },
     {
-      what: 'no step left',
+      what: 'a last step before the fork’s first one',
       change: ({ trainer }) => (trainer!.max_training_steps = 1),
       says: /the run ends after step 3, and the fork begins after step 3: .*; raise it: --set max_training_steps=N, N GRPO steps in all; the \d warm-start steps before them/,
     },
@@ -83,7 +83,7 @@ describe('a fork is refused, and leaves nothing behind, for:', () => {
     expect(await keysOf(store)).toEqual(before);
   });
 
-  test('the name of another fork that was begun after another step', async () => {
+  test('the name of an unfinished fork that was begun after another step', async () => {
     const store = await copy();
     await expect(
       open(await forkSpec(store, 'begun', { run, step: 2 }), dyingAfter(store, 1)),

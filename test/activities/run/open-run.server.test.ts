@@ -215,7 +215,7 @@ describe('a later start', () => {
   });
 });
 
-describe('a spec that cannot work is refused with all problems in one message', () => {
+describe('a spec that cannot work is refused, and one message names all problems:', () => {
   afterEach(noRunIsLeft);
 
   it('mistyped keys, with the most similar valid name', async () => {
@@ -279,7 +279,7 @@ describe('a spec that cannot work is refused with all problems in one message', 
   });
 });
 
-describe('demonstrations that name an environment, in a user’s own files', () => {
+describe('demonstrations in a user’s own files', () => {
   const shown = generateDemonstrations({
     ...{ apps: ['tracker'], seed: 1, drill_demonstrations: 0, teacher_demonstrations: 4 },
   });
@@ -292,13 +292,13 @@ describe('demonstrations that name an environment, in a user’s own files', () 
   }
   const toolsOf = async (name: string) => (await harness.node.runs.get(run)).tools[name];
 
-  it('of a built-in app are trained on with its tools', async () => {
+  it('that name a built-in app are trained on with the app’s tools', async () => {
     await harness.open(specWith([{ env_key: 'tracker' }]));
     expect(await toolsOf('tracker')).toEqual(appByName('tracker').tools);
     expect(await harness.advance(lastSftStep)).toMatchObject({ applied: true });
   });
 
-  it('of a server are trained on with the tools that the server had when the run started', async () => {
+  it('that name a server are trained on with the tools that the server had when the run started', async () => {
     const foreign = await startForeignServer(() => '0');
     await harness.open(specWith([{ env_key: 'tracker', url: foreign.url }]));
     await foreign.close();
@@ -319,7 +319,7 @@ describe('demonstrations that name an environment, in a user’s own files', () 
     expect(await version([{ env_key: 'tracker' }])).toBe(own);
   });
 
-  it('are refused if the tools cannot be asked for, each with its fix', async () => {
+  it('are refused if the tools cannot be requested; the message has a fix for each environment', async () => {
     const named = (env_key: string): Demonstration => ({ ...shown[0], env_key }) as Demonstration;
     const message = await messageOf(
       specWith(

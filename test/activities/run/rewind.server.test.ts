@@ -34,7 +34,7 @@ describe.each([
     },
   );
 
-  test('is complete after these writes', async () => {
+  test('writes nothing more after these writes', async () => {
     const store = await copy();
     const spec = await forkSpec(store, name, { run, step: 3 });
     await open(spec, dyingAfter(store, writes));

@@ -65,7 +65,8 @@ export async function advance(of: string, owner: number, to: number, control = 0
 }
 
 /**
- * Grades one episode of a step as passed, because the barely trained policy never passes. Without it, the step would not change the state.
+ * Grades one episode of a step as passed, because the barely trained policy never passes. Without a pass, the step would not change the
+ * state.
  */
 async function pass(of: string, number: number): Promise<void> {
   await reviseRecord(harness.store, episodeKey(of, number, number % 2, 0), 'episode', (episode) => ({

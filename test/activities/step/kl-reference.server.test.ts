@@ -99,10 +99,10 @@ describe('a run with a KL term', () => {
   });
 
   it.each([
-    ['has forgotten them', () => harness.engine.setReference(null)],
-    ['was started again', () => harness.engine.restart()],
+    ['has forgotten it', () => harness.engine.setReference(null)],
+    ['was restarted', () => harness.engine.restart()],
     [
-      'holds another run’s',
+      'holds the reference of another run',
       async () => {
         const { architecture, initializer_range } = (await readRun(harness.store, run)).spec.model;
         await harness.engine.loadRandom({ architecture: architecture!, initializer_range, seed: 9 });

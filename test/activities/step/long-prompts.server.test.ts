@@ -49,7 +49,7 @@ describe('a task whose prompt is too long', () => {
     expect(await evaluate()).toMatchObject({ graded: 2, unknown: 0 });
   });
 
-  it('ends the run at its first evaluation if all are too long; the message names the limits', async () => {
+  it('ends the run at its first evaluation if the prompts of all tasks are too long; the message names the limits', async () => {
     await openWith((task) => ({ ...task, prompt: tooLong }));
     await harness.advance(lastSftStep);
     await expect(evaluate()).rejects.toMatchObject({

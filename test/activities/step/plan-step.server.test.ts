@@ -66,7 +66,7 @@ describe('planStep', () => {
     expect((await readPlan(harness.store, run, step)).record).toMatchObject({ control: 5 });
   });
 
-  it('contains every changed setting, and the step uses these settings only', async () => {
+  it('plans with every changed setting, and the step uses these settings only', async () => {
     const sampling = { temperature: 0.7, max_turns: 2, max_input_length: 440, max_generate_length: 4 };
     const clip = { eps_clip_low: 0.1, eps_clip_high: 0.3 };
     const change: ControlChange = {
@@ -92,7 +92,7 @@ describe('planStep', () => {
     expect((await auditRun(harness.store, run)).violations).toEqual([]);
   });
 
-  it('contains the spec’s objective with its changed settings', async () => {
+  it('plans with the spec’s objective and its changed settings', async () => {
     const other = await startHarness(environments);
     try {
       const trainer = {

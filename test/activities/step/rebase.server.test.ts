@@ -148,7 +148,7 @@ describe('a rebase', () => {
     expect(asked.map((request) => request.numerics)).toEqual([await raised(), numerics]);
   });
 
-  test('to a step after the last one or before its own first one is refused', async () => {
+  test('is refused if it ends after its parent’s last step, or before its own first step', async () => {
     const { rebase: whole, ...from } = await rebase();
     for (const to of [checkpoint - 1, last + 1]) {
       const spec = {

@@ -44,7 +44,10 @@ const plan: GrpoPlan = {
   samples_per_slot: 3,
 };
 
-/** Samples two tokens, reads 900 from its tool, samples a third. All seats have different sampled tokens and log-probs. */
+/**
+ * An episode that samples two tokens, reads 900 tokens from its tool, and samples a third. All seats have different sampled tokens and
+ * log-probs.
+ */
 function episode(slot: number, sample: number, change: Partial<EpisodeRecord> = {}): EpisodeRecord {
   const { env_key, prompt, outcomes } = slots[slot] as (typeof slots)[number];
   const [start, first] = [prompt.length, 1000 + 100 * slot + 10 * sample];

@@ -69,7 +69,7 @@ describe('sealBatch', () => {
     await collect(answer, [0, 1]);
     await expect(seal(answer)).rejects.toMatchObject({
       name: 'UnreadableRecord',
-      // They are read in parallel, so either of the missing records may be named.
+      // The records are read in parallel, so the error may name either of the missing ones.
       key: expect.stringMatching(/\/episodes\/00001\.00[01]\.json\.gz$/) as string,
     });
     expect(await harness.store.get(batchKey(run, step))).toBeNull();

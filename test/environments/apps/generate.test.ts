@@ -44,7 +44,7 @@ describe('tasks', () => {
     for (const task of tasks) expect(taskFromKey(task.task_key)).toEqual(task);
   });
 
-  it('no combination of entities is in both splits', () => {
+  it('of both splits have no combination of entities in common', () => {
     const splits = new Map<string, string>();
     const keys = [
       ...tasks.map(({ task_key }) => task_key),

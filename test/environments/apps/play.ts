@@ -11,7 +11,7 @@ export const templates: { app: App; template: TaskTemplate; name: string }[] = a
   app.templates.map((template) => ({ app, template, name: `${app.name}/${template.name}` })),
 );
 
-/** Keys spread over a template's numbers. */
+/** `count` task keys of a template; their numbers are far apart. */
 export function someKeys(app: App, template: TaskTemplate, count: number): string[] {
   return Array.from({ length: count }, (_, i) => formatTaskKey(app, template, (i * 7919 + 1) % 1_000_000));
 }

@@ -165,7 +165,7 @@ describe('attaching finds no world', () => {
     expect(worlds.open).toBe(0);
   });
 
-  it('without losing places: as many sessions as the server allows can still be open', async () => {
+  it('and loses no place: the server still opens as many sessions as it allows', async () => {
     const session = await orphan(await open(dying));
     for (let i = 0; i < 4; i++) expect(await attach({ ...session, id: `none-${i}` }, 0)).toBeNull();
     const both = await Promise.all([open(successor), open(successor)]);

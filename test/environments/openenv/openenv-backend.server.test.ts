@@ -218,7 +218,7 @@ describe('failures', () => {
     await env.close();
   });
 
-  it('for the model are results', async () => {
+  it('injected as tool errors are results, which the model sees', async () => {
     const server = await serve({
       toolErrorRate: 1,
       faults: {

@@ -26,7 +26,7 @@ const template = loadChatTemplate(
 const increment = '<tool_call>{"name":"increment","arguments":{}}</tool_call>';
 const quiet = new AbortController().signal;
 
-/** The turn of each request that the server carried out, because it asks for a fault once per request. */
+/** The turn of each request that the server carried out: it asks for a fault once for each request. */
 let carriedOut: number[];
 const faults: FaultSource = { ...noFaults, infrastructure: ({ turn }) => (carriedOut.push(turn), undefined) };
 
@@ -246,8 +246,12 @@ async function startBreakingServer(keepsSessions: boolean) {
 
 describe('a call during which every socket is lost', () => {
   it.each([
-    ['on a server that keeps sessions ends after four of them', true, 4],
-    ['on a server that does not ends with the first, and shows it no key', false, 1],
+    ['on a server that keeps sessions fails when the fourth socket is lost', true, 4],
+    [
+      'on a server that keeps no sessions fails when its socket is lost, and contains no idempotency key',
+      false,
+      1,
+    ],
   ])('%s', async (_, keepsSessions, sockets) => {
     const breaking = await startBreakingServer(keepsSessions);
     const direct = connect(breaking.url);

@@ -76,7 +76,7 @@ async function killClients(server: EnvironmentProcess, journals?: string): Promi
         const number = started++;
         const client = await startClient(server, journals && join(journals, String(lane)));
         attached += Number(client.said) || 0;
-        // At a different point of its calls each time.
+        // Each client dies at a different point of its calls.
         await delay(number % 7);
         await kill(client);
       }
@@ -86,7 +86,7 @@ async function killClients(server: EnvironmentProcess, journals?: string): Promi
   return attached;
 }
 
-/** All places at the same moment, so that no socket is refused and tries again. */
+/** Expects that new sessions get all places at the same moment: no socket is refused and tries again. */
 async function expectAllPlaces(server: EnvironmentProcess): Promise<void> {
   const sockets = await Promise.all(
     Array.from({ length: places }, () => openRawSocket(server.url, '/ws?resumable=true')),
@@ -142,7 +142,7 @@ describe('a server of 8 places', () => {
     cleanup.push(() => server.kill('SIGKILL'));
     const attached = await killClients(server, journals);
     console.log(`${attached} episodes went on in their worlds`);
-    // All except those of the first clients, and those that were killed just after their end.
+    // Each client except the first in each lane continues the episodes that it finds; a few had just ended when their client was killed.
     expect(attached).toBeGreaterThan((kills - clientsAtOnce) * (places / clientsAtOnce) * 0.8);
     expect((await lastDeaths(server)).sessions).toBe(places);
     await expectAllPlaces(server);

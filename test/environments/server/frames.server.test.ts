@@ -141,7 +141,7 @@ describe('step', () => {
     client.socket.close();
   });
 
-  it('answers a call before any reset with what to do', async () => {
+  it('answers a call before any reset with the advice to reset first', async () => {
     const client = await open();
     expect((await client.ask(increment)).data.observation.error.message).toMatch(/send a reset first/);
     client.socket.close();

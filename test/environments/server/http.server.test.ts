@@ -190,7 +190,7 @@ describe('JSON-RPC', () => {
     expect(await socket.closed).toBe(1000);
   });
 
-  it('also runs bare on the socket /mcp', async () => {
+  it('is also answered on the socket /mcp', async () => {
     const socket = await openRawSocket(server.url, '/mcp');
     const request = { jsonrpc: '2.0', method: 'tools/list', id: 'x' };
     expect(await socket.ask(request)).toMatchObject({ id: 'x', result: { tools: expect.any(Array) } });

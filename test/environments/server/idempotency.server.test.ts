@@ -53,7 +53,7 @@ async function inSession(): Promise<{ session: string; socket: RawSocket }> {
   return { session, socket };
 }
 
-/** Sends a frame, and loses the socket with its reply. */
+/** Sends a frame; the socket is cut before the reply arrives. */
 async function loseReplyTo(socket: RawSocket, frame: unknown): Promise<void> {
   const lost = proxy.loseNextReply();
   await expect(socket.ask(frame)).rejects.toThrow('the socket closed');
@@ -73,13 +73,13 @@ describe('a call, if its socket is cut before the reply arrives', () => {
     expect((await second.ask({ type: 'state' })).data.step_count).toBe(2);
   });
 
-  it('runs again without a key', async () => {
+  it('runs again when it is repeated without a key', async () => {
     const { session, socket } = await inSession();
     await loseReplyTo(socket, increment());
     expect(textOf(await (await attach(session)).ask(increment()))).toBe('2');
   });
 
-  it('that failed by a bug fails in the same way again', async () => {
+  it('fails in the same way again if a bug made it fail', async () => {
     const { session, socket } = await inSession();
     const crash = { type: 'step', data: { tool_name: 'crash', metadata: { idempotency_key: 'k' } } };
     await loseReplyTo(socket, crash);
@@ -118,8 +118,8 @@ describe('a call that fails after it has changed the world', () => {
   });
 });
 
-describe('a reset that is repeated with its key', () => {
-  it('gives the prompt again and does not change the world', async () => {
+describe('a repeated reset', () => {
+  it('with the same key gives the prompt again and does not change the world', async () => {
     const { socket } = await inSession();
     const reset = { type: 'reset', data: { ...task, idempotency_key: 'r' } };
     const opened = await socket.ask(reset);

@@ -94,7 +94,7 @@ describe('the built-in environment server', () => {
     await env.close();
   });
 
-  it('gives no wrong zero if a fifth of all requests fail', async () => {
+  it('grades the oracle as 1 even if a fifth of all requests fail', async () => {
     const backend = connect((await start()).url, { faultRate: 0.2 });
     const played = await Promise.all(tasks(64).map((task, seed) => playOracle(backend, task, seed)));
     expect(played.filter(({ value }) => value !== 1)).toEqual([]);
@@ -129,7 +129,7 @@ describe('the built-in environment server', () => {
     const backend = connect(server.url);
     const [task] = tasks(1);
     const env = await backend.open(task!, { seed: 1, episodeId: 'e', tryNumber: 0 }, quiet);
-    // Stopped first, so that the call is certainly in flight when the server dies.
+    // The server is stopped first, so that the call is certainly in flight when the server dies.
     server.child.kill('SIGSTOP');
     const call = env.callTool(oracle(task!.task_key)[0]!, { turn: 0, tryNumber: 0 });
     const lost = expect(call).rejects.toMatchObject({ kind: 'unavailable', reason: 'socket_lost' });

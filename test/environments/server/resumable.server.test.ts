@@ -93,7 +93,7 @@ describe('a resumable session', () => {
   it.each<[string, (socket: WebSocket) => void]>([
     ['by a close frame of the protocol', (socket) => socket.send('{"type":"close"}')],
     [
-      'by that frame, though its sender is gone',
+      'by a close frame of the protocol even if its sender is gone',
       (socket) => socket.send('{"type":"close"}', () => socket.terminate()),
     ],
     ['by a WebSocket that is closed', (socket) => socket.close(1000)],

@@ -21,7 +21,7 @@ function leftBehind(sessions: ReturnType<typeof table>, agoMs: number): Session 
 }
 
 describe('a full server', () => {
-  it('takes the place of the client that has been away longest for a new one', () => {
+  it('gives a new client the place of the client that has been away longest', () => {
     const sessions = table();
     const away = leftBehind(sessions, 100);
     const longer = leftBehind(sessions, 200);
@@ -41,10 +41,10 @@ describe('a full server', () => {
   });
 });
 
-describe('a clock that is set', () => {
+describe('a change of the clock', () => {
   afterEach(() => vi.useRealTimers());
 
-  it.each([-60, 60])('by %i minutes ends no session early, and keeps none too long', (minutes) => {
+  it.each([-60, 60])('by %i minutes ends no session early, and keeps no session too long', (minutes) => {
     const sessions = table();
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + minutes * minuteMs });
     const session = leftBehind(sessions, 0);

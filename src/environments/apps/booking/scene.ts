@@ -40,7 +40,10 @@ export function drawDay(draw: Draw): string {
   return `${draw.pick(summerMonths)} ${1 + draw.below(28)}`;
 }
 
-/** The task's own hotel is open and its booking is the account's; other hotels may be closed, other bookings another agency's. */
+/**
+ * The task's own hotel is open, and the account may change the task's booking; other hotels may be closed, and other bookings may belong to
+ * another agency.
+ */
 export function drawScene(draw: Draw, options: SubjectOptions = {}): Scene {
   const { not = {} } = options;
   const [city, ...otherCities] = draw.shuffled(cities) as [string, ...string[]];

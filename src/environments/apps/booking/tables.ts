@@ -1,4 +1,4 @@
-// The tables of the booking desk, and the words of its worlds.
+// The booking desk's tables, and the names and values from which its databases are generated.
 import type { Table } from '../table.js';
 
 export const account = { user: 'desk', name: 'Front Desk' };

@@ -1,4 +1,4 @@
-// The tables of the tracker, and the words of its worlds.
+// The tracker's tables, and the names and values from which its databases are generated.
 import type { Table } from '../table.js';
 
 export const account = { user: 'sam', name: 'Sam Weber' };
@@ -36,7 +36,7 @@ export const remarks = [
   'please add tests', 'same on staging', 'blocked upstream', 'ready for review',
 ] as const; // prettier-ignore
 
-/** The account is a member of the first two. */
+/** The repositories of which the account is a member. */
 export const openRepositories = ['web', 'mobile'] as const;
 export const closedRepositories = ['payroll', 'vault'] as const;
 const repositories = [...openRepositories, ...closedRepositories];

@@ -1,5 +1,5 @@
 // A worker freezes at each of its accesses to the store, while another worker plays and commits the step, and a collection folds its
-// episodes. When the first one continues, the records are no longer where it looks for them, and it must not sample anything again (R9,
+// episodes. When the first worker continues, the records are no longer where it looks for them, and it must not sample anything again (R9,
 // R23).
 import { cpSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -112,7 +112,7 @@ it(
       const { violations } = await auditRun(harness.store, run);
       expect(violations, at).toEqual([]);
     }
-    // It reads the update, lists the folder three times, and checks each episode before it begins.
+    // The worker reads the update, lists the folder three times, and checks each episode before the episode begins.
     expect(frozenAt.filter((at) => at === `listFolder ${episodesFolder(run, step)}`)).toHaveLength(3);
     expect(frozenAt).toContain(`head ${episodeKey(run, step, 0, 0)}`);
   },
@@ -128,7 +128,7 @@ it('a worker writes no second record beside the file of folded episodes', async 
   expect((await auditRun(harness.store, run)).violations).toEqual([]);
 });
 
-it('a worker is not accused of an episode that it wrote beside the file before it died; the next collection removes it', async () => {
+it('an episode that a worker wrote beside the folded file before it died is no violation, and the next collection removes it', async () => {
   begunAnew();
   await commitElsewhere();
   const key = episodeKey(run, step, 0, 1);

@@ -159,8 +159,8 @@ describe('an episode', () => {
 
 describe('an attempt that is frozen between its look at the store and its announcement', () => {
   it.each([
-    ['begins nothing that another has finished meanwhile', false],
-    ['is not accused where it dies right behind its announcement', true],
+    ['samples no episode that another attempt has finished meanwhile', false],
+    ['is not blamed for these episodes if it dies right after its announcement', true],
   ])('%s (R9)', async (_, dies) => {
     const { deps, calls } = counting(harness.node);
     let answer: unknown;
@@ -186,7 +186,7 @@ describe('an attempt that is frozen between its look at the store and its announ
 });
 
 describe('an episode that two attempts played in parallel', () => {
-  it('is no violation by the later attempt, which records that it was sampled twice', async () => {
+  it('is no violation: the later attempt records that the episode was sampled twice', async () => {
     const store = storeWith({
       create: async (key, bytes) => {
         if (key === keys[0]) await collect(harness.secondNode(), 2);
@@ -215,7 +215,7 @@ describe('episodes of a plan that was replaced', () => {
     };
     const { deps, calls } = counting(harness.node);
     const collecting = collect(deps, 2);
-    // They are read in parallel, so any of them may be named.
+    // The episodes are read in parallel, so the error may name any of them.
     const refused = (await collecting.catch((error: unknown) => error)) as UnreadableRecord;
     expect(refused.name).toBe('UnreadableRecord');
     expect(keys).toContain(refused.key);
