@@ -191,7 +191,7 @@ inline void panel_product(const float* a, size_t stride, const float* b, int dep
   narrow_product(Rows<order>{a, stride}, b, depth, c, ldc, rows, accumulate, ahead);
 }
 
-/// What the tiles of a product prefetch, one tile after another: the two panels that are read next, half a panel at a time.
+/// The data that the tiles of a product prefetch, one tile after another: the two panels that are read next, half a panel at a time.
 class NextPanels {
  public:
   NextPanels() = default;
@@ -263,7 +263,7 @@ template <class A, class Between = Nothing>
     between(p - first, last - first);
     const NextPanels next = p + 4 <= whole ? NextPanels(at(p + 2), at(p + 3)) : NextPanels();
     wide_product(a, {at(p), size_t(b.depth) * panel_columns}, near, next, depth, c + p * panel_columns, ldc, rows, accumulate);
-    // Whether all four halves were prefetched. A first tile that prefetches its own panels takes none of the halves.
+    // True if the tiles have prefetched all four halves. A first tile that prefetches its own panels takes no half.
     near = tiles >= (near ? 4 : 5);
   }
   for (; p < last; ++p) {

@@ -189,7 +189,7 @@ void Adapters::initialize(uint64_t seed) {
     const double bound = 1 / std::sqrt(double(places[t].shape[1]));
     PhiloxBlock bits{};
     for (size_t i = 0; i < places[t].size; ++i) {
-      // The counter's last word makes these numbers differ from those of a model's weights with the same seed.
+      // The counter's last word makes these numbers differ from the numbers for a model's weights with the same seed.
       if (i % 4 == 0)
         bits = philox4x32_10({uint32_t(i / 4), uint32_t(i / 4 >> 32), uint32_t(t), 1},
                              philox_key(seed, PhiloxDomain::initial_weights));

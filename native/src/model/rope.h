@@ -14,7 +14,7 @@ namespace longhaul {
 /// YaRN's factor for cos and sin if the configuration does not give one: transformers' get_mscale.
 inline double yarn_magnitude(double factor, double scale = 1) { return factor > 1 ? 0.1 * scale * exact::log(factor) + 1 : 1; }
 
-/// Between these pairs [low, high], YaRN blends from the model's own frequencies to those divided by `factor`. They are the pairs that turn
+/// Between these pairs [low, high], YaRN blends from the model's own frequencies to frequencies divided by `factor`. The two pairs turn
 /// beta_fast and beta_slow times over the original context, rounded outwards as transformers does.
 std::pair<double, double> yarn_range(const Architecture& architecture);
 

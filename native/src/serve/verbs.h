@@ -1,4 +1,4 @@
-// What each verb does (docs/engine-protocol.md, "Verbs"), on the engine's thread. An error in a verb becomes its reply. Invariants: an
+// Carries out each verb (docs/engine-protocol.md, "Verbs"), on the engine's thread. An error in a verb becomes its reply. Invariants: an
 // update with the last applied `step_id` gets the same answer as before and changes nothing (R12); the state changes by one exchange of a
 // pointer, after everything that may fail.
 // defines: Verbs, VerbOptions

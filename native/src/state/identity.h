@@ -1,5 +1,4 @@
-// JSON of the settings that the digests cover besides a model's tensors. The keys are those of the protocol, of run specs and of our files'
-// metadata.
+// JSON of the settings that the digests cover besides a model's tensors. The protocol, run specs and our files' metadata use the same keys.
 // defines: architecture_json, architecture_from_json, lora_json, lora_from_json, moment_format_from
 #pragma once
 

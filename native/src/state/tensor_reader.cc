@@ -12,7 +12,7 @@
 namespace longhaul {
 namespace {
 
-// How many bytes ahead the kernel is asked to prefetch a leaf.
+// The kernel is asked to prefetch a leaf when it is this many bytes ahead.
 constexpr std::uint64_t read_ahead_bytes = std::uint64_t{16} << 20;
 
 float value_at(std::span<const std::byte> bytes, std::size_t index) {

@@ -1,4 +1,5 @@
-// The backward pass of one fused linear layer: the gradient of its input, and what its rows add to the gradients of trained parameters.
+// The backward pass of one fused linear layer: the gradient of its input, and the amounts that its rows add to the gradients of trained
+// parameters.
 #pragma once
 
 #include "model/policy.h"
@@ -27,7 +28,7 @@ struct PackedLinear {
   /// [parts]: scale·x·Aᵀ for each part of the adapter.
   std::vector<PackedRows> down;
 
-  /// Sets the sizes for this many rows; what is not trained takes no memory.
+  /// Sets the sizes for this many rows; parts that are not trained take no memory.
   void resize(const BackwardLinear& linear, int rows);
   /// Writes rows [first, first + count) of x, and `rows_down` [count, adapter_width].
   void write(const BackwardLinear& linear, const float* rows_x, size_t ld_x, const float* rows_down, int first, int count);

@@ -28,7 +28,8 @@ struct Batch {
   /// [M] each. Targets are sorted by the mini-batch of their row; all targets of a sample are neighbours.
   std::span<const int32_t> target_rows;
   std::span<const int32_t> target_tokens;
-  /// Which sample (sequence) a target belongs to: from 0, growing by 0 or 1 from target to target over the whole batch.
+  /// Number of each target's sample (sequence): starts at 0 and grows by 0 or 1 from target to target over the whole
+  /// batch.
   std::span<const int32_t> target_samples;
   std::span<const float> target_advantages;
   /// The old log-probs for ratios. If empty, the update computes them with the policy that it starts from.

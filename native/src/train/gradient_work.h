@@ -18,7 +18,7 @@ inline float* room(AlignedBuffer& buffer, size_t size) {
 }
 
 /// X[rows, columns] in blocks of 512 rows, in the order in which GEMM kernels read a right-hand side. Several threads may write at once,
-/// each its own rows, while those are still in its cache.
+/// each its own rows, while the rows are still in its cache.
 class PackedRows {
  public:
   static constexpr int block_rows = 512;

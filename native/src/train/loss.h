@@ -8,7 +8,7 @@
 
 namespace longhaul {
 
-/// regular: PPO/GRPO/DAPO clip. The names are those of run specs.
+/// regular: PPO/GRPO/DAPO clip. Run specs use the same names.
 enum class LossKind { regular, dual_clip, gspo, cispo, sapo, reinforce, cross_entropy };
 /// token_mean: Σ/ΣM; sequence_mean: mean over samples of their token means; seq_mean_token_sum_norm: Σ / (samples · max_seq_len).
 enum class LossReduction { token_mean, sequence_mean, seq_mean_token_sum_norm };

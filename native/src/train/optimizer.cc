@@ -34,7 +34,7 @@ ops::AdamStep without_decay(ops::AdamStep step) {
   return step;
 }
 
-/// What a step reads and writes: flat arrays of parameters and moments.
+/// The policies, gradients and settings that a step reads and writes.
 struct Step {
   Policy& next;
   const Policy& from;

@@ -1,4 +1,4 @@
-// Which blocks of the prefix cache may be shared, copied, claimed and evicted.
+// Tests which blocks of the prefix cache may be shared, copied, claimed and evicted.
 #include "serve/generation/block_trie.h"
 
 #include <numeric>

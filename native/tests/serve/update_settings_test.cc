@@ -1,5 +1,5 @@
-// The settings of an `update` reach the loss and the optimizer: its state equals, bit for bit, that of an update whose settings are written
-// here by hand. The policy differs from the one that sampled, so every clip, gate and weight has an effect.
+// The settings of an `update` reach the loss and the optimizer: the new state equals, bit for bit, the state after an update whose settings
+// are written here by hand. The policy differs from the one that sampled, so every clip, gate and weight has an effect.
 #include <map>
 #include <set>
 

@@ -1,4 +1,4 @@
-// A test is a function that throws. The main function of a file runs its tests and names those that failed.
+// A test is a function that throws. The main function of a file runs its tests and names the tests that failed.
 #pragma once
 
 #include <cmath>
@@ -37,7 +37,7 @@ inline void check_near(double actual, double expected, double tolerance, const s
   throw Failure(text.str());
 }
 
-/// Counts of what check_same_bits has compared so far, read by a benchmark.
+/// Number of values that check_same_bits has compared so far; a benchmark reads it.
 struct ComparedBits {
   size_t values = 0, differing = 0;
 };

@@ -1,4 +1,4 @@
-// Compares the memory plan with the memory that an update really takes, and checks what the system reports as free.
+// Compares the memory plan with the memory that an update really takes, and checks the memory that the system reports as free.
 #include "train/memory_plan.h"
 
 #include <sys/resource.h>

@@ -1,5 +1,5 @@
 // Forward over a block-wise KV cache; prefill and decode are the same call. A row's output depends only on its own tokens, never on the
-// other rows of the call, so log-probs equal those of training bit for bit.
+// other rows of the call, so log-probs equal the log-probs of training bit for bit.
 #pragma once
 
 #include <cstddef>
@@ -44,7 +44,7 @@ class KvCache {
   AlignedBuffer storage_{BufferMemory::mapped};
 };
 
-/// Tokens to append to those that the blocks already hold.
+/// Tokens to append to the tokens that the blocks already hold.
 struct Feed {
   std::span<const int32_t> tokens;
   /// Position of tokens[0]. The positions before it are in the cache, or an earlier feed of the same call computes them.

@@ -43,7 +43,7 @@ class Extension {
   /// Every thread splits its rows into two halves, which go through all layers in turns. Between the panels of one half's products, rows of
   /// the other half attend to keys and values that these products prefetched. Only if `alone()`.
   void run_in_turns(float* logits);
-  /// Whether no row reads what another row writes, so that rows need not wait for each other.
+  /// True if no row reads values that another row writes, so that rows need not wait for each other.
   bool alone() const;
   /// Whether `run_in_turns` is likely to be faster than `run_by_rows`: the halves are long enough, and few rows share keys and values.
   bool better_in_turns() const;

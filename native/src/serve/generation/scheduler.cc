@@ -60,7 +60,7 @@ void Scheduler::feed_running() {
 }
 
 // An admitted generation begins in this pass and never preempts another: there is room for its prompt, and for a new block for half of the
-// running generations. The others wait, which costs nothing.
+// running generations. A generation that is not admitted waits, which costs nothing.
 void Scheduler::admit_waiting() {
   if (running_.empty()) starved_ = false;
   while (!waiting_.empty() && !starved_ && running_.size() < most_running && prefill_left_ > 0) {

@@ -22,7 +22,7 @@ class StopStrings {
 
   bool empty() const { return strings_.empty(); }
 
-  // Takes the bytes of one more token; returns true if one of the strings ended among them. Must not be called again after that.
+  // Takes the bytes of one more token; returns true if a stop string ends in these bytes. Do not call it again after that.
   bool advance(std::span<const std::uint8_t> bytes);
 
  private:

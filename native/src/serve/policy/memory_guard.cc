@@ -15,7 +15,7 @@
 namespace longhaul {
 namespace {
 
-// Rows of a pass that a load is planned with if the peer gives none: the batches are not known yet.
+// Rows of a pass, for planning a load if the peer gives no number: the batches are not known yet.
 constexpr int planned_rows = 4096;
 // Larger passes than this are no faster.
 constexpr int most_pass_rows = 32768;

@@ -229,7 +229,7 @@ Words parent(const Words& left, const Words& right, std::uint32_t flags = 0) {
   return compress(initial_value, block, block_bytes, 0, parent_flag | flags);
 }
 
-// How many chunks' chaining values are kept at once: 32 KiB of stack.
+// Number of chunks whose chaining values are kept at once: 32 KiB of stack.
 constexpr std::size_t chunks_at_once = 1024;
 
 // The roots of the two halves of a subtree of `chunks` whole chunks, which must be a power of two, at least 2.

@@ -42,9 +42,9 @@ struct RowWidths {
         ffn(size_t(architecture.intermediate_size)),
         adapters(lora ? lora->targets.size() * size_t(lora->rank) : 0) {}
 
-  /// What a layer keeps for its backward pass, besides its input.
+  /// Values that a layer keeps for its backward pass, besides its input.
   size_t layer() const { return qkv + saved + inverse + query + heads + hidden + 2 * ffn + adapters; }
-  /// What a layer keeps if no backward pass follows.
+  /// Values that a layer keeps if no backward pass follows.
   size_t forward_layer() const { return qkv + query; }
   /// After the last layer: the row before and after the final norm, and 1 / rms.
   size_t final() const { return 2 * hidden + 1; }
@@ -60,7 +60,8 @@ struct AdapterBuffers {
       down{BufferMemory::mapped};
 };
 
-/// What the backward pass of one layer reads. In the last layer, the rows after attention are only those that targets read (outputs).
+/// Activations that the backward pass of one layer reads. In the last layer, the buffers after attention hold only the rows that targets
+/// read (outputs).
 struct LayerActivations {
   AlignedBuffer qkv{BufferMemory::mapped};            // [rows, qkv_width], after norms and rotation
   AlignedBuffer heads_saved{BufferMemory::mapped};    // [rows, query_width + key_value_width], before norms; only with head norms
@@ -72,7 +73,7 @@ struct LayerActivations {
   AdapterBuffers adapter_down;                        // scale · x·Aᵀ
 };
 
-/// What the gradients of one piece are computed from, besides activations.
+/// Buffers from which, together with activations, the gradients of one piece are computed.
 struct PieceSpace {
   AlignedBuffer d_output;   // [512, hidden]: gradient of the MLP's output
   AlignedBuffer d_gate_up;  // [512, 2 · intermediate]

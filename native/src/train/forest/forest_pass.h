@@ -56,7 +56,7 @@ class ForestPass {
                                     std::span<double> derivatives, std::span<double> entropy_derivatives)>;
   void gradient(const Derive& derive, bool trains_entropy, std::span<float> gradients);
 
-  /// Call it after every change of what the policy trains, and between two policies that may have had the same address.
+  /// Call it after every change of the policy's trained values, and between two policies that may have had the same address.
   void weights_changed();
 
  private:

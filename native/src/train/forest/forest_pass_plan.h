@@ -48,7 +48,7 @@ struct PassPlan {
   std::vector<SegmentGroup> groups;
   /// The segments of each group, from the last to the first.
   std::vector<int> group_segments;
-  /// The segments of each pass, those with the most work first.
+  /// The segments of each pass, the segment with the most work first.
   std::vector<int> by_work;
 
   /// [outputs]: row in the forest, row within its pass, position, number of its first target in canonical order.

@@ -12,7 +12,7 @@
 
 namespace longhaul {
 
-/// What a forward pass keeps for a backward pass: nothing; each layer's input, and everything of the last layer; or everything.
+/// The activations that a forward pass keeps for a backward pass: none; each layer's input and all of the last layer's; or all.
 enum class Keep { nothing, inputs, everything };
 
 constexpr int norm_block_rows = 64;
@@ -82,7 +82,7 @@ struct ForestPass::State {
   // forest_forward.cc
   /// `store_keys`: with several passes, also writes its rows' keys and values to `kept_keys_values`.
   void forward(const PassRange& pass, Keep what, bool store_keys);
-  /// Computes again, from the layer's input, what `backward_layer` reads.
+  /// Recomputes, from the layer's input, the activations that `backward_layer` reads.
   void recompute(const PassRange& pass, int layer);
   /// Whether the forward pass kept all that the layer's backward pass reads.
   bool kept(int layer) const { return keep == Keep::everything || (keep == Keep::inputs && last(layer)); }
