@@ -7,7 +7,9 @@ import type { RunHandle, TemporalFlags } from './temporal-access.js';
 const answerWithinMs = 10_000;
 const namesShown = 10;
 
-/** Awaits the answer to a command. If none comes, throws an error that says why; `flags` go into the commands that its text suggests. */
+/**
+ * Awaits the answer to a command. If no answer comes, throws an error that says why; `flags` go into the commands that its text suggests.
+ */
 export async function explained<T>(
   handle: RunHandle,
   answer: Promise<T>,

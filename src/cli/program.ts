@@ -7,7 +7,7 @@ interface CommandModule {
   register(program: Command): void;
 }
 
-/** Which file registers which verbs, in the order of the help text. */
+/** The verbs and the file that registers them, in the order of the help text. */
 export const modules: [verbs: string[], load: () => Promise<CommandModule>][] = [
   [['quickstart'], () => import('./train/quickstart-command.js')],
   [['up'], () => import('./stack/up-command.js')],

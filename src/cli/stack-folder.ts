@@ -1,4 +1,4 @@
-// Finds the stack folder of a command that names none: `.longhaul` here, else in the nearest folder above that has one.
+// Finds the stack folder of a command that names no folder: `.longhaul` here, or else in the nearest folder above that has one.
 import { statSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 

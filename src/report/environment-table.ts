@@ -122,7 +122,10 @@ export function statusOf(before: CountedRate | null, after: CountedRate | null):
   return after.share < allButNothing ? 'failing' : 'flat';
 }
 
-/** Standard error of the difference under the assumption of equal rates, from the pooled rate. It is 0 only if both passed all or none. */
+/**
+ * Standard error of the difference under the assumption of equal rates, from the pooled rate. It is 0 only if both evaluations passed all
+ * their episodes, or both passed none.
+ */
 function errorOfDifference(before: CountedRate, after: CountedRate): number {
   const graded = before.graded + after.graded;
   const pooled = (before.share * before.graded + after.share * after.graded) / graded;

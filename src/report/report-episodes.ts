@@ -47,7 +47,7 @@ export interface ReadEpisodes {
 const charsInPage = 1_000_000;
 /** Episodes held in memory at once. A single source with more episodes is still read as a whole. */
 const heldEpisodes = 256;
-/** The event loop must serve others, too, so it is blocked for at most this long. */
+/** The event loop also serves other work, so reading blocks it for at most this long. */
 const stretchMs = 20;
 
 /** Throws `StoreUnavailable`. Unreadable records are left out and reported. */

@@ -41,7 +41,7 @@ export function say({ json }: JsonFlag, value: object, text: string): void {
 interface AppliedSchedule {
   sweep: string;
   project: string;
-  /** `none`: the file has no schedule, and none existed. */
+  /** `none`: the file has no schedule, and no schedule existed. */
   schedule: 'created' | 'updated' | 'unchanged' | 'deleted' | 'none';
   paused: boolean;
   /** Times of the next firings, ISO 8601; empty while the schedule is paused. */
@@ -107,7 +107,7 @@ interface ScheduleLine {
   /** Time of the last firing, ISO 8601; null if it has not fired. */
   last: string | null;
   next: string | null;
-  /** Why the schedule is paused, and what was done by hand. */
+  /** The schedule's note: why it is paused, and what a person did by hand. */
   note: string;
 }
 

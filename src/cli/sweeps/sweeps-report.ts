@@ -21,7 +21,7 @@ interface ReportFlags extends StoreFlags {
 
 const namesShown = 10;
 
-/** Adds options and action to `command`, which has none yet. */
+/** Adds the options and the action of the report to `command`. */
 export function addReport(command: Command): void {
   command
     .addOption(storeOption())
@@ -42,8 +42,8 @@ export function addReport(command: Command): void {
 }
 
 /**
- * The comparison of the sweep that was started under this name, or else of the schedule's newest firing. Throws an error that lists what
- * exists.
+ * The comparison of the sweep that was started under this name, or else of the schedule's newest firing. Throws an error that lists the
+ * sweeps that exist.
  */
 async function newestComparison(
   store: ObjectStore,

@@ -28,7 +28,7 @@ export interface Faults {
   /** Totals since the run began, up to its newest step and the evaluations after it. */
   figures: FaultFigures;
   causes: CauseOfLoss[];
-  /** The history's updates. Those of the run's own steps have the fault figures up to that step added to their metrics. */
+  /** The history's updates. In the updates of the run's own steps, the metrics also have the fault figures up to that step. */
   updates: UpdateRecord[];
 }
 

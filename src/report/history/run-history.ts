@@ -64,7 +64,7 @@ function firstGrpoStep(updates: readonly UpdateRecord[]): number | null {
   return updates.find((update) => update.identity.kind === 'grpo')?.identity.step ?? null;
 }
 
-/** An evaluation of the newest state. If it has several suites, the one with the most episodes. */
+/** An evaluation of the newest state. If the state has several suites, takes the suite with the most episodes. */
 export function newestEvaluation(evaluations: readonly EvaluationFigure[]): EvaluationFigure | null {
   const step = Math.max(...evaluations.map((figure) => figure.step));
   const newest = evaluations.filter((figure) => figure.step === step);

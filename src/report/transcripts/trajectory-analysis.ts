@@ -13,18 +13,24 @@ export interface TrajectoryCounts {
   calls: number;
   /** Turns whose call was refused or malformed. */
   errors: number;
-  /** How many of the errors had no valid call. */
+  /** Number of errors without a valid call. */
   malformed: number;
-  /** Calls that repeat an earlier one; then episodes with such a call. */
+  /** `repeatedCalls`: calls that repeat an earlier call. `repeating`: episodes with such a call. */
   repeatedCalls: number;
   repeating: number;
-  /** Episodes that the model ended as done without success: first those without any call, then those with only refused calls. */
+  /**
+   * Episodes that the model ended as done without success: without any call (`doneWithoutCall`), or after only refused calls
+   * (`doneAfterErrors`).
+   */
   doneWithoutCall: number;
   doneAfterErrors: number;
   endedBy: Record<StopReason, number>;
   /** Unknown outcomes by reason. */
   unknown: Map<string, number>;
-  /** `compared`: groups with at least two graded samples. `varied`: those of them whose rewards differ; GRPO learns only from these. */
+  /**
+   * `compared`: groups with at least two graded samples. `varied`: compared groups whose rewards differ; GRPO learns only from these
+   * groups.
+   */
   groups: { compared: number; varied: number };
   patterns: ErrorPatterns;
 }

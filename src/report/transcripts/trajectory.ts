@@ -1,4 +1,4 @@
-// What the model did in an episode, turn by turn. The analysis (trajectory-analysis.ts) reads this.
+// The model's turns in an episode, as trajectory-analysis.ts reads them.
 import type { EpisodeRecord, StopReason } from '../../spec/records/episode.js';
 import { reasonOf, segmentsOf, verdictOf, type Transcript, type Verdict } from './transcripts.js';
 

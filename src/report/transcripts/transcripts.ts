@@ -20,7 +20,7 @@ export interface Transcript {
   reason: string;
   stop_reason: string;
   turns: number;
-  /** What the task asks for: the last message of the prompt. */
+  /** The task's request: the last message of the prompt. */
   request: string;
   messages: Message[];
 }
