@@ -50,7 +50,7 @@ export interface DisturbedFigures {
 }
 
 export interface DisturbedRun {
-  /** Number of GRPO steps. The first one is not counted in the figures. */
+  /** Number of GRPO steps. The figures do not count the first step. */
   steps: number;
   /** Steps in which a process is killed, one process each. */
   struck: readonly number[];
@@ -69,7 +69,7 @@ export interface SlowSteps {
 
 /** 11 million parameters, so a checkpoint of 130 MB. A larger model does not learn the short answers in its warm start. */
 const slowSteps: SlowSteps = { hidden_size: 384, layers: 6, groups: 22, samples: 64 };
-/** Steps of a run without faults, which show how fast this machine is. The first one is not counted. */
+/** Steps of a run without faults, which show how fast this machine is. The first step is not counted. */
 const calibrationSteps = 5;
 
 /** The values that are read from the records before the run's folder is deleted. */

@@ -1,4 +1,4 @@
-// Tests how detection times are computed from a kill and from what the server learned after it.
+// Tests how detection times are computed from the time of a kill and the failures that the server learned of after it.
 import { describe, expect, it } from 'vitest';
 import { knownAfter, type OpenAttempt } from '../../bench/durability/detection.js';
 
@@ -21,7 +21,7 @@ describe('the detection time of a death', () => {
     expect(knownAfter(killedAt, [open('collect', 1)], late)).toBe(4.25);
   });
 
-  it('lasts until the server learned of the last of several failed attempts', () => {
+  it('lasts until the server learned that the last of several attempts had failed', () => {
     const before = [open('collect', 1), open('evaluate', 3, 4_000)];
     const after = [[open('collect', 2, 10_100), open('evaluate', 3, 4_000)], [open('evaluate', 4, 11_000)]];
     expect(knownAfter(killedAt, before, after)).toBe(1);

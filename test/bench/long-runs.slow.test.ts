@@ -19,7 +19,7 @@ describe('a run of 300 steps', { timeout: 840_000 }, () => {
 });
 
 describe('six runs at once on one orchestrator', { timeout: 360_000 }, () => {
-  it('all finish, with every step following from the one before', async () => {
+  it('all finish, and every step follows from the step before', async () => {
     const node = fileURLToPath(new URL('fixtures/instant-node.mjs', import.meta.url));
     const figures = await measureManyRuns({
       ...{ runs: 6, steps: 8, workMs: 500, deadlineMs: 150_000, scripts: { ...builtScripts, node } },

@@ -11,7 +11,7 @@ const commitsEvery = (seconds: readonly number[]): { step: number; at: number }[
 };
 
 describe('the effective time of a run', () => {
-  it('is the time of all steps minus the extra time of the disturbed ones', () => {
+  it('is the time of all steps minus the extra time of the disturbed steps', () => {
     const commits = commitsEvery([10, 10, 15, 10, 10]);
     expect(effectiveTime(commits, [25_000])).toEqual({
       ...{ steps: 5, disturbed: 1, ettr: 50 / 55, step_seconds: 10 },
@@ -22,7 +22,7 @@ describe('the effective time of a run', () => {
     });
   });
 
-  it('counts it neither as lost nor as gained time when the whole machine becomes slower or faster', () => {
+  it('does not change if the machine itself becomes slower or faster', () => {
     const [slow, fast] = [Array.from({ length: 12 }, () => 14), Array.from({ length: 12 }, () => 10)];
     const [slowStruck, fastStruck] = [19, 15];
     const slower = effectiveTime(commitsEvery([...fast, ...slow, slowStruck, ...slow]), [

@@ -38,7 +38,7 @@ describe('the schedule of a seed', () => {
     }
   });
 
-  it('leaves out no fault: the seeds of one deck include all of them', () => {
+  it('leaves out no fault: the seeds of one deck together have all faults', () => {
     const hands = Math.ceil(allFaults.length / options.strikes);
     for (let first = 0; first + hands <= seeds.length; first += hands) {
       const dealt = schedules.slice(first, first + hands).flatMap(({ strikes }) => strikes);
@@ -46,7 +46,7 @@ describe('the schedule of a seed', () => {
     }
   });
 
-  it('replaces faults when all of them need one of two kinds of store', () => {
+  it('still has all its faults if every fault needs one of two kinds of store', () => {
     const faults = allFaults.filter(({ needs }) => needs.includes('s3') || needs.includes('directory'));
     for (const seed of seeds.slice(0, 20)) {
       const { store, strikes } = scheduleOf({ ...options, faults, seed });

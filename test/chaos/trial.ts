@@ -48,7 +48,7 @@ export interface OpenTrial {
 /** The parts that are placed between a run's processes. Where a part is absent, the stack's own is used. */
 export interface Surroundings {
   spec: RunSpec;
-  /** `address`: the one that workers get; `direct`: the one that the harness uses. */
+  /** `address`: the address that workers get; `direct`: the address that the harness uses. */
   store?: { address: string; direct: string };
   engine?: string;
   nodes?: number;

@@ -54,7 +54,7 @@ describe('a command line that is not understood exits with 2 and says where to f
     expect(code).toBe(2);
   });
 
-  test('asking for help is no error', async () => {
+  test('but asking for help is no error', async () => {
     expect(await longhaul(['--help'])).toMatchObject({
       code: 0,
       output: expect.stringContaining('doctor') as string,

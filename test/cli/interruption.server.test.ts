@@ -14,7 +14,7 @@ beforeAll(async () => {
 afterAll(() => temporal?.stop());
 
 it(
-  'a followed run goes on after Ctrl-C, and the command says so and how to end the run',
+  'a followed run goes on after Ctrl-C; the command says this, and how to end the run',
   { timeout: 120_000 },
   async () => {
     const args = ['train', resolve('presets/tiny.yaml'), '--temporal-address', temporal.address];

@@ -97,7 +97,7 @@ describe('in an empty folder beside a foreign server at the default address', { 
     },
   );
 
-  it('a verb that reads uses that server and says so', async () => {
+  it('a verb that only reads uses the foreign server and says so', async () => {
     const { code, errors } = await longhaul(['sweeps', 'list']);
     expect(errors).toBe(
       'on localhost:7233, namespace default (the default address: nobody named a server)\n',

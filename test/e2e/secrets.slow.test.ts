@@ -49,7 +49,7 @@ describe.skipIf(!hasOpenssl())('a secret (certificates by openssl)', { timeout: 
   let gateway: TemporalGateway;
   let cluster: Cluster;
   let run: RunHandle;
-  /** What was seen while the run was open: pending activities with heartbeats and failures, and statuses. */
+  /** Texts that were seen while the run was open: pending activities with heartbeats and failures, and statuses. */
   const seen: string[] = [];
 
   beforeAll(async () => {
@@ -140,7 +140,7 @@ ${cluster.nodes[0]!.log.slice(-2_000)}`);
     rmSync(certificates, { recursive: true });
   });
 
-  /** The run's status. What Temporal shows of its activities is kept for the search. */
+  /** The run's status. Also keeps, for the search, what Temporal shows of the run's activities. */
   async function watched(handle: RunHandle) {
     const { raw } = await handle.describe();
     seen.push(textsIn(raw).join('\n'));

@@ -1,4 +1,4 @@
-// Names of metrics: those in a PromQL expression, and those of a Temporal server.
+// Finds the names of metrics in a PromQL expression, and lists the metrics of a Temporal server.
 
 const words = new Set([
   'by',

@@ -45,7 +45,7 @@ function isMeasured(name: string): boolean {
   return name === 'up' || name in prometheusMetrics || sdkMetrics.has(series) || serverMetrics.has(series);
 }
 
-test('names are found in an expression', () => {
+test('the names of metrics are found in an expression', () => {
   expect(
     metricsOf(
       'histogram_quantile(0.95, sum by (le, run) (rate(one_bucket{run=~"a.+", x!="y"}[5m]))) > 2 * up',

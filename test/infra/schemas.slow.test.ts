@@ -8,7 +8,7 @@ import { metricsOf } from './metric-names.js';
 import { read, readManifests } from './stack-files.js';
 
 const run = promisify(execFile);
-/** The oldest Kubernetes version that still gets updates has these objects, too. */
+/** Version of the schemas. Our objects are the same in the oldest Kubernetes version that still gets updates. */
 const kubernetesVersion = '1.34';
 let venv: PythonVenv = { skipped: 'not made yet' };
 

@@ -169,7 +169,7 @@ describe('charts', () => {
     expect(ticks(0, 237, 9)).toEqual([0, 50, 100, 150, 200]);
   });
 
-  test('show time spans, and never 60 seconds or 60 minutes', () => {
+  test('show time spans, but never “60 s” or “60 min”', () => {
     expect([59.7, 119.6, 3599.7, 90_000, 200_000].map(timeSpan)).toEqual([
       '1 min 0 s',
       '2 min 0 s',

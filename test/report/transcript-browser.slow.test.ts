@@ -219,7 +219,7 @@ describe.skipIf(browserPath === '')('transcripts in a browser (chromium, or LONG
     await withPage(pages.beside, '#t=train.6.0.0', use, /ERR_FILE_NOT_FOUND/);
   });
 
-  test('run nothing else in the page, even if markup got into it', async () => {
+  test('let no code run besides the page’s own script, even if markup got into the page', async () => {
     const html = readFileSync(pages.inside, 'utf8');
     const broken = join(folder, 'broken.html');
     const markup = `${hostile[0]}${hostile[2]}${hostile[5]}<script src="evil.js"></script>`;

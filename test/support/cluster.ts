@@ -161,7 +161,7 @@ export class Cluster {
     }
   }
 
-  /** The worker that reaches the point first, and another one. Only the first one is held there. */
+  /** The worker that reaches the point first, and another worker. Only the first worker is held there. */
   async firstAt(
     point: string,
     workers: readonly WorkerProcess[],

@@ -71,7 +71,7 @@ describe('npm run setup', () => {
     expect(stdout).toContain('--only STEP');
   });
 
-  test('refuses a mistyped flag and lists the valid ones, without a stack trace', () => {
+  test('refuses a mistyped flag and lists the valid flags, without a stack trace', () => {
     const { status, stdout, stderr } = run(process.execPath, 'tools/setup.mjs', '--test');
     expect(status).toBe(2);
     expect(stderr).toContain("'--test'");

@@ -97,7 +97,7 @@ describe('Go, if the Temporal server can be neither found nor downloaded', () =>
     expect(said).not.toContain('  dependencies ');
   });
 
-  test('must not be older than the first version that downloads newer ones', async () => {
+  test('must not be older than the first version that downloads newer versions', async () => {
     goOf('1.19.8');
     expect(await check()).toMatchObject({ code: 1, said: expect.stringContaining('Go 1.19.8 is too old') });
     goOf('1.21.0');

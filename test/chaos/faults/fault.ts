@@ -5,7 +5,7 @@ import type { LibcShim } from '../../support/preloads/libc-shim.js';
 import type { Random } from '../random.js';
 import type { OpenTrial } from '../trial.js';
 
-/** What a fault needs. `shim`: a machine on which libc-shim.ts works. `second-node`: a stack with two nodes. */
+/** Requirements of a fault. `shim`: a machine on which libc-shim.ts works. `second-node`: a stack with two nodes. */
 export type Need = 's3' | 'directory' | 'shim' | 'second-node';
 
 export interface World {
@@ -27,7 +27,7 @@ export type Undo = () => Promise<void> | void;
 
 export interface Fault {
   name: string;
-  /** What happens, and what ends it, in words. */
+  /** In words: `does` says what happens, and `undone` says what ends it. */
   does: string;
   undone: string;
   needs: readonly Need[];

@@ -19,7 +19,7 @@ const refusal = (nodes: PoolView['nodes']) => () =>
   refuseNeedlessRebase('live', { nodes }, cpu(1), cpu(2), { folder: '/srv/stack' });
 
 describe('a rebase', () => {
-  test('to the numerics that the run already has is refused', () => {
+  test('is refused if the run already has the wanted numerics', () => {
     expect(() => refuseEqualNumerics('live', cpu(1), cpu(1))).toThrow('live has numerics cpu/1 already');
     expect(() => refuseEqualNumerics('live', cpu(1), cpu(2))).not.toThrow();
   });

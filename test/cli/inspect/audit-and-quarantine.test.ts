@@ -46,7 +46,7 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 const longhaul = (...args: string[]): Promise<Answer> => commandLine([...args, '--store', address]);
 
 describe('longhaul audit', () => {
-  test('exits with 0 and figures if nothing is wrong, else with 1 and each violation', async () => {
+  test('exits with 0 and prints figures if nothing is wrong; otherwise exits with 1 and prints each violation', async () => {
     expect(await longhaul('audit', 'tiny')).toMatchObject({
       code: 0,
       output: expect.stringMatching(/steps +1 with the base.*\n[^]*violations +none/) as string,

@@ -57,7 +57,7 @@ describe('longhaul nodes', { timeout: 120_000 }, () => {
     );
   });
 
-  describe('of a live pool', () => {
+  describe('for a live pool', () => {
     let temporal: TestTemporal;
     beforeAll(async () => {
       [temporal] = await Promise.all([startTemporal(), workflowBundle()]);

@@ -290,7 +290,7 @@ describe('a detached start', { timeout: 120_000 }, () => {
   });
 });
 
-describe('a command that the run cannot take', { timeout: 120_000 }, () => {
+describe('the command', { timeout: 120_000 }, () => {
   it.each([['status'], ['pause'], ['cancel']])(
     '%s says that the name does not exist, and lists the names that do',
     async (verb) => {

@@ -59,6 +59,6 @@ test.each([
   [[5, 10, 15, 20, 25, 27], 'steps 5–25 (every 5th), 27'],
   [[2, 4, 6], 'steps 2, 4, 6'],
   [[0, 22, 44, 66], 'steps 0–66 (every 22nd)'],
-])('writes the steps %j as "%s"', (steps, text) => {
+])('the steps %j are written as "%s"', (steps, text) => {
   expect(stepsText(steps)).toBe(text);
 });

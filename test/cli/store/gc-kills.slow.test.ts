@@ -25,7 +25,7 @@ beforeAll(async () => {
 afterAll(() => s3.stop());
 useFinishedRun();
 
-test('a collection that is killed again and again at random moments loses nothing, and the next one finishes', async () => {
+test('a collection that is killed again and again at random moments loses nothing, and the next collection finishes', async () => {
   const { store, address } = await copy();
   const random = seededRandom(7);
   const args = ['gc', run, '--grace', '0', '--keep-last', '1', '--store', address];
@@ -41,7 +41,7 @@ test('a collection that is killed again and again at random moments loses nothin
   await expectNothingLost(store);
 }, 120_000);
 
-test('a collection that loses its bucket before random writes loses nothing, and the next one finishes', async () => {
+test('a collection that loses its bucket before random writes loses nothing, and the next collection finishes', async () => {
   const store = await copyToBucket('cut-off');
   const random = seededRandom(3);
   let cuts = 0;

@@ -66,7 +66,7 @@ describe('a collection', () => {
     );
   });
 
-  test('is reported by the audit: what is gone, and that the rest is enough for a replay', async () => {
+  test('is reported by the audit, which says what is gone and that the rest is enough for a replay', async () => {
     const { store, address } = await copy();
     await collectAll(store);
     expect((await auditRun(store, run)).collected).toEqual({

@@ -1,4 +1,4 @@
-// A sweep file becomes a schedule that fires by itself. Later firings reuse the evaluations of the first one.
+// A sweep file becomes a schedule that fires by itself. Later firings reuse the evaluations of the first firing.
 import { describe, expect, it } from 'vitest';
 import type { SweepResult } from '../../../src/workflows/sweep/sweep-messages.js';
 import { parseSweepSpec } from '../../../src/sweeps/sweep-input.js';

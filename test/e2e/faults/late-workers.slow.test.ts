@@ -36,7 +36,7 @@ describe('a worker that wakes too late', { timeout: 240_000 }, () => {
 
   const exists = (key: string) => async () => (await cluster.store.head(key)) !== null;
 
-  /** Freezes the first of `workers` that reaches `point`, and gives its open attempts to the other one. */
+  /** Freezes the first of `workers` that reaches `point`, and gives its open attempts to the other worker. */
   async function overtaken(name: string, point: string, workers: readonly WorkerProcess[]) {
     for (const worker of workers) worker.hold(point);
     const run = await cluster.run(spec.named(name));

@@ -37,7 +37,7 @@ describe('a run that is started twice', { timeout: 240_000 }, () => {
     for (const node of cluster.nodes) node.hold(point);
     const run = await cluster.run(spec.named(name));
     const { first } = await cluster.firstAt(point, cluster.nodes);
-    // Wait until all episodes are at the point, so that none is written while somebody else looks for missing ones.
+    // Wait until all episodes are at the point, so that no episode is written while another worker looks for missing episodes.
     await until(
       async () => (await cluster.store.listFolder(episodesFolder(name, 2))).length === 8,
       'all episodes of step 2',
@@ -45,7 +45,7 @@ describe('a run that is started twice', { timeout: 240_000 }, () => {
     return { run, goesOn: () => first.letGo(point) };
   }
 
-  it('by hand under another workflow id: the second start is refused and names the first, which ends as if alone', async () => {
+  it('by hand under another workflow id: the second start is refused and names the first, which ends as if it were alone', async () => {
     const { run, goesOn } = await held('twice');
     const second = await cluster.run(spec.named('twice'), { id: 'by-hand' });
     const failure = await failureOf(second);
