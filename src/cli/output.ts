@@ -88,7 +88,7 @@ export function storeOfFolder(folder: string): string {
 
 const namesShown = 10;
 
-/** Throws an error that lists the known runs if this one does not exist. */
+/** Throws an error that lists the known runs if `run` does not exist. */
 export async function requireRun(store: ObjectStore, run: string): Promise<void> {
   if (await readRunIfAny(store, run)) return;
   const runs = await listRuns(store);

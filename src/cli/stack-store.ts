@@ -1,4 +1,4 @@
-// The store of a command that also asks Temporal. It is the running stack's store if none is named.
+// Finds the store for a command that also asks Temporal: if no store is named, the running stack's.
 import type { Command } from 'commander';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { openExistingStore, storeFolderProblem, storeOfFolder, unreadableStore } from './output.js';

@@ -1,4 +1,4 @@
-// The part of its budget that a run has used. The budget comes from the run's newest start.
+// Shows how much of its budget a run has used. The budget comes from the run's newest start.
 import { limitsOf, type BudgetLimit } from '../spec/budget.js';
 import type { OwnerRecord, RunRecord } from '../spec/records/run-records.js';
 import type { UpdateRecord } from '../spec/records/update.js';

@@ -13,7 +13,7 @@ export interface EnvironmentRow {
   /** Null if all outcomes are unknown. */
   after: number | null;
   delta: number | null;
-  /** One standard error of `after`. */
+  /** Standard error of `after`. */
   error: number | null;
   unknown: number;
   mean_turns: number;

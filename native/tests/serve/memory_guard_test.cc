@@ -100,7 +100,7 @@ void a_model_whose_rotary_table_does_not_fit_is_refused() {
   const Json figures = plan(false);
   const double table = figure(&figures, "rope");
   CHECK(table > 20 * (figure(&figures, "weights") + figure(&figures, "panels") + figure(&figures, "moments")));
-  // Stands for the old model, which is freed once the new one is complete. By then, all that training takes would fit.
+  // Stands for the old model, which is freed once the new one is complete. By then, all memory for training would fit.
   const std::vector<char> held(static_cast<std::size_t>(figure(&figures, "total")), 1);
   CHECK(resident_bytes() > held.size());
   rlimit before{};

@@ -12,8 +12,8 @@ export function refuseEqualNumerics(run: string, has: Numerics, wanted: Numerics
 }
 
 /**
- * Throws if a living node still has the run's own numerics, or if no living node has the wanted ones. `flags` go into the commands that the
- * error suggests.
+ * Throws if a living node still has the run's own numerics, or if no living node has the wanted numerics. `flags` go into the commands that
+ * the error suggests.
  */
 export function refuseNeedlessRebase(
   run: string,

@@ -63,7 +63,7 @@ export function register(program: Command): void {
     );
 }
 
-/** Null if no server can be asked. That is reported, and the command goes on with the store's contents. */
+/** Null if no server can be asked: the command says so and continues with the store's contents. */
 async function drivenLines(flags: RunsFlags, store: ObjectStore | null): Promise<RunLine[] | null> {
   const fromStore = store !== null && flags.query === undefined;
   // A stranger's server may listen at the default address: its runs would be mistaken for the store's.
@@ -177,7 +177,7 @@ function failedStart(execution: WorkflowExecutionInfo, { newest, origins }: Time
 
 interface Timelines {
   newest: string;
-  /** From the first run id of each claiming workflow to the run id that it claimed. */
+  /** The run id that each workflow claimed, by the workflow's first run id. */
   drivers: Map<string, string>;
   origins: Map<string, RunLine['from']>;
 }

@@ -30,7 +30,7 @@ export async function startTraining(
       workflowIdReusePolicy: 'ALLOW_DUPLICATE',
       workflowIdConflictPolicy: 'FAIL',
       ...shownAs(spec),
-      // A workflow task takes milliseconds. If its orchestrator is killed, another one gets the task after this time.
+      // A workflow task takes milliseconds. If its orchestrator is killed, another orchestrator gets the task after this time.
       workflowTaskTimeout: '5 seconds',
     });
     return { handle: runHandle(client, spec.name), started: true };

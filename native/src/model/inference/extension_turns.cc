@@ -60,7 +60,7 @@ class Extension::Attendance {
 
 namespace {
 
-/// Rows of the largest kernel. One of the two halves is a multiple of it.
+/// Rows of the largest kernel. The number of rows in one of the two halves is a multiple of this.
 constexpr int tile_rows = 12;
 
 size_t steps(const Linear& linear) { return size_t(linear.inputs()) * size_t(ops::panel_count(linear.outputs())); }

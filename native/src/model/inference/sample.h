@@ -1,4 +1,4 @@
-// From a row of logits to a token and its log-prob at a temperature. Training calls the same row functions.
+// Draws a token from a row of logits and gives its log-prob, at a temperature. Training calls the same row functions.
 #pragma once
 
 #include <cstdint>

@@ -45,7 +45,7 @@ struct Finished {
   Generation generation;
 };
 
-// Also read by the thread that answers `stats`.
+// The thread that answers `stats` reads these counters, too.
 struct GenerationCounters {
   std::atomic<std::uint64_t> generated_tokens{0};
   std::atomic<std::uint64_t> prefilled_tokens{0};

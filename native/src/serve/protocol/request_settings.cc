@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::int64_t most_seed = std::int64_t{1} << 53;
 
-// One of `choices`, by name(choice).
+// Returns the choice whose name(choice) is the field's text.
 template <class T, std::size_t N>
 T choice_of(const Json& object, const char* where, const char* key, const T (&choices)[N]) {
   const std::string text = text_of(object, where, key);

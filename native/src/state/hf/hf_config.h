@@ -21,7 +21,7 @@ struct HfError : std::runtime_error {
 
 struct HfConfig {
   Architecture architecture;
-  // From `eos_token_id`. If generation_config.json has that key, its value wins.
+  // The tokens of `eos_token_id`. If generation_config.json has that key, its value wins.
   std::vector<std::int32_t> eos_tokens;
 };
 

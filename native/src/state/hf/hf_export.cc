@@ -37,7 +37,7 @@ struct AdapterPair {
   std::span<const float> a, b;  // [rank, inputs], [outputs, rank]
 };
 
-// By the name of the weight that the adapter is added to.
+// The adapters' pairs, by the name of the weight to which each pair is added.
 std::map<std::string, AdapterPair> adapter_pairs(const Adapters& adapters) {
   static constexpr std::string_view down = ".lora_A.weight", up = ".lora_B.weight";
   std::map<std::string, AdapterPair> pairs;

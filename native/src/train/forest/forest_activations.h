@@ -50,7 +50,7 @@ struct RowWidths {
   size_t final() const { return 2 * hidden + 1; }
   /// Backward pass: gradients of the hidden state (in two buffers: after the last layer they are scattered), attention, and qkv.
   size_t backward() const { return 2 * hidden + query + qkv; }
-  /// One of the two pieces that are in work at once: gradients, and the right-hand sides of their products.
+  /// One of the two pieces that are computed at once: gradients, and the right-hand sides of their products.
   size_t piece() const { return 3 * hidden + 3 * ffn + query + 2 * adapters; }
 };
 

@@ -176,7 +176,7 @@ void ForestPass::State::backward_layer(const PassRange& pass, int layer, float* 
       });
 }
 
-/// From the gradient of the layer's output (in the last layer: from the head) to the gradient of its attention.
+/// Computes the gradient of the layer's attention from the gradient of its output (in the last layer: from the head's gradient).
 void ForestPass::State::transform_backward(const PassRange& pass, int layer, PieceSpace& space, int place, int first, int count) {
   const Architecture& arch = architecture();
   const LayerParameters& parameters = this->parameters(layer);
@@ -263,7 +263,7 @@ void ForestPass::State::attend_backward(const PassRange& pass, int layer) {
   });
 }
 
-/// From the gradients of queries, keys and values to the gradient of the layer's input.
+/// Computes the gradient of the layer's input from the gradients of queries, keys and values.
 void ForestPass::State::project_backward(const PassRange& pass, int layer, PieceSpace& space, int place, int first, int count) {
   const Architecture& arch = architecture();
   const LayerParameters& parameters = this->parameters(layer);

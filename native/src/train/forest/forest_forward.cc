@@ -176,8 +176,8 @@ void ForestPass::State::attend(const PassRange& pass, int layer, bool saving) {
   });
 }
 
-/// From attention to the layer's output; in the last layer, only for outputs, and with the final norm. Without `output_wanted`, computes
-/// only what the backward pass reads.
+/// Computes the layer's output from its attention; in the last layer, only for outputs, and with the final norm. Without `output_wanted`,
+/// computes only what the backward pass reads.
 void ForestPass::State::transform(const PassRange& pass, int layer, int first, int count, bool saving, bool output_wanted) {
   const Architecture& arch = architecture();
   const LayerParameters& parameters = this->parameters(layer);
