@@ -11,7 +11,7 @@ import { promptOf } from './quickstart-model.js';
 
 const temperature = 1;
 
-/** Runs one update on the generated samples, four samples a group. The old log-probs are those of the samples. */
+/** Runs one update on the generated samples, four samples a group. The samples' own log-probs are the old log-probs. */
 export async function trainOn(
   engine: FileEngine,
   state: Digest,

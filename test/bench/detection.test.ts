@@ -1,4 +1,4 @@
-// Tests how detection times are computed from the time of a kill and the failures that the server learned of after it.
+// Tests the detection time of a kill: the time until the server knew that the attempts which the kill ended had failed.
 import { describe, expect, it } from 'vitest';
 import { knownAfter, type OpenAttempt } from '../../bench/durability/detection.js';
 

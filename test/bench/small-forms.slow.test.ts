@@ -83,7 +83,7 @@ describe('a small run', { timeout: 240_000 }, () => {
         `${figures.passed_undisturbed} passed undisturbed, ${figures.met_a_fault} met a fault, ${figures.unknown} unknown`,
       );
       expect(figures.passed_undisturbed).toBeGreaterThan(0);
-      // Usually 9 of 16 (0.56), and one of them gets no grade.
+      // Usually 9 of 16 episodes (0.56) meet a fault, and one of the nine gets no grade.
       expect(figures.met_a_fault / figures.episodes).toBeGreaterThanOrEqual(0.4);
       expect(figures.unknown).toBeLessThanOrEqual(2);
       expect(figures).toMatchObject({ episodes: 16, false_zeros: 0, changed: 0 });

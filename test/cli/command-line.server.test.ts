@@ -246,7 +246,7 @@ describe('longhaul doctor', () => {
     ok: boolean;
     detail: string;
   }
-  // In a folder without a stack the answer comes at once. A server that does not answer would be waited for.
+  // In a folder without a stack the answer comes at once. The command would wait for a server that does not answer.
   const nowhere = ['--folder', join(folder, 'mistyped')];
 
   async function checks(args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<Map<string, Check>> {

@@ -87,8 +87,8 @@ function setUp(args: string[], proxyPort = 1): Promise<{ code: number; said: str
 
 const check = (...more: string[]) => setUp(['--only', 'prerequisites', ...more]);
 
-describe('Go, if the Temporal server can be neither found nor downloaded', () => {
-  test('is required before anything is installed, and the message lists every way to fix it', async () => {
+describe('Go', () => {
+  test('is required if the Temporal server can be neither found nor downloaded, and the message lists every way to fix it', async () => {
     const { code, said } = await setUp([]);
     expect(code).toBe(1);
     expect(said).toContain('go not found');
