@@ -18,7 +18,7 @@
 namespace {
 
 /// The engine uses all cores that are otherwise idle. A process that detects a death or answers a server must get a core at once: a worker
-/// that starts beside an engine of the same priority takes twice as long.
+/// that starts beside an engine of the same priority takes twice as long to start.
 constexpr int niceness = 10;
 
 constexpr const char* usage_text =

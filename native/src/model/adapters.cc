@@ -49,7 +49,8 @@ void pack(const FusedAdapter& adapter, const float* values, bool transposed, Fus
   for (size_t p = 0; p < adapter.parts.size(); ++p) pack_one(adapter.parts[p].b, out.b[p]);
 }
 
-/// `transposed`: packs for y = x·Aᵀ and ·Bᵀ; otherwise for the backward pass.
+/// Packs A and B of every adapter: for the forward pass (x·Aᵀ, then ·Bᵀ) if `transposed`, otherwise for the backward
+/// pass.
 void pack_all(const AdapterLayout& layout, const float* values, bool transposed, std::vector<LayerAdapterPanels>& out,
               ThreadPool* pool) {
   out.resize(layout.layers.size());

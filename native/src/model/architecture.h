@@ -1,5 +1,5 @@
-// The shape of a policy, in the keys of its Hugging Face `config.json`. The same code computes two families: Qwen3
-// (norms on queries and keys) and Qwen2.5 (`qwen2`: biases on queries, keys and values).
+// The shape of a policy, with the field names of a Hugging Face `config.json`. The same code computes two families:
+// Qwen3 (norms on queries and keys) and Qwen2.5 (`qwen2`: biases on queries, keys and values).
 #pragma once
 
 #include <optional>

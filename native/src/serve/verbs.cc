@@ -295,7 +295,7 @@ void Verbs::set_vocabulary(const Request& request) {
 
 void Verbs::tell_held(const Request& request) {
   auto held = held_.get();
-  // Computed only on request: after an update of all weights it means hashing them, and most callers need only the state's digest.
+  // Computed only on request: after an update of all weights this means hashing the weights, and most callers need only the state's digest.
   if (held && request.has("weights") && request.flag("weights")) held = with_weights_digest(std::move(held));
   const bool known = held && !held->weights_digest.empty();
   Json fields;

@@ -27,7 +27,7 @@ export async function startSeverableProxy(target: string): Promise<SeverableProx
     ] as const) {
       open.add(one);
       one.setNoDelay(true);
-      // Breaking connections is the purpose, so the error is ignored here; the client sees it itself.
+      // Breaking connections is the purpose, so the error is ignored here; the client sees the error itself.
       one.on('error', () => other.destroy());
       one.on('close', () => {
         open.delete(one);

@@ -12,7 +12,7 @@
 
 namespace longhaul {
 
-/// The rows of a call. Feeds with a common prefix are neighbours, so that attention can batch them over it.
+/// The rows of a call. Feeds with a common prefix are neighbours, so that attention can read the prefix once for all of them.
 struct ExtensionRows {
   std::vector<int32_t> tokens;
   std::vector<int32_t> positions;
@@ -77,7 +77,7 @@ class Extension {
     int end() const { return first + count; }
   };
   class Attendance;
-  /// Takes a half from `attend` to queries, keys and values of the next layer, while the other half attends.
+  /// Computes, from a half's attention, its queries, keys and values in the next layer, while the other half attends.
   void transform_beside(int layer, Half half, const float* attention, Attendance& others);
   void multiply_beside(const Linear& linear, const float* x, float* y, int rows, bool accumulate, float* adapter,
                        Attendance& others);

@@ -48,7 +48,7 @@ class BlockTrie {
   // Records that the first `count` positions were copied from `from`.
   void append_copied(int block, int from, int count);
 
-  // Ends a pass, which is one call of `extend`: all tokens appended so far are computed now.
+  // Ends a pass, which is one call of `extend`: all tokens appended so far now count as computed.
   void end_pass() { ++pass_; }
 
   // Forgets everything; no block may be held.

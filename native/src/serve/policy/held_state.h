@@ -16,7 +16,7 @@ namespace longhaul {
 struct HeldState {
   std::shared_ptr<const Policy> policy;
   std::string digest;
-  // Digest of the weights without adapters. Empty after an update that changed them, until it is asked for.
+  // Digest of the weights without adapters. Empty after an update that changed the weights, until the digest is requested.
   std::string weights_digest;
   // Id of the last update in this process since the load, whether it was applied or not; empty after a load.
   std::optional<std::string> last_step_id;
