@@ -83,8 +83,8 @@ struct OutgoingTensor {
 void put_safetensors(OutputFile& file, const std::map<std::string, std::string>& metadata,
                      std::span<const OutgoingTensor> tensors, const Progress& progress = {});
 
-// Writes the same to its own file: temporary file, fsync, rename, fsync of the folder. So the file appears whole or not at all.
-// Throws std::system_error.
+// Writes a whole safetensors file: temporary file, fsync, rename, fsync of the folder. So the file appears whole or not at all. Throws
+// std::system_error.
 WrittenFile write_safetensors(const std::string& path, const std::map<std::string, std::string>& metadata,
                               std::span<const OutgoingTensor> tensors, const Progress& progress = {});
 

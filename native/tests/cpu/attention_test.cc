@@ -67,7 +67,7 @@ struct Expected {
   std::vector<double> out, log_sums, d_queries, d_keys_values;
 };
 
-/// The formulas, for one query and head after another.
+/// Computes the formulas for one query and one head after another.
 Expected plain(const Inputs& in) {
   const Case& s = in.shape;
   Expected e;

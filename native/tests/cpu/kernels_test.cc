@@ -63,7 +63,7 @@ void biases_sums_and_scales() {
     const int rows = 7;
     const size_t ld = size_t(columns) + 9, n = rows * ld;
     const std::vector<float> x = random_values(n, 1), bias = random_values(size_t(columns), 2);
-    // Exactly the fp32 results, adding one value after another.
+    // The fp32 results must be exact: values are added one after another.
     std::vector<float> biased(x), scaled_rows(x), sums(bias);
     for (int r = 0; r < rows; ++r)
       for (int j = 0; j < columns; ++j) {

@@ -48,7 +48,7 @@ void draw_is_the_inverse_cdf_in_token_order() {
   const std::vector<double> p = probabilities(logits, 1);
   double before = 0;
   for (int i = 0; i < n; ++i) {
-    // In the middle of the token's interval, away from rounding.
+    // A number in the middle of the token's interval, which rounding cannot move out of it.
     if (p[i] > 1e-5) check_equal(draw(logits.data(), n, 1, float(before + p[i] / 2)).token, i, "token");
     before += p[i];
   }

@@ -53,7 +53,7 @@ void draws_are_the_inverse_cdf_of_the_kept_tokens() {
       const std::vector<double> p = truncated_probabilities(logits, 0.8, top_p, top_k);
       double before = 0;
       for (int i = 0; i < n; ++i) {
-        // In the middle of the token's interval, away from rounding.
+        // A number in the middle of the token's interval, which rounding cannot move out of it.
         if (p[i] > 1e-5)
           check_equal(draw_truncated(logits.data(), n, 0.8f, float(before + p[i] / 2), top_p, top_k).token, i,
                       "token of " + std::to_string(n) + ", top_p " + std::to_string(top_p) + ", top_k " + std::to_string(top_k));

@@ -123,7 +123,8 @@ void half_of_thousands_can_be_cancelled_between_passes() {
   for (const Finished& one : finished) CHECK(one.how == Finished::How::length && one.generation.logprobs.size() == 80);
 }
 
-// The cache has room for about a dozen generations. An admitted generation is not sent back to the queue at once, again and again.
+// The cache has room for about a dozen generations. The scheduler must not admit generations and send them back to the queue at once, again
+// and again.
 void a_small_cache_does_not_preempt_again_and_again() {
   ThreadPool pool(1);
   const Policy policy = random_policy(smallest(), 0.2, 7);
@@ -146,8 +147,8 @@ void a_small_cache_does_not_preempt_again_and_again() {
   CHECK(counters.prefilled_tokens < 400 * 40 * 4);
 }
 
-// The pass that runs when the flag is set is the last one. The reply to the `stats` request that follows the cancellation says how many
-// passes there had been.
+// The pass that runs when the flag is set is the generation's last pass. The reply to the `stats` request that follows the cancellation
+// says how many passes there had been.
 void a_cancellation_waits_for_the_current_pass_at_most() {
   ForkedEngine engine;
   const std::string state = start(engine, 8 << 20, endless);

@@ -143,7 +143,8 @@ void a_reference_that_does_not_fit_is_refused() {
   }
 }
 
-// The engine holds a state, samples from it and trains it with a KL term: weights, cache, reference, and memory from sampling.
+// The engine holds a state, samples from it and trains it with a KL term. So its memory has weights, cache, reference and what sampling
+// left.
 void a_working_engine_takes_the_memory_that_was_planned() {
   const Architecture architecture = wide(3, 4096);
   constexpr std::int64_t cache_bytes = 24 << 20;

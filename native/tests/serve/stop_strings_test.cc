@@ -39,7 +39,7 @@ void a_string_ends_in_the_token_that_completes_it() {
   CHECK(found_in({}, {"anything"}) == -1);
 }
 
-// For any text over two letters, cut in any way: agrees with a plain search.
+// The result agrees with a plain search for any text of two letters, cut in any way.
 void it_finds_what_a_plain_search_finds() {
   std::uint32_t next = 0;
   const auto below = [&](std::uint32_t bound) { return philox4x32_10({next++, 7, 0, 0}, {1, 2})[0] % bound; };

@@ -1,4 +1,5 @@
-// The digests of states and weights are as docs/engine-protocol.md defines them, for any number of threads, and cover everything.
+// The digests of states and weights are as docs/engine-protocol.md defines them, for any number of threads, and depend on every part of a
+// state.
 #include "state/digest/digest.h"
 
 #include "support/checks.h"

@@ -142,7 +142,7 @@ void writes_peft_adapters() {
   CHECK(*config.find("r")->number() == 2 && *config.find("lora_alpha")->number() == 5);
   CHECK(*config.find("base_model_name_or_path")->string() == "some/model");
   CHECK(write_json(*config.find("target_modules")) == R"(["v_proj","up_proj"])");
-  // The whole file: other values of these keys would make PEFT scale or transpose the adapters.
+  // Compares the whole file: other values of these keys would make PEFT scale or transpose the adapters.
   CHECK(read_text(folder / "x/adapter_config.json") ==
         R"({"peft_type":"LORA","task_type":"CAUSAL_LM","base_model_name_or_path":"some/model","r":2,"lora_alpha":5,)"
         R"("target_modules":["v_proj","up_proj"],"lora_dropout":0,"bias":"none","fan_in_fan_out":false,"inference_mode":true,)"

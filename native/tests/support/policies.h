@@ -203,7 +203,7 @@ inline std::vector<int32_t> own_blocks(int positions, int first_block = 0) {
 }
 
 /// Log-probs of tokens[1..] by decoding, `chunk` tokens per call. A call returns only the last row's logits, so chunks of one give all
-/// log-probs, and longer chunks only the one at each chunk's end.
+/// log-probs, and longer chunks give only the log-prob at each chunk's end.
 inline std::vector<float> decode_logprobs(const Policy& policy, std::span<const int32_t> tokens, int chunk, ThreadPool& pool,
                                           float temperature = 1, Split split = Split::as_fits) {
   const int vocab = policy.architecture().vocab_size;

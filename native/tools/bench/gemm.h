@@ -1,6 +1,6 @@
-// Matrix products at the shapes of the measured models, in turns with the machine's peak rate of multiply-adds. `of_peak` is the median
-// over rounds of a product's rate relative to the peak measured just before and just after it, since the clock of a shared machine changes
-// from second to second.
+// Matrix products at the shapes of the measured models, in turns with the machine's peak rate of multiply-adds. Each round divides a
+// product's rate by the peak measured just before and just after it, since the clock of a shared machine changes from second to second;
+// `of_peak` is the median of these quotients.
 #pragma once
 
 #include "base/thread_pool.h"

@@ -127,7 +127,8 @@ void ForestPass::State::add_embedding_gradient(float* gradients) {
   });
 }
 
-// On entry `d_hidden` holds the gradient of the layer's output (in the last layer: nothing yet); on return, that of the layer's input.
+// On entry `d_hidden` holds the gradient of the layer's output (in the last layer: nothing yet); on return, the gradient of the layer's
+// input.
 void ForestPass::State::backward_layer(const PassRange& pass, int layer, float* gradients) {
   const Architecture& arch = architecture();
   const LayerParameters& parameters = this->parameters(layer);
