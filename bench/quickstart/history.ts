@@ -16,7 +16,7 @@ export interface HistoryFigures {
   steps: number;
   /** All events divided by all steps. Start, evaluations, checkpoints and report are included. */
   events_per_step: number;
-  /** Most events between the planning of a step and the planning of the next one, or the end of an execution that continues as new. */
+  /** Most events from the planning of a step to the planning of the next step, or to the end of an execution that continues as new. */
   events_per_step_max: number;
   payload_bytes_max: number;
 }

@@ -67,7 +67,7 @@ export async function readReportEpisodes(
       embedded.push(chunk);
       return;
     }
-    // All later chunks are written beside the page, so that the page has the first ones without a gap.
+    // All later chunks are written beside the page, so that the page holds the first chunks without a gap.
     room = 0;
     await keep(chunk.name, chunkScript(chunk));
   });

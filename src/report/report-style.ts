@@ -1,8 +1,8 @@
 // The report's style sheet, for light pages, dark pages and paper.
 
 /**
- * Draws a shadow at an edge behind which there is more to scroll to. Page-coloured covers scroll with the content; the shadows stay and
- * show when a cover has moved away.
+ * Draws a shadow at each edge beyond which there is more content to scroll to. Page-coloured covers scroll with the content; the shadows
+ * stay and show when a cover has moved away.
  */
 const scrollShadows = [
   'linear-gradient(to right, var(--page) 50%, transparent) left / 36px 100% no-repeat local',

@@ -17,7 +17,7 @@ export async function readAttempts(
   { record, updates }: RunHistory,
 ): Promise<StepAttempt[]> {
   const first = record.lineage?.step ?? 0;
-  // At the step that a fork left from, both the parent and the fork have attempts: read both.
+  // At the step at which a fork began, both the parent and the fork have attempts: read both.
   const places = [0, ...updates.map(({ identity }) => identity.step)].map(async (step) => ({
     step,
     runs: [...new Set([await timelineOf(store, record.run, step), ...(step === first ? [record.run] : [])])],

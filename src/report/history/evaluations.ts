@@ -131,8 +131,8 @@ async function readResults(store: ObjectStore, held: readonly HeldState[]): Prom
 }
 
 /**
- * Whether the run ended at a step, finally or for a while, and so played `final` there. If a stop was requested for a step that was already
- * over, the run stopped at its step of that moment.
+ * Whether the run ended at a step, for good or for a while, and so played `final` there. If a stop was requested for a step that was
+ * already over, the run stopped at the step that it was taking then.
  */
 function endOf(run: EvaluatedRun, intervals: readonly EvaluationFigure[]): (step: number) => boolean {
   const { spec } = run.record;
