@@ -19,7 +19,7 @@ export interface Disturbance {
   recoveredAfterMs: number;
 }
 
-/** Each look reads several records, which keeps an S3 server and its client busy for milliseconds. */
+/** Each look at the run's position reads several records, which keeps an S3 server and its client busy for milliseconds. */
 const lookEachMs = 100;
 
 /** `stepSeconds`: duration of a step in the undisturbed run. A slow machine gets more time to recover than the fault itself allows. */

@@ -65,7 +65,7 @@ const values = program.opts<{
 /** Number of faults in a run of a campaign, and the longest duration of a fault. */
 const strikes = 4;
 const outageMs = values.full ? 60_000 : 5_000;
-/** A run that waits for the end of an outage or a restart leaves the processors to others. This many runs keep two cores busy. */
+/** A run that waits for the end of an outage or a restart leaves the processors to other runs. This many runs keep two cores busy. */
 const runsAtOnce = values.full ? 6 : 3;
 
 const seed = values.seed ?? 1;

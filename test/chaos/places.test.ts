@@ -28,7 +28,7 @@ describe('places', () => {
     await all;
   });
 
-  test('are freed by an item that only waits, but the end still waits for that item', async () => {
+  test('are freed by an item that only waits; the whole list still ends only after that item', async () => {
     const { begun, begin, free, end } = runner();
     let over = false;
     const all = inPlaces(['a', 'b', 'c'], 1, begin).then(() => (over = true));

@@ -63,7 +63,7 @@ export async function faultySurroundings(
       'fi',
       `exec '${findEngine()}' "$@"`,
     ]);
-    // The stack keeps a token that it finds, and its child processes inherit the variable set here.
+    // The stack uses a grading token that exists already, and its child processes inherit the variable set here.
     writeFileSync(join(folder, 'grading-token'), `${gradingToken}\n`, { mode: 0o600 });
     const ownScript = (name: string): string => fileURLToPath(new URL(`../../src/${name}`, import.meta.url));
     const node = scripts?.node ?? ownScript('workers/node-main.js');

@@ -33,7 +33,10 @@ export interface OpenTrial {
   /** Connected directly, without the proxies that are placed before the workers. */
   readonly store: ObjectStore;
   readonly scripts: StackScripts | null;
-  /** Name of the process, `node` or `node-2`, of the node that the run works on. Between two nodes it is still the name of the last one. */
+  /**
+   * Name of the process, `node` or `node-2`, of the node that the run works on. Between two nodes it is still the name of the last node's
+   * process.
+   */
   node: string;
   /** Id of the workflow that must complete. A fault that starts the run under another id sets that id here. */
   workflowId: string;

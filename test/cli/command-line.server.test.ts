@@ -246,7 +246,7 @@ describe('longhaul doctor', () => {
     ok: boolean;
     detail: string;
   }
-  // In a folder without a stack the answer comes at once. The command would wait for a server that does not answer.
+  // The answer must come at once: the folder has no stack. (For a server that does not answer, the command would wait.)
   const nowhere = ['--folder', join(folder, 'mistyped')];
 
   async function checks(args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<Map<string, Check>> {

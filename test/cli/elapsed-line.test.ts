@@ -11,7 +11,7 @@ afterEach(() => {
   vi.unstubAllEnvs();
 });
 
-/** Returns what is written during work of 70 s that reports its position after half of the time. */
+/** Returns the output during 70 s of work that reports its position after 35 s. */
 async function written(kind: { isTTY: boolean; columns: number }): Promise<string[]> {
   const texts: string[] = [];
   const output = { ...kind, write: (text: string) => texts.push(text) > 0 };

@@ -12,7 +12,7 @@ import { plainTemporalConfig } from '../../src/workers/process/config.js';
 import { type Answer, longhaul as commandLine } from '../support/command-line.js';
 import { startTemporal, type TestTemporal } from '../support/servers/temporal-server.js';
 
-/** Verbs that change nothing on a server. The test treats every other verb with `--temporal-address` as one that writes. */
+/** Verbs that change nothing on a server. The test treats every other verb with `--temporal-address` as a verb that writes. */
 const readingVerbs = ['doctor', 'nodes', 'runs', 'status', 'sweeps list'];
 
 const registered = new Command('longhaul');

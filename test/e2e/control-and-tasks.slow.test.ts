@@ -96,7 +96,7 @@ describe('a run with one node and one orchestrator', { timeout: 240_000 }, () =>
     orchestrator().hold(point);
     const run = await cluster.run({ ...paused, environments });
     await cluster.firstAt(point, cluster.orchestrators);
-    // One group finishes. The other one stays in flight while its server is stopped.
+    // One group finishes. The other group stays in flight while its server is stopped.
     server.child.kill('SIGSTOP');
     orchestrator().letGo(point);
     const finished = (): Promise<string[]> => cluster.store.listFolder(episodesFolder('paused', 2));

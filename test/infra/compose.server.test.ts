@@ -44,7 +44,7 @@ describe('docker-compose.yml', () => {
     const validate = ajv.compile(currentSchema());
     validate(compose);
     expect(validate.errors ?? []).toEqual([]);
-    // The schema refuses unknown keys, so it would find a misspelt one.
+    // The schema refuses unknown keys, so it would find a misspelt key.
     expect(validate({ ...compose, services: { one: { image: 'x', comand: ['y'] } } })).toBe(false);
   });
 

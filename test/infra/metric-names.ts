@@ -15,8 +15,8 @@ const words = new Set([
 ]);
 
 /**
- * Metrics that an expression reads, sorted. It understands only the PromQL that this project writes. The slow tests compare it with a real
- * parser on each expression.
+ * Metrics that an expression reads, sorted. Understands only the PromQL that this project writes. The slow tests compare the result with a
+ * real parser's on each expression.
  */
 export function metricsOf(expression: string): string[] {
   const bare = expression

@@ -1,4 +1,4 @@
-// Which evaluations belong to a run, and how far the run has come.
+// Tests which evaluations belong to a run, and how far the run has come.
 import { beforeEach, describe, expect, test } from 'vitest';
 import { budgetTable } from '../../src/report/budget.js';
 import { readEvaluations } from '../../src/report/history/evaluations.js';

@@ -99,7 +99,7 @@ export interface EvaluationOptions {
   name: SuiteName;
   /** The run that played the evaluation. */
   by?: string;
-  /** In which fields the suite differs from this run's suite. */
+  /** The fields in which the suite differs from this run's suite. */
   suite?: Partial<RecordTypes['suite']>;
   tasks?: number;
   pass_at_1?: number;

@@ -1,4 +1,4 @@
-// Tests the second implementation of advantages and masks on batches that the product has sealed: unchanged, and with one error.
+// Tests the second implementation of advantages and masks on sealed batches of the product: unchanged, and with one error each.
 import { beforeAll, expect, test } from 'vitest';
 import { buildBatch } from '../../../src/activities/step/build-batch.js';
 import type { BatchArrays } from '../../../src/spec/records/batch.js';

@@ -57,8 +57,8 @@ function isFile(path: string): boolean {
 }
 
 /**
- * The server notices a vanished client after 40 s. Then the session waits 30 s for another socket, and a sweep comes every 5 s. The rest is
- * for a server that must first restart after the last fault.
+ * The server notices a vanished client after 40 s. Then the session waits 30 s for another socket, and a sweep comes every 5 s. The
+ * remaining time is for a server that must first restart after the last fault.
  */
 const sessionsEndWithinMs = 85_000;
 

@@ -16,7 +16,7 @@ interface EndOfActivity {
   scheduledEventId: string;
 }
 
-/** The fields of an event that are read. */
+/** The fields of an event that the audit reads. */
 export interface HistoryEvent {
   eventId: string;
   eventType: string;

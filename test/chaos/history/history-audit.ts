@@ -1,5 +1,5 @@
-// Compares the histories of a run's executions with its records (docs/records.md). Every committed step must have its activities, every
-// activity's answer its record, and every Update its control record. A history must not contain secrets or large payloads.
+// Compares the histories of a run's executions with its records (docs/records.md). Every committed step must have its activities. Every
+// activity's answer must have a record, and every Update a control record. A history must not contain secrets or large payloads.
 import type {
   CollectedRollouts,
   CommittedStep,
@@ -37,7 +37,7 @@ export interface HistoryAudit {
   events: number;
   /** Number of answered Updates. */
   updates: number;
-  /** Number of steps whose commit is in a history. A server that lost its database knows only the later ones. */
+  /** Number of steps whose commit is in a history. A server that lost its database knows only the later steps. */
   steps: number;
   largestPayloadBytes: number;
   violations: HistoryViolation[];

@@ -1,4 +1,4 @@
-// If something that the command line needs is missing, it gives one clear error within seconds and exits with 1.
+// If something is missing that a command needs, the command gives one clear error within seconds and exits with 1.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';

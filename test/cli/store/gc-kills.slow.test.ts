@@ -67,7 +67,8 @@ async function copyToBucket(prefix: string): Promise<OpenedStore> {
 }
 
 /**
- * Runs the built command line and kills it in its `call`-th call that changes the file system. It ends by itself if it makes fewer calls.
+ * Runs the built command line and kills it in its `call`-th call that changes the file system. The command ends by itself if it makes fewer
+ * calls.
  */
 function killedInCall(args: readonly string[], call: number): NodeJS.Signals | null {
   const preload = new URL('../../support/preloads/die-at-call.mjs', import.meta.url).href;

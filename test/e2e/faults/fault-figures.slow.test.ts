@@ -40,7 +40,7 @@ async function told(run: RunHandle): Promise<FaultFigures> {
 
 /**
  * Times at which the pool considered the run's node lost, by the server's clock, in ms. On a very slow machine a killed worker may come
- * back too late, and a living one may report too late; either counts as another loss.
+ * back too late, and a living worker may report too late; both count as a further loss.
  */
 async function losses(run: RunHandle): Promise<number[]> {
   const { events } = await run.fetchHistory();

@@ -64,7 +64,7 @@ describe('a node that was frozen while its step was committed and folded', { tim
     expect(await cluster.store.head(foldedEpisodesKey(run, step))).not.toBeNull();
   };
 
-  /** Turns of the step that the engines of both nodes were asked for since then. */
+  /** Turns of the step that were requested from the engines of both nodes since then. */
   const turnsSampled = (since: number): unknown[] =>
     readFileSync(asked, 'utf8')
       .trim()

@@ -46,7 +46,7 @@ describe('a Temporal server that dies', { timeout: 360_000 }, () => {
     node().cutOff();
     await cluster.startTemporal({ databaseFile });
     run = cluster.followed(run);
-    // The pool does not hear of the node either. Either the attempt times out or the lease ends; in both cases nobody waits for this
+    // The node's reports do not reach the pool either. Either the attempt times out or the lease ends; in both cases nobody waits for this
     // attempt any more.
     await until(async () => {
       const { raw } = await run.describe();
@@ -113,7 +113,7 @@ describe('a Temporal server that dies', { timeout: 360_000 }, () => {
       for (const ending of ['', '-shm', '-wal']) rmSync(`${lostFile}${ending}`, { force: true });
       first.letGo(point);
       await cluster.startTemporal({ databaseFile: lostFile });
-      // Each is started only once: a supervisor would give up on a process that does not serve.
+      // Each worker is started only once: a supervisor would give up on a process that does not serve.
       for (const worker of all) worker.start();
       expect(await cluster.ended(await cluster.run(run))).toMatchObject({ ended: 'completed', step: 4 });
       await expectEqual(cluster.store, run.name, undisturbed);
