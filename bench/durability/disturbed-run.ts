@@ -219,9 +219,9 @@ async function stepsOf(seconds: number, log: (message: string) => void): Promise
 }
 
 /**
- * Kills each victim once, at a seeded moment of its step. For every other victim it then waits until a turn is sampled: long steps spend
- * most of their time in training, so at seeded moments alone all five kills could miss the episodes. `asked`: file with the requests to the
- * engines.
+ * Kills each victim once, at a seeded moment of its step. Before the first, third, fifth … kill it also waits until a turn is sampled: long
+ * steps spend most of their time in training, so at seeded moments alone all five kills could miss the episodes. `asked`: file with the
+ * requests to the engines.
  */
 async function killEach(
   trial: OpenTrial,

@@ -132,7 +132,7 @@ describe.skipIf(skipped !== null)(`the stack${skipped ? ` (skipped: ${skipped})`
     return one;
   }
 
-  /** Starts the program that the image's entrypoint script starts in the end. Only ports and addresses differ from its variables. */
+  /** Starts the program that the image's entrypoint script finally starts. Only ports and addresses differ from its variables. */
   function startTemporalServer(): StackProcess {
     const one = startProcess(
       {

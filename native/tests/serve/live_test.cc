@@ -177,7 +177,7 @@ void a_cancellation_waits_for_the_current_pass_at_most() {
   }
 }
 
-// More than 64 MiB of replies are not read. `beside_another`: while one generation is running.
+// The peer leaves more than 64 MiB of replies unread. `beside_another`: another generation is running meanwhile.
 void a_peer_that_does_not_read_stops_admission(bool beside_another) {
   ForkedEngine engine;
   const std::string state = start(engine, 8 << 20, beside_another ? endless : 128);
