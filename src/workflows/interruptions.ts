@@ -24,7 +24,7 @@ export class Interruptions {
     if (waited > paceMs) this.add({ what: 'waited', seconds: waited / 1000 });
   }
 
-  /** An activity that received `reported` has returned. If several results arrive together after an outage, they count one wait. */
+  /** An activity that received `reported` has returned. If several results arrive together after an outage, they count as one wait. */
   answered(reported: readonly Interruption[], { ended_at = Infinity }: Observation): void {
     this.undelivered = this.undelivered.filter((one) => !reported.includes(one));
     this.waitedSince(Math.max(ended_at, this.heardAt));

@@ -101,7 +101,7 @@ export const goldenLives: Record<string, (temporal: ConnectedTemporal) => Promis
     });
   },
 
-  /** Loses its node in the middle of a step, and continues on another one. */
+  /** Loses its node in the middle of a step, and continues on another node. */
   moved: async (temporal) => {
     const first = scriptRun(outlineOf('golden-moved', { phases: phases(0, 3) }), 'golden-lost');
     const held = gate();

@@ -40,13 +40,13 @@ describe('the history of a run', { timeout: 120_000 }, () => {
     delay({ collect: 250, evaluate: 150, upload: 20, update: 100 }[call.split(' ')[0] ?? ''] ?? 0);
 
   it.each([
-    ['an evaluation and a checkpoint now and then', { ckpt_interval: 2, eval_interval: 2 }],
-    ['both after each step', { ckpt_interval: 1, eval_interval: 1 }],
+    ['an evaluation and a checkpoint after every second step', { ckpt_interval: 2, eval_interval: 2 }],
+    ['an evaluation and a checkpoint after each step', { ckpt_interval: 1, eval_interval: 1 }],
     [
       'evaluations that may end the run',
       { ckpt_interval: 1, eval_interval: 1, target_pass_at_1: 2, phases: warmAndGrpo },
     ],
-    ['supervised steps first', { ckpt_interval: 1, eval_interval: 1, phases: warmAndGrpo }],
+    ['supervised steps before GRPO', { ckpt_interval: 1, eval_interval: 1, phases: warmAndGrpo }],
   ])('has at most 40 events in every step: %s', async (_, changes) => {
     const phases = [{ name: 'grpo', kind: 'grpo' as const, steps: 5 }];
     const script = scriptRun(outlineOf(uniqueName('events'), { phases, ...changes }));
@@ -100,7 +100,7 @@ describe('the history of a run', { timeout: 120_000 }, () => {
     expect(summaries).toContain('"step 3 · update · reward 0.20 at 2"');
   });
 
-  it('gives up work that no worker takes in two minutes, so a lost node delays no checkpoint', async () => {
+  it('limits the wait for a worker to two minutes for all work on a node, so a lost node delays no checkpoint', async () => {
     const phases = warmAndGrpo.map((phase) => ({ ...phase, steps: 2 }));
     const script = scriptRun(outlineOf(uniqueName('lost'), { phases, ckpt_interval: 1 }));
     const { events } = await historyOf(script);
@@ -119,7 +119,7 @@ describe('the history of a run', { timeout: 120_000 }, () => {
     });
   });
 
-  it('continues as new at a step boundary when the server suggests it', async () => {
+  it('ends at a step boundary when the server suggests it: the run continues as new', async () => {
     const phases = [{ name: 'drill', kind: 'sft' as const, steps: 40 }];
     const script = scriptRun(outlineOf(uniqueName('anew'), { phases, ckpt_interval: 10 }));
     await withWorkers(temporal, script, async (queue) => {
@@ -136,7 +136,7 @@ describe('the history of a run', { timeout: 120_000 }, () => {
     expect(updates).toEqual(Array.from({ length: 40 }, (_, index) => `update ${index + 1}`));
   });
 
-  it('carries stops over: a passed one stays passed, a new one still applies', async () => {
+  it('ends without losing a stop: a stop that the run has passed stays passed, and a new stop applies', async () => {
     const phases = [{ name: 'drill', kind: 'sft' as const, steps: 80 }];
     const script = scriptRun(outlineOf(uniqueName('stop-anew'), { phases, ckpt_interval: 10 }));
     for (const step of [0, 1, 2, 3, 4, 5]) script.committed.set(step, { control: 0, lr: 0.1 });

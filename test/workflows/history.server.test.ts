@@ -145,7 +145,7 @@ const mutations = [
     to: "this.collections.startBeside(this.step);\n    await this.evaluate('final');\n    await this.checkpoints.keepLast(this.step);",
   },
   {
-    what: 'an activity of another type is asked for',
+    what: 'an activity of another type is scheduled',
     life: 'blocked',
     file: 'run/training-run.ts',
     from: '.writeReport({ run })',

@@ -41,7 +41,7 @@ it('a late answer counts as a wait; several answers that the same outage delayed
   expect(interruptions.undelivered).toEqual([{ what: 'waited', seconds: 20 }]);
 });
 
-it('interruptions that a returned activity has received are not reported again; later ones are', () => {
+it('interruptions that a returned activity has received are not reported again, but later interruptions are', () => {
   const interruptions = new Interruptions();
   interruptions.nodeGone({ ...gone, reason: 'draining' });
   const told = interruptions.undelivered;

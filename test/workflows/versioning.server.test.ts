@@ -60,7 +60,7 @@ describe('a run of versioned workers', { timeout: 120_000 }, () => {
     });
   });
 
-  it('returns to the former build in the same way when that is made current again', async () => {
+  it('returns to the former build in the same way when that build is made current again', async () => {
     await withBuilds(temporal, grpo(6), async ({ queue, script, ran, makeCurrent, start }) => {
       await Promise.all([start('A'), start('B')]);
       await makeCurrent('B');

@@ -41,8 +41,8 @@ export class AttemptGate {
   constructor(private readonly options: AttemptGateOptions = {}) {}
 
   /**
-   * Runs `work` when no other attempt of `activity` works. When a newer attempt comes, the signal of `work` aborts; each call of `progress`
-   * then gives it more time to end.
+   * Runs `work` when no other attempt of `activity` works. When a newer attempt comes, the signal of `work` aborts; from then on, each call
+   * of `progress` gives `work` more time to end.
    */
   async enter<T>(
     activity: string,

@@ -31,7 +31,7 @@ const lookEveryMs = 5_000;
 const overlapMs = 600_000;
 /** How far back to look for ended runs at the first start. */
 const firstLookBackMs = 86_400_000;
-/** How many ended runs are followed at once: all records of each are read again. */
+/** Number of ended runs to follow at the same time. It is small, because all records of each run are read again. */
 const mostEnded = 8;
 const retryMs: [first: number, longest: number] = [1_000, 60_000];
 /** First pause before a tracker that was given up is tried again; the pauses double. A starting follower also tries it once. */
@@ -57,9 +57,9 @@ interface Session {
   standing: RunStanding;
   /** Null if the session does not run: before its start and after its end. */
   running: { abort: AbortController; done: Promise<void> } | null;
-  /** When every sink had received the whole run or was given up for good. */
+  /** When every sink had received the whole run or was finally given up; null before that. */
   endedAt: number | null;
-  /** How often a sink was given up, and when it may be tried again, by `performance.now()`. */
+  /** How many times sinks were given up, and when they may be tried again, by `performance.now()`. */
   lacking: { times: number; notBefore: number };
 }
 
@@ -134,7 +134,7 @@ class FollowerProcess {
       return;
     }
     this.said.set(what, problem);
-    // Until `what` answers again, do not log a problem with other words.
+    // Log no other problem of `what` until it answers again.
     if (before === undefined)
       print({ level: 'warn', component: 'follower', message: `${what}: ${problem}; it is tried again` });
   }

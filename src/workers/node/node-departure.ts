@@ -38,7 +38,7 @@ export class Departure {
     return this.last.signal;
   }
 
-  /** Call when the worker serves: from now on it leaves in order. `begin` is called once, at the first signal. */
+  /** Call once the worker takes work: from then on, a signal starts an orderly departure. `begin` is called once, at the first signal. */
   serving(begin: () => void): void {
     this.begin = begin;
   }

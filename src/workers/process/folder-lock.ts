@@ -1,5 +1,6 @@
-// Allows one process per folder (R29), by an exclusive transaction on an SQLite file: the operating system ends it with its process. The
-// file is never removed, or two processes could lock two files of the same name. A note beside it names the holder, for people.
+// Allows one process per folder (R29), by an exclusive transaction on an SQLite file: when the process ends, the operating system ends the
+// transaction. The file is never removed: otherwise two processes could lock two files of the same name. A note beside the file names the
+// holder, for people.
 import { createRequire } from 'node:module';
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -31,12 +32,12 @@ export interface FolderLock {
   release(): void;
 }
 
-/** The lock is taken. `holder` is null if the holder is not known. */
+/** Another process holds the lock. `holder`: null if that process is not known. */
 interface Refusal {
   holder: LockHolder | null;
 }
 
-/** How long to wait for the holder's note. A holder writes it at once; a holder in another container is never seen. */
+/** How long to wait for the holder's note. A holder writes it at once; a holder in another container cannot be seen from here. */
 const noteMs = 1_000;
 /** Keeps the connections referenced: a garbage-collected connection would end its transaction. */
 const held = new Set<BetterSqlite3.Database>();
@@ -75,7 +76,7 @@ export function lockFile(path: string, address: string): FolderLock | Refusal {
     const living = holderIn(note);
     if (database && !living) return keep(database, note, address);
     database?.close();
-    // Wait if only one of the two shows a holder: it may be about to end, or has not written its note yet.
+    // Wait if only the lock or only the note shows a holder: the holder may be about to end, or may not have written its note yet.
     if ((living && !database) || performance.now() > deadline) return { holder: living };
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5 + 10 * Math.random());
   }

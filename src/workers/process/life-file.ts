@@ -7,7 +7,7 @@ interface LifeFile {
   identity: string;
   /** True if the process ended on request. */
   left: boolean;
-  /** Predecessor of a process that has not served; the next process takes it as its own predecessor. */
+  /** Set while the process has not served: its predecessor, which is then also the predecessor of the next process. */
   before?: Predecessor | null;
 }
 
@@ -17,7 +17,7 @@ const touchedEveryMs = 250;
 export interface KeptLife {
   life: ProcessLife;
   /**
-   * Call when this process serves: from now on it counts as the next process's predecessor. A process that never served began no work and
+   * Call when this process serves: from then on it counts as the next process's predecessor. A process that never served began no work and
    * does not count.
    */
   serves(): void;
@@ -59,7 +59,7 @@ function attempt(write: () => void): void {
   try {
     write();
   } catch {
-    // The next process will believe that this one died at its last touch.
+    // The next process will believe that this process died when it last touched the file.
   }
 }
 

@@ -1,5 +1,5 @@
-// Traces many calls of one kind as one span. A step has thousands of `generate` calls; with a span for each, a trace would be larger than
-// the records and too large for receivers. The one span has their number, their total time and the slowest call.
+// Traces many calls of one kind as one span. A step has thousands of `generate` calls; with a span for each call, a trace would be larger
+// than the records and too large for receivers. The common span has the number of calls, their total time and the slowest call.
 import type { SpanAttributes } from '../../base/spans.js';
 
 export class CallTally {

@@ -12,7 +12,7 @@ import { attemptPlace, freshSpanId, type SpanPlace, stepOfActivity, stepPlace } 
 import { tracedBackend, tracedEngine } from './traced-parts.js';
 import type { SpanSender } from './span-sender.js';
 
-/** Figures in an activity's result that explain how long it took. */
+/** Figures in an activity's result that explain how long the activity took. */
 const answeredFigures = ['graded', 'unknown', 'tokens'] as const;
 
 /** A span that has not ended, and the tallies of its calls. */
@@ -33,7 +33,7 @@ export class Tracing implements Tracer {
     return this.open(name, place, parent.spanId, {});
   }
 
-  /** Counts one of many calls of the same kind. All calls made in one span become one span below it. */
+  /** Counts one of many calls of the same kind. All such calls made during one span become a single child span. */
   tallied<T>(
     name: string,
     call: () => Promise<T>,

@@ -166,9 +166,9 @@ export class LeaseTable {
   }
 
   /**
-   * Ends leases and requests that the run's current execution does not know: they are of an execution that a reset has undone, and nothing
-   * would ever release them. A delayed request of such an old execution ends what its successor holds; the successor is notified and asks
-   * under another name.
+   * Ends leases and requests that the run's current execution does not know: they belong to an execution that a reset has undone, and
+   * nothing would ever release them. A delayed request of such an old execution ends the leases of its successor; the successor is notified
+   * and asks under another name.
    */
   private endForgotten({ asker, workflowId, firstExecutionRunId }: LeaseRequest): void {
     if (!asker) return;

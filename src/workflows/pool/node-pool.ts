@@ -132,7 +132,7 @@ class Pool {
     }
   }
 
-  /** Checks which runs are open before a request waits for a node, and each minute while one does (R30). */
+  /** Checks which runs are open: before a request waits for a node, and each minute while a request waits (R30). */
   private async askWhoIsOpen(): Promise<void> {
     this.asking = true;
     try {

@@ -36,10 +36,10 @@ export interface AskedLease {
   besides: string[];
   atOnce: boolean;
   waiting: WaitingLease | null;
-  /** The time since which no node is known to be alive, in milliseconds since the epoch; null if one is. */
+  /** The time since which no node is known to be alive, in milliseconds since the epoch; null if a node is alive. */
   noneSince: number | null;
   refused: boolean;
-  /** The activity that sends the request now; null if none does. */
+  /** The activity that sends the request now; null if no activity does. */
   asking: Promise<void> | null;
   /**
    * When to send the request again, in milliseconds since the epoch; 0 if the pool has not been asked or has not answered under this name.
@@ -155,7 +155,7 @@ export class RunLeases {
     for (const lease of [...this.held, ...this.asked.values()]) this.release(lease);
   }
 
-  /** The run does not ask again for this node to share its steps. */
+  /** From now on, the run does not ask for this node to share its steps. */
   shun(held: HeldLease): void {
     this.shunned.push(held.node);
     this.release(held);

@@ -73,8 +73,8 @@ function activityOf(error: unknown): string {
 }
 
 /**
- * Failures that repeat may pass: a driver restarts, another process frees memory. They are shown at once, and the work is tried again after
- * growing pauses until they have lasted for the run's `block_after_s` (R27).
+ * Repeated failures may end by themselves: a driver restarts, another process frees memory. They are shown at once, and the work is tried
+ * again after growing pauses until they have lasted for the run's `block_after_s` (R27).
  */
 class Patience {
   private since: number | null = null;

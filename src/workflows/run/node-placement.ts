@@ -97,7 +97,7 @@ export class NodePlacement {
     return untilFixed(this.desk, this.progress, attempt, resumed);
   }
 
-  /** Why another node may do better than the one that was used, as the end of a sentence; null if it would not. */
+  /** Why another node may succeed, as the end of a sentence about this node; null if another node would fail in the same way. */
   private reasonToMove(error: unknown): string | null {
     if (hasDiverged(error)) return 'which disagrees with a record';
     if (!standsStill(error)) return null;

@@ -133,7 +133,7 @@ export class RunProgress {
     this.showPhase();
   }
 
-  /** Shows an evaluation; one beside a step's rollouts is part of the phase `collecting`. */
+  /** Shows an evaluation. An evaluation beside a step's rollouts is part of the phase `collecting`. */
   evaluating(): void {
     if (this.doing !== 'collecting') this.phase('evaluating');
   }
@@ -216,7 +216,7 @@ export class RunProgress {
       last: { step, graded, unknown, ...shownReason(unknown_reason) },
     };
     const reward = metrics['reward/avg_raw_reward'];
-    // Three digits are enough to show, and little to carry.
+    // Three digits are enough for people, and keep the carried state small.
     if (reward !== undefined)
       this.status.rewards = [...rewards, Number(reward.toFixed(3))].slice(-maxRewards);
   }
@@ -245,7 +245,7 @@ export class RunProgress {
     this.show();
   }
 
-  /** A collection succeeded. A failed one is shown until then, because nothing waits for it. */
+  /** Call when a collection succeeded: an earlier failure is then no longer shown. */
   collected(): void {
     delete this.status.collectionFailure;
     this.show();

@@ -90,7 +90,7 @@ async function collectShares(
   });
 }
 
-/** `seconds` is the time of the slowest share. `kept` is that of the first share, because only its node saves. */
+/** `seconds`: time of the slowest share. `kept`: result of the first share, because only its node saves. */
 export function joined(parts: readonly Part[]): JoinedRollouts {
   const all = parts.map(({ sampled }) => sampled);
   const total = (figure: (sampled: CollectedRollouts) => number): number =>

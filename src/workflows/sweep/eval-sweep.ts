@@ -134,7 +134,7 @@ class SweepLoop implements SweepWork<MissingPair> {
     return this.failures.areEverywhere(this.window);
   }
 
-  /** Also true while pairs are unread: a worker without a lease must not wait for another one to read them. */
+  /** Also true while pairs are unread: a worker without a lease must not wait for another worker to read them. */
   hasMore(): boolean {
     return this.window.length > 0 || !this.exhausted;
   }
@@ -177,7 +177,7 @@ class SweepLoop implements SweepWork<MissingPair> {
     return pair;
   }
 
-  /** Reads more pairs until the window holds one that is not put aside, or none is left. */
+  /** Reads more pairs until the window holds a pair that is not put aside, or until all pairs are read. */
   private async fill(): Promise<void> {
     while (this.window.every((pair) => this.failures.isPutAside(pair)) && !this.exhausted && !this.rests()) {
       this.reading ??= this.read().finally(() => (this.reading = null));
@@ -211,7 +211,7 @@ class SweepLoop implements SweepWork<MissingPair> {
     return this.tries.get(n) ?? 0;
   }
 
-  /** Evaluates a pair. If a lost node answers late, its answer is dropped, because the pair belongs to another try. */
+  /** Evaluates a pair. If a lost node answers late, its answer is dropped, because another try has the pair by then. */
   async work(node: string, { missing, ...pair }: MissingPair): Promise<void> {
     const entry = { ...pair, node };
     this.status.running.push(entry);
@@ -307,7 +307,7 @@ class SweepLoop implements SweepWork<MissingPair> {
 
   private show(): void {
     const { status } = this;
-    // Of the pairs up to `seen`, those that are neither in the window nor running have a result.
+    // Pairs up to `seen` that are neither in the window nor running nor failed have a result.
     status.done = Math.max(
       0,
       this.seen + 1 - this.window.length - status.running.length - status.failed.length,

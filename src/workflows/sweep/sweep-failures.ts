@@ -50,7 +50,7 @@ export class SweepFailures {
     return new Set(this.inARow.map(stateOf)).size;
   }
 
-  /** The suite of all failed pairs; null if there is none, or several. */
+  /** The suite of all failed pairs; null if no pair has failed, or if pairs of several suites have. */
   private get onlySuite(): string | null {
     const [suite, ...others] = new Set(this.inARow.map((pair) => pair.suite));
     return others.length === 0 ? (suite ?? null) : null;

@@ -11,7 +11,7 @@ export interface SweepStatus {
   /** Episodes that any try of this sweep has played; episodes from before are not counted. */
   episodes: number;
   running: (PairToDo & { node: string })[];
-  /** Why no node works for the sweep; null if one does. */
+  /** Why no node works for the sweep; null if a node does. */
   waitsFor: string | null;
   failed: FailedPair[];
   report: string | null;

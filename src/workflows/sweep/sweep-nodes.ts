@@ -14,7 +14,7 @@ import {
 export interface SweepWork<T> {
   /** True if an item is left, or may be left. */
   hasMore(): boolean;
-  /** The next item; null if none is left after all. */
+  /** The next item; null if no item is left after all. */
   next(): Promise<T | null>;
   /** Works on one item. A failure ends the sweep, unless the node did not take the work in time. */
   work(node: string, item: T): Promise<void>;
@@ -38,7 +38,7 @@ export class SweepNodes {
     this.leases.listen();
   }
 
-  /** Why no node is held; null if one is held or none is needed. */
+  /** Why the sweep holds no node; null if it holds one or needs none. */
   get waitsFor(): string | null {
     if (this.leases.held.length > 0) return null;
     for (const { waiting } of this.asked) if (waiting) return waiting.why;

@@ -57,7 +57,7 @@ describe('an activity that runs', () => {
     },
   );
 
-  it('is aborted at once if its worker’s end came before its start', async () => {
+  it('is aborted at once if its worker had ended before it started', async () => {
     const cutOff = new AbortController();
     cutOff.abort(new Error('over'));
     const context = contextOf('step', new AbortController());

@@ -109,8 +109,8 @@ describe('a run that was followed to its end and is reset', { timeout: 120_000 }
   }
 
   it.each<[when: string, isAway: boolean]>([
-    ['while nobody follows it, is told to its new end by the next follower', true],
-    ['between two looks, is told to its new end', false],
+    ['while no follower runs is followed to its new end by the next follower', true],
+    ['between two looks of the follower is followed to its new end', false],
   ])('and that ends again %s', async (_, isAway) => {
     const run = isAway ? 'away' : 'between';
     const { workflowId, rest } = await begun(run);
@@ -133,7 +133,7 @@ describe('a run that was followed to its end and is reset', { timeout: 120_000 }
     expect(new Set(ids).size).toBe(ids.length);
   });
 
-  it('while one tracker lacks its end, is sent to all other trackers again', async () => {
+  it('is sent again to all other trackers while one tracker still lacks its end', async () => {
     const run = 'lacking';
     const { workflowId, rest } = await begun(run, { wandb: { mode: 'online' } });
     const handle = temporal.client.workflow.getHandle(workflowId);

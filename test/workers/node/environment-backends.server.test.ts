@@ -41,7 +41,7 @@ async function waitOut(callTimeoutMs: number): Promise<number> {
   return performance.now() - started;
 }
 
-describe('a server that answers a call too late', () => {
+describe('a call that the server answers too late', () => {
   it('times out after the run’s limit', async () => {
     expect(await waitOut(300)).toBeLessThan(15_000);
   });

@@ -57,7 +57,7 @@ describe('a worker’s metrics', () => {
   });
 
   it.each(['node-1:9464', '1.2.3:80', '127.0.0.1:0', '127.0.0.1:70000', 'http://[::1]:80'])(
-    'are refused an address such as %s',
+    'may not be served at an address such as %s',
     (address) => {
       expect(() => read(['--metrics-address', address])).toThrow(
         /^--metrics-address or LONGHAUL_METRICS_ADDRESS .*127\.0\.0\.1:9464/,

@@ -26,7 +26,7 @@ const spawned = async (): Promise<{ child: ChildProcess; pid: number }> => {
 afterEach(() => Promise.all(children.splice(0).map((child) => ended(child, 'SIGKILL'))));
 
 describe('the folder lock (R29)', () => {
-  it('admits one supervisor; the error for the next names its pid and address', () => {
+  it('admits one process; the error for the next process names the pid and address of the first', () => {
     const folder = newFolder();
     const lock = lockFolder(folder, 'longhaul up at 127.0.0.1:7233');
     expect(() => lockFolder(folder, 'another')).toThrow(FolderLocked);
@@ -39,7 +39,7 @@ describe('the folder lock (R29)', () => {
     lockFolder(folder, 'another').release();
   });
 
-  it('takes over the lock of a dead process', async () => {
+  it('can be taken from a dead process', async () => {
     const folder = newFolder();
     const { child, pid } = await spawned();
     writeFileSync(join(folder, 'lock.json'), JSON.stringify({ ...identityOf(pid), address: 'old' }));
@@ -50,14 +50,14 @@ describe('the folder lock (R29)', () => {
     lock.release();
   });
 
-  it('takes over the lock of a dead process whose pid another process has now', async () => {
+  it('can be taken from a dead process whose pid another process has now', async () => {
     const folder = newFolder();
     const { pid } = await spawned();
     writeFileSync(join(folder, 'lock.json'), JSON.stringify({ pid, startTime: '1', address: 'old' }));
     lockFolder(folder, 'new').release();
   });
 
-  it('takes over a lock whose note was cut off', () => {
+  it('can be taken if its note was cut off', () => {
     const folder = newFolder();
     writeFileSync(join(folder, 'lock.json'), '{"pid": 1');
     lockFolder(folder, 'new').release();

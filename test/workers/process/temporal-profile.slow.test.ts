@@ -133,11 +133,11 @@ describe.skipIf(!hasOpenssl())('a Temporal server behind TLS (certificates made 
       },
       says: /our client certificate and key cannot be used .*mismatch.*; .*TEMPORAL_TLS_CLIENT_KEY_PATH/,
     }),
-    'no word on who has signed the server’s certificate': () => ({
+    'an unknown signer of the server’s certificate': () => ({
       env: { TEMPORAL_ADDRESS: certified.address, ...certificate(client) },
       says: /its certificate is not trusted .*; .*TEMPORAL_TLS_SERVER_CA_CERT_PATH/,
     }),
-    'another name than the certificate’s': () => ({
+    'a server name that the certificate does not have': () => ({
       env: {
         TEMPORAL_ADDRESS: certified.address,
         ...authority,
@@ -150,7 +150,7 @@ describe.skipIf(!hasOpenssl())('a Temporal server behind TLS (certificates made 
       env: { TEMPORAL_ADDRESS: certified.address },
       says: /it speaks TLS, and we do not; set TEMPORAL_TLS=true/,
     }),
-    'TLS where the server speaks none': () => ({
+    'TLS for a server that does not speak TLS': () => ({
       env: { TEMPORAL_ADDRESS: temporal.address, TEMPORAL_API_KEY: apiKey },
       says: /it does not speak TLS, and we do; .*TEMPORAL_TLS=false/,
     }),
@@ -165,7 +165,7 @@ describe.skipIf(!hasOpenssl())('a Temporal server behind TLS (certificates made 
   };
 
   it.each(Object.keys(refusals))(
-    'refuses both clients at once with %s, and the error says how to fix it',
+    'refuses both clients at once, given %s, and the error says how to fix it',
     async (name) => {
       const { env, says } = refusals[name]!();
       const config = configured(env);
@@ -191,7 +191,7 @@ describe.skipIf(!hasOpenssl())('a Temporal server behind TLS (certificates made 
     },
   );
 
-  it('that does not answer causes TemporalUnreachable, with TLS, too', async () => {
+  it('causes TemporalUnreachable if it does not answer', async () => {
     const config = configured({
       TEMPORAL_ADDRESS: `127.0.0.1:${await freePort()}`,
       TEMPORAL_API_KEY: apiKey,
@@ -201,14 +201,14 @@ describe.skipIf(!hasOpenssl())('a Temporal server behind TLS (certificates made 
 
   it.each([
     [
-      'a file that is no TOML',
+      'a profile file that is not TOML',
       '[profile.default]\napi_key = "KEY\n',
       {},
       /temporal\.toml is not valid TOML: see line 2/,
     ],
-    ['a profile that is not there', '[profile.a]\n', { TEMPORAL_PROFILE: 'b' }, /has no profile "b"/],
+    ['a missing profile', '[profile.a]\n', { TEMPORAL_PROFILE: 'b' }, /has no profile "b"/],
     [
-      'a certificate file that is not there',
+      'a missing certificate file',
       '[profile.default.tls]\nclient_cert_path = "/nowhere/c.pem"\nclient_key_path = "/nowhere/c.key"\n',
       {},
       /names \/nowhere\/c\.pem, which cannot be read \(ENOENT\)/,
@@ -225,9 +225,14 @@ describe.skipIf(!hasOpenssl())('a Temporal server behind TLS (certificates made 
       {},
       /must be host:port/,
     ],
-    ['a scheme', '[profile.default]\naddress = "https://host:7233"\n', {}, /must be host:port/],
+    [
+      'an address with a scheme',
+      '[profile.default]\naddress = "https://host:7233"\n',
+      {},
+      /must be host:port/,
+    ],
   ])(
-    '%s causes an error that says how to fix it and does not quote a possible key',
+    '%s causes an error that says how to fix it and does not quote what may be a key',
     (_what, text, env, says) => {
       const broken = join(folder, 'broken', 'temporal.toml');
       mkdirSync(join(folder, 'broken'), { recursive: true });

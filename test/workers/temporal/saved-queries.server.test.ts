@@ -116,7 +116,7 @@ describe('the queries of docs/temporal-ui.md', { timeout: 240_000 }, () => {
       await until(client.workflow.getHandle('train/paused'), ({ phase }) => phase === 'paused');
       await until(client.workflow.getHandle('train/blocked'), ({ phase }) => phase === 'blocked');
       await Promise.all([held.small.reached, held.low.reached]);
-      // Poll, as Temporal's visibility is later than the histories.
+      // Poll, because Temporal's visibility lags behind the histories.
       for (const { which, query } of rows)
         await expect
           .poll(() => found(query), { timeout: 60_000, message: `${which}: ${query}` })

@@ -54,7 +54,7 @@ describe('a refusal', () => {
     new TransportError('tonic::transport::Error(Transport, ConnectError(ConnectionRefused))'),
     new Error('something else'),
     'not even an error',
-  ])('is not found in another error: %s', (error) => {
+  ])('is not recognised in any other error: %s', (error) => {
     expect(refusalOf(error, keyed)).toBeNull();
   });
 });

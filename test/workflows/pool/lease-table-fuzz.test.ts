@@ -125,7 +125,7 @@ class World {
   }
 }
 
-describe('with messages late, twice and in any order', () => {
+describe('with messages that come late, twice and in any order', () => {
   it.each(Array.from({ length: 30 }, (_, seed) => seed))(
     'no node holds too many leases, no request is lost, and the state can be carried over: seed %i',
     (seed) => {
@@ -141,7 +141,7 @@ describe('with messages late, twice and in any order', () => {
           if (state !== 'up') expect(leases.filter((lease) => lease.node === id)).toEqual([]);
         const names = [...leases, ...queue].map(({ lease }) => lease);
         expect(new Set(names).size).toBe(names.length);
-        // Each lease that a run believes to hold is one that the pool has given it.
+        // Every lease that a run believes it holds is a lease that the pool has granted to it.
         for (const [lease, at] of world.held)
           expect(leases.find((one) => one.lease === lease)?.node ?? at).toBe(at);
       }

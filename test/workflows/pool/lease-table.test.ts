@@ -37,7 +37,7 @@ describe('a request', () => {
     expect(told(table)).toEqual(['b granted local']);
   });
 
-  it('from the new execution after a reset ends the run’s leases that it does not know, and no others', () => {
+  it('from the new execution after a reset ends the run’s leases that this execution does not know, and no other leases', () => {
     const table = tableOf(node('n1'), node('n2'));
     const asker = (execution: string, ...knows: string[]) => ({ asker: { execution, knows } });
     table.request(request('a', asker('before', 'a/1')), 1);
@@ -56,7 +56,7 @@ describe('a request', () => {
     expect(table.view().leases.map(({ lease }) => lease)).toEqual(['a/1', 'b/1']);
   });
 
-  it('from the old execution before a reset may revoke the new one’s leases, but only with a notice', () => {
+  it('that comes late from the execution before a reset may revoke leases of the new execution, but never without a notice', () => {
     const table = tableOf(node('n1'));
     const asker = (execution: string, ...knows: string[]) => ({ asker: { execution, knows } });
     const [before, after] = [asker('before', 'a/1'), asker('after', 'a/2', 'a/3')];
@@ -254,7 +254,7 @@ describe('a node', () => {
     expect(told(table)).toEqual(['a granted n1']);
   });
 
-  it('is not suspected by a lease on another node', () => {
+  it('is not suspected if work timed out under a lease of another node', () => {
     const table = tableOf(node('n1'), node('n2'));
     table.request(request('a'), 0);
     told(table);
@@ -294,7 +294,7 @@ describe('a lease', () => {
     expect(table.deadline).toBeNull();
   });
 
-  it('that has ended is remembered while late messages may arrive, and not for ever', () => {
+  it('that has ended is remembered as long as late messages may arrive, but not for ever', () => {
     const table = tableOf(node('n1'));
     for (let n = 1; n <= 1_000; n++) {
       table.request(request('a', { lease: `a/${n}` }), n);
@@ -306,7 +306,7 @@ describe('a lease', () => {
     expect(told(table)).toEqual(['a refused']);
   });
 
-  it('of a closed run is free, and so is its place in the queue (R30)', () => {
+  it('of a closed run ends, and so does the run’s waiting request (R30)', () => {
     const table = tableOf(node('n1'));
     for (const run of ['a', 'b', 'c']) table.request(request(run), 0);
     told(table);

@@ -47,7 +47,7 @@ describe('a pool that often continues as new, like its runs', { timeout: 180_000
     expect(stage.requests.find(({ holding }) => holding)).toMatchObject({ holding: local });
   });
 
-  it('loses no message to a run; the run releases, one by one, leases that it did not ask for', async () => {
+  it('loses no message to a run: the run releases, one by one, leases that it did not ask for', async () => {
     await stage.node(uniqueName('a'));
     const one = heldScript('one');
     const run = await stage.run(one);

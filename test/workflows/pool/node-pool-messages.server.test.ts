@@ -4,11 +4,11 @@ import { suspectSignal } from '../../../src/workflows/messages.js';
 import { heldScript, type PoolStage, usePool } from './pool-stage.js';
 import { uniqueName, until } from '../scripted-run.js';
 
-describe('the pool of nodes and a run', { timeout: 180_000 }, () => {
+describe('the messages between the pool and a run', { timeout: 180_000 }, () => {
   let stage: PoolStage;
   usePool((opened) => (stage = opened));
 
-  it('send one message at a time: the next one waits until the one before has arrived', async () => {
+  it('are sent one at a time: the next message waits until the previous message has arrived', async () => {
     await stage.node(uniqueName('a'));
     const script = heldScript('told', 2);
     const run = await stage.run(script);

@@ -108,7 +108,7 @@ describe('the pool of nodes', { timeout: 180_000 }, () => {
     expect(await run.result()).toMatchObject({ step: 3 });
   });
 
-  it('gives another node to a run that disagrees with a record, or refuses at once if there is none (R19)', async () => {
+  it('gives another node to a run whose node disagrees with a record, or refuses at once if there is no other node (R19)', async () => {
     const [first, second] = [uniqueName('a'), uniqueName('b')];
     const disagree = (call: string): void => {
       if (call.includes('collectRollouts 2'))
@@ -133,8 +133,8 @@ describe('the pool of nodes', { timeout: 180_000 }, () => {
     expect(await run.result()).toMatchObject({ step: 3 });
   });
 
-  it.each(['has asked', 'looks'])(
-    'asks again for a node that was granted and revoked before it %s',
+  it.each(['had asked', 'had noticed'])(
+    'receives a second request from a run whose node was granted and revoked before the run %s',
     async (when) => {
       const run = shortScript('blinks');
       const again = async (): Promise<void> => {
@@ -143,11 +143,11 @@ describe('the pool of nodes', { timeout: 180_000 }, () => {
         await workflow.signal(grantedSignal, { lease, node: 'gone' });
         await workflow.signal(revokedSignal, { lease, node: 'gone', reason: 'draining' });
       };
-      if (when === 'has asked') stage.before = () => (stage.requests.length === 1 ? again() : undefined);
+      if (when === 'had asked') stage.before = () => (stage.requests.length === 1 ? again() : undefined);
       const handle = await stage.run(run);
       await stage.until(({ queue }) => queue.length > 0);
       // Both happen in one workflow task.
-      if (when === 'looks') await stage.outage(100, again);
+      if (when === 'had noticed') await stage.outage(100, again);
       await stage.node(uniqueName('node'));
       expect(await handle.result()).toMatchObject({ step: 3 });
       expect(new Set(stage.requests.map(({ lease }) => lease)).size).toBe(2);

@@ -221,7 +221,7 @@ export function shortScript(name: string): ScriptedRun {
   return scriptRun(outlineOf(uniqueName(name), { phases, eval_interval: 0, ckpt_interval: 0 }));
 }
 
-/** Such a run, held in its rollouts of step 2 until `release`. `nodes`: number of nodes that share its rollouts. */
+/** A run like that of `shortScript`, held in its rollouts of step 2 until `release`. `nodes`: number of nodes that share its rollouts. */
 export function heldScript(name: string, nodes?: number): ScriptedRun & { held: ReturnType<typeof gate> } {
   const held = gate();
   const run = shortScript(name);

@@ -216,7 +216,7 @@ describe('trainingRun, if it cannot continue', { timeout: 120_000 }, () => {
     });
   });
 
-  it('asks a person after two GRPO steps in a row with too few grades, and quotes the last one', async () => {
+  it('asks a person after two GRPO steps in a row with too few grades, and quotes the reason of the last step', async () => {
     const script = scriptRun(outlineOf(uniqueName('ungraded')));
     const { updatePolicy } = script.activities;
     script.activities.updatePolicy = async (input) => ({
@@ -256,8 +256,8 @@ describe('trainingRun, if it cannot continue', { timeout: 120_000 }, () => {
   });
 
   it.each([
-    ['goes on where another node agrees with the record', false, 'completed'],
-    ['is blocked where the other one disagrees as well', true, 'blocked'],
+    ['continues if the other node agrees with the record', false, 'completed'],
+    ['is blocked if the other node disagrees as well', true, 'blocked'],
   ])('tries a divergence once on another node, and %s', async (_, bothDisagree, phase) => {
     const script = scriptRun(outlineOf(uniqueName('diverged')));
     const other: ScriptedRun = { ...script, node: uniqueName('node'), activities: { ...script.activities } };

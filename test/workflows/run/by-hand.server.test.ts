@@ -65,9 +65,9 @@ describe('an activity that a person ends by hand', { timeout: 120_000 }, () => {
 
   it.each([
     ['nothing', null],
-    ['an answer that is not its own', { done: true }],
+    ['a result of the wrong shape', { done: true }],
   ])(
-    'with %s as its result blocks the run with a reason, and is repeated after resume',
+    'blocks the run, with a reason, if its result is %s, and is repeated after resume',
     async (_, answer) => {
       await endedByHand(
         'completed',
@@ -77,7 +77,7 @@ describe('an activity that a person ends by hand', { timeout: 120_000 }, () => {
     },
   );
 
-  it('as failed, without a reason, blocks the run, is named there, and is repeated after resume', async () => {
+  it('blocks the run, which names it, if it is failed without a reason, and is repeated after resume', async () => {
     await endedByHand(
       'failed',
       // Like `temporal activity fail`.
@@ -86,7 +86,7 @@ describe('an activity that a person ends by hand', { timeout: 120_000 }, () => {
     );
   });
 
-  it('that records a change fails only the Update that waits for it', async () => {
+  it('makes only its own Update fail if it records a change', async () => {
     const script = scriptRun(outlineOf(uniqueName('control')));
     const [held, collecting] = [gate(), gate()];
     script.before = (call) => ({ 'control setHyperparameters': held, 'collect 3': collecting })[call]?.wait();

@@ -34,7 +34,7 @@ describe('the checkpoints of a run', { timeout: 120_000 }, () => {
   const callsOf = (script: ScriptedRun, verb: string): string[] =>
     script.calls.filter((call) => call.startsWith(`${verb} `));
 
-  it('do not start while another is uploaded, and the steps wait for that upload at the third interval', async () => {
+  it('do not start while another checkpoint is uploaded, and the steps wait for that upload at the third interval', async () => {
     const phases = grpoSteps(12);
     const script = scriptRun(outlineOf(uniqueName('lag'), { phases, ckpt_interval: 2, eval_interval: 0 }));
     const held = gate();
@@ -52,7 +52,7 @@ describe('the checkpoints of a run', { timeout: 120_000 }, () => {
     expect(callsOf(script, 'upload')).toEqual(['upload 2', 'upload 10', 'upload 12']);
   });
 
-  it('fail no supervised step: one that cannot be saved is skipped', async () => {
+  it('do not make a supervised step fail: a checkpoint that cannot be saved is skipped', async () => {
     const phases = [{ name: 'drill', kind: 'sft' as const, steps: 4 }];
     const script = scriptRun(outlineOf(uniqueName('sft'), { phases, ckpt_interval: 1, eval_interval: 0 }));
     script.before = (call) => {
@@ -85,7 +85,7 @@ describe('the checkpoints of a run', { timeout: 120_000 }, () => {
   }
 
   // The server waits about a second before each retry, so both tests run at the same time.
-  it.concurrent('are tried again while the store is full, if it is the last checkpoint', async () => {
+  it.concurrent('end with the last one, which is tried again while the store is full', async () => {
     const script = scriptRun(outlineOf(uniqueName('full')));
     const times = checkpointPolicy.retry.maximumAttempts;
     const counted = failingLastUpload(script, times, new StoreFull('no space left'));
@@ -103,7 +103,7 @@ describe('the checkpoints of a run', { timeout: 120_000 }, () => {
     expect(script.calls).toContain('upload 6');
   });
 
-  it.concurrent('wait for a person if the last one fails five times in the same way', async () => {
+  it.concurrent('wait for a person if the last checkpoint fails five times in the same way', async () => {
     const script = scriptRun(outlineOf(uniqueName('last')));
     const counted = failingLastUpload(script, maxSameFailures, new RangeError('the file is cut off'));
     await withWorkers(temporal, script, async (queue) => {

@@ -45,7 +45,7 @@ describe.concurrent('a run that continues as new after every step', { timeout: 1
     return scriptRun(outlineOf(uniqueName('anew'), { phases, ckpt_interval: 0, eval_interval: 0 }));
   };
 
-  /** Its steps `from` to `to` change nothing, for the reason `reason`. */
+  /** A run in which the steps `from` to `to` change nothing, for the reason `reason`. */
   function unappliedRun(reason: string, from: number, to: number): ScriptedRun {
     const phases = [{ name: 'grpo', kind: 'grpo' as const, steps: 6 }];
     const script = scriptRun(outlineOf(uniqueName('unapplied'), { phases, ckpt_interval: 0 }));
@@ -109,7 +109,7 @@ describe.concurrent('a run that continues as new after every step', { timeout: 1
     expect(told.filter((one) => !one.endsWith('waited'))).toEqual(['collect node_lost']);
   });
 
-  it('replaces a checkpoint that failed before by that of the next state (R17)', async () => {
+  it('makes a checkpoint of the next state if a checkpoint failed before it continued (R17)', async () => {
     const phases = [{ name: 'drill', kind: 'sft' as const, steps: 4 }];
     const script = scriptRun(outlineOf(uniqueName('failed'), { phases, ckpt_interval: 2, eval_interval: 0 }));
     script.before = (call) => {
@@ -216,7 +216,7 @@ describe.concurrent('a run that continues as new after every step', { timeout: 1
     });
   });
 
-  it('asks no person if steps in a row had nothing to learn from', async () => {
+  it('does not ask a person if several steps in a row had nothing to learn from', async () => {
     const script = unappliedRun('no_signal', 2, 5);
     await withWorkers(temporal, script, async (queue) => {
       const run = await startRun(temporal, queue, script.outline.name);

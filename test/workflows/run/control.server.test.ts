@@ -34,7 +34,7 @@ describe('control of a run', { timeout: 120_000 }, () => {
   }, 60_000);
   afterAll(() => temporal?.stop());
 
-  it('uses the evaluation and checkpoint intervals that a person has set, even after a restart', async () => {
+  it('lets a person set the evaluation and checkpoint intervals, which apply even after a restart', async () => {
     const phases = [{ name: 'grpo', kind: 'grpo' as const, steps: 8 }];
     const script = scriptRun(
       outlineOf(uniqueName('intervals'), { phases, ckpt_interval: 100, eval_interval: 100 }),
@@ -174,7 +174,7 @@ describe('control of a run', { timeout: 120_000 }, () => {
     expect(script.calls).not.toContain('control resume');
   });
 
-  it('ignores no pause and no resume while the other one is being written', async () => {
+  it('records a pause that comes while a resume is being written, and a resume that comes while a pause is', async () => {
     const script = scriptRun(outlineOf(uniqueName('in-a-hurry')));
     const [collecting, pausing, resuming] = [gate(), gate(), gate()];
     script.before = (call) =>

@@ -1,5 +1,5 @@
-// A run that waits for a person keeps its node for a minute. It keeps it no longer, because other runs may need it; and no shorter, because
-// another node would have to restore the run's state.
+// A run that waits for a person keeps its node for a minute. After a longer time, other runs would wait for the node too long; after a
+// shorter time, another node would too often have to restore the run's state.
 import { ApplicationFailure } from '@temporalio/common';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { pauseUpdate, resumeUpdate } from '../../../src/workflows/messages.js';
@@ -35,7 +35,7 @@ describe('the node of a run that waits for a person', { timeout: 360_000 }, () =
       }),
     );
 
-  it('goes to another run after a minute, if paused or blocked, and returns later', async () => {
+  it('goes to another run after a minute, whether its run is paused or blocked, and its run later gets a node again', async () => {
     const phases = ['paused', 'blocked'] as const;
     const idle = await Promise.all(phases.map(async (phase) => ({ phase, ...(await stopped(phase)) })));
     expect(idle.map(({ node }) => node).sort()).toEqual(['local', 'second']);

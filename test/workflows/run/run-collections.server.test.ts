@@ -1,4 +1,5 @@
-// Collections beside the steps (R23): no step waits for one or fails with one, and all have ended when the run ends.
+// Garbage collections beside the steps (R23): no step waits for a collection or fails because of one, and all collections have ended when
+// the run ends.
 import { ApplicationFailure } from '@temporalio/common';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { statusQuery } from '../../../src/workflows/messages.js';
@@ -54,7 +55,7 @@ describe('the collections of a run', { timeout: 120_000 }, () => {
     expect(asked).toHaveLength(2);
   });
 
-  it('fail no run', async () => {
+  it('do not make their run fail', async () => {
     const { script: scripted, asked } = script(() =>
       Promise.reject(ApplicationFailure.nonRetryable('the disk answers nothing', 'UnreadableRecord')),
     );
@@ -67,7 +68,7 @@ describe('the collections of a run', { timeout: 120_000 }, () => {
     expect(asked.length).toBeGreaterThan(1);
   });
 
-  it('show no failure after a later one has succeeded', async () => {
+  it('are no longer shown as failing once a later collection has succeeded', async () => {
     const { script: scripted, asked } = script(() =>
       asked.length > 1
         ? Promise.resolve()

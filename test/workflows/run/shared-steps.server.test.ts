@@ -96,7 +96,7 @@ describe.concurrent('a run with two nodes', { timeout: 120_000 }, () => {
     return nodes;
   }
 
-  it('gives each a range of slots, from the step after the grant; only the first saves and uploads', async () => {
+  it('gives each node a range of slots, from the step after the grant; only the first node saves and uploads', async () => {
     const { played, elsewhere, first, second } = await withTwoNodes(async (_, run) => {
       expect(await run.result()).toMatchObject({ ended: 'completed', step: 4 });
     });
@@ -120,7 +120,7 @@ describe.concurrent('a run with two nodes', { timeout: 120_000 }, () => {
     expect(uploads.map(({ node }) => node)).toEqual([first, first]);
   });
 
-  it('begins a step again on both if a record of one share was quarantined', async () => {
+  it('begins a step again on both nodes if a record of one share was quarantined', async () => {
     const { script, played } = await withTwoNodes(async ({ before, second }, run) => {
       let failed = false;
       before.share = ({ node, step }) => {
@@ -165,7 +165,7 @@ describe.concurrent('a run with two nodes', { timeout: 120_000 }, () => {
     expect(script.calls).toContain('evaluate interval 2');
   });
 
-  it('rests on both during a pause `now`, and then completes the same plan', async () => {
+  it('rests on both nodes during a pause `now`, and then completes the same plan', async () => {
     const { script, played } = await withTwoNodes(async ({ before }, run) => {
       let begun = 0;
       const cutOff = gate();

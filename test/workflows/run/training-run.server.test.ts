@@ -76,7 +76,7 @@ describe('trainingRun', { timeout: 120_000 }, () => {
     expect([...script.committed.keys()]).toEqual([0, 1, 2, 3, 4, 5, 6]);
   });
 
-  it('knows from the start the last checkpoint in its store, and makes no second one of that step', async () => {
+  it('knows from the start the last checkpoint in its store, and makes no second checkpoint of that step', async () => {
     const script = scriptRun(outlineOf(uniqueName('known')));
     const held = gate();
     script.before = (call) => (call === 'plan 5' ? held.wait() : undefined);
@@ -92,7 +92,7 @@ describe('trainingRun', { timeout: 120_000 }, () => {
     expect(script.uploaded).toEqual([2, 4, 6]);
   });
 
-  it('reports a late answer to the next activity on a node, and to no further one', async () => {
+  it('reports a late answer to the next activity on a node, but not to later activities', async () => {
     const script = scriptRun(outlineOf(uniqueName('held-up')));
     const { collectRollouts, updatePolicy } = script.activities;
     const told: string[] = [];
@@ -233,11 +233,15 @@ describe('trainingRun', { timeout: 120_000 }, () => {
     ['a temperature of 0', { temperature: 0 }, /temperature must be a number from 0.01 to 10, not 0$/],
     ['a clip range of 0', { eps_clip_high: 0 }, /eps_clip_high must be a number from 0.0001 to 10, not 0$/],
     [
-      'a group of one',
+      'groups of one sample',
       { n_samples_per_prompt: 1 },
       /n_samples_per_prompt must be a whole number from 2 to 1000/,
     ],
-    ['half a group', { train_batch_size: 1.5 }, /train_batch_size must be a whole number from 1 to 100000/],
+    [
+      'a number of groups that is not whole',
+      { train_batch_size: 1.5 },
+      /train_batch_size must be a whole number from 1 to 100000/,
+    ],
     ['an interval of 0', { ckpt_interval: 0 }, /ckpt_interval must be a whole number from 1 to 1000000/],
     [
       'no turns',
@@ -322,7 +326,7 @@ describe('trainingRun', { timeout: 120_000 }, () => {
     expect(script.calls).not.toContain('plan 5');
   });
 
-  it('fails no step because of a failed checkpoint, but does not end without the last one', async () => {
+  it('lets no step fail because of a failed checkpoint, but does not end without the last checkpoint', async () => {
     const script = scriptRun(outlineOf(uniqueName('upload')));
     script.before = (call) => {
       if (call === 'save 2') throw ApplicationFailure.nonRetryable('no space left', 'StoreFull');

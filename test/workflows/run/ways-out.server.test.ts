@@ -87,7 +87,7 @@ describe('the way out of a block', { timeout: 120_000 }, () => {
   });
 
   it.each(endingFailures)(
-    'is no resume if waiting would not help: %s ends the workflow and says why',
+    'is not a resume if waiting would not help: %s ends the workflow and says why',
     async (type) => {
       const script = scriptRun(outlineOf(uniqueName('ending')));
       script.before = (call) => {
@@ -106,7 +106,7 @@ describe('the way out of a block', { timeout: 120_000 }, () => {
   );
 });
 
-it.each(fatalFailures)('is in the guide, for %s', async (type) => {
+it.each(fatalFailures)('the way out of %s is in the guide', async (type) => {
   expect(section).toContain(`\`${type}\``);
   const known = await verbs();
   for (const verb of verbsIn(section)) expect(known).toContain(verb);

@@ -79,7 +79,7 @@ describe('a run with a budget', { timeout: 120_000 }, () => {
     expect(script.calls.filter((call) => call.startsWith('update '))).toHaveLength(6);
   });
 
-  it('completes if its last step spends it', async () => {
+  it('completes if its last step spends the budget', async () => {
     const script = scriptRun(outlineOf(uniqueName('enough')));
     limited(script, { max_tokens: 600 });
     await withWorkers(temporal, script, async (queue) => {

@@ -48,7 +48,7 @@ function row(text: string, name: string): string[] {
 }
 
 describe('the live text of a run', () => {
-  it('says where else the run is followed, or nothing if nowhere', () => {
+  it('names the places where the run is followed, if there are any', () => {
     const followed_in = ['W&B team/sales/crm', 'Slack #runs|x'];
     const text = detailsOf(training, { outline: { ...outline, followed_in }, checkpointTrouble: null, now });
     expect(text).toContain('- followed in W&B team/sales/crm, Slack #runs\\|x\n');
@@ -96,7 +96,7 @@ describe('the live text of a run', () => {
     expect(text).not.toContain('--name resume');
   });
 
-  it('names the workflow of a later timeline by its name, and the run by its id', () => {
+  it('for a later timeline, names the workflow by the run’s name, and the run by its id', () => {
     const text = of({ run: 'crm~2', phase: 'paused' });
     expect(text).toContain('`longhaul resume crm~2`');
     expect(text).toContain('-w train/crm --name resume');

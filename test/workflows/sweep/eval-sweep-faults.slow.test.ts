@@ -101,7 +101,7 @@ describe('a sweep', { timeout: 360_000 }, () => {
     expect(deaths).toBeGreaterThan(5);
   });
 
-  it('drops a late answer of a lost node, and takes that of the node which has the pair now', async () => {
+  it('drops a late answer of a lost node, and takes the answer of the node that has the pair now', async () => {
     const [silent, other] = [harness.secondNode(), harness.secondNode()];
     let [begun, answered] = [false, false];
     let answer = (): void => undefined;

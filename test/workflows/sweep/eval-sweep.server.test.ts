@@ -47,7 +47,7 @@ describe('a sweep', { timeout: 360_000 }, () => {
     expect((await auditRun(harness.store, run)).violations).toEqual([]);
   });
 
-  it('continues if every turn on a node ends with the window', async () => {
+  it('continues if every turn on a node ends when the window is empty', async () => {
     await stage.close();
     const hurried = await SweepStage.open(stage.temporal, harness, new URL('../hurried', import.meta.url));
     try {
@@ -97,7 +97,7 @@ describe('a sweep', { timeout: 360_000 }, () => {
     });
   });
 
-  it('continues with the other states if one cannot be evaluated, says which and why, and repairs this at its next start', async () => {
+  it('continues if a state cannot be evaluated, says which state and why, and evaluates it at its next start', async () => {
     await stage.node(harness.secondNode());
     const was = new Map<string, Uint8Array>();
     for (const root of ['checkpoints/', 'runs/']) {

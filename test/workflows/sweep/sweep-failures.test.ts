@@ -33,7 +33,7 @@ describe('a sweep tries', () => {
     expect(tried(3, 3, (state) => state === 0)).toEqual(order);
   });
 
-  it('everything if one suite always fails', () => {
+  it('every pair if one suite always fails', () => {
     const order = tried(6, 2, (_, suite) => suite === 'A');
     expect(order.filter((pair) => pair.endsWith('B'))).toHaveLength(6);
     expect(order.slice(0, 3)).toEqual(['0A!', '1A!', '0B']);
