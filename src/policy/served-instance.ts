@@ -94,7 +94,7 @@ export class ServedInstance {
       }
       figures.check(this.served.logprob_tolerance, step.plan.kind === 'grpo' && index === 0);
       const place = { model_id, seq_id: number++ };
-      figures.stepped(await service.optimStep(place, adamOf(step.plan, index), options));
+      figures.stepped(await service.optimStep(place, adamOf(step.plan, index, this.served), options));
     }
     const state = nameOfState(step.plan.previous_state, step.stepId);
     const result: AppliedStep = { state, applied: true, metrics: figures.metrics() };
@@ -156,11 +156,17 @@ function chunked({ model }: RunSpec, plan: PlanRecord, batch: BatchArrays): Datu
   return chunksOf(batch, plan.loss, reduction, { sequences: chunk_sequences, tokens: chunk_tokens });
 }
 
-function adamOf({ optimizer }: PlanRecord, miniBatch: number): AdamParams {
+/** `grad_clip_norm` is sent only to a server that clips: it would look as if it were applied elsewhere. */
+export function adamOf(
+  { optimizer }: Pick<PlanRecord, 'optimizer'>,
+  miniBatch: number,
+  { clips }: Pick<ServedModel, 'clips'>,
+): AdamParams {
   const [beta1, beta2] = optimizer.adam_betas;
   return {
     learning_rate: optimizer.learning_rates[miniBatch] ?? 0,
     ...{ beta1, beta2, eps: optimizer.adam_eps, weight_decay: optimizer.weight_decay },
+    ...(clips ? { grad_clip_norm: optimizer.max_grad_norm } : {}),
   };
 }
 

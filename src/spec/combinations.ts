@@ -1,6 +1,7 @@
 // Checks combinations of values: each value is valid alone, but some are impossible together.
 import type { SpecProblem } from './invalid-spec.js';
 import type { ModelArchitecture, RunSpec } from './run-spec.js';
+import { defaultMaxGradNorm } from './schema.js';
 
 export function combinationProblems(spec: RunSpec): SpecProblem[] {
   return [
@@ -95,6 +96,12 @@ function servedModelProblems(spec: RunSpec): SpecProblem[] {
       trainer.use_tis,
       'needs log-probs that a Tinker server is not yet asked for',
       'remove it',
+    ],
+    [
+      'trainer.max_grad_norm',
+      !model.served.clips && trainer.max_grad_norm !== defaultMaxGradNorm,
+      'is not applied by a server that does not clip gradients',
+      'remove it, or set model.served.clips: true if `longhaul doctor --tinker` finds that the server clips',
     ],
     [
       'generator.temperature',

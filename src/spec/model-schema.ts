@@ -66,6 +66,7 @@ const served = z.strictObject({
     .describe(
       'the server takes a training request that comes twice for one; if not, a lost answer costs a reload',
     ),
+  clips: z.boolean().default(false).describe('the server clips gradients; `longhaul doctor` finds out'),
   chunk_sequences: count.default(128).describe('most sequences of one request'),
   chunk_tokens: count.default(65_536).describe('most tokens of one request'),
   logprob_tolerance: positive

@@ -109,6 +109,8 @@ const generator = z.strictObject({
   call_timeout_s: positive.max(900).default(60).describe('longest environment call'),
 });
 
+export const defaultMaxGradNorm = 1;
+
 const trainer = z.strictObject({
   train_batch_size: count.default(32).describe('groups in a GRPO step'),
   max_training_steps: count.describe('GRPO steps; a warm start’s come on top'),
@@ -117,7 +119,7 @@ const trainer = z.strictObject({
   adam_betas: betas.default([0.9, 0.999]).describe('decay of the moments'),
   adam_eps: positive.default(1e-8).describe('added to the root of the second moment'),
   weight_decay: z.number().min(0).default(0.01).describe('decoupled'),
-  max_grad_norm: positive.default(1).describe('clips the global norm'),
+  max_grad_norm: positive.default(defaultMaxGradNorm).describe('clips the global norm'),
   policy_loss_type: z
     .enum(policyLossTypes)
     .default('regular')

@@ -33,7 +33,7 @@ function pathsRefused(change: (copy: Record<string, Record<string, unknown>>) =>
 describe('a served model', () => {
   it('replaces model.path and model.architecture', () => {
     expect(parseRunSpec(spec).model.served).toEqual({
-      ...{ name: 'Qwen/Qwen3-0.6B', rank: 8, reduction: 'sum' },
+      ...{ name: 'Qwen/Qwen3-0.6B', rank: 8, reduction: 'sum', clips: false },
       ...{ numbered: true, chunk_sequences: 128, chunk_tokens: 65_536, logprob_tolerance: 0.1 },
     });
   });
@@ -46,6 +46,7 @@ describe('a served model', () => {
     ['trainer.use_kl_loss', ({ trainer }) => (trainer!['use_kl_loss'] = true)],
     ['trainer.use_entropy_loss', ({ trainer }) => (trainer!['use_entropy_loss'] = true)],
     ['trainer.use_tis', ({ trainer }) => (trainer!['use_tis'] = true)],
+    ['trainer.max_grad_norm', ({ trainer }) => (trainer!['max_grad_norm'] = 0.5)],
     ['generator.temperature', ({ generator }) => (generator!['temperature'] = 0.7)],
     ['generator.stop', ({ generator }) => (generator!['stop'] = ['END'])],
     ['placement.nodes', (copy) => (copy['placement'] = { nodes: 2 })],
@@ -55,6 +56,15 @@ describe('a served model', () => {
     ],
   ])('refuses %s', (path, change) => {
     expect(pathsRefused(change)).toContain(path);
+  });
+
+  it('takes max_grad_norm where the server clips', () => {
+    expect(
+      pathsRefused(({ trainer, model }) => {
+        trainer!['max_grad_norm'] = 0.5;
+        model!['served'] = { ...spec.model.served, clips: true };
+      }),
+    ).toEqual([]);
   });
 
   it('is required for trainer.save_every', () => {

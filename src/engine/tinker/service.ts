@@ -13,7 +13,7 @@ import {
 } from './wire.js';
 
 /** Adapters of a model on the server. */
-interface ServedLora {
+export interface ServedLora {
   rank: number;
   seed: number;
 }
@@ -24,10 +24,12 @@ export interface AdamParams {
   beta2: number;
   eps: number;
   weight_decay: number;
+  /** Not every server clips; one that does not ignores it in silence. */
+  grad_clip_norm?: number;
 }
 
 /** A training request's place: numbers count from 1 without gaps, and a number sent twice is one request. */
-interface Numbered {
+export interface Numbered {
   model_id: string;
   seq_id: number;
 }
