@@ -1,7 +1,8 @@
 // `longhaul doctor`: probes everything that a run needs. Exits with 1 when something is wrong.
-import type { Command } from 'commander';
+import { type Command, Option } from 'commander';
 import { refuseBadFiles } from '../../data/dataset-validation.js';
 import { probeSlack } from '../../integrations/slack/slack-probe.js';
+import type { RunSpec } from '../../spec/run-spec.js';
 import { readSpecFile } from '../../spec/spec-input.js';
 import {
   type CheckResult,
@@ -12,6 +13,7 @@ import {
   probeTemporal,
   probeWorkers,
 } from './doctor-checks.js';
+import { tinkerChecks, type TinkerFlags } from './tinker-checks.js';
 import {
   defaultStackFolder,
   defaultStore,
@@ -30,7 +32,7 @@ import {
   withTemporalFlags,
 } from '../temporal-access.js';
 
-interface DoctorFlags extends TemporalFlags {
+interface DoctorFlags extends TemporalFlags, TinkerFlags {
   store: string;
   spec?: string;
   slackChannel?: string;
@@ -41,7 +43,9 @@ export function register(program: Command): void {
   withTemporalFlags(
     program
       .command('doctor')
-      .description('probe Temporal, store, engine, environments and Slack, and say how to fix what is wrong'),
+      .description(
+        'probe Temporal, store, engine, environments, Slack and a Tinker server, and say how to fix what is wrong',
+      ),
     'reads',
   )
     .addOption(storeOption())
@@ -49,6 +53,17 @@ export function register(program: Command): void {
     .option(
       '--slack-channel <channel>',
       'also check that the bot of SLACK_BOT_TOKEN can post in this channel',
+    )
+    .addOption(
+      new Option(
+        '--tinker <url>',
+        'also probe this Tinker server, with the rank of the spec or 8; it is sent a few thousand tokens, and the key in TINKER_API_KEY',
+      ).env('LONGHAUL_TINKER'),
+    )
+    .addOption(
+      new Option('--served-model <name>', 'its model; default: the spec’s, or its only one').env(
+        'LONGHAUL_SERVED_MODEL',
+      ),
     )
     .option('--json', 'print one JSON array of {check, ok, detail}')
     .action(
@@ -67,7 +82,7 @@ async function diagnose(flags: DoctorFlags, storeIsDefault: boolean): Promise<Ch
     ? (stack?.store ?? storeOfFolder(flags.folder ?? defaultStackFolder))
     : flags.store;
   const start = `longhaul up${inFolder(flags)}`;
-  const spec = flags.spec;
+  const spec = flags.spec === undefined ? null : await soundSpec(flags.spec);
   const temporal = check('temporal', async () => {
     if (place instanceof Error) throw place;
     const { config, source, stack, folder, note } = place;
@@ -95,9 +110,14 @@ async function diagnose(flags: DoctorFlags, storeIsDefault: boolean): Promise<Ch
     ),
   ];
   if (stack !== null) parts.push(check('environments', () => probeEnvironments(stack.environments)));
-  if (spec !== undefined) parts.push(...(await specChecks(spec, stack?.environments ?? null, start)));
-  const [results, slack] = await Promise.all([Promise.all(parts), slackChecks(flags)]);
-  return [...results, ...slack];
+  if (spec !== null)
+    parts.push(...specChecks(spec, flags.spec as string, stack?.environments ?? null, start));
+  const [results, slack, tinker] = await Promise.all([
+    Promise.all(parts),
+    slackChecks(flags),
+    tinkerChecks(flags, spec),
+  ]);
+  return [...results, ...tinker, ...slack];
 }
 
 /** Checks Slack only if a token is set or a channel is named. */
@@ -127,16 +147,21 @@ function placeOf(flags: DoctorFlags): TemporalPlace | Error {
   }
 }
 
-async function specChecks(
+/** The error says what is wrong with it. */
+function soundSpec(path: string): Promise<RunSpec | Error> {
+  return readSpecFile(path)
+    .then(async (spec) => (await refuseBadFiles(spec), spec))
+    .catch((error: Error) => error);
+}
+
+function specChecks(
+  spec: RunSpec | Error,
   path: string,
   builtIn: string | null,
   start: string,
-): Promise<Promise<CheckResult>[]> {
-  const result = await readSpecFile(path)
-    .then(async (spec) => (await refuseBadFiles(spec), spec))
-    .catch((error: Error) => error);
-  if (result instanceof Error) return [Promise.resolve({ check: 'spec', ok: false, detail: result.message })];
-  const environments = result.environments.map(({ env_key, url, grading_token_env }) =>
+): Promise<CheckResult>[] {
+  if (spec instanceof Error) return [Promise.resolve({ check: 'spec', ok: false, detail: spec.message })];
+  const environments = spec.environments.map(({ env_key, url, grading_token_env }) =>
     check(`environment ${env_key}`, async () => {
       if (grading_token_env !== undefined && !process.env[grading_token_env]) {
         throw new Error(

@@ -60,6 +60,13 @@ export class TinkerClient {
     return body === undefined ? this.untilAnswered(send, options) : send();
   }
 
+  /** Removes what the path names. Its answer is not asked for again. */
+  async remove(path: string, signal?: AbortSignal): Promise<void> {
+    const { callTimeoutMs } = this.options;
+    const { status, value } = await this.fetch(path, undefined, callTimeoutMs, signal, false, 'DELETE');
+    if (status >= 300) throw failedCall(path, status, value);
+  }
+
   /** A file of the server. */
   download(path: string, options: WaitOptions = {}): Promise<Uint8Array> {
     return this.untilAnswered(async () => {
@@ -162,13 +169,14 @@ export class TinkerClient {
     timeoutMs: number,
     signal?: AbortSignal,
     isFile = false,
+    method = body === undefined ? 'GET' : 'POST',
   ): Promise<{ status: number; value: unknown }> {
     const { url, key } = this.options;
     const binary = body instanceof Uint8Array;
     const deadline = AbortSignal.timeout(timeoutMs);
     try {
       const answer = await fetch(`${url}/api/v1${path}`, {
-        method: body === undefined ? 'GET' : 'POST',
+        method,
         headers: {
           'Content-Type': binary ? 'application/x-protobuf' : 'application/json',
           ...(key === undefined ? {} : { 'X-API-Key': key }),

@@ -16,7 +16,7 @@ interface ServedLoss {
 }
 
 /** Whether the server adds up the losses of tokens, or takes the mean over sequences of each one's weighted mean. */
-type ServedReduction = 'sum' | 'sequence_mean';
+export type ServedReduction = 'sum' | 'sequence_mean';
 
 /** A sequence of the batch with its targets. */
 interface Sequence {

@@ -238,7 +238,12 @@ function withoutCredentials(url: string | null, flag: string, place: string): st
   );
 }
 
-function tinkerOf(url: string | null, service: string | null, model: string | null): TinkerConfig | null {
+/** Null without a URL. Throws if it is none, or has a secret in it. */
+export function tinkerOf(
+  url: string | null,
+  service: string | null,
+  model: string | null,
+): TinkerConfig | null {
   if (!url) return null;
   const flag = '--tinker or LONGHAUL_TINKER';
   withoutCredentials(url, flag, 'the key in TINKER_API_KEY');

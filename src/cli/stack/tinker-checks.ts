@@ -1,0 +1,291 @@
+// What `longhaul doctor` says of a Tinker server: the probes of `engine/tinker/probes.ts`, in words, with what to do about each finding.
+import { readFile } from 'node:fs/promises';
+import { keepSecret, withoutKnownSecrets } from '../../base/known-secrets.js';
+import {
+  PolicyServerDenied,
+  PolicyServerUnavailable,
+  TinkerRefused,
+} from '../../engine/tinker/call-errors.js';
+import { TinkerClient } from '../../engine/tinker/futures.js';
+import { briefly, ProbeModels } from '../../engine/tinker/probe-models.js';
+import {
+  type ClippingFound,
+  type GradientsFound,
+  type LoadFound,
+  type NumbersFound,
+  probeClipping,
+  probeGradients,
+  probeLoad,
+  probeNumbers,
+  probeReduction,
+  probeToken,
+  type ReductionFound,
+} from '../../engine/tinker/probes.js';
+import { TinkerService } from '../../engine/tinker/service.js';
+import { tokenCount } from '../../episode/token-bytes.js';
+import type { RunSpec, ServedModel } from '../../spec/run-spec.js';
+import { tinkerOf } from '../../workers/process/config.js';
+import type { CheckResult } from './doctor-checks.js';
+
+export interface TinkerTarget {
+  url: string;
+  /** The model that nodes serve; null: the spec's, or the server's only one. */
+  model: string | null;
+  /** With `model.served`; null: a model of rank 8 is probed. */
+  spec: RunSpec | null;
+  /** Sent as `X-API-Key`. */
+  key?: string;
+}
+
+export type Verdict = Omit<CheckResult, 'check'>;
+/** What a spec says of the server; null without a spec. */
+type Said<Key extends keyof ServedModel> = Pick<ServedModel, Key> | null;
+
+const withinMs = 300_000;
+const rankWithoutSpec = 8;
+
+export interface TinkerFlags {
+  /** URL of the server. */
+  tinker?: string;
+  servedModel?: string;
+}
+
+/** `spec`: null if there is none, an error if it is not sound. Tokens are spent only where they can answer for the run. */
+export async function tinkerChecks(
+  { tinker: url, servedModel }: TinkerFlags,
+  spec: RunSpec | Error | null,
+): Promise<CheckResult[]> {
+  const line = (ok: boolean, detail: string): CheckResult[] => [{ check: 'tinker', ok, detail }];
+  const isServed = spec !== null && !(spec instanceof Error) && spec.model.served !== undefined;
+  if (!url)
+    return isServed
+      ? line(
+          true,
+          'the server was not probed: name it with --tinker or LONGHAUL_TINKER, and the key in TINKER_API_KEY',
+        )
+      : [];
+  if (spec instanceof Error) return line(false, 'the server was not probed: correct the spec first');
+  if (spec && !isServed) return line(true, 'the server was not probed: the spec has no model.served');
+  try {
+    const config = tinkerOf(url, null, servedModel ?? null);
+    if (!config) return [];
+    console.error(
+      `Probing the Tinker server at ${config.url}, which takes up to ${withinMs / 60_000} minutes …`,
+    );
+    const key = process.env['TINKER_API_KEY'];
+    return await checkTinker({ ...config, spec, ...(key ? { key } : {}) });
+  } catch (error) {
+    return line(false, withoutKnownSecrets((error as Error).message));
+  }
+}
+
+/** Takes a minute or two, and tokens. `limitMs`: for all probes together; taking the last model away comes on top. */
+export async function checkTinker(target: TinkerTarget, limitMs = withinMs): Promise<CheckResult[]> {
+  const { url, key, spec } = target;
+  if (key) keepSecret(key);
+  const served = spec?.model.served ?? null;
+  const client = new TinkerClient({ url, ...(key ? { key } : {}) });
+  const service = new TinkerService(client);
+  const signal = AbortSignal.timeout(limitMs);
+  const results: CheckResult[] = [];
+  /** False if no later probe can succeed. */
+  const probe = (name: string, found: () => Promise<Verdict>): Promise<boolean> =>
+    found().then(
+      (verdict) => (results.push({ check: `tinker ${name}`, ...verdict }), true),
+      (error: Error) => {
+        const mend = mendOf(error);
+        const detail = signal.aborted ? outOfTime(limitMs) : withoutKnownSecrets(error.message + mend);
+        results.push({ check: `tinker ${name}`, ok: false, detail });
+        return !signal.aborted && mend === '';
+      },
+    );
+
+  let model: string | null = null;
+  await probe('model', async () => {
+    const chosen = chooseModel(
+      await service.models({ signal, ...briefly }),
+      served?.name ?? null,
+      target.model,
+    );
+    model = chosen.model;
+    return chosen.verdict;
+  });
+  if (model === null) return results;
+
+  const lora = { rank: served?.rank ?? rankWithoutSpec, seed: served?.seed ?? spec?.seed ?? 0 };
+  const models = new ProbeModels({ client, service, model, lora, signal });
+  const all: [name: string, found: () => Promise<Verdict>][] = [
+    ['numbers', async () => aboutNumbers(await probeNumbers(models), served)],
+    ['load', async () => aboutLoad(await probeLoad(models))],
+    ['unload', async () => aboutGradients(await probeGradients(models))],
+    ['reduction', async () => aboutReduction(await probeReduction(models), served)],
+    ['clipping', async () => aboutClipping(await probeClipping(models), served)],
+    ['tokens', () => vocabularyCheck(models, spec)],
+  ];
+  try {
+    const hasRank = async (): Promise<Verdict> => {
+      await models.with(() => Promise.resolve()).catch((error: Error) => refuseRank(lora.rank, error));
+      return { ok: true, detail: `adapters of rank ${lora.rank} can be trained` };
+    };
+    if ((await probe('rank', hasRank)) && results.at(-1)?.ok)
+      for (const [name, found] of all) if (!(await probe(name, found))) break;
+  } finally {
+    await models.close();
+    service.close();
+  }
+  return [...results, { check: 'tinker cost', ...aboutCost(models) }];
+}
+
+/** `named`: by the spec; `flag`: what nodes serve. Capabilities are the only evidence: servers accept any name for a new model. */
+export function chooseModel(
+  models: readonly string[],
+  named: string | null,
+  flag: string | null,
+): { model: string | null; verdict: Verdict } {
+  const wrong = (detail: string) => ({ model: null, verdict: { ok: false, detail } });
+  const all = models.length === 0 ? 'no model' : models.join(', ');
+  if (named !== null && flag !== null && named !== flag)
+    return wrong(
+      `the spec trains ${named}, and nodes would serve ${flag}: make model.served.name and LONGHAUL_SERVED_MODEL the same`,
+    );
+  const model = named ?? flag ?? (models.length === 1 ? (models[0] ?? null) : null);
+  if (model === null)
+    return wrong(`the server has ${all}: name one with --served-model or LONGHAUL_SERVED_MODEL`);
+  if (!models.includes(model))
+    return wrong(`the server does not have ${model}; it has ${all}: correct model.served.name`);
+  const others = models.filter((one) => one !== model);
+  const beside = others.length === 0 ? 'no other model' : others.join(', ');
+  return { model, verdict: { ok: true, detail: `${model} is served; beside it ${beside}` } };
+}
+
+export function aboutNumbers(found: NumbersFound, said: Said<'numbered'>): Verdict {
+  if (found === 'unclear') return unclear;
+  const known = 'a request that is sent twice is carried out once';
+  const unknown = 'a request that is sent twice is carried out twice';
+  if (found === 'known')
+    return said?.numbered === false
+      ? { ok: true, detail: `${known}: without model.served.numbered: false a lost answer costs nothing` }
+      : { ok: true, detail: `${known}: a lost answer costs nothing` };
+  if (said?.numbered)
+    return {
+      ok: false,
+      detail: `${unknown}: set model.served.numbered: false, or batches would be trained on twice`,
+    };
+  const needed = said === null ? ', and needs model.served.numbered: false' : '';
+  return { ok: true, detail: `${unknown}: a lost answer costs a reload (R35)${needed}` };
+}
+
+export function aboutLoad(found: LoadFound): Verdict {
+  switch (found) {
+    case 'unclear':
+      return unclear;
+    case 'restored':
+      return { ok: true, detail: 'a saved state comes back with its optimizer' };
+    case 'cold':
+      return {
+        ok: false,
+        detail:
+          'a saved state comes back without its optimizer: each restart would train on with cold moments. Use a server, or a version of it, ' +
+          'whose load_weights heeds "optimizer": true',
+      };
+    case 'other_weights':
+      return {
+        ok: false,
+        detail:
+          'a saved state comes back with other weights: no restart would go on from it. Use another server',
+      };
+  }
+}
+
+export function aboutGradients(found: GradientsFound): Verdict {
+  if (found === 'unclear') return unclear;
+  if (found === 'cleared')
+    return { ok: true, detail: 'an unloaded model leaves no gradients to the next one' };
+  return {
+    ok: true,
+    detail:
+      'an unloaded model leaves its gradients to the next one: Longhaul takes them away, and other clients of the server may not',
+  };
+}
+
+export function aboutReduction(found: ReductionFound, said: Said<'reduction'>): Verdict {
+  if (found === 'unclear') return unclear;
+  const how =
+    found === 'sum'
+      ? 'losses of tokens are added up'
+      : 'losses are the mean over sequences of each one’s mean over tokens';
+  if (said === null) return { ok: true, detail: `${how}: give model.served.reduction: ${found}` };
+  if (said.reduction === found)
+    return { ok: true, detail: `${how}, as the spec’s model.served.reduction says` };
+  return {
+    ok: false,
+    detail: `${how}, and model.served.reduction is ${said.reduction}: set it to ${found}, or long and short transcripts get the wrong weights`,
+  };
+}
+
+export function aboutClipping(found: ClippingFound, said: Said<'clips'>): Verdict {
+  if (found === 'unclear') return unclear;
+  if (found === 'alive')
+    return said?.clips
+      ? { ok: true, detail: 'gradients are clipped at trainer.max_grad_norm' }
+      : {
+          ok: true,
+          detail: 'gradients can be clipped: with model.served.clips: true, trainer.max_grad_norm is applied',
+        };
+  const dead = 'the server ignores grad_clip_norm: trainer.max_grad_norm is not applied on this server';
+  return said?.clips
+    ? { ok: false, detail: `${dead}, and model.served.clips says that it is: remove that` }
+    : { ok: true, detail: dead };
+}
+
+async function vocabularyCheck(models: ProbeModels, spec: RunSpec | null): Promise<Verdict> {
+  if (spec === null)
+    return { ok: true, detail: 'not compared with a tokenizer: name a run spec with --spec' };
+  const { tokenizer } = spec.model;
+  const highest = tokenCount(await readFile(tokenizer, 'utf8')) - 1;
+  return aboutVocabulary(await probeToken(models, highest), tokenizer, highest);
+}
+
+export function aboutVocabulary(has: boolean, tokenizer: string, highest: number): Verdict {
+  if (has) return { ok: true, detail: `the model has every id of ${tokenizer}, up to ${highest}` };
+  return {
+    ok: false,
+    detail: `the model has no token ${highest}, the highest id of ${tokenizer}: name the model’s own tokenizer in model.tokenizer`,
+  };
+}
+
+export function aboutCost({ cost, left }: Pick<ProbeModels, 'cost' | 'left'>): Verdict {
+  const spent = `the probes sent ${cost.tokens} tokens in ${cost.passes} passes, and ${cost.steps} optimizer steps`;
+  if (left.length === 0) return { ok: true, detail: `${spent}; their models are unloaded` };
+  const remains = left.map(withoutKnownSecrets).join('\n');
+  return { ok: true, detail: `${spent}. Not removed, until the server forgets this session:\n${remains}` };
+}
+
+const unclear: Verdict = {
+  ok: false,
+  detail: 'unclear: a training step hardly moved any log-prob. Does the server train this model?',
+};
+
+function outOfTime(limitMs: number): string {
+  return (
+    `the server has not finished the probes within ${limitMs / 1000} s: its log says what it does. A first step may compile for minutes; ` +
+    'ask again when it has'
+  );
+}
+
+/** Empty for an error that says nothing of later requests. */
+function mendOf(error: Error): string {
+  if (error instanceof PolicyServerUnavailable)
+    return ': start the server, or correct --tinker or LONGHAUL_TINKER';
+  if (error instanceof PolicyServerDenied) return ': doctor sends the TINKER_API_KEY of its own environment';
+  return '';
+}
+
+function refuseRank(rank: number, error: Error): never {
+  if (!(error instanceof TinkerRefused)) throw error;
+  throw new Error(
+    `no model with adapters of rank ${rank} can be made: ${error.message}. Lower model.served.rank, raise the server’s limit, or unload ` +
+      'models that hold its places',
+    { cause: error },
+  );
+}

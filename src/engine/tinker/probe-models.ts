@@ -1,0 +1,154 @@
+// Models that a Tinker server is probed with, one at a time. Each is flushed and unloaded whatever became of its probe, and what is sent
+// is counted.
+import { InDoubt } from './call-errors.js';
+import type { TinkerClient, WaitOptions } from './futures.js';
+import type { AdamParams, Numbered, ServedLora, TinkerService } from './service.js';
+import { encodePass, type Datum, type PassRequest } from './wire.js';
+
+export interface ProbedServer {
+  client: TinkerClient;
+  service: TinkerService;
+  /** As the server names it. */
+  model: string;
+  lora: ServedLora;
+  /** Ends a probe that the server does not finish. */
+  signal: AbortSignal;
+}
+
+export interface ProbeCost {
+  /** Tokens of all passes. */
+  tokens: number;
+  passes: number;
+  steps: number;
+}
+
+/** Taking a model away is not ended by the probe's own deadline. */
+const takeAwayWithinMs = 60_000;
+/** A server that is away is reported, not waited for. */
+export const briefly = { maxWaitMs: 2_000 };
+/** Small enough for a step that goes where its gradient points, large enough to be seen in log-probs of low precision. */
+const rate: AdamParams = { learning_rate: 1e-3, beta1: 0.9, beta2: 0.95, eps: 1e-8, weight_decay: 0 };
+
+export class ProbeModels {
+  readonly cost: ProbeCost = { tokens: 0, passes: 0, steps: 0 };
+  /** Says what could not be taken away again. */
+  readonly left: string[] = [];
+
+  /** Paths of the API. */
+  private readonly saved: string[] = [];
+
+  constructor(private readonly server: ProbedServer) {}
+
+  /** Makes a model, probes it, and takes it away. Errors: those of call-errors.ts. */
+  async with<T>(probe: (model: ProbeModel) => Promise<T>): Promise<T> {
+    const { service, model: base, lora, signal } = this.server;
+    const { model, session } = await service.createModel(base, lora, { signal, ...briefly });
+    try {
+      return await probe(new ProbeModel(model, this.server, this.cost, this.saved));
+    } finally {
+      await this.attempt(`model ${model}`, (options) => service.unload(model, options));
+      service.release(session);
+    }
+  }
+
+  /** Takes gradients away that a model without a flush has left in its place. */
+  async flush(): Promise<void> {
+    const { service, model: base, lora } = this.server;
+    await this.attempt('gradients of an unloaded model', async (options) => {
+      const { model, session } = await service.createModel(base, lora, options);
+      await service.unload(model, options);
+      service.release(session);
+    });
+  }
+
+  /** Removes what the models have saved. */
+  async close(): Promise<void> {
+    for (const path of this.saved.splice(0))
+      await this.attempt(`saved state ${path}`, ({ signal }) => this.server.client.remove(path, signal));
+  }
+
+  /** What a probe left is reported beside its finding, and hides no failure of the probe itself. */
+  private async attempt(what: string, takeAway: (options: WaitOptions) => Promise<void>): Promise<void> {
+    try {
+      await takeAway({ signal: AbortSignal.timeout(takeAwayWithinMs), ...briefly });
+    } catch (error) {
+      this.left.push(`${what}: ${(error as Error).message}`);
+    }
+  }
+}
+
+export class ProbeModel {
+  private next = 1;
+
+  constructor(
+    private readonly id: string,
+    private readonly server: ProbedServer,
+    private readonly cost: ProbeCost,
+    private readonly saved: string[],
+  ) {}
+
+  /** One array a text: log-probs of its second token and those after it. */
+  async logprobs(texts: readonly (readonly number[])[]): Promise<number[][]> {
+    const data = texts.map((text) => ({
+      tokens: text.slice(0, -1),
+      inputs: { target_tokens: { dtype: 'int64' as const, data: text.slice(1) } },
+    }));
+    const request = { model_id: this.id, data, loss_fn: 'cross_entropy', forward_only: true };
+    const { outputs } = await this.server.service.pass(this.counted(request), this.options);
+    return outputs.map(({ logprobs = [] }) => logprobs);
+  }
+
+  async pass(data: readonly Datum[], loss_fn = 'importance_sampling'): Promise<void> {
+    await this.server.service.pass(this.counted({ ...this.place(), data, loss_fn }), this.options);
+  }
+
+  /** Sends the same bytes under the same number twice. Says whether both were answered as one request. */
+  async passTwice(data: readonly Datum[]): Promise<boolean> {
+    const { client } = this.server;
+    const request = { ...this.place(), data, loss_fn: 'importance_sampling' };
+    const ids: string[] = [];
+    for (let sent = 0; sent < 2; sent++) {
+      const bytes = encodePass(this.counted(request));
+      const { request_id } = await client.call('/forward_backward', bytes, this.options);
+      if (typeof request_id !== 'string') throw new InDoubt('a pass was answered without a request id');
+      ids.push(request_id);
+    }
+    for (const id of ids) await client.wait(id, this.options);
+    return ids[0] === ids[1];
+  }
+
+  async step(adam: Partial<AdamParams> = {}): Promise<void> {
+    this.cost.steps += 1;
+    await this.server.service.optimStep(this.place(), { ...rate, ...adam }, this.options);
+  }
+
+  async save(name: string): Promise<string> {
+    const path = await this.server.service.saveWeights(this.place(), name, this.options);
+    this.saved.push(`/training_runs/${encodeURIComponent(this.id)}/checkpoints/weights/${name}`);
+    return path;
+  }
+
+  /** Only as the model's first request. */
+  async load(path: string): Promise<void> {
+    await this.server.service.loadWeights(this.place(), path, this.options);
+  }
+
+  /** Ends the model as a client does that knows nothing of its gradients. */
+  async unloadUnflushed(): Promise<void> {
+    await this.server.client.run('/unload_model', { model_id: this.id }, this.options);
+  }
+
+  private place(): Numbered {
+    return { model_id: this.id, seq_id: this.next++ };
+  }
+
+  private counted(request: PassRequest): PassRequest {
+    this.cost.passes += 1;
+    for (const { tokens } of request.data) this.cost.tokens += tokens.length;
+    return request;
+  }
+
+  private get options(): WaitOptions {
+    return { signal: this.server.signal, ...briefly };
+  }
+}
