@@ -1,6 +1,6 @@
 // The types that workflows and activities exchange. Workflows import only types from here; the one value, `fatalFailures`, is for
 // activities. All payloads are small (< 10 KB): digests and figures, never data.
-import type { BudgetLimit, Spent } from '../spec/budget.js';
+import type { BudgetLimit, ServedLine, Spent, TokenPrices } from '../spec/budget.js';
 import type { ControlChange, ControlState } from '../spec/records/control-records.js';
 import type { PassRate } from '../spec/pass-rate.js';
 import type { Digest } from '../spec/records/parts.js';
@@ -60,6 +60,7 @@ export interface OpenedBudget {
   spent: Omit<Spent, 'wall_seconds'>;
   /** ISO 8601. */
   startedAt: string;
+  usd_per_million?: TokenPrices;
 }
 
 export interface BudgetLine {
@@ -330,6 +331,8 @@ export interface RunStatus {
   control: ControlState;
   /** Present if the run has a budget; as of the last step boundary. */
   budget?: BudgetLine[];
+  /** Present once something was sent to a Tinker server: as of the last step boundary. */
+  served?: ServedLine[];
   /** Present in phase `blocked`: the cause and the remedy. */
   blocked: { reason: string; remedy: string } | null;
   /** Present while an activity keeps failing but is still retried: the cause, and what happens next. */

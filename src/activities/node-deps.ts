@@ -1,5 +1,6 @@
 // The dependencies of a node's activities.
 import type { EnvironmentBackend } from '../environments/environment.js';
+import type { SentTokens } from '../engine/tinker/sent-tokens.js';
 import type { JournalFolder } from '../episode/journal-folder.js';
 import type { EnvironmentSpec } from '../spec/run-spec.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
@@ -32,6 +33,8 @@ export interface NodeDeps {
   lastCommits: NewestEntries<LastCommit>;
   /** By run. Includes runs whose last step was committed by another node. */
   checkpointStalls: NewestEntries<CheckpointStall>;
+  /** What was sent to the Tinker server and no record counts; absent on a node with an engine of its own. */
+  sent?: SentTokens;
   /** Folder in which running episodes record their turns. */
   journals: JournalFolder;
   /** Stable id of this node. */

@@ -6,6 +6,7 @@
 // when the run is over. A fork's series begins after the step at which it left its parent.
 import type { OwnerRecord, RunRecord } from '../spec/records/run-records.js';
 import type { UpdateRecord } from '../spec/records/update.js';
+import type { Prices } from '../rl/spending.js';
 import { runSuites } from '../spec/schedule.js';
 import { inParallel } from '../base/in-parallel.js';
 import { ownersFolder } from '../store/objects/layout.js';
@@ -146,7 +147,7 @@ export class MetricPoints {
   }
 
   private async plus(view: RunView, before: RunningTotals, update: UpdateRecord): Promise<RunningTotals> {
-    return plusStep(before, update, await ofOwnStart(view.store, update, this.owners, priceOf));
+    return plusStep(before, update, await ofOwnStart(view.store, update, this.owners, pricesOf));
   }
 }
 
@@ -166,6 +167,10 @@ function noTotals(record: RunRecord): RunningTotals {
   return { ...noFaults(record), tokens: 0, gpu_seconds: 0, usd: 0 };
 }
 
-function priceOf(owner: OwnerRecord | undefined): number {
-  return owner?.observed.budget?.usd_per_gpu_hour ?? 0;
+function pricesOf(owner: OwnerRecord | undefined): Prices {
+  const { usd_per_gpu_hour, usd_per_million } = owner?.observed.budget ?? {};
+  return {
+    ...(usd_per_gpu_hour === undefined ? {} : { usd_per_gpu_hour }),
+    ...(usd_per_million ? { usd_per_million } : {}),
+  };
 }

@@ -393,9 +393,10 @@ export function targetNote(spec: RunSpec, { step, evaluations }: EventCursor): s
 
 /** The spend as text: in dollars if any start named a price. */
 export function spendOf({ watch }: EventCursor, owner: OwnerRecord | undefined): string {
-  const { usd_per_gpu_hour: price, max_usd: most } = owner?.observed.budget ?? {};
+  const { max_usd: most, ...prices } = owner?.observed.budget ?? {};
   const { gpu_seconds, usd } = watch.spent;
-  if (price === undefined && usd === 0) return `${(gpu_seconds / 3600).toFixed(2)} GPU hours`;
+  const isPriced = prices.usd_per_gpu_hour !== undefined || prices.usd_per_million !== undefined;
+  if (!isPriced && usd === 0) return `${(gpu_seconds / 3600).toFixed(2)} GPU hours`;
   return `${usd.toFixed(2)}${most === undefined ? '' : ` of ${most}`} USD`;
 }
 

@@ -4,7 +4,7 @@ import type { EvaluationResult } from '../spec/records/evaluation-records.js';
 import type { UpdateRecord } from '../spec/records/update.js';
 import { metricsOf } from '../rl/metrics.js';
 import { type FaultTotals, faultsAfter } from '../store/runs/fault-figures.js';
-import { spentBy } from '../rl/spending.js';
+import { costOf, type Prices, spentBy } from '../rl/spending.js';
 
 /** Totals of a run's own steps up to `step`. They are added in the order of the steps, because sums of floats depend on the order. */
 export interface RunningTotals extends FaultTotals {
@@ -13,14 +13,14 @@ export interface RunningTotals extends FaultTotals {
   usd: number;
 }
 
-/** `update`: as returned by `projectFaults`. `usdPerGpuHour`: price in the start that planned the step; 0 if it named none. */
-export function plusStep(before: RunningTotals, update: UpdateRecord, usdPerGpuHour: number): RunningTotals {
-  const { tokens, gpu_seconds } = spentBy(update);
+/** `update`: as returned by `projectFaults`. `prices`: those of the start that planned the step. */
+export function plusStep(before: RunningTotals, update: UpdateRecord, prices: Prices): RunningTotals {
+  const step = spentBy(update);
   return {
     ...faultsAfter(update),
-    tokens: before.tokens + tokens,
-    gpu_seconds: before.gpu_seconds + gpu_seconds,
-    usd: before.usd + (gpu_seconds / 3600) * usdPerGpuHour,
+    tokens: before.tokens + step.tokens,
+    gpu_seconds: before.gpu_seconds + step.gpu_seconds,
+    usd: before.usd + costOf(step, prices),
   };
 }
 

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { InDoubt, ModelLost, TinkerRefused } from '../engine/tinker/call-errors.js';
 import type { WaitOptions } from '../engine/tinker/futures.js';
 import type { ServedPolicy, TinkerEngine } from '../engine/tinker/sampling.js';
+import { itemOf, sentFor } from '../engine/tinker/sent-tokens.js';
 import type { TinkerService } from '../engine/tinker/service.js';
 import { BadTinkerAnswer } from '../engine/tinker/wire.js';
 import { policyServer, type UpdateResult } from '../engine/policy-engine.js';
@@ -95,7 +96,7 @@ export class ServedStates implements StateKeeper {
         `the state of step ${step} is ${state}, and its batches name ${instance.holds?.state ?? 'none'}`,
       );
     await this.guarded(instance, async () => {
-      const path = await instance.sampler(options);
+      const path = await sentFor({ run, item: itemOf.other }, () => instance.sampler(options));
       this.options.engine.sampled = { state, path, maxWaitMs: maxWaitMs(record) };
     });
   }
@@ -131,7 +132,9 @@ export class ServedStates implements StateKeeper {
     const batch = await this.batchOf(run, step);
     const options = waiting(await readRun(this.options.store, run), attempt, { verb: 'update' });
     return this.guarded(instance, async () => {
-      const { saved, ...result } = await instance.apply({ step, plan, batch, stepId }, options);
+      const { saved, ...result } = await sentFor({ run, item: itemOf.update(step) }, () =>
+        instance.apply({ step, plan, batch, stepId }, options),
+      );
       if (saved) await this.recordSaved(run, { step, state }, saved, instance.record);
       return result;
     });
@@ -246,7 +249,9 @@ export class ServedStates implements StateKeeper {
       }
       log(`${run}: the logged batch of step ${next} is applied again`);
       await this.guarded(instance, async () => {
-        const { saved } = await instance.apply(logged, options);
+        const { saved } = await sentFor({ run, item: itemOf.update(next) }, () =>
+          instance.apply(logged, options),
+        );
         if (saved) await this.recordSaved(run, { step: next, state }, saved, instance.record);
       });
     }

@@ -1,5 +1,5 @@
 // Shows how much of its budget a run has used. The budget comes from the run's newest start.
-import { limitsOf, type BudgetLimit } from '../spec/budget.js';
+import { limitsOf, servedLines, usedOf, type BudgetLimit } from '../spec/budget.js';
 import type { OwnerRecord, RunRecord } from '../spec/records/run-records.js';
 import type { UpdateRecord } from '../spec/records/update.js';
 import { spentInAll } from '../rl/spending.js';
@@ -25,11 +25,7 @@ function usedLimits({ record, updates, owners }: Spender, until?: string): UsedL
   const { started_at } = record.observed;
   const wall = [newest, until].map((time) => Date.parse(time ?? started_at) - Date.parse(started_at));
   const spent = { ...spentInAll(record.run, updates), wall_seconds: Math.max(0, ...wall) / 1000 };
-  return limitsOf(budget).map(({ name, limit, counts, each }) => ({
-    name,
-    limit,
-    spent: spent[counts] * each,
-  }));
+  return limitsOf(budget).map((one) => ({ name: one.name, limit: one.limit, spent: usedOf(one, spent) }));
 }
 
 export function budgetIsSpent(spender: Spender, until?: string): boolean {
@@ -39,8 +35,24 @@ export function budgetIsSpent(spender: Spender, until?: string): boolean {
 /** The report warns when this share of a limit is used, as `status` does. */
 const warnFrom = 0.8;
 
-/** HTML; null if no limit is set. */
+/** HTML: the limits, and what was sent to a Tinker server. Null if there is neither. */
 export function budgetTable(spender: Spender): string | null {
+  const tables = [limitTable(spender), servedTable(spender)].filter((one) => one !== null);
+  return tables.length === 0 ? null : tables.join('');
+}
+
+function servedTable({ record, updates, owners }: Spender): string | null {
+  const { served } = spentInAll(record.run, updates);
+  if (!served) return null;
+  const lines = servedLines(served, owners.at(-1)?.observed.budget?.usd_per_million);
+  return table(lines, [
+    { title: 'sent to the server', cell: ({ kind }) => (kind === 'saves' ? kind : `${kind} tokens`) },
+    { title: 'number', cell: ({ number }) => number.toLocaleString('en'), figure: true },
+    { title: 'USD', cell: ({ usd }) => (usd === undefined ? '–' : usd.toFixed(4)), figure: true },
+  ]);
+}
+
+function limitTable(spender: Spender): string | null {
   const limits = usedLimits(spender);
   if (limits.length === 0) return null;
   const rows = table(limits, [

@@ -1,13 +1,13 @@
 // Computes a run's alerts from its records, step by step. An alert is raised when its condition begins to hold, and again only after the
 // condition has ceased. The alerts depend only on the steps in order, so Slack, `status`, the end of a run and the report all show the same
 // ones.
-import { type BudgetLimit, limitsOf, type Spent } from '../spec/budget.js';
+import { type BudgetLimit, limitsOf, type Spent, usedOf } from '../spec/budget.js';
 import type { ControlRecord } from '../spec/records/control-records.js';
 import type { OwnerRecord } from '../spec/records/run-records.js';
 import type { UpdateRecord } from '../spec/records/update.js';
 import type { BudgetSpec } from '../spec/run-spec.js';
 import { metricsOf } from './metrics.js';
-import { spentBy } from './spending.js';
+import { costOf, spentBy, type SpentInSteps, sumOfSpent } from './spending.js';
 
 const toolErrorThreshold = 0.5;
 const unknownThreshold = 0.2;
@@ -64,7 +64,7 @@ export interface RaisedAlert {
 }
 
 /** Spending of the run's own steps, without its parent's. */
-interface SpentInSteps extends Pick<Spent, 'tokens' | 'gpu_seconds'> {
+interface WatchedSpending extends SpentInSteps {
   /** Each step counts at the price given at the start that ran it; 0 if no price was given. */
   usd: number;
 }
@@ -75,7 +75,7 @@ export interface AlertWatch {
   holding: string[];
   /** Number of GRPO steps in a row without a signal. */
   noSignal: number;
-  spent: SpentInSteps;
+  spent: WatchedSpending;
   nodesLost: number;
   /** Worker that committed the last step. */
   worker: string | null;
@@ -127,7 +127,7 @@ export function watchStep(
   const before: AlertWatch = { ...nothingWatched, ...known };
   const { step } = update.identity;
   const at = update.observed.committed_at;
-  const watch = plusStep(before, update, settings.budget?.usd_per_gpu_hour ?? 0);
+  const watch = plusStep(before, update, settings.budget);
   const holding = new Set(before.holding);
   const alerts: RaisedAlert[] = [];
   const raise = (name: string, alert: Alert): void => {
@@ -186,7 +186,7 @@ export function watchStep(
     raise('node_lost', { about: 'node_lost', node: nodeOf(before.worker), detail });
   }
   const spent = { ...watch.spent, wall_seconds: secondsBetween(settings.startedAt, at) };
-  for (const { name, limit, used } of usedOf(settings.budget, spent)) {
+  for (const { name, limit, used } of usedLimits(settings.budget, spent)) {
     const alert: Alert = { about: 'budget_near', resource: name, spent: used, limit };
     keep(`budget_near.${name}.${limit}`, alert, used >= budgetShare * limit);
   }
@@ -257,9 +257,9 @@ export function stalledSince(watch: AlertWatch, step: number, now: string): Rais
   return { name: 'stalled', step, at: now, alert };
 }
 
-function plusStep(before: AlertWatch, update: UpdateRecord, usdPerGpuHour: number): AlertWatch {
+function plusStep(before: AlertWatch, update: UpdateRecord, budget: BudgetSpec | undefined): AlertWatch {
   const { identity, observed } = update;
-  const { tokens, gpu_seconds } = spentBy(update);
+  const step = spentBy(update);
   const { spent } = before;
   const norm = gradNormOf(update);
   const seconds =
@@ -269,11 +269,7 @@ function plusStep(before: AlertWatch, update: UpdateRecord, usdPerGpuHour: numbe
   return {
     holding: before.holding,
     noSignal: identity.kind === 'grpo' ? withoutSignal(before.noSignal, update) : 0,
-    spent: {
-      tokens: spent.tokens + tokens,
-      gpu_seconds: spent.gpu_seconds + gpu_seconds,
-      usd: spent.usd + (gpu_seconds / 3600) * usdPerGpuHour,
-    },
+    spent: { ...sumOfSpent(spent, step), usd: spent.usd + costOf(step, budget) },
     nodesLost: Math.max(before.nodesLost, observed.metrics['ft/restarts/node_lost'] ?? 0),
     worker: observed.worker ?? null,
     committedAt: observed.committed_at,
@@ -352,18 +348,14 @@ function nodeOf(worker: string | null): string {
 }
 
 /**
- * How much of each limit is used. The run itself counts the same way to decide when to end: all hours at the price of the current start.
+ * How much of each limit is used. The run itself counts the same way to decide when to end: all at the prices of the current start.
  */
-function usedOf(
+function usedLimits(
   budget: BudgetSpec | undefined,
   spent: Spent,
 ): (Pick<BudgetLimit, 'name' | 'limit'> & { used: number })[] {
   if (!budget) return [];
-  return limitsOf(budget).map(({ name, limit, counts, each }) => ({
-    name,
-    limit,
-    used: spent[counts] * each,
-  }));
+  return limitsOf(budget).map((one) => ({ name: one.name, limit: one.limit, used: usedOf(one, spent) }));
 }
 
 function secondsBetween(from: string, to: string): number {

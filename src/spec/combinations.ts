@@ -318,13 +318,29 @@ function referenceProblems({ trainer, model, warm_start }: RunSpec): SpecProblem
   ];
 }
 
-function budgetProblems({ budget }: RunSpec): SpecProblem[] {
-  if (budget?.max_usd === undefined || budget.usd_per_gpu_hour !== undefined) return [];
+function budgetProblems({ budget, model: { served } }: RunSpec): SpecProblem[] {
+  const { max_usd, usd_per_gpu_hour: hour, usd_per_million: tokens } = budget ?? {};
+  if (tokens && !served)
+    return [
+      {
+        path: 'budget.usd_per_million',
+        problem: 'is for model.served',
+        fix: 'remove it; usd_per_gpu_hour is the price of nodes',
+      },
+    ];
+  if (max_usd === undefined || hour !== undefined || tokens) return [];
   return [
     {
       path: 'budget.max_usd',
-      problem: 'usd_per_gpu_hour is not given',
-      fix: 'give the price of an hour, or limit max_gpu_hours',
+      ...(served
+        ? {
+            problem: 'neither usd_per_million nor usd_per_gpu_hour is given',
+            fix: 'give the server’s prices in usd_per_million, or limit max_tokens',
+          }
+        : {
+            problem: 'usd_per_gpu_hour is not given',
+            fix: 'give the price of an hour, or limit max_gpu_hours',
+          }),
     },
   ];
 }

@@ -220,12 +220,23 @@ const fork = z.strictObject({
     .describe('made by `longhaul rebase`'),
 });
 
+const notNegative = z.number().min(0);
+
+const usdPerMillion = z.strictObject({
+  train: notNegative.describe('training tokens'),
+  prefill: notNegative.describe('prompt tokens of all turns'),
+  sample: notNegative.describe('sampled tokens'),
+});
+
 const budget = z.strictObject({
   max_tokens: count.exactOptional().describe('tokens sampled in training'),
   max_wall_s: positive.exactOptional().describe('since the first start, pauses and outages included'),
   max_gpu_hours: positive.exactOptional().describe('hours of nodes at work'),
-  max_usd: positive.exactOptional().describe('hours times `usd_per_gpu_hour`'),
+  max_usd: positive.exactOptional().describe('hours and tokens at their prices'),
   usd_per_gpu_hour: positive.exactOptional().describe('price of an hour'),
+  usd_per_million: usdPerMillion
+    .exactOptional()
+    .describe('with `model.served`: [prices of tokens](tinker.md#what-a-step-costs)'),
 });
 
 const placement = z.strictObject({

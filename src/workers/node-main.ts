@@ -15,6 +15,8 @@ import type { ObjectStore } from '../store/objects/object-store.js';
 import { openStore, probeStore } from '../store/open-store.js';
 import { readWorkerConfig, type WorkerConfig } from './process/config.js';
 import { environmentBackends } from './node/environment-backends.js';
+import type { SentTokens } from '../engine/tinker/sent-tokens.js';
+import type { PolicyHolder } from '../policy/policy-holder.js';
 import { nativePolicy, openServedPolicy } from './node/policies.js';
 import { keepLife } from './process/life-file.js';
 import { type NodeParts, serveNode } from './node/node-worker.js';
@@ -46,7 +48,7 @@ async function createParts(
   // Store and Temporal have answered by now.
   serves();
   const meter = new BusyMeter();
-  const holder = config.tinker
+  const { holder, sent }: { holder: PolicyHolder; sent?: SentTokens } = config.tinker
     ? await openServedPolicy(config.tinker, {
         store,
         by: config.node,
@@ -54,7 +56,7 @@ async function createParts(
         meter,
         log,
       })
-    : nativePolicy(config, { store, meter, tracing, log });
+    : { holder: nativePolicy(config, { store, meter, tracing, log }) };
   const { engine } = holder;
   const environments = environmentBackends({ url: config.environments, ...(token ? { token } : {}) });
   const deps = {
@@ -62,6 +64,7 @@ async function createParts(
     node: config.node,
     runs: new RunDataCache(store, new DatasetCache(store)),
     holder,
+    ...(sent ? { sent } : {}),
     journals: new JournalFolder(join(config.folder, 'journal'), log),
     backendFor: (spec: EnvironmentSpec, callTimeoutMs: number) => {
       const backend = meteredBackend(environments.backendFor(spec, callTimeoutMs), meter);

@@ -1,6 +1,7 @@
 // Tests which evaluations belong to a run, and how far the run has come.
 import { beforeEach, describe, expect, test } from 'vitest';
-import { budgetTable } from '../../src/report/budget.js';
+import { metricsOfServed } from '../../src/rl/spending.js';
+import { budgetIsSpent, budgetTable } from '../../src/report/budget.js';
 import { readEvaluations } from '../../src/report/history/evaluations.js';
 import { hasEnded, inWords, positionOf } from '../../src/report/run-position.js';
 import { readHistory } from '../../src/report/history/run-history.js';
@@ -103,6 +104,37 @@ describe('a run', () => {
       position: 'stopped at step 20',
       table: expect.stringContaining('<strong><code>max_wall_s</code> is spent.') as string,
     });
+  });
+
+  test('is stopped where what was sent to a server has cost max_usd, and the report says what it was', async () => {
+    const { updates, ...history } = until(await readHistory(store, 'tiny'), 20);
+    const sent = metricsOfServed({ train: 40_000, prefill: 90_000, sample: 1_234, saves: 2 });
+    const withSent = updates.map((update) => {
+      const { observed } = update;
+      return { ...update, observed: { ...observed, metrics: { ...observed.metrics, ...sent } } };
+    });
+    const { owner } = recordsOfAllKinds();
+    const spent = (budget?: BudgetSpec) => {
+      const owners = [{ ...owner, observed: { ...owner.observed, ...(budget ? { budget } : {}) } }];
+      const limited = { ...history, updates: withSent, owners };
+      return { spent: budgetIsSpent(limited), table: budgetTable(limited) ?? '' };
+    };
+    expect(spent().table).toContain('800,000');
+    expect(spent().table).not.toContain('max_usd');
+    const usd_per_million = { train: 2, prefill: 0.5, sample: 10 };
+    // 20 steps: 1.6 + 0.9 + 0.2468 USD.
+    expect(spent({ max_usd: 2.75, usd_per_million }).spent).toBe(false);
+    const { spent: isSpent, table } = spent({ max_usd: 2.74, usd_per_million });
+    expect(isSpent).toBe(true);
+    expect(table).toContain('<strong><code>max_usd</code> is spent.');
+    const cells = table.replaceAll(/<[^>]+>/g, ' ').replaceAll(/ +/g, ' ');
+    for (const row of [
+      'train tokens 800,000 1.6',
+      'prefill tokens 1,800,000 0.9',
+      'sample tokens 24,680 0.2468',
+      'saves 40 –',
+    ])
+      expect(cells).toContain(row);
   });
 
   test('is complete when the target was reached', async () => {

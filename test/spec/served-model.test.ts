@@ -30,6 +30,8 @@ function pathsRefused(change: (copy: Record<string, Record<string, unknown>>) =>
   return [];
 }
 
+const prices = { train: 0.7, prefill: 0.2, sample: 0.6 };
+
 describe('a served model', () => {
   it('replaces model.path and model.architecture', () => {
     expect(parseRunSpec(spec).model.served).toEqual({
@@ -65,6 +67,25 @@ describe('a served model', () => {
         model!['served'] = { ...spec.model.served, clips: true };
       }),
     ).toEqual([]);
+  });
+
+  it.each<[string, Record<string, unknown>, string[]]>([
+    ['prices of tokens', { max_usd: 9, usd_per_million: prices }, []],
+    ['a price of hours', { max_usd: 9, usd_per_gpu_hour: 2 }, []],
+    ['no price', { max_usd: 9 }, ['budget.max_usd']],
+    ['a price below 0', { usd_per_million: { ...prices, train: -1 } }, ['budget.usd_per_million.train']],
+    ['two prices', { usd_per_million: { train: 1, sample: 1 } }, ['budget.usd_per_million.prefill']],
+  ])('has a budget with %s', (_, budget, refused) => {
+    expect(pathsRefused((copy) => (copy['budget'] = budget))).toEqual(refused);
+  });
+
+  it('alone has prices of tokens', () => {
+    const refused = pathsRefused((copy) => {
+      delete copy['model']!['served'];
+      copy['model']!['path'] = '/m';
+      copy['budget'] = { max_usd: 9, usd_per_million: prices };
+    });
+    expect(refused).toContain('budget.usd_per_million');
   });
 
   it('is required for trainer.save_every', () => {

@@ -36,6 +36,7 @@ import {
 import type { trainingRun } from '../../src/workflows/run/training-run.js';
 import type { TrainingOptions } from '../../src/workflows/run/training-options.js';
 import type { ConnectedTemporal } from '../support/servers/temporal-server.js';
+import type { ServedTokens } from '../../src/spec/budget.js';
 
 export type AllActivities = OrchestratorActivities & NodeActivities & TransferActivities;
 
@@ -85,6 +86,8 @@ export interface ScriptedRun {
   passAt1: (step: number) => number;
   /** The budget when the run starts; each step costs 100 tokens and a GPU hour. */
   budget: () => Pick<OpenedRun, 'budget'>;
+  /** What every step sends to a Tinker server; null: the run has an engine. */
+  served: ServedTokens | null;
   activities: AllActivities;
 }
 
@@ -112,6 +115,7 @@ export function scriptRun(outline: RunOutline, node = `node-${randomUUID().slice
     control: { n: 0, paused: false, stopAfter: null, lr: null, temperature: null },
     committed: new Map(),
     uploaded: [],
+    served: null,
     before: () => undefined,
     passAt1: (step) => step / 100,
     budget: () => ({}),
@@ -198,7 +202,8 @@ export function scriptRun(outline: RunOutline, node = `node-${randomUUID().slice
             kindOf(step) === 'sft'
               ? { 'policy/final_loss': 1 / step }
               : { 'reward/avg_raw_reward': step / 10 };
-          const spent = { tokens: 100, gpu_seconds: 3600 };
+          const { served } = script;
+          const spent = { tokens: 100, gpu_seconds: 3600, ...(served ? { served } : {}) };
           return {
             step,
             kind: kindOf(step),

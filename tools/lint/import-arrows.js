@@ -75,6 +75,8 @@ const singleFiles = {
   'spec/records/numerics': ['workflows'],
   // The Temporal UI and the command line must show an absent pass rate in the same words. This file imports nothing.
   'spec/pass-rate': ['workflows'],
+  // The workflow that ends a run and the report must count alike what is spent. It imports only types.
+  'spec/budget': ['workflows'],
   // Readers of a run's records must expect the evaluations that its workflow plays. This file imports nothing.
   'spec/suite-due': ['workflows'],
 };

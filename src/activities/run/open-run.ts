@@ -66,7 +66,9 @@ export async function openRun(
     owner,
     position: { step, state, lastCheckpoint },
     control: await foldedControl(deps.store, run),
-    ...(spec.budget ? { budget: await openBudget(deps, record, spec.budget, step) } : {}),
+    ...(spec.budget || spec.model.served
+      ? { budget: await openBudget(deps, record, spec.budget ?? {}, step) }
+      : {}),
     ...(spec.placement ? { placement: spec.placement } : {}),
   };
 }
@@ -78,7 +80,11 @@ async function openBudget(
   last: number,
 ): Promise<OpenedBudget> {
   const updates = await readUpdates(store, run, (lineage?.step ?? 0) + 1, last);
-  return { limits: limitsOf(budget), spent: spentInAll(run, updates), startedAt: observed.started_at };
+  const { usd_per_million } = budget;
+  return {
+    ...{ limits: limitsOf(budget), spent: spentInAll(run, updates), startedAt: observed.started_at },
+    ...(usd_per_million ? { usd_per_million } : {}),
+  };
 }
 
 async function findOrCreate(

@@ -4,6 +4,7 @@ import type { StepReference } from '../contracts.js';
 import type { NodeDeps } from '../node-deps.js';
 import { rebasedBatch } from './rebased-step.js';
 import { requireEpisode } from './episode-record.js';
+import { type EpisodeTokens, tokensOf } from './sent-figures.js';
 import { currentScope } from '../attempt/scope.js';
 import { stoppingPoint } from '../attempt/stopping-point.js';
 import type { BatchIdentity } from '../../spec/records/update.js';
@@ -26,6 +27,8 @@ export interface SealedBatch {
   identity: BatchIdentity;
   /** True if another attempt stored it. */
   adopted: boolean;
+  /** Those that the step has sampled itself. */
+  episodes: EpisodeTokens[];
 }
 
 /**
@@ -39,12 +42,10 @@ export async function sealBatch(
 ): Promise<SealedBatch> {
   const { store } = deps;
   const key = batchKey(run, step);
+  const episodes = plan.kind === 'grpo' && !plan.rebased ? await readEpisodes(store, plan) : [];
   const { bytes, identity } = plan.rebased
     ? await rebasedBatch(store, plan, plan.rebased)
-    : await buildBatch(plan, {
-        episodes: plan.kind === 'grpo' ? await readEpisodes(store, plan) : [],
-        data: () => deps.runs.get(run),
-      });
+    : await buildBatch(plan, { episodes, data: () => deps.runs.get(run) });
   await stoppingPoint('batch-built');
   currentScope().signal.throwIfAborted();
   const { sha256, adopted } = await createFile(store, key, bytes).catch(async (error: unknown) => {
@@ -52,7 +53,7 @@ export async function sealBatch(
     throw stored ? otherBatch(stored, bytes, key) : error;
   });
   await stoppingPoint('batch-written');
-  return { batch: sha256, identity, adopted };
+  return { batch: sha256, identity, adopted, episodes: episodes.flat().map(tokensOf) };
 }
 
 /** The error that says where stored and computed batch differ. Throws `UnreadableRecord` if the stored batch is broken. */

@@ -1,4 +1,5 @@
 // Plays seats in parallel, each once, and writes their records (R8, R9).
+import { itemOf, sentFor } from '../../engine/tinker/sent-tokens.js';
 import { playEpisode, type EpisodePlay } from '../../episode/episode-loop.js';
 import { policyServer } from '../../engine/policy-engine.js';
 import { recordedText } from '../../episode/recorded-text.js';
@@ -183,13 +184,20 @@ async function playUnlessFinished(
   const started = Date.now();
   const unfinished = new Unfinished(order.store, seat.key, patience);
   const engine = await deps.holder.engine.info();
+  const isTraining = random.domain === 'train';
+  const purpose = {
+    run: data.record.run,
+    item: isTraining ? itemOf.episode(random.step, seat.slot, seat.sample) : itemOf.other,
+  };
   const play: EpisodePlay = await playEpisode(
     {
       engine: {
         generate: async (request, signal) => {
           await unfinished.within(freshMs);
-          const sampled = await deps.holder.engine.generate(request, signal, ({ reason }) =>
-            reason === undefined ? goesOn() : waits({ for: policyServer, reason }),
+          const sampled = await sentFor(purpose, () =>
+            deps.holder.engine.generate(request, signal, ({ reason }) =>
+              reason === undefined ? goesOn() : waits({ for: policyServer, reason }),
+            ),
           );
           work.sampled(sampled.tokens.length);
           goesOn();

@@ -8,6 +8,7 @@ import type { NodeDeps } from '../node-deps.js';
 import { currentScope } from '../attempt/scope.js';
 import { type SealedBatch, sealBatch } from './seal-batch.js';
 import { episodeFigures, policyMetrics } from '../../rl/metrics.js';
+import { sentFigures } from './sent-figures.js';
 import { span } from '../../base/spans.js';
 import { type Provenance, provenances } from '../../policy/state-keeper.js';
 import { stoppingPoint } from '../attempt/stopping-point.js';
@@ -136,12 +137,13 @@ async function compute(
 
 async function recordOf(
   deps: NodeDeps,
-  { input, plan, batch, identity, stepId }: SealedStep,
+  { input, plan, batch, identity, stepId, episodes }: SealedStep,
   { state, applied, metrics, weights }: Awaited<ReturnType<typeof compute>>,
   computedMs: number,
 ): Promise<UpdateRecord> {
   const { run, step } = input;
   const { build, incarnation } = await deps.holder.engine.info();
+  const committed_at = new Date().toISOString();
   return {
     schema: 'longhaul.update/2',
     identity: {
@@ -164,10 +166,11 @@ async function recordOf(
         ...episodeFigures(plan, identity),
         ...policyMetrics(metrics),
         'policy/policy_lr': plan.optimizer.learning_rates.at(-1) ?? 0,
+        ...(await sentFigures(deps, { run, step, episodes, applied }, committed_at)),
       },
       timings_ms: timingsOf(deps, input, computedMs),
       engine: { build, incarnation },
-      committed_at: new Date().toISOString(),
+      committed_at,
       worker: deps.life.identity,
     },
   };
@@ -205,6 +208,7 @@ const shownMetrics = [
 
 async function answer(deps: NodeDeps, run: string, record: UpdateRecord): Promise<CommittedStep> {
   const { step, kind, state, applied } = record.identity;
+  deps.sent?.committed(run, step, record.observed.committed_at);
   const ungraded = await lackOfGradesIn(deps, run, record);
   return {
     step,

@@ -6,7 +6,7 @@ import { nameOfRun } from '../../store/objects/layout.js';
 import { readTroubles, type Trouble } from '../../store/runs/notices.js';
 import type { AlertStanding } from '../../rl/alerts.js';
 import { alertLines } from '../../report/alerts.js';
-import { budgetNotes } from '../../workflows/status/budget.js';
+import { budgetNotes, servedNote } from '../../workflows/status/budget.js';
 import { faultNote } from '../../workflows/status/fault-note.js';
 import { settingNotes } from '../../workflows/hyperparameters.js';
 import { statusQuery } from '../../workflows/messages.js';
@@ -172,6 +172,7 @@ function figures(status: RunStatus, flags: TemporalFlags, waiting: readonly Wait
   const faults = faultNote(status.faults ?? {});
   if (faults) lines.push(`  ${faults}`);
   lines.push(...budgetNotes(status.budget ?? []).map((note) => `  ${note}`));
+  if (status.served) lines.push(`  sent to the server: ${servedNote(status.served)}`);
   lines.push(...settingNotes(status.control).map((note) => `  ${note}`));
   if (waiting) lines.push(...signalNotes(status).map((note) => `  ${printable(note)}`));
   const collection = collectionNote(status);

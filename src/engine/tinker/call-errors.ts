@@ -37,6 +37,12 @@ export class NotConnected extends Error {
   override readonly name = 'NotConnected';
 }
 
+/** The server has not taken the request: it costs nothing. */
+export function isTurnedAway(error: unknown): boolean {
+  const kinds = [ModelLost, TinkerRefused, PolicyServerUnavailable, PolicyServerDenied];
+  return kinds.some((kind) => error instanceof kind);
+}
+
 /** Socket and name-lookup errors before a connection was made. */
 const beforeConnection = [
   'ECONNREFUSED',

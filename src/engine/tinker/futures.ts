@@ -1,7 +1,14 @@
 // Calls of a Tinker server. A training or sampling request is submitted, gets an id at once, and its result is waited for separately.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Backoff, type BackoffRange } from '../../base/backoff.js';
-import { failedCall, InDoubt, lostCall, NotConnected, PolicyServerUnavailable } from './call-errors.js';
+import {
+  failedCall,
+  InDoubt,
+  isTurnedAway,
+  lostCall,
+  NotConnected,
+  PolicyServerUnavailable,
+} from './call-errors.js';
 import { RequestWindow } from './request-window.js';
 
 export interface TinkerOptions {
@@ -31,6 +38,8 @@ export interface WaitOptions {
 }
 
 export interface RequestOptions extends WaitOptions {
+  /** Called each time the request is sent and not turned away: it may be carried out, and is paid for. */
+  onSent?: () => void;
   /** If no answer came, the request is sent again: it has a number that the server knows, or doing it twice does no harm. */
   repeatable?: boolean;
 }
@@ -80,7 +89,7 @@ export class TinkerClient {
   /** Submits a request and waits for its result: bytes if the server answers in protobuf. */
   async run(path: string, body: Body, options: RequestOptions = {}): Promise<Json | Uint8Array> {
     const send = async (): Promise<Json | Uint8Array> => {
-      const { request_id } = await this.call<{ request_id?: unknown }>(path, body, options);
+      const { request_id } = await this.submit(path, body, options);
       if (typeof request_id === 'string') return this.wait(request_id, options);
       throw new InDoubt(`${path} was answered without a request id`);
     };
@@ -88,6 +97,22 @@ export class TinkerClient {
       () => (options.repeatable ? this.untilAnswered(send, options) : send()),
       options.signal,
     );
+  }
+
+  private async submit(
+    path: string,
+    body: Body,
+    { onSent, ...options }: RequestOptions,
+  ): Promise<{ request_id?: unknown }> {
+    options.signal?.throwIfAborted();
+    try {
+      const answer = await this.call<{ request_id?: unknown }>(path, body, options);
+      onSent?.();
+      return answer;
+    } catch (error) {
+      if (!isTurnedAway(error)) onSent?.();
+      throw error;
+    }
   }
 
   /** The result of a submitted request: bytes if the server answers in protobuf. */

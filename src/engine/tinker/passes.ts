@@ -62,6 +62,13 @@ export function chunksOf(
   });
 }
 
+/** Tokens of all of a step's requests, each sent once. */
+export function tokensToSend(batch: BatchArrays): number {
+  return sequencesOf(batch)
+    .flat()
+    .reduce((sum, { tokens }) => sum + tokens.length, 0);
+}
+
 /** By mini-batch, in the batch's order. The prefix tree is taken apart again: a server takes sequences. */
 function sequencesOf(batch: BatchArrays): Sequence[][] {
   const { target_rows, target_samples, target_tokens, target_advantages } = batch;

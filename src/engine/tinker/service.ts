@@ -1,7 +1,9 @@
 // Models on a Tinker server: sessions that stay alive, models that begin without another's gradients, numbered training requests,
 // saved states. Errors: call-errors.ts.
+import type { ServedTokens } from '../../spec/budget.js';
 import { InDoubt, ModelLost, TinkerRefused } from './call-errors.js';
 import type { RequestOptions, TinkerClient, WaitOptions } from './futures.js';
+import { SentTokens } from './sent-tokens.js';
 import {
   BadTinkerAnswer,
   decodePass,
@@ -63,6 +65,8 @@ export class TinkerService {
   /** Timers of the sessions that this process keeps alive. */
   private readonly beats = new Map<string, NodeJS.Timeout>();
   private scrubbed = false;
+
+  readonly sent = new SentTokens();
 
   constructor(private readonly client: TinkerClient) {}
 
@@ -132,7 +136,9 @@ export class TinkerService {
   }
 
   async pass(request: PassRequest, options: RequestOptions = {}): Promise<PassResult> {
-    const answer = await this.client.run('/forward_backward', encodePass(request), options);
+    const train = request.data.reduce((sum, { tokens }) => sum + tokens.length, 0);
+    const counting = this.counting({ train }, options);
+    const answer = await this.client.run('/forward_backward', encodePass(request), counting);
     if (!(answer instanceof Uint8Array))
       throw new BadTinkerAnswer('the server answers a pass in JSON: it is older than skyrl 0.4');
     const result = decodePass(answer);
@@ -161,7 +167,8 @@ export class TinkerService {
   }
 
   private async save(call: string, place: Numbered, name: string, options: RequestOptions): Promise<string> {
-    const { path } = (await this.client.run(call, { ...place, path: name }, options)) as { path?: unknown };
+    const counting = this.counting({ saves: 1 }, options);
+    const { path } = (await this.client.run(call, { ...place, path: name }, counting)) as { path?: unknown };
     if (typeof path === 'string') return path;
     throw new BadTinkerAnswer(`${call} was answered without a path`);
   }
@@ -194,13 +201,26 @@ export class TinkerService {
         num_samples: 1,
         sampling_params: { max_tokens, seed, stop, temperature: 1 },
       },
-      { ...options, repeatable: true },
+      this.counting({ prefill: tokens.length }, { ...options, repeatable: true }),
     );
     if (!(answer instanceof Uint8Array))
       throw new BadTinkerAnswer('the server answers a sample in JSON: it is older than skyrl 0.4');
     const [sampled] = decodeSamples(answer);
-    if (sampled) return sampled;
+    if (sampled) {
+      this.sent.add({ sample: sampled.tokens.length });
+      return sampled;
+    }
     throw new BadTinkerAnswer('the server answers a sample without a sequence');
+  }
+
+  private counting(part: Partial<ServedTokens>, options: RequestOptions): RequestOptions {
+    return {
+      ...options,
+      onSent: () => {
+        options.onSent?.();
+        this.sent.add(part);
+      },
+    };
   }
 
   /** A session beats before its first model: a server never ends one that has not. */

@@ -96,7 +96,10 @@ export function since(version: number, { always = [], may = [] }: { always?: str
   return (record: { schema: string }, context: z.core.$RefinementCtx<unknown>) => {
     const has = Number(record.schema.slice(record.schema.lastIndexOf('/') + 1)) >= version;
     for (const path of has ? needed : known) {
-      const value = path.reduce<unknown>((at, key) => (at as Record<string, unknown>)[key], record);
+      const value = path.reduce<unknown>(
+        (at, key) => (at as Record<string, unknown> | undefined)?.[key],
+        record,
+      );
       if ((value !== undefined) !== has)
         context.addIssue({ code: 'custom', path, message: has ? 'is missing' : 'is not known' });
     }

@@ -54,7 +54,7 @@ export const schemaVersions: Record<RecordKind, number> = {
   update: 2,
   base: 1,
   attempt: 2,
-  owner: 2,
+  owner: 3,
   control: 2,
   name: 1,
   notice: 1,

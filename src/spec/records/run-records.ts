@@ -1,7 +1,7 @@
 // The records of a whole run: its start, its owners, its names, and what other runs need of it.
 import { z } from 'zod';
 import type { RunSpec } from '../run-spec.js';
-import { amount, count, digest, numerics, positive, text, time } from './parts.js';
+import { amount, count, digest, numerics, positive, since, text, time } from './parts.js';
 
 export type DatasetReference = RunRecord['dataset'];
 export type RunRecord = z.infer<typeof run>;
@@ -31,9 +31,8 @@ export const run = z.strictObject({
   observed: z.strictObject({ started_at: time }),
 });
 
-export type OwnerRecord = z.infer<typeof owner>;
-export const owner = z.strictObject({
-  schema: z.enum(['longhaul.owner/1', 'longhaul.owner/2']),
+const ownerFields = z.strictObject({
+  schema: z.enum(['longhaul.owner/1', 'longhaul.owner/2', 'longhaul.owner/3']),
   n: positive,
   address: text.describe('Temporal server; a loopback with its host, `127.0.0.1:7233@host`'),
   clusterId: text,
@@ -54,6 +53,9 @@ export const owner = z.strictObject({
         max_gpu_hours: z.number().exactOptional(),
         max_usd: z.number().exactOptional(),
         usd_per_gpu_hour: z.number().exactOptional(),
+        usd_per_million: z
+          .strictObject({ train: z.number(), prefill: z.number(), sample: z.number() })
+          .exactOptional(),
       })
       .exactOptional()
       .describe('this start’s, from the spec'),
@@ -81,6 +83,9 @@ export const owner = z.strictObject({
       .describe('likewise'),
   }),
 });
+
+export type OwnerRecord = z.infer<typeof owner>;
+export const owner = ownerFields.superRefine(since(3, { may: ['observed.budget.usd_per_million'] }));
 
 /** Names the run that is the n-th timeline of a name. */
 export const name = z.strictObject({

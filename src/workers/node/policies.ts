@@ -11,6 +11,7 @@ import { createNativeEngine } from '../../engine/native/native-engine.js';
 import { createStateLock } from '../../engine/native/state-lock.js';
 import { TinkerClient } from '../../engine/tinker/futures.js';
 import { TinkerEngine } from '../../engine/tinker/sampling.js';
+import type { SentTokens } from '../../engine/tinker/sent-tokens.js';
 import { TinkerService } from '../../engine/tinker/service.js';
 import { NativePolicyHolder } from '../../policy/native-states.js';
 import { PolicyHolder } from '../../policy/policy-holder.js';
@@ -47,19 +48,20 @@ export function nativePolicy(
 export async function openServedPolicy(
   { url, service, model }: TinkerConfig,
   { store, by, folder, meter, log }: Parts & { by: string; folder: string },
-): Promise<PolicyHolder> {
+): Promise<{ holder: PolicyHolder; sent: SentTokens }> {
   const key = process.env['TINKER_API_KEY'];
   if (key) keepSecret(key);
   const tinker = new TinkerService(new TinkerClient({ url, ...(key ? { key } : {}) }));
   const policy = { service, model: model ?? (await onlyModel(tinker, service)) };
   const engine = new TinkerEngine(tinker, policy);
   const keeper = new ServedStates({ ...{ store, engine, policy, by, folder, log }, service: tinker });
-  return new PolicyHolder({
+  const holder = new PolicyHolder({
     store,
     engine: meteredPolicy(engine, meter),
     keeper: meteredKeeper(keeper, meter),
     lock: createStateLock(),
   });
+  return { holder, sent: tinker.sent };
 }
 
 async function onlyModel(tinker: TinkerService, service: string): Promise<string> {

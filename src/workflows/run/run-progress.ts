@@ -12,6 +12,7 @@ import type {
   RunPosition,
   RunStatus,
 } from '../../activities/contracts.js';
+import type { ServedLine } from '../../spec/budget.js';
 import { budgetNotes, isSpent } from '../status/budget.js';
 import { noSignal } from '../policies.js';
 import { detailsOf } from '../status/run-details.js';
@@ -138,11 +139,11 @@ export class RunProgress {
     if (this.doing !== 'collecting') this.phase('evaluating');
   }
 
-  /** How much of each limit is used, at a step boundary. */
-  budget(lines: BudgetLine[] | null): void {
-    if (!lines) return;
-    this.status.budget = lines;
-    this.show();
+  /** What is used of each limit, and what was sent to a Tinker server, at a step boundary. */
+  budget(lines: BudgetLine[] | null, served: ServedLine[] | null): void {
+    if (served) this.status.served = served;
+    if (lines) this.status.budget = lines;
+    if (lines ?? served) this.show();
   }
 
   /** Why the run ends at this step boundary; null while no limit is used up. */

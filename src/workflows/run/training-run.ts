@@ -173,7 +173,7 @@ class TrainingLoop {
   /** Waits at this step boundary while the run is paused; returns false when the run ends here. */
   private async goesOn(): Promise<boolean> {
     await this.desk.quiet();
-    this.progress.budget(this.budget.lines());
+    this.progress.budget(this.budget.lines(), this.budget.served());
     if (this.desk.control.paused && !this.endsHere()) {
       await this.rest();
     }

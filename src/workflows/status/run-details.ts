@@ -1,7 +1,7 @@
 // The live text of a run in the Temporal UI (`setCurrentDetails`). The UI asks for it like a query, so it adds nothing to the history.
 import type { RunOutline, RunStatus } from '../../activities/contracts.js';
 import { countedPassRate, passRateChange, passRateText } from '../../spec/pass-rate.js';
-import { usedShare } from './budget.js';
+import { servedNote, usedShare } from './budget.js';
 import { faultNote } from './fault-note.js';
 import { settingNotes } from '../hyperparameters.js';
 import { markdownTable, plain, unbroken } from './markdown.js';
@@ -62,6 +62,7 @@ function figures(status: RunStatus, { outline, checkpointTrouble, now }: RunNews
       plain(checkpointTrouble ?? ''),
     ],
   ];
+  if (status.served) rows.push(['sent to the server', servedNote(status.served), '']);
   for (const line of status.budget ?? [])
     rows.push([
       `budget.${line.name}`,

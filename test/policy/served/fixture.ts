@@ -79,7 +79,7 @@ export async function startServedWorld(): Promise<ServedWorld> {
         ...{ by: name, folder: join(disk, 'served'), log: () => undefined },
       });
       const holder = new PolicyHolder({ store, engine, keeper, lock: createStateLock() });
-      return { ...node, holder, service };
+      return { ...node, holder, service, sent: service.sent };
     },
     close: async () => {
       for (const service of services) service.close();

@@ -233,6 +233,18 @@ describe('a member that a version has added', () => {
       expect(() => checkRecord('key', kind, record)).toThrow(problem);
     },
   );
+
+  it('is written in an owner of that version alone', async () => {
+    const { owner } = recordsOfAllKinds();
+    const budget = { usd_per_million: { train: 1, prefill: 1, sample: 1 } };
+    const priced = { ...owner, observed: { ...owner.observed, budget } };
+    const newer = { ...priced, schema: 'longhaul.owner/3' } as const;
+    await store.create(key, await encodeRecord('owner', newer));
+    expect(await readRecord(store, key, 'owner')).toEqual(newer);
+    await expect(encodeRecord('owner', { ...priced, schema: 'longhaul.owner/2' })).rejects.toThrow(
+      'observed.budget.usd_per_million: is not known',
+    );
+  });
 });
 
 // How records of each kind are written: choices, functions and sequences.

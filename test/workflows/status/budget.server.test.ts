@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { OpenedRun } from '../../../src/activities/contracts.js';
 import { limitsOf } from '../../../src/spec/budget.js';
 import type { BudgetSpec } from '../../../src/spec/run-spec.js';
-import { budgetNotes } from '../../../src/workflows/status/budget.js';
+import { budgetNotes, servedNote } from '../../../src/workflows/status/budget.js';
 import { statusQuery } from '../../../src/workflows/messages.js';
 import { sharedTemporal } from '../../support/servers/shared-temporal.js';
 import type { ConnectedTemporal } from '../../support/servers/temporal-server.js';
@@ -29,8 +29,12 @@ describe('a run with a budget', { timeout: 120_000 }, () => {
     script.budget = (): Pick<OpenedRun, 'budget'> => {
       const steps = Math.max(0, script.committed.size - 1);
       const spent = { tokens: 100 * steps, gpu_seconds: 3600 * steps };
+      const { usd_per_million } = budget;
       return {
-        budget: { limits: limitsOf(budget), spent, startedAt: new Date(startedAt).toISOString() },
+        budget: {
+          ...{ limits: limitsOf(budget), spent, startedAt: new Date(startedAt).toISOString() },
+          ...(usd_per_million ? { usd_per_million } : {}),
+        },
       };
     };
   }
@@ -53,6 +57,29 @@ describe('a run with a budget', { timeout: 120_000 }, () => {
     expect(script.uploaded).toEqual([last]);
     expect(script.calls).toContain(`evaluate final ${last}`);
     expect(script.calls).not.toContain(`plan ${last + 1}`);
+  });
+
+  it('ends at the step boundary after the tokens sent to a Tinker server have cost max_usd', async () => {
+    const script = scriptRun(outlineOf(uniqueName('served'), { ckpt_interval: 100 }));
+    script.served = { train: 200_000, prefill: 1_000_000, sample: 50_000, saves: 2 };
+    const usd_per_million = { train: 3, prefill: 1, sample: 8 };
+    limited(script, { max_usd: 5.9, usd_per_million });
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      const end = 'budget.max_usd is spent (6 of 5.9): raise it and start the run again';
+      expect(await run.result()).toMatchObject({ ended: 'stopped', step: 3, budget: end });
+      const { served = [] } = await run.query(statusQuery);
+      expect(served).toMatchObject([
+        { kind: 'train', number: 600_000, usd: 1.8 },
+        { kind: 'prefill', number: 3_000_000, usd: 3 },
+        { kind: 'sample', number: 150_000, usd: 1.2 },
+        { kind: 'saves', number: 6 },
+      ]);
+      expect(servedNote(served)).toBe(
+        'train 600,000 tokens ($1.8) · prefill 3,000,000 tokens ($3) · sample 150,000 tokens ($1.2) · saves 6',
+      );
+    });
+    expect(script.calls).not.toContain('plan 4');
   });
 
   it('ends when its time is over, and takes no step', async () => {
