@@ -130,7 +130,7 @@ export interface CollectedRollouts extends Observation {
   kept: KeptState | null;
 }
 
-/** A state saved to the node's disk, or the problem that prevented it. A failed save fails no step (R16). */
+/** A state saved to the node's disk, or the problem that prevented it. A failed save does not fail the step (R16). */
 export type KeptState = { seconds: number } | { problem: string };
 
 /** `reason` of a step that applied no update because no group had a learning signal. This is no fault. */

@@ -17,7 +17,7 @@ export function createNodeActivities(deps: NodeDeps): NodeActivities & SweepNode
   return {
     commitBase: withFailures(withRunView(deps, recovering(keepingDivergence(commitBase)))),
     collectRollouts: withFailures(withRunView(deps, recovering(keepingDivergence(collectRollouts)))),
-    // Not wrapped in `keepingDivergence`: updatePolicy records its own divergences.
+    // `keepingDivergence` is not needed here: updatePolicy records its own divergences.
     updatePolicy: withFailures(withRunView(deps, recovering(updatePolicy))),
     evaluateState: withFailures(withRunView(deps, recovering(keepingDivergence(evaluateState)))),
     evaluatePair: withFailures(evaluatePair(deps)),

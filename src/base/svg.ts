@@ -65,7 +65,8 @@ export function yAxis(
 
 /** Writes whole numbers from `first` to `last` below the plot, at most `count` + 1 of them. */
 export function stepAxis(first: number, last: number, count: number, x: Scale, { bottom }: Box): string {
-  // Limits the count: ticks less than one step apart could loop for ever, because adding less than 1 changes no number of sixteen digits.
+  // Keeps ticks at least one step apart. With ticks closer together the loop might never end: a number of sixteen digits stays the same
+  // when less than 1 is added.
   const some = first === last ? [first] : ticks(first, last, Math.min(count, last - first));
   const steps = some.filter((step) => Number.isInteger(step) && step >= first && step <= last);
   return steps

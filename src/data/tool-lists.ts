@@ -104,7 +104,7 @@ async function askServer(
   };
 }
 
-/** Uses a new backend each time: the circuit breaker of a used one, opened by earlier failures, would hide the current problem. */
+/** Uses a new backend each time: the circuit breaker of a used backend, opened by earlier failures, would hide the current problem. */
 async function askOnce(
   server: Omit<OpenEnvOptions, 'maxSessions'>,
   task: Task,

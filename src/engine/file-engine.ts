@@ -69,7 +69,7 @@ export interface ScoreRequest {
 }
 
 export interface UpdateRequest {
-  /** State before the update. If the engine holds another one, it answers `WrongState`. */
+  /** State before the update. If the engine holds another state, it answers `WrongState`. */
   state: Digest;
   step_id: Digest;
   batchPath: string;

@@ -1,7 +1,7 @@
 // The journals of a node: one folder for each collect or evaluation activity, one file for each episode in flight.
 //
-// Invariants: no disk error fails an episode; a file has only one writer; a finished episode has no file. Data is not synced to disk: it
-// survives the death of the process, but if the machine dies, a file may be cut off anywhere.
+// Invariants: no disk error fails an episode; a file has only one writer; a finished episode has no file. Data is not synced to disk: the
+// data survives the death of the process, but if the machine dies, a file may be cut off anywhere.
 import { createHash } from 'node:crypto';
 import * as fs from 'node:fs';
 import { mkdir, readdir, readFile, rm, rmdir, stat, truncate } from 'node:fs/promises';
@@ -40,7 +40,7 @@ const [open, write, close, unlink] = [
 ];
 
 /**
- * Folders kept besides the current one. A node that served a hundred runs needs this many after a restart; further ones belong to ended
+ * Folders kept besides the current one. A node that served a hundred runs needs this many after a restart; further folders belong to ended
  * runs.
  */
 const foldersKept = 128;
@@ -104,7 +104,7 @@ export class EpisodeJournals {
     private readonly log: (message: string) => void,
   ) {}
 
-  /** Opens a journal. If an earlier attempt left one with the same header, it is continued. */
+  /** Opens a journal. If an earlier attempt left a journal with the same header, that journal is continued. */
   async open(header: JournalHeader): Promise<OpenJournal> {
     const name = `${createHash('sha256').update(header.episode).digest('hex')}.journal`;
     const path = join(this.folder, name);

@@ -1,5 +1,5 @@
 // Notes an episode's progress on the node's disk, turn by turn, so that the next attempt continues after the last finished turn. This is
-// only an optimisation: without a usable entry, the turn is sampled and its call made again, and the record is the same.
+// only an optimisation: without a usable entry, the turn is sampled again and its call is made again, and the record is the same.
 //
 // A file consists of lines `{checksum} {JSON}`. Each checksum (CRC-32) covers all lines so far, so an entry counts only if every line
 // before it is intact.

@@ -1,5 +1,5 @@
-// Reads the parts of a Hugging Face `config.json` that are needed before an engine loads the folder: is the model supported, and which
-// limits must its tokenizer and episodes respect? The engine reads the rest and reports problems with it.
+// Reads the parts of a Hugging Face `config.json` that are needed before an engine loads the folder: they say whether the model is
+// supported, and which limits its tokenizer and episodes must respect. The engine reads the rest and reports problems with it.
 
 /**
  * Thrown if the engine does not support a model, or if one of the model's files is damaged. The message says what, where, and what would

@@ -2,7 +2,7 @@
 import { readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 
-/** A file unchanged for this long has no living writer: a transfer gives up much earlier. */
+/** A file that has not changed for this long has no living writer: a transfer gives up much earlier. */
 const silentMs = 15 * 60_000;
 
 /**

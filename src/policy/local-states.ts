@@ -10,7 +10,7 @@ interface LocalState {
   state: Digest;
 }
 
-/** States of a run kept on the node's disk: the newest, and the one before it in case the newest is damaged. */
+/** States of a run kept on the node's disk: the newest state, and the state before it in case the newest is damaged. */
 export const statesKept = 2;
 
 export class LocalStates {
@@ -51,7 +51,7 @@ export class LocalStates {
     await Promise.all(others.map((state) => rm(this.path(run, state), { force: true })));
   }
 
-  /** Keeps the states of the `keep` runs that last saved one here. The states of an ended run are in its store or can be computed. */
+  /** Keeps the states of the `keep` runs that saved a state here last. The states of an ended run are in its store or can be computed. */
   async pruneRuns(keep: number): Promise<void> {
     const runs = await readdir(this.folder).catch(() => []);
     if (runs.length <= keep) return;

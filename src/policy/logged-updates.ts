@@ -21,8 +21,8 @@ interface LoggedUpdate {
 }
 
 /**
- * Yields the updates `from`…`to` in order; reads each one while the caller works on the one before. A batch's file is removed when the
- * caller asks for the next update or stops. Throws `UnreadableRecord` if a record or a batch is missing or was changed.
+ * Yields the updates `from`…`to` in order; reads each update while the caller works on the update before. A batch's file is removed when
+ * the caller asks for the next update or stops. Throws `UnreadableRecord` if a record or a batch is missing or was changed.
  */
 export async function* loggedUpdates(
   store: ObjectStore,
@@ -35,7 +35,7 @@ export async function* loggedUpdates(
     for (let step = from; coming !== null; step++) {
       const logged: LoggedUpdate = await coming;
       coming = step < to ? readLogged(store, folder, run, step + 1) : null;
-      // Without this, a failed read would be an unhandled rejection. The error is thrown when its step's turn comes.
+      // Without this, a failed read would be an unhandled rejection. The error is thrown when the caller asks for this step.
       coming?.catch(() => undefined);
       try {
         yield logged;

@@ -30,7 +30,7 @@ interface NativeStatesOptions {
   log: (message: string) => void;
 }
 
-/** Number of runs with saved states on the disk: more than a node serves at once, but fewer than it may ever have served. */
+/** Number of runs with saved states on the disk: more runs than a node serves at once, but fewer than it may have served in all. */
 const runsKept = 32;
 
 class NativeStates implements StateKeeper {

@@ -30,7 +30,7 @@ export async function stateFileDigest(path: string, signal?: AbortSignal): Promi
   return stateDigest(await bytesOfFile(path), signal);
 }
 
-/** Digest of a file that `saveWeights` wrote; a LoRA state calls it its base. Throws `BadTensorFile`. */
+/** Digest of a file that `saveWeights` wrote; in a LoRA state's file, this digest is the `base`. Throws `BadTensorFile`. */
 export async function weightsFileDigest(path: string, signal?: AbortSignal): Promise<Digest> {
   return treeDigest(
     await bytesOfFile(path),

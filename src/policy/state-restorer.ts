@@ -145,7 +145,7 @@ export class StateRestorer {
 
   /**
    * The step ≤ `newest` whose state the engine holds. Null if it holds no such state, or if a checkpoint is newer. This helps a node that
-   * shares a run's rollouts: it is only one update behind, and a load would take longer than that update.
+   * shares a run's rollouts: such a node is only one update behind, and a load would take longer than that update.
    */
   private async heldStep(run: string, newest: number): Promise<number | null> {
     const held = await this.options.engine.held();
@@ -189,7 +189,7 @@ export class StateRestorer {
     }
   }
 
-  /** Loads the newest usable state ≤ `step`. If one is not usable, logs that and tries the next older one. */
+  /** Loads the newest usable state ≤ `step`. If a state is not usable, logs that and tries the next older state. */
   private async loadNewest(run: string, step: number, attempt: Attended): Promise<LoadedState> {
     const { signal, progress } = attempt;
     const { store, log } = this.options;

@@ -29,8 +29,8 @@ export function stepAdvantages(
 }
 
 /**
- * Advantages within one group. grpo: (R − mean) / (std + eps), or without the division; rloo: R − mean of the others; maxrl: (R − mean) /
- * (mean + eps). A group with fewer than two graded samples, or with all rewards equal, has no signal.
+ * Advantages within one group. grpo: (R − mean) / (std + eps), or without the division; rloo: R − mean of the other rewards; maxrl: (R −
+ * mean) / (mean + eps). A group with fewer than two graded samples, or with all rewards equal, has no signal.
  */
 export function groupAdvantages(
   rewards: readonly (number | null)[],

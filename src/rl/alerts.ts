@@ -1,6 +1,6 @@
 // Computes a run's alerts from its records, step by step. An alert is raised when its condition begins to hold, and again only after the
 // condition has ceased. The alerts depend only on the steps in order, so Slack, `status`, the end of a run and the report all show the same
-// ones.
+// alerts.
 import { type BudgetLimit, limitsOf, type Spent, usedOf } from '../spec/budget.js';
 import type { ControlRecord } from '../spec/records/control-records.js';
 import type { OwnerRecord } from '../spec/records/run-records.js';
@@ -69,7 +69,7 @@ interface WatchedSpending extends SpentInSteps {
   usd: number;
 }
 
-/** What must be known of earlier steps to judge the next one. Plain data: it is stored with a follower's cursor. */
+/** The facts about earlier steps that are needed to judge the next step. Plain data: it is stored with a follower's cursor. */
 export interface AlertWatch {
   /** Names of the alerts that hold now. */
   holding: string[];
@@ -201,8 +201,8 @@ export interface AlertStanding extends RaisedAlert {
 }
 
 /**
- * Computes a run's alerts from its own updates, which are given in order. The result has first the alerts that hold, then the newest ones.
- * Budget alerts are left out, because the callers show the budget separately.
+ * Computes a run's alerts from its own updates, which are given in order. The result lists the alerts that hold first, then the others,
+ * newest first. Budget alerts are left out, because the callers show the budget separately.
  */
 export function alertsOf(
   updates: readonly UpdateRecord[],

@@ -1,4 +1,4 @@
-// Says what a run's spec requires at each step. For readers of the run's records.
+// Says what a run's spec requires at each step. Readers of the run's records use these functions.
 import type { ControlRecord } from './records/control-records.js';
 import type { PassRate } from './pass-rate.js';
 import type { RunSpec } from './run-spec.js';

@@ -52,8 +52,8 @@ function unreadable({ code, message }: NodeJS.ErrnoException): [problem: string,
 }
 
 /**
- * A stored spec with settings that later versions have added. They get their defaults, which keep the behaviour of the version that stored
- * the spec. A spec that this version would refuse is returned unchanged.
+ * Adds to a stored spec the settings that later versions introduced. These settings get their defaults, which keep the behaviour of the
+ * version that stored the spec. A spec that this version would refuse is returned unchanged.
  */
 export function withLaterSettings(stored: RunSpec): RunSpec {
   const result = runSpecSchema.safeParse(stored);

@@ -1,5 +1,5 @@
 // Ports that a stack keeps for its lifetime. Between the choice of a port and its server's start, and while a server restarts, the port
-// looks free. A lock file, which ends with its process, keeps other stacks from choosing it.
+// looks free. A lock file, which ends with its process, keeps other stacks from choosing the port.
 import { lstatSync, mkdirSync } from 'node:fs';
 import { tmpdir, userInfo } from 'node:os';
 import { join } from 'node:path';

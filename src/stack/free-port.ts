@@ -9,8 +9,8 @@ const lowest = 10_240;
 const tries = 100;
 
 /**
- * A free port, if possible outside the range that the system uses for outgoing connections. Such a connection could take the port before
- * our server listens, or while it restarts.
+ * A free port, if possible outside the range that the system uses for outgoing connections. An outgoing connection could take the port
+ * before our server listens, or while the server restarts.
  */
 export async function freePort(): Promise<number> {
   const end = firstForConnections();

@@ -159,7 +159,7 @@ export interface Harness {
   takeOver(): Promise<OpenedRun>;
   /**
    * Runs an activity as the given attempt of `step-…/name`, and adds its progress reports to `progress`. Attempt 1 begins a new execution;
-   * a later attempt continues the last one.
+   * a later attempt continues the last execution.
    */
   attempt<T>(name: string, use: () => Promise<T>, number?: number, progress?: unknown[]): Promise<T>;
   /** Opens the run if needed, commits the base model, and takes the missing steps up to `last`. */

@@ -40,20 +40,23 @@ describe('a failing activity', () => {
       () => new StoreUnfit(`refused (${said})`, { cause: new Error(said, { cause: new Error(said) }) }),
     ],
     ['a failure of Temporal', () => ApplicationFailure.nonRetryable(said, 'InvalidSpec')],
-  ])('throws %s without the secret, its stack and its causes included', async (_what, make) => {
-    keepSecret(secret);
-    const failing = withFailures(() => Promise.reject(make()));
-    const thrown = (await new MockActivityEnvironment()
-      .run(failing, undefined)
-      .catch((error: unknown) => error)) as Error;
-    for (let error: unknown = thrown; error instanceof Error; error = error.cause) {
-      expect(error.message).toContain('[secret removed]');
-      for (const text of [error.message, error.stack ?? '']) {
-        expect(text).not.toContain(secret);
-        expect(text).not.toContain(Buffer.from(secret).toString('base64'));
+  ])(
+    'throws %s without the secret, which is also absent from its stack and its causes',
+    async (_what, make) => {
+      keepSecret(secret);
+      const failing = withFailures(() => Promise.reject(make()));
+      const thrown = (await new MockActivityEnvironment()
+        .run(failing, undefined)
+        .catch((error: unknown) => error)) as Error;
+      for (let error: unknown = thrown; error instanceof Error; error = error.cause) {
+        expect(error.message).toContain('[secret removed]');
+        for (const text of [error.message, error.stack ?? '']) {
+          expect(text).not.toContain(secret);
+          expect(text).not.toContain(Buffer.from(secret).toString('base64'));
+        }
       }
-    }
-  });
+    },
+  );
 });
 
 describe('a worker', () => {

@@ -18,7 +18,7 @@ test('a scale maps both ends, and a range of a single value to the middle', () =
   expect(linearScale([7, 7], [0, 100])(7)).toBe(50);
 });
 
-test('steps on an axis are whole numbers, and a single one is shown', () => {
+test('steps on an axis are whole numbers, and a single step is shown', () => {
   const shown = (first: number, last: number): string[] =>
     [...stepAxis(first, last, 6, linearScale([first, last], [0, 100]), plot).matchAll(/>([^<]*)</g)].map(
       ([, step]) => step ?? '',

@@ -1,4 +1,4 @@
-// One orchestrator plans for many runs in turn, so the cached data of a run must survive the turns of all the others.
+// One orchestrator plans for many runs in turn, so the cached data of a run must survive the turns of all other runs.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';

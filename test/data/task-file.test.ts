@@ -22,7 +22,7 @@ function problemsOf(text: string): readonly string[] {
 }
 
 describe('a task file', () => {
-  it('fills in defaults for what a line leaves out', () => {
+  it('fills in defaults for the keys that a line leaves out', () => {
     expect(parseTasks(jsonl([task('a')]), 'tasks.jsonl')).toEqual([
       { ...task('a'), env_variables: {}, difficulty: 1, template: 'tracker', split: 'train' },
     ]);

@@ -47,7 +47,7 @@ interface LogprobPlan {
 
 const instructionSets = ['avx512', 'avx2', 'scalar'] as const;
 const temperature = 1;
-/** Difference that counts if a sampled token differs from the reference's: their log-probs cannot be compared. */
+/** Reported as the difference if a variant samples another token than the reference: log-probs of different tokens cannot be compared. */
 const otherTokens = 1;
 
 async function measureLogprobs(plan: LogprobPlan): Promise<LogprobFigures> {
@@ -100,7 +100,7 @@ interface Observation {
   generated: GenerateResult[];
   difference: number;
   compared: number;
-  /** The state after one update on everything that was generated. */
+  /** The state after one update on all generated tokens. */
   state: Digest;
 }
 

@@ -31,7 +31,7 @@ describe('the state lock (R15)', () => {
     first.open();
     second.open();
     await tick();
-    // Reader 3 came after the writer, so it must wait for it.
+    // Reader 3 came after the writer, so it must wait for the writer.
     expect(events.slice(4)).toEqual(['writer in']);
     writer.open();
     await Promise.all(all);

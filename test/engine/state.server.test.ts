@@ -126,7 +126,7 @@ describe('update', () => {
     expect(first.metrics['loss']).toBeTypeOf('number');
   });
 
-  it('reports progress by shards, and none if the result is known', async () => {
+  it('reports progress by shards, and no progress if the result is known', async () => {
     const engine = startEngine({ threads: 2 });
     const { state } = await engine.loadRandom(tinyModel);
     const request = writeUpdate(state, 1, { miniBatches: 2, prompts: 3 });

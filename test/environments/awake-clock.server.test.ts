@@ -23,7 +23,7 @@ describe('time awake', () => {
     expect(awakeNow() - before).toBeLessThanOrEqual(201);
   });
 
-  it('runs out if nothing comes, but not if it was called off', async () => {
+  it('lets a time-out elapse if nothing comes, unless the time-out was cancelled', async () => {
     let late = 0;
     const callOff = awakeTimeout(() => late++, 50);
     awakeTimeout(() => (late += 10), 50);
@@ -33,7 +33,7 @@ describe('time awake', () => {
     expect({ late, aborted: signal.aborted }).toEqual({ late: 10, aborted: true });
   });
 
-  it('does not run out if the answer came while the process was stopped', async () => {
+  it('does not let a time-out elapse if the answer came while the process was stopped', async () => {
     const server = spawn(process.execPath, [
       '-e',
       `require('node:net').createServer((socket) => socket.on('data', () => setTimeout(() => socket.write('x'), 100)))
@@ -49,7 +49,7 @@ describe('time awake', () => {
         awakeTimeout(() => heard.push('late'), 400);
         socket.write('?');
         await sleep(20 + 10 * round);
-        // After the input of this turn of the event loop, because timers run first when the process continues.
+        // Stop the process after the input of this turn of the event loop: when the process continues, timers run first.
         await new Promise((resolve) => setImmediate(resolve));
         standStill(1_000);
         await answer;
@@ -57,7 +57,7 @@ describe('time awake', () => {
       }
       const heard: string[] = [];
       const answer = once(socket, 'data').then(() => heard.push('answer'));
-      // Nearly used up when the process stops: the rest runs out before any input is read.
+      // This time-out has nearly run out when the process stops: it runs out before any input is read.
       awakeTimeout(() => heard.push('late'), 90);
       socket.write('?');
       await sleep(70);

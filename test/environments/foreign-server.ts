@@ -4,7 +4,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { WebSocketServer } from 'ws';
 
-/** Read at each request, so that a test can turn the server into another one. */
+/** The server reads these facts at each request, so that a test can turn it into another server. */
 export interface ForeignFacts {
   /** Name of the only tool. */
   tool?: string;

@@ -304,7 +304,7 @@ describe('an episode whose attempt dies', () => {
     expect(again.sampled).toBe(turns.length);
   });
 
-  it('and whose new world gives other answers continues from there as if it had begun there', async () => {
+  it('and whose new world gives other answers continues as if it had been played in the new world from the start', async () => {
     await attempt({ in: 'turn', index: 4 });
     // An app that counts from 100.
     const other: ServedApp = {

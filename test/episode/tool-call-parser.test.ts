@@ -19,7 +19,7 @@ describe('a tool call', () => {
       call: { name: 'x', arguments: {} },
     }));
 
-  test('is the first one of several', () =>
+  test('is the first call if a turn has several', () =>
     expect(
       parseToolCall('<tool_call>{"name":"a"}</tool_call><tool_call>{"name":"b"}</tool_call>'),
     ).toMatchObject({

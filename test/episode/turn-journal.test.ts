@@ -1,4 +1,5 @@
-// The file of an episode's turns: whatever happens to its bytes, every entry that is read was written, in that order, from the start.
+// The file of an episode's turns: whatever happens to the file's bytes, a reader gets the first entries that were written, unchanged and in
+// order.
 import { createHash } from 'node:crypto';
 import {
   mkdirSync,
@@ -91,7 +92,7 @@ describe('a journal', () => {
     }
   });
 
-  it('after 20,000 random damages, of bits, runs, holes and ends, never throws and returns only written entries', () => {
+  it('after 20,000 random damages, to bits, to ranges and to the end, never throws and returns only written entries', () => {
     const random = seededRandom(1);
     for (let i = 0; i < 20_000; i++) {
       let damaged = Buffer.from(whole);
@@ -291,7 +292,7 @@ describe("a node's folder of journals", () => {
     expect((await begin()).past).toEqual(nothingPast());
   });
 
-  it('works even if a file is in its place, or a folder in the place of a file', async () => {
+  it('does not fail if a file is in the folder’s place, or a folder in the place of a journal', async () => {
     writeFileSync(join(folder, 'journal'), '');
     const first = await begin();
     await first.close();

@@ -62,7 +62,7 @@ describe('a model folder', () => {
     );
   });
 
-  test('that is no model folder is refused with what is missing or broken', async () => {
+  test('that is incomplete or broken is refused, and the error says what is wrong', async () => {
     await expect(readModelFolder(join(folder, 'none'))).rejects.toThrow(/there is no folder .*none/);
     write('config.json', '{"model_type": ');
     await expect(readModelFolder(folder)).rejects.toThrow(/config\.json is no JSON/);

@@ -1,4 +1,4 @@
-// A fork's steps up to its lineage are its parent's (R5), so its state is restored from the parent's checkpoint and batches.
+// A fork shares its parent's steps up to `lineage.step` (R5), so its state is restored from the parent's checkpoint and batches.
 import { expect, test } from 'vitest';
 import { saveState, uploadCheckpoint } from '../../src/activities/step/save-state.js';
 import { runKey } from '../../src/store/objects/layout.js';

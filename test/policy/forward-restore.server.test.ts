@@ -151,7 +151,7 @@ describe('a restore', () => {
 });
 
 describe('a held state that leads to wrong states is not used again (R19):', () => {
-  it('the newest checkpoint follows on a fresh engine, then an older one', async () => {
+  it('the next try uses the newest checkpoint on a fresh engine, the try after that an older checkpoint', async () => {
     await harness.advance(1);
     await checkpoint(1);
     const helper = await nodeAt(2);

@@ -19,7 +19,7 @@ function leave(name: string, minutesAgo = 0): void {
   utimesSync(path, then, then);
 }
 
-test('files and folders of dead writers and of long silent ones are removed, those of living ones stay', async () => {
+test('files and folders of writers that are dead or long silent are removed; those of living writers stay', async () => {
   leave(`model.tmp-${dead}`);
   leave(`model.tmp-${process.pid}`, 60);
   leave(`model.tmp-${process.ppid}`);

@@ -35,7 +35,7 @@ test('a state that is being uploaded stays, in addition to the newest ones', asy
   expect((await states.list('uploading')).map(({ step }) => step)).toEqual([5, 4, 1]);
 });
 
-test('of many runs, those that saved a state last stay', async () => {
+test('with many runs, the states of the runs that saved most recently stay', async () => {
   for (const [minute, run] of ['a', 'b', 'c', 'd'].entries()) save(run, 1, minute + 1);
   save('a', 2, 9);
   await states.pruneRuns(2);

@@ -220,7 +220,7 @@ describe('base weights in the store', () => {
 describe('a model folder is refused at the run’s start', () => {
   test.each<[string, () => Record<string, unknown>, RegExp]>([
     [
-      'that is not there',
+      'that does not exist',
       () => specOf({ path: '/nowhere/model' }),
       /model\.path.*there is no folder \/nowhere\/model/,
     ],

@@ -76,7 +76,7 @@ describe('a node that holds nothing', () => {
   });
 });
 
-describe('a damaged checkpoint is logged, and the one before is used', () => {
+describe('a damaged checkpoint is logged, and the checkpoint before is used', () => {
   const passedOver = (step: number, source: 'disk' | 'store'): string | undefined =>
     harness.said.find((line) => line.includes(`step ${step} on ${source}`));
 
@@ -382,7 +382,7 @@ describe('an upload whose state is not on the disk is given up: the engine does 
     expect(await readFileOf(2)).toEqual(readFileSync(path));
   });
 
-  it('except for the last one, which any node restores', async () => {
+  it('except for the run’s last state, which any node restores', async () => {
     await harness.advance(2);
     const other = harness.secondNode();
     await upload(2, other, { restore: true });

@@ -37,7 +37,7 @@ describe('the curriculum', () => {
     expect(draw({ seed: 12 }).tasks).not.toEqual(draw().tasks);
   });
 
-  test('draws no task twice in a step while its template has another one', () => {
+  test('draws no task twice in a step while its template has another task', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 1, max: 12 }),
@@ -75,7 +75,7 @@ describe('the curriculum', () => {
     expect(rates).toEqual({ a: 0.6 });
   });
 
-  test('uses all demonstrations of a phase before any of them again', () => {
+  test('uses all demonstrations of a phase before it uses any of them again', () => {
     const batches = drawDemonstrations({
       size: 24,
       miniBatchSize: 8,

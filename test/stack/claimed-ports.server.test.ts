@@ -36,7 +36,7 @@ async function startsNear(port: number): Promise<{ port: number; said: string[];
 }
 
 describe('stacks that start at the same moment', () => {
-  it('get different ports; a stack that does not get the usual port logs which one it has', async () => {
+  it('get different ports; a stack that does not get the usual port logs the port that it has', async () => {
     const usual = await freePort();
     const started = await Promise.all(Array.from({ length: 4 }, () => startsNear(usual)));
     expect(new Set(started.map(({ port }) => port)).size).toBe(4);

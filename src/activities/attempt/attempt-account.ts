@@ -9,7 +9,7 @@ export interface WorkUnit {
   sampled(tokens: number): void;
   /** A later attempt can reuse all work done so far. */
   kept(): void;
-  /** The unit waits for an environment or the store; the wait ends when it samples again or ends. */
+  /** The unit waits for an environment or the store; the wait ends when the unit samples again or ends. */
   waits(): void;
   end(): void;
 }
@@ -216,7 +216,7 @@ export function accountOf(context: Context): AttemptAccount {
   return account;
 }
 
-/** Adds up two restores of one attempt; the result names the origin of the later one. */
+/** Adds up two restores of one attempt; the result names the origin of the later restore. */
 function together(one: Restored, other: Restored): Restored {
   return {
     restore: {

@@ -1,6 +1,6 @@
 // Identifies the environment that an evaluation is played on. The identity is in the suite's record and so in the suite's digest; results
-// from two servers are therefore never compared as one. The environment is asked whenever a suite is made, because the server may have
-// changed.
+// from two servers therefore never count as results of one server. The environment is asked whenever a suite is made, because the server
+// may have changed.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { NodeDeps } from '../node-deps.js';
 import type { RunData } from '../../data/run-data.js';
@@ -92,7 +92,7 @@ function unavailable(name: string, { maxWaitS }: Asking, cause: EnvironmentError
   );
 }
 
-/** Facts about the node's built-in server: they are known without asking, and this process may not be able to reach it. */
+/** Facts about the node's built-in server: they are known without asking. This process may not be able to reach the server. */
 function builtInFacts(name: string): ServerFacts {
   const tools = appNames.includes(name) ? inOrder(appByName(name).tools) : null;
   return { contract: 'openenv/tools', tools, name: 'longhaul', version: appsVersion, reward_rule: 'grade' };

@@ -109,7 +109,7 @@ async function chosen(
   };
 }
 
-/** With `again`, puts the sweep's id into the suite, so that no result stored by others matches. */
+/** With `again`, puts the sweep's id into the suite, so that no stored result of a run or another sweep matches. */
 function asked({ again }: SweepSpec, sweep: string, entry: SweepSuiteEntry): SweepSuiteEntry {
   if (again !== true) return entry;
   const record = { ...entry.record, again: sweep };

@@ -179,7 +179,7 @@ function seatsOf({ state, suite, suiteOf }: SuiteOfState, digest: Digest, data: 
   });
 }
 
-/** One task with a too long prompt is an unknown outcome. But if no prompt fits, further training would be useless. */
+/** A single task whose prompt is too long has an unknown outcome. But if no prompt fits, further training would be useless. */
 function refuseWhereNoPromptFits(episodes: readonly EpisodeRecord[], { sampling }: SuiteRecord): void {
   const isTooLong = ({ outcome }: EpisodeRecord): boolean =>
     outcome.status === 'unknown' && outcome.reason === promptTooLong;

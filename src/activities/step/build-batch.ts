@@ -48,7 +48,7 @@ export async function buildBatch(
 
 /**
  * For truncated importance sampling, stores the sampling node's log-probs as `target_rollout_logprobs`. The old log-probs of the ratios are
- * left out: they are those of the policy before the update under the updating engine's numerics, so only that engine can compute them.
+ * left out: only the updating engine can compute them, for the policy before the update and with its own numerics.
  */
 function withSampled({ target_old_logprobs, ...forest }: PackedForest): BatchArrays {
   return { ...forest, target_rollout_logprobs: target_old_logprobs };

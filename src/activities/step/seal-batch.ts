@@ -25,7 +25,7 @@ import { Diverged } from '../../store/objects/store-errors.js';
 export interface SealedBatch {
   batch: Digest;
   identity: BatchIdentity;
-  /** True if another attempt stored it. */
+  /** True if another attempt stored the batch. */
   adopted: boolean;
   /** Those that the step has sampled itself. */
   episodes: EpisodeTokens[];

@@ -69,7 +69,7 @@ export async function updatePolicy(deps: NodeDeps, input: UpdateInput): Promise<
 }
 
 /**
- * Computes the update and records it. If the stored record of another author differs, the step is computed again on a fresh engine, then
+ * Computes the update and records it. If another attempt has stored a different record, the step is computed again on a fresh engine, then
  * again from an older checkpoint; only then must a person look. Each result is kept beside the record (R19).
  */
 async function recordOnceAgreed(
@@ -155,7 +155,7 @@ async function recordOf(
       previous_state: plan.previous_state,
       state,
       step_id: stepId,
-      // The plan's numerics are correct: the holder refuses an engine with others, and a step without loss computes nothing.
+      // The plan's numerics are correct: the holder refuses an engine with other numerics, and a step without loss computes nothing.
       numerics: plan.numerics,
       applied,
       outcomes: identity.outcomes,

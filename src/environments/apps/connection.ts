@@ -1,6 +1,6 @@
-// In-memory SQLite connections, kept for the app's next world. A world is one open transaction on top of the reference rows, so ending it
-// is a rollback, and statements stay prepared. Measured: 0.1 ms to load and dump a world; opening a serialized image and preparing the
-// statements again takes 0.2 ms.
+// In-memory SQLite connections, kept for the app's next world. A world is one open transaction on top of the reference rows, so a world
+// ends with a rollback, and statements stay prepared. Measured: 0.1 ms to load and dump a world; opening a serialized image and preparing
+// the statements again takes 0.2 ms.
 import { createRequire } from 'node:module';
 import type BetterSqlite3 from 'better-sqlite3';
 import type { Cell, Row, Table, WorldRows } from './table.js';

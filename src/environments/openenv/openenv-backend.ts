@@ -78,7 +78,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
       });
     }
     if (!(error instanceof EnvironmentError) || error.kind !== 'unavailable') return error;
-    // The server answers others, so it is healthy, and this call's time-out is charged to the episode.
+    // The server answers other requests, so it is healthy, and this call's time-out is charged to the episode.
     if (error.reason === 'timeout' && (await probe(url))) {
       return new EnvironmentError('failed', 'timeout', error.message, { cause: error });
     }

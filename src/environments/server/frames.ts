@@ -21,7 +21,7 @@ export interface ValidationProblem {
   input: unknown;
 }
 
-/** An observation. `metadata` is always in it; if not empty, it is also beside it in the frame. */
+/** An observation. It always contains `metadata`. In a frame, metadata that is not empty is also beside the observation. */
 export interface Observation {
   fields: Record<string, unknown>;
   metadata: Record<string, unknown>;

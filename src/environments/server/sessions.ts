@@ -25,7 +25,7 @@ export interface Session {
   readonly id: string;
   readonly kind: SessionKind;
   holder: SessionHolder | undefined;
-  /** True if a request asked to close the session while it had a socket: it ends with that socket. */
+  /** True if a request asked to close the session while it had a socket: the session then ends with that socket. */
   closing: boolean;
   ended: boolean;
   lastUsed: number;
@@ -35,7 +35,7 @@ export interface Session {
 
 export interface Episode {
   episodeId: string;
-  /** Idempotency key of the reset that opened the episode; undefined if it had none. */
+  /** Idempotency key of the reset that opened the episode; undefined if the reset had no key. */
   resetKey: string | undefined;
   seed: number;
   selected: SelectedTask;
@@ -102,7 +102,7 @@ export function createSessionTable(options: SessionTableOptions) {
     return (kind === 'socket' || !holder) && now - lastUsed >= timeoutMs(kind);
   }
 
-  /** Ends the session whose client has been away longest, and so is most likely dead: a client that is here takes priority. */
+  /** Ends the session whose client has been away longest, and so is most likely dead: a client that connects now takes priority. */
   function makeRoom(): void {
     let longestAway: Session | undefined;
     for (const session of sessions.values()) {
@@ -164,7 +164,7 @@ export function createSessionTable(options: SessionTableOptions) {
       }
     },
     end,
-    /** Ends sessions that were unused for too long. A session that can survive its sockets counts as used while it has one. */
+    /** Ends sessions that were unused for too long. A session that can survive its sockets counts as used while it has a socket. */
     expire(now: number): void {
       for (const session of sessions.values()) {
         if (!isOverdue(session, now)) continue;

@@ -16,6 +16,9 @@ export interface BatchArrays {
   target_advantages: Float32Array;
   /** [M]: the old log-probs for ratios; 0 for cross-entropy. If absent, the engine computes them under the state before the update. */
   target_old_logprobs?: Float32Array;
-  /** [M]: log-probs at sampling, for truncated importance sampling; absent if equal to the old ones. One of the two is present. */
+  /**
+   * [M]: log-probs at sampling, for truncated importance sampling; absent if equal to the old log-probs. At least one of the two arrays is
+   * present.
+   */
   target_rollout_logprobs?: Float32Array;
 }

@@ -89,7 +89,7 @@ export const oldestVersions: Partial<Record<RecordKind, number>> = {
 };
 
 /**
- * Kinds of records that contain their own sha256, and the version that introduced it. These records steer a run; with the sha256, the first
- * reader of a changed bit refuses the record.
+ * Kinds of records that contain their own sha256, and the version that introduced it. These records steer a run. Because of the sha256, the
+ * first reader of a record with a changed bit refuses the record.
  */
 export const summedSince: Partial<Record<RecordKind, number>> = { run: 2, owner: 2, control: 2, update: 2 };

@@ -29,7 +29,7 @@ describe('evaluateState', () => {
     expect(calls.generate + other.calls.generate).toBe(2);
   });
 
-  it('after a kill, plays only what is missing', async () => {
+  it('after a kill, plays only the missing episodes', async () => {
     const { deps, calls } = counting(harness.node);
     const first = await evaluate(deps, 'final');
     const folder = `evals/${first.state}/${first.suite}/`;

@@ -1,4 +1,4 @@
-// The report of a run that was cancelled and then continued: the report at the cancellation must not block a newer one.
+// The report of a run that was cancelled and then continued: the report at the cancellation must not block a newer report.
 import { expect, test } from 'vitest';
 import { evaluateState } from '../../../src/activities/evaluation/evaluate-state.js';
 import { publishReport, renderRunReport } from '../../../src/activities/reports/publish-report.js';
@@ -10,7 +10,7 @@ useSharedHarness();
 const publish = () => publishReport(harness.orchestrator, { run });
 const stored = async (key: string) => Buffer.from((await harness.store.get(key)) ?? []).toString();
 
-test('a report that is written again at the same step contains what is known by then', async () => {
+test('a report that is written again at the same step contains the facts that were recorded since', async () => {
   await harness.advance(lastSftStep + 1);
   const cancelled = await publish();
   await harness.attempt('evaluate', () =>

@@ -155,7 +155,7 @@ describe('the outcomes of an update', () => {
 });
 
 describe('a run that was started by an earlier version', () => {
-  /** The record as that version wrote it. */
+  /** Rewrites a record in the form that the earlier version wrote. */
   const earlier = (key: string, kind: string): Promise<void> =>
     tamper(harness.store, key, (bytes) =>
       bytes

@@ -80,14 +80,19 @@ describe('an evaluation without a readable result', () => {
   it.each<[string, (bytes: Buffer) => string]>([
     ['is damaged', (bytes) => bytes.toString().slice(0, 40)],
     ['was written by a newer version', (bytes) => bytes.toString().replace(/evaluation\/2/, 'evaluation/99')],
-  ])("stops no collection if the result %s, keeps the step's checkpoint, and is named", async (_, change) => {
-    await tamper(store, key, change);
-    const { checkpoints, lines } = await collected();
-    expect(checkpoints).toEqual([4, 8, 10, 12]);
-    expect(lines).toEqual([
-      expect.stringMatching(new RegExp(`left something of step 4 as it is: record ${key} .*longhaul audit`)),
-    ]);
-  });
+  ])(
+    "does not stop the collection if the result %s, keeps the step's checkpoint, and is named",
+    async (_, change) => {
+      await tamper(store, key, change);
+      const { checkpoints, lines } = await collected();
+      expect(checkpoints).toEqual([4, 8, 10, 12]);
+      expect(lines).toEqual([
+        expect.stringMatching(
+          new RegExp(`left something of step 4 as it is: record ${key} .*longhaul audit`),
+        ),
+      ]);
+    },
+  );
 
   it('is replaced by its new result if the old one was quarantined', async () => {
     const result = await requireRecord(store, key, 'evaluation');
@@ -120,7 +125,7 @@ describe('collections that look only at new steps', () => {
     });
 
   it.each([1, 2, 4])(
-    'leave nothing behind even if %i of them in a row were killed before they deleted',
+    'leave nothing behind even if %i of them in a row were killed before they deleted anything',
     async (kills) => {
       const { store } = await copy();
       for (let kill = 0; kill < kills; kill++)

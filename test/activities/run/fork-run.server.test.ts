@@ -1,4 +1,4 @@
-// Forks (R5, R22): another run continues after a committed step of this one, and nothing is copied.
+// Forks (R5, R22): another run continues after a committed step of this run, and nothing is copied.
 import { describe, expect, test } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { forkSpec } from '../../../src/activities/run/fork-spec.js';
@@ -35,7 +35,8 @@ describe('a fork', () => {
       position: { step: 3, state: await readState(harness.store, run, 3), lastCheckpoint: 2 },
       control: { n: 0, lr: null },
     });
-    // A changed setting holds from the next plan on. The parent's fourth step was planned with it, and so is the fork's.
+    // A changed setting holds from the next plan on. The parent's fourth step was planned with the changed setting, and so is the fork's
+    // fourth step.
     await recordControl(harness.orchestrator, {
       run: 'same',
       owner: opened.owner,

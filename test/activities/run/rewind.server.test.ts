@@ -1,4 +1,4 @@
-// Rewinds (R22), and forks and rewinds that are killed between two writes: none is left half finished.
+// Rewinds (R22), and forks and rewinds that are killed between two writes: no fork or rewind is left half finished.
 import { describe, expect, test } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { DatasetCache } from '../../../src/data/dataset-cache.js';

@@ -25,8 +25,8 @@ async function sealed(): Promise<(deps: NodeDeps) => ReturnType<typeof updatePol
 }
 
 /**
- * Makes the first `times` results of the node's engine for this step wrong, while another node commits the right one. Returns the engine's
- * actions in order.
+ * Makes the first `times` results of the node's engine for this step wrong, while another node commits the right result. Returns the
+ * engine's actions in order.
  */
 function wrongAtFirst(times: number, commit: () => Promise<unknown>): string[] {
   const { holder } = harness.node;

@@ -177,7 +177,7 @@ describe('a fork', () => {
     expect((await auditRun(harness.store, name)).violations).toEqual([]);
   });
 
-  it('of a run without a KL term may have one: it compares with the policy after their common warm start', async () => {
+  it('of a run without a KL term may have a KL term, which compares with the policy after their common warm start', async () => {
     await begin(harness, {});
     await take(harness, step);
     expect(await forkAt(step, terms)).toMatchObject({ applied: true });

@@ -19,7 +19,7 @@ beforeAll(async () => {
 });
 afterAll(() => foreign.close());
 
-/** Opens the run with two training tasks and the held-out ones, each changed by `change`. */
+/** Opens the run with two training tasks and the held-out tasks, each changed by `change`. */
 async function openWith(change: (task: Task, index: number) => Task): Promise<void> {
   const { tasks: file } = harness.spec['data'] as { tasks: string };
   const lines = readFileSync(file, 'utf8').trimEnd().split('\n');

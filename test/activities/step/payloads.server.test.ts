@@ -68,7 +68,7 @@ describe('the phases of a run', () => {
     await harness.open();
     const { spec } = await readRun(harness.store, run);
     const [drill] = spec.warm_start;
-    // Five updates, two per step, so the last step of the phase has one.
+    // Five updates, two per step, so the last step of the phase has one update.
     const warm_start = [
       { ...drill!, name: 'a', updates: 5, mini_batches_per_step: 2 },
       { ...drill!, name: 'b', updates: 1 },

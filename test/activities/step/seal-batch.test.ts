@@ -205,7 +205,7 @@ describe('the batch of twelve episodes', () => {
   });
 });
 
-test('an episode whose environment never opened has no prompt, and takes none from its group', async () => {
+test('an episode whose environment never opened has no prompt, and gets no prompt from its group', async () => {
   const nothing = { tokens: [], prompt_length: 0, turns: [], logprobs: [], stop_reason: 'unknown' as const };
   const { arrays } = await seal(
     allEpisodes().map((one) => (one.slot === 1 && one.sample === 0 ? { ...one, ...nothing } : one)),

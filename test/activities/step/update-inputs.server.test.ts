@@ -79,7 +79,7 @@ describe('a supervised update', () => {
 });
 
 describe('a base model that differs from step 0', () => {
-  it.each([0, 1])('is refused before step %s is built on it; the error names both', async (step) => {
+  it.each([0, 1])('is refused before step %s is built on it; the error names both states', async (step) => {
     await harness.advance(1);
     const recorded = await readState(harness.store, run, 0);
     const other = harness.secondNode();

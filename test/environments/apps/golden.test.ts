@@ -1,5 +1,5 @@
 // Stored datasets name tasks by key. If a key meant another world in a later version, every run that resumes on such a dataset would
-// change. So the generators may change only on purpose, together with these digests.
+// change. So a change of the generators must be on purpose, and must change these digests too.
 import { createHash } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 import { oracle, taskFromKey } from '../../../src/environments/apps/task-key.js';

@@ -69,7 +69,7 @@ describe('an episode', () => {
     await expect(call(env)).rejects.toThrow('only close may follow');
   });
 
-  it('uses the socket of the one before, and asks for the tools only once', async () => {
+  it('uses the socket of the episode before, and asks for the tools only once', async () => {
     const server = await serve();
     const backend = connect(server.url);
     for (let episode = 0; episode < 5; episode++) {

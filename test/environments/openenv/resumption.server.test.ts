@@ -151,7 +151,7 @@ describe('an episode whose socket is lost', () => {
 });
 
 describe('the loop of an episode', () => {
-  it('continues from call to call while each reply is lost: played once, each turn sampled once, no failure counted', async () => {
+  it('continues from call to call while each reply is lost: it plays once, samples each turn once, and counts no failure', async () => {
     const turns = [increment, increment, '<done>'];
     const policy = scriptedPolicy(tokenizer, turns);
     const worldsBefore = worlds.opened;

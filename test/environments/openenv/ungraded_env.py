@@ -11,7 +11,7 @@ from openenv.core.env_server.types import Action, Observation, State
 
 
 class GymEnvironment(Environment):
-    """Takes actions of its own kind, which no tool call is."""
+    """Takes actions of its own kind instead of tool calls."""
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 

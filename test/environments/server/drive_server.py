@@ -48,7 +48,7 @@ async def tools(url, task):
 
 
 async def cut(url, task):
-    """Plays on after the socket is cut: the client attaches a new one to the session that it made over HTTP."""
+    """Plays on after the socket is cut: the client attaches a new socket to the session that it made over HTTP."""
     seen = {}
     async with MCPToolClient(base_url=url) as env:
         await env.reset(task_key=task)

@@ -311,7 +311,7 @@ describe('sessions', () => {
     expect(worlds.open).toBe(0);
   });
 
-  it('beyond the limit are refused in a first frame that nobody asked for', async () => {
+  it('beyond the limit are refused by a first frame that answers no request', async () => {
     const small = await startCounterServer({ maxSessions: 1 });
     const first = await openRawSocket(small.url);
     const second = await openRawSocket(small.url);

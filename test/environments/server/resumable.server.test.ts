@@ -1,4 +1,4 @@
-// Sessions that survive a lost socket: how a client asks for one, finds it again and takes it over, and how it ends.
+// Sessions that survive a lost socket: how a client asks for such a session, finds it again and takes it over, and how the session ends.
 import { once } from 'node:events';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
@@ -46,7 +46,7 @@ const textOf = (reply: Record<string, any>): unknown => reply.data.observation.r
 const attach = (id: string, more = '') => openRawSocket(server.url, `/ws?session_id=${id}${more}`);
 
 describe('a resumable session', () => {
-  it('is named in the handshake of a client that asks for one, and of no other client', async () => {
+  it('is named in the handshake of a client that asks for a resumable session, and of no other client', async () => {
     const asked = await handshake(server.url, '/ws?resumable=true');
     expect(asked.id).toMatch(/^[0-9a-f-]{36}$/);
     for (const path of ['/ws', `/ws?session_id=${asked.id}`, '/ws?resumable=no', '/mcp?resumable=true']) {

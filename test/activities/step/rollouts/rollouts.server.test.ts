@@ -51,7 +51,7 @@ const written = async (): Promise<string[]> => {
 
 describe('a store that does not answer', () => {
   it.each(['create', 'head'] as const)(
-    'at the %s of one episode makes that episode wait; the others continue, and none is sampled twice',
+    'at the %s of one episode makes that episode wait; the other episodes continue, and no episode is sampled twice',
     async (verb) => {
       const [slow, ...others] = keys;
       const { deps, calls } = counting(harness.node);
