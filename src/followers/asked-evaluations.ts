@@ -1,5 +1,5 @@
-// Decides which evaluations belong to a run. Evaluations are stored by state, so another run with the same state may have played one that
-// this run asks for: the run adopts that one, and ignores all others.
+// Decides which evaluations belong to a run. Evaluations are stored by state, so another run with the same state may have played an
+// evaluation that this run asks for. This run adopts that evaluation, and ignores all others.
 import type { EvaluationResult } from '../spec/records/evaluation-records.js';
 import type { ControlRecord } from '../spec/records/control-records.js';
 import type { RunRecord } from '../spec/records/run-records.js';

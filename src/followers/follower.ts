@@ -44,7 +44,7 @@ export interface FollowerOptions {
   sink: PointSink;
   /** Folder on this machine for the notes of all followers. */
   folder: string;
-  /** True once the run writes no more records. Called before each read of them. */
+  /** True once the run writes no more records. Called before each read of the records. */
   isOver: () => boolean | Promise<boolean>;
   /** Stops the follower where it is; a later one continues. */
   signal: AbortSignal;

@@ -51,7 +51,7 @@ import {
   updatesBehind,
 } from './run-view.js';
 
-/** How many evaluations a cursor remembers, for comparison with the one before and for charts. */
+/** Number of evaluations that a cursor remembers, to compare each with the previous one and to draw charts. */
 const maxRemembered = 200;
 /** How many steps with a missing evaluation are checked again at each read (`newestMissing`) and at the end (`mostMissing`). */
 const newestMissing = 4;
@@ -80,7 +80,7 @@ export interface EventCursor {
   watch: AlertWatch;
   /** Step after which a standstill of the run was delivered. */
   stalled: number | null;
-  /** Number of the start for which the end was delivered; 0 if none was. */
+  /** Number of the start for which the end was delivered; 0 before the first. */
   ended: number;
   /** The execution that ended. If that start is reset, another execution ends it again. */
   endedRunId: string | null;
@@ -218,7 +218,7 @@ async function addSteps(page: Page): Promise<boolean> {
   return updates.length === 0;
 }
 
-/** Adds evaluations that the run asked for but that were not stored when their step was read: the newest, or at the end of the run all. */
+/** Adds evaluations that were not yet stored when their step was read: those of the newest steps, and at the run's end of many more. */
 async function addOverdue(page: Page): Promise<void> {
   const { view, cursor, context } = page;
   const reported = new Set(cursor.evaluations.map(({ step }) => step));
@@ -319,8 +319,8 @@ async function addCheckpoints({ view, cursor, events }: Page): Promise<void> {
   for (const step of steps) {
     const key = checkpointManifestKey(home, step);
     const info = await store.head(key);
-    // The manifest is written last, so without one there is no checkpoint. Uploads run one at a time, so a later upload means that this one
-    // was given up.
+    // The manifest is written last, so without one there is no checkpoint. Uploads run one at a time, so a later upload means that this
+    // upload was given up.
     const manifest = info && (await readIfWhole(store, key, 'checkpoint'));
     if (!info || !manifest) continue;
     cursor.checkpoint = step;

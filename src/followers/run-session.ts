@@ -1,4 +1,5 @@
-// All followers of one run, from one of its starts to its end: its trackers, its Slack thread, and the notices of what these lack.
+// All followers of one run, from one of its starts to its end: its trackers, its Slack thread, and the notices of what trackers and thread
+// lack.
 import { rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Link } from '../integrations/slack/run-event.js';
@@ -130,7 +131,7 @@ async function open(store: ObjectStore, run: string): Promise<OpenedRun> {
 const notesFolder = (folder: string): string => join(folder, 'notes');
 const trackingFolder = (folder: string): string => join(folder, 'tracking');
 
-/** Renames the files of another run with the same name, which is in another store or was in this one before it was emptied. */
+/** Renames the files of another run with the same name: that run is in another store, or was in this store before it was emptied. */
 async function setOthersAside(folder: string, run: string, digest: Digest): Promise<void> {
   const file = join(notesFolder(folder), run, 'identity.json');
   const before = (await readIfWhole(file)) as { digest?: unknown } | null;

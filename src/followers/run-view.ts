@@ -79,7 +79,7 @@ export function heldAfter(before: HeldState, { identity }: UpdateRecord): HeldSt
 
 /**
  * The state's new evaluations that belong to the run, in the order in which the run plays them. If all suites are known, no result is read.
- * An unreadable result is skipped: once it is quarantined, another one can take its place.
+ * An unreadable result is skipped: once it is quarantined, another result can take its place.
  */
 export async function evaluationsOf(
   view: RunView,

@@ -30,7 +30,7 @@ import type { Place, SelectedCheckpoint, SkippedCheckpoint } from '../spec/recor
 import { isPattern, type CheckpointsSpec, type SweepSpec } from '../spec/sweep-spec.js';
 
 export interface Selection {
-  /** By run in the order of the sweep's entries, then by step. The baseline is one of them. */
+  /** Ordered by run, as in the sweep's entries, then by step; includes the baseline. */
   checkpoints: SelectedCheckpoint[];
   /** State of the baseline; null if the sweep names none. */
   baseline: Digest | null;
@@ -225,8 +225,8 @@ class Selector {
   }
 
   /**
-   * Those of `steps` that have an evaluation, best first; of equal ones the newer first, because it has learned longer. Only the suite with
-   * the most evaluated steps counts, because rates on different tasks cannot be compared.
+   * The steps among `steps` that have an evaluation, best first; of two equally good steps, the newer first, because it has learned longer.
+   * Only the suite with the most evaluated steps counts, because rates on different tasks cannot be compared.
    */
   private async bestFirst(run: string, steps: readonly number[]): Promise<number[]> {
     const results = await inParallel(steps, async (step) => {
@@ -261,7 +261,7 @@ class Selector {
     return results.filter((result) => result !== null);
   }
 
-  /** A step that the sweep gives by number, or the problem with it. Null if its state cannot be read; that is noted. */
+  /** A step that the sweep gives by number, or the problem with it. Null if its state cannot be read; that problem is noted. */
   private async named(
     { record, steps, last }: SweptRun,
     step: number,
@@ -287,7 +287,7 @@ class Selector {
     });
   }
 
-  /** The candidate, or null if its state cannot be read; that is noted. */
+  /** The candidate. Null if its state cannot be read; that problem is noted. */
   private async candidate(run: string, step: number, path: string): Promise<Candidate | null> {
     const state = await this.stateOf(run, step);
     if (state === null) return null;
@@ -313,7 +313,7 @@ class Selector {
     return state;
   }
 
-  /** How well a place matches the sweep's request. Places are compared number by number; the lower one names the state. */
+  /** How well a place matches the sweep's request: numbers, compared in order; the place with the lower number names the state. */
   private claimOf({ path, own, run }: Candidate): number[] {
     const entry = /^checkpoints\[(\d+)\]/.exec(path)?.[1];
     const named = entry === undefined ? run : (this.spec.checkpoints[Number(entry)]?.run ?? run);
@@ -409,7 +409,7 @@ function nearestSteps(steps: readonly number[], step: number): string {
 
 type Claimant = Candidate & { claim: number[] };
 
-/** Keeps one place for each state: the one with the strongest claim, or the first of equal ones. */
+/** Keeps one place for each state: the place with the strongest claim, or the first of several with equal claims. */
 function withoutDoubles(candidates: readonly Claimant[]): SelectedCheckpoint[] {
   const byState = new Map<Digest, Claimant[]>();
   for (const one of candidates) byState.set(one.state, [...(byState.get(one.state) ?? []), one]);

@@ -412,7 +412,7 @@ function verdict(difference: Difference | null): string {
   return `<span class="status ${difference.verdict}">${sign}${difference.verdict}</span>`;
 }
 
-/** The worst alarm among the state's scopes; null if none needs attention. */
+/** The worst alarm among the state's scopes; null if no alarm needs attention. */
 function alarm({ versus }: StateComparison): string {
   const level = (['regressed', 'suspected'] as const).find((one) =>
     versus?.alarms.some((found) => found.level === one),

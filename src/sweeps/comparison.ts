@@ -27,7 +27,7 @@ export interface Figures {
   missing: number;
   /** Null if no episode is graded. */
   pass_at_1: number | null;
-  /** Over the tasks with at least k graded samples; `value` is null if there are none. */
+  /** Over the tasks with at least k graded samples; `value` is null if there are no such tasks. */
   pass_at_k: { k: number; value: number | null; tasks: number }[];
   /** Mean number of turns of the played episodes. */
   mean_turns: number;
@@ -258,8 +258,8 @@ function verdictOf({ low, high }: Interval, tasks: number): Verdict {
 }
 
 /**
- * `regressed`: significantly worse by more than `regression`. `clear`: significantly not. `suspected`: the estimate is worse by more than
- * that, but perhaps by chance. `unclear`: any other case.
+ * `regressed`: significantly worse by more than `regression`. `clear`: significantly not worse by more than that. `suspected`: the estimate
+ * is worse by more than that, but perhaps by chance. `unclear`: any other case.
  */
 export function levelOf(difference: Difference | null, regression: number): AlarmLevel {
   if (difference === null || difference.tasks < fewestTasks) return 'unclear';

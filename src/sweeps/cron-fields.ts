@@ -1,5 +1,6 @@
 // Cron expressions of five fields, as croner reads them. They are checked before a server sees them, so that all problems of a sweep file
-// are reported at once. If both day fields are restricted, a day must match both, as in Temporal; other crons require only one.
+// are reported at once. If both day fields are restricted, a day must match both, as in Temporal; in other crons it must match only one of
+// them.
 import { Cron, CronPattern } from 'croner';
 
 const shape =

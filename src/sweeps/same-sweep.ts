@@ -1,4 +1,4 @@
-// A sweep chooses once what it evaluates, so a restart under the same id must ask for the same.
+// A sweep chooses only once what it evaluates, so a restart under the same id must have the same spec.
 import { InvalidSpec } from '../spec/invalid-spec.js';
 import type { SweepSpec } from '../spec/sweep-spec.js';
 import { differences } from '../store/records/canonical.js';

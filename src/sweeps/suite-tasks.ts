@@ -23,7 +23,7 @@ export interface SuiteSource {
   identities: EnvironmentIdentities;
 }
 
-/** Name of all suites that are not a run's own, because a sweep's names change nothing that is measured. */
+/** Recorded name of every suite that is not a run's own. Names in a sweep change nothing that is measured, so they must not be recorded. */
 const sweepSuite = 'sweep';
 
 /** Maximum number of episodes of one state on one suite: a node has all of them open at once, and holds their transcripts. */

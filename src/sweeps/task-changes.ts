@@ -58,7 +58,7 @@ function changeOf({ before, after }: TaskPair): number {
   return after.passed / after.graded - before.passed / before.graded;
 }
 
-/** The largest p-value that is claimed; −1 if none is. */
+/** The largest p-value that counts as a claimed change; −1 if no change is claimed. */
 function claimedBelow(chances: readonly number[]): number {
   const sorted = [...chances].sort((a, b) => a - b);
   const last = sorted.findLastIndex((chance, index) => chance <= (falseClaims * (index + 1)) / sorted.length);

@@ -117,7 +117,7 @@ describe('a follower', () => {
   });
 
   it(
-    'whose tracker hangs in any call delays no other, and reports what is undelivered, since when and why',
+    'whose tracker hangs in any call delays no other follower, and reports what is undelivered, since when and why',
     { timeout: 60_000 },
     async () => {
       const good = [kept('first'), kept('last')];
@@ -214,7 +214,7 @@ describe('a follower', () => {
     expect(sink.points.at(-2)?.values['cost/tokens']).toBe(40 * 82);
   });
 
-  it('reports a tracker that waits for a person once, and continues when it is fixed', async () => {
+  it('reports only once that its tracker waits for a person, and continues when the tracker is fixed', async () => {
     const told: (string | null)[] = [];
     const opened: number[] = [];
     const sink = kept('keyed', {

@@ -85,7 +85,7 @@ describe('a run as points', () => {
     expect(behind?.values).toEqual(points.get('step.61'));
   });
 
-  it('has an interval evaluation under SkyRL’s names, and another one under its suite’s name', async () => {
+  it('has an interval evaluation under SkyRL’s names, and any other evaluation under its suite’s name', async () => {
     const points = await readAll(await storeOf({ steps: 5, evalInterval: 2 }));
     expect(points.find(({ id }) => id.startsWith('eval.2.'))?.values).toMatchObject({
       'eval/all/pass_at_1': 0.27,
@@ -109,7 +109,7 @@ describe('a run as points', () => {
     expect(points.at(-1)?.values).toMatchObject({ 'eval/final/all/graded': 0, 'eval/final/all/unknown': 10 });
   });
 
-  it('has a step that was not applied, and only one evaluation of the state that it did not change', async () => {
+  it('has a point for a step that applied nothing, and only one evaluation of the state that this step did not change', async () => {
     const points = await readAll(
       await storeOf({
         steps: 5,
@@ -188,14 +188,14 @@ describe('a run as points', () => {
     ['fewer tasks', (suite) => ({ ...suite, tasks: suite.tasks.slice(1) })],
     ['another data set', (suite) => ({ ...suite, digests: { ...suite.digests, dataset: 'd'.repeat(64) } })],
     [
-      'a chat template',
+      'another chat template',
       (suite) => ({ ...suite, digests: { ...suite.digests, chat_template: 'e'.repeat(64) } }),
     ],
     ['more turns', (suite) => ({ ...suite, sampling: { ...suite.sampling, max_turns: 99 } })],
-    ['a text to stop at', (suite) => ({ ...suite, sampling: { ...suite.sampling, stop: ['END'] } })],
+    ['a stop text', (suite) => ({ ...suite, sampling: { ...suite.sampling, stop: ['END'] } })],
     ['other numerics', (suite) => ({ ...suite, numerics: { ...suite.numerics, version: 999 } })],
-    ['a sweep', (suite) => ({ ...suite, name: 'nightly' })],
-  ])('leaves out evaluations that others made of its states with %s', async (_, suite) => {
+    ['a sweep’s suite name', (suite) => ({ ...suite, name: 'nightly' })],
+  ])('leaves out another run’s evaluations of its states if they have %s', async (_, suite) => {
     const store = await storeOf({ steps: 5, evalInterval: 2, evaluatedBy: 'twin', suite });
     expect(ids(await readAll(store)).filter((id) => id.startsWith('eval'))).toEqual([]);
   });
@@ -222,7 +222,7 @@ describe('a run as points', () => {
     expect(ids(await readAll(store)).filter((id) => id.startsWith('eval'))).toEqual([]);
   });
 
-  it('has none of its parent’s evaluations of the state at the fork, although its own schedule would ask for one', async () => {
+  it('has, for a fork, no evaluations of the state at the fork: they belong to the parent', async () => {
     const store = await storeOf({ steps: 6, evalInterval: 3 });
     const lineage = { run: 'tiny', step: 3, state: '3'.padStart(64, '0') };
     await writeAll(
@@ -241,7 +241,7 @@ describe('a run as points', () => {
     ]);
   });
 
-  it('has another run’s final evaluation at the step where it was asked to stop', async () => {
+  it('has another run’s final evaluation at the step where this run was asked to stop', async () => {
     const store = await storeOf({ run: 'other', steps: 4, evalInterval: 9 });
     await writeAll(store, recordsOf({ run: 'tiny', steps: 8, evalInterval: 9 }));
     const evaluations = async () => ids(await readAll(store)).filter((id) => id.startsWith('eval'));
@@ -254,7 +254,7 @@ describe('a run as points', () => {
     [0.29, ['eval.4.interval', 'eval.4.final']],
     [0.3, ['eval.4.interval']],
   ])(
-    'has another run’s final evaluation at the step where it reached its target of %s',
+    'has another run’s final evaluation at the step where this run reached its target of %s',
     async (targetPassAt1, found) => {
       const store = await storeOf({ run: 'other', steps: 4, evalInterval: 9 });
       await writeAll(store, recordsOf({ run: 'tiny', steps: 8, evalInterval: 4, targetPassAt1 }));
@@ -263,7 +263,7 @@ describe('a run as points', () => {
     },
   );
 
-  it('keeps an evaluation at its first step, although the schedule would now put it at another', async () => {
+  it('keeps an evaluation at the step where it was delivered, although the schedule would now put it at another step', async () => {
     const options = { steps: 5, evalInterval: 4, unapplied: new Map([[4, 'no_signal']]) };
     const store = await storeOf(options);
     // The state after steps 3 and 4, evaluated by another run and by a sweep.
@@ -292,7 +292,7 @@ describe('a run as points', () => {
     expect(read.length).toBeGreaterThan(12);
   });
 
-  it('reads no step after one that was missing when it looked', async () => {
+  it('has no step after a step that was missing when the reader looked', async () => {
     const records = recordsOf({ steps: 12 });
     const store = memoryStore();
     const written = records.findIndex(({ key }) => key === updateKey('tiny', 3)) + 1;

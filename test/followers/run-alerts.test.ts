@@ -52,7 +52,7 @@ describe('alerts', () => {
   it.each([
     [20, []],
     [21, ['alert.unknown_outcomes.1']],
-  ])('about unknown outcomes: %i of 100', async (unknown, raised) => {
+  ])('about unknown outcomes are raised for more than 20 of 100: %i', async (unknown, raised) => {
     const outcomes = [Array.from({ length: 100 }, (_, index) => (index < unknown ? null : 1))];
     const { events } = await readAll(await storeOf({ steps: 1, outcomes }));
     expect(alerts(events).map(({ id }) => id)).toEqual(raised);
@@ -98,11 +98,11 @@ describe('alerts', () => {
   });
 
   it.each([
-    ['by its second step', [0.5, 0, 0, 0, 0, 0], ['alert.reward_collapsed.5']],
-    ['never having got anywhere', [0.08, 0.05, 0, 0, 0, 0, 0, 0], []],
-    ['below 0 all along', [-1, -1, -2, -2, -5, -9, -9, -9], []],
-    ['on harder tasks', [0.9, 0.9, 0.9, 0.9, 0.9, 0.4, 0.3, 0.3, 0.3, 0.3], []],
-  ])('about a reward, %s', async (_, rewards, raised) => {
+    ['it falls at the second step', [0.5, 0, 0, 0, 0, 0], ['alert.reward_collapsed.5']],
+    ['it was always low', [0.08, 0.05, 0, 0, 0, 0, 0, 0], []],
+    ['it is always below 0', [-1, -1, -2, -2, -5, -9, -9, -9], []],
+    ['it falls less, on harder tasks', [0.9, 0.9, 0.9, 0.9, 0.9, 0.4, 0.3, 0.3, 0.3, 0.3], []],
+  ])('about a reward are raised only if it collapses: %s', async (_, rewards, raised) => {
     const metrics = (step: number) => ({ 'reward/avg_raw_reward': rewards[step - 1]! });
     const { events } = await readAll(await storeOf({ steps: rewards.length, metrics }));
     expect(alerts(events).map(({ id }) => id)).toEqual(raised);
@@ -148,7 +148,7 @@ describe('alerts', () => {
     expect(alerts(events).map(({ id }) => id)).toEqual(['alert.no_learning_signal.5']);
   });
 
-  it('about unknown outcomes, a lost node and the budget', async () => {
+  it('about unknown outcomes, a lost node and the budget are each raised once, at the first step that shows them', async () => {
     const { events } = await readAll(
       await storeOf({
         steps: 10,

@@ -64,7 +64,7 @@ describe('the events of a run', () => {
     expect(ids(events)).toEqual(['started', 'evaluation.0.final', 'evaluation.2.final']);
   });
 
-  it('are the same for a reader that reads once at the end and one that reads after each record', async () => {
+  it('are the same for a reader that reads once at the end and a reader that reads after each record', async () => {
     const metrics = (step: number) => ({
       'environment/crm/eu/tool_error_rate': [0.1, 0.6, 0.45, 0.55, 0.3, 0.7][step % 6]!,
       'reward/signal_ratio': step > 20 && step < 26 ? 0 : 0.5,
@@ -93,7 +93,7 @@ describe('the events of a run', () => {
     expect(byId(seen)).toEqual(byId(atOnce));
   });
 
-  it('draw an evaluation in a chart with the earlier ones of its suite', async () => {
+  it('draw an evaluation in a chart with the earlier evaluations of its suite', async () => {
     const drawn: number[][] = [];
     const chart: EventContext['chart'] = async (evaluations) => {
       drawn.push(evaluations.map(({ step }) => step));
@@ -120,7 +120,7 @@ describe('the events of a run', () => {
     expect(alerts(events)).toEqual([]);
   });
 
-  it('compare an evaluation with the one before it in the same suite', async () => {
+  it('compare an evaluation with the previous evaluation of the same suite', async () => {
     const { events } = await readAll(await storeOf({ steps: 6, evalInterval: 2 }));
     const compared = events.flatMap((event) =>
       event.kind === 'evaluation' ? [[event.step, event.before?.step]] : [],
@@ -157,7 +157,7 @@ describe('the events of a run', () => {
     expect((await readAll(store, cursor, contextAt(200, ending))).events).toEqual([]);
   });
 
-  it('end with the evaluation that reached the target, and the final one', async () => {
+  it('end with the evaluation that reached the target and the final evaluation', async () => {
     const ending: RunEnding = {
       firstRunId: 'r1',
       runId: 'r1',
@@ -204,7 +204,7 @@ describe('the events of a run', () => {
     expect((await readAll(store, later.cursor, contextAt(300, first))).events).toEqual([]);
   });
 
-  it('have another end for a start that is reset, once for each of its executions', async () => {
+  it('have one end for each execution of a start that is reset', async () => {
     const store = await storeOf({ steps: 4 });
     const first: RunEnding = {
       firstRunId: 'r1',
@@ -290,7 +290,7 @@ describe('the events of a run', () => {
     expect(ids((await readAll(store, cursor, contextAt(3000, ending))).events)).toEqual(['ended.1']);
   });
 
-  it('include the checkpoints after one whose upload was given up or whose manifest is damaged, each once', async () => {
+  it('include each checkpoint once, even after a checkpoint whose upload was given up or whose manifest is damaged', async () => {
     const store = await storeOf({ steps: 5 });
     const { project, model } = recordsOfAllKinds().run.spec;
     const home = { project, model: model.name, run: 'tiny' };
@@ -306,7 +306,7 @@ describe('the events of a run', () => {
     expect(ids((await readAll(store, next.cursor)).events)).toEqual(['checkpoint.4']);
   });
 
-  it('are none before the run has an owner', async () => {
+  it('do not begin before the run has an owner', async () => {
     const store = memoryStore();
     await writeAll(store, recordsOf().slice(0, 2));
     expect(await readAll(store)).toEqual({ events: [], cursor: newEventCursor });

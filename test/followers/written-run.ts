@@ -47,7 +47,7 @@ export interface WrittenRun {
   metrics: (step: number) => Record<string, number>;
   /** True if every outcome of the run's evaluations is unknown. */
   gradesNothing: boolean;
-  /** The run that played the evaluations, if it is another. */
+  /** The run that played the evaluations, if that is another run. */
   evaluatedBy: string;
   /** By how many seconds that run was ahead. */
   evaluatedAhead: number;

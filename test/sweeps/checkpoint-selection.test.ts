@@ -60,7 +60,7 @@ describe('a sweep’s entry', () => {
     expect(await of(a, { run: 'a' })).toHaveLength(7);
   });
 
-  test('takes the best states by the suite with the most evaluations; of equal ones, the newer', async () => {
+  test('takes the best states by the suite with the most evaluations; of two equally good states, the newer', async () => {
     const a = await makeRun('a', { steps: 8, checkpoints: [2, 4, 6, 8] });
     await evaluate(stateOf('a', 2), 0.5);
     await evaluate(stateOf('a', 4), 0.7);
@@ -104,7 +104,7 @@ describe('a sweep’s entry', () => {
     expect(places(await selectCheckpoints(store, spec, { digests, reference: a }))).toEqual(['a@4']);
   });
 
-  test('takes all runs of the project that match a pattern, and names those that cannot be compared', async () => {
+  test('takes all runs of the project that match a pattern, and names the runs that cannot be compared', async () => {
     const a = await makeRun('a-1', { steps: 2, checkpoints: [2] });
     await makeRun('a-2', { steps: 2, checkpoints: [2] });
     await makeRun('a-3', { steps: 2, checkpoints: [2], model: 'other' });
@@ -118,7 +118,7 @@ describe('a sweep’s entry', () => {
     ]);
   });
 
-  test('continues with the other runs if one that matches the pattern cannot be read', async () => {
+  test('takes the other runs if one of the runs that match the pattern cannot be read', async () => {
     const a = await makeRun('a-1', { steps: 2, checkpoints: [2] });
     await store.create(runKey('a-2'), Buffer.from('{"schema":"longhaul.run/1000"}'));
     await makeRun('a-3', { steps: 2, checkpoints: [2] });
@@ -136,7 +136,7 @@ describe('a sweep’s entry', () => {
     await expect(select(a, { checkpoints: [{ run: 'a-2' }] })).rejects.toThrow('longhaul.run/1000');
   });
 
-  test('may be one of several: runs are in the order of the entries, and each step comes once', async () => {
+  test('may be one of several entries: runs are in the order of the entries, and each step comes once', async () => {
     const a = await makeRun('a', { steps: 4, checkpoints: [2, 4] });
     await makeRun('b', { steps: 4, checkpoints: [4] });
     expect(await of(a, { run: 'b' }, { run: 'a', latest: 1 }, { run: 'a' })).toEqual(['b@4', 'a@2', 'a@4']);
@@ -252,7 +252,7 @@ describe('a checkpoint that cannot be evaluated', () => {
     ]);
   });
 
-  test('is left out and named if it is damaged, and no other replaces it', async () => {
+  test('is left out and named if it is damaged, and no other checkpoint replaces it', async () => {
     const a = await makeRun('a', { steps: 12, checkpoints: [2, 4, 6, 8, 10, 12] });
     const home = checkpointHome(a);
     const file = (step: number) => join(folder, checkpointFileKey(home, step, 'state.safetensors'));
@@ -334,7 +334,7 @@ describe('a checkpoint that cannot be evaluated', () => {
     );
   });
 
-  test('is refused if the run has no checkpoint, or none that is evaluated', async () => {
+  test('makes the sweep refused if it is the only choice: the run has no checkpoint, or no evaluated one', async () => {
     const a = await makeRun('a', { steps: 2, checkpoints: [] });
     await expect(select(a, { checkpoints: [{ run: 'a', latest: 1 }] })).rejects.toThrow(
       'checkpoints[0]: takes checkpoints of a, which has none yet; wait for its first, or add not_yet_evaluated: true',

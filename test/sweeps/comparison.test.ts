@@ -94,7 +94,7 @@ describe('a state’s figures', () => {
     expect(states[1]?.versus?.largest_k?.estimate).toBeCloseTo((0 + 0 + 1 - 1) / 4, 12);
   });
 
-  test('count an episode only once, and refuse one that is not in the suite', () => {
+  test('count an episode only once, and refuse an episode that is not in the suite', () => {
     const tasks = emptyTally(suite.record);
     addEpisode(tasks, episode(suite, 0, 0, 1));
     addEpisode(tasks, episode(suite, 0, 0, 1));
@@ -202,7 +202,7 @@ describe('a comparison', () => {
     ]);
   });
 
-  test('allows the loss that the sweep allows, wherever the baseline is in the list', () => {
+  test('reports no regression within the loss that the sweep allows, wherever the baseline is in the list', () => {
     expect(regressions(compareStates(suite, states, { ...baseline, regression: 0.9 }))).toEqual([]);
     const last = compareStates(suite, [...states].reverse(), baseline);
     expect(last.reference).toMatchObject({ step: 10, named: true });

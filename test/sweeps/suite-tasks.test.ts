@@ -41,7 +41,7 @@ const suites = (...list: object[]) =>
   suitesOf(parseSweepSpec({ name: 's', checkpoints: [{ run: 'tiny' }], suites: list }), source);
 const only = (suite: object) => suites(suite)[0]!;
 
-/** The digest in existing runs' records: if it changed, every state would be played again. */
+/** A run's own suite, as existing records have it: if its digest changed, every state would be played again. */
 function ownSuite(name: 'interval' | 'final', size: number): SuiteRecord {
   const held = tasks.filter(({ split }) => split === 'held_out').slice(0, size);
   return {

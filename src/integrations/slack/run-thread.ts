@@ -30,7 +30,7 @@ export interface RunThreadOptions {
   state: ThreadState;
   /** Aborts every wait; work in progress rejects with its reason. */
   stop: AbortSignal;
-  /** Receives one line for each problem: what is wrong, and the fix. `standing`: `trouble` returns it too while the problem lasts. */
+  /** Receives one line for each problem, with the fix. `standing`: true if `trouble` also returns this line while the problem lasts. */
   report: (line: string, standing: boolean) => void;
   timing?: Partial<ThreadTiming>;
 }
@@ -40,7 +40,7 @@ export interface ThreadTiming extends Patience {
   postEveryMs: number;
   /** Time between edits of the first message. */
   editEveryMs: number;
-  /** Time to wait for a post with a lost answer to arrive, before the thread is read to find it. */
+  /** Time to wait for a post whose answer was lost to arrive, before the thread is read to find it. */
   settleMs: number;
   /** Time until a message may name an uploaded picture. */
   pictureWaitMs: number;
@@ -108,7 +108,7 @@ export class RunThread {
   }
 
   /**
-   * Resolves once the event is in the thread or was given up; at once if that was so before. Deliver events in order, each after the
+   * Resolves once the event is in the thread or was given up; at once if that has happened before. Deliver events in order, each after the
    * previous one has resolved. Rejects if `state` fails, or with the reason of `stop`; the same event may then be delivered again, here or
    * in another process.
    */

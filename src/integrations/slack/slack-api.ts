@@ -141,7 +141,7 @@ export class SlackApi {
     );
   }
 
-  /** Checks that the channel's messages can be read: without that, nobody can see which messages already exist. */
+  /** Checks that the channel's messages can be read: otherwise it is unknown which messages already exist. */
   async readsHistory(channel: string): Promise<void> {
     await this.call('conversations.history', (client) => client.conversations.history({ channel, limit: 1 }));
   }
@@ -252,7 +252,7 @@ export class SlackApi {
     const deadlineMs = this.access.callTimeoutMs ?? callTimeoutMs;
     return new WebClient(token, {
       ...(this.access.apiUrl === undefined ? {} : { slackApiUrl: this.access.apiUrl }),
-      // The client would repeat a post with a lost answer, and so post twice. It would also sleep for as long as Slack asks.
+      // The client would repeat a post whose answer was lost, and so post twice. It would also sleep for as long as Slack asks.
       retryConfig: { retries: 0 },
       rejectRateLimitedCalls: true,
       fetch: deadlineFetch(deadlineMs, this.stop),

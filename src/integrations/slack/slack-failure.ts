@@ -1,5 +1,5 @@
-// What an answer from Slack, or a missing one, means for a message, and what a person can do. Texts contain only the error codes of Slack
-// and Node, because an error's message may quote what was sent.
+// What an answer from Slack, or a missing answer, means for a message, and what a person can do about it. Texts contain only the error
+// codes of Slack and Node, because an error's message may quote what was sent.
 import {
   WebAPIHTTPError,
   WebAPIPlatformError,
@@ -66,7 +66,7 @@ const refusedPlace = new Set([
   'method_not_supported_for_channel_type',
 ]);
 const goneMessages = new Set(['message_not_found', 'thread_not_found']);
-/** Slack's documentation says that after the first two, a part of the call may have been done. */
+/** Slack's documentation says that after the first two of these errors, a part of the call may have been done. */
 const passingErrors = new Set([
   'internal_error',
   'fatal_error',

@@ -35,11 +35,11 @@ const icons: Record<RunStatusLine['mood'], string> = {
 /** Events that could not be posted to the thread. */
 export interface Undelivered {
   count: number;
-  /** Reason for the last of them. */
+  /** Reason for the last of these events. */
   reason: string;
 }
 
-/** `status` is null until the first one is known. */
+/** `status`: null until the first state is known. */
 export function statusMessage(
   started: RunStarted,
   status: RunStatusLine | null,

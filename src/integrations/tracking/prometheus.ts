@@ -125,7 +125,7 @@ export class RunFigures {
     }
   }
 
-  /** Removes figures that this step lacks because nothing was graded: those of an earlier step must not be shown for it. */
+  /** Removes figures that this step lacks because nothing was graded: figures of an earlier step must not be shown as this step's. */
   private removeUngraded(run: string, values: MetricPoint['values']): void {
     if (values['environment/total_episodes'] === undefined) return;
     if (values['reward/avg_raw_reward'] === undefined) this.remove('longhaul_reward_mean', { run });

@@ -125,7 +125,7 @@ describe('nothing is posted twice', () => {
   test.each([
     ['lost', () => null],
     ['damaged', () => '{"schema":"longhaul.slack-thread/1"}'],
-    ['of yesterday', (yesterday: string | null) => yesterday],
+    ['old', (yesterday: string | null) => yesterday],
   ])('if the record of the thread is %s, because Slack has it too', async (_, damage) => {
     const state = new KeptState();
     const events = history(30);
@@ -164,7 +164,7 @@ describe('nothing is posted twice', () => {
     expect(Number(oldest)).toBeCloseTo(at / 1000 - 3_600, 2);
   });
 
-  test('if an event was given up but its message had arrived: it is found, and no longer counts as dropped', async () => {
+  test('if an event was given up but its message had arrived: the message is found, and the event no longer counts as dropped', async () => {
     const { thread } = openThread(server, new KeptState(), { timing: { giveUpAfterMs: 150 } });
     await thread.deliver(started);
     server.fault = ({ method }) =>

@@ -63,13 +63,13 @@ describe('doctor', () => {
       'is slack.com reachable from here?',
     ],
     [
-      'a limit of the rate',
+      'a rate limit',
       () => (server.fault = () => ({ kind: 'limited', seconds: 30 })),
       'slack token',
       'ask again then',
     ],
     [
-      'a limit of the rate among the channels',
+      'a rate limit while it searches the channels',
       () =>
         (server.fault = ({ method }) =>
           method === 'users.conversations' ? { kind: 'limited', seconds: 30 } : null),

@@ -94,7 +94,7 @@ export const status = (step: number): RunStatusLine => ({
   resumeWith: null,
 });
 
-/** The first event, `count` others of several kinds, and the last. */
+/** The first event, then `count` events of several kinds, then the last event. */
 export function history(count: number): RunEvent[] {
   const middle = Array.from({ length: count }, (_, index) => {
     const step = 10 * (index + 1);

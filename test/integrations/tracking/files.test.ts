@@ -78,7 +78,7 @@ describe.each(kinds)('$name', ({ create, path }) => {
     },
   );
 
-  it('refuses to write after another process has, and continues from what is there', async () => {
+  it('refuses to write after another process has written, and continues from what the file then holds', async () => {
     const folder = newFolder();
     const mine = create(folder);
     const delivered = await mine.open(quiet);

@@ -129,7 +129,7 @@ describe.skipIf('skipped' in venv)('wandb 0.30.0, offline', () => {
         python,
         livesMs: (kill) => 30 + ((kill * 37) % 300),
         beforeKill: () => {
-          // Before the kill, one of three: W&B's process dies, or it and the bridge die, or it lives on with its buffer.
+          // Before the kill, one of three: W&B's process dies, or both it and the bridge die, or it lives on with its buffer.
           const way = Math.floor(Math.random() * 3);
           for (const { pid, name } of processesOf(wandbFolder))
             if (way === 1 || (way === 2 && name.includes('wandb-core'))) process.kill(pid, 'SIGKILL');
@@ -144,7 +144,7 @@ describe.skipIf('skipped' in venv)('wandb 0.30.0, offline', () => {
       console.log(`W&B after ${kills} kills: ${ids.length} rows, ${doubled} doubled, ${missing} missing`);
       expect({ doubled, missing }).toEqual({ doubled: 0, missing: 0 });
       expect(ids).toHaveLength(run.steps + 1 + Math.floor((run.steps - 1) / run.evalInterval) + 1);
-      // Consecutive steps, so that `wandb sync --append`, one part after the other, accepts them all.
+      // Steps must be consecutive, so that `wandb sync --append` accepts all parts, one after the other.
       expect(rows.map(({ step }) => step)).toEqual(rows.map((_, index) => index));
       expect(processesOf(wandbFolder)).toEqual([]);
     },

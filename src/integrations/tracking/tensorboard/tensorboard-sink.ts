@@ -30,7 +30,7 @@ export function createTensorBoard(folder: string, startedAt: string): PointSink 
         const frames = (framing ??= await RecordFraming.create());
         const delivered = new Delivered();
         file = await AppendFile.open(path, entriesOf(frames, delivered, path));
-        // What was cut off is written again with the same bytes, so a reader that saw its beginning can read on.
+        // The part that was cut off is written again with the same bytes, so a reader that saw its beginning can read on.
         if (file.size === 0) await file.append(frames.frame(encodeFileVersion(startedAt)));
         return delivered;
       }),

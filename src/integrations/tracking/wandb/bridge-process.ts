@@ -8,7 +8,7 @@ import { SinkRefused } from '../metric-point.js';
 
 /** In the same folder as this file, both in `src/` and in `dist/` (`tools/copy-assets.mjs`). */
 const program = fileURLToPath(new URL('wandb_bridge.py', import.meta.url));
-/** Environment variable of the bridge and of its child processes: a later bridge finds and ends those that are left. */
+/** Environment variable of the bridge and of its child processes: by it, a later bridge finds leftover processes and ends them. */
 const folderMark = 'LONGHAUL_WANDB_FOLDER';
 const stderrChars = 2_000;
 /** How many characters of a failure's detail are reported. */

@@ -1,5 +1,5 @@
 // Weights & Biases: the W&B run has the run's id. Rows are in the order of delivery, and `trainer/global_step` is the axis of all charts:
-// W&B accepts no row before its last one, but an evaluation may arrive late.
+// W&B accepts no row at an earlier place than its last row, but an evaluation may arrive late.
 import { createInTurn } from '../in-turn.js';
 import { Delivered, type MetricPoint, type PointSink } from '../metric-point.js';
 import { BridgeProcess, type BridgeOptions } from './bridge-process.js';

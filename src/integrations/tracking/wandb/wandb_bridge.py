@@ -41,7 +41,7 @@ INSTALL = "install it for this Python: %s -m pip install wandb" % sys.executable
 
 
 class Refused(Exception):
-    """Lasts until a person fixes it."""
+    """A problem that lasts until a person fixes it."""
 
 
 class Bridge:
