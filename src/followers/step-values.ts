@@ -13,7 +13,7 @@ export interface RunningTotals extends FaultTotals {
   usd: number;
 }
 
-/** `update`: as returned by `projectFaults`. `prices`: the prices that the start which planned the step named. */
+/** `update`: as returned by `projectFaults`. `prices`: the prices in the start that planned the step. */
 export function plusStep(before: RunningTotals, update: UpdateRecord, prices: Prices): RunningTotals {
   const step = spentBy(update);
   return {

@@ -334,7 +334,7 @@ describe('a checkpoint that cannot be evaluated', () => {
     );
   });
 
-  test('makes the sweep refused if it is the only choice: the run has no checkpoint, or no evaluated one', async () => {
+  test('leads to a refusal if the entry selects nothing: its run has no checkpoint, or no evaluated checkpoint', async () => {
     const a = await makeRun('a', { steps: 2, checkpoints: [] });
     await expect(select(a, { checkpoints: [{ run: 'a', latest: 1 }] })).rejects.toThrow(
       'checkpoints[0]: takes checkpoints of a, which has none yet; wait for its first, or add not_yet_evaluated: true',

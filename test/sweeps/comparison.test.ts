@@ -313,7 +313,7 @@ describe('the alarm', () => {
     [difference(-0.04, -0.01, 0.05), 'clear'],
     [difference(-0.3, -0.2, -0.1, 9), 'unclear'],
     [null, 'unclear'],
-  ] as const)('%o at 5 points is %s', (one, level) => {
+  ] as const)('for the difference %o, with a loss of 5 points allowed, is %s', (one, level) => {
     expect(levelOf(one, 0.05)).toBe(level);
   });
 });

@@ -189,7 +189,7 @@ export const weightsFileKey = (weights: Digest, path: string) => checkKey(`${wei
 /** Tokenizer and chat template files, by content. */
 export const assetKey = (sha256: Digest) => `assets/${checkDigest(sha256, 'asset')}`;
 
-/** Key that readers use in place of a quarantined one (R24). */
+/** Key that readers use in place of a quarantined key (R24). */
 export const replacementKey = (key: string, r: number) => `${key}.r${whole(r, 'replacement')}`;
 
 /** The step that a folder name under `steps/` stands for (`000120/`), or null. */

@@ -81,7 +81,7 @@ export function withFoldedEpisodes(
   };
 }
 
-/** The view for the episodes of steps. `store`: the run's view (`openRunView`): a record that was set aside is not in the folded file. */
+/** The view for the episodes of steps. `store`: the run's view (`openRunView`), as the folded file holds no record that was set aside. */
 export function withFoldedSteps(store: ObjectStore): ObjectStore {
   return withFoldedEpisodes(store, parseEpisodeKey);
 }

@@ -106,7 +106,7 @@ export function faultsAfter(update: UpdateRecord): FaultTotals {
   return { step: identity.step, at: observed.committed_at, figures: figuresOf(identity.run, update) };
 }
 
-/** Adds the figures up to `update`, the update after `before.step`, to its metrics. `attempts`: from `readStepAttempts`. */
+/** Returns `update` with the figures up to its step in its metrics. `update`: the one after `before.step`; `attempts`: of its step. */
 export function withFaults(
   update: UpdateRecord,
   before: FaultTotals,
@@ -124,7 +124,7 @@ export function withFaults(
   return { ...update, observed: { ...observed, metrics: { ...observed.metrics, ...asOf(wall, figures) } } };
 }
 
-/** Adds its figures to each of `updates` (`withFaults`), which follow `before.step` in order. */
+/** Returns `updates`, which follow `before.step` in order, each with the figures up to its step in its metrics (`withFaults`). */
 export async function projectFaults(
   store: ObjectStore,
   evidence: RunEvidence,

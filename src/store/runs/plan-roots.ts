@@ -15,8 +15,8 @@ import { UnreadableRecord } from '../objects/store-errors.js';
 type PlanRoots = Required<Pick<PlanRecord, 'run_digest' | 'control_digest' | 'owner_digest'>>;
 type Place = Pick<PlanRecord, 'run' | 'control' | 'owner'>;
 
-// Records never change (R1), and every step reads the same ones, so these two caches keep them. A digest lives as long as its record, the
-// owner records as long as their store: one small record for each claim of a run.
+// Records never change (R1), and every step reads the same ones, so these two caches keep them. A digest lives as long as its record. Owner
+// records live as long as their store, which costs little: each claim of a run adds one small record.
 const digests = new WeakMap<object, string>();
 const ownersRead = new WeakMap<ObjectStore, Map<string, RecordTypes['owner']>>();
 

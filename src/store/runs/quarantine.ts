@@ -11,7 +11,7 @@ import { BadKey } from '../objects/store-errors.js';
 const replaceable =
   /^(?<folder>runs\/[^/]+\/steps\/[0-9]+\/|evals\/[^/]+\/[^/]+\/)(?<name>plan\.json|batch\.safetensors|suite\.json|result\.json|episodes\/[0-9.]+\.json\.gz)(\.r[1-9][0-9]*)?$/;
 
-/** For each record, names in the same folder: these files are made from the record, and are set aside with it. */
+/** For each record: the names, in the same folder, of the files that are made from it and so are set aside with it. */
 const madeFrom: readonly [record: RegExp, made: RegExp][] = [
   [/^plan\.json$/, /^(episodes\/|batch\.safetensors)/],
   [/^episodes\//, /^(batch\.safetensors|result\.json)/],

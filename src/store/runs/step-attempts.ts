@@ -5,7 +5,7 @@ import { attemptsFolder } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { readIfWhole } from '../records/records.js';
 
-/** Attempts that count towards a step: attempts to make it, and at the state before it (`isAtState`); these may end after its update. */
+/** Attempts that count towards `step`: attempts to make it, and at the state before it (`isAtState`). The latter may outlast `step`. */
 export function readStepAttempts(store: ObjectStore, run: string, step: number): Promise<AttemptRecord[]> {
   return stepAttempts(step, (folder) => readAttemptsIn(store, run, folder));
 }

@@ -1,4 +1,4 @@
-// Points for tests of trackers, as many as necessary: an evaluation after every tenth step.
+// Points for tests of trackers, in any number: an evaluation follows every tenth step.
 import {
   evaluationPointId,
   type MetricPoint,

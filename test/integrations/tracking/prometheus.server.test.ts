@@ -52,7 +52,7 @@ describe('figures of runs', () => {
     expect((await sink.open(quiet)).step).toBe(20);
   });
 
-  it('do not change by an older evaluation, and disappear with the run', async () => {
+  it('are not changed by an older evaluation, and disappear with the run', async () => {
     const figures = new RunFigures();
     const evaluation = (step: number, pass: number) => ({
       id: evaluationPointId(step, 'final', 'ab'.repeat(32)),
