@@ -121,7 +121,7 @@ export class MetricPoints {
     return [...points.values()];
   }
 
-  /** Totals after `position`: those that are known, or computed from the run's first step. */
+  /** Totals after `position`: known totals, or totals computed from the run's first step. */
   private async addedUpTo(view: RunView, position: number): Promise<RunningTotals> {
     // Owners are read after the updates: an owner that appears later has planned none of these steps.
     this.owners = await readSequence(this.store, ownersFolder(this.run), 'owner', this.owners);

@@ -218,7 +218,7 @@ async function addSteps(page: Page): Promise<boolean> {
   return updates.length === 0;
 }
 
-/** Adds evaluations that were not yet stored when their step was read: those of the newest steps, and at the run's end of many more. */
+/** Adds evaluations that were not yet stored when their step was read: for the newest steps, and at the run's end for many more steps. */
 async function addOverdue(page: Page): Promise<void> {
   const { view, cursor, context } = page;
   const reported = new Set(cursor.evaluations.map(({ step }) => step));

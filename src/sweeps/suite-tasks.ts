@@ -66,7 +66,7 @@ export function runSuiteOf(name: RunSuite, source: SuiteSource): SuiteRecord {
   return suiteRecord(name, { name, split: 'held_out', max_tasks, samples: 1, temperature: 1 }, source);
 }
 
-/** The suite that is asked for; if its settings equal those of a run's own suite, it is that suite. */
+/** The suite that is asked for, or the run's own suite if its settings are equal. */
 function suiteOf(suite: SuiteSpec, source: SuiteSource): SuiteRecord {
   const record = suiteRecord(sweepSuite, suite, source);
   for (const name of runSuites) {

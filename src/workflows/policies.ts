@@ -130,7 +130,7 @@ export const noSignal: NoSignal = 'no_signal';
 /** After this many steps in a row that applied nothing, the run asks a person (R27). */
 export const maxUnappliedSteps = 3;
 
-/** Pauses between attempts at work that keeps failing: each is twice the one before (R27). */
+/** Pauses between attempts at work that keeps failing: each pause is twice as long as the pause before it (R27). */
 export const standstillPause = { firstMs: 2_000, longestMs: 120_000 };
 
 /** After this many GRPO steps in a row with too few grades, the run asks a person. */

@@ -348,7 +348,7 @@ describe('a follower', () => {
     await until(() => sink.points.length === total, 'all points');
     const busy = looks.length;
     await until(() => looks.length > busy + 12, 'looks at nothing new');
-    // The pauses begin at 5 ms; each is 1.5 times the one before.
+    // The pauses begin at 5 ms; each pause is 1.5 times as long as the pause before it.
     for (const pauseMs of pausesBetween(looks.slice(busy + 7))) expect(pauseMs).toBeGreaterThan(40 - 2);
     stop.abort(new Error('enough'));
     await following;

@@ -74,7 +74,7 @@ export class RunThread {
   /** The complete record, saved in `state` after each change. */
   private memory: ThreadMemory | null = null;
   private saved = true;
-  /** Time of the last message with an unknown result, from this process or the one before; null if all results are known. */
+  /** Time of the last message with an unknown result, from this process or its predecessor; null if all results are known. */
   private doubtSince: number | null = performance.now();
   private greeted = false;
   private rootsLost = 0;

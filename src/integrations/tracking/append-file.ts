@@ -1,5 +1,5 @@
 // A file that only grows, by whole entries. If a process is killed in the middle of a write, the last entry is torn: the next opening cuts
-// it off, and its contents are written again.
+// it off, and the tracker then writes this entry again.
 import { constants } from 'node:fs';
 import { mkdir, open, type FileHandle } from 'node:fs/promises';
 import { dirname } from 'node:path';

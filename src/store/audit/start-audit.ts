@@ -1,4 +1,4 @@
-// Checks the starts that attempts announced (R9): every stored episode was announced before it was stored, and none was sampled again. An
+// Checks the starts that attempts announced (R9): every stored episode was announced before it was stored, and no episode was sampled again. An
 // announcement after the record proves nothing: its worker may have found the record and sampled nothing, or died before.
 import { AuditReport, readable } from './audit-report.js';
 import { readFolded } from '../runs/folded-episodes.js';

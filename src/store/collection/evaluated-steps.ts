@@ -102,7 +102,7 @@ export function rankSteps(evaluations: readonly FoundEvaluation[]): RankedSteps 
   const unranked = ranked.filter(({ result }) => !result);
   return {
     best: best.map(({ step }) => step),
-    // Steps that share a state need only one checkpoint: that of the newest step, which is nearest to later steps.
+    // Steps that share a state need only one checkpoint: the newest step's, because that step is nearest to later steps.
     unranked: [...new Map(unranked.map(({ state, step }) => [state, step])).values()],
   };
 }

@@ -1,4 +1,4 @@
-// Finds what others need of a run (R22, R23): references, runs that continue it (even without a reference), and open sweeps.
+// Finds which states of a run others need (R22, R23): references, runs that continue this run (even without a reference), and open sweeps.
 import { inParallel } from '../../base/in-parallel.js';
 import { refKey, refsFolder } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';

@@ -1,4 +1,4 @@
-// Decides whether an evaluation equals the one that the run itself would make. Evaluations are stored by state: if several runs reach the
+// Decides whether an evaluation equals the evaluation that the run itself would make. Evaluations are stored by state: if several runs reach the
 // same state, the first of these runs evaluated it, perhaps with other settings.
 import { isDeepStrictEqual } from 'node:util';
 import type { EvaluationResult, SuiteRecord } from '../../spec/records/evaluation-records.js';

@@ -82,7 +82,7 @@ export class Diverged extends Error {
   }
 }
 
-/** Another workflow execution drives the run now; this one must end (R20). */
+/** Another workflow execution drives the run now; the execution that gets this error must end (R20). */
 export class OwnerChanged extends Error {
   override readonly name = 'OwnerChanged';
   constructor(run: string, mine: number, newest: number) {

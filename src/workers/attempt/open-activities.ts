@@ -31,14 +31,14 @@ export class OpenActivities {
     mkdirSync(folder, { recursive: true });
   }
 
-  /** Stores the token; returns a function to call at the activity's end. The writes are synchronous, so that a kill loses none. */
+  /** Stores the token; returns a function to call at the activity's end. The writes are synchronous, so that a kill loses no token. */
   open(activity: OpenActivity): () => void {
     const name = createHash('sha256').update(activity.taskToken).digest('hex').slice(0, 32);
     const path = join(this.folder, `${name}.json`);
     writeFileSync(path, JSON.stringify(activity));
     // Keep the token for a while after the activity's end. If the worker is killed before the server has the result, the activity would
-    // otherwise wait for its heartbeat time-out; if the server has it, failing the activity does nothing. The new name shows readers of the
-    // folder that the activity no longer runs here.
+    // otherwise wait for its heartbeat time-out; if the server has it, failing the activity does nothing. The suffix `.returned` shows
+    // readers of the folder that the activity no longer runs here.
     return () => {
       const returned = path.replace(/\.json$/, '.returned.json');
       renameSync(path, returned);

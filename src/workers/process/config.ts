@@ -238,7 +238,7 @@ function withoutCredentials(url: string | null, flag: string, place: string): st
   );
 }
 
-/** Null without a URL. Throws if it is none, or has a secret in it. */
+/** Null if there is no URL. Throws if the text is not a URL, or contains a secret. */
 export function tinkerOf(
   url: string | null,
   service: string | null,

@@ -1,4 +1,4 @@
-// Connects to a Temporal server. Waits for a server that is starting; if none answers, the error says what to do.
+// Connects to a Temporal server. Waits for a server that is starting; if no server answers, the error says what to do.
 import { setTimeout as delay } from 'node:timers/promises';
 import { InterceptingCall, type Interceptor, Metadata, status } from '@grpc/grpc-js';
 import { Client, Connection, type ConnectionOptions } from '@temporalio/client';

@@ -22,7 +22,7 @@ export interface CheckpointSchedule {
 
 /** A save on the node's disk. */
 export interface Saving {
-  /** The step whose state is being uploaded: the node keeps only few states, and must keep this one. */
+  /** The step whose state is being uploaded: the node keeps only few states, and must keep this state. */
   spare?: number;
 }
 

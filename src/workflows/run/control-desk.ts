@@ -181,9 +181,7 @@ export class ControlDesk {
     }
   }
 
-  /**
-   * Takes over the folded control as it is stored. If two records were written at once, the one with the higher number includes the other.
-   */
+  /** Takes over the folded control as stored. If two records were written at once, the control with the higher number includes both. */
   adopt(control: ControlState): void {
     if (control.n >= this.folded.n) this.folded = control;
     this.controlled.controlled(this.control);

@@ -70,7 +70,7 @@ export function sharesOf(slots: number, nodes: readonly string[]): Share[] {
   }));
 }
 
-/** Runs all shares together. If one fails for good, the others are cancelled before its failure is thrown. */
+/** Runs all shares together. If one share fails for good, the other shares are cancelled before its failure is thrown. */
 async function collectShares(
   shares: readonly Share[],
   collect: (share: Share) => Promise<Part>,

@@ -152,7 +152,7 @@ class SweepLoop implements SweepWork<MissingPair> {
     return this.givenUp || workflowInfo().continueAsNewSuggested || newBuildWaits();
   }
 
-  /** Starts `parallel` workers; if one throws, the others are cancelled. */
+  /** Starts `parallel` workers; if one worker throws, the other workers are cancelled. */
   private async evaluateAll(): Promise<void> {
     await CancellationScope.cancellable(async () => {
       const scope = CancellationScope.current();

@@ -10,7 +10,7 @@ afterEach(async () => {
   await new Promise((resolve) => (server ? server.close(resolve) : resolve(null)));
 });
 
-/** Begins its answer at once, and sends another piece each time that the one before was received. Without a piece, it hangs. */
+/** Begins its answer at once, and sends another piece each time that a piece was received. Without a piece, it hangs. */
 async function serverOf(piece: Buffer | null): Promise<string> {
   server = createServer((_, response) => {
     response.writeHead(200).flushHeaders();

@@ -1,4 +1,4 @@
-// Updates that arrive while a run continues as new: each is answered and recorded once, or refused with a reason; none is lost.
+// Updates that arrive while a run continues as new: each Update is answered and recorded once, or refused with a reason; no Update is lost.
 import { WorkflowNotFoundError } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { explained } from '../../../src/cli/command-refusals.js';

@@ -54,7 +54,7 @@ export const batches: readonly Doctoring[] = [
       }),
   },
   {
-    what: "a batch's old log-probs are not those of its episodes",
+    what: "a batch's old log-probs do not match its episodes",
     rule: 'R10',
     at: () => layout.batchKey(run, learned),
     names: 'target_old_logprobs[1]',
@@ -64,7 +64,7 @@ export const batches: readonly Doctoring[] = [
       }),
   },
   {
-    what: "a batch's tokens are not those of its episodes",
+    what: "a batch's tokens do not match its episodes",
     rule: 'R10',
     at: () => layout.batchKey(run, learned),
     names: 'tokens[3]',
@@ -74,7 +74,7 @@ export const batches: readonly Doctoring[] = [
       }),
   },
   {
-    what: "a batch's figures are not those of its episodes",
+    what: "a batch's metrics do not match its episodes",
     rule: 'R10',
     at: () => layout.batchKey(run, learned),
     names: 'metrics.reward/avg_raw_reward',
