@@ -76,7 +76,12 @@ function servedModelProblems(spec: RunSpec): SpecProblem[] {
       `${model.served.chunk_tokens} tokens hold no sequence of generator.max_sequence_length ${generator.max_sequence_length}`,
       'raise it',
     ],
-    ['warm_start', spec.warm_start.length > 0, 'is not yet trained on a Tinker server', 'remove it'],
+    [
+      'trainer.save_every',
+      spec.warm_start.length > 0 && (trainer.save_every ?? 1) > 1,
+      `${trainer.save_every} does not save the state with which a training phase begins`,
+      'remove it, or the warm start',
+    ],
     ['model.moments', model.moments !== 'fp32', 'are kept by the server, in its own way', 'remove it'],
     [
       'trainer.policy_loss_type',
@@ -89,12 +94,6 @@ function servedModelProblems(spec: RunSpec): SpecProblem[] {
       'trainer.use_entropy_loss',
       trainer.use_entropy_loss,
       'is no term of a Tinker server’s losses',
-      'remove it',
-    ],
-    [
-      'trainer.use_tis',
-      trainer.use_tis,
-      'needs log-probs that a Tinker server is not yet asked for',
       'remove it',
     ],
     [

@@ -47,7 +47,6 @@ describe('a served model', () => {
     ['trainer.policy_loss_type', ({ trainer }) => (trainer!['policy_loss_type'] = 'sapo')],
     ['trainer.use_kl_loss', ({ trainer }) => (trainer!['use_kl_loss'] = true)],
     ['trainer.use_entropy_loss', ({ trainer }) => (trainer!['use_entropy_loss'] = true)],
-    ['trainer.use_tis', ({ trainer }) => (trainer!['use_tis'] = true)],
     ['trainer.max_grad_norm', ({ trainer }) => (trainer!['max_grad_norm'] = 0.5)],
     ['generator.temperature', ({ generator }) => (generator!['temperature'] = 0.7)],
     ['generator.stop', ({ generator }) => (generator!['stop'] = ['END'])],

@@ -183,7 +183,7 @@ export class TinkerClient {
     }
   }
 
-  private async pause(ms: number, { signal }: WaitOptions): Promise<void> {
+  async pause(ms: number, { signal }: WaitOptions): Promise<void> {
     await this.options.pause(ms * (0.5 + Math.random() / 2), signal);
     signal?.throwIfAborted();
   }

@@ -46,20 +46,38 @@ function clip(low: number | undefined, high: number | undefined): Record<string,
   return { clip_low_threshold: 1 - (low ?? 0), clip_high_threshold: 1 + (high ?? 0) };
 }
 
-/** A step's requests: for each mini-batch, the sequences of each chunk. Throws a TypeError on a sequence that no chunk can hold. */
+/**
+ * A step's requests: for each mini-batch, the sequences of each chunk. `rescored` [M]: the trainer's log-probs of the targets before the step,
+ * for truncated importance sampling. Throws a TypeError on a sequence that no chunk can hold.
+ */
 export function chunksOf(
   batch: BatchArrays,
   loss: LossPlan,
   reduction: ServedReduction,
   limits: ChunkLimits,
+  rescored?: Float32Array,
 ): Datum[][][] {
-  return sequencesOf(batch).map((sequences) => {
-    const scale = scaleOf(loss, reduction, sequences);
-    return inChunks(
-      sequences.map((sequence) => datumOf(sequence, loss, scale(sequence))),
-      limits,
-    );
-  });
+  return sequencesOf(rescored ? weighed(batch, rescored, loss.tis_cap ?? Infinity) : batch).map(
+    (sequences) => {
+      const scale = scaleOf(loss, reduction, sequences);
+      return inChunks(
+        sequences.map((sequence) => datumOf(sequence, loss, scale(sequence))),
+        limits,
+      );
+    },
+  );
+}
+
+/** The old log-probs become the trainer's, and each advantage is weighed by min(exp(trainer's − sampler's), cap): docs/engine.md, "Losses". */
+function weighed(batch: BatchArrays, rescored: Float32Array, cap: number): BatchArrays {
+  const sampled = batch.target_rollout_logprobs ?? batch.target_old_logprobs;
+  const weight = (at: number): number =>
+    Math.min(Math.exp((rescored[at] as number) - (sampled?.[at] as number)), cap);
+  return {
+    ...batch,
+    target_old_logprobs: rescored,
+    target_advantages: batch.target_advantages.map((advantage, at) => advantage * weight(at)),
+  };
 }
 
 /** Tokens of all of a step's requests, each sent once. */

@@ -58,13 +58,19 @@ export interface CreatedModel {
 }
 
 const beatMs = 10_000;
+/** A process that uses its models no more, because their run has ended, must not keep their places on the server. */
+const idleMs = 15 * 60_000;
 const mostCreations = 3;
+/** How often a server without a free place for a model is asked again. Dead clients lose theirs after minutes. */
+const placePauseMs = 5_000;
 const nothing: AdamParams = { learning_rate: 0, beta1: 0.9, beta2: 0.95, eps: 1e-8, weight_decay: 0 };
 
 export class TinkerService {
   /** Timers of the sessions that this process keeps alive. */
   private readonly beats = new Map<string, NodeJS.Timeout>();
   private scrubbed = false;
+  /** By `performance.now()`. */
+  private usedAt = 0;
 
   readonly sent = new SentTokens();
 
@@ -100,7 +106,8 @@ export class TinkerService {
 
   /** No number makes a creation one request: where its answer is lost, the model that may be there ends with its session. */
   private async create(base: string, lora: ServedLora, options: WaitOptions): Promise<CreatedModel> {
-    for (let tries = 1; ; tries++) {
+    const giveUpAt = performance.now() + (options.maxWaitMs ?? 0);
+    for (let lost = 1; ;) {
       const session = await this.newSession(options);
       try {
         const body = { session_id: session, base_model: base, lora_config: lora, model_role: 'policy' };
@@ -112,7 +119,8 @@ export class TinkerService {
       } catch (error) {
         this.release(session);
         options.signal?.throwIfAborted();
-        if (!(error instanceof InDoubt) || tries === mostCreations) throw error;
+        if (isFull(error) && performance.now() < giveUpAt) await this.client.pause(placePauseMs, options);
+        else if (!(error instanceof InDoubt) || lost++ === mostCreations) throw error;
         options.onWaiting?.({ reason: error.message });
       }
     }
@@ -130,12 +138,17 @@ export class TinkerService {
     }
   }
 
-  /** Only as a model's first request. */
-  async loadWeights(place: Numbered, path: string, options: RequestOptions = {}): Promise<void> {
-    await this.client.run('/load_weights', { ...place, path, optimizer: true }, options);
+  /** Only as a model's first request. `optimizer`: the moments too. */
+  async loadWeights(
+    place: Numbered,
+    path: string,
+    { optimizer = true, ...options }: RequestOptions & { optimizer?: boolean } = {},
+  ): Promise<void> {
+    await this.client.run('/load_weights', { ...place, path, optimizer }, options);
   }
 
   async pass(request: PassRequest, options: RequestOptions = {}): Promise<PassResult> {
+    this.usedAt = performance.now();
     const train = request.data.reduce((sum, { tokens }) => sum + tokens.length, 0);
     const counting = this.counting({ train }, options);
     const answer = await this.client.run('/forward_backward', encodePass(request), counting);
@@ -192,6 +205,7 @@ export class TinkerService {
 
   /** A sample whose answer is lost is asked for again: it is paid twice, and changes nothing. */
   async sample(request: SampleRequest, options: WaitOptions = {}): Promise<SampledSequence> {
+    this.usedAt = performance.now();
     const { model_path, tokens, max_tokens, seed, stop } = request;
     const answer = await this.client.run(
       '/asample',
@@ -236,10 +250,13 @@ export class TinkerService {
 
   /** Servers end a session, and with it its models, minutes after its last beat. */
   keepAlive(session_id: string): void {
+    this.usedAt = performance.now();
     if (this.beats.has(session_id)) return;
-    // A beat that fails is followed by another; the requests of the models show whether they are alive.
-    const beat = (): void =>
+    const beat = (): void => {
+      if (performance.now() - this.usedAt > idleMs) return this.release(session_id);
+      // A beat that fails is followed by another; the requests of the models show whether they are alive.
       void this.client.call('/session_heartbeat', { session_id }, { maxWaitMs: 0 }).catch(() => undefined);
+    };
     this.beats.set(session_id, setInterval(beat, beatMs).unref());
   }
 
@@ -251,4 +268,10 @@ export class TinkerService {
   close(): void {
     for (const session of this.beats.keys()) this.release(session);
   }
+}
+
+function isFull(error: unknown): error is TinkerRefused {
+  return (
+    error instanceof TinkerRefused && /maximum number|too many (models|adapters)|no free/i.test(error.detail)
+  );
 }

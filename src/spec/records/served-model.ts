@@ -11,6 +11,7 @@ export const instance = z.strictObject({
   model: text.min(1).describe('the server’s id of it'),
   step: count.describe('whose state it began with'),
   path: text.min(1).nullable().describe('saved state that it loaded; null: fresh adapters'),
+  moments: z.literal('zero').exactOptional().describe('the saved state was loaded without its moments'),
   session: text.min(1).exactOptional().describe('keeps it alive while somebody sends beats for it'),
   passed_over: z.array(text.min(1)).exactOptional().describe('newer saved states that did not load'),
   observed: z.strictObject({ at: time, by: text }),

@@ -102,6 +102,9 @@ export const planKey = (run: string, step: number) => `${stepFolder(run, step)}p
 export const batchKey = (run: string, step: number) => `${stepFolder(run, step)}batch.safetensors`;
 /** The batch's bytes, compressed when the step is folded (R23). */
 export const foldedBatchKey = (run: string, step: number) => `${batchKey(run, step)}.gz`;
+/** The trainer's log-probs of a batch; it is named for the batch, since a batch that is set aside is sealed again. */
+export const rescoredKey = (run: string, step: number, batch: Digest) =>
+  `${stepFolder(run, step)}rescored.${checkDigest(batch, 'batch').slice(0, 16)}.safetensors`;
 export const updateKey = (run: string, step: number) => `${stepFolder(run, step)}update.json`;
 export const episodesFolder = (run: string, step: number) => `${stepFolder(run, step)}episodes/`;
 export const episodeKey = (run: string, step: number, slot: number, sample: number) =>

@@ -15,7 +15,7 @@ import type { SentTokens } from '../../engine/tinker/sent-tokens.js';
 import { TinkerService } from '../../engine/tinker/service.js';
 import { NativePolicyHolder } from '../../policy/native-states.js';
 import { PolicyHolder } from '../../policy/policy-holder.js';
-import { ServedStates } from '../../policy/served-states.js';
+import { ServedStates } from '../../policy/served/served-states.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import type { TinkerConfig, WorkerConfig } from '../process/config.js';
 import type { Tracing } from '../tracing/tracing.js';

@@ -93,6 +93,19 @@ describe('the sequences of a batch', () => {
     },
   );
 
+  it('weigh advantages by the trainer’s log-probs where the plan caps their ratio to the sampled ones', () => {
+    const tokens = [5, 6, 7, 8];
+    const targets = [1, 2, 3].map((index) => ({ index, advantage: 2, oldLogprob: -1 }));
+    const loss: LossPlan = { ...regular, tis_cap: 1.5 };
+    const rescored = Float32Array.from([-1, -1.5, -0.25]);
+    const [datum] = chunksOf(packForest([[{ tokens, targets }]]), loss, 'sum', unlimited, rescored).flat(2);
+    const weights = [1, Math.exp(-0.5), 1.5];
+    datum!.inputs['advantages']!.data.forEach((advantage, at) =>
+      expect(advantage).toBeCloseTo((2 * weights[at]!) / 3, 6),
+    );
+    expect(datum!.inputs['logprobs']!.data).toEqual([-1, -1.5, -0.25]);
+  });
+
   it('fill requests up to their limits, and one that fits in none is refused', () => {
     const samples = [4, 4, 4, 6].map((length, index) => ({
       tokens: Array.from({ length: length + 1 }, (_, at) => 10 * index + at),

@@ -1,8 +1,9 @@
 // A worker that dies behind any of its calls, and a model that the server loses, cost time alone (R32 to R37).
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { TinkerService } from '../../../src/engine/tinker/service.js';
-import { type Harness, run } from '../../activities/fixture.js';
+import { readInstances } from '../../../src/store/runs/served-models.js';
+import { type Harness, lastSftStep, run } from '../../activities/fixture.js';
 import {
   collect,
   commitServedBase,
@@ -30,6 +31,7 @@ describe.skipIf('skipped' in venv)('a run on a Tinker server', { timeout: 300_00
     await trainOn(undisturbed, world.node(undisturbed));
     expected = await finalLogprobs(undisturbed, world.server);
   }, 300_000);
+  afterEach(() => world.unloadModels());
   afterAll(() => world?.close());
 
   /** A node whose process is dead once the named call was sent for the `count`-th time. */
@@ -90,6 +92,41 @@ describe.skipIf('skipped' in venv)('a run on a Tinker server', { timeout: 300_00
       await update(harness, node, planned);
     }
     await expectSameEnd(harness);
+  });
+
+  test('ends with the same log-probs after a warm start, with importance weights, where workers die at the phase’s beginning', async () => {
+    const last = 4;
+    const take = async (deaths: Record<number, string>): Promise<Harness> => {
+      const harness = await world.open({}, { use_tis: true, max_training_steps: 2 }, true);
+      let node = world.node(harness);
+      await commitServedBase(harness, node);
+      for (let step = 1; step <= last; step++) {
+        const planned = await harness.plan(step);
+        if (step > lastSftStep) {
+          await collect(harness, node, planned);
+          await passOne(harness, step);
+        }
+        const [name, count] = deaths[step]?.split(' ') ?? [];
+        if (name !== undefined) {
+          const dead = update(harness, dying(harness, name, Number(count)), planned);
+          await expect(dead).rejects.toThrow('killed');
+          node = world.node(harness);
+        }
+        await update(harness, node, planned, name === undefined ? 1 : 2);
+      }
+      return harness;
+    };
+    const undisturbed = await take({});
+    // The first step of the phase has a model of its own, without the moments of the phase before.
+    const instances = await readInstances(undisturbed.store, run);
+    expect(instances.map(({ step, moments }) => [step, moments])).toEqual([
+      [0, undefined],
+      [lastSftStep, 'zero'],
+    ]);
+    const wanted = await finalLogprobs(undisturbed, world.server, last);
+    const disturbed = await take({ 2: '/optim_step 1', 3: '/forward_backward 1', 4: '/forward_backward 3' });
+    expect(furthest(await finalLogprobs(disturbed, world.server, last), wanted)).toBeLessThanOrEqual(1e-6);
+    expect((await auditRun(disturbed.store, run)).violations).toEqual([]);
   });
 
   test('is far from the state of fresh adapters, so that equal log-probs mean something', async () => {

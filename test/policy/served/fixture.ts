@@ -15,7 +15,7 @@ import { TinkerEngine } from '../../../src/engine/tinker/sampling.js';
 import { TinkerService } from '../../../src/engine/tinker/service.js';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import { PolicyHolder } from '../../../src/policy/policy-holder.js';
-import { ServedStates } from '../../../src/policy/served-states.js';
+import { ServedStates } from '../../../src/policy/served/served-states.js';
 import { episodeKey } from '../../../src/store/objects/layout.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { requireRecord } from '../../../src/store/records/records.js';
@@ -50,8 +50,11 @@ export interface NodeOptions {
 
 export interface ServedWorld {
   server: TinkerServer;
-  open(served?: object, trainer?: object): Promise<Harness>;
+  /** `warmed`: with the harness's supervised steps before the others. */
+  open(served?: object, trainer?: object, warmed?: boolean): Promise<Harness>;
   node(harness: Harness, options?: NodeOptions): ServedNode;
+  /** Frees the server's places, of which it has three. */
+  unloadModels(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -63,10 +66,10 @@ export async function startServedWorld(): Promise<ServedWorld> {
   const services: TinkerService[] = [];
   return {
     server,
-    open: async (served = {}, trainer = {}) => {
+    open: async (served = {}, trainer = {}, warmed = false) => {
       const harness = await startHarness(environments);
       harnesses.push(harness);
-      await harness.open(servedSpec(harness, server.model, served, trainer));
+      await harness.open(servedSpec(harness, server.model, served, trainer, warmed));
       return harness;
     },
     node: ({ store, node, folder: disk }, { url = server.url, name = 'node-a', ...options } = {}) => {
@@ -81,6 +84,12 @@ export async function startServedWorld(): Promise<ServedWorld> {
       const holder = new PolicyHolder({ store, engine, keeper, lock: createStateLock() });
       return { ...node, holder, service, sent: service.sent };
     },
+    unloadModels: async () => {
+      for (const harness of harnesses.splice(0)) {
+        await loseModels(harness, server);
+        await harness.close();
+      }
+    },
     close: async () => {
       for (const service of services) service.close();
       await server.stop();
@@ -91,12 +100,18 @@ export async function startServedWorld(): Promise<ServedWorld> {
   };
 }
 
-function servedSpec({ spec }: Harness, name: string, served: object, changes: object): object {
+function servedSpec(
+  { spec }: Harness,
+  name: string,
+  served: object,
+  changes: object,
+  warmed: boolean,
+): object {
   const { model, generator, trainer, ...rest } = spec as Record<string, Record<string, unknown>>;
   const { architecture: _, initializer_range: __, ...named } = model!;
   return {
     ...rest,
-    warm_start: [],
+    ...(warmed ? {} : { warm_start: [] }),
     model: {
       ...named,
       served: { name, rank: 8, reduction: 'sequence_mean', chunk_sequences: 2, ...served },
@@ -148,11 +163,15 @@ export async function loseModels({ store }: Harness, { url }: TinkerServer): Pro
 }
 
 /** From the newest saved state, in a model of its own. */
-export async function finalLogprobs(harness: Harness, server: TinkerServer): Promise<number[]> {
+export async function finalLogprobs(
+  harness: Harness,
+  server: TinkerServer,
+  last = lastStep,
+): Promise<number[]> {
   const { store } = harness;
   await loseModels(harness, server);
-  const saved = (await readSavedStates(store, run, lastStep)).at(-1)!;
-  expect(saved.state).toBe(await readState(store, run, lastStep));
+  const saved = (await readSavedStates(store, run, last)).at(-1)!;
+  expect(saved.state).toBe(await readState(store, run, last));
   return logprobsOf(server, saved.path);
 }
 

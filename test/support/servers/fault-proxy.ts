@@ -6,6 +6,7 @@ import { createServer, request, type IncomingMessage, type ServerResponse } from
  * client gets this status. `loseReply`: the server carries it out, and the connection breaks. `hang`: the server carries it out, and no
  * reply comes. `stall`: the reply's headers and half of its body come, then nothing. `trickle`: the body comes in pieces of one byte, or of
  * `bytes`, every `everyMs`, so that the connection never looks idle. `reset`: the connection breaks before the server sees anything.
+ * `twice`: the server gets the request two times, and its second reply comes back.
  * `delay`: the request is carried out normally, `ms` later.
  */
 export type Fault =
@@ -16,6 +17,7 @@ export type Fault =
   | { kind: 'stall' }
   | { kind: 'trickle'; everyMs: number; bytes?: number }
   | { kind: 'reset' }
+  | { kind: 'twice' }
   | { kind: 'delay'; ms: number };
 
 export interface FaultProxy {
@@ -42,12 +44,28 @@ export async function startFaultProxy(target: string): Promise<FaultProxy> {
       return;
     }
     if (fault?.kind === 'delay') setTimeout(() => forward(incoming, outgoing, null), fault.ms);
+    else if (fault?.kind === 'twice') sendTwice(incoming, outgoing);
     else forward(incoming, outgoing, fault);
   });
+  const sendTwice = (incoming: IncomingMessage, outgoing: ServerResponse): void => {
+    const { method = '', url = '', headers } = incoming;
+    const pieces: Buffer[] = [];
+    const send = (use: (reply: IncomingMessage) => void): void => {
+      const forwarded = request({ hostname, port, method, path: url, headers }, use);
+      forwarded.on('error', () => incoming.socket.destroy());
+      forwarded.end(Buffer.concat(pieces));
+    };
+    const pass = (reply: IncomingMessage): void => {
+      outgoing.writeHead(reply.statusCode ?? 502, reply.headers);
+      reply.pipe(outgoing);
+    };
+    incoming.on('data', (piece: Buffer) => pieces.push(piece));
+    incoming.on('end', () => send((first) => first.resume().on('end', () => send(pass))));
+  };
   const forward = (
     incoming: IncomingMessage,
     outgoing: ServerResponse,
-    fault: Exclude<Fault, { kind: 'answer' | 'reset' | 'delay' }> | null,
+    fault: Exclude<Fault, { kind: 'answer' | 'reset' | 'delay' | 'twice' }> | null,
   ): void => {
     const { method = '', url = '' } = incoming;
     // The host header is signed, so it is passed on as the client sent it.
@@ -91,7 +109,7 @@ export function breakFirst(
 }
 
 function breakReply(
-  fault: Exclude<Fault, { kind: 'answer' | 'reset' | 'delay' }>,
+  fault: Exclude<Fault, { kind: 'answer' | 'reset' | 'delay' | 'twice' }>,
   incoming: IncomingMessage,
   outgoing: ServerResponse,
   reply: IncomingMessage,

@@ -1,16 +1,16 @@
 // One model of a run on a Tinker server, and the numbered requests that train it (R34): what a step sends follows from its batch, its plan and
 // the run's spec alone.
-import type { Datum } from '../engine/tinker/wire.js';
-import { chunksOf, servedLoss } from '../engine/tinker/passes.js';
-import { TinkerRefused } from '../engine/tinker/call-errors.js';
-import type { RequestOptions, WaitOptions } from '../engine/tinker/futures.js';
-import type { AdamParams, SavedOnServer, TinkerService } from '../engine/tinker/service.js';
-import type { UpdateResult } from '../engine/policy-engine.js';
-import type { BatchArrays } from '../spec/records/batch.js';
-import type { Digest } from '../spec/records/parts.js';
-import type { PlanRecord } from '../spec/records/plan.js';
-import type { InstanceRecord } from '../spec/records/served-model.js';
-import type { RunSpec, ServedModel } from '../spec/run-spec.js';
+import type { Datum } from '../../engine/tinker/wire.js';
+import { chunksOf, servedLoss } from '../../engine/tinker/passes.js';
+import { TinkerRefused } from '../../engine/tinker/call-errors.js';
+import type { RequestOptions, WaitOptions } from '../../engine/tinker/futures.js';
+import type { AdamParams, SavedOnServer, TinkerService } from '../../engine/tinker/service.js';
+import type { UpdateResult } from '../../engine/policy-engine.js';
+import type { BatchArrays } from '../../spec/records/batch.js';
+import type { Digest } from '../../spec/records/parts.js';
+import type { PlanRecord } from '../../spec/records/plan.js';
+import type { InstanceRecord } from '../../spec/records/served-model.js';
+import type { RunSpec, ServedModel } from '../../spec/run-spec.js';
 import { nameOfSampler, nameOfSave, nameOfState } from './served-names.js';
 
 /** The model cannot be trusted any more: the next one begins with a saved state (R35). */
@@ -18,11 +18,16 @@ export class InstanceGivenUp extends Error {
   override readonly name = 'InstanceGivenUp';
 }
 
+/** The optimizer's step had a gradient that is not finite: the weights on the server are lost, and the batch is not applied (R37). */
+export class NonFiniteStep extends InstanceGivenUp {}
+
 export interface StepToApply {
   step: number;
   plan: PlanRecord;
   batch: BatchArrays;
   stepId: Digest;
+  /** Records the trainer's log-probs of the targets, and returns the recorded ones: another process may have been first. */
+  keepRescored: (logprobs: Float32Array) => Promise<Float32Array>;
 }
 
 interface AppliedStep extends UpdateResult {
@@ -32,13 +37,14 @@ interface AppliedStep extends UpdateResult {
 
 type Holding = { step: number; state: Digest };
 
-/** A name that is taken is listed when its save is whole; one that is not by then was cut off. */
+/** When the server says that a name is taken, a complete save is listed within this time. If it is not, the save was cut off. */
 const listedWithinMs = 30_000;
 
 export class ServedInstance {
   /** Null while a step is applied, and after one that failed. */
   holds: Holding | null;
   private sampled: { state: Digest; path: string } | null = null;
+  private trained = false;
 
   /** `next`: number of the next training request. */
   constructor(
@@ -51,25 +57,27 @@ export class ServedInstance {
     this.holds = holds;
   }
 
-  /** Requests of a step that was applied. */
+  /** Number of training requests that an applied step sends. */
   static requestsOf(
     spec: RunSpec,
     { step, plan, batch }: Pick<StepToApply, 'step' | 'plan' | 'batch'>,
   ): number {
     const miniBatches = chunked(spec, plan, batch);
-    return 1 + miniBatches.flat().length + miniBatches.length + (isSaved(spec, step) ? 1 : 0);
+    const chunks = miniBatches.flat().length;
+    return 1 + (isRescored(plan) ? 2 : 1) * chunks + miniBatches.length + (isSaved(spec, step) ? 1 : 0);
   }
 
-  /** Passes over a committed step, whose requests were all answered. */
+  /** Skips the requests of a committed step: all of them were answered. */
   skip(requests: number, holds: Holding): void {
+    this.trained ||= requests > 0;
     this.next += requests;
     this.holds = holds;
   }
 
-  /** Path that samples the held state. Its number is the first of the step that follows. */
+  /** Path of the saved weights from which the held state is sampled. This save takes the first number of the next step. */
   async sampler(options: WaitOptions): Promise<string> {
     const { holds, record } = this;
-    if (!holds) throw new InstanceGivenUp(`nothing is known of what ${record.model} holds`);
+    if (!holds) throw new InstanceGivenUp(`the state of model ${record.model} is unknown`);
     if (this.sampled?.state === holds.state) return this.sampled.path;
     const name = nameOfSampler(holds.step, holds.state);
     const path = await this.save('sampler', name, this.next, options);
@@ -77,17 +85,24 @@ export class ServedInstance {
     return path;
   }
 
-  /** Sends the requests of the step after the held one. A process that sends them again, after another one died, sends the same ones. */
+  /** Sends the requests of the next step. If a process dies, its successor sends exactly the same requests. */
   async apply(step: StepToApply, waiting: WaitOptions): Promise<AppliedStep> {
     const options: RequestOptions = { ...waiting, repeatable: this.served.numbered };
     await this.sampler(options);
     this.holds = null;
+    this.trained = true;
     let number = this.next + 1;
     const { service } = this;
     const model_id = this.record.model;
     const loss = servedLoss(step.plan.loss);
     const figures = new PassFigures();
-    for (const [index, chunks] of chunked(this.spec, step.plan, step.batch).entries()) {
+    let rescored: Float32Array | undefined;
+    if (isRescored(step.plan)) {
+      const first = number;
+      number += chunked(this.spec, step.plan, step.batch).flat().length;
+      rescored = await step.keepRescored(await this.rescore(step, first, options));
+    }
+    for (const [index, chunks] of chunked(this.spec, step.plan, step.batch, rescored).entries()) {
       for (const data of chunks) {
         const request = { model_id, seq_id: number++, data, ...loss };
         figures.add(data, (await service.pass(request, options)).outputs);
@@ -105,6 +120,27 @@ export class ServedInstance {
     this.next = number;
     this.holds = { step: step.step, state };
     return result;
+  }
+
+  /** Log-probs of the batch's targets before the step, in its order; requests are numbered from `number`. */
+  private async rescore(
+    { plan, batch }: StepToApply,
+    number: number,
+    options: RequestOptions,
+  ): Promise<Float32Array> {
+    const figures = new PassFigures();
+    const logprobs: number[] = [];
+    for (const data of chunked(this.spec, plan, batch).flat()) {
+      const place = { model_id: this.record.model, seq_id: number++ };
+      const request = { ...place, data, loss_fn: 'cross_entropy', forward_only: true };
+      const { outputs } = await this.service.pass(request, options);
+      figures.add(data, outputs);
+      for (const [index, { inputs }] of data.entries())
+        for (const [at, weight] of (inputs['weights']?.data ?? []).entries())
+          if (weight !== 0) logprobs.push(outputs[index]?.['logprobs']?.[at] ?? NaN);
+    }
+    figures.check(this.served.logprob_tolerance, true);
+    return Float32Array.from(logprobs);
   }
 
   /** A 409 for a name proves nothing: only what is listed is saved (R36). */
@@ -137,9 +173,14 @@ export class ServedInstance {
     }
   }
 
-  /** Whether the server takes a number that was sent twice for one request. */
+  /** True if the server treats two requests with the same number as one. */
   get isNumbered(): boolean {
     return this.served.numbered;
+  }
+
+  /** The optimizer's moments are 0, and no step has been taken: the first step of a training phase begins so. */
+  get hasZeroMoments(): boolean {
+    return !this.trained && (this.record.path === null || this.record.moments === 'zero');
   }
 
   private get served(): ServedModel {
@@ -151,9 +192,19 @@ export function isSaved({ trainer }: RunSpec, step: number): boolean {
   return step % (trainer.save_every ?? 1) === 0;
 }
 
-function chunked({ model }: RunSpec, plan: PlanRecord, batch: BatchArrays): Datum[][][] {
+function isRescored({ loss }: PlanRecord): boolean {
+  return loss.tis_cap !== undefined;
+}
+
+function chunked(
+  { model }: RunSpec,
+  plan: PlanRecord,
+  batch: BatchArrays,
+  rescored?: Float32Array,
+): Datum[][][] {
   const { reduction, chunk_sequences, chunk_tokens } = model.served as ServedModel;
-  return chunksOf(batch, plan.loss, reduction, { sequences: chunk_sequences, tokens: chunk_tokens });
+  const limits = { sequences: chunk_sequences, tokens: chunk_tokens };
+  return chunksOf(batch, plan.loss, reduction, limits, rescored);
 }
 
 /** `grad_clip_norm` is sent only to a server that clips: it would look as if it were applied elsewhere. */
@@ -203,7 +254,7 @@ class PassFigures {
     if (compares && apart > tolerance)
       throw new InstanceGivenUp(
         `the trainer's log-probs lie ${apart.toFixed(4)} from the sampled ones on average, and model.served.logprob_tolerance ` +
-          `is ${tolerance}: it has other weights, another tokenizer or another sampler than the episodes`,
+          `is ${tolerance}: trainer and sampler differ in weights, tokenizer or sampling`,
       );
   }
 
@@ -211,7 +262,7 @@ class PassFigures {
     const norm = metrics['skyrl.ai/grad_norm'] ?? metrics['grad_norm'];
     if (norm !== undefined) this.gradNorms.push(norm);
     if (norm !== undefined && !Number.isFinite(norm))
-      throw new InstanceGivenUp('the optimizer’s step had a gradient that is not finite');
+      throw new NonFiniteStep('the optimizer’s step had a gradient that is not finite');
   }
 
   metrics(): Record<string, number> {

@@ -1,8 +1,8 @@
 // Names of states on a Tinker server (R32): nobody hashes its weights, so a state is named for what was done. The name says which batches
 // are in it, not which bits.
-import { sha256Hex } from '../base/sha256.js';
-import type { Digest } from '../spec/records/parts.js';
-import { canonicalText } from '../store/records/canonical.js';
+import { sha256Hex } from '../../base/sha256.js';
+import type { Digest } from '../../spec/records/parts.js';
+import { canonicalText } from '../../store/records/canonical.js';
 
 const kind = 'longhaul.named-state/1';
 

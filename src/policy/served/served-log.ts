@@ -1,0 +1,76 @@
+// What the records of a run say of its steps on a Tinker server: saved states, and logged batches with their requests.
+import { sha256Hex } from '../../base/sha256.js';
+import type { Digest } from '../../spec/records/parts.js';
+import type { InstanceRecord, SavedStateRecord } from '../../spec/records/served-model.js';
+import type { RunSpec } from '../../spec/run-spec.js';
+import { decodeBatchFile } from '../../store/files/batch-file.js';
+import { batchKey } from '../../store/objects/layout.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { UnreadableRecord } from '../../store/objects/store-errors.js';
+import { chooseRescored } from '../../store/runs/rescored-logprobs.js';
+import { readPlan, readUpdate, timelineOf } from '../../store/runs/run-records.js';
+import { readSavedStates } from '../../store/runs/served-models.js';
+import { readBatch } from '../../store/runs/stored-batch.js';
+import { ServedInstance, type StepToApply } from './served-instance.js';
+
+export class ServedLog {
+  constructor(private readonly store: ObjectStore) {}
+
+  /** The saved states of a step, in the order in which they were recorded. */
+  async savedAt(run: string, step: number): Promise<SavedStateRecord[]> {
+    return readSavedStates(this.store, await timelineOf(this.store, run, step), step);
+  }
+
+  /** True if an update of the steps `from` to `to` left weights on the server that are not finite. */
+  async hasNonFinite(run: string, from: number, to: number): Promise<boolean> {
+    for (let step = from; step <= to; step++) {
+      const { applied } = (await readUpdate(this.store, run, step)).identity;
+      if (applied !== true && applied.reason === 'non_finite') return true;
+    }
+    return false;
+  }
+
+  /** Null if the step applied nothing. `sealed`: the step is not committed, but its plan and batch are there. */
+  async step(run: string, step: number, sealed = false): Promise<StepToApply | null> {
+    const { store } = this;
+    if (sealed) {
+      const { record: plan } = await readPlan(store, run, step);
+      const batch = await this.batchOf(run, step);
+      return { step, plan, batch, stepId: '', keepRescored: (logprobs) => Promise.resolve(logprobs) };
+    }
+    const { identity } = await readUpdate(store, run, step);
+    if (identity.applied !== true) return null;
+    const { record: plan } = await readPlan(store, run, step, identity.plan);
+    const batch = await this.batchOf(run, step, identity.batch);
+    const keepRescored = this.keepRescored(run, step, identity.batch);
+    return { step, plan, batch, stepId: identity.step_id, keepRescored };
+  }
+
+  keepRescored(run: string, step: number, batch: Digest): StepToApply['keepRescored'] {
+    const { store } = this;
+    return async (logprobs) =>
+      chooseRescored(store, { run: await timelineOf(store, run, step), step, batch }, logprobs);
+  }
+
+  /** Number of the request that saved the state of `step`, among those of `instance`. */
+  async numberOfSave(run: string, spec: RunSpec, instance: InstanceRecord, step: number): Promise<number> {
+    let number = instance.path === null ? 0 : 1;
+    for (let next = instance.step + 1; next <= step; next++) {
+      const logged = await this.step(run, next, next === step);
+      number += logged ? ServedInstance.requestsOf(spec, logged) : 0;
+    }
+    return number;
+  }
+
+  /** Throws `UnreadableRecord` if the batch is gone or changed. */
+  async batchOf(run: string, step: number, recorded?: Digest) {
+    const { store } = this;
+    const timeline = await timelineOf(store, run, step);
+    const key = batchKey(timeline, step);
+    const bytes = await readBatch(store, timeline, step);
+    if (bytes === null) throw new UnreadableRecord(key, 'it is not in the store');
+    if (recorded !== undefined && sha256Hex(bytes) !== recorded)
+      throw new UnreadableRecord(key, 'its sha256 is not the one in update.json: it was changed');
+    return decodeBatchFile(bytes, key).arrays;
+  }
+}

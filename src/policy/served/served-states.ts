@@ -1,0 +1,264 @@
+// The keeper of states on a Tinker server: named, saved there, and made again from the newest saved one and the logged batches after it.
+import { randomUUID } from 'node:crypto';
+import { mkdir, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { WaitOptions } from '../../engine/tinker/futures.js';
+import type { ServedPolicy, TinkerEngine } from '../../engine/tinker/sampling.js';
+import { itemOf, sentFor } from '../../engine/tinker/sent-tokens.js';
+import type { TinkerService } from '../../engine/tinker/service.js';
+import { policyServer, type UpdateResult } from '../../engine/policy-engine.js';
+import type { Digest } from '../../spec/records/parts.js';
+import type { RunRecord } from '../../spec/records/run-records.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { UnreadableRecord } from '../../store/objects/store-errors.js';
+import { checkpointDataKey, writeCheckpoint } from '../../store/runs/checkpoints.js';
+import { readInstances } from '../../store/runs/served-models.js';
+import { readPlan, readRun, readState } from '../../store/runs/run-records.js';
+import type { Attended } from '../attended.js';
+import type {
+  BaseState,
+  CheckpointUpload,
+  CommittedState,
+  Provenance,
+  StateKeeper,
+  StepUpdate,
+} from '../state-keeper.js';
+import { InstanceGivenUp, isSaved, NonFiniteStep } from './served-instance.js';
+import { servedOf, ServedInstances } from './served-instances.js';
+import { ServedLog } from './served-log.js';
+import { isSamplerOf, nameOfBase, nameOfSave, nameOfState } from './served-names.js';
+
+interface ServedStatesOptions {
+  store: ObjectStore;
+  service: TinkerService;
+  engine: TinkerEngine;
+  policy: ServedPolicy;
+  /** Node, for records. */
+  by: string;
+  /** Node disk: archives on their way. */
+  folder: string;
+  log: (message: string) => void;
+}
+
+export class ServedStates implements StateKeeper {
+  private readonly log: ServedLog;
+  private readonly instances: ServedInstances;
+  /** Step ids whose update the server's list of saved states proves. */
+  private proven: { stepId: Digest; state: Digest } | null = null;
+
+  constructor(private readonly options: ServedStatesOptions) {
+    this.log = new ServedLog(options.store);
+    this.instances = new ServedInstances(options, this.log);
+    // A state that the server has lost is held no more: the next use makes it again (R35).
+    options.engine.onLost = () => void this.forget();
+  }
+
+  held(): Promise<Digest | null> {
+    return Promise.resolve(this.options.engine.sampled?.state ?? null);
+  }
+
+  weights(): Promise<null> {
+    return Promise.resolve(null);
+  }
+
+  /** State 0 is a name: fresh adapters are made when they are first needed. */
+  async holdBase({ spec }: RunRecord): Promise<BaseState> {
+    const { service, model } = this.options.policy;
+    const { name, rank, seed } = servedOf(spec);
+    if (name !== model) throw new Error(`this node serves ${model}, and the run trains ${name}`);
+    await this.options.engine.info();
+    return { state: nameOfBase({ service, model, rank, seed: seed ?? spec.seed }) };
+  }
+
+  async hold({ run, step, state }: CommittedState, attempt: Attended): Promise<void> {
+    const record = await readRun(this.options.store, run);
+    const options = waiting(record, attempt, { restoring: step });
+    const instance = await this.instances.at(record, step, options, 'to sample');
+    if (instance.holds?.state !== state)
+      throw new UnreadableRecord(
+        `runs/${run}`,
+        `the state of step ${step} is ${state}, and its batches name ${instance.holds?.state ?? 'none'}`,
+      );
+    await this.instances.guarded(instance, async () => {
+      const path = await sentFor({ run, item: itemOf.other }, () => instance.sampler(options));
+      this.options.engine.sampled = { state, path, maxWaitMs: maxWaitMs(record) };
+    });
+  }
+
+  /** The server's list comes first: a saved state of this very step proves its update (R36). */
+  async holdForUpdate(
+    { run, step }: CommittedState,
+    stepId: Digest,
+    _provenance: Provenance,
+    attempt: Attended,
+  ): Promise<void> {
+    this.proven = null;
+    const record = await readRun(this.options.store, run);
+    const options = waiting(record, attempt, { restoring: step });
+    if (await this.isSavedAlready(record, step + 1, stepId, options)) return;
+    const instance = await this.instances.at(record, step, options, 'to train');
+    const { record: plan } = await readPlan(this.options.store, run, step + 1);
+    if (plan.optimizer.reset_moments && !instance.hasZeroMoments)
+      await this.instances.beginPhase(record, step, options);
+  }
+
+  forget(): Promise<void> {
+    this.instances.forget();
+    return Promise.resolve();
+  }
+
+  async apply({
+    run,
+    step,
+    plan,
+    batch: digest,
+    stepId,
+    onProgress,
+    ...attempt
+  }: StepUpdate): Promise<UpdateResult> {
+    const state = nameOfState(plan.previous_state, stepId);
+    if (this.proven?.stepId === stepId) return { state, applied: true, metrics: {} };
+    const instance = this.instances.driven?.instance;
+    if (!instance || instance.holds?.state !== plan.previous_state)
+      throw new InstanceGivenUp(`no model on the server holds the state before step ${step}`);
+    await this.instances.refuseOlder(run, instance);
+    this.options.engine.sampled = null;
+    onProgress?.({ done: 0, total: 1 });
+    const batch = await this.log.batchOf(run, step);
+    const options = waiting(await readRun(this.options.store, run), attempt, { verb: 'update' });
+    return this.instances
+      .guarded(instance, async () => {
+        const keepRescored = this.log.keepRescored(run, step, digest);
+        const { saved, ...result } = await sentFor({ run, item: itemOf.update(step) }, () =>
+          instance.apply({ step, plan, batch, stepId, keepRescored }, options),
+        );
+        if (saved) await this.instances.recordSaved(run, { step, state }, saved, instance.record);
+        return result;
+      })
+      .catch((error: unknown) => {
+        if (!(error instanceof NonFiniteStep)) throw error;
+        return { state: plan.previous_state, applied: { reason: 'non_finite' }, metrics: {} };
+      });
+  }
+
+  /** A kept state is saved with its optimizer, or follows from logged batches, and its adapters can be had. */
+  async kept(committed: CommittedState): Promise<string | null> {
+    if ((await this.archiveOf(committed)) === null) return null;
+    return this.savedBefore(committed);
+  }
+
+  /** The held state can be sampled, so its adapters can be had. */
+  keep(committed: CommittedState): Promise<string> {
+    return this.savedBefore(committed);
+  }
+
+  prune(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  async problemOf(committed: CommittedState, signal: AbortSignal): Promise<string | null> {
+    const archive = await this.archiveOf(committed, signal);
+    return archive === null ? 'the server has no adapters of it to hand out' : null;
+  }
+
+  /** The adapters alone: what was paid for does not end with the server. Another process's file is adopted: bytes may differ. */
+  async upload(
+    store: ObjectStore,
+    record: RunRecord,
+    committed: CommittedState,
+    upload: CheckpointUpload,
+  ): Promise<void> {
+    const { service, folder } = this.options;
+    const { run, ...state } = committed;
+    const archive = await this.archiveOf(committed, upload.signal);
+    if (archive === null) throw new Error(`the server has no adapters of step ${state.step} to hand out`);
+    await mkdir(folder, { recursive: true });
+    const statePath = join(folder, `${run}.${state.step}.${randomUUID()}.tar.gz`);
+    try {
+      const stored = await store.getToFile(await checkpointDataKey(store, record, state.step), statePath);
+      if (!stored)
+        await writeFile(
+          statePath,
+          await service.archive(archive.model, archive.name, signalOf(upload.signal)),
+        );
+      await writeCheckpoint(store, record, { ...upload, ...state, statePath });
+    } finally {
+      await rm(statePath, { force: true });
+    }
+  }
+
+  /** Of the newest model that has it. */
+  private async archiveOf(
+    { run, state }: CommittedState,
+    signal?: AbortSignal,
+  ): Promise<{ model: string; name: string } | null> {
+    const { store, service } = this.options;
+    for (const { model } of (await readInstances(store, run)).reverse()) {
+      const found = (await service.checkpoints(model, signalOf(signal))).find(
+        (one) => one.checkpoint_type === 'sampler' && isSamplerOf(one.checkpoint_id, state),
+      );
+      if (found) return { model, name: found.checkpoint_id };
+    }
+    return null;
+  }
+
+  private async savedBefore({ run, step }: CommittedState): Promise<string> {
+    for (let before = step; before > 0; before--) {
+      const path = (await this.log.savedAt(run, before)).at(-1)?.path;
+      if (path !== undefined) return path;
+    }
+    return this.options.policy.model;
+  }
+
+  private async isSavedAlready(
+    { run, spec }: RunRecord,
+    step: number,
+    stepId: Digest,
+    options: WaitOptions,
+  ): Promise<boolean> {
+    const { store, service, log } = this.options;
+    if (!isSaved(spec, step)) return false;
+    const state = nameOfState(await readState(store, run, step - 1), stepId);
+    const saved = (await this.log.savedAt(run, step)).some((one) => one.state === state);
+    const instances = await readInstances(store, run);
+    const newest = instances.at(-1);
+    const listed =
+      saved || !newest
+        ? undefined
+        : (await service.checkpoints(newest.model, options)).find(
+            (one) => one.checkpoint_id === nameOfSave(step, stepId) && one.checkpoint_type === 'training',
+          );
+    if (!saved && !listed) return false;
+    log(`${run}: the server has the state of step ${step} already`);
+    if (listed && newest) {
+      const number = await this.log.numberOfSave(run, spec, newest, step);
+      await this.instances.recordSaved(run, { step, state }, { path: listed.tinker_path, number }, newest);
+    }
+    this.proven = { stepId, state };
+    // Whether this process has sent all of the step's requests is not known: the next use looks at the records.
+    this.instances.leave();
+    return true;
+  }
+}
+
+function maxWaitMs({ spec }: RunRecord): number {
+  return spec.generator.max_wait_s * 1000;
+}
+
+function signalOf(signal: AbortSignal | undefined): WaitOptions {
+  return signal ? { signal } : {};
+}
+
+/** Requests may wait for long: the heartbeat goes on, and says what for. */
+function waiting(record: RunRecord, { signal, progress }: Partial<Attended>, work: object): WaitOptions {
+  let since: number | null = null;
+  return {
+    ...signalOf(signal),
+    maxWaitMs: maxWaitMs(record),
+    onWaiting: ({ reason }) => {
+      since = reason === undefined ? null : (since ?? Date.now());
+      const wait = { waiting: policyServer, waiting_since: since, waiting_reason: reason };
+      progress?.({ ...work, ...(since === null ? {} : wait) });
+    },
+  };
+}
