@@ -70,7 +70,7 @@ test('a finished call leaves no timer that would keep its process alive', async 
   expect(timers() - before).toBeLessThan(10);
 });
 
-test('ending a thread rejects the running call, and a second call during one is refused', async () => {
+test('ending a thread rejects the running call, and a second call is refused while the first one runs', async () => {
   const computed = thread.call('compute');
   await expect(thread.call({ answer: 'one' })).rejects.toThrow('was called while it was computing');
   const ended = expect(computed).rejects.toThrow('the thread was ended');

@@ -200,7 +200,7 @@ describe('LoRA', () => {
 describe('a reference', () => {
   const kl = { kl_weight: 0.1, kl_estimator: 'k3' as const };
 
-  it('is set from the held weights or from a file, and an update names it', async () => {
+  it('is set from the held weights or from a file, and an update names the reference', async () => {
     const engine = startEngine();
     const { state, weights } = await engine.loadRandom(tinyModel);
     const path = temporaryPath('reference.safetensors');
@@ -235,7 +235,7 @@ describe('stop texts', () => {
   const textOf = (tokens: readonly number[]): string =>
     Buffer.concat(tokens.map((id) => vocabulary[id]!)).toString();
 
-  it('end a generation with the token that completes one', async () => {
+  it('end a generation with the token that completes a stop text', async () => {
     const engine = startEngine();
     const { state } = await engine.loadRandom(tinyModel);
     const prompt = transcript(12);

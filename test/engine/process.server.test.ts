@@ -41,7 +41,7 @@ describe('the engine process', () => {
     expect(new Set(all)).toEqual(new Set([10]));
   });
 
-  it('rejects open calls at once when it is killed, and the next call starts a new one', async () => {
+  it('rejects open calls at once when it is killed, and the next call starts a new process', async () => {
     const lines: string[] = [];
     const engine = startEngine({ log: (line) => lines.push(line) });
     const { state } = await engine.loadRandom(longModel);

@@ -165,7 +165,7 @@ describe('update', () => {
     expect((await engine.stats())['updates']).toBe(1);
   });
 
-  it('waits for running generations, and later ones see only the new state', async () => {
+  it('waits for running generations, and later generations see only the new state', async () => {
     const engine = startEngine();
     const { state } = await engine.loadRandom(tinyModel);
     const before = engine.generate(generation(state, transcript(20), { max_new_tokens: 200 }));

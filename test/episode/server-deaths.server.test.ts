@@ -144,7 +144,7 @@ describe('an episode during whose call the server dies', () => {
     expect(new Set(companyAt.get(resetTurn)?.slice(2))).toEqual(new Set([0]));
   });
 
-  it('is not suspected if the server dies at two different calls: neither death is charged, and it keeps playing beside others', async () => {
+  it('is not suspected if the server dies at two different calls: neither death is charged, and the episode keeps playing beside others', async () => {
     faultAt = (turn) => turn >= 0 && companyAt.get(turn)?.length === 1;
     const plays = await playAll('end');
     expect(plays[suspect]).toMatchObject({ outcome: passed, failures: { socket_lost: 2 } });

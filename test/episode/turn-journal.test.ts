@@ -143,7 +143,7 @@ describe('a journal', () => {
   });
 });
 
-describe('the past in its entries', () => {
+describe('the past that the entries describe', () => {
   it('is the same for a journal of an older version, whose intents contain the try number', () => {
     const older = { ...{ type: 'intent', turn: 0, call }, try: 0 } as JournalEntry;
     const read = readJournal(fileOf([header, { type: 'session', session }, older]), header);

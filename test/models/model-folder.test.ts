@@ -116,7 +116,7 @@ describe('the files of its weights', () => {
   });
 });
 
-test('a template that uses special tokens gets their texts; any other stays unchanged', () => {
+test('a template that uses special tokens gets their texts; any other template stays unchanged', () => {
   const texts = { bos_token: '<s>', eos_token: '</s>' };
   expect(selfContained('{{ messages }}', texts)).toBe('{{ messages }}');
   expect(selfContained('{{ bos_token }}!', texts)).toBe('{%- set bos_token = "<s>" %}{{ bos_token }}!');

@@ -28,7 +28,7 @@ test('files and folders of writers that are dead or long silent are removed; tho
   expect(readdirSync(folder).sort()).toEqual(['model', `model.tmp-${process.ppid}`].sort());
 });
 
-test('beside a folder that a user chose, only its own leftovers are removed', async () => {
+test('beside a folder that a user chose, only the leftovers of this folder are removed', async () => {
   leave(`model.tmp-${dead}`);
   leave(`other.tmp-${dead}`);
   writeFileSync(join(folder, 'film.part'), '');

@@ -29,7 +29,7 @@ test('the newest states of a run stay; later steps of another store are removed'
   expect((await states.list('tiny')).map(({ step }) => step)).toEqual([3, 2]);
 });
 
-test('a state that is being uploaded stays, in addition to the newest ones', async () => {
+test('a state that is being uploaded stays, in addition to the newest states', async () => {
   for (const step of [1, 2, 3, 4, 5]) save('uploading', step);
   await states.prune('uploading', stateOf(5), 2, 1);
   expect((await states.list('uploading')).map(({ step }) => step)).toEqual([5, 4, 1]);

@@ -263,7 +263,7 @@ describe('a model folder is refused at the run’s start', () => {
     });
   });
 
-  test('and later by the node if it was changed in the meantime', async () => {
+  test('and later by the node if the folder was changed in the meantime', async () => {
     await harness.open(specOf({ lora }));
     const file = join(folder, 'model.safetensors');
     const bytes = readFileSync(file);
@@ -302,7 +302,7 @@ describe('an exported model', () => {
     expect(read.eosTokens).toEqual(assets.eosTokens);
   });
 
-  test('keeps padding token and length of its folder’s tokenizer_config.json; without it, takes them from other files', async () => {
+  test('keeps padding token and length of its folder’s tokenizer_config.json; without that file, takes them from other files', async () => {
     const own = JSON.parse(readFileSync(join(folder, 'tokenizer_config.json'), 'utf8')) as object;
     const file = join(folder, 'tokenizer_config.json');
     const [pad, model_max_length] = ['<|im_start|>', 131_072];

@@ -156,7 +156,7 @@ describe('an intact checkpoint that cannot be loaded now does not count as damag
   it.each([
     ['a store that does not answer', new StoreUnavailable('no answer in 30 s')],
     ['a disk without space', new StoreFull('no space is left')],
-  ])('because of %s: the restore fails, and the next attempt loads it', async (_, problem) => {
+  ])('because of %s: the restore fails, and the next attempt loads the checkpoint', async (_, problem) => {
     await harness.advance(1);
     await checkpoint(1);
     const other = harness.secondNode();
@@ -304,7 +304,7 @@ describe('states on disk', () => {
     expect((await harness.node.holder.states.list(run)).map(({ step }) => step)).toEqual([3, 2]);
   });
 
-  it('replace leftovers of killed writers, but not the files of living ones', async () => {
+  it('replace leftovers of killed writers, but not the files of living writers', async () => {
     await harness.advance(last);
     await save(1);
     const saved = await pathOf(1);
@@ -359,7 +359,7 @@ describe('states on disk', () => {
 describe('an upload whose state is not on the disk is given up: the engine does not restore an old state for it (R17)', () => {
   const givenUp = { type: 'CheckpointGivenUp', nonRetryable: true };
 
-  it('on a node that never saved it', async () => {
+  it('on a node that never saved the state', async () => {
     await harness.advance(2);
     await save(1);
     const other = harness.secondNode();
@@ -370,7 +370,7 @@ describe('an upload whose state is not on the disk is given up: the engine does 
     expect((await other.holder.engine.held())?.state).toBe(await readState(harness.store, run, 2));
   });
 
-  it('if its bytes are damaged; nothing of it reaches the store', async () => {
+  it('if the state’s bytes are damaged; nothing of the state reaches the store', async () => {
     await harness.advance(2);
     const { path } = await save(2);
     const bytes = readFileSync(path);
@@ -389,7 +389,7 @@ describe('an upload whose state is not on the disk is given up: the engine does 
     expect(await readFileOf(2)).toEqual(readFileSync(await pathOf(2, other)));
   });
 
-  it('if it was cut off', async () => {
+  it('if the state’s file was cut off', async () => {
     await harness.advance(2);
     const { path } = await save(2);
     truncateSync(path, 1000);

@@ -17,7 +17,7 @@ test('there is no reason if every outcome is graded', () => {
   expect(mostFrequentReason([episode('a', graded)])).toBeNull();
 });
 
-test('the reason is the most frequent one, with its most frequent message', () => {
+test('the most frequent reason is given, with its most frequent message', () => {
   const most = mostFrequentReason([
     episode('a', graded),
     episode('a', unknown('open'), 'no such task'),

@@ -150,7 +150,7 @@ it('an attempt that must stop is not counted, whatever its failure', async () =>
   expect(found.map(noProgress)).toEqual([false, false, false, false, true]);
 });
 
-it('a new execution, after a person has fixed the cause, has all its tries again', async () => {
+it('failures are counted from 0 in a new execution, because a person may have fixed the cause', async () => {
   const broken = failing(() => new TypeError('broken'));
   for (const time of ['first', 'second']) {
     const found = await failures(broken, 5);

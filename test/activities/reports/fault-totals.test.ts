@@ -10,7 +10,7 @@ import { readRun } from '../../../src/store/runs/run-records.js';
 
 const made = { run: 'long', steps: 6, evalInterval: 6 };
 
-it('the cost of faults is counted by one reader at a time: other plans in the meantime do not wait for it', async () => {
+it('the cost of faults is counted by one reader at a time, and other plans do not wait for the count', async () => {
   const store = memoryStore();
   await writeAll(store, recordsOf(made));
   const record = await readRun(store, made.run);

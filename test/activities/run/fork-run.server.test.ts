@@ -28,7 +28,7 @@ import {
 useRunToFork();
 
 describe('a fork', () => {
-  test('without changes takes the same further steps as its parent, bit for bit, and copies none of the earlier ones', async () => {
+  test('without changes takes the same further steps as its parent, bit for bit, and copies no earlier step', async () => {
     const { opened } = await fork('same', { run, step: 3 });
     expect(opened).toMatchObject({
       outline: { run: 'same', lineage: { run, step: 3 } },
@@ -85,7 +85,7 @@ describe('a fork', () => {
     expect((await auditRun(harness.store, 'of-its-own-step')).violations).toEqual([]);
   });
 
-  test('continues when its workflow starts again, with its own spec or with the stored one', async () => {
+  test('continues when its workflow starts again, with its own spec or with the stored spec', async () => {
     const { spec, opened } = await fork('again', { run, step: 3 });
     await advance('again', opened.owner, 4);
     const { fork: _, ...stored } = spec;

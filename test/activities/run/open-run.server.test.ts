@@ -108,7 +108,7 @@ describe('a later start', () => {
     expect(message).not.toContain('fork');
   });
 
-  it('with more steps is refused, and the message names the fork that takes them', async () => {
+  it('with more steps is refused, and the message names the fork that would take these steps', async () => {
     await harness.open();
     const message = await messageOf({
       ...harness.spec,

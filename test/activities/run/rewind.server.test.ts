@@ -82,7 +82,7 @@ describe('a rewind', () => {
     expect(await store.head(runKey(`${run}~2`))).toBeNull();
   });
 
-  test('to two different steps at the same time: one succeeds, the other is refused', async () => {
+  test('to two different steps at the same time: one rewind succeeds, the other is refused', async () => {
     const store = await copy();
     const specs = await Promise.all([2, 3].map((at) => forkSpec(store, run, { run, step: at })));
     const answers = await Promise.allSettled(specs.map((spec) => open(spec, store)));

@@ -44,7 +44,7 @@ function turnsOf({ tokens, turns }: EpisodeRecord): string[][] {
 }
 
 describe('stop texts of a spec', () => {
-  test('end a turn with the token that completes one of them', async () => {
+  test('end a turn with the token that completes a stop text', async () => {
     const free = await sampled({});
     const lengths = free.turns.map(({ length }) => length);
     expect(Math.max(...lengths)).toBeGreaterThan(4);

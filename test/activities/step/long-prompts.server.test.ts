@@ -36,7 +36,7 @@ const evaluate = () =>
   );
 
 describe('a task whose prompt is too long', () => {
-  it('gives its group no grades if other tasks fit; the step learns from those', async () => {
+  it('gives its group no grades if other tasks fit; the step learns from the other tasks', async () => {
     await openWith((task, index) => (index === 0 ? { ...task, prompt: tooLong } : task));
     expect(await harness.advance(step)).toMatchObject({ applied: true });
     const { identity } = await readUpdate(harness.store, run, step);

@@ -26,7 +26,7 @@ describe('with 100 environments', () => {
     expect(bytesOf(await harness.plan(lastSftStep + 1))).toBeLessThan(limit);
   });
 
-  it('a committed step returns the few figures that are shown; its record keeps all', async () => {
+  it('a committed step returns the few figures that are shown; its record keeps all figures', async () => {
     await harness.advance(lastSftStep);
     const metrics = {
       ...rewardMetrics(names.map((env) => ({ env, values: [0, 1, null] }))),
@@ -64,7 +64,7 @@ describe('with 100 environments', () => {
 });
 
 describe('the phases of a run', () => {
-  it('follow one another without a gap, and each step is in exactly one', async () => {
+  it('follow one another without a gap, and each step is in exactly one phase', async () => {
     await harness.open();
     const { spec } = await readRun(harness.store, run);
     const [drill] = spec.warm_start;

@@ -168,7 +168,7 @@ describe('the batch of twelve episodes', () => {
     expect(arrays.target_old_logprobs).toBeUndefined();
   });
 
-  test('keeps every outcome, unknown ones as null', async () => {
+  test('keeps every outcome; an unknown outcome is null', async () => {
     const { identity } = await seal(allEpisodes());
     expect(identity.outcomes).toEqual([
       [1, 0, 0.5],

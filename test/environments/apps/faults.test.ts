@@ -16,7 +16,7 @@ describe('injected faults', () => {
     expect(places.every(({ seed, turn }) => infrastructureFault(seed, turn, 0, 1))).toBe(true);
   });
 
-  it('of one kind do not depend on those of the other kind, nor those of one try on those of the try before', () => {
+  it('of one kind do not depend on faults of the other kind, or on faults of the try before', () => {
     const failed = places.filter(({ seed, turn }) => infrastructureFault(seed, turn, 0, 0.2));
     expect(
       share(failed.map(({ seed, turn }) => infrastructureFault(seed, turn, 1, 0.2) !== null)),

@@ -81,7 +81,7 @@ describe('arguments', () => {
 });
 
 describe('permissions', () => {
-  it("refuse changes to another team's issues and to locked ones with 403", () => {
+  it("refuse changes to another team's issues and to locked issues with 403", () => {
     const refusals = Array.from({ length: 10 }, (_, i) => `tracker/close_issue/00010${i}`).flatMap((key) =>
       inWorld(key, (world) =>
         rowsOf(world, 'issues')

@@ -75,7 +75,7 @@ describe('a world whose client died', () => {
     expect(worlds.opened).toBe(opened);
   });
 
-  it('answers a repeated call and runs it once, whether or not the reply had arrived', async () => {
+  it('answers a repeated call and runs the call once, whether or not the first reply had arrived', async () => {
     const env = await open(dying);
     await call(env, 0);
     const answered = await orphan(env);

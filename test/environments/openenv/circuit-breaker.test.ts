@@ -45,7 +45,7 @@ describe('the circuit breaker', () => {
     expect(polls).toBe(15);
   });
 
-  it('lets calls through when a poll succeeds; a loss then opens it again, a success closes it', async () => {
+  it('lets calls through when a poll succeeds; a loss then opens the breaker again, a success closes it', async () => {
     const breaker = create();
     for (let i = 0; i < 3; i++) breaker.lost();
     healthy = true;
@@ -60,7 +60,7 @@ describe('the circuit breaker', () => {
     expect(breaker.allowsCalls).toBe(true);
   });
 
-  it('is not closed by replies that were on their way when it opened', () => {
+  it('is not closed by replies that were on their way when the breaker opened', () => {
     const breaker = create();
     for (let i = 0; i < 3; i++) breaker.lost();
     breaker.succeeded();

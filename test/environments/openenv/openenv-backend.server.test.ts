@@ -96,7 +96,7 @@ describe('an episode', () => {
     expect(order).toEqual([1, 2]);
   });
 
-  it('that is aborted while it waits leaves its place to others', async () => {
+  it('that is aborted while it waits leaves its place to other episodes', async () => {
     const backend = connect((await serve()).url, { maxSessions: 1 });
     const first = await open(backend);
     const stop = new AbortController();
@@ -107,7 +107,7 @@ describe('an episode', () => {
     await (await open(backend)).close();
   });
 
-  it('gets ten megabytes of output cut short, but larger frames of other servers whole', async () => {
+  it('gets ten megabytes of output cut short, or whole from a server that allows so much', async () => {
     const env = await open(connect((await serve()).url));
     expect((await call(env, 'shout')).text).toMatch(
       /^x{100000}\n\[cut: 10000000 characters, the first 100000 are shown\]$/,

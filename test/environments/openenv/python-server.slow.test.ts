@@ -129,7 +129,7 @@ describe.skipIf('skipped' in venv)('the server of openenv 0.10.0', () => {
     });
   });
 
-  it('causes a charged failure if one call does not end while others are answered', async () => {
+  it('causes a charged failure if one call does not end while other calls are answered', async () => {
     await expect(
       withEpisode((env) => env.callTool(call('slow', { seconds: 1.5 }), first), { callTimeoutMs: 500 }),
     ).rejects.toMatchObject({ kind: 'failed', reason: 'timeout' });

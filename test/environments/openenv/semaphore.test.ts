@@ -17,7 +17,7 @@ function asking(places: number, wishes: readonly ('one' | 'all')[], signals: rea
 }
 
 describe('places', () => {
-  it('go to a caller that wants all of them once all are free, and before later callers', async () => {
+  it('go to a caller that wants all places once all places are free, and before later callers', async () => {
     const { log, back, settle } = asking(2, ['one', 'one', 'all', 'one', 'one']);
     await settle();
     expect(log).toEqual([0, 1]);

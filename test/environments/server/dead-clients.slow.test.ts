@@ -109,7 +109,7 @@ const lastDeaths = (server: EnvironmentProcess): Promise<SessionCounts> =>
   }, 'the server to see the last deaths');
 
 describe('a server of 8 places', () => {
-  it('gives all places to 8 new sessions after 50 clients were killed, and keeps none for the dead', async () => {
+  it('gives all places to 8 new sessions after 50 clients were killed, and keeps no place for the dead clients', async () => {
     const args = ['--max-sessions', String(places), '--resume-timeout', String(resumeTimeoutS)];
     const server = await startEnvironmentProcess(args);
     cleanup.push(() => server.kill('SIGKILL'));
@@ -129,7 +129,7 @@ describe('a server of 8 places', () => {
     expect((await counts(server)).leaked).toBe(0);
   }, 240_000);
 
-  it('also gives all places to new sessions if each client continued what the one before it had left', async () => {
+  it('also gives all places to new sessions if each client continued the episodes that the client before it had left', async () => {
     const journals = mkdtempSync(join(tmpdir(), 'longhaul-dead-clients-'));
     cleanup.push(() => rmSync(journals, { recursive: true }));
     // This time-out is long, so a session that no client continues would still be there at the end.

@@ -124,7 +124,7 @@ describe('the built-in environment server', () => {
     expect(await exit).toEqual([0, null]);
   });
 
-  it('makes a call unavailable if it is killed during the call; after its restart the episode is played again', async () => {
+  it('makes a call unavailable if the server is killed during the call; after its restart the episode is played again', async () => {
     const server = await start();
     const backend = connect(server.url);
     const [task] = tasks(1);

@@ -105,7 +105,7 @@ describe('a resumable session', () => {
     expect(worlds.open).toBe(0);
   });
 
-  it('ends after its time if its client does not return, but not while it has a socket', async () => {
+  it('ends after the time-out if its client does not return, but not while the session has a socket', async () => {
     const brief = await startCounterServer({ sessionTimeoutMs: 60_000, resumeTimeoutMs: 200 });
     const held = await startSession(brief.url);
     const left = await startSession(brief.url);

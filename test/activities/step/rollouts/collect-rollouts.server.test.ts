@@ -155,7 +155,7 @@ describe('collectRollouts', () => {
     });
   });
 
-  it('samples no finished episode again (R9): only the missing one is played', async () => {
+  it('samples no finished episode again (R9): only the missing episode is played', async () => {
     const { answer } = await planned();
     await collect(answer, [0, 1]);
     const before = await harness.store.get(episodeKey(run, step, 0, 1));

@@ -40,7 +40,7 @@ async function collect(attempt: number, progress: unknown[] = []): Promise<unkno
 }
 
 describe('an environment server that is down', () => {
-  it('for longer than max_wait_s ends the step with a clear failure; once it is back, a resumed run continues', async () => {
+  it('for longer than max_wait_s ends the step with a clear failure; once the server is back, a resumed run continues', async () => {
     await server.kill('SIGKILL');
     const started = Date.now();
     await expect(collect(1)).rejects.toMatchObject({

@@ -203,7 +203,7 @@ describe('an episode that two attempts played in parallel', () => {
 });
 
 describe('episodes of a plan that was replaced', () => {
-  it('are not adopted for the new plan: the error names one and the way to continue (R8)', async () => {
+  it('are not adopted for the new plan: the error names one of them and the way to continue (R8)', async () => {
     await collect(harness.node);
     await tamper(harness.store, planKey(run, step), (bytes) =>
       bytes.toString().replace('"max_grad_norm":1', '"max_grad_norm":2'),
