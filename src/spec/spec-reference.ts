@@ -54,7 +54,7 @@ function section(title: string, node: Node): string {
   return `## ${title}\n\n${rows(node, '').join('')}`;
 }
 
-/** Rows of a mapping's keys. Keys of a nested mapping follow it, named by their path within the section. */
+/** Rows of a mapping's keys. The keys of a nested mapping follow the mapping's own row, named by their path within the section. */
 function rows(node: Node, prefix: string): string[] {
   return Object.entries(node.properties ?? {}).flatMap(([key, child]) => [
     row(`${prefix}${key}`, child, isNeeded(node, key)),

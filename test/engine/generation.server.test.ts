@@ -43,7 +43,7 @@ describe('generate', () => {
     const second = [...prompt, ...first.tokens, ...transcript(10, 3)];
     const warm = await engine.generate(generation(state, second));
     const after = await engine.stats();
-    // All tokens except the last sampled one were in the cache; that one and the ten new ones are computed.
+    // All tokens except the last sampled token were in the cache. That token and the ten new tokens are computed.
     expect(after['prefilled_tokens']! - before['prefilled_tokens']!).toBe(11);
 
     const cold = startEngine();
@@ -63,7 +63,7 @@ describe('generate', () => {
       ),
     );
     const stats = await engine.stats();
-    // One full prefill, and for each other sample the last token, whose logits are needed.
+    // One sample computes the whole prompt; every other sample computes only the prompt's last token, because its logits are needed.
     expect(stats['prefilled_tokens']! + stats['reused_tokens']!).toBeGreaterThanOrEqual(8 * 119);
     expect(stats['prefilled_tokens']).toBeLessThanOrEqual(120 + 7);
   });

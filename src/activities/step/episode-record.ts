@@ -30,7 +30,9 @@ export class FinishedElsewhere extends Error {}
 /** Milliseconds. If the last look is older, for example because the process was suspended, the process looks again before it samples. */
 export const freshMs = 2000;
 
-/** Remembers when it last saw that an episode has no record. Sampling stops when another worker has finished the episode (R9). */
+/**
+ * Remembers when the store was last seen to have no record of an episode. Sampling stops when another worker has finished the episode (R9).
+ */
 export class Unfinished {
   /** On the wall clock, which continues while the machine is suspended. */
   private at: number | null = null;
