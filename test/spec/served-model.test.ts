@@ -1,7 +1,7 @@
 // A spec for a Tinker server is refused if it contains a setting that the server does not support; the error names the setting's path.
 import { describe, expect, it } from 'vitest';
 import { InvalidSpec } from '../../src/spec/invalid-spec.js';
-import { parseRunSpec } from '../../src/spec/spec-input.js';
+import { parseRunSpec, readSpecFile } from '../../src/spec/spec-input.js';
 
 const spec = {
   name: 'served',
@@ -33,6 +33,17 @@ function pathsRefused(change: (copy: Record<string, Record<string, unknown>>) =>
 const prices = { train: 0.7, prefill: 0.2, sample: 0.6 };
 
 describe('a served model', () => {
+  it.each(['presets/tinker.yaml', 'presets/tinker-qwen3-8b.yaml'])(
+    'is what %s trains, which lacks only the two files that a user brings',
+    async (preset) => {
+      const refused: unknown = await readSpecFile(preset).catch((error: unknown) => error);
+      expect((refused as InvalidSpec).problems.map(({ path }) => path)).toEqual([
+        'model.tokenizer',
+        'model.chat_template',
+      ]);
+    },
+  );
+
   it('replaces model.path and model.architecture', () => {
     expect(parseRunSpec(spec).model.served).toEqual({
       ...{ name: 'Qwen/Qwen3-0.6B', rank: 8, reduction: 'sum', clips: false },
