@@ -66,7 +66,7 @@ async function readManifest(
   const manifest = await requireRecord(store, key, 'dataset');
   const found = recordDigest(manifest);
   if (found === digest) return manifest;
-  throw new UnreadableRecord(key, `its digest is ${found}, but the run names ${digest}: it was changed`);
+  throw new UnreadableRecord(key, `it was changed: its digest is ${found}, but the run recorded ${digest}`);
 }
 
 function trainTasksOf(tasks: readonly Task[]): Map<string, string[]> {
@@ -91,6 +91,6 @@ async function readText(
   const found = sha256Hex(bytes);
   const listed = files.find((file) => file.path === path)?.sha256;
   if (found !== listed)
-    throw new UnreadableRecord(key, `its sha256 is ${found}, its manifest says ${listed ?? 'nothing'}`);
+    throw new UnreadableRecord(key, `its sha256 is ${found}, but its manifest says ${listed ?? 'nothing'}`);
   return Buffer.from(bytes).toString('utf8');
 }

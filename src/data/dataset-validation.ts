@@ -32,15 +32,15 @@ function refuseData(spec: RunSpec, data: { tasks: readonly Task[]; kinds: readon
   if (heldOut < wanted) {
     problems.push({
       path: 'data',
-      problem: `${wanted} evaluation tasks are asked for, the data holds ${heldOut} held-out ones`,
-      fix: 'lower eval_tasks and final_eval_tasks, or bring more tasks with "split": "held_out"',
+      problem: `the spec asks for ${wanted} evaluation tasks, but the data has only ${heldOut} held-out tasks`,
+      fix: 'lower eval_tasks and final_eval_tasks, or add tasks with "split": "held_out"',
     });
   }
   if (train === 0)
     problems.push({
       path: 'data',
-      problem: 'the data holds no task to train on',
-      fix: 'bring tasks with "split": "train"',
+      problem: 'the data has no training task',
+      fix: 'add tasks with "split": "train"',
     });
   const known = new Set(spec.environments.map((environment) => environment.env_key));
   for (const envKey of new Set(data.tasks.map((task) => task.env_key))) {
@@ -55,8 +55,8 @@ function refuseData(spec: RunSpec, data: { tasks: readonly Task[]; kinds: readon
     if (!data.kinds.includes(phase.demonstrations)) {
       problems.push({
         path: `warm_start[${index}].demonstrations`,
-        problem: `the data holds no demonstration of kind "${phase.demonstrations}"`,
-        fix: `kinds there: ${data.kinds.join(', ') || 'none'}`,
+        problem: `the data has no demonstration of kind "${phase.demonstrations}"`,
+        fix: `kinds in the data: ${data.kinds.join(', ') || 'none'}`,
       });
     }
   }

@@ -28,7 +28,7 @@ const demonstrationSchema = z.strictObject({
       context.addIssue({
         code: 'custom',
         path: [wrong, 'role'],
-        message: `must be ${wanted}: a conversation begins with the user, then the assistant has every other turn`,
+        message: `must be ${wanted}: a conversation begins with the user, and every second message is the assistant's`,
       });
     }),
 });
@@ -63,7 +63,7 @@ export function parseTasks(text: string, file: string): Task[] {
     const earlier = firstLineOf.get(parsed.data.task_key);
     if (earlier !== undefined) {
       problems.push(
-        `line ${line}: task_key "${parsed.data.task_key}" is already used in line ${earlier}; keys must differ`,
+        `line ${line}: task_key "${parsed.data.task_key}" is already used in line ${earlier}; keys must be unique`,
       );
       continue;
     }
@@ -71,7 +71,7 @@ export function parseTasks(text: string, file: string): Task[] {
     tasks.push({ ...parsed.data, template: parsed.data.template ?? parsed.data.env_key });
   }
   if (tasks.length === 0 && problems.length === 0)
-    problems.push('the file holds no task; write one JSON object a line');
+    problems.push('the file has no task; write one JSON object per line');
   if (problems.length > 0) throw new BadDataFile(file, problems);
   return tasks;
 }
@@ -96,7 +96,10 @@ function* jsonLines(text: string, problems: string[]): Generator<{ line: number;
     try {
       value = JSON.parse(content);
     } catch {
-      const cutOff = index === lines.length - 1 ? ' (the file seems cut off: its last line has no end)' : '';
+      const cutOff =
+        index === lines.length - 1
+          ? ' (the file seems cut off: its last line does not end with a line break)'
+          : '';
       problems.push(`line ${index + 1}: not JSON${cutOff}`);
       continue;
     }

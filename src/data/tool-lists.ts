@@ -61,15 +61,15 @@ async function toolsOf(
   if (environment.url === undefined) {
     if (appNames.includes(name)) return [...appByName(name).tools];
     return {
-      problem: `demonstrations name "${name}", which names no url and is no built-in app (${appNames.join(', ')})`,
-      fix: 'give its url, so that its tools can be asked for',
+      problem: `demonstrations name the environment "${name}", which has no url and is not a built-in app (${appNames.join(', ')})`,
+      fix: 'give its url, so that the tool list can be fetched',
     };
   }
   const task = tasks.find(({ env_key }) => env_key === name);
   if (!task) {
     return {
-      problem: `demonstrations name "${name}", but no task does, and a server shows its tools only in an episode`,
-      fix: `bring a task with env_key: ${name}`,
+      problem: `demonstrations name the environment "${name}", but no task does, and a server lists its tools only in an episode of a task`,
+      fix: `add a task with env_key: ${name}`,
     };
   }
   return askServer(environment.url, environment.grading_token_env, task, options);
@@ -99,7 +99,7 @@ async function askServer(
   }
   signal?.throwIfAborted();
   return {
-    problem: `the tools that demonstrations of "${task.env_key}" show cannot be asked for: ${reason}`,
+    problem: `the tool list for demonstrations of "${task.env_key}" cannot be fetched: ${reason}`,
     fix: 'start the server, or correct the url',
   };
 }

@@ -100,6 +100,6 @@ function parse(source: string): Template {
     // The prompt must not depend on a clock, only on the task. The library's clock function cannot be overridden, so its name is replaced.
     return new Template(source.replace(/\bstrftime_now\b/g, 'task_date'));
   } catch (error) {
-    throw new Error(`the chat template is no valid Jinja: ${(error as Error).message}`, { cause: error });
+    throw new Error(`the chat template is not valid Jinja: ${(error as Error).message}`, { cause: error });
   }
 }

@@ -27,7 +27,7 @@ export async function tokenizeDemonstration(
   if (first?.role !== 'user') throw new Error(`${nameOf(demonstration)} does not begin with a user message`);
   if (demonstration.env_key !== undefined && tools === null) {
     throw new Error(
-      `${nameOf(demonstration)} belongs to ${demonstration.env_key}, whose tools are not given`,
+      `${nameOf(demonstration)} belongs to ${demonstration.env_key}, but the tools of that environment are missing`,
     );
   }
   const prompt = await promptTokens(coder, {

@@ -136,7 +136,7 @@ export class EpisodeJournals {
 
   /** Logs only the first problem, because on a full disk every episode would report the same. */
   private complain({ message }: Error): void {
-    if (!this.complained) this.log(`episodes go on without their journals: ${message}`);
+    if (!this.complained) this.log(`episodes continue without journals: ${message}`);
     this.complained = true;
   }
 
@@ -144,7 +144,7 @@ export class EpisodeJournals {
   async close(): Promise<void> {
     const { episodes, turns, tokens } = this.resumed;
     if (episodes > 0)
-      this.log(`${episodes} episodes went on from their journals: ${turns} turns of ${tokens} tokens`);
+      this.log(`${episodes} episodes continued from their journals: ${turns} turns of ${tokens} tokens`);
     await rmdir(this.folder).catch(() => undefined);
   }
 }

@@ -42,7 +42,7 @@ export function tokenCount(tokenizerJson: string): number {
 function vocabularyOf({ vocab }: TokenizerFile['model']): [string, number][] {
   if (Array.isArray(vocab)) return vocab.map(([token], id) => [token, id]);
   if (typeof vocab === 'object' && vocab !== null) return Object.entries(vocab);
-  throw new Error('its model has no vocab');
+  throw new Error('its model has no vocabulary');
 }
 
 function highestId(entries: readonly (readonly [string, number])[]): number {
@@ -55,7 +55,7 @@ function coderOf({ model, decoder, pre_tokenizer }: TokenizerFile): (token: stri
   if (isByteLevel) return byteLevel;
   if (model.type === 'WordPiece' || decoders.some(({ type }) => type === 'WordPiece'))
     throw new Error(
-      'tokens of a WordPiece tokenizer are no bytes by themselves: it can have no stop strings',
+      'the bytes of a WordPiece token depend on its neighbours: such a tokenizer cannot have stop strings',
     );
   const replaced = decoders.flatMap(({ type, pattern, content }) =>
     type === 'Replace' && pattern?.String !== undefined ? [[pattern.String, content ?? ''] as const] : [],

@@ -14,7 +14,7 @@ export async function within<T>(
   outer.throwIfAborted();
   const own = new AbortController();
   const onOuter = (): void => own.abort(outer.reason);
-  const late = new TooLate(`waited ${limitMs / 1000} s for ${what}, in vain`);
+  const late = new TooLate(`waited ${limitMs / 1000} s for ${what} without success`);
   const timer = setTimeout(() => own.abort(late), limitMs);
   outer.addEventListener('abort', onOuter, { once: true });
   try {

@@ -301,7 +301,7 @@ function addControl({ view, cursor, events }: Page): void {
     cursor.control = n;
     const { at } = observed;
     if (change.kind === 'pause') {
-      const reason = change.now ? 'at once, cutting off the episodes in flight' : null;
+      const reason = change.now ? 'at once: the episodes in flight are cut off' : null;
       events.push({ kind: 'paused', id: `paused.${n}`, at, reason, resumeWith: resumeCommand(view) });
     }
     if (change.kind === 'resume') events.push({ kind: 'resumed', id: `resumed.${n}`, at });

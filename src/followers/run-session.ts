@@ -88,8 +88,8 @@ export async function followRun(options: SessionOptions): Promise<SessionEnd> {
   }
   if (signal.aborted) return 'stopped';
   const isWhole = ends.every(Boolean);
-  const whole = isWhole ? 'everybody' : 'not everybody';
-  if (ends.length > 0) options.log(`${run}: ${whole} who follows it has all of it`);
+  const received = isWhole ? 'every tracker and channel has' : 'a tracker or channel does not have';
+  if (ends.length > 0) options.log(`${run}: ${received} everything`);
   return isWhole ? 'delivered' : 'lacking';
 }
 
@@ -123,7 +123,7 @@ async function open(store: ObjectStore, run: string): Promise<OpenedRun> {
     readOwner(store, run),
     store.get(runKey(run)),
   ]);
-  if (!owner || !bytes) throw new Error(`nobody drives ${run} yet`);
+  if (!owner || !bytes) throw new Error(`no workflow drives ${run} yet`);
   const { tracking = usualTracking, slack } = owner.observed;
   return { record, owner, digest: sha256Hex(bytes), tracking, slack };
 }

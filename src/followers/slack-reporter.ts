@@ -236,7 +236,7 @@ class SlackReporter {
     const dropped = this.thread?.dropped ?? [];
     const last = dropped.at(-1);
     const as = (what: string, reason: string): Trouble => ({ what, reason, since });
-    const noToken = `${tokenName} is not set where the follower runs: put the bot's token there, or take slack out of the run's spec`;
+    const noToken = `${tokenName} is not set where the follower runs: put the bot's token there, or remove slack from the run's spec`;
     const trouble = !token()
       ? as(behind, noToken)
       : this.thread?.trouble != null

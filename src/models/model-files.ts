@@ -44,7 +44,7 @@ async function indexedFiles(folder: string): Promise<string[]> {
 function insteadOf(names: ReadonlySet<string>): string {
   const pickled = [...names].filter((name) => /\.(bin|pt|pth)$/.test(name));
   if (pickled.length > 0)
-    return `; it has ${pickled[0]}: save the model as safetensors (transformers: model.save_pretrained(folder))`;
+    return `; it has ${pickled[0]} instead: save the model as safetensors (transformers: model.save_pretrained(folder))`;
   if (names.has('adapter_config.json')) return ': it is a PEFT adapter; merge it into its base model first';
   return '';
 }
@@ -74,9 +74,9 @@ export async function readJsonIfAny(path: string): Promise<Record<string, unknow
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw new BadModelFolder(`${path} is no JSON: ${(error as Error).message}`, { cause: error });
+    throw new BadModelFolder(`${path} is not JSON: ${(error as Error).message}`, { cause: error });
   }
-  if (!isObject(value)) throw new BadModelFolder(`${path} is no JSON object`);
+  if (!isObject(value)) throw new BadModelFolder(`${path} is not a JSON object`);
   return value;
 }
 

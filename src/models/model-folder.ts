@@ -70,7 +70,7 @@ export function refuseLargerVocabulary(
   if (tokens <= vocab_size) return;
   throw new BadModelFolder(
     `${file} has ${tokens} tokens, and the model's vocab_size is ${vocab_size}: ` +
-      'they do not belong together, or the embedding has to be enlarged first',
+      'take the tokenizer of this model, or enlarge the model’s embedding first',
   );
 }
 
@@ -78,7 +78,7 @@ function countTokens(tokenizer: string, file: string): number {
   try {
     return tokenCount(tokenizer);
   } catch (error) {
-    throw new BadModelFolder(`${file} is no usable tokenizer.json: ${(error as Error).message}`, {
+    throw new BadModelFolder(`${file} is not a usable tokenizer.json: ${(error as Error).message}`, {
       cause: error,
     });
   }

@@ -135,14 +135,14 @@ export class BaseModel {
     { signal, progress }: Attended,
   ): Promise<LoadedState> {
     progress({ loading: path });
-    const mend = 'copy it there, or share it: only the first node of a run needs it';
+    const mend = 'copy it to this machine, or mount it: only the first node of a run needs it';
     const files = await folderDigest(path, signal).catch((error: Error) => {
       throw error.name === 'BadModelFolder' ? new BadModelFolder(`${error.message}; ${mend}`) : error;
     });
     if (baseModelDigest({ ...record.spec, seed: record.seed }, files) !== record.base_model)
       throw new BadModelFolder(
-        `the model in ${path} is not the one that run "${record.run}" was started with: put its files back as they were, ` +
-          'or start a run with what is there now under a new name',
+        `the model in ${path} is not the one that run "${record.run}" was started with: restore its files, ` +
+          'or start a run with a new name from the changed model',
       );
     return this.options.engine.loadHf({ path, ...trained }).catch((error: unknown) => {
       const isTheFolders = error instanceof EngineError && error.code === 'BadFile';

@@ -21,7 +21,7 @@ export class LocalStates {
    */
   path(run: string, { step, state }: LocalState): string {
     const name = `${String(step).padStart(6, '0')}.${state}.safetensors`;
-    if (!parseName(name)) throw new TypeError(`${name.slice(0, 120)} is no name of a state's file`);
+    if (!parseName(name)) throw new TypeError(`${name.slice(0, 120)} is not the name of a state file`);
     return join(this.folderOf(run), name);
   }
 

@@ -68,7 +68,7 @@ export async function fetchBatch(
   await rm(path, { force: true });
   throw new UnreadableRecord(
     key,
-    `its sha256 is ${sha256}, but ${batch} was recorded for this step: it was changed`,
+    `it was changed: its sha256 is ${sha256}, but ${batch} was recorded for this step`,
   );
 }
 

@@ -55,8 +55,8 @@ async function readTemplate(model: ModelSpec, folder: ModelFolder | null): Promi
     throw new InvalidSpec([
       {
         path: 'model.chat_template',
-        problem: `${folder.path} has no chat_template.jinja, and its tokenizer_config.json no chat_template: it may be a base model`,
-        fix: 'name a Jinja chat template whose special tokens its tokenizer has',
+        problem: `${folder.path} has no chat_template.jinja, and its tokenizer_config.json has no chat_template: it may be a base model`,
+        fix: 'name a Jinja chat template that uses only special tokens of its tokenizer',
       },
     ]);
   const text = isOwn ? (folder.chatTemplate as string) : await readAsset(path, 'model.chat_template');
@@ -80,7 +80,7 @@ function refuseUnusable(model: ModelSpec, tokenizerText: string, templateText: s
       {
         path: 'model',
         problem: `${model.tokenizer} and ${model.chat_template} do not load: ${(error as Error).message}`,
-        fix: 'bring a Hugging Face tokenizer.json and its Jinja chat template',
+        fix: 'give a Hugging Face tokenizer.json and the Jinja chat template that belongs to it',
       },
     ]);
   }
@@ -93,7 +93,7 @@ function refuseLongerEpisodes({ generator }: RunSpec, { path, outline }: ModelFo
     {
       path: 'generator.max_sequence_length',
       problem: `${generator.max_sequence_length} is more than ${longest}, the max_position_embeddings of ${path}`,
-      fix: 'lower it, or stretch the model by YaRN in its config.json (rope_parameters)',
+      fix: 'lower it, or extend the model’s context with YaRN in its config.json (rope_parameters)',
     },
   ]);
 }

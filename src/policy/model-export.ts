@@ -35,8 +35,7 @@ export interface ExportedModel {
  */
 export async function requireNewFolder(to: string): Promise<void> {
   const path = resolve(to);
-  if (await exists(path))
-    throw new Error(`${path} is there already: name a folder that is not, or remove it`);
+  if (await exists(path)) throw new Error(`${path} exists already: remove it, or name a new folder`);
   const trial = `${path}.tmp-${process.pid}`;
   try {
     await mkdir(dirname(path), { recursive: true });
@@ -44,7 +43,7 @@ export async function requireNewFolder(to: string): Promise<void> {
     await rmdir(trial);
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code ?? String(error);
-    throw new Error(`${path} cannot be made (${code}): name a folder below one that you may write to`, {
+    throw new Error(`${path} cannot be created (${code}): name a folder inside one that you may write to`, {
       cause: error,
     });
   }

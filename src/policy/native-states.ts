@@ -111,7 +111,7 @@ class NativeStates implements StateKeeper {
   /** Also removes a file that is damaged or holds another state. */
   async problemOf({ run, ...state }: CommittedState, signal: AbortSignal): Promise<string | null> {
     const path = this.files.path(run, state);
-    if (!(await fileExists(path))) return `${path} is not there`;
+    if (!(await fileExists(path))) return `${path} does not exist`;
     const found = await stateFileDigest(path, signal).catch((error: Error) => {
       if (error.name === 'BadTensorFile') return error.message;
       throw error;

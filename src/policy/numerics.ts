@@ -9,8 +9,8 @@ export function otherNumerics(run: string, recorded: Numerics, who: string, foun
   const [wanted, other] = [nameOfNumerics(recorded), nameOfNumerics(found)];
   return new EngineError(
     'OtherNumerics',
-    `${who} computes with numerics ${other}, but run ${run} was computed with ${wanted}: its steps would come out ` +
-      `otherwise. Start a node worker of the Longhaul version whose engine has ${wanted} ` +
-      `(\`longhaul doctor\` tells an engine’s), or apply its logged batches again: longhaul rebase ${nameOfRun(run)} --numerics ${other}`,
+    `${who} computes with numerics ${other}, but run ${run} was computed with ${wanted}, and other numerics give ` +
+      `other results. Start a node worker of the Longhaul version whose engine has ${wanted} ` +
+      `(\`longhaul doctor\` shows an engine’s numerics), or apply the run’s logged batches with the numerics here: longhaul rebase ${nameOfRun(run)} --numerics ${other}`,
   );
 }

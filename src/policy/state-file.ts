@@ -87,7 +87,9 @@ async function treeDigest(
   } catch (error) {
     // The metadata is not JSON, or not canonical JSON.
     if (error instanceof SyntaxError || error instanceof TypeError)
-      throw new BadTensorFile(`${name} is no file of Longhaul's engine: ${error.message}`, { cause: error });
+      throw new BadTensorFile(`${name} is not a file of Longhaul's engine: ${error.message}`, {
+        cause: error,
+      });
     throw error;
   } finally {
     await iterator.return?.();

@@ -217,7 +217,7 @@ export class StateRestorer {
             return { step: candidate, from: source === 'store' ? 'store' : 'disk', bytes: size };
           }
           log(
-            `the state of step ${candidate} on ${source} is ${held.state}, its record says ${wanted}: using an older one`,
+            `the state of step ${candidate} on ${source} is ${held.state}, but its record says ${wanted}: using an older one`,
           );
         } catch (error) {
           signal.throwIfAborted();

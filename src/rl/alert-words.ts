@@ -26,13 +26,13 @@ export function alertWords(
         title: 'No Learning Signal',
         line:
           `the last ${whole(alert.steps)} steps had groups with different outcomes in ${percent(alert.signalRatio)} of prompts: ` +
-          'the tasks are too hard or too easy for the policy as it is',
+          'the tasks are too hard or too easy for the current policy',
       };
     case 'reward_collapsed':
       return {
         title: 'Reward Collapsed',
         line:
-          `the last ${whole(alert.steps)} steps had a mean reward of ${figure(alert.reward)}; the best ones had ${figure(alert.best)}: ` +
+          `the last ${whole(alert.steps)} steps had a mean reward of ${figure(alert.reward)}; the best steps had ${figure(alert.best)}: ` +
           'rewind to a step before it fell, with a lower learning rate',
       };
     case 'entropy_gone':
@@ -45,10 +45,10 @@ export function alertWords(
     case 'gradient_norm':
       return {
         title: 'Gradient Norm',
-        line: `the gradient norm is ${figure(alert.norm)}; it usually is ${figure(alert.usual)}: the update was clipped, and the learning rate may be too high`,
+        line: `the gradient norm is ${figure(alert.norm)}; usually it is ${figure(alert.usual)}: the update was clipped, and the learning rate may be too high`,
       };
     case 'update_skipped':
-      return { title: 'Update Skipped', line: `the weights stayed as they were: ${reason(alert.reason)}` };
+      return { title: 'Update Skipped', line: `the weights did not change: ${reason(alert.reason)}` };
     case 'unknown_outcomes':
       return {
         title: 'Unknown Outcomes',
@@ -59,7 +59,7 @@ export function alertWords(
     case 'node_lost':
       return {
         title: 'Node Lost',
-        line: `${name(alert.node)}${alert.detail === null ? '' : `: ${reason(alert.detail)}`}; the run goes on elsewhere or waits`,
+        line: `${name(alert.node)}${alert.detail === null ? '' : `: ${reason(alert.detail)}`}; the run continues on another node, or waits for one`,
       };
     case 'budget_near':
       return {
@@ -69,7 +69,7 @@ export function alertWords(
     case 'stalled':
       return {
         title: 'Stalled',
-        line: `no step was committed for ${timeSpan(alert.seconds)}; one usually takes ${timeSpan(alert.usualSeconds)}`,
+        line: `no step was committed for ${timeSpan(alert.seconds)}; a step usually takes ${timeSpan(alert.usualSeconds)}`,
       };
   }
 }

@@ -182,7 +182,7 @@ export function watchStep(
     raise('update_skipped', { about: 'update_skipped', reason: applied.reason });
   if (watch.nodesLost > before.nodesLost) {
     const detail =
-      update.observed.worker === undefined ? null : `the run goes on at ${update.observed.worker}`;
+      update.observed.worker === undefined ? null : `the run continues on ${update.observed.worker}`;
     raise('node_lost', { about: 'node_lost', node: nodeOf(before.worker), detail });
   }
   const spent = { ...watch.spent, wall_seconds: secondsBetween(settings.startedAt, at) };

@@ -43,14 +43,15 @@ export function lackOfGrades(
   return `${how}. Most often (${most.episodes} of ${unknown}) ${reasonText(most)}. ${fixes[most.reason] ?? otherFix}`;
 }
 
-const otherFix = 'Look into the log of the environment server';
+const otherFix = 'Read the log of the environment server';
 
 const fixes: Record<string, string> = {
-  open: 'Let the server answer reset and list_tools for the tasks of this data, or name the server that knows them',
+  open: 'Make the server answer reset and list_tools for these tasks, or name the server that has them',
   call: 'Fix the tools of the server',
   grade:
-    'Let the server give a number as reward with its last observation, or, if it grades by token, set grading_token_env',
-  timeout: 'Raise generator.call_timeout_s under a new name, or make the server faster',
-  socket_lost: 'Look into the log of the server: it ends the connection under these calls',
-  prompt_too_long: 'Raise max_input_length and max_sequence_length under a new name, or bring shorter tasks',
+    'Make the server return a number as reward with its last observation, or set grading_token_env if it grades by token',
+  timeout: 'Raise generator.call_timeout_s in a run with a new name, or make the server faster',
+  socket_lost: 'Read the log of the server: it closes the connection during these calls',
+  prompt_too_long:
+    'Raise max_input_length and max_sequence_length in a run with a new name, or use shorter tasks',
 };

@@ -77,7 +77,7 @@ function inputsOf({ tokens, targets }: SampleToPack): number {
   for (const { index } of targets) {
     if (!Number.isInteger(index) || index <= last || index >= tokens.length)
       throw new TypeError(
-        `a target at token ${index} of ${tokens.length} behind one at ${last}: they ascend from 1`,
+        `a target at token ${index} of ${tokens.length} follows one at ${last}: targets must ascend from 1`,
       );
     last = index;
   }

@@ -236,7 +236,7 @@ function warmStartProblems({ warm_start, data }: RunSpec): SpecProblem[] {
       problems.push({
         path: `${path}.demonstrations`,
         problem: `the built-in apps make no demonstrations of kind "${phase.demonstrations}"`,
-        fix: 'kinds there: drill, teacher',
+        fix: 'kinds of the built-in apps: drill, teacher',
       });
     } else if (made[phase.demonstrations as keyof typeof made] === 0) {
       problems.push({

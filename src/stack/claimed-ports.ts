@@ -28,7 +28,7 @@ export class ClaimedPorts {
   async exactly(what: string, given: number): Promise<number> {
     if (await this.claim(given)) return given;
     throw new Error(
-      `port ${given} for the ${what} is taken by another process; leave the option out to use a free one`,
+      `port ${given} for the ${what} is taken by another process; omit the option to use a free port`,
     );
   }
 
@@ -37,7 +37,7 @@ export class ClaimedPorts {
     const last = Math.min(preferred + neighbours, 65_535);
     for (let port = preferred; port <= last; port++) {
       if (!(await this.claim(port))) continue;
-      if (port !== preferred) this.log(`port ${preferred} is taken; the ${what} is at ${port}`);
+      if (port !== preferred) this.log(`port ${preferred} is taken; the ${what} uses ${port}`);
       return port;
     }
     return this.any();

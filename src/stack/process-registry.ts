@@ -75,7 +75,7 @@ export class ProcessRegistry {
       renameSync(draft, this.path);
     } catch (error) {
       const { log, retryMs = defaultRetryMs } = this.options;
-      if (!waited) log(`${this.path} cannot be written, which is tried again: ${(error as Error).message}`);
+      if (!waited) log(`${this.path} cannot be written and is tried again: ${(error as Error).message}`);
       this.unwritten = setTimeout(() => this.write(), retryMs);
       this.unwritten.unref();
     }
@@ -105,12 +105,12 @@ function read(path: string, log: (message: string) => void): RegisteredProcess[]
   } catch {
     // The file was cut off, or is not JSON.
   }
-  log(unreadable(path, 'it is no list of processes'));
+  log(unreadable(path, 'it is not a list of processes'));
   return [];
 }
 
 function unreadable(path: string, problem: string): string {
-  return `${path} cannot be read (${problem}): what an earlier stack has left is looked for by its mark alone`;
+  return `${path} cannot be read (${problem}): processes of an earlier stack are found only by their mark`;
 }
 
 function isRegistered(value: unknown): value is RegisteredProcess {

@@ -32,8 +32,8 @@ export function refuseSecondServer(databaseFile: string): void {
     const command = textOf(`/proc/${pid}/cmdline`).split('\0').join(' ').trim();
     if (!/\bstart-dev\b/.test(command) || !hasOpen(pid, database)) continue;
     throw new Error(
-      `process ${pid} (${command.slice(0, 60)}…) is a Temporal server that works on ${databaseFile}, and no list of this folder ` +
-        `names it: end it with \`kill ${pid}\`, then start the stack again`,
+      `process ${pid} (${command.slice(0, 60)}…) is a Temporal server that uses ${databaseFile}, but this folder's list of ` +
+        `processes does not name it: end it with \`kill ${pid}\`, then start the stack again`,
     );
   }
 }

@@ -91,7 +91,7 @@ export async function startStack(options: StackOptions): Promise<Stack> {
     checkEngine(options.engine);
     const registry = new ProcessRegistry(join(folder, 'processes.json'), options);
     for (const { name, pid } of await registry.endLeftovers(5_000, markedProcesses(folder))) {
-      options.log(`ended ${name} (process ${pid}), which an earlier stack had left`);
+      options.log(`ended ${name} (process ${pid}) of an earlier stack`);
     }
     refuseSecondServer(join(folder, databaseName));
     return await startProcesses(folder, options, registry, started, ports, release);
@@ -139,7 +139,9 @@ async function startProcesses(
   await Promise.all(servingPlans(stack).map((plan) => launch(plan)));
   launch(followerPlan(stack), {
     gaveUp: (error) =>
-      options.log(`${error.message}\nRuns go on; nobody is notified of them until the next start.`),
+      options.log(
+        `${error.message}\nRuns continue, but without a follower: metrics and Slack messages wait until the next start.`,
+      ),
   }).catch((error: Error) => options.log(error.message));
   const addresses: StackAddresses = {
     ...{ temporal: temporalAddress(stack), ui: uiAddress(stack), environments: environmentsAddress(stack) },
@@ -189,8 +191,7 @@ function refuseFile(path: string): void {
     // The path does not exist yet, or cannot be read; in that case creating the folder will report why.
     return;
   }
-  if (isFile)
-    throw new Error(`${path} is a file, and a stack is kept in a folder: name another one with --folder`);
+  if (isFile) throw new Error(`${path} is a file, but a stack needs a folder: name one with --folder`);
 }
 
 function checkDisk(folder: string): void {
@@ -199,7 +200,7 @@ function checkDisk(folder: string): void {
   if (free >= neededDiskBytes) return;
   const mib = (bytes: number): number => Math.round(bytes / 1024 / 1024);
   throw new Error(
-    `only ${mib(free)} MiB are free on the disk of ${folder}, and a run needs at least ${mib(neededDiskBytes)} MiB; ` +
+    `only ${mib(free)} MiB are free on the disk of ${folder}, but a run needs at least ${mib(neededDiskBytes)} MiB; ` +
       'make room, or choose another folder',
   );
 }

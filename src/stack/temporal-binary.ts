@@ -6,8 +6,8 @@ import { builtToolPath } from '../workers/process/built-tool.js';
 class TemporalBinaryMissing extends Error {
   constructor() {
     super(
-      'no Temporal server was found: neither LONGHAUL_TEMPORAL, nor `temporal` on the PATH, nor one that set-up has ' +
-        'fetched. Run `bash tools/ensure-temporal.sh`, which `npm run quickstart` does as well, or install the Temporal CLI',
+      'no Temporal server was found: LONGHAUL_TEMPORAL is not set, `temporal` is not on the PATH, and set-up has not ' +
+        'fetched one. Run `bash tools/ensure-temporal.sh` (`npm run quickstart` runs it too), or install the Temporal CLI',
     );
     this.name = 'TemporalBinaryMissing';
   }
@@ -18,7 +18,7 @@ export function findTemporalBinary(): string {
   const given = process.env['LONGHAUL_TEMPORAL'];
   if (given) {
     if (isExecutable(given)) return given;
-    throw new Error(`LONGHAUL_TEMPORAL names ${given}, which is no executable file`);
+    throw new Error(`LONGHAUL_TEMPORAL names ${given}, which is not an executable file`);
   }
   const onPath = (process.env['PATH'] ?? '').split(delimiter).map((folder) => join(folder, 'temporal'));
   const built = builtToolPath('temporal');

@@ -123,7 +123,7 @@ describe('a broken task file', () => {
     writeFileSync(join(folder, 'tasks.jsonl'), `${JSON.stringify(task)}\n`);
     const { code, errors } = await longhaul(['spec', spec]);
     expect(errors).toContain('tasks name the environment "nowhere", which is not listed');
-    expect(errors).toContain('1 evaluation tasks are asked for, the data holds 0 held-out ones');
+    expect(errors).toContain('the spec asks for 1 evaluation tasks, but the data has only 0 held-out tasks');
     expect(code).toBe(1);
   });
 });
@@ -202,9 +202,7 @@ describe('--folder', () => {
   test.each(['up', 'quickstart'])('is refused by %s in one line if it is a file', async (verb) => {
     const file = join(process.cwd(), 'package.json');
     const { code, errors } = await longhaul([verb, '--folder', file]);
-    expect(errors).toBe(
-      `error: ${file} is a file, and a stack is kept in a folder: name another one with --folder\n`,
-    );
+    expect(errors).toBe(`error: ${file} is a file, but a stack needs a folder: name one with --folder\n`);
     expect(code).toBe(1);
   });
 
@@ -213,7 +211,7 @@ describe('--folder', () => {
     { what: 'is a file', below: join(process.cwd(), 'package.json', 'x') },
   ])('is refused by up at once if its parent $what', async ({ below }) => {
     const { code, errors } = await longhaul(['up', '--folder', below]);
-    expect(errors).toMatch(/^error: the folder .* cannot be made: .*choose another one with --folder\n/m);
+    expect(errors).toMatch(/^error: the folder .* cannot be created: .*choose another one with --folder\n/m);
     expect(code).toBe(1);
   });
 });

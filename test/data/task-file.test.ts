@@ -35,14 +35,14 @@ describe('a task file', () => {
 
   it('reports a duplicate key with both lines', () => {
     expect(problemsOf(jsonl([task('a'), task('b'), task('a')]))).toEqual([
-      'line 3: task_key "a" is already used in line 1; keys must differ',
+      'line 3: task_key "a" is already used in line 1; keys must be unique',
     ]);
   });
 
   it('that was cut off is reported at its last line', () => {
     const text = jsonl([task('a'), task('b')]);
     expect(problemsOf(text.slice(0, -20))).toEqual([
-      'line 2: not JSON (the file seems cut off: its last line has no end)',
+      'line 2: not JSON (the file seems cut off: its last line does not end with a line break)',
     ]);
   });
 
@@ -67,7 +67,7 @@ describe('a task file', () => {
   });
 
   it('without a task says what it must contain', () => {
-    expect(problemsOf('\n')).toEqual(['the file holds no task; write one JSON object a line']);
+    expect(problemsOf('\n')).toEqual(['the file has no task; write one JSON object per line']);
   });
 
   it('shows the first twenty problems and counts the others', () => {

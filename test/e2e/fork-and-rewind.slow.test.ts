@@ -150,13 +150,13 @@ describe('forks and rewinds', { timeout: 240_000 }, () => {
 
   it.each([
     { args: ['fork', 'nobody@1', '--name', 'x'], says: 'there is no run "nobody"' },
-    { args: ['fork', 'done@9', '--name', 'x'], says: 'the nearest committed ones are 2, 3, 4' },
+    { args: ['fork', 'done@9', '--name', 'x'], says: 'the nearest committed steps are 2, 3, 4' },
     { args: ['fork', 'done@-1', '--name', 'x'], says: '"-1" is no step: give a whole number from 0 up' },
     { args: ['fork', 'done@3', '--name', 'done'], says: 'this would be a rewind: longhaul rewind done@3' },
     { args: ['fork', 'done@3', '--name', 'live'], says: 'run "live" exists and is no fork' },
     {
       args: ['fork', 'done@3', '--name', 'x', '--set', 'seed=9'],
-      says: 'seed: a fork of done has its parent',
+      says: 'seed: a fork of done must keep its parent',
     },
     { args: ['fork', 'done@3', '--name', 'x', '--set', 'lrr=9'], says: 'did you mean' },
     {

@@ -100,7 +100,7 @@ describe('the engine process', () => {
     await engine.info();
     await expect(engine.injectFault('stall')).rejects.toMatchObject({
       code: 'EngineExited',
-      message: expect.stringMatching(/SIGKILL: its work has not got on for 1 s/),
+      message: expect.stringMatching(/SIGKILL: it reported no progress for 1 s/),
     });
   });
 

@@ -285,7 +285,7 @@ describe("a node's folder of journals", () => {
       journal.note(entry);
       await journal.write();
     }
-    expect(said).toEqual([expect.stringMatching(/^episodes go on without their journals: ENOSPC/)]);
+    expect(said).toEqual([expect.stringMatching(/^episodes continue without journals: ENOSPC/)]);
     expect(journal.isKept).toBe(false);
     expect(files()).toEqual([]);
     await journal.close();

@@ -256,7 +256,7 @@ describe('alerts', () => {
     expect(raised.find(({ alert }) => alert.about === 'node_lost')?.alert).toEqual({
       about: 'node_lost',
       node: 'node-a',
-      detail: 'the run goes on at node-b@host pid 8',
+      detail: 'the run continues on node-b@host pid 8',
     });
   });
 

@@ -76,7 +76,7 @@ describe('a claimed port', () => {
     const port = await stack(said).near('Temporal UI', taken);
     expect(port).toBeGreaterThan(taken);
     expect(said).toEqual([`port ${taken} is taken; the Temporal UI is at ${port}`]);
-    await expect(stack().exactly('Temporal UI', taken)).rejects.toThrow('leave the option out');
+    await expect(stack().exactly('Temporal UI', taken)).rejects.toThrow('omit the option');
     server.close();
   });
 });

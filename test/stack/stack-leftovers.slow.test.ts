@@ -29,7 +29,9 @@ describe('a damaged list of processes', () => {
       writeFileSync(path, text);
       const registry = new ProcessRegistry(path, { log });
       expect(await registry.endLeftovers(100)).toEqual([]);
-      expect(said).toEqual([expect.stringContaining(`${path} cannot be read (it is no list of processes)`)]);
+      expect(said).toEqual([
+        expect.stringContaining(`${path} cannot be read (it is not a list of processes)`),
+      ]);
       expect(JSON.parse(readFileSync(path, 'utf8'))).toEqual([]);
     },
   );
@@ -77,7 +79,7 @@ describe.skipIf(process.platform !== 'linux')('a leftover process (found in /pro
     const up = await ending(spawnUp(folder));
     const { error } = JSON.parse(up.output) as { error: { message: string } };
     expect(error.message).toMatch(
-      new RegExp(`^process ${server.pid} \\(.*\\) is a Temporal server that works on ${database}`),
+      new RegExp(`^process ${server.pid} \\(.*\\) is a Temporal server that uses ${database}`),
     );
     expect(error.message).toContain(`\`kill ${server.pid}\``);
     expect(up.code).toBe(1);

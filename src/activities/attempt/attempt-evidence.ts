@@ -83,7 +83,9 @@ export function keepingDivergence<I extends { run: string; step?: number }, O>(
       // Report the divergence even if the store does not accept its evidence.
       await evidence
         .diverged(nameWithoutStep(scope), recordDigest(input), error)
-        .catch((problem: Error) => deps.log(`the evidence of a divergence is not kept: ${problem.message}`));
+        .catch((problem: Error) =>
+          deps.log(`the evidence of a divergence could not be stored: ${problem.message}`),
+        );
       throw error;
     }
   };

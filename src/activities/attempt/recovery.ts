@@ -64,7 +64,9 @@ export function recovering<
       // Return the finished work even if the store does not accept the evidence.
       await attemptEvidence(deps.store, input.run, step, scope, life)
         .recovered()
-        .catch((problem: Error) => deps.log(`what had broken is not recorded: ${problem.message}`));
+        .catch((problem: Error) =>
+          deps.log(`the cost of the last failure could not be recorded: ${problem.message}`),
+        );
       if (account.engine !== null) life.engines.set(input.run, account.engine);
       return { ...answer, ...observation(begunAt) };
     } catch (error) {

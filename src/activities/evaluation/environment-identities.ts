@@ -87,7 +87,7 @@ async function factsOf(name: string, asking: Asking): Promise<ServerFacts> {
 
 function unavailable(name: string, { maxWaitS }: Asking, cause: EnvironmentError): EnvironmentsUnavailable {
   return new EnvironmentsUnavailable(
-    `The environment of ${name} has not said for ${maxWaitS} s which tools it has (${cause.message}). Start it again, then resume the run`,
+    `The environment server of ${name} did not list its tools within ${maxWaitS} s (${cause.message}). Start it again, then resume the run`,
     { cause },
   );
 }

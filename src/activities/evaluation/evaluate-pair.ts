@@ -62,8 +62,8 @@ async function refuseOtherEnvironments(
   throw new InvalidSpec([
     {
       path: 'environments',
-      problem: `${changed.join(' and ')}: the server has other tools, another version or another reward rule than when the sweep was planned`,
-      fix: 'start the sweep again under another id, or bring the server back that was there',
+      problem: `${changed.join(' and ')}: the server’s tools, version or reward rule changed after the sweep was planned`,
+      fix: 'start the sweep again under another id, or restore the earlier server',
     },
   ]);
 }

@@ -139,7 +139,7 @@ function checkId({ name, project }: SweepSpec, sweep: string): void {
   const [of, own, ...more] = sweep.split('/');
   if (of === project && own !== undefined && more.length === 0 && isSweepId(sweep)) return;
   const problem = `has the workflow id eval/${sweep}; sweeps of project ${project} have eval/${project}/NAME`;
-  const fix = `start it as eval/${project}/${name}, or with another name of letters, digits, ".", "_" and "-" behind eval/${project}/`;
+  const fix = `start it as eval/${project}/${name}, or put another name of letters, digits, ".", "_" and "-" after eval/${project}/`;
   throw new InvalidSpec([{ path: '', problem, fix }], `sweep ${name}`);
 }
 

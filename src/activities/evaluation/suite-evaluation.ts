@@ -170,8 +170,7 @@ async function takeGraded(
 function seatsOf({ state, suite, suiteOf }: SuiteOfState, digest: Digest, data: RunData): Seat[] {
   return suite.tasks.flatMap(({ task_key, seed }, slot) => {
     const task = data.taskByKey.get(task_key);
-    if (!task)
-      throw new Error(`The suite names task ${task_key}, which the dataset of ${suiteOf} does not hold`);
+    if (!task) throw new Error(`The suite names task ${task_key}, which is not in the dataset of ${suiteOf}`);
     return Array.from({ length: suite.samples_per_task }, (_, sample): Seat => {
       const key = evaluationEpisodeKey(state, digest, slot, sample);
       return { key, slot, sample, task, seed };
@@ -188,9 +187,9 @@ function refuseWhereNoPromptFits(episodes: readonly EpisodeRecord[], { sampling 
     {
       path: 'generator.max_input_length',
       problem:
-        `no task has a prompt that fits into ${sampling.max_input_length} tokens and leaves room in ` +
+        `no prompt fits into max_input_length (${sampling.max_input_length} tokens) and leaves room in ` +
         `max_sequence_length ${sampling.max_sequence_length}`,
-      fix: 'raise both under a new name, or bring shorter tasks or fewer tools',
+      fix: 'raise both in a run with a new name, or use shorter tasks or fewer tools',
     },
   ]);
 }

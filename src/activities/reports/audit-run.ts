@@ -38,10 +38,10 @@ function runProblems({ seed, spec, base_model }: RunRecord, parent: RunRecord | 
     parent?.base_model ??
     (spec.model.architecture || spec.model.served ? baseModelDigest(spec, null) : base_model);
   return [
-    ...(seed === spec.seed ? [] : [`its seed is ${seed}, that of its spec ${spec.seed}`]),
+    ...(seed === spec.seed ? [] : [`its seed is ${seed}, but its spec says ${spec.seed}`]),
     ...(base_model === made
       ? []
-      : [`its base_model is ${base_model}, ${parent ? 'its parent’s' : 'its spec gives'} ${made}`]),
+      : [`its base_model is ${base_model}, but ${parent ? 'its parent has' : 'its spec gives'} ${made}`]),
   ];
 }
 

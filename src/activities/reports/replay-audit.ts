@@ -49,7 +49,7 @@ export function parseReplayRange(text: string): ReplayRange {
   const match = /^([1-9][0-9]*)(?:\.\.([1-9][0-9]*))?$/.exec(text);
   const [from, to] = [Number(match?.[1]), Number(match?.[2] ?? match?.[1])];
   if (match && from <= to) return { from, to };
-  throw new BadReplayRange(`"${text}" is no range of steps: write A..B with 1 ≤ A ≤ B, for example 3..5`);
+  throw new BadReplayRange(`"${text}" is not a range of steps: write A..B with 1 ≤ A ≤ B, for example 3..5`);
 }
 
 /** Replays steps `from` to `to`. The engine must be fresh: an engine that already holds a state would compare that state with itself. */
@@ -64,7 +64,7 @@ export async function replayUpdates(
     throw new BadReplayRange(
       last < 1
         ? `${run} has no committed update yet: there is nothing to replay`
-        : `step ${to} of ${run} is not committed: its last step is ${last}, so replay up to ${last}`,
+        : `step ${to} of ${run} is not committed: replay at most up to its last step, ${last}`,
     );
   }
   const folder = await mkdtemp(join(tmpdir(), 'longhaul-replay-'));

@@ -66,8 +66,8 @@ export async function refuseChangedFiles(
     if (is === null || is === taken) return [];
     return {
       path,
-      problem: `${file ?? 'no file'} is not what run "${record.run}" was started with (stored ${taken ?? 'none'}, found ${is})`,
-      fix: 'put the file back as it was, or start a run with what it holds now under a new name',
+      problem: `${file ?? 'no file'} differs from what run "${record.run}" was started with (stored ${taken ?? 'none'}, found ${is})`,
+      fix: 'restore the file, or start a run with a new name from the changed file',
     };
   });
   if (problems.length > 0) throw new InvalidSpec(problems);

@@ -31,7 +31,7 @@ export async function collectGarbage(
   });
   for (const { step, problem } of collected.left)
     deps.log(
-      `the collection of garbage of ${run} left something of step ${step} as it is: ${problem}. \`longhaul audit ${run}\` says more`,
+      `the garbage collection of ${run} skipped data of step ${step}: ${problem}. \`longhaul audit ${run}\` says more`,
     );
   const { n, checkpoints, episodes, freed } = collected;
   return { n, checkpoints: checkpoints.length, steps: episodes.length, freed };

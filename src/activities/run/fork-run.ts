@@ -71,7 +71,11 @@ export async function openFork(
     if (own) return own;
     if (next === n) return { schema: 'longhaul.name/1', n, run };
     throw new InvalidSpec([
-      { path: 'fork', problem: `${spec.name} was rewound meanwhile`, fix: 'look at it, then try again' },
+      {
+        path: 'fork',
+        problem: `${spec.name} was rewound in the meantime`,
+        fix: 'check its newest timeline, then try again',
+      },
     ]);
   });
   await stoppingPoint('fork-named');
@@ -139,8 +143,10 @@ async function refer(store: ObjectStore, user: string, fork: ForkSpec): Promise<
   };
   const { record } = await adoptOrCreate(store, refKey(run, user), 'ref', reference);
   if (record.step === fork.step) return;
-  const problem = `a fork of ${run} into ${user} was begun after step ${record.step}, and never finished`;
-  throw new InvalidSpec([{ path: 'fork.step', problem, fix: 'finish that one first, or choose a new name' }]);
+  const problem = `an earlier fork of ${run} into ${user}, after step ${record.step}, was never finished`;
+  throw new InvalidSpec([
+    { path: 'fork.step', problem, fix: 'finish it first with the same command, or choose a new name' },
+  ]);
 }
 
 function isForkAt({ lineage }: RunRecord, { run, step, rebase }: ForkSpec): boolean {
@@ -153,7 +159,7 @@ function taken({ run, lineage }: RunRecord, fork: ForkSpec): SpecProblem {
   return {
     path: 'name',
     problem: `run "${run}" exists and is ${is}, not one of ${fork.run} after step ${fork.step}`,
-    fix: 'choose a new name; of a rewind that was begun, finish it first',
+    fix: 'choose a new name; if a rewind was interrupted, finish that rewind first',
   };
 }
 
@@ -166,8 +172,8 @@ function stepProblems({ run, step }: ForkSpec, last: number): SpecProblem[] {
       problem: `step ${step} of ${run} is not committed`,
       fix:
         nearest.length === 0
-          ? 'none is yet: wait for its base model'
-          : `the nearest committed ones are ${nearest.reverse().join(', ')}`,
+          ? 'the run has no committed step yet: wait for its base model (step 0)'
+          : `the nearest committed steps are ${nearest.reverse().join(', ')}`,
     },
   ];
 }
@@ -178,7 +184,7 @@ function rebaseProblems({ run, step, rebase }: ForkSpec, last: number): SpecProb
     {
       path: 'fork.rebase.to',
       problem: `step ${rebase.to} is not one of the committed steps ${step} to ${last} of ${run}`,
-      fix: `${last} rebases all of them`,
+      fix: `use ${last} to rebase all of them`,
     },
   ];
 }
@@ -187,8 +193,8 @@ function rebaseProblems({ run, step, rebase }: ForkSpec, last: number): SpecProb
 function changeProblems(parent: RunRecord, spec: RunSpec, step: number): SpecProblem[] {
   return differences(fixed(withLaterSettings(parent.spec), step), fixed(spec, step)).map((line) => ({
     path: line.slice(0, line.indexOf(' ')),
-    problem: `a fork of ${parent.run} has its parent's ${line.slice(line.indexOf(' ') + 1)}`,
-    fix: 'leave it as it is in the parent, or start a run of its own',
+    problem: `a fork of ${parent.run} must keep its parent's value ${line.slice(line.indexOf(' ') + 1)}`,
+    fix: 'keep the parent’s value, or start a new run instead of a fork',
   }));
 }
 
@@ -199,10 +205,10 @@ function endProblems(spec: RunSpec, { run, step, rebase }: ForkSpec): SpecProble
   if (last > (rebase?.to ?? step)) return [];
   const warm = phases.filter(({ kind }) => kind === 'sft').at(-1)?.last ?? 0;
   const problem = rebase
-    ? `${run} has taken all of its ${last} steps: nothing is left to train with other numerics`
+    ? `${run} has committed all of its ${last} steps: nothing is left to train with other numerics`
     : `the run ends after step ${last}, and the fork begins after step ${step}: nothing is left to train`;
-  const before = warm > 0 ? `; the ${warm} warm-start steps before them are not counted` : '';
-  const fix = `raise it: --set max_training_steps=N, N GRPO steps in all${before}`;
+  const before = warm > 0 ? ` but not the ${warm} warm-start steps before them` : '';
+  const fix = `raise it: --set max_training_steps=N, where N counts all GRPO steps${before}`;
   return [{ path: 'trainer.max_training_steps', problem, fix }];
 }
 

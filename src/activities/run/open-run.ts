@@ -154,8 +154,8 @@ function fixOfDifference(run: string, stored: RunSpec, spec: RunSpec): string {
       ? `to train it further, fork it: longhaul fork ${run} --name NEW --set max_training_steps=${wanted}; `
       : '';
   return (
-    `${further}to go on with it as it is: longhaul train --run ${run}; ` +
-    `change what may change live with: longhaul set ${run} lr=…, or choose a new name`
+    `${further}to continue it unchanged: longhaul train --run ${run}; ` +
+    `to change a hyperparameter while it runs: longhaul set ${run} lr=…; or choose a new name`
   );
 }
 

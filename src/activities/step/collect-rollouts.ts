@@ -87,7 +87,7 @@ function seatsOf(plan: GrpoPlan, data: RunData, [from, to]: [number, number]): S
     const task = data.taskByKey.get(slot.task_key);
     if (!task)
       throw new Error(
-        `The plan of step ${plan.step} names task ${slot.task_key}, which its dataset does not hold`,
+        `The plan of step ${plan.step} names task ${slot.task_key}, which is not in its dataset`,
       );
     for (let sample = 0; sample < plan.samples_per_slot; sample++) {
       const key = episodeKey(plan.run, plan.step, slot.slot, sample);

@@ -53,7 +53,7 @@ export async function planStep(
  */
 function controlIsBehind(run: string, known: number, control: ControlState): ApplicationFailure {
   return ApplicationFailure.create({
-    message: `${run} has control record ${control.n}, and its workflow knows of ${known} only`,
+    message: `${run} has control record ${control.n}, but its workflow has folded only ${known}`,
     type: 'ControlIsBehind' satisfies ControlIsBehind,
     nonRetryable: true,
     details: [control],
@@ -131,7 +131,7 @@ async function checkMade(
   const made = await makePlan(deps, existing, records.slice(0, existing.control), existing);
   const found = differences(existing, made);
   if (found.length === 0) return;
-  const problem = `made again from the records before it, it differs in ${found.join('; ')}: it was changed`;
+  const problem = `it was changed: made again from the records before it, it differs in ${found.join('; ')}`;
   throw new UnreadableRecord(planKey(existing.run, existing.step), problem);
 }
 

@@ -31,7 +31,7 @@ export async function rebasedBatch(
 ): Promise<{ bytes: Uint8Array; identity: BatchIdentity }> {
   const key = batchKey(rebased.run, plan.step);
   const bytes = await readBatch(store, rebased.run, plan.step);
-  if (!bytes) throw new UnreadableRecord(key, 'it is not in the store, and a rebase applies it again');
+  if (!bytes) throw new UnreadableRecord(key, 'it is not in the store, but a rebase must apply it again');
   const source = decodeBatchFile(bytes, key);
   if (source.identity.plan !== rebased.plan)
     throw new UnreadableRecord(

@@ -58,7 +58,7 @@ export async function uploadCheckpoint(
   if (problem !== null && !input.restore) {
     throw ApplicationFailure.nonRetryable(
       `the state of step ${step} cannot be uploaded from node ${deps.node}: ${problem}; ` +
-        'the next checkpoint is taken from the state that is held then',
+        'the next checkpoint uploads the state that the node holds then',
       'CheckpointGivenUp',
     );
   }

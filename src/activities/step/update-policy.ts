@@ -97,9 +97,9 @@ async function recordOnceAgreed(
     }
   }
   throw new Diverged(
-    `${disagreement?.message ?? ''} Three computations here disagree with it; their results are in ${attemptsFolder(run, step)}. ` +
+    `${disagreement?.message ?? ''} Three computations on this node disagree with its record; their results are in ${attemptsFolder(run, step)}. ` +
       `Compare with: longhaul audit ${run} --replay ${step}..${step}. ` +
-      `To go on from the stored state of step ${step}: longhaul resume ${run}`,
+      `To continue from the stored state of step ${step}: longhaul resume ${run}`,
     disagreement?.evidence,
   );
 }

@@ -178,7 +178,7 @@ export class EngineProcess {
       frames = this.decoder.push(chunk);
     } catch (error) {
       if (!(error instanceof FrameError)) throw error;
-      return this.kill(`it sent ${error.message}`);
+      return this.kill(`its output cannot be read: ${error.message}`);
     }
     for (const { id, header, arrays } of frames) {
       const call = this.open.get(id);
@@ -213,7 +213,7 @@ export class EngineProcess {
         const { header } = await this.call({ verb: 'stats' });
         const stats = isObject(header['stats']) ? header['stats'] : {};
         if (Number(stats['busy_ms']) > stallMs)
-          this.kill(`its work has not got on for ${Math.round(stallMs / 1000)} s`);
+          this.kill(`it reported no progress for ${Math.round(stallMs / 1000)} s`);
       } catch {
         // The process has ended and its open calls were rejected.
       } finally {
@@ -246,7 +246,7 @@ export class EngineProcess {
 }
 
 function startError(binary: string, error: NodeJS.ErrnoException): EngineError {
-  const why = error.code === 'ENOENT' ? 'it is not there' : error.message;
+  const why = error.code === 'ENOENT' ? 'the file does not exist' : error.message;
   return new EngineError(
     'EngineMissing',
     `Cannot start the engine ${binary}: ${why}. Build it with: npm run build:native`,

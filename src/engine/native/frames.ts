@@ -32,7 +32,7 @@ export function encodeFrame(id: number, header: object, arrays: readonly FrameAr
   const payloadBytes = arrays.reduce((sum, { data }) => sum + data.byteLength, 0);
   const length = 8 + headerBytes + payloadBytes;
   if (length > maxFrameBytes)
-    throw new FrameError(`a frame of ${length} bytes; the limit is ${maxFrameBytes}`);
+    throw new FrameError(`a frame has ${length} bytes; the limit is ${maxFrameBytes}`);
   const bytes = Buffer.allocUnsafe(4 + length);
   bytes.writeUInt32LE(length, 0);
   bytes.writeUInt32LE(id, 4);
@@ -65,7 +65,7 @@ export class FrameDecoder {
     while (bytes.length - at >= 4) {
       const length = bytes.readUInt32LE(at);
       if (length > maxFrameBytes)
-        throw new FrameError(`a frame of ${length} bytes; the limit is ${maxFrameBytes}`);
+        throw new FrameError(`a frame has ${length} bytes; the limit is ${maxFrameBytes}`);
       if (bytes.length - at < 4 + length) {
         this.needed = 4 + length;
         break;
@@ -91,16 +91,16 @@ function asBuffer(bytes: Uint8Array): Buffer {
 
 /** `body`: everything after the length field. */
 function decodeFrame(body: Buffer): Frame {
-  if (body.length < 8) throw new FrameError('a frame shorter than its id and header length');
+  if (body.length < 8) throw new FrameError('a frame is shorter than its id and header length');
   const headerBytes = body.readUInt32LE(4);
-  if (8 + headerBytes > body.length) throw new FrameError('a header that does not fit its frame');
+  if (8 + headerBytes > body.length) throw new FrameError('a header is longer than its frame');
   const header = parseHeader(body.toString('utf8', 8, 8 + headerBytes));
   const arrays = new Map<string, FrameArray>();
   let at = 8 + headerBytes;
   for (const entry of Array.isArray(header['arrays']) ? header['arrays'] : []) {
     const { name, dtype, elements } = describeArray(entry);
     const size = elements * (dtype === 'U8' ? 1 : 4);
-    if (at + size > body.length) throw new FrameError(`array ${name} does not fit its frame`);
+    if (at + size > body.length) throw new FrameError(`array ${name} is longer than its frame`);
     // Copy the bytes, because an array must be aligned and must not keep a large receive buffer alive.
     const data = Uint8Array.prototype.slice.call(body, at, at + size).buffer;
     if (dtype === 'I32') arrays.set(name, { name, dtype, data: new Int32Array(data) });
@@ -108,7 +108,7 @@ function decodeFrame(body: Buffer): Frame {
     else arrays.set(name, { name, dtype, data: new Uint8Array(data) });
     at += size;
   }
-  if (at !== body.length) throw new FrameError(`${body.length - at} bytes after the last array of a frame`);
+  if (at !== body.length) throw new FrameError(`a frame has ${body.length - at} bytes after its last array`);
   return { id: body.readUInt32LE(0), header, arrays };
 }
 
@@ -117,9 +117,9 @@ function parseHeader(text: string): Record<string, unknown> {
   try {
     header = JSON.parse(text);
   } catch (error) {
-    throw new FrameError('a header that is no JSON', { cause: error });
+    throw new FrameError('a header is not JSON', { cause: error });
   }
-  if (!isObject(header)) throw new FrameError('a header that is no object');
+  if (!isObject(header)) throw new FrameError('a header is not a JSON object');
   return header;
 }
 
@@ -130,7 +130,7 @@ function describeArray(entry: unknown): { name: string; dtype: FrameArray['dtype
     const known = dtype === 'I32' || dtype === 'F32' || dtype === 'U8';
     if (known && Number.isSafeInteger(elements) && elements >= 0) return { name, dtype, elements };
   }
-  throw new FrameError('a broken description of an array');
+  throw new FrameError('a header describes an array wrongly');
 }
 
 export function isObject(value: unknown): value is Record<string, unknown> {

@@ -186,7 +186,7 @@ export function createNativeEngine(options: NativeEngineOptions): NativeEngine {
 async function start(options: NativeEngineOptions): Promise<Started> {
   const { threads, instructionSet, kvCacheBytes, ...processOptions } = options;
   const process = new EngineProcess(processOptions);
-  const answered = awakeTimeout(() => process.kill('it did not answer hello'), startTimeoutMs);
+  const answered = awakeTimeout(() => process.kill('it did not answer the greeting "hello"'), startTimeoutMs);
   try {
     const { header } = await process.call({
       verb: 'hello',

@@ -66,7 +66,7 @@ export function failedCall(path: string, status: number, value: unknown): Error 
   const detail = detailOf(value);
   if (status === 401 || status === 403)
     return new PolicyServerDenied(`the Tinker server does not accept the key: ${status} ${detail}`);
-  if (status === 402) return new PolicyServerDenied(`the Tinker server wants to be paid: 402 ${detail}`);
+  if (status === 402) return new PolicyServerDenied(`the Tinker server asks for payment: 402 ${detail}`);
   if (/not loaded/i.test(detail) || (status === 404 && /model/i.test(detail))) return new ModelLost(detail);
   const resultIsGone = path === '/retrieve_future' && status === 404;
   if (status >= 500 || status === 408 || status === 410 || resultIsGone)

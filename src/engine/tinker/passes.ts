@@ -38,7 +38,7 @@ export function servedLoss(loss: LossPlan): ServedLoss {
     case 'reinforce':
       return { loss_fn: 'importance_sampling', loss_fn_config: {} };
     default:
-      throw new TypeError(`no Tinker server has the loss ${loss.kind}`);
+      throw new TypeError(`the loss ${loss.kind} is not available on a Tinker server`);
   }
 }
 
@@ -194,7 +194,9 @@ function inChunks(datums: readonly Datum[], { sequences, tokens }: ChunkLimits):
   for (const datum of datums) {
     const { length } = datum.tokens;
     if (length > tokens)
-      throw new TypeError(`a sequence of ${length} tokens is longer than a request may be, ${tokens}`);
+      throw new TypeError(
+        `a sequence of ${length} tokens is longer than the largest request, ${tokens} tokens`,
+      );
     if (held + length > tokens || (chunks.at(-1)?.length ?? sequences) >= sequences) {
       chunks.push([]);
       held = 0;

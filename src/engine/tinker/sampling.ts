@@ -63,7 +63,7 @@ export class TinkerEngine implements PolicyEngine {
   }
 
   setVocabulary(): Promise<void> {
-    return Promise.reject(new EngineError('BadInput', 'a Tinker server ends no turn at a text'));
+    return Promise.reject(new EngineError('BadInput', 'a Tinker server cannot end a turn at a stop text'));
   }
 
   async generate(
@@ -91,7 +91,8 @@ export class TinkerEngine implements PolicyEngine {
       });
     this.tokens += tokens.length;
     // A sample that began with one state must not end as another one's.
-    if (this.sampled !== sampled) throw new EngineError('WrongState', 'the server was given another state');
+    if (this.sampled !== sampled)
+      throw new EngineError('WrongState', 'the server’s state was replaced while it was in use');
     return { tokens, logprobs, finish: stop };
   }
 

@@ -83,7 +83,7 @@ export class TinkerService {
       undefined,
       options,
     );
-    if (!Array.isArray(models)) throw new BadTinkerAnswer('the server does not say which models it has');
+    if (!Array.isArray(models)) throw new BadTinkerAnswer('the server does not list its models');
     return models.flatMap((model: unknown) => {
       const name = (model as { model_name?: unknown } | null)?.model_name;
       return typeof name === 'string' ? [name] : [];
@@ -224,7 +224,7 @@ export class TinkerService {
       this.sent.add({ sample: sampled.tokens.length });
       return sampled;
     }
-    throw new BadTinkerAnswer('the server answers a sample without a sequence');
+    throw new BadTinkerAnswer('the server answered a sample request without a sequence');
   }
 
   private counting(part: Partial<ServedTokens>, options: RequestOptions): RequestOptions {

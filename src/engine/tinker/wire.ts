@@ -180,7 +180,7 @@ function numbersOf(name: string, data: Uint8Array, dtype: number): number[] {
   const size = sizes[dtype];
   if (size === undefined) throw new BadTinkerAnswer(`${name} has the unknown type ${dtype}`);
   if (data.length % size !== 0)
-    throw new BadTinkerAnswer(`${name} has ${data.length} bytes, which are no whole numbers of ${size}`);
+    throw new BadTinkerAnswer(`${name} has ${data.length} bytes, which is not a multiple of ${size}`);
   const { buffer } = Uint8Array.from(data);
   if (dtype === float32) return [...new Float32Array(buffer)];
   return dtype === int32 ? [...new Int32Array(buffer)] : [...new BigInt64Array(buffer)].map(Number);

@@ -36,7 +36,7 @@ export async function openDirectoryStore(path: string): Promise<ObjectStore> {
     await mkdir(join(root, temporaryFolder), { recursive: true });
   } catch (error) {
     throw new StoreUnfit(
-      `the store's directory ${root} cannot be made (${code(error)}): choose a directory that you may write to`,
+      `the store's directory ${root} cannot be created (${code(error)}): choose a directory that you may write to`,
       { cause: error },
     );
   }

@@ -194,7 +194,7 @@ export async function readPlan(
   if (expected !== undefined && digest !== expected) {
     throw new UnreadableRecord(
       key,
-      `its digest is ${digest}, but ${expected} was recorded for this step: it was changed`,
+      `it was changed: its digest is ${digest}, but ${expected} was recorded for this step`,
     );
   }
   return { record, digest };

@@ -61,7 +61,7 @@ function makeFolder(folder: string): void {
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'EEXIST') return;
     const reason = error instanceof Error ? error.message : String(error);
-    throw new Error(`the folder ${folder} cannot be made: ${reason}; choose another one with --folder`, {
+    throw new Error(`the folder ${folder} cannot be created: ${reason}; choose another one with --folder`, {
       cause: error,
     });
   }

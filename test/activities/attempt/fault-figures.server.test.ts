@@ -128,7 +128,7 @@ describe('an engine that is killed', () => {
       harness.attempt(name('collect'), () => activities.collectRollouts(input), attempt);
     killAt('generate', 11);
     await expect(collect(1)).rejects.toMatchObject({ code: 'EngineExited' });
-    expect(harness.said).toContainEqual(expect.stringContaining('episodes go on without their journals'));
+    expect(harness.said).toContainEqual(expect.stringContaining('episodes continue without journals'));
     await collect(2);
     const [recovery] = recoveriesOf(await readAttemptsIn(harness.store, run, step));
     expect(recovery!.lost.tokens).toBeGreaterThan(0);

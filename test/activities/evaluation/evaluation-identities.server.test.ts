@@ -248,7 +248,7 @@ describe('a sweep', () => {
     await begin('first', url);
     const sweep = await planned('late');
     facts.version = '2';
-    await expect(play(sweep)).rejects.toThrow(/tracker: the server has other tools, another version/);
+    await expect(play(sweep)).rejects.toThrow(/tracker: the server’s tools, version or reward rule changed/);
     expect(generated.generate).toBe(0);
     expect(await play(await planned('later'))).toMatchObject({ graded: 3 });
   });
@@ -284,7 +284,7 @@ describe('an evaluation of a server that cannot grade', () => {
     expect(failure?.message).toContain(
       `no outcome was graded (3 of 3 are unknown). Most often (3 of 3) tracker: grade: ${url} gave no reward and no grade; `,
     );
-    expect(failure?.message).toContain('Let the server give a number as reward');
+    expect(failure?.message).toContain('Make the server return a number as reward');
     const unfinished = await readUnfinishedEvaluation(harness.store, 'first');
     expect(unfinished && unfinishedText(unfinished)).toMatch(
       /^evaluation final of step 0 has no result yet: of 3 episodes 3 have an unknown outcome, most often tracker: grade: .* gave no reward/,

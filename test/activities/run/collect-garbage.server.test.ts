@@ -88,7 +88,7 @@ describe('an evaluation without a readable result', () => {
       expect(checkpoints).toEqual([4, 8, 10, 12]);
       expect(lines).toEqual([
         expect.stringMatching(
-          new RegExp(`left something of step 4 as it is: record ${key} .*longhaul audit`),
+          new RegExp(`skipped data of step 4: record ${key} .*longhaul audit`),
         ),
       ]);
     },

@@ -26,7 +26,7 @@ describe('a fork is refused, and leaves nothing behind, for:', () => {
     {
       what: 'a step after the parent’s last one',
       from: { run, step: 9 },
-      says: /step 9 of unit is not committed; the nearest committed ones are 3, 4, 5$/,
+      says: /step 9 of unit is not committed; the nearest committed steps are 3, 4, 5$/,
     },
     { what: 'a step before the parent’s first one', from: { run, step: -1 }, says: /fork\.step: / },
     {
@@ -43,28 +43,28 @@ describe('a fork is refused, and leaves nothing behind, for:', () => {
     {
       what: 'a changed model',
       change: ({ model }) => (model!.architecture = { ...(model!.architecture as Part), hidden_size: 64 }),
-      says: /model\.architecture\.hidden_size: a fork of unit has its parent's \(stored 32, computed 64\)/,
+      says: /model\.architecture\.hidden_size: a fork of unit must keep its parent's value \(stored 32, computed 64\)/,
     },
     {
       what: 'a changed seed',
       change: (spec) => ((spec as Part).seed = 6),
-      says: /seed: a fork of unit has its parent's/,
+      says: /seed: a fork of unit must keep its parent's value/,
     },
     {
       what: 'a changed tokenizer',
       change: ({ model }) => (model!.tokenizer = otherFile()),
-      says: /model\.tokenizer: .*other\.json is not what run "unit" was started with/,
+      says: /model\.tokenizer: .*other\.json differs from what run "unit" was started with/,
     },
     { what: 'changed tasks', change: ({ data }) => (data!.tasks = otherFile()), says: /data\.tasks: / },
     {
       what: 'a changed warm start that the parent has already taken',
       change: (spec) => ((spec as unknown as Record<string, Part[]>).warm_start![0]!.lr = 1e-4),
-      says: /warm_start\.0\.lr: a fork of unit has its parent's/,
+      says: /warm_start\.0\.lr: a fork of unit must keep its parent's value/,
     },
     {
       what: 'a last step before the fork’s first one',
       change: ({ trainer }) => (trainer!.max_training_steps = 1),
-      says: /the run ends after step 3, and the fork begins after step 3: .*; raise it: --set max_training_steps=N, N GRPO steps in all; the \d warm-start steps before them/,
+      says: /the run ends after step 3, and the fork begins after step 3: .*; raise it: --set max_training_steps=N, where N counts all GRPO steps but not the \d warm-start steps before them/,
     },
   ];
   function otherFile(): string {
@@ -89,7 +89,7 @@ describe('a fork is refused, and leaves nothing behind, for:', () => {
       open(await forkSpec(store, 'begun', { run, step: 2 }), dyingAfter(store, 1)),
     ).rejects.toThrow('killed');
     expect(await messageOf(open(await forkSpec(store, 'begun', { run, step: 3 }), store))).toMatch(
-      /a fork of unit into begun was begun after step 2, and never finished/,
+      /an earlier fork of unit into begun, after step 2, was never finished/,
     );
   });
 });

@@ -185,8 +185,8 @@ describe('a later start', () => {
     expect(message).toContain('2 problems');
     const { tokenizer: stored } = await readRun(harness.store, run);
     expect(message).toMatch(new RegExp(`model.tokenizer: ${changed} is not what .*stored ${stored}, found`));
-    expect(message).toMatch(/data\.tasks: .*tasks\.jsonl is not what run "unit" was started with/);
-    expect(message).toContain('under a new name');
+    expect(message).toMatch(/data\.tasks: .*tasks\.jsonl differs from what run "unit" was started with/);
+    expect(message).toContain('start a run with a new name');
     writeFileSync(tasks, 'no task');
     expect(await messageOf(harness.spec)).toMatch(/data\.tasks: .*found unusable/);
   });
@@ -249,10 +249,12 @@ describe('a spec that cannot work is refused, and one message names all problems
       data: { ...part('data'), eval_tasks: 50 },
       warm_start: [{ ...(harness.spec['warm_start'] as Changes[])[0], demonstrations: 'expert' }],
     });
-    expect(message).toContain('50 evaluation tasks are asked for, the data holds 4 held-out ones');
+    expect(message).toContain(
+      'the spec asks for 50 evaluation tasks, but the data has only 4 held-out tasks',
+    );
     expect(message).toContain('tasks name the environment "crm"');
     expect(message).toContain('no demonstration of kind "expert"');
-    expect(message).toContain('kinds there: drill');
+    expect(message).toContain('kinds in the data: drill');
   });
 
   it('a task file that does not exist, is cut off, has a duplicate key, or is not text', async () => {
@@ -329,9 +331,11 @@ describe('demonstrations in a user’s own files', () => {
     );
     expect(message).toContain('3 problems');
     expect(message).toMatch(
-      /environments\[1\]: demonstrations name "crm", which names no url and is no built-in app/,
+      /environments\[1\]: demonstrations name the environment "crm", which has no url and is not a built-in app/,
     );
-    expect(message).toMatch(/environments\[2\]: demonstrations name "mail", but no task does/);
+    expect(message).toMatch(
+      /environments\[2\]: demonstrations name the environment "mail", but no task does/,
+    );
     expect(message).toMatch(/environments: demonstrations name the environment "wiki", which is not listed/);
     await noRunIsLeft();
   });

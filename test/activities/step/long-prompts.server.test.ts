@@ -56,7 +56,7 @@ describe('a task whose prompt is too long', () => {
       type: 'InvalidSpec',
       nonRetryable: true,
       message: expect.stringMatching(
-        /generator\.max_input_length: no task has a prompt that fits into 448 tokens .* 480; raise both/,
+        /generator\.max_input_length: no prompt fits into max_input_length \(448 tokens\) .* 480; raise both/,
       ) as string,
     });
   });

@@ -161,12 +161,12 @@ describe('a rebase', () => {
     }
   });
 
-  test('of a run that has taken all of its steps is refused, and the message says so', async () => {
+  test('of a run that has committed all of its steps is refused, and the message says so', async () => {
     const of = await rebase();
     const spec = await forkSpec(harness.store, 'over', of);
     const over = { ...spec, trainer: { ...spec.trainer, max_training_steps: 3 } };
     expect(await messageOf(open(over, await copy()))).toMatch(
-      /unit has taken all of its 5 steps: nothing is left to train with other numerics; raise it: --set max_training_steps=N/,
+      /unit has committed all of its 5 steps: nothing is left to train with other numerics; raise it: --set max_training_steps=N/,
     );
   });
 

@@ -72,7 +72,7 @@ describe('longhaul audit', () => {
       errors: expect.stringMatching(/there is no run "none"/) as string,
     });
     expect((await longhaul('audit', 'tiny', '--replay', '5..3')).errors).toMatch(
-      /"5..3" is no range of steps: write A..B/,
+      /"5..3" is not a range of steps: write A..B/,
     );
     expect((await longhaul('audit', 'tiny', '--replay', '1..2')).errors).toMatch(/no committed update yet/);
   });

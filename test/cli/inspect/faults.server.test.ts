@@ -106,7 +106,7 @@ describe('a port that is taken', () => {
     async (flag) => {
       const { code, errors } = await longhaul(['up', '--folder', join(folder, 'stack'), flag, String(port)]);
       expect(errors).toContain(`port ${port} for the Temporal`);
-      expect(errors).toContain('leave the option out to use a free one');
+      expect(errors).toContain('omit the option to use a free port');
       expect(code).toBe(1);
     },
   );

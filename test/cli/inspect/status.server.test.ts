@@ -83,7 +83,7 @@ describe('longhaul status', { timeout: 120_000 }, () => {
       const shown = await longhaul('status', run, '--store', storeAddress);
       expect(shown).toMatchObject({ code: 0, errors: '' });
       expect(shown.output).toMatch(
-        /warning: Reward Collapsed since step 9: .* of 0\.12; the best ones had 0\.6/,
+        /warning: Reward Collapsed since step 9: .* of 0\.12; the best steps had 0\.6/,
       );
       expect(shown.output).toMatch(/warning: No Learning Signal since step 8/);
       expect(shown.output).toMatch(/earlier: Gradient Norm \(step 6\)/);

@@ -83,12 +83,12 @@ describe('longhaul export', () => {
     const to = join(full!.folder, 'taken');
     mkdirSync(to);
     const { code, errors } = await longhaul(full!, 'export', run, '--to', to);
-    expect(errors).toMatch(/^error: [^\n]* is there already: [^\n]*\n$/);
+    expect(errors).toMatch(/^error: [^\n]* exists already: [^\n]*\n$/);
     expect(code).toBe(1);
     expect(readdirSync(to)).toEqual([]);
     const below = join(process.cwd(), 'package.json', 'model');
     expect((await longhaul(full!, 'export', run, '--to', below)).errors).toMatch(
-      /^error: [^\n]*model cannot be made \((ENOTDIR|EEXIST)\): name a folder [^\n]*\n$/,
+      /^error: [^\n]*model cannot be created \((ENOTDIR|EEXIST)\): name a folder [^\n]*\n$/,
     );
   });
 });

@@ -97,7 +97,7 @@ describe('episodes in flight', { timeout: 360_000 }, () => {
       expect(again).toBe(1);
       expect(episodes).toBeLessThanOrEqual(8);
     }
-    expect(node.log.match(/episodes went on from their journals/g), node.log).toHaveLength(2);
+    expect(node.log.match(/episodes continued from their journals/g), node.log).toHaveLength(2);
     await expectEqual(cluster.store, 'killed', await verdictOf(cluster.store, 'undisturbed'));
     expect(journals()).toEqual([]);
   });

@@ -121,7 +121,7 @@ describe.each([
     expect(lost?.turns).toBe(1);
     expect(tokens).toBe(0);
     expect(harness.said).toContainEqual(
-      expect.stringMatching(/episodes went on from their journals: \d+ turns/),
+      expect.stringMatching(/episodes continued from their journals: \d+ turns/),
     );
     expect(existsSync(journals(folder))).toBe(false);
   });
