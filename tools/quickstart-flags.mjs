@@ -12,8 +12,8 @@ const options = {
 
 const help = `Usage: npm run quickstart -- [--seed N] [--folder FOLDER] [--keep-open] [--json]
 Trains a small tool-use policy on this machine in minutes, and writes its report.
-  --seed N         seed of the run (1); another one is another run
-  --folder FOLDER  where everything is kept (.longhaul)
+  --seed N         seed of the run (1); another seed makes another run
+  --folder FOLDER  folder for all data (.longhaul)
   --keep-open      leave the stack and the Temporal UI running afterwards, until Ctrl-C
   --json           last line: one JSON object with the result (npm run -s quickstart -- --json)`;
 
@@ -25,7 +25,7 @@ try {
   }
   // The same check as in the quickstart command itself, which would come only after the set-up.
   if (values.seed !== undefined && !(values.seed.trim() !== '' && isSeed(Number(values.seed))))
-    throw new Error(`--seed takes a whole number from 0 up, not '${values.seed}'.`);
+    throw new Error(`--seed takes a whole number, 0 or more, not '${values.seed}'.`);
 } catch (error) {
   const flags = Object.entries(options).map(
     ([name, { type }]) => `--${name}${type === 'string' ? ' …' : ''}`,

@@ -34,9 +34,9 @@ export async function whyNotOpen(handle: RunHandle, flags: TemporalFlags): Promi
       const { status } = await handle.describe();
       if (status.name === 'COMPLETED') return await howItEnded(handle, flags);
       if (['RUNNING', 'CONTINUED_AS_NEW'].includes(status.name))
-        return `the workflow of ${name} has continued as new meanwhile: give the command again`;
+        return `the workflow of ${name} has just continued as new: give the command again`;
       const how = status.name.toLowerCase().replaceAll('_', ' ');
-      return `the workflow of ${name} has ended (${how}): the run goes on with \`${goOn(name, flags)}\``;
+      return `the workflow of ${name} has ended (${how}): continue the run with \`${goOn(name, flags)}\``;
     } catch (error) {
       if (!(error instanceof WorkflowNotFoundError)) throw error;
       return `there is no run ${JSON.stringify(name)} on this Temporal server: ${await runsThere(handle, flags)}`;
@@ -48,9 +48,9 @@ async function howItEnded(handle: RunHandle, flags: TemporalFlags): Promise<stri
   const { run, ended, step, budget } = await handle.result();
   if (ended === 'stopped')
     return budget
-      ? `${run} stopped at step ${step} (${budget}): write its spec with \`longhaul spec --run ${run}${inFolder(flags)} > FILE\`, ` +
-          `raise the budget in it, and it goes on with \`longhaul train FILE${inFolder(flags)}\``
-      : `${run} stopped at step ${step}: it goes on with \`${goOn(nameOfRun(run), flags)}\``;
+      ? `${run} stopped at step ${step} (${budget}). To continue it, write its spec with \`longhaul spec --run ${run}${inFolder(flags)} > FILE\`, ` +
+          `raise the budget in FILE, then \`longhaul train FILE${inFolder(flags)}\``
+      : `${run} stopped at step ${step}: continue it with \`${goOn(nameOfRun(run), flags)}\``;
   return (
     `${run} completed at step ${step}: to train it further, fork it with more steps ` +
     `(longhaul fork ${run}@${step} --name NEW --set max_training_steps=N${inFolder(flags)})`

@@ -14,7 +14,7 @@ export async function sayingThatItGoesOn<T>(
   const leave = (): void => {
     const folder = inFolder(flags);
     process.stderr.write(
-      `\nno longer followed; ${run} goes on. Look at it with: longhaul status ${run}${folder}; ` +
+      `\nstopped following; ${run} continues. Watch it with: longhaul status ${run}${folder}; ` +
         `end it with: longhaul cancel ${run}${folder}\n`,
     );
     process.exit(interrupted);

@@ -41,7 +41,7 @@ export async function openExistingStore(address: string): Promise<OpenedStore> {
   const problem = await storeFolderProblem(address);
   if (problem === 'ENOENT')
     throw new Error(
-      `there is no store at ${address}: go to the folder where \`longhaul\` ran, or name the stack with --folder, or the store with --store or LONGHAUL_STORE`,
+      `there is no store at ${address}: change to the folder where \`longhaul\` was started, or name the stack with --folder, or the store with --store or LONGHAUL_STORE`,
     );
   if (problem !== null) throw new Error(unreadableStore(address, problem));
   return openStore(address);
@@ -62,7 +62,7 @@ export async function storeFolderProblem(address: string): Promise<string | null
 }
 
 export function unreadableStore(address: string, code: string): string {
-  return `the store at ${address} cannot be read (${code}): read it as a user who may, or get the right to its folders`;
+  return `the store at ${address} cannot be read (${code}): run the command as a user who may read it, or change the permissions of its folders`;
 }
 
 /**
@@ -94,8 +94,8 @@ export async function requireRun(store: ObjectStore, run: string): Promise<void>
   const runs = await listRuns(store);
   const known =
     runs.length === 0
-      ? 'it holds no run yet'
-      : `it holds ${runs.slice(0, namesShown).join(', ')}${runs.length > namesShown ? ', …' : ''}`;
+      ? 'it has no run yet'
+      : `it has ${runs.slice(0, namesShown).join(', ')}${runs.length > namesShown ? ', …' : ''}`;
   throw new Error(`there is no run "${run}" in ${store.address}: ${known}`);
 }
 

@@ -11,6 +11,8 @@ export function parsePlace(text: string): NamedPlace {
   if (name === undefined) throw new Error(`${JSON.stringify(text)} is not understood: give RUN@STEP`);
   if (step === undefined) return { name, step: null };
   if (!/^[0-9]{1,9}$/.test(step))
-    throw new Error(`${JSON.stringify(step)} is no step: give a whole number from 0 up, as in ${name}@20`);
+    throw new Error(
+      `${JSON.stringify(step)} is not a step: give a whole number, 0 or more, as in ${name}@20`,
+    );
   return { name, step: Number(step) };
 }

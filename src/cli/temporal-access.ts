@@ -77,9 +77,9 @@ async function refuseUnnamedServer(command: Command): Promise<void> {
 function nobodyNamed(folder: string): string {
   const otherwise = 'or name a server with --temporal-address or TEMPORAL_ADDRESS';
   return stackFolderIsThere(folder)
-    ? `no stack runs in ${folder}, and nobody has named another Temporal server: start that stack with \`longhaul up\`, ${otherwise}`
-    : `nobody has named the Temporal server that this command would change: no folder ${defaultStackFolder} is here or above. ` +
-        `Go to the folder of a stack, name it with --folder, start one with \`longhaul up\`, ${otherwise}`;
+    ? `no stack runs in ${folder}, and no other Temporal server is named: start that stack with \`longhaul up\`, ${otherwise}`
+    : `no Temporal server is named for this command: there is no folder ${defaultStackFolder} here or above. ` +
+        `Change to the folder of a stack, name one with --folder, start one with \`longhaul up\`, ${otherwise}`;
 }
 
 function stackFolderIsThere(folder: string): boolean {
@@ -126,7 +126,7 @@ export function temporalConfig(flags: TemporalFlags): TemporalPlace {
   const isOfStack = stack?.temporal === config.address;
   const passedOver = flags.folder !== undefined && !flags.temporalAddress && !isOfStack;
   const note = passedOver
-    ? `${profileName()} names ${config.address}: that server is asked, and not the stack in ${flags.folder}`
+    ? `${profileName()} names ${config.address}: the command uses that server, not the stack in ${flags.folder}`
     : null;
   return { config, stack: isOfStack ? stack : null, source, folder, note };
 }
@@ -141,11 +141,11 @@ function noStackIn(folder: string): string {
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code ?? String(error);
     if (code !== 'ENOENT')
-      return `the folder ${folder} cannot be read (${code}), so that its stack cannot be found: read it as the user that started it`;
+      return `the folder ${folder} cannot be read (${code}), so its stack cannot be found: run the command as the user who started the stack`;
   }
   return (
     `no stack runs in ${folder}: correct --folder, or start that stack with \`longhaul up --folder ${folder}\`; ` +
-    'another server is named with --temporal-address'
+    'to use another server, name it with --temporal-address'
   );
 }
 
@@ -176,7 +176,7 @@ function placeText({ address, namespace }: TemporalConfig, source: string | null
 }
 
 export function sourceText(source: string | null): string {
-  return source === null ? 'the default address: nobody named a server' : `from ${source}`;
+  return source === null ? 'the default address: no server is named' : `from ${source}`;
 }
 
 /** Throws if another server now listens at the address that the stack's folder names. */
@@ -187,15 +187,15 @@ export async function refuseForeignServer(
 ): Promise<void> {
   if (stack.id === undefined)
     throw new Error(
-      `the stack in ${folder} was started by an earlier version, so that its server cannot be distinguished from another one: ` +
-        'stop it and start it again with `longhaul up`',
+      `the stack in ${folder} was started by an earlier version, so its server cannot be identified: ` +
+        'stop the stack and start it again with `longhaul up`',
     );
   const named = await stackOfServer(client);
   if (named?.id === stack.id) return;
-  const whose = named ? `that of another stack, ${named.place}` : 'that of no stack';
+  const whose = named ? `that of another stack, ${named.place}` : 'not started by a stack';
   throw new Error(
-    `the Temporal server at ${stack.temporal} is ${whose}, and not that of the stack in ${folder}: ` +
-      'start the stack again with `longhaul up`, or name the server that is meant with --temporal-address',
+    `the Temporal server at ${stack.temporal} is ${whose}, so it is not the server of the stack in ${folder}: ` +
+      'start the stack again with `longhaul up`, or name the server you mean with --temporal-address',
   );
 }
 

@@ -41,9 +41,9 @@ export async function waitingFor(client: Client, handle: RunHandle): Promise<Wai
     const { activityId, attempt, lastFailure, state, scheduledTime } = pending;
     const entry = { activity: activityId ?? '', attempt: attempt ?? 1 };
     const way = `temporal activity unpause -w ${handle.workflowId} -a ${entry.activity}`;
-    if (Number(state) === paused) return [{ ...entry, reason: `it is paused; go on with: ${way}` }];
+    if (Number(state) === paused) return [{ ...entry, reason: `it is paused; continue with: ${way}` }];
     if (Number(state) === pauseRequested)
-      return [{ ...entry, reason: `it is to be paused, and may end before; go on with: ${way}` }];
+      return [{ ...entry, reason: `it will be paused when its try ends; continue with: ${way}` }];
     if (Number(state) === started) {
       const wait = waitIn(pending.heartbeatDetails?.payloads?.[0]);
       const forMs = wait ? Date.now() - wait.waiting_since : 0;

@@ -43,7 +43,7 @@ const significant = 2;
 const noticeable = 0.1;
 /** The rule in words, for readers of the table. */
 export const statusRule =
-  'improving or declining: the change is more than two standard errors of the difference; unclear: too few episodes to show ' +
+  'improving or declining: the change is more than two standard errors of the difference; unclear: there are too few episodes to detect ' +
   'even a change of ten points';
 const allButPerfect = 0.95;
 const allButNothing = 0.1;

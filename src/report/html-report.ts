@@ -71,10 +71,10 @@ export function renderReport(input: ReportInput): string {
     section('Trajectories', trajectoryTables(analysis) + trajectoryTrends(points)),
     section('Transcripts', transcriptViewer(record.run, shown)),
     section('Training', trends(history.updates) + stepTable(history)),
-    section('What it outlived', faultTable(faults)),
-    section('What was changed while it ran', changeTable(changes)),
+    section('Faults it survived', faultTable(faults)),
+    section('Changes during the run', changeTable(changes)),
     ...(budget === null ? [] : [section('Budget', budget)]),
-    ...(undelivered === null ? [] : [section('What was not delivered', undelivered)]),
+    ...(undelivered === null ? [] : [section('Not delivered to trackers and channels', undelivered)]),
     section('Run', runFacts(history)),
     '</main>',
     ...(script === null ? [] : [`<script>${script}</script>`]),
@@ -109,7 +109,7 @@ function header(history: RunHistory, { figures }: Faults): string {
   const { lineage } = record;
   const lora = loraInWords(record);
   const origin = [
-    ...(lineage ? [`goes on from ${lineage.run} after step ${lineage.step}`] : []),
+    ...(lineage ? [`continues from ${lineage.run} after step ${lineage.step}`] : []),
     ...(lineage?.rebase ? [rebaseInWords(lineage.rebase)] : []),
     record.spec.project,
     record.spec.model.name,
@@ -128,7 +128,7 @@ function header(history: RunHistory, { figures }: Faults): string {
 
 /** After the fork's step the states differ from the parent's, although the batches up to step `to` are the same (R18). */
 function rebaseInWords({ to, numerics }: RebaseSpec): string {
-  return `rebased to numerics ${nameOfNumerics(numerics)}: up to step ${to} its parent's batches were applied again`;
+  return `rebased to numerics ${nameOfNumerics(numerics)}: its parent's batches up to step ${to} were applied again`;
 }
 
 function passRateTile(history: RunHistory): string {
@@ -147,7 +147,7 @@ function passRateTile(history: RunHistory): string {
   const baseline = baselineOf(history);
   return baseline
     ? tile(
-        `held-out pass@1 before GRPO, none after it so far${ungradedNote([baseline])}`,
+        `held-out pass@1 before GRPO; none after GRPO so far${ungradedNote([baseline])}`,
         passed(baseline),
         'wide',
       )
@@ -216,7 +216,7 @@ function learningCurve(history: RunHistory): string {
     // The same chart for a phone, where the figures of the wide chart would be too small to read.
     lineChart({ ...chart, size: { width: 390, height: 280 }, legend: false }) +
     `</div><p class="quiet">${bandsInWords(history)} ` +
-    'The curriculum prefers tasks that are neither solved nor hopeless, so the reward of training ' +
+    'The curriculum prefers tasks that the policy sometimes solves, so the reward of training ' +
     'steps may stay below pass@1 on held-out tasks.</p>'
   );
 }
@@ -267,13 +267,13 @@ function phaseBands({ record, updates }: RunHistory): ChartBand[] {
 function bandsInWords(history: RunHistory): string {
   const { lineage } = history.record;
   if (!lineage) return phaseBands(history).length === 0 ? '' : 'Shaded: warm start.';
-  return `Up to step ${lineage.step}: the steps of ${escapeHtml(lineage.run)}, which this run goes on from.`;
+  return `Up to step ${lineage.step}: the steps of ${escapeHtml(lineage.run)}, which this run continues.`;
 }
 
 function environments(history: RunHistory): string {
   const change = beforeAndAfter(history);
   const after = hasEnded(positionOf(history)) ? 'final' : 'newest';
-  if (!change) return '<p class="quiet">There is no evaluation before and after GRPO yet.</p>';
+  if (!change) return '<p class="quiet">No evaluation before or after GRPO is finished yet.</p>';
   const share = (value: number | null): string => (value === null ? '–' : percent(value));
   const delta = (value: number | null): string => (value === null ? '–' : points(value));
   const byEnvironment = table<EnvironmentRow>(environmentRows(change.before, change.after), [
@@ -306,7 +306,7 @@ function environments(history: RunHistory): string {
   return (
     `${byEnvironment}<p class="quiet">State after step ${change.before.step} → state after step ${change.after.step}. ${partial}` +
     `pass@1 on held-out tasks, sampled at temperature 1; ± one standard error. Unknown outcomes ` +
-    `(broken environments) are counted apart and never scored as failures of the model. Status — ${statusRule}.</p>` +
+    `(broken environments) are counted separately and never scored as failures of the model. Status — ${statusRule}.</p>` +
     `<details><summary>by task template, the weakest first</summary>${byTemplate}</details>`
   );
 }

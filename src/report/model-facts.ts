@@ -35,7 +35,7 @@ export function modelFacts(record: RunRecord, base: BaseRecord | null): [string,
 
 function adapters({ rank, alpha, targets }: LoraSpec, parameters: number | undefined): string {
   const size = parameters === undefined ? '' : `, ${whole(parameters)} parameters`;
-  return `LoRA adapters of rank ${rank}, alpha ${alpha}${size}, on ${targets.join(', ')}; the weights stay as they are`;
+  return `LoRA adapters of rank ${rank}, alpha ${alpha}${size}, on ${targets.join(', ')}; the base weights do not change`;
 }
 
 function optimizer({ lr, warmup_steps, weight_decay }: TrainerSpec, moments: Moments): string {
@@ -47,7 +47,7 @@ function optimizer({ lr, warmup_steps, weight_decay }: TrainerSpec, moments: Mom
 }
 
 function objective(trainer: TrainerSpec, warmSteps: number): string {
-  const behind = warmSteps > 0 ? 'behind the warm start' : 'at the beginning';
+  const behind = warmSteps > 0 ? 'after the warm start' : 'at the beginning';
   return [
     `${trainer.policy_loss_type} loss, ${trainer.loss_reduction}`,
     ...(clipsRatio(trainer)

@@ -35,7 +35,7 @@ function ownersText({ owners }: RunHistory): string {
     [...drivers]
       .map(
         ([driver, claims]) =>
-          `${driver}${claims > 1 ? ` (in ${claims} executions: it continued as new, which restarts no process)` : ''}`,
+          `${driver}${claims > 1 ? ` (in ${claims} executions: it continued as new; no process restarted)` : ''}`,
       )
       .join('; ') || '–'
   );

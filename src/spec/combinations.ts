@@ -24,7 +24,7 @@ function modelProblems({ model }: RunSpec): SpecProblem[] {
   if (architecture !== undefined && path !== undefined) {
     problems.push({
       path: 'model',
-      problem: 'both architecture and path are given',
+      problem: 'architecture and path are both given',
       fix: 'a model folder has its own config.json: keep one of them',
     });
   }
@@ -73,7 +73,7 @@ function servedModelProblems(spec: RunSpec): SpecProblem[] {
     [
       'model.served.chunk_tokens',
       model.served.chunk_tokens < generator.max_sequence_length,
-      `${model.served.chunk_tokens} tokens hold no sequence of generator.max_sequence_length ${generator.max_sequence_length}`,
+      `${model.served.chunk_tokens} tokens are too few for a sequence of generator.max_sequence_length ${generator.max_sequence_length}`,
       'raise it',
     ],
     [
@@ -82,18 +82,18 @@ function servedModelProblems(spec: RunSpec): SpecProblem[] {
       `${trainer.save_every} does not save the state with which a training phase begins`,
       'remove it, or the warm start',
     ],
-    ['model.moments', model.moments !== 'fp32', 'are kept by the server, in its own way', 'remove it'],
+    ['model.moments', model.moments !== 'fp32', 'cannot be set: the server keeps the moments in its own format', 'remove it'],
     [
       'trainer.policy_loss_type',
       !servedLosses.includes(trainer.policy_loss_type),
-      `${trainer.policy_loss_type} is no loss of a Tinker server`,
+      `${trainer.policy_loss_type} is not available on a Tinker server`,
       `take one of ${servedLosses.join(', ')}`,
     ],
-    ['trainer.use_kl_loss', trainer.use_kl_loss, 'is no term of a Tinker server’s losses', 'remove it'],
+    ['trainer.use_kl_loss', trainer.use_kl_loss, 'is not part of a Tinker server’s losses', 'remove it'],
     [
       'trainer.use_entropy_loss',
       trainer.use_entropy_loss,
-      'is no term of a Tinker server’s losses',
+      'is not part of a Tinker server’s losses',
       'remove it',
     ],
     [
@@ -105,7 +105,7 @@ function servedModelProblems(spec: RunSpec): SpecProblem[] {
     [
       'generator.temperature',
       generator.temperature !== 1,
-      `${generator.temperature} would train on other log-probs: a Tinker server’s are those of temperature 1`,
+      `${generator.temperature} does not match the log-probs of a Tinker server, which are for temperature 1`,
       'remove it',
     ],
     ['generator.top_p', generator.top_p !== undefined, 'is not sent to a Tinker server', 'remove it'],
@@ -113,14 +113,14 @@ function servedModelProblems(spec: RunSpec): SpecProblem[] {
     [
       'generator.stop',
       generator.stop !== undefined,
-      'cannot be mixed with the ends of turns there',
+      'cannot be combined with a Tinker server, which ends turns at tokens only',
       'remove it',
     ],
     [
       'placement.nodes',
       (placement?.nodes ?? 1) > 1,
-      'a model on a Tinker server is one node’s',
-      'remove it: the server itself spreads the work',
+      'a model on a Tinker server is used by one node only',
+      'remove it: the server distributes the work itself',
     ],
   ];
   return refused.flatMap(([path, isGiven, problem, fix]) => (isGiven ? [{ path, problem, fix }] : []));
@@ -147,7 +147,7 @@ function dataProblems({ data }: RunSpec): SpecProblem[] {
     problems.push({
       path: 'data',
       problem: 'neither tasks nor builtin is given',
-      fix: 'name a task file, or the built-in apps to make tasks for',
+      fix: 'name a task file, or the built-in apps for which to make tasks',
     });
   }
   if (data.builtin === undefined) return problems;
@@ -191,7 +191,7 @@ function environmentProblems({ environments, data }: RunSpec): SpecProblem[] {
     if (url === undefined || (fault_rate === 0 && tool_error_rate === 0)) continue;
     problems.push({
       path: `environments[${i}]`,
-      problem: 'fault_rate and tool_error_rate are asked of a server with a url of its own',
+      problem: 'fault_rate and tool_error_rate are set for a server with its own url',
       fix: 'only the built-in server fails on purpose: remove the url or the rates',
     });
   }
@@ -204,7 +204,7 @@ function warmStartProblems({ warm_start, data }: RunSpec): SpecProblem[] {
   for (const name of repeated(names)) {
     const fix =
       name === 'grpo'
-        ? '"grpo" is the name of the last phase: choose another'
+        ? '"grpo" is the name of the last phase: choose another name'
         : 'give each phase its own name';
     problems.push({
       path: `warm_start[${names.indexOf(name)}].name`,
@@ -235,13 +235,13 @@ function warmStartProblems({ warm_start, data }: RunSpec): SpecProblem[] {
     if (!(phase.demonstrations in made)) {
       problems.push({
         path: `${path}.demonstrations`,
-        problem: `the built-in apps make no demonstrations of kind "${phase.demonstrations}"`,
+        problem: `the built-in apps cannot make demonstrations of kind "${phase.demonstrations}"`,
         fix: 'kinds of the built-in apps: drill, teacher',
       });
     } else if (made[phase.demonstrations as keyof typeof made] === 0) {
       problems.push({
         path: `data.builtin.${phase.demonstrations}_demonstrations`,
-        problem: `is 0, and warm_start[${i}] reads them`,
+        problem: `is 0, but warm_start[${i}] needs these demonstrations`,
         fix: 'raise it',
       });
     }
@@ -279,8 +279,9 @@ function samplingProblems({ generator }: RunSpec): SpecProblem[] {
     .filter((key) => generator[key] !== undefined)
     .map((key) => ({
       path: `generator.${key}`,
-      problem: 'would train on another distribution than the one whose log-probs are recorded',
-      fix: 'remove it, or accept that with generator.truncated_sampling: true',
+      problem:
+        'samples from a truncated distribution, but the recorded log-probs are those of the full distribution',
+      fix: 'remove it, or accept this bias with generator.truncated_sampling: true',
     }));
 }
 
@@ -296,7 +297,7 @@ function trainerProblems({ trainer }: RunSpec): SpecProblem[] {
   if (trainer.max_seq_len !== undefined && trainer.loss_reduction !== 'seq_mean_token_sum_norm') {
     problems.push({
       path: 'trainer.max_seq_len',
-      problem: `loss_reduction ${trainer.loss_reduction} divides by no length`,
+      problem: `loss_reduction ${trainer.loss_reduction} does not divide by a length`,
       fix: 'remove it, or set loss_reduction: seq_mean_token_sum_norm',
     });
   }
@@ -309,9 +310,10 @@ function referenceProblems({ trainer, model, warm_start }: RunSpec): SpecProblem
   return [
     {
       path: 'trainer.use_kl_loss',
-      problem: 'compares with the policy behind the warm start, whose model.lora adapters are still learning',
+      problem:
+        'needs fixed weights to compare with, but after a warm start the adapters of model.lora are still trained',
       fix:
-        'run the warm start by itself, `longhaul export` it, and begin this run with that folder in model.path; ' +
+        'run the warm start alone, export it with `longhaul export`, and begin this run with that folder in model.path; ' +
         'or remove model.lora or warm_start',
     },
   ];

@@ -5,7 +5,7 @@ export const name = z.string().regex(/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$/, {
   error: 'must have 1 to 64 letters, digits, ".", "_" or "-", and not start with a dot',
 });
 export const runId = z.string().regex(/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}(~([2-9]|[1-9][0-9]{1,8}))?$/, {
-  error: 'must be the id of a run: a name, with "~2", "~3", … after rewinds',
+  error: 'must be the id of a run: a name, followed by "~2", "~3", … after rewinds',
 });
 export const text = z.string().min(1);
 export const count = z.int().min(1);

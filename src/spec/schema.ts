@@ -16,33 +16,35 @@ const builtin = z.strictObject({
   apps: z
     .array(z.enum(['tracker', 'booking']))
     .min(1)
-    .describe('apps that tasks are made for'),
-  seed: seed.default(1).describe('of these tasks; not the run’s'),
-  train_tasks: count.default(20_000).describe('tasks to train on'),
-  held_out_tasks: count.default(512).describe('tasks for evaluation only'),
-  drill_demonstrations: countOrZero.default(0).describe('demonstrations of kind `drill`'),
-  teacher_demonstrations: countOrZero.default(0).describe('demonstrations of kind `teacher`'),
+    .describe('apps for which tasks are made'),
+  seed: seed.default(1).describe('seed of these tasks, independent of the run’s seed'),
+  train_tasks: count.default(20_000).describe('number of training tasks'),
+  held_out_tasks: count.default(512).describe('number of held-out tasks, used only for evaluation'),
+  drill_demonstrations: countOrZero.default(0).describe('number of demonstrations of kind `drill`'),
+  teacher_demonstrations: countOrZero.default(0).describe('number of demonstrations of kind `teacher`'),
 });
 
 const data = z.strictObject({
   tasks: text.exactOptional().describe('JSONL file of tasks; excludes `builtin`'),
   demonstrations: text.exactOptional().describe('JSONL file of demonstrations'),
   builtin: builtin.exactOptional().describe('tasks of the built-in apps; excludes `tasks`'),
-  eval_tasks: count.default(128).describe('held-out tasks of each interval evaluation'),
-  final_eval_tasks: count.default(256).describe('the same before and after GRPO'),
+  eval_tasks: count.default(128).describe('number of held-out tasks in each interval evaluation'),
+  final_eval_tasks: count
+    .default(256)
+    .describe('number of held-out tasks in the evaluations before and after GRPO'),
 });
 
 const environment = z.strictObject({
-  env_key: name.describe('what tasks name'),
+  env_key: name.describe('key by which tasks name this environment'),
   url: z
     .url({ protocol: /^https?$/ })
     .refine((url) => secretInUrl(url) === null, {
       error:
-        'must be http://host:port without user, password or query: a spec is recorded and shown, so that it holds no ' +
-        'secret. A grading token is given by the name of a variable, in grading_token_env',
+        'must be http://host:port without user, password or query: a spec is recorded and shown, so it must not hold a ' +
+        'secret. For a grading token, give the name of its environment variable in grading_token_env',
     })
     .exactOptional()
-    .describe('OpenEnv server; absent: the embedded stack’s own'),
+    .describe('URL of an OpenEnv server; absent: the server of the embedded stack'),
   grading_token_env: z
     .string()
     // `refine`, not `regex`: the message of `regex` would repeat the text, which may be the token.
@@ -52,92 +54,108 @@ const environment = z.strictObject({
         'export the variable where the workers run',
     })
     .exactOptional()
-    .describe('name of the variable that holds the grading token'),
-  fault_rate: share.default(0).describe('share of calls that the built-in server makes fail'),
-  tool_error_rate: share.default(0).describe('share of tool calls that it answers with an error'),
+    .describe('name of the environment variable with the grading token'),
+  fault_rate: share.default(0).describe('share of calls that the built-in server fails on purpose'),
+  tool_error_rate: share
+    .default(0)
+    .describe('share of tool calls that the built-in server answers with an error on purpose'),
 });
 
 const sftPhase = z.strictObject({
-  name: name.describe('in logs and charts'),
-  demonstrations: text.describe('their kind'),
-  updates: count.describe('optimizer updates'),
-  mini_batches_per_step: count.default(50).describe('updates of a step'),
-  mini_batch_size: count.default(16).describe('demonstrations of an update'),
-  lr: positive.max(1).default(1e-5).describe('after warm-up'),
-  warmup_updates: countOrZero.default(0).describe('updates with a rising rate'),
-  decay_share: share.default(0).describe('last share of updates, in which the rate falls to a tenth'),
-  adam_betas: betas.default([0.9, 0.999]).describe('decay of the moments'),
+  name: name.describe('name of the phase in logs and charts'),
+  demonstrations: text.describe('kind of the demonstrations'),
+  updates: count.describe('number of optimizer updates'),
+  mini_batches_per_step: count.default(50).describe('optimizer updates per step'),
+  mini_batch_size: count.default(16).describe('demonstrations per update'),
+  lr: positive.max(1).default(1e-5).describe('learning rate after warm-up'),
+  warmup_updates: countOrZero.default(0).describe('updates during which the learning rate rises'),
+  decay_share: share
+    .default(0)
+    .describe('share of the updates, at the end, during which the learning rate falls to a tenth'),
+  adam_betas: betas.default([0.9, 0.999]).describe('decay rates of the two moments'),
 });
 
-const truncation = 'in training; evaluations draw from the whole distribution; needs `truncated_sampling`';
+const truncation =
+  'used in training only (evaluations sample from the full distribution); needs `truncated_sampling`';
 
 const generator = z.strictObject({
-  n_samples_per_prompt: count.min(2).default(8).describe('samples of a group'),
-  temperature: positive.max(10).default(1).describe('in training; evaluations sample at 1'),
-  max_turns: count.max(1000).default(10).describe('turns of an episode'),
-  max_input_length: count.default(8_192).describe('tokens before a turn'),
-  max_generate_length: count.default(1_024).describe('tokens of one turn'),
-  max_sequence_length: count.default(16_384).describe('tokens of a transcript'),
+  n_samples_per_prompt: count.min(2).default(8).describe('samples per group'),
+  temperature: positive.max(10).default(1).describe('sampling temperature in training; evaluations use 1'),
+  max_turns: count.max(1000).default(10).describe('most turns per episode'),
+  max_input_length: count.default(8_192).describe('most tokens before a turn'),
+  max_generate_length: count.default(1_024).describe('most tokens sampled in one turn'),
+  max_sequence_length: count.default(16_384).describe('most tokens of a transcript'),
   tools_format: z
     .enum(['json', 'signatures'])
     .default('json')
-    .describe('`signatures`: a line a tool, for small models'),
+    .describe('`signatures`: one line per tool, for small models'),
   system_prompt: z
     .enum(['skyrl', 'short'])
     .default('skyrl')
     .describe('`short`: a few lines, for small models'),
-  max_output_chars: count.default(10_000).describe('of a tool result, for the model'),
-  max_episode_failures: countOrZero.default(3).describe('charged failures before an outcome is unknown'),
+  max_output_chars: count.default(10_000).describe('most characters of a tool result that the model sees'),
+  max_episode_failures: countOrZero
+    .default(3)
+    .describe('number of charged failures that makes the outcome of an episode unknown'),
   max_unknown_share: z
     .number()
     .min(0)
     .max(1)
     .default(0.5)
-    .describe('more unknown outcomes in an evaluation, or in two steps in a row, block the run'),
-  stop: z.array(text).min(1).max(16).exactOptional().describe('a turn also ends when it completes one'),
+    .describe(
+      'a larger share of unknown outcomes, in an evaluation or in two steps in a row, blocks the run',
+    ),
+  stop: z
+    .array(text)
+    .min(1)
+    .max(16)
+    .exactOptional()
+    .describe('stop strings: a turn also ends when its text contains one'),
   top_p: positive.max(1).exactOptional().describe(truncation),
   top_k: count.exactOptional().describe(truncation),
   truncated_sampling: z
     .boolean()
     .exactOptional()
     .describe(
-      'accepts `top_p`, `top_k`, which bias the gradient: log-probs stay those of the whole distribution',
+      'allows `top_p` and `top_k`. They bias the gradient, because log-probs stay those of the full distribution',
     ),
-  max_wait_s: positive.default(3_600).describe('longest outage before the run blocks'),
+  max_wait_s: positive.default(3_600).describe('longest outage of an environment before the run blocks'),
   // Less than the time without progress that stops an attempt's heartbeat (`workers/attempt/activity-guard.ts`): a call reports no
   // progress.
-  call_timeout_s: positive.max(900).default(60).describe('longest environment call'),
+  call_timeout_s: positive.max(900).default(60).describe('time-out of an environment call'),
 });
 
 export const defaultMaxGradNorm = 1;
 
 const trainer = z.strictObject({
-  train_batch_size: count.default(32).describe('groups in a GRPO step'),
-  max_training_steps: count.describe('GRPO steps; a warm start’s come on top'),
-  lr: positive.max(1).default(1e-6).describe('after warm-up'),
-  warmup_steps: countOrZero.default(0).describe('GRPO steps with a rising rate'),
-  adam_betas: betas.default([0.9, 0.999]).describe('decay of the moments'),
-  adam_eps: positive.default(1e-8).describe('added to the root of the second moment'),
-  weight_decay: z.number().min(0).default(0.01).describe('decoupled'),
-  max_grad_norm: positive.default(defaultMaxGradNorm).describe('clips the global norm'),
+  train_batch_size: count.default(32).describe('groups per GRPO step'),
+  max_training_steps: count.describe('number of GRPO steps, without the steps of the warm start'),
+  lr: positive.max(1).default(1e-6).describe('learning rate after warm-up'),
+  warmup_steps: countOrZero.default(0).describe('GRPO steps during which the learning rate rises'),
+  adam_betas: betas.default([0.9, 0.999]).describe('decay rates of the two moments'),
+  adam_eps: positive.default(1e-8).describe('added to the square root of the second moment'),
+  weight_decay: z.number().min(0).default(0.01).describe('decoupled weight decay'),
+  max_grad_norm: positive.default(defaultMaxGradNorm).describe('limit at which the global gradient norm is clipped'),
   policy_loss_type: z
     .enum(policyLossTypes)
     .default('regular')
-    .describe('`regular` clips as PPO, GRPO and DAPO; [formulas](engine.md#losses)'),
+    .describe('`regular` clips as in PPO, GRPO and DAPO; [formulas](engine.md#losses)'),
   loss_reduction: z
     .enum(lossReductions)
     .default('token_mean')
-    .describe('mean over tokens, over samples’ means, or over samples’ sums / `max_seq_len` (Dr. GRPO)'),
+    .describe(
+      'mean over tokens, over the samples’ means, or over the samples’ sums / `max_seq_len` (Dr. GRPO)',
+    ),
   max_seq_len: count
     .exactOptional()
-    .describe('of the last; absent: `max_input_length` + `max_generate_length`'),
+    .describe('divisor of `seq_mean_token_sum_norm`; absent: `max_input_length` + `max_generate_length`'),
   eps_clip_low: share.default(0.2).describe('the ratio is clipped at 1 − this'),
   eps_clip_high: positive.default(0.2).describe('the ratio is clipped at 1 + this'),
   clip_ratio_c: z
     .number()
     .gt(1)
     .default(3)
-    .describe('of `dual_clip`: bounds the loss of a negative advantage'),
+    .describe('for `dual_clip`: bounds the loss of a negative advantage'),
   cispo: z
     .strictObject({
       cispo_eps_clip_low: z.number().min(0).default(1).describe('a weight is at least 1 − this'),
@@ -148,100 +166,102 @@ const trainer = z.strictObject({
   sapo: z
     .strictObject({
       tau_pos: positive.default(1).describe('gate temperature for advantages above 0'),
-      tau_neg: positive.default(1.05).describe('for the others'),
+      tau_neg: positive.default(1.05).describe('gate temperature for all other advantages'),
     })
     .prefault({})
     .describe('settings of `policy_loss_type: sapo`'),
   use_kl_loss: z
     .boolean()
     .default(false)
-    .describe('KL term against the policy that GRPO begins with; with LoRA it excludes a warm start'),
-  kl_loss_coef: z.number().min(0).max(10).default(0.001).describe('its weight'),
-  kl_estimator_type: z.enum(klEstimators).default('k3').describe('its estimator'),
-  use_entropy_loss: z.boolean().default(false).describe('entropy bonus'),
-  entropy_loss_coef: z.number().min(0).max(1).default(0.01).describe('its weight'),
+    .describe('adds a KL term against the policy that GRPO begins with; with LoRA, not after a warm start'),
+  kl_loss_coef: z.number().min(0).max(10).default(0.001).describe('weight of the KL term'),
+  kl_estimator_type: z.enum(klEstimators).default('k3').describe('estimator of the KL term'),
+  use_entropy_loss: z.boolean().default(false).describe('adds an entropy bonus'),
+  entropy_loss_coef: z.number().min(0).max(1).default(0.01).describe('weight of the entropy bonus'),
   use_tis: z
     .boolean()
     .default(false)
-    .describe('truncated importance sampling; weights are 1 except after a rebase'),
-  tis_imp_ratio_cap: positive.default(2).describe('its largest weight'),
+    .describe('truncated importance sampling; its weights are 1 except after a rebase'),
+  tis_imp_ratio_cap: positive.default(2).describe('largest importance weight'),
   advantage_estimator: z
     .enum(advantageEstimators)
     .default('grpo')
     .describe('[formulas](records.md#the-batch-file-longhaulbatch2)'),
-  grpo_norm_by_std: z.boolean().default(true).describe('of `grpo`: divide by the deviation'),
+  grpo_norm_by_std: z.boolean().default(true).describe('for `grpo`: divide by the standard deviation'),
   advantage_deviation: z
     .enum(['population', 'sample'])
     .default('population')
-    .describe('divides by n, or like SkyRL by n − 1'),
-  advantage_eps: positive.default(1e-6).describe('added to the deviation, of `maxrl` to the mean'),
+    .describe('`population` divides by n, `sample` (as in SkyRL) by n − 1'),
+  advantage_eps: positive.default(1e-6).describe('added to the standard deviation; for `maxrl`, to the mean'),
   curriculum_floor: z
     .number()
     .min(0)
     .default(0)
-    .describe('templates are drawn by pass rate p, as p(1−p) + this; 0: uniformly'),
+    .describe('a template with pass rate p is drawn with weight p(1−p) + this; 0: all with equal weight'),
   save_every: count
     .exactOptional()
-    .describe('with `model.served`: steps between the states that the server saves; absent: 1'),
+    .describe('with `model.served`: the server saves the state every N steps; absent: 1'),
   ckpt_interval: count.default(10).describe('steps between uploaded checkpoints'),
   eval_interval: count.default(10).describe('GRPO steps between evaluations'),
-  target_pass_at_1: share
-    .default(0)
-    .describe('an interval evaluation that reaches this ends the run; 0: never'),
+  target_pass_at_1: share.default(0).describe('pass@1 of an interval evaluation that ends the run; 0: never'),
   block_after_s: z
     .number()
     .min(0)
     .exactOptional()
     .describe(
-      `how long a failure repeats before the run blocks; 0: until another node fails too; absent: ${usualBlockAfterSeconds}`,
+      `how long a failure may repeat before the run blocks; 0: until another node fails too; absent: ${usualBlockAfterSeconds}`,
     ),
 });
 
 const retention = z.strictObject({
-  keep_last: count.default(2).describe('newest'),
-  keep_every: countOrZero.default(0).describe('every so many steps; 0: none'),
-  keep_best: countOrZero.default(0).describe('best evaluated; 0: none'),
+  keep_last: count.default(2).describe('number of newest checkpoints to keep'),
+  keep_every: countOrZero.default(0).describe('keep one checkpoint in every N steps; 0: none'),
+  keep_best: countOrZero
+    .default(0)
+    .describe('number of checkpoints with the best evaluations to keep; 0: none'),
 });
 
 const fork = z.strictObject({
-  run: runId.describe('run id; of the same name: a rewind'),
-  step: countOrZero.describe('after which it goes on'),
+  run: runId.describe('id of the parent run; a parent with this run’s own name makes a rewind'),
+  step: countOrZero.describe('step of the parent after which this run begins'),
   rebase: z
     .strictObject({
       to: countOrZero.describe('last step whose batch is applied again'),
       numerics: z
         .strictObject({
-          backend: z.literal('cpu').describe('what computes'),
-          version: count.describe('as `longhaul doctor` says'),
+          backend: z.literal('cpu').describe('kind of engine'),
+          version: count.describe('version that `longhaul doctor` shows'),
         })
-        .describe('of the engines from then on'),
+        .describe('numerics of the engines after the rebase'),
     })
     .exactOptional()
-    .describe('made by `longhaul rebase`'),
+    .describe('set by `longhaul rebase`'),
 });
 
 const notNegative = z.number().min(0);
 
 const usdPerMillion = z.strictObject({
-  train: notNegative.describe('training tokens'),
-  prefill: notNegative.describe('prompt tokens of all turns'),
-  sample: notNegative.describe('sampled tokens'),
+  train: notNegative.describe('price of training tokens'),
+  prefill: notNegative.describe('price of prompt tokens of all turns'),
+  sample: notNegative.describe('price of sampled tokens'),
 });
 
 const budget = z.strictObject({
-  max_tokens: count.exactOptional().describe('tokens sampled in training'),
-  max_wall_s: positive.exactOptional().describe('since the first start, pauses and outages included'),
-  max_gpu_hours: positive.exactOptional().describe('hours of nodes at work'),
-  max_usd: positive.exactOptional().describe('hours and tokens at their prices'),
-  usd_per_gpu_hour: positive.exactOptional().describe('price of an hour'),
+  max_tokens: count.exactOptional().describe('limit of tokens sampled in training'),
+  max_wall_s: positive
+    .exactOptional()
+    .describe('limit of the time since the first start, including pauses and outages'),
+  max_gpu_hours: positive.exactOptional().describe('limit of the hours that nodes work'),
+  max_usd: positive.exactOptional().describe('limit of the cost: hours and tokens at their prices'),
+  usd_per_gpu_hour: positive.exactOptional().describe('price of one hour of a node'),
   usd_per_million: usdPerMillion
     .exactOptional()
-    .describe('with `model.served`: [prices of tokens](tinker.md#what-a-step-costs)'),
+    .describe('with `model.served`: [prices of a million tokens](tinker.md#what-a-step-costs)'),
 });
 
 const placement = z.strictObject({
-  priority: z.int().min(-100).max(100).default(0).describe('higher ones get nodes first'),
-  nodes: count.max(64).default(1).describe('most nodes for a step’s rollouts'),
+  priority: z.int().min(-100).max(100).default(0).describe('runs with a higher priority get nodes first'),
+  nodes: count.max(64).default(1).describe('most nodes that share the rollouts of a step'),
 });
 
 /** A name that W&B's web pages accept in their addresses. */
@@ -250,7 +270,7 @@ const wandbName = z
   // `refine`, not `regex`: the message of `regex` would repeat the text, which may be a key.
   .refine((value) => /^[^/\\#?%:\s]{1,64}$/.test(value) && !/^[0-9a-f]{40}$/.test(value), {
     error:
-      'must be a name of 1 to 64 characters without spaces and / \\ # ? % :, and never a key, which is given by WANDB_API_KEY',
+      'must be a name of 1 to 64 characters without spaces and / \\ # ? % :, and never a key: put the key into WANDB_API_KEY',
   });
 
 const tracking = z.strictObject({
@@ -258,16 +278,16 @@ const tracking = z.strictObject({
   tensorboard: z.boolean().default(false).describe('event files in the follower’s folder'),
   wandb: z
     .strictObject({
-      project: wandbName.exactOptional().describe('absent: the run’s'),
-      entity: wandbName.exactOptional().describe('user or team; absent: the key’s'),
+      project: wandbName.exactOptional().describe('project; absent: the run’s project'),
+      entity: wandbName.exactOptional().describe('user or team; absent: the user of the key'),
       name: wandbName.exactOptional().describe('display name; absent: the run’s id'),
       mode: z
         .enum(['online', 'offline'])
         .default('online')
-        .describe('`offline`: in the follower’s folder, for `wandb sync`'),
+        .describe('`offline`: writes to the follower’s folder, for `wandb sync`'),
     })
     .exactOptional()
-    .describe('Weights & Biases; key: the follower’s `WANDB_API_KEY`'),
+    .describe('Weights & Biases; the follower takes the key from `WANDB_API_KEY`'),
 });
 
 const slack = z.strictObject({
@@ -276,32 +296,34 @@ const slack = z.strictObject({
     // `refine`, not `regex`: the message of `regex` would repeat the text, which may be the token.
     .refine((channel) => /^#?[^\s#@,:/<>"'&|]{1,80}$/u.test(channel) && !/^xox[a-z]-/i.test(channel), {
       error:
-        'must be a channel’s name or id, such as "#training" or C0123456789, in which the bot is; a token is given by ' +
+        'must be the name or id of a channel that the bot is in, such as "#training" or C0123456789; put the token into ' +
         'SLACK_BOT_TOKEN, never here',
     })
-    .describe('name or id, with the bot in it; token: the follower’s `SLACK_BOT_TOKEN`'),
+    .describe(
+      'name or id of a channel that the bot is in; the follower takes the token from `SLACK_BOT_TOKEN`',
+    ),
   events: z
     .array(z.enum(['checkpoints', 'evaluations', 'alerts', 'pauses', 'end']))
     .exactOptional()
-    .describe('after the first message; absent: all'),
+    .describe('events posted in the thread; absent: all'),
 });
 
 export const runSpecSchema = z.strictObject({
-  name: name.describe('unique in its store'),
+  name: name.describe('name of the run, unique in its store'),
   project: name.default('longhaul').describe('name in checkpoint keys'),
   seed: seed.default(1).describe('seed of weights, sampling and data order'),
-  fork: fork.exactOptional().describe('goes on after another run’s step'),
-  model: model.describe('where the policy comes from'),
-  data: data.describe('what it is trained and evaluated on'),
-  environments: z.array(environment).min(1).describe('where episodes are played'),
+  fork: fork.exactOptional().describe('continues another run after one of its steps'),
+  model: model.describe('model that is trained'),
+  data: data.describe('tasks and demonstrations for training and evaluation'),
+  environments: z.array(environment).min(1).describe('environments in which episodes are played'),
   warm_start: z.array(sftPhase).default([]).describe('supervised phases before GRPO, in order'),
   generator: generator.prefault({}).describe('how episodes are sampled'),
   trainer: trainer.describe('how the policy is updated'),
   retention: retention
     .exactOptional()
     .describe('checkpoints to keep; absent: the newest two, each tenth evaluation’s, the best'),
-  budget: budget.exactOptional().describe('limits; absent: none'),
+  budget: budget.exactOptional().describe('limits at which the run stops; absent: none'),
   placement: placement.exactOptional().describe('priority and nodes'),
-  tracking: tracking.exactOptional().describe('who gets figures; absent: `metrics.jsonl`'),
-  slack: slack.exactOptional().describe('where it reports; absent: nowhere'),
+  tracking: tracking.exactOptional().describe('where metrics are written; absent: `metrics.jsonl`'),
+  slack: slack.exactOptional().describe('Slack channel for messages; absent: none'),
 });

@@ -47,7 +47,7 @@ export async function readSpecFile(path: string): Promise<RunSpec> {
 function unreadable({ code, message }: NodeJS.ErrnoException): [problem: string, fix: string] {
   if (code === 'ENOENT') return ['there is no such file', 'name a YAML or JSON file; presets/ has examples'];
   if (code === 'EISDIR') return ['it is a folder', 'name a YAML or JSON file; presets/ has examples'];
-  if (code === 'EACCES') return ['it may not be read by this user', 'change who may, or name another file'];
+  if (code === 'EACCES') return ['this user may not read it', 'change its permissions, or name another file'];
   return [`it cannot be read: ${message}`, ''];
 }
 

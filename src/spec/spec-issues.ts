@@ -38,7 +38,7 @@ function unknownKey(
   const problem = `there is no key "${key}"`;
   const near = nearestName(key, known);
   if (secretKey.test(key) && near === null) {
-    const fix = 'a spec holds no secret: docs/security.md says by which variable or file each is given';
+    const fix = 'a spec must not hold secrets: docs/security.md names the variable or file for each secret';
     return { path: pathText(path), problem, fix };
   }
   const skyrl = mendOfKey(key);

@@ -40,7 +40,7 @@ export function withAbsolutePaths(spec: RunSpec, file: string | undefined, probl
     }
     problems.push({
       path: key,
-      problem: `"${path}" is relative, and no spec file says to what`,
+      problem: `"${path}" is relative, but there is no spec file that it could be relative to`,
       fix: 'give an absolute path, or start from `longhaul spec SPEC`',
     });
     return path;
@@ -53,7 +53,7 @@ export function withAbsolutePaths(spec: RunSpec, file: string | undefined, probl
       : absolute(
           'model.path',
           path,
-          'relative paths start at the folder of the spec file; random weights in such a folder are made by ' +
+          'relative paths start at the folder of the spec file; to make such a folder with random weights: ' +
             '`longhaul engine new SPEC --to DIR`',
         );
   /**

@@ -49,16 +49,16 @@ export async function probeStore(store: ObjectStore): Promise<void> {
     if (stored === null)
       throw unfit(store, 'an object that was just created cannot be read (no read-after-write)');
     if (winners.length !== 1)
-      throw unfit(store, `${winners.length} of ${racers} racing creates of one key said that they won`);
+      throw unfit(store, `${winners.length} of ${racers} simultaneous creates of one key reported success`);
     if (Buffer.compare(stored, winners[0] as Uint8Array) !== 0) {
-      throw unfit(store, 'a create said that it won, yet another one is stored');
+      throw unfit(store, 'a create reported success, but the object of another create is stored');
     }
     if ((await store.create(key, new TextEncoder().encode('late'))) !== 'exists') {
-      throw unfit(store, 'a create overwrote an object that was there');
+      throw unfit(store, 'a create overwrote an existing object');
     }
     const again = await store.get(key);
     if (again === null || Buffer.compare(again, stored) !== 0)
-      throw unfit(store, 'a create changed an object that was there');
+      throw unfit(store, 'a create changed an existing object');
     const names = await store.listFolder('probe/');
     if (!names.includes(key.slice('probe/'.length)))
       throw unfit(store, 'an object that was just created is not listed');

@@ -144,7 +144,7 @@ class Selector {
     } else {
       const looked = await this.lookAt(record);
       if (typeof looked === 'string') {
-        const fix = `leave ${run} to a sweep of its own, with data_of: ${run}`;
+        const fix = `compare ${run} in a sweep of its own, with data_of: ${run}`;
         this.problems.push({ path, problem: looked, fix });
       } else swept = looked;
     }
@@ -169,7 +169,7 @@ class Selector {
         await readNumerics(this.store, reference.run),
       ];
       if (!sameNumerics(own, suites))
-        return `computes with ${nameOfNumerics(own)}, and ${reference.run}, which the suites are of, with ${nameOfNumerics(suites)}`;
+        return `computes with ${nameOfNumerics(own)}, but the suites are of ${reference.run}, which computes with ${nameOfNumerics(suites)}`;
     }
     return { record, steps, last };
   }
@@ -183,7 +183,7 @@ class Selector {
     const candidate = this.withoutProblems([found])[0] ?? null;
     if (candidate === null && this.problems.length === 0) {
       const reason = this.skipped.at(-1)?.reason ?? '';
-      const fix = 'name another baseline: all other states are compared with it';
+      const fix = 'name another baseline: the sweep compares all other states with it';
       this.problems.push({ path: 'baseline', problem: `cannot be used: ${reason}`, fix });
     }
     return candidate;
@@ -253,7 +253,7 @@ class Selector {
     const suites = names.flatMap((name) => /^([0-9a-f]{64})\/$/.exec(name)?.[1] ?? []);
     const results = await inParallel(suites, (suite) =>
       readRecord(view, evaluationResultKey(state, suite), 'evaluation').catch((error: unknown) => {
-        const reason = `was compared with others without one of its evaluations: ${unreadable(error)}`;
+        const reason = `was compared without one of its evaluations: ${unreadable(error)}`;
         this.skip({ ...place, reason });
         return null;
       }),
@@ -275,7 +275,7 @@ class Selector {
     }
     const candidate = await this.candidate(run, step, path);
     if (candidate === null || candidate.evaluated || isBase(step) || steps.includes(step)) return candidate;
-    const problem = `is ${step}, and the checkpoint of step ${step} of ${run} is gone: it was never uploaded, or collected since`;
+    const problem = `is ${step}, but ${run} has no checkpoint of step ${step}: it was never uploaded, or was collected since`;
     return { path, problem, fix };
   }
 
@@ -333,7 +333,7 @@ class Selector {
       const damage = damages[index] ?? null;
       if (damage === null) return true;
       if (path === baselinePath) {
-        const fix = 'name another baseline: all other states are compared with it';
+        const fix = 'name another baseline: the sweep compares all other states with it';
         this.problems.push({
           path,
           problem: `is ${step} of ${run}, whose checkpoint is damaged: ${damage}`,
@@ -370,13 +370,13 @@ function matches(name: string, pattern: string): boolean {
 function otherThan(run: RunRecord, reference: RunRecord): string | null {
   const [own, suites] = [run.spec.model.name, reference.spec.model.name];
   if (own !== suites)
-    return `is of model ${own}; the suites are of ${reference.run}, whose model is ${suites}`;
+    return `has model ${own}, but the suites are of ${reference.run}, which has model ${suites}`;
   if (run.tokenizer !== reference.tokenizer)
-    return `has another tokenizer than ${reference.run}, which the suites are of`;
+    return `has another tokenizer than ${reference.run}, the run of the suites`;
   if (run.chat_template !== reference.chat_template)
-    return `has another chat template than ${reference.run}, which the suites are of`;
+    return `has another chat template than ${reference.run}, the run of the suites`;
   if (run.tool_parser !== reference.tool_parser)
-    return `reads tool calls by ${run.tool_parser}, and ${reference.run}, which the suites are of, by ${reference.tool_parser}`;
+    return `parses tool calls with ${run.tool_parser}, but ${reference.run}, the run of the suites, with ${reference.tool_parser}`;
   return null;
 }
 
@@ -388,12 +388,12 @@ function isIn({ from, to, every }: NonNullable<CheckpointsSpec['range']>, step: 
 function none(entry: CheckpointsSpec, run: string, steps: readonly number[]): [problem: string, fix: string] {
   if (steps.length === 0)
     return [
-      `takes checkpoints of ${run}, which has none yet`,
-      'wait for its first, or add not_yet_evaluated: true',
+      `asks for checkpoints of ${run}, which has none yet`,
+      'wait for its first checkpoint, or add not_yet_evaluated: true',
     ];
   if (entry.best !== undefined)
-    return [`takes the best of ${run}, of which no checkpoint has an evaluation yet`, 'use latest'];
-  return [`takes no checkpoint of ${run}`, nearestSteps(steps, entry.range?.from ?? 0)];
+    return [`asks for the best checkpoint of ${run}, but none of them has an evaluation yet`, 'use latest'];
+  return [`matches no checkpoint of ${run}`, nearestSteps(steps, entry.range?.from ?? 0)];
 }
 
 /** Text that names the nearest stored steps before and after `step`. */

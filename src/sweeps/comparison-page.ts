@@ -115,8 +115,8 @@ function suiteBody(suite: SuiteComparison): string {
     curves(suite),
     stateTable(suite),
     `<p class="quiet">pass@1: mean over tasks of the share of graded samples that passed. Changes in points, paired by task, with 95 % ` +
-      `intervals from resampled tasks; ● the interval leaves out 0, ○ it holds it. Unknown outcomes (broken environments) are counted ` +
-      `apart and never scored. Verdict — ${escapeHtml([verdictRule, ...[alarmRule(suite)].filter((rule) => rule !== null)].join('. '))}.</p>`,
+      `intervals from resampled tasks; ● the interval excludes 0, ○ it contains 0. Unknown outcomes (broken environments) are counted ` +
+      `separately and never scored. Verdict — ${escapeHtml([verdictRule, ...[alarmRule(suite)].filter((rule) => rule !== null)].join('. '))}.</p>`,
     largestKTable(suite),
     environmentTable(suite),
     ...newest.map((state) => templateTable(state)),
@@ -174,7 +174,7 @@ function curves(suite: SuiteComparison): string {
     `<figure><figcaption>pass@1 of ${more > 0 ? `the first ${whole(lines.length)} runs` : 'all runs'}</figcaption>` +
     `${atBothWidths(chart('all runs', [...referenceLine(suite, xRange), ...lines]))}</figure>` +
     details(
-      `each of ${whole(drawn.length)} runs by itself, on the same axes`,
+      `each of the ${whole(drawn.length)} runs in its own chart, on the same axes`,
       `<div class="curves">${single.join('')}</div>`,
     )
   );
@@ -367,9 +367,9 @@ function taskTable(suite: SuiteComparison, state: StateComparison): string {
   return details(
     `${escapeHtml(placeText(state))} by task: ${changesText(changes)}`,
     `<div class="states">${body}</div>` +
-      (more > 0 ? `<p class="quiet">… and ${whole(more)} more that moved.</p>` : '') +
-      '<p class="quiet">Passes of graded samples. By chance: how often two states that solve the task equally often differ so much ' +
-      '(Fisher’s exact test); better and worse are claimed so that about one claim in twenty is false. ' +
+      (more > 0 ? `<p class="quiet">… and ${whole(more)} more tasks that moved.</p>` : '') +
+      '<p class="quiet">Passes of graded samples. By chance: how often two states that solve the task equally often would differ this much ' +
+      '(Fisher’s exact test); about one in twenty verdicts “better” and “worse” is false. ' +
       `${few ?? ''}</p>`,
   );
 }

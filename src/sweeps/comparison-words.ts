@@ -46,16 +46,14 @@ export function referenceText({ reference }: SuiteComparison): string {
 
 /** What is missing in the comparison; null if nothing is. */
 export function gapText({ lacks_baseline }: SuiteComparison): string | null {
-  return lacks_baseline
-    ? 'nothing of the baseline was played on it, so that no regression is looked for'
-    : null;
+  return lacks_baseline ? 'the baseline was not played on this suite, so regressions cannot be found' : null;
 }
 
 /** How far to trust an alarm; null if no alarm can be raised. */
 export function alarmRule({ regression }: SuiteComparison): string | null {
   if (regression === null) return null;
   return (
-    `regressed: the 95 % interval lies below −${(regression * 100).toFixed(1)} points; a state that is worse by just so much raises a ` +
+    `regressed: the 95 % interval lies below −${(regression * 100).toFixed(1)} points; a state that is worse by exactly this much raises a ` +
     'false alarm in 2.5 % of all comparisons; each state in each environment is one comparison'
   );
 }
@@ -65,13 +63,13 @@ export function alarmTexts(comparison: SuiteComparison): string[] {
   const allowed = ((comparison.regression ?? 0) * 100).toFixed(1);
   return regressions(comparison).map(({ place, scopes }) => {
     const where = scopes.map((scope) => (scope === allEnvironments ? 'all tasks' : scope)).join(', ');
-    return `${placeText(place)} is surely worse than the baseline by more than ${allowed} points on ${where}`;
+    return `${placeText(place)} is significantly worse than the baseline, by more than ${allowed} points, on ${where}`;
   });
 }
 
 export const alarmWords: Record<Extract<AlarmLevel, 'regressed' | 'suspected'>, string> = {
   regressed: 'regressed',
-  suspected: 'regressed, or chance',
+  suspected: 'regressed, or by chance',
 };
 
 export function skippedText({ run, step, reason }: SkippedCheckpoint): string {
@@ -94,10 +92,10 @@ const enoughSamples = 8;
 /** Why few or no tasks are named as changed; null if there are enough samples. */
 export function tooFewSamples({ samples }: SuiteComparison): string | null {
   if (samples >= enoughSamples) return null;
-  const given = `With ${samples === 1 ? 'one sample' : `${samples} samples`} a task`;
+  const given = `With ${samples === 1 ? 'one sample' : `${samples} samples`} per task`;
   return samples < 4
-    ? `${given}, no change of a single task can be distinguished from chance: look at environments and templates.`
-    : `${given}, single tasks can hardly be distinguished from chance: look at environments and templates.`;
+    ? `${given}, a change of a single task cannot be distinguished from chance: compare environments and templates instead.`
+    : `${given}, a change of a single task can hardly be distinguished from chance: compare environments and templates instead.`;
 }
 
 /** The largest k for which pass@k is reported; null if tasks have only one sample. */

@@ -103,8 +103,8 @@ const noticeable = 0.1;
 
 /** The rule in words, for readers of the tables. */
 export const verdictRule =
-  'improving or declining: the 95 % interval of the difference leaves out 0; unclear: it holds 0, and is wider than ' +
-  `± ${noticeable * 100} points or has fewer than ${fewestTasks} tasks; flat: it holds 0 and is narrower`;
+  'improving or declining: the 95 % interval of the difference excludes 0; unclear: the interval contains 0 and is wider than ' +
+  `± ${noticeable * 100} points, or there are fewer than ${fewestTasks} tasks; flat: the interval contains 0 and is narrower`;
 
 /** State of the reference, and the loss of pass@1 that the sweep allows, as a share. */
 export interface Baseline {

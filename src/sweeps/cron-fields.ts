@@ -14,11 +14,11 @@ export function cronProblem(expression: string, timeZone: string): string | null
     next = new Cron(expression.trim(), { mode: '5-part', timezone: timeZone, domAndDow: true }).nextRun();
   } catch (error) {
     const reason = (error as Error).message.replace(/^CronPattern: |\.$/g, '');
-    return `is ${shown}, which is no cron expression (${reason}): write ${shape}`;
+    return `is ${shown}, which is not a cron expression (${reason}): write ${shape}`;
   }
   // Temporal refuses these characters, which croner accepts, and takes text after a "#" for a comment.
   if (/[?LW#+]/i.test(expression.replaceAll(/@\w+|[a-z]{3}/gi, '')))
-    return `is ${shown}, but Temporal knows no "?", "L", "W", "#" or "+": write values, ranges and steps`;
+    return `is ${shown}, but Temporal does not support "?", "L", "W", "#" or "+": write values, ranges and steps`;
   return next === null ? `never fires: no day matches ${shown} in day of month, month and day of week` : null;
 }
 

@@ -15,6 +15,6 @@ export function secondsIn(text: string): number | null {
 /** Milliseconds of a text that the schema has accepted. */
 export function millisecondsOf(text: string): number {
   const total = secondsIn(text);
-  if (total === null) throw new TypeError(`"${text}" is no time such as 90s, 10m or 1d 12h`);
+  if (total === null) throw new TypeError(`"${text}" is not a time such as 90s, 10m or 1d 12h`);
   return total * 1000;
 }

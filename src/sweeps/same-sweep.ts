@@ -7,9 +7,9 @@ import { differences } from '../store/records/canonical.js';
 export function refuseOtherSweep(sweep: string, stored: SweepSpec, given: SweepSpec): void {
   const found = differences(comparable(stored), comparable(given));
   if (found.length === 0) return;
-  const problem = `${sweep} was chosen by another spec:\n${found.map((line) => `    ${line}`).join('\n')}`;
+  const problem = `${sweep} was started with another spec:\n${found.map((line) => `    ${line}`).join('\n')}`;
   const fix =
-    'restore the file to go on with it, or start the sweep under another id: finished evaluations are reused there too';
+    'restore the file to continue the sweep, or start it under another id: that sweep reuses the finished evaluations too';
   throw new InvalidSpec([{ path: '', problem, fix }], `sweep ${given.name}`);
 }
 

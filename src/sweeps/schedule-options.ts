@@ -109,7 +109,7 @@ function scheduleOptions(spec: SweepSpec, schedule: SweepScheduleSpec, target: S
 export function backfillOf(start: Date, end: Date): Backfill {
   if (!(start.getTime() < end.getTime())) {
     throw new RangeError(
-      `a backfill from ${timeText(start)} to ${timeText(end)} has no firings: it must end after it begins`,
+      `a backfill from ${timeText(start)} to ${timeText(end)} has no firings: its end must come after its beginning`,
     );
   }
   return { start, end, overlap: 'BUFFER_ALL' };
@@ -162,4 +162,4 @@ function summaryOf({ name, checkpoints, suites }: SweepSpec): string {
 }
 
 const timeText = (time: Date): string =>
-  Number.isNaN(time.getTime()) ? 'a time that is none' : time.toISOString();
+  Number.isNaN(time.getTime()) ? 'an invalid time' : time.toISOString();

@@ -44,8 +44,8 @@ export function suitesOf(spec: SweepSpec, source: SuiteSource): SweepSuiteEntry[
     if (same !== undefined && record.tasks.length > 0) {
       problems.push({
         path,
-        problem: `asks for the same tasks in the same way as "${same.label}"`,
-        fix: 'leave one of them out: a state is evaluated on a suite once ever',
+        problem: `asks for the same tasks with the same sampling as "${same.label}"`,
+        fix: 'remove one of them: a state is evaluated only once on the same suite',
       });
     }
     suites.push({ label: suite.name, record, digest });
@@ -121,8 +121,8 @@ function largeSuite({ name, tasks, samples_per_task }: SuiteRecord, path: string
   if (name !== sweepSuite || episodes <= mostEpisodes) return null;
   return {
     path,
-    problem: `asks for ${tasks.length} tasks × ${samples_per_task} samples, ${episodes} episodes of each state; at most ${mostEpisodes} are played at once`,
-    fix: 'lower samples or max_tasks, or make several suites of it by environments or difficulty',
+    problem: `asks for ${tasks.length} tasks × ${samples_per_task} samples, ${episodes} episodes of each state; a suite may have at most ${mostEpisodes}`,
+    fix: 'lower samples or max_tasks, or split it into several suites by environments or difficulty',
   };
 }
 
@@ -132,14 +132,14 @@ function emptySuite(suite: SuiteSpec, { record, tasks }: SuiteSource, path: stri
   const data = `${record.dataset.name} ${record.dataset.version}`;
   const part = tasks.filter((task) => task.split === split);
   if (part.length === 0)
-    return { path: `${path}.split`, problem: `is ${split}, of which ${data} has no task`, fix: '' };
+    return { path: `${path}.split`, problem: `is ${split}, but ${data} has no task of that split`, fix: '' };
   const known = [...new Set(part.map(({ env_key }) => env_key))].sort();
   const unknown = environments?.filter((name) => !known.includes(name)) ?? [];
   if (environments !== undefined && unknown.length === environments.length) {
     const near = nearestName(unknown[0] ?? '', known);
     return {
       path: `${path}.environments`,
-      problem: `leaves no task: of ${environments.join(' and ')} ${data} has no ${split} one`,
+      problem: `leaves no task: ${data} has no ${split} task of ${environments.join(' and ')}`,
       fix: near === null ? `it has ${known.join(', ')}` : `did you mean ${near}?`,
     };
   }

@@ -65,15 +65,15 @@ function selectionProblems(entry: CheckpointsSpec, path: string): SpecProblem[] 
   const given = selectors.filter((key) => entry[key] !== undefined);
   const problems: SpecProblem[] = [];
   if (given.length > 1) {
-    const fix = 'keep one of them, and give the others an entry of their own with the same run';
+    const fix = 'keep one of them, and put the others into entries of their own with the same run';
     problems.push({ path, problem: `has ${given.join(' and ')} at once`, fix });
   }
   const { range } = entry;
   if (range?.to !== undefined && range.to < range.from) {
-    const fix = 'write the smaller step at from';
+    const fix = 'give the smaller step as from';
     problems.push({
       path: `${path}.range`,
-      problem: `ends at step ${range.to}, before its from ${range.from}`,
+      problem: `ends at step ${range.to}, before it starts at step ${range.from}`,
       fix,
     });
   }
@@ -84,7 +84,7 @@ function selectionProblems(entry: CheckpointsSpec, path: string): SpecProblem[] 
     const fix = 'name the run, or use range, latest, best or every';
     problems.push({
       path: `${path}.steps`,
-      problem: `cannot be of the several runs of "${entry.run}"`,
+      problem: `cannot be given for several runs ("${entry.run}")`,
       fix,
     });
   }
@@ -102,7 +102,7 @@ function suiteProblems(suite: SuiteSpec, path: string): SpecProblem[] {
     for (const key of changed) {
       problems.push({
         path: `${path}.${key}`,
-        problem: `cannot be set: "${suite.name}" is the suite that runs play themselves`,
+        problem: `cannot be set: "${suite.name}" is a suite of the runs themselves`,
         fix: `leave it out, or give the suite a name of its own, such as ${suite.name}-${key.replaceAll('_', '-')}`,
       });
     }
@@ -125,7 +125,7 @@ function overlappingNames(suites: readonly SuiteSpec[]): SpecProblem[] {
       {
         path: `suites[${index}].name`,
         problem: `is "${name}", which suites[${first}] has already`,
-        fix: 'give each suite a name of its own, or one suite both filters',
+        fix: 'give each suite its own name, or put both filters into one suite',
       },
     ];
   });
@@ -137,8 +137,8 @@ function ownerProblems(spec: SweepSpec): SpecProblem[] {
   return [
     {
       path: 'data_of',
-      problem: `is missing: "${run}" names no single run, and suites have the data, seed and settings of one`,
-      fix: 'name that run, or a baseline',
+      problem: `is missing: "${run}" may match several runs, and suites take data, seed and settings from one run`,
+      fix: 'name that run in data_of, or a baseline',
     },
   ];
 }
@@ -152,7 +152,7 @@ function scheduleProblems(schedule: SweepScheduleSpec): SpecProblem[] {
   if ((cron === undefined) === (every === undefined)) {
     const [text, fix] =
       cron === undefined
-        ? ['says no time', 'give cron, such as "0 3 * * *", or every, such as "6h"']
+        ? ['gives no time', 'give cron, such as "0 3 * * *", or every, such as "6h"']
         : ['has cron and every at once', 'keep one of them'];
     problem('', text, fix);
   }
@@ -161,7 +161,7 @@ function scheduleProblems(schedule: SweepScheduleSpec): SpecProblem[] {
     const near = nearestZone(time_zone);
     problem(
       'time_zone',
-      `is ${JSON.stringify(time_zone)}, which is no time zone`,
+      `is ${JSON.stringify(time_zone)}, which is not a time zone`,
       near === null ? 'name one as in Europe/Berlin, America/New_York or UTC' : `did you mean ${near}?`,
     );
   }
@@ -170,7 +170,11 @@ function scheduleProblems(schedule: SweepScheduleSpec): SpecProblem[] {
     if (text !== null) problem('cron', text, '');
   }
   if (every !== undefined && zone !== null && zone !== 'UTC')
-    problem('time_zone', 'says nothing to every, which counts from 1970 in UTC', 'leave it out, or use cron');
+    problem(
+      'time_zone',
+      'has no effect on every, which counts from 1970 in UTC',
+      'leave it out, or use cron',
+    );
   const [longest, interval] = [secondsIn(jitter ?? '0s'), secondsIn(every ?? '')];
   if (longest !== null && interval !== null && longest >= interval)
     problem('jitter', `is ${jitter}, which is not less than the ${every} between firings`, 'make it shorter');

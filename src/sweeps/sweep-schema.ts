@@ -5,7 +5,7 @@ import { count, countOrZero as step, name, runId, text } from '../spec/fields.js
 import { overlapPolicies } from '../spec/sweep-spec.js';
 
 const runOrPattern = z.string().regex(/^[A-Za-z0-9_*-][A-Za-z0-9._~*-]{0,73}$/, {
-  error: 'must be the id of a run, or a pattern with "*" for several, such as "tracker-*"',
+  error: 'must be the id of a run, or a pattern with "*" for several runs, such as "tracker-*"',
 });
 
 /** A duration of at least `least` seconds, as text. Not `z.string()`, because for a bare 0 the message should name units. */
@@ -23,7 +23,7 @@ function timeProblem(value: unknown, least: number): string {
 
 const checkpoints = z.strictObject({
   run: runOrPattern.describe(
-    'run whose checkpoints they are; `*` in it stands for several runs of the project',
+    'run that the checkpoints belong to; a pattern with `*` means several runs of the project',
   ),
   steps: z.array(step).min(1).exactOptional().describe('these steps'),
   range: z
@@ -32,50 +32,50 @@ const checkpoints = z.strictObject({
       to: step.exactOptional().describe('last step; absent: the newest'),
       every: count
         .exactOptional()
-        .describe('only `from`, `from` + this, …; absent: all that have a checkpoint'),
+        .describe('only the steps `from`, `from` + this, …; absent: all steps with a checkpoint'),
     })
     .exactOptional()
-    .describe('those between two steps, both included'),
-  latest: count.exactOptional().describe('so many newest ones'),
-  best: count.exactOptional().describe('so many with the best evaluations'),
-  every: count.exactOptional().describe('the newest one, and every so-manieth before it'),
+    .describe('the checkpoints between two steps, both included'),
+  latest: count.exactOptional().describe('the N newest checkpoints'),
+  best: count.exactOptional().describe('the N checkpoints with the best evaluations'),
+  every: count.exactOptional().describe('the newest checkpoint, and every N-th before it'),
   not_yet_evaluated: z
     .boolean()
     .default(false)
-    .describe('of these, those on which a suite of the sweep has no result yet'),
+    .describe('only those without a result on a suite of the sweep'),
 });
 
 const suite = z.strictObject({
   name: name.describe(
-    'name in tables; `interval` and `final` are the run’s own suites, and say nothing else',
+    'name in tables; `interval` and `final` are the run’s own suites and take no other setting',
   ),
-  split: z.enum(['train', 'held_out']).default('held_out').describe('which part of the data'),
-  environments: z.array(text).min(1).exactOptional().describe('tasks of these environments; absent: of all'),
+  split: z.enum(['train', 'held_out']).default('held_out').describe('part of the data'),
+  environments: z.array(text).min(1).exactOptional().describe('only tasks of these environments; absent: of all environments'),
   difficulty: z
     .array(z.number())
     .min(1)
     .exactOptional()
-    .describe('tasks of these difficulties; absent: of all'),
-  max_tasks: count.max(100_000).exactOptional().describe('the first so many of them; absent: all'),
+    .describe('only tasks of these difficulties; absent: of all difficulties'),
+  max_tasks: count.max(100_000).exactOptional().describe('only the first N tasks; absent: all'),
   samples: count.max(999).default(1).describe('episodes of each task'),
-  temperature: z.number().gt(0).max(10).default(1).describe('of sampling'),
+  temperature: z.number().gt(0).max(10).default(1).describe('sampling temperature'),
   seed: z
     .int()
     .min(0)
     .max(Number.MAX_SAFE_INTEGER)
     .exactOptional()
-    .describe('of sampling and of the tasks; absent: that of the run that the suites are of'),
+    .describe('seed of sampling and of the choice of tasks; absent: the seed of the run in `data_of`'),
 });
 
 const baseline = z.strictObject({
-  run: runId.describe('run of the state that all others are compared with'),
-  step: step.describe('its step'),
+  run: runId.describe('run of the baseline state'),
+  step: step.describe('step of the baseline state'),
   regression: z
     .number()
     .min(0)
     .max(1)
     .default(0.05)
-    .describe('share of pass@1: a state that is surely worse by more raises the alarm'),
+    .describe('a loss of pass@1, as a share: a state that is significantly worse by more than this raises the alarm'),
 });
 
 /** The shortest catch-up window that a server accepts, in seconds. */
@@ -87,15 +87,15 @@ const schedule = z.strictObject({
     .exactOptional()
     .describe('minute, hour, day of month, month, day of week; excludes `every`'),
   every: duration(1).exactOptional().describe('time between firings; excludes `cron`'),
-  time_zone: z.string().default('UTC').describe('of `cron`, such as `Europe/Berlin`'),
-  jitter: duration(0).exactOptional().describe('firings are late by a random time up to this'),
+  time_zone: z.string().default('UTC').describe('time zone of `cron`, such as `Europe/Berlin`'),
+  jitter: duration(0).exactOptional().describe('firings are delayed by a random time up to this'),
   overlap: z
     .enum(overlapPolicies)
     .default('skip')
-    .describe('what happens at a firing while the sweep before it goes on'),
+    .describe('what happens at a firing while the previous sweep is still running'),
   catch_up: duration(leastCatchUp)
     .default('10m')
-    .describe('firings that an outage kept from their time are made up for if they are at most so late'),
+    .describe('a firing missed during an outage is made up for if it is at most this late'),
 });
 
 export const sweepSpecSchema = z.strictObject({
@@ -104,19 +104,19 @@ export const sweepSpecSchema = z.strictObject({
   data_of: runId
     .exactOptional()
     .describe(
-      'run whose data, seed and settings the suites have; absent: the baseline’s, else the first of `checkpoints`',
+      'run whose data, seed and settings the suites use; absent: the run of `baseline`, else the first run in `checkpoints`',
     ),
-  checkpoints: z.array(checkpoints).min(1).describe('what is evaluated'),
-  suites: z.array(suite).min(1).describe('on what'),
+  checkpoints: z.array(checkpoints).min(1).describe('checkpoints to evaluate'),
+  suites: z.array(suite).min(1).describe('suites of tasks to evaluate them on'),
   baseline: baseline
     .exactOptional()
-    .describe('state that all others are compared with; absent: the first one'),
-  parallel: count.max(64).default(2).describe('evaluations (a state on a suite) under way at once'),
+    .describe('state that all others are compared with; absent: the first state of the sweep'),
+  parallel: count.max(64).default(2).describe('how many evaluations (one state on one suite) run at once'),
   schedule: schedule
     .exactOptional()
-    .describe('when it starts by itself; absent: only when somebody starts it'),
+    .describe('when the sweep starts by itself; absent: only on command'),
   again: z
     .literal(true)
     .exactOptional()
-    .describe('each start plays all of it again; absent: what has a result is adopted'),
+    .describe('each start plays everything again; absent: existing results are reused'),
 });

@@ -50,7 +50,7 @@ function notOurs(id: string, name: string, answer: unknown, missing: [string, Ki
   const [member, kind] = missing ?? [];
   const message =
     `${id} was completed by hand with ${JSON.stringify(answer)?.slice(0, 200) ?? 'nothing'}, ` +
-    `which has no ${member} (${kind}); what it was to do is not done`;
+    `which has no ${member} (${kind}); the activity’s work is not done`;
   const cause = ApplicationFailure.nonRetryable(message, 'NotItsAnswer');
   return new ActivityFailure(message, name, id, RetryState.NON_RETRYABLE_FAILURE, undefined, cause);
 }

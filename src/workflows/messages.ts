@@ -108,4 +108,4 @@ export function transferQueue(node: string): string {
 
 export const defaultPoolId = 'nodes/default';
 /** Summary of the pool's workflow, which the first message to the pool starts. */
-export const poolSummary = 'knows the nodes, and says which run works where';
+export const poolSummary = 'knows the nodes, and decides which run uses which node';

@@ -12,26 +12,27 @@ export const endingFailures: readonly string[] = [
 /** What a person has to do about each failure before the run can go on; the command that resumes the run is appended. */
 export const remedies: Record<FatalFailure, string> = {
   InvalidSpec: 'Correct the spec and start the run again',
-  RunOwned: 'Stop the workflow that owns the run, or start this one with --take-over',
-  OwnerChanged: 'Another workflow drives this run now; look at that one',
+  RunOwned: 'Stop the workflow that owns the run, or start this run with --take-over',
+  OwnerChanged: 'Another workflow drives this run now: follow that workflow',
   Diverged:
     'Two computations of one step disagree; compare them with `longhaul audit`, and keep both results',
   NoProgress: 'Look at the failure and at the node’s log, and fix the cause',
   EnvironmentsUnavailable:
     'Start the environment servers (`longhaul doctor` shows which one does not answer)',
-  NothingGraded: 'Fix the environment as the reason says: outcomes that are unknown are then played again',
-  UnreadableRecord: 'Put the bytes of the named record back from a copy',
-  OlderSchema:
-    'Start workers of the version that wrote the record, or start the run again under another name',
+  NothingGraded:
+    'Fix the environment as the reason says; the episodes with unknown outcomes are then played again',
+  UnreadableRecord: 'Restore the named record from a copy',
+  OlderSchema: 'Start workers of the version that wrote the record, or start the run again with a new name',
   NewerSchema: 'Start workers of the version that wrote the record',
   StoreUnfit: 'Use a store with create-only puts (`longhaul doctor` probes it)',
   EngineUnfit:
-    'Give the node worker the engine that is asked for, and start it again (or, where there is none any more, leave its ' +
-    'numerics: longhaul rebase NAME --numerics …)',
-  BadModelFolder: 'Put the model folder of the spec’s `model.path` in order on the run’s node',
+    'Start the node worker again with the engine that the reason asks for. If no such engine exists any more, switch the run ' +
+    'to other numerics: longhaul rebase NAME --numerics …',
+  BadModelFolder: 'Repair the model folder of the spec’s `model.path` on the run’s node',
   PolicyServerUnavailable:
-    'Start the Tinker server, or the node worker with its new address (LONGHAUL_TINKER)',
-  PolicyServerDenied: 'See to the account, or start the node worker with a valid TINKER_API_KEY',
+    'Start the Tinker server, or start the node worker with the server’s new address (LONGHAUL_TINKER)',
+  PolicyServerDenied:
+    'Check the account on the Tinker server, or start the node worker with a valid TINKER_API_KEY',
 };
 
 /** Activities look for their records first, so a retry is always safe, and an early retry is best (R28). */

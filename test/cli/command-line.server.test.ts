@@ -194,7 +194,7 @@ describe('--folder', () => {
     });
     lock.release();
     expect(errors).toContain(
-      `TEMPORAL_ADDRESS names 127.0.0.1:2: that server is asked, and not the stack in ${stack}\n`,
+      `TEMPORAL_ADDRESS names 127.0.0.1:2: the command uses that server, not the stack in ${stack}\n`,
     );
     expect(errors).toContain('no Temporal server answers at 127.0.0.1:2');
   });

@@ -26,7 +26,7 @@ it(
     child.kill('SIGINT');
     expect(await closed).toEqual([130, null]);
     expect(errors).toMatch(
-      /\nno longer followed; tiny goes on\. Look at it with: longhaul status tiny; end it with: longhaul cancel tiny\n$/,
+      /\nstopped following; tiny continues\. Watch it with: longhaul status tiny; end it with: longhaul cancel tiny\n$/,
     );
     const run = temporal.client.workflow.getHandle('train/tiny');
     expect((await run.describe()).status.name).toBe('RUNNING');

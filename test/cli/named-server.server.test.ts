@@ -83,7 +83,7 @@ describe('in an empty folder beside a foreign server at the default address', { 
 
   it.each(writingVerbs)('$verb is refused', async ({ args }) => {
     const { code, output, errors } = await longhaul(args);
-    expect(errors).toMatch(/^error: nobody has named the Temporal server that this command would change: /);
+    expect(errors).toMatch(/^error: no Temporal server is named for this command: /);
     expect(errors).toContain('--temporal-address or TEMPORAL_ADDRESS');
     expect({ code, output }).toEqual({ code: 1, output: '' });
   });
@@ -99,9 +99,7 @@ describe('in an empty folder beside a foreign server at the default address', { 
 
   it('a verb that only reads uses the foreign server and says so', async () => {
     const { code, errors } = await longhaul(['sweeps', 'list']);
-    expect(errors).toBe(
-      'on localhost:7233, namespace default (the default address: nobody named a server)\n',
-    );
+    expect(errors).toBe('on localhost:7233, namespace default (the default address: no server is named)\n');
     expect(code).toBe(0);
   });
 
@@ -193,7 +191,7 @@ describe('the stack in a folder', { timeout: 120_000 }, () => {
     pointAt(foreign);
     const { code, errors } = await longhaul([verb, 'x'], home);
     expect(errors).toMatch(
-      /^error: the Temporal server at \S+ is that of no stack, and not that of the stack in \.longhaul: /,
+      /^error: the Temporal server at \S+ is not started by a stack, so it is not the server of the stack in \.longhaul: /,
     );
     expect(code).toBe(1);
   });

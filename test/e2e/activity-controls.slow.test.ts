@@ -92,7 +92,9 @@ describe('a run whose activities an operator changes by hand', { timeout: 360_00
           async () => (await waits(run)).find(({ reason }) => reason.startsWith('it is paused'))?.reason,
           `${id} to be paused`,
         );
-        expect(reason).toBe(`it is paused; go on with: temporal activity unpause -w train/paused -a ${id}`);
+        expect(reason).toBe(
+          `it is paused; continue with: temporal activity unpause -w train/paused -a ${id}`,
+        );
         expect((await command('unpause')).code).toBe(0);
       } else {
         await until(async () => !(await pending(run, id)), `${id} to end by itself`);

@@ -80,15 +80,15 @@ describe('forks and rewinds', { timeout: 240_000 }, () => {
   });
 
   it('a rewind is shown by every command, and a start of the name continues the new timeline', async () => {
-    expect(await answer('status', 'done')).toContain('goes on from done after step 2');
+    expect(await answer('status', 'done')).toContain('continues from done after step 2');
     expect(await answer('audit', 'done')).toMatch(/needed by +done~2 after step 2/);
-    expect(await answer('audit', 'done~2')).toContain('goes on from done after step 2');
+    expect(await answer('audit', 'done~2')).toContain('continues from done after step 2');
     const runs = await answer('runs');
     expect(runs).toMatch(/^done~2 +completed .* done@2$/m);
     expect(runs.match(/^done .*/gm)).toEqual([expect.stringMatching(/^done +rewound .*[^@]*$/)]);
     await answer('report', 'done~2', '-o', 'report.html');
     const report = readFileSync(join(cluster.folder, 'report.html'), 'utf8');
-    expect(report).toContain('goes on from done after step 2');
+    expect(report).toContain('continues from done after step 2');
     expect(report).toContain('grpo <span class="quiet">of done</span>');
     expect(await cluster.ended(await cluster.run(small.named('done')))).toMatchObject({
       run: 'done~2',
@@ -151,7 +151,7 @@ describe('forks and rewinds', { timeout: 240_000 }, () => {
   it.each([
     { args: ['fork', 'nobody@1', '--name', 'x'], says: 'there is no run "nobody"' },
     { args: ['fork', 'done@9', '--name', 'x'], says: 'the nearest committed steps are 2, 3, 4' },
-    { args: ['fork', 'done@-1', '--name', 'x'], says: '"-1" is no step: give a whole number from 0 up' },
+    { args: ['fork', 'done@-1', '--name', 'x'], says: '"-1" is not a step: give a whole number, 0 or more' },
     { args: ['fork', 'done@3', '--name', 'done'], says: 'this would be a rewind: longhaul rewind done@3' },
     { args: ['fork', 'done@3', '--name', 'live'], says: 'run "live" exists and is no fork' },
     {

@@ -127,7 +127,7 @@ ${cluster.nodes[0]!.log.slice(-2_000)}`);
     // Temporal no longer accepts the key, so the node cannot report to the pool, and says so.
     gateway.setApiKey('another one');
     await until(
-      () => node.log.includes('the pool does not hear of this node'),
+      () => node.log.includes('the pool does not receive this node'),
       'the key to be refused',
       30_000,
     );

@@ -54,7 +54,7 @@ describe('a chat template', () => {
   });
 
   test('is refused with the reason if it is broken or ends a turn without a special token', () => {
-    expect(() => loadChatTemplate('{% for %}', tokenizer)).toThrow(/no valid Jinja/);
+    expect(() => loadChatTemplate('{% for %}', tokenizer)).toThrow(/not valid Jinja/);
     expect(() => loadChatTemplate('{% for m in messages %}{{ m.content }}.{% endfor %}', tokenizer)).toThrow(
       /does not close an assistant turn/,
     );

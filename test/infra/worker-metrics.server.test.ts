@@ -142,7 +142,7 @@ describe('an orchestrator', { timeout: 120_000 }, () => {
       expect(JSON.parse(told()[0] ?? '')).toMatchObject({
         level: 'warn',
         message:
-          `no metrics are served at ${address}: another process listens there. This worker goes on without them; to have ` +
+          `no metrics are served at ${address}: another process listens there. This worker runs without metrics; to serve ` +
           'them, give it another --metrics-address or LONGHAUL_METRICS_ADDRESS and start it again',
       });
     } finally {

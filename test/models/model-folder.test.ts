@@ -65,7 +65,7 @@ describe('a model folder', () => {
   test('that is incomplete or broken is refused, and the error says what is wrong', async () => {
     await expect(readModelFolder(join(folder, 'none'))).rejects.toThrow(/there is no folder .*none/);
     write('config.json', '{"model_type": ');
-    await expect(readModelFolder(folder)).rejects.toThrow(/config\.json is no JSON/);
+    await expect(readModelFolder(folder)).rejects.toThrow(/config\.json is not JSON/);
     rmSync(join(folder, 'config.json'));
     await expect(readModelFolder(folder)).rejects.toThrow(/there is no .*config\.json/);
   });
@@ -99,7 +99,7 @@ describe('the files of its weights', () => {
     await expect(weightFiles(folder)).rejects.toThrow(/it is a PEFT adapter/);
     write('pytorch_model.bin', 'x');
     await expect(weightFiles(folder)).rejects.toThrow(
-      /it has pytorch_model\.bin: save the model as safetensors/,
+      /it has pytorch_model\.bin instead: save the model as safetensors/,
     );
   });
 

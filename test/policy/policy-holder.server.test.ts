@@ -125,7 +125,7 @@ describe('a damaged checkpoint is logged, and the checkpoint before is used', ()
     await twoCheckpoints();
     await tamper(harness.store, await stateFile(2), () => null);
     expect(await hold(3, harness.secondNode())).toBe(await readState(harness.store, run, 3));
-    expect(passedOver(2, 'store')).toMatch(/it is missing, though its manifest is there/);
+    expect(passedOver(2, 'store')).toMatch(/it is missing, but its manifest exists/);
   });
 
   it('in the store, with its upload unfinished: it is no checkpoint at all', async () => {

@@ -110,14 +110,17 @@ test('a step’s duration does not include the time for which a person paused th
     },
   });
   const html = trends([withFigures(first, 2_000, 10), withFigures(second, 503_000, 510)]);
-  expect(html).toContain('Seconds a step: 2 at first, 3 at last, at most 3');
+  expect(html).toContain('Seconds per step: 2 first, 3 last, 3 at most');
 });
 
 test.each([
   [{}, null],
   [{ 'ft/lost_seconds': 1.2, 'ft/ettr': 0.9 }, null],
-  [{ 'ft/waiting_seconds': 3, 'ft/ettr': 0.9 }, 'outlived waits for others · lost 3.0 s · ETTR 90.0 %'],
-  [{ 'ft/restarts/engine_exit': 2, 'ft/lost_seconds': 1.2 }, 'outlived engine exit ×2 · lost 1.2 s'],
+  [
+    { 'ft/waiting_seconds': 3, 'ft/ettr': 0.9 },
+    'survived waits for environments, the store or nodes · lost 3.0 s · ETTR 90.0 %',
+  ],
+  [{ 'ft/restarts/engine_exit': 2, 'ft/lost_seconds': 1.2 }, 'survived engine exit ×2 · lost 1.2 s'],
 ])('the line about faults reports only faults and waits: %o', (figures, line) => {
   expect(faultNote(figures as Record<string, number>)).toBe(line);
 });

@@ -23,7 +23,7 @@ describe('the report gives the facts of a model', () => {
       optimizer: 'AdamW, learning rate 0.00025',
       objective:
         'regular loss, token_mean; ratio clipped at −0.2 and +0.28; grpo advantages; ' +
-        '0.001 × KL (k3) from the policy behind the warm start; 0.01 × entropy',
+        '0.001 × KL (k3) from the policy after the warm start; 0.01 × entropy',
     });
   });
 
@@ -41,7 +41,7 @@ describe('the report gives the facts of a model', () => {
     expect(factsOf(adapted, baseOf(1000, 20))).toEqual({
       'begins with': 'the folder /models/m, a model of 1,000 parameters',
       trains:
-        'LoRA adapters of rank 4, alpha 8, 20 parameters, on q_proj, v_proj; the weights stay as they are',
+        'LoRA adapters of rank 4, alpha 8, 20 parameters, on q_proj, v_proj; the base weights do not change',
       optimizer: 'AdamW, learning rate 0.00025 after 3 steps of warm-up, moments in 8 bits',
       objective: 'cispo loss, token_mean; grpo advantages; 0.001 × KL (k3) from the policy at the beginning',
     });

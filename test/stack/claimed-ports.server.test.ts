@@ -43,7 +43,7 @@ describe('stacks that start at the same moment', () => {
     const [first, ...others] = started.sort((a, b) => a.port - b.port);
     expect(first).toMatchObject({ port: usual, said: [] });
     for (const { port, said } of others)
-      expect(said).toEqual([`port ${usual} is taken; the Temporal server is at ${port}`]);
+      expect(said).toEqual([`port ${usual} is taken; the Temporal server uses ${port}`]);
   });
 });
 

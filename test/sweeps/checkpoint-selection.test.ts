@@ -114,7 +114,7 @@ describe('a sweep’s entry', () => {
     const found = await select(a, { checkpoints: [{ run: 'a-*' }] });
     expect(places(found)).toEqual(['a-1@2', 'a-2@2']);
     expect(found.skipped).toEqual([
-      { run: 'a-3', step: null, reason: 'is of model other; the suites are of a-1, whose model is m' },
+      { run: 'a-3', step: null, reason: 'has model other, but the suites are of a-1, which has model m' },
     ]);
   });
 
@@ -233,11 +233,11 @@ describe('a checkpoint that cannot be evaluated', () => {
     await expect(select(a, { checkpoints, baseline: { run: 'a', step: 8 } })).rejects.toThrow(
       [
         'sweep s has 5 problems:',
-        '  baseline.step: is 8, and the checkpoint of step 8 of a is gone: it was never uploaded, or collected since; the nearest checkpoint is of step 6',
-        '  checkpoints[0].steps[0]: is 4, and the checkpoint of step 4 of a is gone: it was never uploaded, or collected since; the nearest checkpoints are of steps 2 and 6',
+        '  baseline.step: is 8, but a has no checkpoint of step 8: it was never uploaded, or was collected since; the nearest checkpoint is of step 6',
+        '  checkpoints[0].steps[0]: is 4, but a has no checkpoint of step 4: it was never uploaded, or was collected since; the nearest checkpoints are of steps 2 and 6',
         '  checkpoints[0].steps[1]: is 20, but the last step of a is 10; the nearest checkpoint is of step 6',
         `  checkpoints[1].run: there is no run "b" in ${store.address}; did you mean a?`,
-        '  checkpoints[2]: takes no checkpoint of a; the nearest checkpoint is of step 6',
+        '  checkpoints[2]: matches no checkpoint of a; the nearest checkpoint is of step 6',
       ].join('\n'),
     );
   });
@@ -267,9 +267,9 @@ describe('a checkpoint that cannot be evaluated', () => {
     expect(places(found)).toEqual(['a@2', 'a@12']);
     expect(found.skipped.map(({ step, reason }) => `${step} ${reason}`)).toEqual([
       '4 its file state.safetensors is missing',
-      expect.stringMatching(/^6 its file state\.safetensors has 3 bytes, its manifest says \d+$/),
+      expect.stringMatching(/^6 its file state\.safetensors has 3 bytes, but its manifest says \d+$/),
       expect.stringMatching(/^8 its manifest cannot be read: record checkpoints\/.*is unreadable/),
-      expect.stringMatching(/^10 its manifest says state f{12}…, the run’s records /),
+      expect.stringMatching(/^10 its manifest says state f{12}…, but the run’s records say /),
     ]);
     expect(await of(a, { run: 'a', range: { from: 9, to: 11 } })).toEqual([]);
   });
@@ -280,8 +280,8 @@ describe('a checkpoint that cannot be evaluated', () => {
     await makeRun('c', { steps: 2, checkpoints: [2], tokenizer: digestOf('9') });
     await expect(select(a, { checkpoints: [{ run: 'a' }, { run: 'b' }, { run: 'c' }] })).rejects.toThrow(
       [
-        '  checkpoints[1].run: is of model large; the suites are of a, whose model is m; leave b to a sweep of its own, with data_of: b',
-        '  checkpoints[2].run: has another tokenizer than a, which the suites are of; leave c to a sweep of its own, with data_of: c',
+        '  checkpoints[1].run: has model large, but the suites are of a, which has model m; compare b in a sweep of its own, with data_of: b',
+        '  checkpoints[2].run: has another tokenizer than a, the run of the suites; compare c in a sweep of its own, with data_of: c',
       ].join('\n'),
     );
   });
@@ -292,8 +292,8 @@ describe('a checkpoint that cannot be evaluated', () => {
     await makeRun('c', { steps: 2, checkpoints: [2], tool_parser: 'other' });
     const { skipped } = await select(a, { checkpoints: [{ run: '*' }] });
     expect(skipped.map(({ run, reason }) => `${run} ${reason}`)).toEqual([
-      'b has another chat template than a, which the suites are of',
-      expect.stringMatching(/^c reads tool calls by other, and a, which the suites are of, by /),
+      'b has another chat template than a, the run of the suites',
+      expect.stringMatching(/^c parses tool calls with other, but a, the run of the suites, with /),
     ]);
   });
 
@@ -324,24 +324,24 @@ describe('a checkpoint that cannot be evaluated', () => {
     const a = await makeRun('a', { steps: 2, checkpoints: [2] });
     await makeRun('b', { steps: 2, checkpoints: [2], numerics: { backend: 'cpu', version: 9 } });
     const reason = expect.stringMatching(
-      /^computes with cpu\/9, and a, which the suites are of, with [a-z]+\/\d+$/,
+      /^computes with cpu\/9, but the suites are of a, which computes with [a-z]+\/\d+$/,
     );
     expect((await select(a, { checkpoints: [{ run: '*' }] })).skipped).toEqual([
       { run: 'b', step: null, reason },
     ]);
     await expect(select(a, { checkpoints: [{ run: 'b' }] })).rejects.toThrow(
-      /checkpoints\[0\]\.run: computes with cpu\/9, .*; leave b to a sweep of its own, with data_of: b/,
+      /checkpoints\[0\]\.run: computes with cpu\/9, .*; compare b in a sweep of its own, with data_of: b/,
     );
   });
 
   test('leads to a refusal if the entry selects nothing: its run has no checkpoint, or no evaluated checkpoint', async () => {
     const a = await makeRun('a', { steps: 2, checkpoints: [] });
     await expect(select(a, { checkpoints: [{ run: 'a', latest: 1 }] })).rejects.toThrow(
-      'checkpoints[0]: takes checkpoints of a, which has none yet; wait for its first, or add not_yet_evaluated: true',
+      'checkpoints[0]: asks for checkpoints of a, which has none yet; wait for its first checkpoint, or add not_yet_evaluated: true',
     );
     const b = await makeRun('b', { steps: 2, checkpoints: [2] });
     await expect(select(b, { checkpoints: [{ run: 'b', best: 1 }] })).rejects.toThrow(
-      'checkpoints[0]: takes the best of b, of which no checkpoint has an evaluation yet; use latest',
+      'checkpoints[0]: asks for the best checkpoint of b, but none of them has an evaluation yet; use latest',
     );
   });
 });

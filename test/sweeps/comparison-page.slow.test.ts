@@ -92,7 +92,7 @@ describe.skipIf(browserPath === '')('a sweep’s page in a browser (chromium, or
       const last = page.locator('tr', { hasText: 'quickstart@100' }).first();
       expect(await last.innerText()).toMatch(/\+\d+\.\d \[\+\d+\.\d, \+\d+\.\d\]\s+▲ improving/);
       expect(await page.locator('.alarm', { hasText: 'lr-high@60' }).innerText()).toMatch(
-        /▼ Regression\. lr-high@60 is surely worse than the baseline by more than 5\.0 points on all tasks/,
+        /▼ Regression\. lr-high@60 is significantly worse than the baseline, by more than 5\.0 points, on all tasks/,
       );
       expect(await page.locator('tr', { hasText: 'quickstart@0' }).first().innerText()).toContain('baseline');
       expect(await last.locator('svg').getAttribute('aria-label')).toMatch(/points, 95 % interval/);

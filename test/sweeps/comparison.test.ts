@@ -235,13 +235,13 @@ describe('a comparison', () => {
       regression: null,
       reference: { step: 20, named: false },
     });
-    expect(text(lacking)).toContain('! nothing of the baseline was played on it, so that no regression');
+    expect(text(lacking)).toContain('! the baseline was not played on this suite, so regressions');
     expect(text(lacking)).not.toContain('false alarm');
     const whole = compareStates(suite, states, baseline);
     expect(whole.lacks_baseline).toBe(false);
-    expect(text(whole)).not.toContain('nothing of the baseline');
+    expect(text(whole)).not.toContain('the baseline was not played');
     expect(text(whole)).toContain(
-      'below −5.0 points; a state that is worse by just so much raises a false alarm in 2.5 %',
+      'below −5.0 points; a state that is worse by exactly this much raises a false alarm in 2.5 %',
     );
   });
 
@@ -275,7 +275,7 @@ describe('a comparison', () => {
     expect(lines[2]).toMatch(/^a@10 +\d\d\.\d % +\d\d\.\d % +baseline +\d\.\d +\d+\.\d % +0$/);
     expect(lines[3]).toMatch(/^a@20 .* \+\d+\.\d \[\+\d+\.\d, \+\d+\.\d\] +improving/);
     expect(text).toContain(
-      '! a@30 is surely worse than the baseline by more than 5.0 points on all tasks, booking, tracker',
+      '! a@30 is significantly worse than the baseline, by more than 5.0 points, on all tasks, booking, tracker',
     );
     expect(text).toContain('left out: 1\n  a@40 its file state.safetensors is missing');
     expect(text).toMatch(/tasks of a@30: 0 better, \d+ worse, \d+ moved within noise/);

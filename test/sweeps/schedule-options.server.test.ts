@@ -181,6 +181,6 @@ test('a schedule’s id contains its sweep’s project and name', () => {
 test('a backfill runs forward in time, one firing after the other', () => {
   const [start, end] = [new Date('2026-01-01T00:00:00Z'), new Date('2026-01-02T00:00:00Z')];
   expect(backfillOf(start, end)).toEqual({ start, end, overlap: 'BUFFER_ALL' });
-  expect(() => backfillOf(end, start)).toThrow('it must end after it begins');
-  expect(() => backfillOf(new Date('soon'), end)).toThrow('a backfill from a time that is none');
+  expect(() => backfillOf(end, start)).toThrow('its end must come after its beginning');
+  expect(() => backfillOf(new Date('soon'), end)).toThrow('a backfill from an invalid time');
 });

@@ -93,7 +93,7 @@ describe('a sweep that asks for a suite which a run has played', () => {
 
   test('is refused if it names the same suite twice', () => {
     expect(() => suites({ name: 'final' }, { name: 'mine', max_tasks: 10 })).toThrow(
-      'suites[1]: asks for the same tasks in the same way as "final"',
+      'suites[1]: asks for the same tasks with the same sampling as "final"',
     );
   });
 });
@@ -116,7 +116,7 @@ describe('a suite’s tasks', () => {
     const most = Math.floor(mostEpisodes / held);
     expect(only({ name: 'most', samples: most }).record.samples_per_task).toBe(most);
     expect(() => suites({ name: 'more', samples: most + 1 })).toThrow(
-      `suites[0]: asks for ${held} tasks × ${most + 1} samples, ${held * (most + 1)} episodes of each state; at most 20000`,
+      `suites[0]: asks for ${held} tasks × ${most + 1} samples, ${held * (most + 1)} episodes of each state; a suite may have at most 20000`,
     );
   });
 
@@ -129,7 +129,7 @@ describe('a suite’s tasks', () => {
 
   test('are refused if there are none, with the filter that leaves none', () => {
     expect(() => only({ name: 'x', environments: ['traker'] })).toThrow(
-      'suites[0].environments: leaves no task: of traker builtin v1 has no held_out one; did you mean tracker?',
+      'suites[0].environments: leaves no task: builtin v1 has no held_out task of traker; did you mean tracker?',
     );
     expect(() => only({ name: 'x', difficulty: [99] })).toThrow(
       /suites\[0\]\.difficulty: leaves no task: none of the 24 held_out tasks has difficulty 99; they have \d/,
@@ -137,7 +137,7 @@ describe('a suite’s tasks', () => {
     const empty = { ...source, tasks: tasks.filter(({ split }) => split === 'train') };
     const sweep = parseSweepSpec({ name: 's', checkpoints: [{ run: 'tiny' }], suites: [{ name: 'final' }] });
     expect(() => suitesOf(sweep, empty)).toThrow(
-      'suites[0].split: is held_out, of which builtin v1 has no task',
+      'suites[0].split: is held_out, but builtin v1 has no task of that split',
     );
   });
 });

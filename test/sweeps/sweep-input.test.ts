@@ -81,10 +81,10 @@ describe('a sweep', () => {
   test('has one way to choose checkpoints per entry', () => {
     const entry = (value: object) => problems({ ...smallest(), checkpoints: [{ run: 'a', ...value }] });
     expect(entry({ steps: [1], latest: 2 })).toEqual([
-      'checkpoints[0]: has steps and latest at once; keep one of them, and give the others an entry of their own with the same run',
+      'checkpoints[0]: has steps and latest at once; keep one of them, and put the others into entries of their own with the same run',
     ]);
     expect(entry({ range: { from: 20, to: 10 } })).toEqual([
-      'checkpoints[0].range: ends at step 10, before its from 20; write the smaller step at from',
+      'checkpoints[0].range: ends at step 10, before it starts at step 20; give the smaller step as from',
     ]);
     expect(entry({ range: { every: 0 } })).toEqual(['checkpoints[0].range.every: must be at least 1, not 0']);
     expect(entry({ steps: [1, 1] })).toEqual(['checkpoints[0].steps: names step 1 twice; name it once']);
@@ -95,8 +95,8 @@ describe('a sweep', () => {
 
   test('cannot name steps of several runs, nor take its suites from a run that only a pattern selects', () => {
     expect(problems({ ...smallest(), checkpoints: [{ run: 'a-*', steps: [1] }] })).toEqual([
-      'checkpoints[0].steps: cannot be of the several runs of "a-*"; name the run, or use range, latest, best or every',
-      'data_of: is missing: "a-*" names no single run, and suites have the data, seed and settings of one; name that run, or a baseline',
+      'checkpoints[0].steps: cannot be given for several runs ("a-*"); name the run, or use range, latest, best or every',
+      'data_of: is missing: "a-*" may match several runs, and suites take data, seed and settings from one run; name that run in data_of, or a baseline',
     ]);
     expect(problems({ ...smallest(), checkpoints: [{ run: '*' }], data_of: 'a' })).toEqual([]);
     expect(problems({ ...smallest(), checkpoints: [{ run: '*' }], baseline: { run: 'a', step: 0 } })).toEqual(
@@ -107,14 +107,12 @@ describe('a sweep', () => {
   test('has suites with different names, and cannot change the suites of runs', () => {
     const suites = (...list: object[]) => problems({ ...smallest(), suites: list });
     expect(suites({ name: 'easy' }, { name: 'hard' }, { name: 'Easy' })).toEqual([
-      'suites[2].name: is "Easy", which suites[0] has already; give each suite a name of its own, or one suite both filters',
+      'suites[2].name: is "Easy", which suites[0] has already; give each suite its own name, or put both filters into one suite',
     ]);
     expect(suites({ name: 'interval' }, { name: 'final' })).toEqual([]);
     expect(suites({ name: 'final', samples: 4, max_tasks: 10, environments: ['tracker'] })).toEqual(
       ['environments', 'max_tasks', 'samples'].map((key): unknown =>
-        expect.stringContaining(
-          `suites[0].${key}: cannot be set: "final" is the suite that runs play themselves`,
-        ),
+        expect.stringContaining(`suites[0].${key}: cannot be set: "final" is a suite of the runs themselves`),
       ),
     );
     expect(suites({ name: 'x', environments: ['a', 'a'] })[0]).toContain(
@@ -144,7 +142,7 @@ describe('a schedule', () => {
 
   test('has one kind of firing times', () => {
     expect(schedule({})).toEqual([
-      'schedule: says no time; give cron, such as "0 3 * * *", or every, such as "6h"',
+      'schedule: gives no time; give cron, such as "0 3 * * *", or every, such as "6h"',
     ]);
     expect(schedule({ cron: '0 3 * * *', every: '6h' })).toEqual([
       'schedule: has cron and every at once; keep one of them',
@@ -158,19 +156,19 @@ describe('a schedule', () => {
 
   test('accepts time zones by name, and suggests the zone of a city', () => {
     expect(schedule({ cron: '0 3 * * *', time_zone: 'Berlin' })).toEqual([
-      'schedule.time_zone: is "Berlin", which is no time zone; did you mean Europe/Berlin?',
+      'schedule.time_zone: is "Berlin", which is not a time zone; did you mean Europe/Berlin?',
     ]);
     expect(schedule({ cron: '0 3 * * *', time_zone: 'Europe/Berlim' })[0]).toContain(
       'did you mean Europe/Berlin?',
     );
-    expect(schedule({ cron: '0 3 * * *', time_zone: '+02:00' })[0]).toContain('is no time zone');
+    expect(schedule({ cron: '0 3 * * *', time_zone: '+02:00' })[0]).toContain('is not a time zone');
     expect(schedule({ cron: '0 3 * * *', time_zone: 'America/New_York' })).toEqual([]);
-    expect(schedule({ every: '1h', time_zone: 'America/New_York' })[0]).toContain('says nothing to every');
+    expect(schedule({ every: '1h', time_zone: 'America/New_York' })[0]).toContain('has no effect on every');
   });
 
   test('says what is wrong with a cron expression', () => {
     expect(schedule({ cron: '0 25 * * *' })).toEqual([
-      'schedule.cron: is "0 25 * * *", which is no cron expression (Invalid value for hour: 25): write five fields: minute, hour, ' +
+      'schedule.cron: is "0 25 * * *", which is not a cron expression (Invalid value for hour: 25): write five fields: minute, hour, ' +
         'day of month, month, day of week, such as "0 3 * * *" for each day at 3:00',
     ]);
   });

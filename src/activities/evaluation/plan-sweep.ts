@@ -89,7 +89,7 @@ async function chosen(
     const near = nearestName(suites_of, runs);
     const shown = runs.slice(0, namesShown).join(', ');
     const there =
-      shown === '' ? 'it holds no run yet' : `it holds ${shown}${runs.length > namesShown ? ', …' : ''}`;
+      shown === '' ? 'it has no run yet' : `it has ${shown}${runs.length > namesShown ? ', …' : ''}`;
     const fix = near === null ? there : `did you mean ${near}?`;
     const problem = `the suites are those of run ${suites_of}, which is not in ${store.address}`;
     throw new InvalidSpec([{ path: suitesAreNamedBy(spec), problem, fix }], `sweep ${spec.name}`);

@@ -32,7 +32,7 @@ interface ControlFlags extends TemporalFlags {
 const answerWithinMs = 30_000;
 
 export function register(program: Command): void {
-  control(program, 'pause', 'hold a run at its next step boundary')
+  control(program, 'pause', 'pause a run at its next step boundary')
     .option('--now', 'do not wait for the end of the step: cut off its episodes in flight')
     .action(
       withOutput(async (run: string, flags: ControlFlags & { now?: boolean }) => {
@@ -42,15 +42,15 @@ export function register(program: Command): void {
           already = (await handle.query(statusQuery)).phase === 'paused';
           return handle.executeUpdate(now ? pauseNowUpdate : pauseUpdate);
         });
-        const holds = now ? 'holds as soon as its episodes are cut off' : 'holds at its next step boundary';
+        const holds = now ? 'pauses as soon as its episodes are cut off' : 'pauses at its next step boundary';
         say(
           flags,
           control,
-          `${run} ${already ? 'is paused already' : holds}; go on with: longhaul resume ${run}${inFolder(flags)}`,
+          `${run} ${already ? 'is paused already' : holds}; continue with: longhaul resume ${run}${inFolder(flags)}`,
         );
       }),
     );
-  control(program, 'resume', 'let a paused or blocked run go on').action(
+  control(program, 'resume', 'let a paused or blocked run continue').action(
     withOutput(async (run: string, flags: ControlFlags) => {
       let held = true;
       const control = await send(run, flags, async (handle) => {
@@ -61,7 +61,7 @@ export function register(program: Command): void {
       say(
         flags,
         control,
-        held ? `${run} goes on` : `${run} is neither paused nor blocked: it goes on already`,
+        held ? `${run} continues` : `${run} is neither paused nor blocked: it is running already`,
       );
     }),
   );
@@ -72,12 +72,12 @@ export function register(program: Command): void {
       say(
         flags,
         control,
-        `${run} uploads its state after step ${checkpoint}, or after the next where that is late`,
+        `${run} uploads its state after step ${checkpoint}, or after a later step if that one is already over`,
       );
     }),
   );
   control(program, 'stop', 'end a run after a step, with evaluation, checkpoint and report')
-    .option('--step <n>', 'last step to run (default: the one under way)', wholeNumber())
+    .option('--step <n>', 'last step to run (default: the current step)', wholeNumber())
     .action(
       withOutput(async (run: string, flags: ControlFlags & { step?: number }) => {
         const control = await send(run, flags, async (handle) => {
@@ -87,7 +87,7 @@ export function register(program: Command): void {
         say(
           flags,
           control,
-          `${run} ends after step ${control.stopAfter}, or at the next boundary where that is past`,
+          `${run} ends after step ${control.stopAfter}, or at the next step boundary if that step is already over`,
         );
       }),
     );
@@ -114,10 +114,12 @@ function registerCancel(program: Command): void {
     program
       .command('cancel')
       .argument('<run>', 'name of the run')
-      .description('end a run now: its step under way is cut off, what was finished stays, and it can go on'),
+      .description(
+        'end a run now: cut off its current step and keep all finished work; the run can be continued later',
+      ),
     'writes',
   )
-    .option('--wait <seconds>', 'for its workflow to end', wholeNumber(1), 120)
+    .option('--wait <seconds>', 'how long to wait until its workflow has ended', wholeNumber(1), 120)
     .option('--json', 'print {run, ended} as JSON')
     .action(
       withOutput(async (run: string, flags: ControlFlags & { wait: number }) => {
@@ -128,7 +130,7 @@ function registerCancel(program: Command): void {
         console.log(
           flags.json
             ? JSON.stringify({ run, ended: 'cancelled' })
-            : `${run} is cancelled; go on with: ${goOn(run, flags)}`,
+            : `${run} is cancelled; continue with: ${goOn(run, flags)}`,
         );
       }),
     );
@@ -144,7 +146,7 @@ function hyperparameters(values: readonly string[]): Hyperparameters {
       const known = hyperparameterNames.join(', ');
       throw new Error(`${JSON.stringify(value)} is not understood: give NAME=NUMBER, NAME one of ${known}`);
     }
-    if (wanted[name] !== undefined) throw new Error(`${name} is given twice: say once which value it takes`);
+    if (wanted[name] !== undefined) throw new Error(`${name} is given twice: give it once`);
     const number = Number(text);
     if (text.trim() === '' || !Number.isFinite(number))
       throw new Error(`${name} must be a number, not ${JSON.stringify(text)}`);

@@ -34,6 +34,6 @@ export async function endWorkflow(
   }
   throw new Error(
     `the workflow of ${name} was cancelled and has not ended within ${seconds} s: a worker must be up (longhaul doctor${inFolder(flags)}). ` +
-      'Nothing else was done; give the same command again',
+      'Nothing else was changed; give the same command again',
   );
 }

@@ -34,7 +34,7 @@ export function register(program: Command): void {
     program
       .command('fork')
       .argument('<run@step>', 'run id and committed step, e.g. quickstart@20; without @STEP the last one')
-      .description('start a run that goes on after a step of another one; nothing is copied')
+      .description('start a run that continues another run after one of its steps; nothing is copied')
       .requiredOption('--name <name>', 'name of the new run'),
   ).action(
     withOutput(async (from: string, flags: ForkFlags & { name: string }, command: Command) => {
@@ -42,7 +42,7 @@ export function register(program: Command): void {
       const fork = await forkFrom(store, from);
       if (flags.name === nameOfRun(fork.run))
         throw new Error(
-          `--name ${flags.name} is the parent’s own, so that this would be a rewind: ` +
+          `--name ${flags.name} is the parent’s own name, so this would be a rewind: ` +
             `longhaul rewind ${flags.name}@${fork.step}${inFolder(flags)}; for a fork choose a new name`,
         );
       const spec = changedSpec(await forkSpec(store, flags.name, fork), flags.set);
@@ -51,7 +51,7 @@ export function register(program: Command): void {
       await withClient(flags, (client) =>
         sayingThatItGoesOn(spec.name, flags, () =>
           trainAndFollow(client, spec, flags, {
-            begun: `${spec.name} goes on after step ${fork.step} of ${fork.run}`,
+            begun: `${spec.name} continues ${fork.run} after step ${fork.step}`,
             store: async () => store,
           }),
         ),
@@ -61,12 +61,17 @@ export function register(program: Command): void {
   shared(
     program
       .command('rewind')
-      .argument('<name@step>', 'name of a run, and the step of its newest timeline to go back to')
+      .argument('<name@step>', 'name of a run, and the step of its newest timeline to return to')
       .description(
-        'end a run’s workflow and go on after an earlier step, in a new timeline of the same name',
+        'end a run’s workflow and continue after an earlier step, in a new timeline of the same name',
       ),
   )
-    .option('--wait <seconds>', 'for the end of the workflow that is cancelled', wholeNumber(1), 120)
+    .option(
+      '--wait <seconds>',
+      'how long to wait until the cancelled workflow has ended',
+      wholeNumber(1),
+      120,
+    )
     .action(
       withOutput(async (at: string, flags: RewindFlags, command: Command) => {
         const store = await storeFor(command, flags);
@@ -79,7 +84,7 @@ export function register(program: Command): void {
           if (spec.fork) await endWorkflow(client, name, flags);
           await sayingThatItGoesOn(name, flags, () =>
             trainAndFollow(client, spec, flags, {
-              begun: `${name} goes on after step ${step} of ${run}`,
+              begun: `${name} continues ${run} after step ${step}`,
               store: async () => store,
             }),
           );
@@ -89,17 +94,22 @@ export function register(program: Command): void {
   shared(
     program
       .command('rebase')
-      .argument('<name>', 'name of a run whose numerics no node has any more')
+      .argument('<name>', 'name of a run whose numerics no node offers any more')
       .description(
         'end a run’s workflow and apply its logged batches with other numerics, in a new timeline of the same name',
       )
       .requiredOption(
         '--numerics <backend/version>',
-        'of the engines to go on with, e.g. cpu/2 (longhaul nodes tells each node’s)',
+        'numerics to continue with, e.g. cpu/2 (longhaul nodes shows those of each node)',
         parseNumerics,
       ),
   )
-    .option('--wait <seconds>', 'for the end of the workflow that is cancelled', wholeNumber(1), 120)
+    .option(
+      '--wait <seconds>',
+      'how long to wait until the cancelled workflow has ended',
+      wholeNumber(1),
+      120,
+    )
     .action(
       withOutput(
         async (name: string, flags: RewindFlags & Pick<RebaseSpec, 'numerics'>, command: Command) => {
@@ -140,15 +150,15 @@ async function rebased(
   const record = await readRun(store, run);
   const target = nameOfNumerics(numerics);
   const inWords = (from: number, to: number): string =>
-    `${name} goes on with numerics ${target}: ` +
+    `${name} continues with numerics ${target}: ` +
     (from < to
       ? `the logged batches of steps ${from + 1} to ${to} are applied again`
-      : 'no batch has to be applied again');
+      : 'no batch needs to be applied again');
   const { spec, lineage } = record;
   if (lineage?.rebase && sameNumerics(lineage.rebase.numerics, numerics))
     return { spec: changedSpec(spec, set), begun: inWords(lineage.step, lineage.rebase.to), from: null };
   const [to, checkpoints] = [await lastCommittedStep(store, run), await listCheckpoints(store, record)];
-  if (to < 1) throw new Error(`${run} has no committed step yet: start it under a new name instead`);
+  if (to < 1) throw new Error(`${run} has no committed step yet: start it with a new name instead`);
   const from = await readNumerics(store, run);
   refuseEqualNumerics(run, from, numerics);
   const step = checkpoints.filter((one) => one <= to).at(-1) ?? 0;
@@ -163,7 +173,7 @@ function shared(command: Command): Command {
     .addOption(storeOption())
     .option(
       '--set <name=value>',
-      'change a setting, e.g. lr=1e-4 or trainer.max_training_steps=80; may be given again',
+      'change a setting, e.g. lr=1e-4 or trainer.max_training_steps=80; may be repeated',
       (value: string, before: string[]) => [...before, value],
       [],
     )

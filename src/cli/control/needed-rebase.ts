@@ -30,12 +30,12 @@ export function refuseNeedlessRebase(
   const own = alive(has);
   if (own.length > 0)
     throw new Error(
-      `${run} needs no rebase: it can go on with its own numerics ${nameOfNumerics(has)}, which ${own.join(', ')} ` +
-        `${own.length === 1 ? 'has' : 'have'} (${list}). Nothing was changed`,
+      `${run} needs no rebase: it can continue with its own numerics ${nameOfNumerics(has)}, which ${own.join(', ')} ` +
+        `${own.length === 1 ? 'offers' : 'offer'} (${list}). Nothing was changed`,
     );
   if (alive(wanted).length === 0)
     throw new Error(
-      `no living node has numerics ${nameOfNumerics(wanted)}, so that ${run} could not go on (${list}): ` +
-        'start a node worker with an engine of those first. Nothing was changed',
+      `no living node has numerics ${nameOfNumerics(wanted)}, so ${run} could not continue (${list}): ` +
+        'first start a node worker whose engine has them. Nothing was changed',
     );
 }

@@ -30,6 +30,6 @@ function set(target: Record<string, unknown>, path: readonly string[], value: un
   }
   const inner = Object.hasOwn(target, key) ? target[key] : undefined;
   if (typeof inner !== 'object' || inner === null)
-    throw new Error(`${JSON.stringify(change)} is not understood: the spec has no mapping "${key}"`);
+    throw new Error(`${JSON.stringify(change)} is not understood: the spec has no section "${key}"`);
   set(inner as Record<string, unknown>, rest, value, change);
 }

@@ -25,7 +25,11 @@ export function register(program: Command): void {
   const engine = program
     .command('engine')
     .description('use the engine without a run: look at a model folder, score and sample with it');
-  modelCommand(engine, 'info', 'print what a model folder holds, and the memory that it takes').action(
+  modelCommand(
+    engine,
+    'info',
+    'print what a model folder contains, and the memory that the model takes',
+  ).action(
     withOutput((flags: ModelFlags & { json?: boolean }) =>
       withModel(flags, async (model) => {
         console.log(JSON.stringify(await describe(model), null, flags.json ? 0 : 2));
@@ -46,12 +50,9 @@ export function register(program: Command): void {
   ).action(withOutput((flags: InputFlags) => answerAll(flags, parseGenerateInput, generate)));
   engine
     .command('new')
-    .argument(
-      '<spec>',
-      'run spec, YAML or JSON, whose architecture, seed, tokenizer and chat template are taken',
-    )
-    .description('write a model folder with random weights: a stand-in where none can be fetched')
-    .requiredOption('--to <dir>', 'folder to write; must not be there')
+    .argument('<spec>', 'run spec, YAML or JSON: gives architecture, seed, tokenizer and chat template')
+    .description('write a model folder with random weights, for when no model can be downloaded')
+    .requiredOption('--to <dir>', 'folder to write; must not exist yet')
     .addOption(new Option('--dtype <type>', 'of the weights').choices(['f32', 'bf16']).default('f32'))
     .option('--json', 'print the folder’s files as JSON')
     .action(
@@ -69,17 +70,17 @@ function modelCommand(engine: Command, name: string, description: string): Comma
     .requiredOption('--model <dir>', 'Hugging Face folder of a Qwen3 or Qwen2.5 model')
     .option(
       '--state <file>',
-      'a run’s state.safetensors in place of the folder’s weights; of a LoRA run, over them',
+      'a run’s state.safetensors: replaces the folder’s weights; the adapters of a LoRA run are added to them',
     )
-    .option('--threads <n>', 'of the engine; by default one a core', wholeNumber(1, 1024))
-    .option('--json', 'print errors as JSON too');
+    .option('--threads <n>', 'threads of the engine; by default one per core', wholeNumber(1, 1024))
+    .option('--json', 'print errors as JSON as well');
 }
 
 function inputCommand(engine: Command, name: string, description: string, help: string): Command {
   return modelCommand(engine, name, description)
     .option(
       '--input <file>',
-      'requests: a JSON object, a list of them, or one a line; "-" is standard input',
+      'requests: a JSON object, a list of objects, or one object per line; "-" is standard input',
       '-',
     )
     .addHelpText('after', help);
@@ -163,7 +164,7 @@ async function generate(model: OpenModel, request: GenerateInput): Promise<objec
   const { temperature, max_new_tokens, seed, stop, top_p, top_k } = request;
   const tokens = await tokensOf(model, request, true);
   if (tokens.length === 0)
-    throw new BadInput('it has no tokens: generation needs at least one to go on from');
+    throw new BadInput('it has no tokens: generation needs at least one token to continue');
   if (stop !== undefined) await model.sendVocabulary();
   const samples = await Promise.all(
     Array.from({ length: request.n }, async (_, sample) => {
@@ -191,7 +192,7 @@ async function newFolder(specFile: string, { to, dtype }: { to: string; dtype: s
   const { model, seed } = await readSpecFile(specFile);
   const { architecture, initializer_range } = model;
   if (!architecture)
-    throw new BadInput(`${specFile} names a model folder itself, and no architecture to draw weights for`);
+    throw new BadInput(`${specFile} names a model folder, so it has no architecture for random weights`);
   const [tokenizer, template] = await Promise.all([
     readFile(model.tokenizer, 'utf8'),
     readFile(model.chat_template, 'utf8'),

@@ -62,7 +62,7 @@ function parse<T extends PromptInput>(text: string, schema: z.ZodType<T>): Place
 function valuesOf(text: string): { where: string; value: unknown }[] {
   if (text.trim() === '')
     throw new BadInput(
-      'the input is empty: give a JSON object, a list of them, or one a line, e.g. {"text": "Hello"}',
+      'the input is empty: give a JSON object, a list of objects, or one object per line, e.g. {"text": "Hello"}',
     );
   let value: unknown;
   try {
@@ -82,7 +82,7 @@ function linesOf(text: string): { where: string; value: unknown }[] {
     try {
       return [{ where, value: JSON.parse(line) as unknown }];
     } catch (error) {
-      throw new BadInput(`${where}: it is no JSON: ${(error as Error).message}`, { cause: error });
+      throw new BadInput(`${where}: it is not JSON: ${(error as Error).message}`, { cause: error });
     }
   });
 }

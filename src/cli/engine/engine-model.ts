@@ -62,7 +62,8 @@ function textCoders({
   let tokenizer: Tokenizer | undefined;
   let template: ChatTemplate | undefined;
   const needTokenizer = (): Tokenizer => {
-    if (text === null) throw new BadInput(`${path} has no tokenizer.json: give tokens, and no stop texts`);
+    if (text === null)
+      throw new BadInput(`${path} has no tokenizer.json: give tokens instead of text, without stop texts`);
     return (tokenizer ??= loadTokenizer(text));
   };
   return {

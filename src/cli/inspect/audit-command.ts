@@ -36,7 +36,7 @@ export function register(program: Command): void {
   program
     .command('audit')
     .argument('<run>', 'run id, e.g. quickstart')
-    .description('check every record of a run against the others; exit 1 when one breaks a rule')
+    .description('check every record of a run against the others; exit 1 if a record breaks a rule')
     .addOption(storeOption())
     .addOption(folderOption())
     .option(
@@ -85,17 +85,15 @@ async function familyOf(store: ObjectStore, run: string): Promise<Family> {
 function familyLines({ lineage, needed }: Family): string[] {
   const users = (needed ?? []).map(({ step, by }) => `${by} after step ${step}`);
   return [
-    ...(lineage ? [`  goes on from ${lineage.run} after step ${lineage.step}`] : []),
+    ...(lineage ? [`  continues from ${lineage.run} after step ${lineage.step}`] : []),
     ...(lineage?.rebase ? [`  rebased      ${rebaseText(lineage.rebase)}`] : []),
     ...(users.length > 0 ? [`  needed by    ${users.join(', ')}`] : []),
-    ...(needed === null
-      ? ['  needed by    nobody knows: a record of a run or a reference cannot be read']
-      : []),
+    ...(needed === null ? ['  needed by    unknown: a record of a run or a reference cannot be read'] : []),
   ];
 }
 
 function rebaseText({ to, numerics }: RebaseSpec): string {
-  return `to numerics ${nameOfNumerics(numerics)}; up to step ${to} it applied its parent's batches again`;
+  return `to numerics ${nameOfNumerics(numerics)}; its parent's batches up to step ${to} were applied again`;
 }
 
 async function replayOnFreshEngine(
@@ -135,13 +133,13 @@ function collectedLines({ collected, violations }: ChainAudit): string[] {
     `  collected    ${checkpoints.length} checkpoints; the episodes of ${folded} steps are in one file each (collections: ${records})`,
     ...(manifests.length > 0
       ? [
-          `               a manifest without data, of a late uploader: ${stepsText(manifests)}; the next longhaul gc takes it`,
+          `               manifests without data, left by late uploads: ${stepsText(manifests)}; the next longhaul gc deletes them`,
         ]
       : []),
     ...(violations.length > 0
       ? []
       : [
-          '               all steps can be replayed: from an older checkpoint or the base model, by their batches',
+          '               every step can still be computed again, from an older checkpoint or the base model and the logged batches',
         ]),
   ];
 }

@@ -14,7 +14,9 @@ const gib = 2 ** 30;
 
 export function register(program: Command): void {
   withTemporalFlags(
-    program.command('nodes').description('list the nodes, the runs that hold them and those that wait'),
+    program
+      .command('nodes')
+      .description('list the nodes, the runs that hold them and the runs that wait for one'),
     'reads',
   )
     .option('--json', 'print one JSON object')
@@ -68,7 +70,7 @@ export function describePool(
   const lines = [
     textTable([head, ...rows]),
     ...unheard.map(({ run, node }) => `${run} holds ${node}, which has not reported yet`),
-    ...(waiting.length > 0 ? ['', 'Waiting, the first in line first:', ...waiting] : []),
+    ...(waiting.length > 0 ? ['', 'Waiting, in order of the queue:', ...waiting] : []),
   ];
   // These names are untrusted: any client that can signal the pool chooses them.
   return lines.map(printable).join('\n');

@@ -72,7 +72,7 @@ function showJson(key: string, text: string): string {
   } catch (error) {
     throw new UnreadableRecord(
       key,
-      `it is no JSON (${(error as Error).message}): ${JSON.stringify(text.slice(0, 200))}`,
+      `it is not JSON (${(error as Error).message}): ${JSON.stringify(text.slice(0, 200))}`,
     );
   }
   const schema = schemaOf(value);

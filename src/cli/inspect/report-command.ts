@@ -28,7 +28,7 @@ export function register(program: Command): void {
     .command('report')
     .argument('<run>', 'run id, e.g. quickstart')
     .description(
-      "write the run's report: an HTML file, and a folder of transcripts beside it where they are many",
+      "write the run's report: an HTML file, with a folder of transcripts beside it if there are many",
     )
     .addOption(storeOption())
     .addOption(folderOption())

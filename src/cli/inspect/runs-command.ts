@@ -47,7 +47,7 @@ export function register(program: Command): void {
   withTemporalFlags(program.command('runs').description('list the training runs, newest first'), 'reads')
     .addOption(storeOption())
     .option('--limit <n>', 'how many', wholeNumber(1), 50)
-    .option('--query <query>', 'only those that a visibility query of Temporal finds: Phase = "blocked"')
+    .option('--query <query>', 'only runs that match a visibility query of Temporal, e.g. Phase = "blocked"')
     .option('--json', 'print one JSON array')
     .action(
       withOutput(async (flags: RunsFlags, command: Command) => {
@@ -68,7 +68,9 @@ async function drivenLines(flags: RunsFlags, store: ObjectStore | null): Promise
   const fromStore = store !== null && flags.query === undefined;
   // A stranger's server may listen at the default address: its runs would be mistaken for the store's.
   if (fromStore && temporalConfig(flags).source === null) {
-    process.stderr.write('no stack runs here and no Temporal server is named: only what the store knows\n');
+    process.stderr.write(
+      'no stack runs here and no Temporal server is named: the list comes from the store alone\n',
+    );
     return null;
   }
   try {
@@ -79,7 +81,7 @@ async function drivenLines(flags: RunsFlags, store: ObjectStore | null): Promise
     });
   } catch (error) {
     if (!fromStore || !(error instanceof TemporalUnreachable)) throw error;
-    process.stderr.write(`${error.message}. Only what the store knows:\n`);
+    process.stderr.write(`${error.message}. The list comes from the store alone:\n`);
     return null;
   }
 }
@@ -275,7 +277,7 @@ function table(lines: RunLine[], flags: RunsFlags): string {
   if (lines.length === 0)
     return flags.query === undefined
       ? `No runs yet. Start one with: longhaul train SPEC${inFolder(flags)}`
-      : 'No run is found by that query';
+      : 'No run matches that query';
   const rows = lines.map((line) => [
     ...[line.run, line.status, line.phase, line.step === null ? '' : String(line.step)],
     ...[line.passAt1 === null ? '' : percent(line.passAt1), line.started.slice(0, 16).replace('T', ' ')],

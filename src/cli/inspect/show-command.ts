@@ -8,9 +8,7 @@ export function register(program: Command): void {
   program
     .command('show')
     .argument('<key>', 'key in the store, e.g. runs/quickstart/steps/000001/update.json')
-    .description(
-      'print any record, batch or checkpoint file of the store, readable; of a folder, what is in it',
-    )
+    .description('print a record, batch or checkpoint file of the store in readable form, or list a folder')
     .addOption(storeOption())
     .addOption(folderOption())
     .option('--json', 'print {key, text} as JSON')

@@ -166,7 +166,7 @@ function figures(status: RunStatus, flags: TemporalFlags, waiting: readonly Wait
   const lines = [
     `  ${waiting ? `node ${nodes} · ` : ''}owner ${status.owner} · last checkpoint ${status.lastCheckpoint ?? 'none yet'}`,
   ];
-  if (status.lineage) lines.push(`  goes on from ${status.lineage.run} after step ${status.lineage.step}`);
+  if (status.lineage) lines.push(`  continues from ${status.lineage.run} after step ${status.lineage.step}`);
   if (waiting && status.waitsFor !== null) lines.push(`  waits for a node: ${status.waitsFor}`);
   for (const one of waiting ?? []) lines.push(`  ${waitingLine(one)}`);
   const faults = faultNote(status.faults ?? {});

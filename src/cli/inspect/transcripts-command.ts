@@ -44,7 +44,7 @@ export function register(program: Command): void {
   program
     .command('transcripts')
     .argument('<run>', 'run id, e.g. quickstart')
-    .description('print episodes as conversations: of the newest evaluation, or of one training step')
+    .description('print the episodes of the newest evaluation, or of one training step, as conversations')
     .addOption(storeOption())
     .addOption(folderOption())
     .option('--step <n>', "a training step's rollouts instead", wholeNumber(1))

@@ -85,7 +85,7 @@ export async function checkStore(address: string): Promise<string> {
   const problem = await storeFolderProblem(address);
   if (problem === 'ENOENT')
     throw new Error(
-      `there is no store at ${address}: correct the address, or start a stack or a worker with it, which makes the folder`,
+      `there is no store at ${address}: correct the address, or start a stack or a worker with this address, which creates the folder`,
     );
   if (problem !== null) throw new Error(unreadableStore(address, problem));
   const store = await openStore(address);

@@ -49,7 +49,7 @@ export function register(program: Command): void {
     'reads',
   )
     .addOption(storeOption())
-    .option('--spec <spec>', 'also check this run spec, and the environments that it names')
+    .option('--spec <spec>', 'also check this run spec and the environments that it names')
     .option(
       '--slack-channel <channel>',
       'also check that the bot of SLACK_BOT_TOKEN can post in this channel',
@@ -97,7 +97,7 @@ async function diagnose(flags: DoctorFlags, storeIsDefault: boolean): Promise<Ch
     check('store', async () =>
       // Do not create an empty store for a person who is in the wrong folder.
       storeIsDefault && stack === null && (await storeFolderProblem(store)) === 'ENOENT'
-        ? `none in this folder yet; the first \`${start}\` or quickstart makes ${flags.folder === undefined ? defaultStore : store}`
+        ? `none in this folder yet; the first \`${start}\` or quickstart creates ${flags.folder === undefined ? defaultStore : store}`
         : checkStore(store),
     ),
     temporal,
@@ -105,7 +105,7 @@ async function diagnose(flags: DoctorFlags, storeIsDefault: boolean): Promise<Ch
       check('workers', () =>
         ok && !(place instanceof Error)
           ? probeWorkers(place.config, start)
-          : Promise.reject(new Error('unknown while Temporal does not answer')),
+          : Promise.reject(new Error('unknown, because Temporal does not answer')),
       ),
     ),
   ];
@@ -127,7 +127,7 @@ async function slackChecks({ slackChannel, spec }: DoctorFlags): Promise<CheckRe
   const channel = slackChannel ?? stated?.slack?.channel ?? null;
   if (!token && channel === null) return [];
   if (!token) {
-    const detail = `SLACK_BOT_TOKEN is not set here, so nobody is notified in ${channel}: export the bot’s token where the follower is started`;
+    const detail = `SLACK_BOT_TOKEN is not set here, so nothing is posted in ${channel}: export the bot’s token where the follower is started`;
     return [{ check: 'slack token', ok: false, detail }];
   }
   const apiUrl = process.env.SLACK_API_URL;

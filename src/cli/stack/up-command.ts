@@ -9,7 +9,7 @@ export function register(program: Command): void {
   program
     .command('up')
     .description('run Temporal, the built-in environments and the workers on this machine, until Ctrl-C')
-    .option('--folder <folder>', 'where everything is kept', defaultStackFolder)
+    .option('--folder <folder>', 'folder for all data', defaultStackFolder)
     .option(
       '--temporal-port <port>',
       'port of the Temporal server (default: 7233 or a free one)',
@@ -25,11 +25,11 @@ export function register(program: Command): void {
       'dir:/path or s3://bucket/prefix (default: a directory in the folder)',
       storeAddress,
     )
-    .option('--nodes <n>', 'node workers, each with an engine of its own', wholeNumber(1), 1)
-    .option('--places <n>', 'runs that a node may serve at once', wholeNumber(1), 1)
+    .option('--nodes <n>', 'number of node workers, each with its own engine', wholeNumber(1), 1)
+    .option('--places <n>', 'how many runs a node may serve at once', wholeNumber(1), 1)
     .option(
       '--metrics-address <host:port>',
-      'where the figures of all runs are served to Prometheus (default: nowhere)',
+      'address at which Prometheus can read the metrics of all runs (default: none)',
       metricsAddress,
     )
     .option('--json', 'print the addresses as one JSON object')
@@ -44,7 +44,7 @@ export function register(program: Command): void {
               flags.json
                 ? JSON.stringify(addresses)
                 : [
-                    `The stack is up (${seconds} s). Ctrl-C stops it; runs go on when it is started again.`,
+                    `The stack is up (${seconds} s). Ctrl-C stops it; its runs continue when it is started again.`,
                     `  Temporal      ${addresses.temporal}`,
                     `  Temporal UI   ${addresses.ui}`,
                     `  Temporal CLI  TEMPORAL_ADDRESS=${addresses.temporal} ${findTemporalBinary()}`,

@@ -43,13 +43,13 @@ export function register(program: Command): void {
     .description('write a run’s model as a Hugging Face folder, with tokenizer and chat template')
     .addOption(storeOption())
     .addOption(folderOption())
-    .requiredOption('--to <dir>', 'folder to write; must not be there')
+    .requiredOption('--to <dir>', 'folder to write; must not exist yet')
     .option(
       '--peft',
-      'the adapters of a LoRA run alone, as PEFT keeps them; without it they are added to the weights',
+      'export only the adapters of a LoRA run, in PEFT format; without this option they are merged into the weights',
     )
     .addOption(
-      new Option('--dtype <type>', 'of the weights: f32 keeps every bit, bf16 is half as large')
+      new Option('--dtype <type>', 'format of the weights: f32 keeps every bit, bf16 is half as large')
         .choices(['f32', 'bf16'])
         .default('f32'),
     )
@@ -73,7 +73,7 @@ async function committedStep(store: ObjectStore, run: string, step: number | nul
   const last = await lastCommittedStep(store, run);
   if (last < 0) throw new Error(`${run} has no base model yet: there is nothing to export`);
   if (step !== null && step > last)
-    throw new Error(`step ${step} of ${run} is not committed: its last one is ${last}`);
+    throw new Error(`step ${step} of ${run} is not committed: its last committed step is ${last}`);
   return step ?? last;
 }
 
@@ -87,7 +87,7 @@ async function exportRun(
   const record = await readRun(store, run);
   const { lora, path, architecture } = record.spec.model;
   if (flags.peft && !lora)
-    throw new Error(`${run} trains all of its weights: it has no adapters to export with --peft`);
+    throw new Error(`${run} trains all weights: it has no adapters to export with --peft`);
   const tokenizer = await readAsset(store, record.tokenizer);
   const template = await readAsset(store, record.chat_template);
   const folder = await mkdtemp(join(tmpdir(), 'longhaul-export-'));

@@ -38,20 +38,32 @@ export function register(program: Command): void {
     .command('gc')
     .argument('<run>', 'run id, e.g. quickstart')
     .description(
-      'delete the checkpoints that the retention in the run’s spec does not keep, and put the episodes of each committed step into one file',
+      'delete checkpoints beyond the retention in the run’s spec, put the episodes of each committed step into one file, and compress batches',
     )
     .addOption(storeOption())
     .addOption(folderOption())
-    .option('--dry-run', 'say what would be deleted, and delete nothing')
+    .option('--dry-run', 'show what would be deleted, and delete nothing')
     .option(
       '--grace <seconds>',
-      'between the record of what goes and the first deletion: what is referred to by then stays',
+      'pause between recording the collection and the first deletion; what a new fork or sweep refers to by then is kept',
       wholeNumber(),
       60,
     )
-    .option('--keep-last <n>', 'newest checkpoints that stay, whatever the spec says', wholeNumber(1))
-    .option('--keep-every <steps>', 'one checkpoint of every so many steps stays; 0 none', wholeNumber())
-    .option('--keep-best <n>', 'checkpoints of the steps with the best evaluations; 0 none', wholeNumber())
+    .option(
+      '--keep-last <n>',
+      'how many of the newest checkpoints to keep (overrides the spec)',
+      wholeNumber(1),
+    )
+    .option(
+      '--keep-every <steps>',
+      'keep one checkpoint in every N steps; 0: none (overrides the spec)',
+      wholeNumber(),
+    )
+    .option(
+      '--keep-best <n>',
+      'how many checkpoints with the best evaluations to keep; 0: none (overrides the spec)',
+      wholeNumber(),
+    )
     .option('--json', 'print the collection as JSON')
     .action(
       withOutput(async (run: string, options: GcOptions, command: Command) => {
@@ -105,11 +117,11 @@ function planText(
   const stays = [...byReason].map(([reason, steps]) => `${stepsText(steps)} (${reason})`);
   return [
     run,
-    `  checkpoints  ${checkpoints.length === 0 ? 'none is deleted' : `of ${stepsText(checkpoints)} are deleted`}`,
-    ...(stays.length === 0 ? [] : [`               stays: ${stays.join('; ')}`]),
-    `  episodes     ${episodes.length === 0 ? 'nothing to fold: no step has them in single files' : `of ${stepsText(episodes)} go into one file each`}`,
-    `  batches      ${batches.length === 0 ? 'none is to be compressed' : `of ${stepsText(batches)} are compressed`}`,
-    `  evaluations  ${evaluations.length === 0 ? 'none is to be folded' : `${evaluations.length} go into one file each`}`,
+    `  checkpoints  ${checkpoints.length === 0 ? 'nothing to delete' : `of ${stepsText(checkpoints)} are deleted`}`,
+    ...(stays.length === 0 ? [] : [`               kept: ${stays.join('; ')}`]),
+    `  episodes     ${episodes.length === 0 ? 'nothing to fold: no step has its episodes in single files' : `of ${stepsText(episodes)} go into one file each`}`,
+    `  batches      ${batches.length === 0 ? 'nothing to compress' : `of ${stepsText(batches)} are compressed`}`,
+    `  evaluations  ${evaluations.length === 0 ? 'nothing to fold' : `${evaluations.length} go into one file each`}`,
   ].join('\n');
 }
 
@@ -118,11 +130,11 @@ function collectedText(run: string, collected: Collected, flags: { folder: strin
   if (n === null)
     return [`${run}: there is nothing to collect`, ...leftLines(run, collected, flags)].join('\n');
   return [
-    `${run}: collection ${n} deleted ${checkpoints.length} checkpoints and folded the episodes of ${episodes.length} steps and of ${evaluations.length} evaluations, and compressed ${batches.length} batches; ` +
-      `${whole(freed)} bytes are free`,
+    `${run}: collection ${n} deleted ${checkpoints.length} checkpoints, folded the episodes of ${episodes.length} steps and ${evaluations.length} evaluations, and compressed ${batches.length} batches; ` +
+      `${whole(freed)} bytes were freed`,
     ...(spared.length === 0
       ? []
-      : [`  spared, because they are needed by now: checkpoints of ${stepsText(spared)}`]),
+      : [`  kept after all, because something refers to them now: checkpoints of ${stepsText(spared)}`]),
     ...leftLines(run, collected, flags),
   ].join('\n');
 }
@@ -130,7 +142,7 @@ function collectedText(run: string, collected: Collected, flags: { folder: strin
 function leftLines(run: string, { left }: Pick<CollectionPlan, 'left'>, flags: { folder: string }): string[] {
   return left.map(
     ({ step, problem }) =>
-      `  something of step ${step} is left as it is: ${problem}; see longhaul audit ${run}${inFolder(flags)}`,
+      `  skipped data of step ${step}: ${problem}; see longhaul audit ${run}${inFolder(flags)}`,
   );
 }
 

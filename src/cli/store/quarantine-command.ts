@@ -24,10 +24,10 @@ export function register(program: Command): void {
   program
     .command('quarantine')
     .argument('<key>', 'key of the record that cannot be read, as the blocked run names it')
-    .description('set an unreadable record aside, so that its run can make it again')
+    .description('set an unreadable record aside, so that its run makes it again')
     .addOption(storeOption())
     .addOption(folderOption())
-    .option('--run <run>', 'run that is to pass the record over; needed where the key does not name one')
+    .option('--run <run>', 'run that makes the record again; needed if the key does not name a run')
     .option('--json', 'print {run, key, control, written, also} as JSON')
     .action(
       withOutput(
@@ -45,7 +45,9 @@ export async function quarantine(store: ObjectStore, key: string, named?: string
   const { folder } = checkQuarantinable(key);
   const run = named ?? /^runs\/([^/]+)\//.exec(key)?.[1];
   if (run === undefined) {
-    throw new BadKey(`${key} belongs to no single run: say which one passes it over with --run RUN`);
+    throw new BadKey(
+      `${key} does not belong to one run alone: name the run that makes it again with --run RUN`,
+    );
   }
   await readRun(store, run);
   const control = controlFolder(run);
@@ -61,8 +63,8 @@ export async function quarantine(store: ObjectStore, key: string, named?: string
   }
   if (await store.head(`${folder}update.json`)) {
     throw new BadKey(
-      `${key} cannot be quarantined: its step is committed, so that nothing makes it again. ` +
-        'Put its bytes back from a copy',
+      `${key} cannot be quarantined: its step is committed, so nothing would make it again. ` +
+        'Restore it from a copy',
     );
   }
   const also = await keysMadeFrom(store, key, aside);
@@ -84,19 +86,18 @@ export function quarantineText(
   const next = `${base}.r${Number(/\.r([0-9]+)$/.exec(key)?.[1] ?? 0) + 1}`;
   const made =
     also.length > 0
-      ? [`So is what was made from it (${also.length === 1 ? 'a key' : `${also.length} keys`}).`]
+      ? [
+          `The records made from it are set aside too (${also.length === 1 ? 'a key' : `${also.length} keys`}).`,
+        ]
       : [];
   return [
     ...(written
-      ? [
-          `${key} is set aside by control record ${control} of ${run}; its bytes stay where they are.`,
-          ...made,
-        ]
+      ? [`${key} is set aside by control record ${control} of ${run}; its bytes are kept.`, ...made]
       : [
           `${key} was set aside before, by control record ${control} of ${run}.`,
-          `If what stands for it now cannot be read either: longhaul quarantine ${next}${inFolder(flags)}`,
+          `If its replacement cannot be read either: longhaul quarantine ${next}${inFolder(flags)}`,
         ]),
-    `${run} uses ${next} in its place and makes it again where it is missing.`,
-    `If the run is blocked, go on with: longhaul resume ${run}${inFolder(flags)}`,
+    `${run} uses ${next} instead, and makes it if it does not exist.`,
+    `If the run is blocked, continue with: longhaul resume ${run}${inFolder(flags)}`,
   ].join('\n');
 }

@@ -79,7 +79,7 @@ export function appliedText(applied: AppliedSchedule, file = 'FILE'): string {
   if (schedule === 'none')
     return `${sweep} has no schedule, in the file or on the server; start it with: longhaul sweeps run ${file}`;
   const then = paused
-    ? [`paused; go on with: longhaul sweeps resume ${sweep}${inProject(applied)}`]
+    ? [`paused; continue with: longhaul sweeps resume ${sweep}${inProject(applied)}`]
     : next.map((time) => `fires ${time}`);
   return [`${sweep}: schedule ${schedule}`, ...then].join('\n  ');
 }

@@ -41,7 +41,7 @@ import { parseSweepSpec, readSweepFile } from '../../sweeps/sweep-input.js';
 import type { SweepSpec } from '../../spec/sweep-spec.js';
 
 const reportEveryMs = 2_000;
-const asJson = 'print what was done as one JSON object';
+const asJson = 'print the result as one JSON object';
 
 export function register(program: Command): void {
   const sweeps = program
@@ -71,12 +71,12 @@ export function register(program: Command): void {
     );
 
   withTemporalFlags(
-    sweeps.command('run <file>').description('start the sweep of a file now, beside its schedule'),
+    sweeps.command('run <file>').description('start the sweep of a file now, independent of its schedule'),
     'writes',
   )
-    .option('--id <name>', 'its name; the same one again goes on with what is missing', nameArgument)
-    .option('--again', 'play all of it again, whatever has a result')
-    .option('--detach', 'do not wait for its end')
+    .option('--id <name>', 'name of this start; the same name again plays only what is missing', nameArgument)
+    .option('--again', 'play everything again, even what already has a result')
+    .option('--detach', 'do not wait until it ends')
     .option('--json', 'print its result as one JSON object')
     .action(
       withOutput(async (file: string, flags: TemporalFlags & RunFlags) => {
@@ -89,7 +89,7 @@ export function register(program: Command): void {
   addReport(
     sweeps
       .command('report <name>')
-      .description('write the comparison of a sweep as an HTML file: of a start, or of the newest firing')
+      .description('write the comparison of a sweep (of one start, or of the newest firing) as an HTML file')
       .option('--project <name>', 'project of the sweep', nameArgument, defaultProject),
   );
 
@@ -99,7 +99,7 @@ export function register(program: Command): void {
       .option('--json', asJson);
   named(
     'cancel',
-    'end a sweep that goes on, by the name of its start; the same name again goes on with what is missing',
+    'end a running sweep by the name of its start; starting that name again plays only what is missing',
   ).action(
     withOutput(async (name: string, flags: NamedFlags) => {
       await withClient(flags, (client) => cancel(client, `eval/${flags.project}/${name}`));
@@ -107,7 +107,7 @@ export function register(program: Command): void {
       say(
         flags,
         { sweep: name, project, ended: 'cancelled' },
-        `${name} is cancelled; what it has evaluated stays`,
+        `${name} is cancelled; its finished evaluations are kept`,
       );
     }),
   );
@@ -117,10 +117,10 @@ export function register(program: Command): void {
       return `fired ${name}`;
     }),
   );
-  named('pause', 'let a schedule fire no more until it is resumed').action(
+  named('pause', 'stop a schedule from firing until it is resumed').action(
     onSchedule<object>(async (handle, name, flags) => {
       await handle.pause('longhaul sweeps pause');
-      return `paused ${name}; go on with: longhaul sweeps resume ${name}${inProject(flags)}`;
+      return `paused ${name}; continue with: longhaul sweeps resume ${name}${inProject(flags)}`;
     }),
   );
   named('resume', 'let a paused schedule fire again').action(
@@ -129,16 +129,16 @@ export function register(program: Command): void {
       return `resumed ${name}`;
     }),
   );
-  named('backfill', 'fire for a time that has passed, one firing after the other')
-    .requiredOption('--from <time>', 'first time, as 2026-11-20T00:00Z', timeArgument)
-    .requiredOption('--to <time>', 'last time', timeArgument)
+  named('backfill', 'catch up on the firings of a past period, one after the other')
+    .requiredOption('--from <time>', 'start of the period, as 2026-11-20T00:00Z', timeArgument)
+    .requiredOption('--to <time>', 'end of the period', timeArgument)
     .action(
       onSchedule<{ from: Date; to: Date }>(async (handle, name, { from, to }) => {
         await handle.backfill(backfillOf(from, to));
         return `${name} is fired for ${from.toISOString()} to ${to.toISOString()}`;
       }),
     );
-  named('delete', 'remove a schedule; what it has evaluated stays').action(
+  named('delete', 'remove a schedule; its finished evaluations are kept').action(
     onSchedule(async (handle, name) => {
       await handle.delete();
       return `deleted the schedule of ${name}`;
@@ -156,8 +156,8 @@ async function cancel(client: Client, workflowId: string): Promise<void> {
       query: 'WorkflowType = "evalSweep" AND ExecutionStatus = "Running"',
     }))
       open.push(one.workflowId);
-    const fix = open.length === 0 ? 'none goes on' : `there are ${open.sort().join(', ')}`;
-    throw new Error(`no sweep goes on as ${workflowId}: ${fix}`, { cause: error });
+    const fix = open.length === 0 ? 'no sweep is running' : `running sweeps: ${open.sort().join(', ')}`;
+    throw new Error(`no sweep is running as ${workflowId}: ${fix}`, { cause: error });
   }
 }
 
@@ -182,7 +182,7 @@ export async function runNow(client: Client, spec: SweepSpec, { id, detach, json
       if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
       const running = await inputOfWorkflow(client, workflowId);
       if (running !== null) refuseOtherSweep(`${spec.project}/${name}`, parseSweepSpec(running), spec);
-      process.stderr.write(`${name} goes on already: following it\n`);
+      process.stderr.write(`${name} is running already: following it\n`);
       return client.workflow.getHandle<typeof evalSweep>(workflowId);
     });
   if (detach) {
@@ -206,7 +206,7 @@ async function followed(handle: SweepHandle, name: string): Promise<SweepResult>
   } catch (error) {
     if (!(error instanceof WorkflowFailedError)) throw error;
     if (error.cause instanceof CancelledFailure)
-      throw new Error(`${name} was cancelled; what it has evaluated stays`, { cause: error });
+      throw new Error(`${name} was cancelled; its finished evaluations are kept`, { cause: error });
     throw new Error(whyItEnded(error), { cause: error });
   } finally {
     over = true;

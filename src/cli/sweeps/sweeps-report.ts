@@ -33,7 +33,7 @@ export function addReport(command: Command): void {
         const store = await openStoreOf(own, flags);
         const { sweep, key } = await newestComparison(store, checkName(flags.project, 'project'), name);
         const page = await store.get(key);
-        if (page === null) throw new Error(`${key} is not in the store any more: ask once more`);
+        if (page === null) throw new Error(`${key} is not in the store any more: give the command again`);
         const file = resolve(flags.output ?? `${sweep.slice(sweep.indexOf('/') + 1)}-comparison.html`);
         await writeOutput(file, page);
         console.log(flags.json ? JSON.stringify({ sweep, file }) : `Comparison of ${sweep}: ${file}`);
@@ -59,10 +59,10 @@ async function newestComparison(
   }
   if (found.length > 0)
     throw new Error(
-      `${found[0]} has not come to its comparison yet: it goes on when it is started again under the same name, with longhaul sweeps run FILE --id NAME`,
+      `${found[0]} has no comparison yet: if it is not running, finish it with longhaul sweeps run FILE --id NAME, with the same name`,
     );
   const shown = `${known.slice(0, namesShown).join(', ')}${known.length > namesShown ? ', …' : ''}`;
   throw new Error(
-    `project ${project} has no sweep "${name}" in ${store.address}: ${known.length === 0 ? 'none was started yet' : `there are ${shown}`}`,
+    `project ${project} has no sweep "${name}" in ${store.address}: ${known.length === 0 ? 'no sweep was started yet' : `it has ${shown}`}`,
   );
 }

@@ -59,7 +59,7 @@ export async function trainAndFollow(
     const watch = `longhaul status ${spec.name}${inFolder(flags)}`;
     if (claimed) say(`watch it with: ${watch} --watch`);
     else if (begins === 'late')
-      say(`it has not begun to work within ${timeSpan(beginsWithinMs / 1000)}; look again with: ${watch}`);
+      say(`it has not begun to work within ${timeSpan(beginsWithinMs / 1000)}; check again with: ${watch}`);
     return;
   }
   try {
@@ -70,7 +70,7 @@ export async function trainAndFollow(
         ? JSON.stringify({ ...result, alerts })
         : `${result.run} ${endOf(result)}` +
             (result.budget ? `; ${result.budget}` : '') +
-            (result.report ? `; for its report: longhaul report ${result.run}${inFolder(flags)}` : '') +
+            (result.report ? `; to write its report: longhaul report ${result.run}${inFolder(flags)}` : '') +
             alertLines(alerts)
               .map((line) => `\n  ${printable(line)}`)
               .join(''),

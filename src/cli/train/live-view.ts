@@ -193,7 +193,7 @@ class LinePerStep implements View {
 }
 
 function silence(forMs: number, folder?: string): string {
-  return `the run has not answered for ${timeSpan(forMs / 1000)}; longhaul doctor${inFolder({ folder })} may tell why`;
+  return `the run has not answered for ${timeSpan(forMs / 1000)}; longhaul doctor${inFolder({ folder })} may show why`;
 }
 
 function isWaiting(status: RunStatus): boolean {

@@ -47,8 +47,8 @@ export function register(program: Command): void {
   program
     .command('quickstart')
     .description('train a small tool-use policy on this machine in minutes, and write its report')
-    .option('--seed <n>', 'seed of the run; another one is another run', wholeNumber(), 1)
-    .option('--folder <folder>', 'where everything is kept', defaultStackFolder)
+    .option('--seed <n>', 'seed of the run; another seed makes another run', wholeNumber(), 1)
+    .option('--folder <folder>', 'folder for all data', defaultStackFolder)
     .option('--keep-open', 'leave the stack and the Temporal UI running afterwards, until Ctrl-C')
     .option('--json', 'last line: one JSON object with the result')
     .action(withOutput(quickstart));
@@ -64,10 +64,10 @@ async function quickstart(flags: QuickstartFlags): Promise<void> {
       try {
         const ui = `${stack.addresses.ui}/namespaces/default/workflows/${encodeURIComponent(`train/${spec.name}`)}`;
         const done = await alreadyDone(client, spec.name);
-        if (done) say(`${spec.name} is trained already; another one: ${startOf(flags, flags.seed + 1)}`);
+        if (done) say(`${spec.name} is trained already; to train another: ${startOf(flags, flags.seed + 1)}`);
         else say(`Training ${spec.name}; watch it in the tab User Metadata of ${ui}`);
         const begunRun = done ? null : await startTraining(client, spec);
-        if (begunRun && !begunRun.started) say(`${spec.name} goes on where it was`);
+        if (begunRun && !begunRun.started) say(`${spec.name} continues where it stopped`);
         const handle = begunRun?.handle;
         const result =
           done ??
@@ -90,7 +90,7 @@ async function quickstart(flags: QuickstartFlags): Promise<void> {
     if (error instanceof WorkflowFailedError) throw new Error(whyItEnded(error), { cause: error });
     if (!(error instanceof StackStopped) || error.signal === null) throw error;
     if (flags.keepOpen && process.exitCode === 0) return;
-    say(`Nothing finished is lost. Go on with: ${startOf(flags, flags.seed)}`);
+    say(`All finished work is kept. Continue with: ${startOf(flags, flags.seed)}`);
     process.exitCode = 130;
   }
 }

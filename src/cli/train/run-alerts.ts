@@ -32,7 +32,7 @@ export async function alertsWithin(
     const store = await answered(open());
     return store ? await readAlerts(store, run, status, answered) : [];
   } catch (error) {
-    console.error(printable(`the alerts of ${run} are not known: ${(error as Error).message}`));
+    console.error(printable(`the alerts of ${run} cannot be read: ${(error as Error).message}`));
     return [];
   }
 }

@@ -53,7 +53,7 @@ export async function endedRun(handle: RunHandle): Promise<EndedRun | null> {
 
 /** `failed at 2026-11-22 13:40 UTC: no such model`, without the run's name. */
 export function endLine(end: RunEnd): string {
-  return `${end.claimed ? '' : 'its last start '}${howAndWhy(end)}`;
+  return `${end.claimed ? '' : 'the last start '}${howAndWhy(end)}`;
 }
 
 /** An error with the line of `endLine`, the run's name and how to continue. */
@@ -70,9 +70,10 @@ function howAndWhy({ how, cause, at }: RunEnd): string {
 
 /** How to continue; for a failed run, the cause says what must be fixed first. `known`: the run has records. */
 export function wayOn(run: string, { how, claimed }: RunEnd, known: boolean, flags: TemporalFlags): string {
-  if (claimed) return `${how === 'failed' ? 'fix that, then go' : 'go'} on with: ${goOn(run, flags)}`;
+  if (claimed)
+    return `${how === 'failed' ? 'fix that, then continue' : 'continue'} with: ${goOn(run, flags)}`;
   return known
-    ? `that start has changed nothing of the run; go on with: ${goOn(run, flags)}`
+    ? `that start did not change the run; continue with: ${goOn(run, flags)}`
     : `nothing has begun; start it${how === 'failed' ? ', once that is fixed,' : ''} with: longhaul train SPEC${inFolder(flags)}`;
 }
 

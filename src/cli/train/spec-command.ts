@@ -20,14 +20,14 @@ export function register(program: Command): void {
       ),
   )
     .addOption(folderOption())
-    .option('--json', 'print errors as JSON too')
+    .option('--json', 'print errors as JSON as well')
     .addHelpText(
       'after',
       `
 The output is the whole input of a run:
   longhaul spec run.yaml > run.json
   temporal workflow start --type trainingRun --task-queue longhaul -w train/NAME --input-file run.json
-With --run RUN it is what that run goes on with, also where it was forked or rewound.`,
+With --run RUN it is the spec from which that run continues, even after a fork or a rewind.`,
     )
     .action(
       withOutput(async (path: string | undefined, flags: SpecFlags, command: Command) => {

@@ -47,8 +47,8 @@ function shownAs({ name, project, model, trainer }: RunSpec) {
   return {
     staticSummary: `trains ${model.name} · ${project} · ${trainer.max_training_steps} steps of GRPO`,
     staticDetails: [
-      `Training run \`${name}\`. *Current details* show it live, with the commands that steer it, while a worker answers.`,
-      `Whatever ends this workflow, the run goes on from its records: \`longhaul train --run ${name}\``,
+      `Training run \`${name}\`. *Current details* show its progress and the commands that control it, as long as a worker answers.`,
+      `If this workflow ends for any reason, continue the run from its records: \`longhaul train --run ${name}\``,
     ].join('\n\n'),
   };
 }

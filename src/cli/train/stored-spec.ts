@@ -48,7 +48,7 @@ function asLastStarted(spec: RunSpec, { observed }: OwnerRecord): RunSpec {
 export function takingSpecOrRun(command: Command): Command {
   return command
     .argument('[spec]', 'run spec, YAML or JSON')
-    .option('--run <run>', 'in place of a file: the spec that the store holds of this run')
+    .option('--run <run>', 'use the spec of this run from the store instead of a file')
     .addOption(storeOption())
     .hook('preAction', (taking) => {
       const named = taking.opts<{ run?: string }>().run !== undefined;

@@ -23,7 +23,7 @@ export function register(program: Command): void {
     'writes',
   )
     .option('--detach', 'start it and return')
-    .option('--take-over', 'take the run over from an owner that cannot be asked any more')
+    .option('--take-over', 'take the run over from an owner that can no longer be reached')
     .option('--json', 'print the result as JSON')
     .action(
       withOutput(async (path: string | undefined, flags: TrainFlags, command: Command) => {
@@ -54,5 +54,5 @@ async function fromFile(path: string): Promise<Beginning> {
 async function fromStore(flags: TrainFlags, command: Command): Promise<Beginning> {
   const store = (await storeOfCommand(command, flags)) ?? (await openExistingStore(flags.store));
   const { run, spec } = await storedSpec(store, flags.run ?? '');
-  return { spec, begun: `${spec.name} goes on from the records of ${run}` };
+  return { spec, begun: `${spec.name} continues from the records of ${run}` };
 }

@@ -126,7 +126,8 @@ function* keys(
 
 function nextOf(generator: Generator<string>): string {
   const next = generator.next();
-  if (next.done) throw new RangeError(`the built-in apps have no more tasks of a template: ask for fewer`);
+  if (next.done)
+    throw new RangeError(`the built-in apps have no more tasks of one template: ask for fewer tasks`);
   return next.value;
 }
 

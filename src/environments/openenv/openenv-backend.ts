@@ -252,7 +252,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     let broken = false;
 
     async function exclusive<T>(run: () => Promise<T>): Promise<T> {
-      if (over || broken) throw new Error('the episode has ended; only close may follow');
+      if (over || broken) throw new Error('the episode has ended; it can only be closed');
       if (inFlight) throw new Error('a call of this episode is still in flight');
       inFlight = true;
       try {

@@ -136,7 +136,7 @@ export class OpenEnvSocket {
     if (this.end) return;
     const aligned = !this.inFlight;
     this.ours = true;
-    this.fail(this.lost('was closed by us'));
+    this.fail(this.lost('was closed on this side'));
     if (this.resumption?.state === 'waiting') return;
     if (aligned) this.socket.send('{"type":"close"}');
     else this.drop();
@@ -154,14 +154,14 @@ export class OpenEnvSocket {
 
   terminate(): void {
     this.ours ||= this.end === undefined;
-    this.fail(this.lost('was dropped by us'));
+    this.fail(this.lost('was dropped on this side'));
     this.drop();
   }
 
   /** Drops the socket, but sends no close frame: a session that the server keeps stays for its owner. */
   leave(): void {
     this.ours ||= this.end === undefined;
-    this.fail(this.lost('was dropped by us'));
+    this.fail(this.lost('was dropped on this side'));
     this.socket.terminate();
   }
 
@@ -254,7 +254,7 @@ export class OpenEnvSocket {
     if (!request) {
       // A full server refuses by an error frame that nobody asked for. After any such frame, requests and replies no longer match.
       this.fail(
-        reply.type === 'error' ? errorFrame(reply) : this.lost(`sent an unasked ${reply.type} frame`),
+        reply.type === 'error' ? errorFrame(reply) : this.lost(`sent an unexpected ${reply.type} frame`),
       );
       this.socket.close();
       return;
@@ -309,7 +309,7 @@ function readFrame(text: string): ReplyFrame | Error {
     return new Error('the server sent a frame that is not JSON');
   }
   if (typeof frame !== 'object' || frame === null)
-    return new Error('the server sent a frame that is no object');
+    return new Error('the server sent a frame that is not a JSON object');
   const { type, data: payload } = frame as Record<string, unknown>;
   if (typeof type !== 'string' || typeof payload !== 'object' || payload === null) {
     return new Error('the server sent a frame without type and data');

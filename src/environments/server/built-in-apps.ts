@@ -31,7 +31,7 @@ function served(app: App): ServedApp {
     numTasks: (split) => keysOf(split).length,
     taskAt(split, index) {
       const key = keysOf(split)[index];
-      if (key === undefined) throw new RangeError(`${app.name} lists no task ${index} in ${split}`);
+      if (key === undefined) throw new RangeError(`${app.name} has no task ${index} in ${split}`);
       return taskFromKey(key);
     },
     open(task) {

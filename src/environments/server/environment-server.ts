@@ -55,7 +55,7 @@ export async function createEnvironmentServer(options: EnvironmentServerOptions)
   const host = options.host ?? '127.0.0.1';
   if (!isLoopback(host) && !options.allowRemote) {
     throw new Error(
-      `${host} is not a loopback address and the server has no log-in; allow remote use explicitly`,
+      `${host} is not a loopback address, and the server has no log-in: allow remote use with --allow-remote`,
     );
   }
   for (const [name, rate] of Object.entries({

@@ -17,7 +17,9 @@ export class InjectedFault extends Error {
 
 export class ForbiddenError extends Error {
   constructor() {
-    super('the grading token is wrong; it is in the file given by --token-file or in LONGHAUL_GRADING_TOKEN');
+    super(
+      'the grading token is wrong; the right one is in the server’s --token-file or LONGHAUL_GRADING_TOKEN',
+    );
     this.name = 'ForbiddenError';
   }
 }

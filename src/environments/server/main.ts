@@ -8,7 +8,7 @@ import { createEnvironmentServer, type EnvironmentServerOptions } from './enviro
 const usage = `usage: longhaul env serve -- [--port N] [--host ADDRESS] [--allow-remote] [--token-file PATH]
          [--max-sessions N] [--session-timeout SECONDS] [--resume-timeout SECONDS]
          [--fault-rate 0..1] [--tool-error-rate 0..1]
-The grading token is taken from LONGHAUL_GRADING_TOKEN; without it one is made and written to --token-file.`;
+The grading token comes from LONGHAUL_GRADING_TOKEN; if that is not set, a new token is written to --token-file.`;
 
 function log(line: Record<string, unknown>): void {
   process.stderr.write(`${JSON.stringify({ component: 'environment_server', ...line })}\n`);
@@ -65,7 +65,7 @@ function gradingToken(file: string | undefined): string {
     writeFileSync(file, `${token}\n`, { mode: 0o600, flag: 'wx' });
   } else if (!given) {
     throw new Error(
-      'no grading token: set LONGHAUL_GRADING_TOKEN, or name a file for a new one by --token-file',
+      'no grading token: set LONGHAUL_GRADING_TOKEN, or name a file for a new token with --token-file',
     );
   }
   return token;

@@ -50,7 +50,7 @@ export function serveFrames(context: SocketContext, socket: WebSocket, wanted: W
     session.lastUsed = performance.now();
     const frame = isBinary ? undefined : parse(data);
     if (frame === undefined) {
-      if (isBinary) return endWithError(socket, session, 'binary frames are not understood; send JSON text');
+      if (isBinary) return endWithError(socket, session, 'binary frames are not accepted; send JSON text');
       return socket.send(errorFrame('INVALID_JSON', 'Invalid JSON: the frame is not a JSON text'));
     }
     if (!isObject(frame.value))

@@ -194,7 +194,7 @@ function ended(run: string, event: RunEnded): Message {
       ['Took', timeSpan(seconds)],
       ['Spent', plain(spend, valueCharacters)],
     ]),
-    ...section([resumeWith === null ? null : `Go on with ${code(resumeWith, reasonCharacters)}`]),
+    ...section([resumeWith === null ? null : `Continue with ${code(resumeWith, reasonCharacters)}`]),
     ...context([...event.links.map(link), moment(event.at)]),
   ];
   return {

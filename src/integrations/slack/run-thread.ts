@@ -178,7 +178,7 @@ export class RunThread {
       } catch (error) {
         if (!isRefused(error)) throw error;
         this.editable = false;
-        this.reportOnce('edits', `The status message in Slack stays as it is: ${error.failure.reason}`);
+        this.reportOnce('edits', `The status message in Slack is not updated: ${error.failure.reason}`);
       }
     }
     this.shown = digest;
@@ -264,7 +264,7 @@ export class RunThread {
         if (!isRefused(error) || error.failure.code !== 'invalid_blocks') throw error;
         const pauseMs = pauses.next();
         if (performance.now() + pauseMs > end)
-          return send(withNote(message, 'Chart left out: Slack did not take the picture.'));
+          return send(withNote(message, 'Chart left out: Slack did not accept the picture.'));
         await pause(pauseMs, this.options.stop);
       }
     }
@@ -310,14 +310,14 @@ export class RunThread {
       refused ? `refused ${id}` : 'giving up',
       refused
         ? `The event ${id} is not posted to Slack: ${error.message}`
-        : `The event ${id} is not posted to Slack, nor are others until it can be reached: ${error.message}`,
+        : `The event ${id} is not posted to Slack, and no other event until Slack can be reached: ${error.message}`,
     );
   }
 
   private recovered(): void {
     const troubles = [...this.reported].filter((what) => what.startsWith('resting') || what === 'giving up');
     for (const trouble of troubles) this.reported.delete(trouble);
-    if (troubles.length > 0) this.options.report('Slack takes messages again', true);
+    if (troubles.length > 0) this.options.report('Slack accepts messages again', true);
   }
 
   private reportOnce(what: string, line: string, standing = false): void {

@@ -242,7 +242,7 @@ export class SlackApi {
     throw new SlackCallFailed('auth.test', {
       kind: 'lasting',
       code: 'not_authed',
-      reason: `${tokenName} holds ${given === '' ? 'no token' : 'what is no token'}`,
+      reason: `${tokenName} ${given === '' ? 'is empty' : 'does not hold a token'}`,
       fix: `put the bot token of the Slack app (it begins with xoxb-) into ${tokenName}`,
     });
   }
@@ -292,7 +292,7 @@ function marked({ ts, metadata }: NonNullable<MessagePage['messages']>[number]):
 /** A field of a successful answer; without it, the result of the call is unknown. */
 function required(method: string, value: string | undefined): string {
   if (value !== undefined && value !== '') return value;
-  throw new SlackCallFailed(method, { kind: 'passing', reason: 'an answer that is not Slack’s' });
+  throw new SlackCallFailed(method, { kind: 'passing', reason: 'an answer that did not come from Slack' });
 }
 
 export function isMissingScope(error: unknown): boolean {

@@ -86,14 +86,14 @@ export function failureOf(error: unknown, names: Names): SlackFailure {
 
 function limited(pauseMs: number): SlackFailure {
   const pause = Math.max(shortestPauseMs, pauseMs);
-  return { kind: 'limited', pauseMs: pause, reason: `Slack limits the rate, for ${pause / 1000} s` };
+  return { kind: 'limited', pauseMs: pause, reason: `Slack limits the request rate for ${pause / 1000} s` };
 }
 
 function platformFailure({ data }: WebAPIPlatformError, names: Names): SlackFailure {
   const code: unknown = data.error;
   // If the body is not JSON, such as a proxy's page, the client puts that body here in place of the code.
   if (typeof code !== 'string' || !/^[a-z0-9_]{1,80}$/.test(code))
-    return { kind: 'passing', reason: 'an answer that is not Slack’s; is there a proxy between?' };
+    return { kind: 'passing', reason: 'the answer did not come from Slack; is there a proxy in between?' };
   if (code === 'ratelimited' || code === 'rate_limited')
     return limited((data.response_metadata?.retryAfter ?? 0) * 1000 || unnamedPauseMs);
   const answered = `Slack answered ${code}`;
@@ -111,12 +111,12 @@ function fixOf(code: string, data: WebAPIPlatformError['data'], names: Names): s
   if (tokenErrors.has(code))
     return `put a valid bot token (it begins with xoxb-) of an app that is installed in the workspace into ${token}`;
   if (refusedPlace.has(code))
-    return `a workspace rule keeps the bot from posting in ${channel}: have an admin allow it there, or name another channel`;
+    return `a workspace rule forbids the bot to post in ${channel}: ask an admin to allow it, or name another channel`;
   switch (code) {
     case 'not_in_channel':
       return `invite the bot: ${invite} in ${channel}`;
     case 'channel_not_found':
-      return `the bot sees no channel ${channel}: correct its name or id, or, where it is private, invite the bot: ${invite} there`;
+      return `the bot sees no channel ${channel}: correct its name or id, or, if it is private, invite the bot: ${invite} there`;
     case 'is_archived':
       return `${channel} is archived: unarchive it, or name another channel`;
     case 'missing_scope': {

@@ -53,20 +53,22 @@ export async function probeSlack(
       await api.readsHistory(id);
       return id;
     },
-    (id) => `the bot is in ${access.channel}${access.channel === id ? '' : ` (${id})`} and reads it`,
+    (id) => `the bot is in ${access.channel}${access.channel === id ? '' : ` (${id})`} and can read it`,
   );
   return results;
 }
 
 function scopesCheck(scopes: string[] | null): SlackCheck {
   const check = 'slack scopes';
-  if (scopes === null) return { check, ok: true, detail: 'Slack does not tell which scopes the token has' };
+  if (scopes === null) return { check, ok: true, detail: 'Slack does not report the scopes of the token' };
   const lacking = [
     scopes.includes('chat:write') ? [] : ['chat:write (to post)'],
     scopes.some((scope) => ['channels:history', 'groups:history'].includes(scope))
       ? []
-      : ['channels:history, or groups:history for a private channel (so that nothing is posted twice)'],
-    scopes.includes('files:write') ? [] : ['files:write (charts of evaluations; all else works without)'],
+      : ['channels:history, or groups:history for a private channel (needed to post nothing twice)'],
+    scopes.includes('files:write')
+      ? []
+      : ['files:write (for charts of evaluations; everything else works without it)'],
   ].flat();
   if (lacking.length === 0) return { check, ok: true, detail: scopes.join(', ') };
   return {
@@ -78,7 +80,7 @@ function scopesCheck(scopes: string[] | null): SlackCheck {
 
 function explained({ failure }: SlackCallFailed): string {
   if (failure.kind === 'lasting') return `${failure.reason}: ${failure.fix}`;
-  if (failure.kind === 'limited') return `${failure.reason}: ask again then`;
+  if (failure.kind === 'limited') return `${failure.reason}: run the check again after that`;
   if (failure.kind === 'passing') return `${failure.reason}: is slack.com reachable from here?`;
   return failure.reason;
 }

@@ -68,7 +68,7 @@ export function statusMessage(
       ]),
       ...section([
         note === null ? null : `:information_source: ${plain(note, reasonCharacters)}`,
-        status?.resumeWith == null ? null : `Go on with ${code(status.resumeWith, reasonCharacters)}`,
+        status?.resumeWith == null ? null : `Continue with ${code(status.resumeWith, reasonCharacters)}`,
       ]),
       ...fields([
         ['Cluster', value(started.cluster)],
@@ -76,7 +76,7 @@ export function statusMessage(
         ['Model', value(started.model)],
         ['Modality', value(started.modality)],
         ['Project', value(started.project)],
-        ['Goes on from', origin(started)],
+        ['Continues from', origin(started)],
       ]),
       ...context([`Started by ${value(started.who)}`, moment(started.at), ...started.links.map(link)]),
       ...context([

@@ -40,8 +40,8 @@ export class AppendFile {
     const { size } = await this.handle.stat();
     if (size !== this.sizeBytes) {
       throw new Error(
-        `${this.path} has ${size} bytes, but ${this.sizeBytes} were written here: another process writes it as well. ` +
-          'Let one process follow a run',
+        `${this.path} has ${size} bytes, but this process wrote ${this.sizeBytes}: another process writes it too. ` +
+          'Only one process may follow a run',
       );
     }
     await this.handle.appendFile(bytes);

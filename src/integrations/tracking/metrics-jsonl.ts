@@ -56,6 +56,6 @@ function idIn(text: string, path: string, line: number): string {
     // Refused below, like any other line that is not a point.
   }
   throw new SinkRefused(
-    `line ${line} of ${path} is no point of a run: move the file away, and it is written again from the records`,
+    `line ${line} of ${path} is not a metrics point: move the file away, and it is written again from the records`,
   );
 }

@@ -59,11 +59,11 @@ export async function serveMetrics(registry: Registry, address: MetricsAddress):
 function refusal(error: NodeJS.ErrnoException, { host, port, flag }: MetricsAddress): Error {
   const why: Partial<Record<string, string>> = {
     EADDRINUSE: 'is in use by another program',
-    EADDRNOTAVAIL: 'is no address of this machine',
-    EACCES: 'may not be taken by this user',
+    EADDRNOTAVAIL: 'is not an address of this machine',
+    EACCES: 'cannot be opened by this user',
     ENOTFOUND: 'is not known',
   };
-  const reason = why[error.code ?? ''] ?? `cannot be had (${error.message})`;
+  const reason = why[error.code ?? ''] ?? `cannot be opened (${error.message})`;
   return new Error(`${host}:${port} for metrics ${reason}: name another with ${flag} HOST:PORT`, {
     cause: error,
   });

@@ -5,26 +5,29 @@ import { Delivered, type MetricPoint, type PointSink, stepOfId } from './metric-
 /** Each metric with its help and labels; dashboards and alerts use these names. */
 export const prometheusMetrics = {
   longhaul_step: ['last committed step', ['run']],
-  longhaul_step_committed_timestamp_seconds: ['when the last step was committed', ['run']],
-  longhaul_step_seconds: ['seconds from the commit before to that of the last step', ['run']],
+  longhaul_step_committed_timestamp_seconds: ['time at which the last step was committed', ['run']],
+  longhaul_step_seconds: ['seconds between the last two commits', ['run']],
   longhaul_update_seconds: ['seconds of the last update', ['run']],
-  longhaul_update_applied: ['1 where the last update changed the policy, else 0', ['run']],
+  longhaul_update_applied: ['1 if the last update changed the policy, else 0', ['run']],
   longhaul_reward_mean: ['mean reward of the last step', ['run']],
   longhaul_reward_pass_at_n: ['share of prompts with any reward above 0', ['run', 'environment']],
-  longhaul_learning_signal_ratio: ['share of groups that the update learns from', ['run', 'environment']],
+  longhaul_learning_signal_ratio: [
+    'share of groups that the last update learned from',
+    ['run', 'environment'],
+  ],
   longhaul_unknown_ratio: ['share of episodes of the last step without an outcome', ['run']],
   longhaul_tool_error_ratio: ['share of tool calls that failed', ['run', 'environment']],
-  longhaul_policy: ['policy/… figures of the last update', ['run', 'figure']],
+  longhaul_policy: ['policy/… metrics of the last update', ['run', 'figure']],
   longhaul_eval_pass_ratio: ['pass@1 of the last evaluation', ['run', 'suite', 'environment']],
   longhaul_eval_unknown: [
     'episodes of the last evaluation without an outcome',
     ['run', 'suite', 'environment'],
   ],
   longhaul_eval_step: ['step whose state was evaluated last', ['run', 'suite']],
-  longhaul_ft: ['ft/… figures since the run began: what faults have cost', ['run', 'figure']],
-  longhaul_cost: ['cost/… figures since the run began', ['run', 'figure']],
-  longhaul_follower_step: ['last step that a tracker or channel was given', ['run', 'sink']],
-  longhaul_follower_failing: ['1 while a tracker or channel cannot be given more', ['run', 'sink']],
+  longhaul_ft: ['ft/… metrics since the run began: the cost of faults', ['run', 'figure']],
+  longhaul_cost: ['cost/… metrics since the run began', ['run', 'figure']],
+  longhaul_follower_step: ['last step that a tracker or channel has received', ['run', 'sink']],
+  longhaul_follower_failing: ['1 while a tracker or channel does not accept data', ['run', 'sink']],
 } as const satisfies Record<`longhaul_${string}`, readonly [help: string, labels: readonly string[]]>;
 
 type PrometheusMetric = keyof typeof prometheusMetrics;

@@ -23,7 +23,7 @@ function trendFigure({ title, points, format }: TrendFigure): string {
   if (width > 1)
     series.push({ name: 'smoothed', style: 'smooth', draw: 'line', points: smoothed(points, width) });
   const chart = lineChart({
-    description: `${title}: ${format(points[0]?.y ?? 0)} at first, ${format(points.at(-1)?.y ?? 0)} at last, at most ${format(most)}`,
+    description: `${title}: ${format(points[0]?.y ?? 0)} first, ${format(points.at(-1)?.y ?? 0)} last, ${format(most)} at most`,
     size: { width: 320, height: 140 },
     yRange: [0, most > 0 ? most * 1.05 : 1],
     yFormat: format,

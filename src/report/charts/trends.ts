@@ -45,20 +45,20 @@ const trend: Trend[] = [
     format: (value) => String(Number(value.toPrecision(3))),
   },
   {
-    title: 'Tokens whose ratio was clipped',
+    title: 'Tokens with a clipped ratio',
     kind: 'grpo',
     value: ({ observed }) => observed.metrics['policy/ppo_clip_ratio'],
     format: (value) => `${Number((value * 100).toPrecision(2))} %`,
     optional: true,
   },
   {
-    title: 'Sampled tokens an episode',
+    title: 'Sampled tokens per episode',
     kind: 'grpo',
     value: ({ observed }) => observed.metrics['generate/avg_num_tokens'],
     format: (value) => String(Number(value.toPrecision(3))),
   },
   {
-    title: 'Tool errors of all calls',
+    title: 'Share of tool calls that failed',
     kind: 'grpo',
     // Episode records before version 2 may have counted more errors than calls.
     value: ({ observed }) => {
@@ -68,7 +68,7 @@ const trend: Trend[] = [
     format: (value) => `${Math.round(value * 100)} %`,
   },
   {
-    title: 'Seconds a step',
+    title: 'Seconds per step',
     kind: 'grpo',
     value: (update, before) => (update.observed.timings_ms['step'] ?? NaN) / 1000 - heldUp(update, before),
     format: (value) => String(Number(value.toPrecision(3))),

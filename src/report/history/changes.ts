@@ -53,7 +53,7 @@ function inWords(change: ControlChange): string {
     case 'checkpointNow':
       return `a checkpoint of step ${change.step} or the next`;
     case 'quarantine':
-      return `set aside: ${change.key}`;
+      return `quarantined: ${change.key}`;
     case 'setHyperparameters':
       return Object.entries(change)
         .filter(([name]) => name !== 'kind')

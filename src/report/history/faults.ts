@@ -78,14 +78,14 @@ const inWords: Record<RecoveryCause, string> = {
   orchestrator_restart: 'an orchestrator was killed',
   node_lost: 'a node was lost',
   node_drained: 'a node was asked to end',
-  timeout: 'an attempt was given up by the server',
+  timeout: 'an attempt timed out',
   store: 'the store failed',
   environment: 'an environment failed',
   temporal: 'Temporal failed',
   diverged: 'a result disagreed with its record',
   error: 'another failure',
-  placed: 'the run came to another node',
-  engine_shared: 'another run had used the engine',
+  placed: 'the run moved to another node',
+  engine_shared: 'another run used the engine in between',
 };
 
 /** The table as HTML. */
@@ -95,23 +95,23 @@ export function faultTable({ figures, causes }: Faults): string {
   const aside = [
     ['paused', of('paused_seconds')],
     ['blocked, waiting for a person', of('blocked_seconds')],
-    ['driven by nobody', of('unowned_seconds')],
+    ['without a workflow', of('unowned_seconds')],
   ] as const;
   const excluded = aside
     .filter(([, value]) => value > 0)
     .map(([name, value]) => `${timeSpan(value)} ${name}`);
   const costs = [
-    ...(of('lost_seconds') > 0 ? [`faults cost it ${seconds(of('lost_seconds'))}`] : []),
+    ...(of('lost_seconds') > 0 ? [`faults cost ${seconds(of('lost_seconds'))}`] : []),
     ...(of('waiting_seconds') > 0
-      ? [`waiting for environments, the store or a node ${seconds(of('waiting_seconds'))}`]
+      ? [`waiting for environments, the store or a node cost ${seconds(of('waiting_seconds'))}`]
       : []),
   ];
   // Records of an older version have no such figures.
   const sentence =
     of('wall_seconds') === 0
       ? ''
-      : `<p>The run got on in <strong>${percent(of('ettr'))}</strong> of the ${timeSpan(availableSeconds(figures))} in which it could (ETTR): ` +
-        `${costs.length === 0 ? 'nothing held it up' : costs.join(', ')}. ` +
+      : `<p>The run made progress during <strong>${percent(of('ettr'))}</strong> of the ${timeSpan(availableSeconds(figures))} available to it (ETTR): ` +
+        `${costs.length === 0 ? 'nothing delayed it' : costs.join(', ')}. ` +
         (excluded.length > 0 ? `Not counted: ${excluded.join(', ')}.` : '') +
         '</p>';
   if (causes.length === 0) return sentence || '<p class="quiet">No fault is on record.</p>';
@@ -127,11 +127,11 @@ export function faultTable({ figures, causes }: Faults): string {
   ]);
   const stalled =
     of('stalled_seconds') > 0
-      ? ` Of the time lost, ${seconds(of('stalled_seconds'))} passed while nobody drove the run on: the orchestrator or Temporal was away.`
+      ? ` Of the time lost, ${seconds(of('stalled_seconds'))} passed while no orchestrator or no Temporal server was up.`
       : '';
   return (
-    `${sentence}${rows}<p class="quiet">Time lost: work that nobody could use again, and the time until work went on; ` +
-    `restore and replay are parts of it.${stalled}</p>`
+    `${sentence}${rows}<p class="quiet">Time lost: work that had to be repeated, and the time until the work continued; ` +
+    `it includes restore and replay.${stalled}</p>`
   );
 }
 

@@ -124,11 +124,11 @@ function rulesText(rows: readonly Row[], { newestName }: TrajectoryAnalysis): st
   return [
     ...(newestName === null ? [] : [`Newest: ${escapeHtml(newestName)}.`]),
     `Turns with an error: refused calls, and tags that hold no valid call (${whole(malformed)} of ${whole(sum((counts) => counts.errors))}).`,
-    'Repeating: episodes that call the same tool with the same arguments twice in a row, or three times.',
+    'Repeating: episodes that make the same call (tool and arguments) twice in a row, or three times in all.',
     `Premature done: not passed, and ended by the model without any call (${whole(sum((counts) => counts.doneWithoutCall))}) or after calls that were all ` +
       `refused (${whole(sum((counts) => counts.doneAfterErrors))}), so that nothing can have changed.`,
     'Cut off: by the limit of turns or of tokens.',
-    'Learning signal: groups whose graded samples differ in reward, of those with two or more.',
+    'Learning signal: of the groups with two or more graded samples, those whose rewards differ.',
   ].join(' ');
 }
 
@@ -178,8 +178,8 @@ function patternTable(analysis: TrajectoryAnalysis, rows: readonly Row[]): strin
     },
   ]);
   const more = [
-    ...(left > 0 ? [`${whole(left)} rarer patterns are left out`] : []),
-    ...(others > 0 ? [`${whole(others)} errors were of too many kinds to keep apart`] : []),
+    ...(left > 0 ? [`${whole(left)} rarer patterns are not shown`] : []),
+    ...(others > 0 ? [`${whole(others)} further errors had too many different messages to list`] : []),
   ].join('; ');
   return `<h3>Errors by pattern</h3>${body}${more === '' ? '' : `<p class="quiet">${more}.</p>`}`;
 }

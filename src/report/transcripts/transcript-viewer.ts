@@ -21,7 +21,7 @@ export function transcriptViewer(run: string, shown: ShownTranscripts): string {
   return [
     `<p class="quiet">${sourcesText(run, shown)}</p>`,
     unreadableText(shown),
-    '<noscript><p>Transcripts are shown by this page’s own script, which your browser does not run here.</p></noscript>',
+    '<noscript><p>This page shows transcripts with a script, and your browser does not run scripts here.</p></noscript>',
     '<div id="transcript-browser" hidden><form class="filters">',
     select('in', 'from', [
       ['newest', 'the newest evaluation'],
@@ -76,13 +76,13 @@ function sourcesText(run: string, { index, selection, embedded }: ShownTranscrip
       ` and ${training.length === trainingSteps ? `all ${whole(trainingSteps)}` : `${whole(training.length)} of ${whole(trainingSteps)}`} training steps.`,
     ...(training.length < trainingSteps
       ? [
-          `The steps are spread evenly over the run’s ${whole(trainingEpisodes)} training episodes; others: ` +
+          `The steps shown are spread evenly over the run’s ${whole(trainingEpisodes)} training episodes; to see others: ` +
             `<code>longhaul transcripts ${escapeHtml(run)} --step N</code>.`,
         ]
       : []),
     ...(embedded.length < index.chunks.length
       ? [
-          `Most of them lie beside this page in <code>${escapeHtml(index.folder)}/</code> and are loaded when they are opened.`,
+          `Most of them are in the folder <code>${escapeHtml(index.folder)}/</code> beside this page and load when you open them.`,
         ]
       : []),
   ];
@@ -92,5 +92,5 @@ function sourcesText(run: string, { index, selection, embedded }: ShownTranscrip
 function unreadableText({ unreadable }: ShownTranscripts): string {
   if (unreadable.length === 0) return '';
   const items = unreadable.map((text) => `<li>${escapeHtml(text)}</li>`).join('');
-  return `<p class="quiet">Not shown and not counted, because records cannot be read:</p><ul class="quiet">${items}</ul>`;
+  return `<p class="quiet">Not shown and not counted, because their records cannot be read:</p><ul class="quiet">${items}</ul>`;
 }

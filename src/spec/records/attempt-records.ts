@@ -28,14 +28,14 @@ const recovery = z.strictObject({
     'placed',
     'engine_shared',
   ]),
-  event: text.describe('process that died, or attempt that failed'),
+  event: text.describe('the process that died, or the attempt that failed'),
   lost: z.strictObject({
-    seconds: seconds.describe('mean age of what was under way, since its start or last saved point'),
+    seconds: seconds.describe('mean age of the interrupted work, since its start or its last saved point'),
     tokens: count,
     episodes: count,
   }),
-  detection_seconds: seconds.describe('from failure to notice'),
-  down_seconds: seconds.describe('from failure to work again'),
+  detection_seconds: seconds.describe('time from the failure until it was noticed'),
+  down_seconds: seconds.describe('time from the failure until work continued'),
   restore: z
     .strictObject({
       from: restoreSource.describe('`base`: made from the seed; `held`: the engine had an older state'),
@@ -47,7 +47,7 @@ const recovery = z.strictObject({
   replay: z
     .strictObject({ steps: count, seconds })
     .exactOptional()
-    .describe('updates applied again after it'),
+    .describe('updates applied again after the restore'),
 });
 
 /** Episodes that an attempt is about to start (R9), and failures before it. It is evidence for audits; no step depends on it. */
@@ -58,13 +58,21 @@ export const attempt = z.strictObject({
   attempt: text,
   n: positive,
   starts: z.array(text).describe('keys of episodes, written before their first token'),
-  not_begun: z.array(text).exactOptional().describe('earlier versions: `starts` that had a record after all'),
-  discarded: z.array(text).exactOptional().describe('version 2: finished, but another’s record stands'),
+  not_begun: z
+    .array(text)
+    .exactOptional()
+    .describe('earlier versions only: keys of `starts` that already had a record'),
+  discarded: z
+    .array(text)
+    .exactOptional()
+    .describe(
+      'from version 2 on: keys of episodes that this attempt finished after another attempt had recorded them',
+    ),
   failures: z
     .array(
       z.strictObject({
         verb: text,
-        input: digest.describe('step id of an update; else sha256 of the activity’s input'),
+        input: digest.describe('for an update, its step id; else sha256 of the activity’s input'),
         message: text.describe('canonical JSON of both results'),
       }),
     )
@@ -74,11 +82,11 @@ export const attempt = z.strictObject({
     node: text,
     pid: count,
     at: time,
-    recoveries: z.array(recovery).exactOptional().describe('failures before it'),
+    recoveries: z.array(recovery).exactOptional().describe('failures before this attempt'),
     waited_seconds: seconds
       .exactOptional()
       .describe(
-        'all work waited for an environment or the store, or the run for a node, the orchestrator or Temporal',
+        'time during which all work waited for an environment or the store, or the run waited for a node, the orchestrator or Temporal',
       ),
   }),
 });

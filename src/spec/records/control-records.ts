@@ -43,10 +43,10 @@ export const control = z.strictObject({
   update_id: text
     .min(1)
     .describe(
-      '`firstExecutionRunId/ID` of the Update, or `originalExecutionRunId/signal-K-NAME` of an execution’s K-th signal; written once',
+      '`firstExecutionRunId/ID` of the Update, or `originalExecutionRunId/signal-K-NAME` of the K-th signal of an execution; unique',
     ),
   change: change.describe(
-    '`now`: episodes in flight are cut off; `checkpointNow`: of this step or a later one; absent hyperparameters stay; `also`: keys made from `key`, a step’s batch even if absent',
+    '`now`: cuts off episodes in flight; `checkpointNow`: at this step or a later one; an absent hyperparameter keeps its value; `also`: keys made from `key`, including a step’s batch even if it does not exist',
   ),
   observed: z.strictObject({ at: time }),
 });

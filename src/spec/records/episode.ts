@@ -10,11 +10,14 @@ const outcome = z.discriminatedUnion('status', [
 
 export type TurnRecord = z.infer<typeof turn>;
 const turn = z.strictObject({
-  policy_step: count.describe('step of its state'),
-  start: count.describe('it sampled `tokens[start..end)`'),
+  policy_step: count.describe('step whose state sampled the turn'),
+  start: count.describe('the turn sampled `tokens[start..end)`'),
   end: count,
   tool: text.exactOptional(),
-  error: z.boolean().exactOptional().describe('it failed; without `tool`: the call could not be read'),
+  error: z
+    .boolean()
+    .exactOptional()
+    .describe('true if the call failed; without `tool`, the call could not be parsed'),
 });
 
 const refuseLaterMembers = since(2, {
@@ -26,20 +29,20 @@ export type EpisodeRecord = z.infer<typeof episode>;
 export const episode = z
   .strictObject({
     schema: z.enum(['longhaul.episode/1', 'longhaul.episode/2']),
-    plan: digest.describe('in an evaluation, the suite’s'),
+    plan: digest.describe('digest of the plan; in an evaluation, of the suite'),
     state: digest,
-    slot: count.describe('in an evaluation, the task’s index'),
+    slot: count.describe('in an evaluation, index of the task'),
     sample: count,
     task_key: text,
     env_key: text,
     outcome: outcome.describe(
-      '−1e100 ≤ value ≤ 1e100, 1 is full reward; reason: the last failure (`open`, `call`, `grade`, `timeout`, `socket_lost`), or `prompt_too_long`; failures: charged ones',
+      '`value`: −1e100 to 1e100, 1 is full reward; `reason`: the last failure (`open`, `call`, `grade`, `timeout`, `socket_lost`), or `prompt_too_long`; `failures`: number of charged failures',
     ),
     stop_reason: z.enum(['done', 'max_turns', 'length', 'unknown']),
     tokens: tokenIds.describe('the whole transcript, prompt first'),
     prompt_length: count,
     turns: z.array(turn),
-    logprobs: logprobs.describe('of the sampled tokens, turn after turn'),
+    logprobs: logprobs.describe('log-probs of the sampled tokens, turn after turn'),
     metrics: z.strictObject({
       turns: count,
       tool_calls: count.describe('turns with `tool` or `error`'),
@@ -53,13 +56,13 @@ export const episode = z
           'from version 2 on, shared by the activity’s attempts: `run id/activity id/ms when scheduled`',
         ),
       incarnation: text,
-      failures: counts.describe('by reason, charged or not'),
+      failures: counts.describe('failures by reason, charged or not'),
       failure: text
         .exactOptional()
         .describe(
-          'the last failure in the server’s words, at most 500 printable characters, without known secrets',
+          'text of the last failure from the server, at most 500 printable characters, without known secrets',
         ),
-      explanation: text.exactOptional().describe('the grader’s words'),
+      explanation: text.exactOptional().describe('explanation from the grader'),
       started_at: time,
       seconds: amount,
     }),
@@ -71,7 +74,7 @@ export const episode = z
   });
 
 /** First line of `episodes.jsonl.gz`, the file of folded episodes of a committed step or a whole evaluation (R23). */
-const lines = count.describe('lines after it');
+const lines = count.describe('number of lines after the first');
 export const episodes = z.discriminatedUnion('schema', [
   z.strictObject({ schema: z.literal('longhaul.episodes/1'), run: text, step: positive, count: lines }),
   z.strictObject({ schema: z.literal('longhaul.episodes/2'), state: digest, suite: digest, count: lines }),
@@ -82,7 +85,7 @@ function transcriptProblem(
   record: Pick<EpisodeRecord, 'prompt_length' | 'tokens' | 'turns' | 'logprobs'>,
 ): string | null {
   if (record.prompt_length > record.tokens.length) {
-    return `prompt_length ${record.prompt_length} is over the ${record.tokens.length} tokens`;
+    return `prompt_length ${record.prompt_length} is more than its ${record.tokens.length} tokens`;
   }
   let position = record.prompt_length;
   let sampled = 0;

@@ -37,8 +37,8 @@ export const suite = z
       .record(text, digest)
       .exactOptional()
       .describe('identities by `env_key`; like the next two, from version 2 on'),
-    round: z.number().int().min(2).exactOptional().describe('absent: the first'),
-    again: text.exactOptional().describe('sweep that plays all again'),
+    round: z.number().int().min(2).exactOptional().describe('absent: round 1'),
+    again: text.exactOptional().describe('the sweep that plays all episodes again'),
   })
   .superRefine(since(2, { always: ['environments'], may: ['round', 'again'] }));
 
@@ -50,12 +50,12 @@ export const evaluated = z.strictObject({
   step: count,
   suite_name: text,
   state: digest,
-  suite: digest.describe('of the round that counts'),
+  suite: digest.describe('digest of the suite whose result the run uses'),
   observed: z.strictObject({ at: time }),
 });
 
 const passRate = share.nullable();
-const ungradedRate = 'pass_at_1 is null where graded is 0, and a share where it is not';
+const ungradedRate = 'pass_at_1 must be null if graded is 0, and a share from 0 to 1 otherwise';
 const environmentFigures = {
   graded: count,
   unknown: count,
@@ -71,7 +71,7 @@ const everyResult = {
   unknown: count,
   templates: z.record(z.string(), z.strictObject({ passed: count, graded: count })),
   observed: z.strictObject({
-    run: text.describe('that asked first'),
+    run: text.describe('run that asked for the evaluation first'),
     step: count,
     seconds: amount,
     committed_at: time,
@@ -86,7 +86,9 @@ const evaluation2 = z
   .strictObject({
     schema: z.literal('longhaul.evaluation/2'),
     ...everyResult,
-    pass_at_1: passRate.describe('passes (value ≥ 1) among graded episodes; null without any, also below'),
+    pass_at_1: passRate.describe(
+      'share of graded episodes that passed (value ≥ 1); null if none was graded; the same in `environments`',
+    ),
     environments: z.record(z.string(), environmentResult),
   })
   .refine(hasRateIfGraded, ungradedRate);

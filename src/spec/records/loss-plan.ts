@@ -27,7 +27,11 @@ const lossSettings = z.strictObject({
 });
 export const loss = lossSettings.superRefine((settings, context) => {
   for (const key of missingIn(settings))
-    context.addIssue({ code: 'custom', path: [key], message: `is missing, which ${settings.kind} has` });
+    context.addIssue({
+      code: 'custom',
+      path: [key],
+      message: `is missing, but the loss ${settings.kind} needs it`,
+    });
 });
 
 const clip = ['eps_clip_low', 'eps_clip_high'] as const;

@@ -6,7 +6,7 @@ export const text = z.string();
 export type Digest = z.infer<typeof digest>;
 export const digest = z
   .string()
-  .regex(/^[0-9a-f]{64}$/, 'is no sha256: 64 lower-case hex digits')
+  .regex(/^[0-9a-f]{64}$/, 'is not a sha256 (64 lower-case hex digits)')
   .meta({ id: 'digest', description: '64 lower-case hex digits' });
 export const count = z.number().int().nonnegative().meta({ id: 'count' });
 export const positive = z.number().int().positive().meta({ id: 'positive' });
@@ -22,10 +22,10 @@ export const numerics = z
   .strictObject({
     backend: z.enum(['cpu', 'tinker']),
     version: positive.describe('raised when a golden digest changes'),
-    service: text.exactOptional().describe('of `tinker`: the operator’s name of the server'),
-    model: text.exactOptional().describe('of `tinker`: as the server names it'),
+    service: text.exactOptional().describe('for `tinker`: the operator’s name of the server'),
+    model: text.exactOptional().describe('for `tinker`: name of the model on the server'),
   })
-  .meta({ id: 'numerics', description: 'equal ones give equal bits (R18)' });
+  .meta({ id: 'numerics', description: 'equal numerics give equal bits (R18)' });
 export const engine = z
   .strictObject({
     build: text.describe('version and compiler'),
@@ -34,17 +34,17 @@ export const engine = z
   .meta({ id: 'engine' });
 export const digests = z
   .strictObject({
-    tokenizer: digest.describe('sha256 of its file'),
-    chat_template: digest.describe('likewise'),
+    tokenizer: digest.describe('sha256 of the tokenizer file'),
+    chat_template: digest.describe('sha256 of the template file'),
     tool_parser: text.describe('name and version'),
-    dataset: digest.describe('of the manifest'),
+    dataset: digest.describe('digest of the manifest'),
   })
   .meta({ id: 'digests' });
 
 export type FileEntry = z.infer<typeof file>;
 export const file = z
   .strictObject({
-    path: text.min(1).describe('below the manifest’s folder'),
+    path: text.min(1).describe('path relative to the manifest’s folder'),
     size: count,
     sha256: digest,
   })
@@ -73,18 +73,18 @@ export const tokenIds = z
   .custom<number[]>(
     (value) =>
       Array.isArray(value) && value.every((item) => Number.isSafeInteger(item) && (item as number) >= 0),
-    'is no list of token ids',
+    'is not a list of token ids',
   )
   .meta({ id: 'token ids', type: 'array', items: { type: 'integer', minimum: 0 } });
 export const logprobs = z
   .custom<number[]>(
     (value) => Array.isArray(value) && value.every((item) => Number.isFinite(item) && (item as number) <= 0),
-    'is no list of log-probs: finite numbers ≤ 0',
+    'is not a list of log-probs (finite numbers ≤ 0)',
   )
   .meta({ id: 'log-probs', description: 'float32', type: 'array', items: { type: 'number', maximum: 0 } });
 export const outcomes = z.array(z.array(z.number().nullable())).meta({
   id: 'outcomes',
-  description: 'per slot and sample: graded value, or null for unknown; empty for `sft`',
+  description: 'for each slot and sample the graded value, or null for unknown; empty for `sft`',
 });
 
 /**

@@ -22,7 +22,7 @@ const optimizer = z.strictObject({
   adam_eps: z.number().positive(),
   weight_decay: amount,
   max_grad_norm: z.number().positive(),
-  reset_moments: z.boolean().describe('zero the moments and the count first'),
+  reset_moments: z.boolean().describe('set the moments and the count to zero first'),
 });
 
 /** How the advantages of a GRPO step are computed from its outcomes. */
@@ -43,9 +43,9 @@ const advantages = z.union([
 /** Curriculum and data position (R7): `pass_rates` as used for this step, `cursors` as they are after planning it. */
 export type CurriculumState = z.infer<typeof curriculum>;
 const curriculum = z.strictObject({
-  pass_rates: z.record(z.string(), share).describe('by template, used for this step'),
+  pass_rates: z.record(z.string(), share).describe('pass rates by template, used for this step'),
   // A cursor is an index into the template's shuffled list; at the list's end it starts a new epoch.
-  cursors: counts.describe('by template: next unused task after it'),
+  cursors: counts.describe('by template: next unused task after this step'),
 });
 
 /** Place of one group in a step: its task and seed. */
@@ -65,10 +65,10 @@ const everyPlan = {
   rebased: z
     .strictObject({ run: text, plan: digest })
     .exactOptional()
-    .describe('it applies that run’s batch of the same step ([rebase](#forks-and-rewinds))'),
+    .describe('the step applies the batch of the same step of that run ([rebase](#forks-and-rewinds))'),
   optimizer,
   loss: loss.describe(
-    'only settings that affect it, as the engine’s [`update`](engine-protocol.md#verbs) takes them',
+    'only settings that affect the loss, in the form that the engine’s [`update`](engine-protocol.md#verbs) takes',
   ),
   reference: digest
     .exactOptional()
@@ -78,15 +78,15 @@ const everyPlan = {
   curriculum,
   digests,
   numerics,
-  control: count.describe('newest control record folded; 0: none'),
-  owner: positive.describe('`n` of the owner that planned it'),
+  control: count.describe('number of the newest control record in the plan; 0: none'),
+  owner: positive.describe('`n` of the owner that made the plan'),
   run_digest: digest
     .exactOptional()
     .describe('sha256 of `run.json`’s bytes; like the next two, from version 3 on'),
   control_digest: digest
     .exactOptional()
     .describe('list digest of the sha256 of control records 1 to `control`'),
-  owner_digest: digest.exactOptional().describe('the same of owner records'),
+  owner_digest: digest.exactOptional().describe('the same for owner records'),
   // A supervised plan needs the sampling settings, too: they shape a demonstration's prompt (tool list, system text).
   sampling,
 };

@@ -16,7 +16,9 @@ export function withRecordTables(page: string): string {
   const written = page.replace(block, (_, mark: string, name: string) => {
     const found = tables.get(name);
     if (found === undefined)
-      throw new Error(`docs/records.md has a block "${name}" that is no kind of record, or has it twice`);
+      throw new Error(
+        `docs/records.md has a block "${name}" that is not a kind of record, or has this block twice`,
+      );
     tables.delete(name);
     return mark + found;
   });

@@ -11,7 +11,7 @@ export const run = z.strictObject({
   name: text,
   // A run's start checks the spec in full, by its own schema. Here the spec may be older than the newest setting.
   spec: z
-    .custom<RunSpec>(isRunSpec, 'is no run spec with name, project, seed, model, generator and trainer')
+    .custom<RunSpec>(isRunSpec, 'is not a run spec with name, project, seed, model, generator and trainer')
     .describe('[the spec](run-spec.md) with all defaults, without `fork`'),
   seed: z.number().int(),
   base_model: digest,
@@ -27,14 +27,16 @@ export const run = z.strictObject({
       rebase: z.strictObject({ to: count, numerics }).exactOptional(),
     })
     .nullable()
-    .describe('continues that run after that step ([fork](#forks-and-rewinds))'),
+    .describe('the run continues this parent after this step ([fork](#forks-and-rewinds))'),
   observed: z.strictObject({ started_at: time }),
 });
 
 const ownerFields = z.strictObject({
   schema: z.enum(['longhaul.owner/1', 'longhaul.owner/2', 'longhaul.owner/3']),
   n: positive,
-  address: text.describe('Temporal server; a loopback with its host, `127.0.0.1:7233@host`'),
+  address: text.describe(
+    'Temporal server; a loopback address is followed by its host, `127.0.0.1:7233@host`',
+  ),
   clusterId: text,
   namespace: text,
   workflowId: text,
@@ -45,7 +47,7 @@ const ownerFields = z.strictObject({
     environment_urls: z
       .record(text, text.nullable())
       .exactOptional()
-      .describe('by `env_key`; null: a node’s own server; the newest record counts'),
+      .describe('URLs by `env_key`; null: the node’s own server. The newest record counts'),
     budget: z
       .strictObject({
         max_tokens: z.number().exactOptional(),
@@ -58,7 +60,7 @@ const ownerFields = z.strictObject({
           .exactOptional(),
       })
       .exactOptional()
-      .describe('this start’s, from the spec'),
+      .describe('budget of this start, from the spec'),
     tracking: z
       .strictObject({
         metrics_jsonl: z.boolean(),
@@ -91,7 +93,7 @@ export const owner = ownerFields.superRefine(since(3, { may: ['observed.budget.u
 export const name = z.strictObject({
   schema: z.literal('longhaul.name/1'),
   n: positive,
-  run: text.describe('of the name’s n-th timeline'),
+  run: text.describe('id of the n-th timeline of the name'),
 });
 
 /** Data of a run that a tracker or channel has not received. No step depends on it. */
@@ -102,12 +104,12 @@ export const notice = z.strictObject({
   sink: text.min(1).describe('`wandb`, `slack`, …'),
   trouble: z
     .strictObject({
-      what: text.describe('not delivered: `points behind step 12`'),
+      what: text.describe('what was not delivered, such as `points behind step 12`'),
       reason: text,
       since: time,
     })
     .nullable()
-    .describe('null: it has caught up'),
+    .describe('null: everything was delivered since'),
   observed: z.strictObject({ at: time, by: text }),
 });
 
@@ -115,10 +117,10 @@ export const notice = z.strictObject({
 export type RefRecord = z.infer<typeof ref>;
 export const ref = z.strictObject({
   schema: z.literal('longhaul.ref/1'),
-  run: text.describe('run whose timeline holds `step`'),
-  user: text.min(1).describe('a fork’s run id'),
+  run: text.describe('run whose timeline has `step`'),
+  user: text.min(1).describe('run id of the fork'),
   kind: z.literal('fork'),
-  step: count.describe('the newest checkpoint up to it stays'),
+  step: count.describe('the newest checkpoint up to this step is kept'),
   observed: z.strictObject({ at: time }),
 });
 
@@ -131,7 +133,7 @@ export const gc = z.strictObject({
   schema: z.enum(['longhaul.gc/1', 'longhaul.gc/2']),
   n: positive,
   run: text,
-  checkpoints: z.array(count).describe('steps whose checkpoints go'),
+  checkpoints: z.array(count).describe('steps whose checkpoints are deleted'),
   episodes: z.array(positive).describe('steps whose episodes are folded'),
   batches: z.array(positive).exactOptional().describe('steps whose batches are compressed'),
   evaluations: z

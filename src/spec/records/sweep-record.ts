@@ -11,14 +11,14 @@ export type SelectedCheckpoint = z.infer<typeof selected>;
 const selected = place.extend({
   state: digest,
   // Other steps have the same state if an update applied nothing, or if they belong to a fork.
-  also: z.array(place).describe('the same state elsewhere'),
-  needed: z.boolean().describe('false if all suites had results'),
+  also: z.array(place).describe('other runs and steps with the same state'),
+  needed: z.boolean().describe('false if all suites had results already'),
 });
 
 export type SkippedCheckpoint = z.infer<typeof skipped>;
 const skipped = z.strictObject({
   run: text,
-  step: count.nullable().describe('null: all of the run'),
+  step: count.nullable().describe('null: all checkpoints of the run'),
   // The text continues `{run}@{step}`, for example `its manifest says …`.
   reason: text,
 });
@@ -27,22 +27,24 @@ export type SweepSuiteEntry = z.infer<typeof suiteEntry>;
 const suiteEntry = z.strictObject({
   label: text,
   digest,
-  record: suite.meta({ id: 'suite', description: 'of that digest' }),
+  record: suite.meta({ id: 'suite', description: 'the suite record with this digest' }),
 });
 
 /** `sweeps/{sweep}/sweep.json`: a choice (R2), so a restarted sweep evaluates the same states, even if the runs train further. */
 export type SweepRecord = z.infer<typeof sweep>;
 export const sweep = z.strictObject({
   schema: z.enum(['longhaul.sweep/1', 'longhaul.sweep/2']),
-  sweep: text.describe('the workflow’s id without `eval/`, `:` as `.`'),
+  sweep: text.describe('id of the workflow without `eval/`, with `.` for each `:`'),
   // Planning a sweep checks the spec in full, by its own schema.
   spec: z
-    .custom<SweepSpec>(isSweepSpec, 'is no sweep with name, project, checkpoints and suites')
-    .describe('with all defaults ([sweeps.md](sweeps.md))'),
-  suites_of: text.describe('run that gives data, seed and settings'),
+    .custom<SweepSpec>(isSweepSpec, 'is not a sweep spec with name, project, checkpoints and suites')
+    .describe('[the sweep spec](sweeps.md) with all defaults'),
+  suites_of: text.describe('run whose data, seed and settings the suites use'),
   checkpoints: z.array(selected),
   suites: z.array(suiteEntry).min(1),
-  baseline: digest.nullable().describe('state to compare with; null: the first checkpoint’s'),
+  baseline: digest
+    .nullable()
+    .describe('state that others are compared with; null: the state of the first checkpoint'),
   skipped: z.array(skipped),
   observed: z.strictObject({ at: time }),
 });

@@ -14,9 +14,9 @@ export const batch = z.strictObject({
     'list digest; grpo: of the episodes’ digests in (slot, sample) order; sft: of the sha256 of each demonstration’s canonical JSON, in `mini_batches` order',
   ),
   mini_batches: positive,
-  loss_tokens: z.array(count).describe('targets of each mini-batch'),
+  loss_tokens: z.array(count).describe('number of targets in each mini-batch'),
   outcomes,
-  metrics: figures.describe('functions of the inputs'),
+  metrics: figures.describe('metrics that follow from the inputs'),
 });
 
 /** `steps/{n}/update.json`, n ≥ 1: the update of a step (R11). */
@@ -35,9 +35,13 @@ export const update = z.strictObject({
     numerics,
     applied: z
       .union([z.literal(true), z.strictObject({ reason: text })])
-      .describe('with a reason, the state stayed'),
+      .describe('a reason: the update was not applied, and the state did not change'),
     outcomes,
-    weights: digest.exactOptional().describe('KL reference, in the last step of a warm start of all weights'),
+    weights: digest
+      .exactOptional()
+      .describe(
+        'digest of the weights for the KL term; only in the last step of a warm start that trains all weights',
+      ),
   }),
   observed: z.strictObject({
     metrics: figures.describe('SkyRL’s names; in earlier versions also the cost of faults so far (`ft/…`)'),
@@ -57,7 +61,7 @@ export const base = z.strictObject({
     step: z.literal(0),
     base_model: digest,
     state: digest,
-    weights: digest.exactOptional().describe('without adapters'),
+    weights: digest.exactOptional().describe('digest of the weights; absent with adapters'),
     numerics,
   }),
   observed: z.strictObject({

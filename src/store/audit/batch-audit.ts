@@ -40,7 +40,7 @@ export async function checkBatch(
   const learns = batch.loss_tokens.every((tokens) => tokens > 0);
   if (learns === (identity.applied !== true && identity.applied.reason === 'no_signal')) {
     fault(
-      learns ? 'it has targets, yet its update says that there was none' : 'it was applied without targets',
+      learns ? 'it has targets, but its update says that there were none' : 'it was applied without targets',
     );
   }
   if (!plan) return;
@@ -51,7 +51,7 @@ export async function checkBatch(
   const sameInputs = inputs !== null && batch.inputs === inputsDigest(inputs);
   if (inputs && !sameInputs) fault('it was sealed from other inputs than those in the store');
   if (episodes && plan.kind === 'grpo' && batch.loss_tokens[0] !== targetsOf(episodes, plan.advantages)) {
-    report.add('R25', key, 'its targets are not the tokens of graded samples that have a signal');
+    report.add('R25', key, 'its targets are not the tokens of graded samples with a learning signal');
   }
   if (!sameInputs || recordDigest(plan) !== batch.plan) return;
   await checkRebuilt(chain, key, bytes, plan, episodes ?? []);
@@ -71,7 +71,7 @@ async function checkRebuilt(
   report.add(
     'R10',
     key,
-    `step ${plan.step}, sealed again from its records, gives another batch: ${difference}`,
+    `sealing step ${plan.step} again from its records gives another batch: ${difference}`,
   );
 }
 

@@ -206,7 +206,7 @@ async function checkStep(chain: Chain, step: number): Promise<void> {
   if (update.identity.weights !== undefined) {
     chain.weights = update.identity.weights;
     if (step !== lastWarmStep(chain.record.spec))
-      report.add('R10', key, 'it names weights for KL terms, and GRPO does not begin behind it');
+      report.add('R10', key, 'it names weights for KL terms, but GRPO does not begin after it');
   }
   if (plan) await checkPlanned(chain, planKey(timeline, step), plan);
   if (plan?.rebased) await checkRebased(chain, planKey(timeline, step), plan, plan.rebased);
@@ -215,7 +215,11 @@ async function checkStep(chain: Chain, step: number): Promise<void> {
   await checkBatch(chain, timeline, update, plan, inputs);
   const { lineage } = chain.record;
   if (lineage?.step === step && lineage.state !== update.identity.state) {
-    report.add('R5', runKey(chain.record.run), `it continues from ${lineage.state}, its parent is elsewhere`);
+    report.add(
+      'R5',
+      runKey(chain.record.run),
+      `it continues from ${lineage.state}, but its parent has another state`,
+    );
   }
   chain.state = update.identity.state;
   chain.kind = update.identity.kind;
@@ -229,21 +233,21 @@ function checkUpdate(chain: Chain, key: string, update: UpdateRecord, timeline: 
     report.add('R5', key, `it says step ${identity.step} of ${identity.run}`);
   }
   if (previous_state !== chain.state) {
-    report.add('R5', key, `it continues from ${previous_state}, the chain is at ${chain.state}`);
+    report.add('R5', key, `it continues from ${previous_state}, but the chain is at ${chain.state}`);
   }
   if (identity.step_id !== stepIdOf(previous_state, identity.batch, identity.plan)) {
     report.add('R11', key, 'its step_id does not follow from its parts');
   }
   if (applied !== true && state !== previous_state) {
-    report.add('R5', key, 'it was not applied, yet the state changed');
+    report.add('R5', key, 'it was not applied, but the state changed');
   }
   if (applied !== true) return;
   report.updatesApplied += 1;
   // The state's digest covers the optimizer's step count, so an applied update always changes it.
-  if (state === previous_state) report.add('R5', key, 'it was applied, yet the state is the one before');
+  if (state === previous_state) report.add('R5', key, 'it was applied, but the state did not change');
   for (const id of [identity.step_id, identity.batch]) {
     const earlier = chain.applied.get(id);
-    if (earlier !== undefined) report.add('R12', key, `it applies again what step ${earlier} has applied`);
+    if (earlier !== undefined) report.add('R12', key, `it applies the update of step ${earlier} again`);
     chain.applied.set(id, step);
   }
 }
@@ -261,9 +265,10 @@ function checkPlan(
   if (recordDigest(plan) !== update.identity.plan) fault('R7', 'its digest is not the one in update.json');
   if (plan.run !== timeline || plan.step !== step) fault('R7', `it says step ${plan.step} of ${plan.run}`);
   if (plan.previous_state !== update.identity.previous_state) {
-    fault('R7', `it was made for state ${plan.previous_state}, the update is of another`);
+    fault('R7', `it was made for state ${plan.previous_state}, but the update continues from another state`);
   }
-  if (plan.kind !== update.identity.kind) fault('R7', `it is a ${plan.kind} plan, the update is not`);
+  if (plan.kind !== update.identity.kind)
+    fault('R7', `it is a ${plan.kind} plan, but the update has another kind`);
   if (canonicalText(plan.numerics) !== canonicalText(update.identity.numerics)) {
     fault('R18', 'the update was computed with other numerics');
   }
@@ -286,10 +291,10 @@ function checkPlan(
 
 /** What no audit can claim, for any store: see "What an audit claims" in docs/records.md. */
 const neverClaimed = [
-  'trajectories/, reports/ and comparisons: they are projections, which can be made again from the records',
-  'tallies/, notices/, and what is in observed: figures and times are taken from there, and no digest covers them',
-  'that an engine sampled, and an environment graded, what an episode says: --replay computes the updates alone',
-  'who a record’s author is: anyone who can write to the store can sign a whole chain again, from its first plan on',
+  'trajectories/, reports/ and comparisons: they can be made again from the records',
+  'tallies/, notices/ and the observed parts of records: they hold figures and times that no digest covers',
+  'whether an engine really sampled and an environment really graded an episode: --replay only computes updates',
+  'who wrote a record: anyone who can write to the store can replace the whole chain, from its first plan on',
 ];
 
 /** Members of a plan that the audit compares with the chain, not with a new plan: the digests of its records, and its reference. */
@@ -316,7 +321,7 @@ async function checkPlanned(
     report.add(
       'R7',
       key,
-      `step ${plan.step}, planned again from its records, differs in ${found.join('; ')}`,
+      `planning step ${plan.step} again from its records gives another plan: ${found.join('; ')}`,
     );
 }
 
@@ -329,14 +334,15 @@ async function checkRebased(
 ): Promise<void> {
   const fault = (problem: string): void => report.add('R18', key, problem);
   const { lineage } = await readRun(store, plan.run);
-  if (plan.step > (lineage?.rebase?.to ?? 0)) fault('it is rebased, and the run is not, or not so far');
+  if (plan.step > (lineage?.rebase?.to ?? 0))
+    fault('it is rebased, but the run is not rebased, or not up to this step');
   const sourceKey = planKey(rebased.run, plan.step);
   const [source, update] = await Promise.all([
     report.read(store, sourceKey, 'plan'),
     report.read(store, updateKey(rebased.run, plan.step), 'update'),
   ]);
-  if (!source || !update)
-    return fault(`${sourceKey}, which it was rebased from, is missing or not committed`);
-  if (recordDigest(source) !== rebased.plan) fault(`${sourceKey} has another digest than it names`);
+  if (!source || !update) return fault(`its source ${sourceKey} is missing or not committed`);
+  if (recordDigest(source) !== rebased.plan)
+    fault(`its source ${sourceKey} has another digest than it names`);
   if (update.identity.plan !== rebased.plan) fault(`its source was committed from another plan`);
 }

@@ -41,7 +41,7 @@ export async function auditCheckpoints(
   report.collected.manifests = await listCollectedManifests(store, record);
   if (ended !== null && !stored.includes(ended) && collections && !(await named(record.run, ended))) {
     const key = checkpointManifestKey(await homeOfStep(store, record, ended), ended);
-    report.add('R17', key, 'the run has ended, and there is no checkpoint of its last state');
+    report.add('R17', key, 'the run has ended, but its last state has no checkpoint');
   }
   for (const [index, step] of stored.entries()) {
     report.at(`checkpoint ${index + 1} of ${stored.length}`);
@@ -51,13 +51,13 @@ export async function auditCheckpoints(
     if (state === undefined) {
       // A running run commits a step before it saves the state: a step that is committed by now is newer than this audit's chain.
       if (await store.head(updateKey(home.run, step))) continue;
-      report.add('R31', key, `it is of step ${step}, which is not committed`);
+      report.add('R31', key, `it belongs to step ${step}, which is not committed`);
     }
     report.checkpoints += 1;
     try {
       const manifest = await verifyCheckpoint(store, record, step);
       if (typeof state === 'string' && manifest.state !== state)
-        report.add('R31', key, `it holds state ${manifest.state}, the chain says ${state}`);
+        report.add('R31', key, `it has state ${manifest.state}, but the chain has ${state}`);
       // A state on a Tinker server is named, not hashed (R32): its file cannot be compared with it.
       const hashed = manifest.numerics.backend === 'tinker' ? [] : manifest.files;
       for (const { path, size } of hashed) {
@@ -68,7 +68,7 @@ export async function auditCheckpoints(
           report.add(
             'R31',
             name,
-            `its tensors are those of state ${held}, its manifest says ${manifest.state}`,
+            `its tensors are those of state ${held}, but its manifest says ${manifest.state}`,
           );
       }
     } catch (error) {

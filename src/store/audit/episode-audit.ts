@@ -32,7 +32,7 @@ export async function checkEpisodes(
   const shaped =
     outcomes.length === plan.slots.length && outcomes.every((row) => row.length === plan.samples_per_slot);
   if (!shaped)
-    report.add('R11', updateKey(timeline, plan.step), 'its outcomes have another shape than the plan');
+    report.add('R11', updateKey(timeline, plan.step), 'the shape of its outcomes does not match the plan');
   const seats = plan.slots.flatMap(({ slot }, index) =>
     Array.from({ length: plan.samples_per_slot }, (_, sample) => ({
       slot: index,
@@ -48,7 +48,8 @@ export async function checkEpisodes(
   );
   const expected = new Set(seats.map(({ key }) => key));
   for (const [index, { slot }] of plan.slots.entries())
-    if (slot !== index) report.add('R7', planKey(timeline, plan.step), `slot ${index} is named ${slot}`);
+    if (slot !== index)
+      report.add('R7', planKey(timeline, plan.step), `slot ${index} has the number ${slot}`);
   const groups: EpisodeRecord[][] = plan.slots.map(() => []);
   for (const [index, { key, ...seat }] of seats.entries()) {
     const episode = episodes[index];
@@ -90,7 +91,7 @@ async function auditedEpisodes(
   if (!folded) return { folded, episodes: singles };
   report.collected.folded += 1;
   if (timeline === record.run && !(await namesFold()))
-    report.add('R23', key, 'no record of a collection names this step');
+    report.add('R23', key, 'no collection record names this step');
   return { folded, episodes: keys.map((single) => folded.get(single)?.record ?? null) };
 }
 
@@ -102,7 +103,7 @@ async function checkLeftOver({ store, report }: Chain, key: string, folded: Fold
   const record = await report.read(store, key, 'episode');
   const first = folded.get(key)?.record;
   if (record && first && recordDigest(record) !== recordDigest(first))
-    report.add('R9', key, 'it was made again after its step was folded, and differs from the folded one');
+    report.add('R9', key, 'it was made again after its step was folded, and differs from the folded episode');
 }
 
 function checkEpisode(
@@ -122,7 +123,7 @@ function checkEpisode(
   if (episode.plan !== update.identity.plan) fault('R8', 'it belongs to another plan');
   if (episode.state !== plan.previous_state) fault('R8', `it was sampled at state ${episode.state}`);
   if (episode.task_key !== slot?.task_key || episode.env_key !== slot.env_key) {
-    fault('R8', `it is of task ${episode.task_key}, the plan's slot of ${slot?.task_key}`);
+    fault('R8', `it has task ${episode.task_key}, but the plan's slot has ${slot?.task_key}`);
   }
   if (episode.turns.some((turn) => turn.policy_step !== plan.step - 1)) {
     fault('R8', 'a turn was sampled by the policy of another step');
@@ -131,6 +132,6 @@ function checkEpisode(
   const recorded = update.identity.outcomes[seat.slot]?.[seat.sample];
   if (recorded !== value) {
     const rule = value === null || recorded === null ? 'R25' : 'R11';
-    fault(rule, `its outcome is ${value ?? 'unknown'}, update.json says ${recorded ?? 'unknown'}`);
+    fault(rule, `its outcome is ${value ?? 'unknown'}, but update.json says ${recorded ?? 'unknown'}`);
   }
 }

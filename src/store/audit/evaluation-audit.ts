@@ -69,7 +69,7 @@ async function auditEvaluation(
   const suite = await report.read(store, suiteKey, 'suite');
   // If the evaluation is unfinished, check the records that exist.
   if (!suite) {
-    if (result) report.add('R13', suiteKey, 'there is a result, but not what was measured');
+    if (result) report.add('R13', suiteKey, 'it has a result, but no suite record');
     return null;
   }
   if (recordDigest(suite) !== suiteDigest) {
@@ -80,7 +80,7 @@ async function auditEvaluation(
   if (!result) return null;
   report.evaluations += 1;
   if (result.state !== state || result.suite !== suiteDigest) {
-    report.add('R13', resultKey, 'it says that it is of another state or suite');
+    report.add('R13', resultKey, 'it names another state or suite');
   }
   for (const problem of wrongFigures(result, suite, episodes, isPass)) report.add('R25', resultKey, problem);
   return result;
@@ -115,7 +115,7 @@ async function checkEpisodes(
     if (episode.plan !== suiteDigest) report.add('R8', key, 'it belongs to another suite');
     if (episode.state !== state) report.add('R8', key, `it was sampled at state ${episode.state}`);
     if (episode.task_key !== task.task_key || episode.env_key !== task.env_key) {
-      report.add('R8', key, `it is of task ${episode.task_key}, the suite's is ${task.task_key}`);
+      report.add('R8', key, `it has task ${episode.task_key}, but the suite has ${task.task_key}`);
     }
   }
   const startedElsewhere = new Map<string, Date>();
@@ -126,7 +126,7 @@ async function checkEpisodes(
   }
   const likely = states.flatMap((one, step) => (one === state ? step : []));
   for (const key of await unannounced(store, startedElsewhere, likely))
-    report.add('R9', key, 'no attempt of any run has announced that it was started');
+    report.add('R9', key, 'no attempt record of any run announced its start');
   return episodes.filter((episode) => episode !== null);
 }
 
@@ -166,7 +166,9 @@ function wrongFigures(
         ? Math.abs(stored - counted) <= tolerance
         : stored === counted;
     if (!same)
-      problems.push(`${name} is ${stored === undefined ? 'missing' : stored}, its episodes give ${counted}`);
+      problems.push(
+        `${name} is ${stored === undefined ? 'missing' : stored}, but its episodes give ${counted}`,
+      );
   };
   const all = countsOf(episodes, isPass);
   compare('pass_at_1', result.pass_at_1, all.share);

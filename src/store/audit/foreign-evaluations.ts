@@ -37,7 +37,7 @@ export async function checkForeignEvaluations(
       report.add(
         'R5',
         key,
-        `it says that ${run} had this state after step ${step}, and the chain has no such state`,
+        `it says that ${run} had this state after step ${step}, but the chain has no such state`,
       );
     }
   });

@@ -25,7 +25,7 @@ export async function auditEvaluated(
     const own = states[step];
     // A running run may have committed the step after the audit read the chain.
     if (own !== undefined && own !== null && own !== state)
-      report.add('R13', key, `it is of state ${state}, the run has ${own} after step ${step}`);
+      report.add('R13', key, `it names state ${state}, but the run has ${own} after step ${step}`);
     if ((await store.head(evaluationResultKey(state, suite))) === null)
       report.add('R13', key, 'the evaluation that it names has no result');
   }

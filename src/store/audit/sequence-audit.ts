@@ -46,7 +46,7 @@ export async function auditSequences(
   for (const { n, update_id } of control ?? []) {
     const earlier = asked.get(update_id);
     if (earlier !== undefined) {
-      report.add('R21', sequenceKey(controlFolder(run), n), `it says again what record ${earlier} says`);
+      report.add('R21', sequenceKey(controlFolder(run), n), `it repeats record ${earlier}`);
     }
     asked.set(update_id, n);
   }
@@ -73,8 +73,8 @@ export function unproven(
       ? [`${sequenceKey(folder, last + 1)}${count > last + 1 ? ` to ${count}.json` : ''}: ${what}`]
       : [];
   return [
-    ...behind(ownersFolder(run), owners, planned.owner, 'no step was planned under such an owner'),
-    ...behind(controlFolder(run), control, planned.control, 'no plan folds what was asked there'),
+    ...behind(ownersFolder(run), owners, planned.owner, 'no step was planned under this owner'),
+    ...behind(controlFolder(run), control, planned.control, 'no plan covers the change in it'),
   ];
 }
 

@@ -50,8 +50,9 @@ export async function checkStarts({ store, report }: Chain, run: string, step: n
   const inTime = new Set(announcements.flatMap((one) => one.starts.filter((start) => !isLate(start, one))));
   for (const key of recordedAt.keys()) {
     if (folderOf(key) !== own) continue;
-    if (!starts.has(key)) report.add('R9', key, 'no attempt has announced that it was started');
-    else if (!inTime.has(key)) report.add('R9', key, 'it was announced only after its record was there');
+    if (!starts.has(key)) report.add('R9', key, 'no attempt record announced its start');
+    else if (!inTime.has(key))
+      report.add('R9', key, 'an attempt announced its start only after its record existed');
   }
   // A discarded episode is no fault if its worker announced it in time: two workers may have sampled it at once.
   for (const { key: record, discarded } of announcements) {
@@ -59,7 +60,7 @@ export async function checkStarts({ store, report }: Chain, run: string, step: n
     for (const key of discarded) {
       const begunInTime = ofAttempt.some((one) => one.starts.includes(key) && !isLate(key, one));
       if (!begunInTime)
-        report.add('R9', key, `${record} says that it was sampled again after its record was there`);
+        report.add('R9', key, `${record} says that it was sampled again after its record existed`);
     }
   }
   return [...starts];
@@ -77,7 +78,7 @@ function checkGaps(announcements: readonly Announcement[], report: AuditReport):
       report.add(
         'R2',
         `${folder}${missing + 1}.json`,
-        'it is missing, and the same attempt has a later record',
+        'it is missing, but the same attempt has a later record',
       );
   }
 }

@@ -57,7 +57,7 @@ async function fold(
   await inParallel(same, ([key]) => store.delete(key));
   freed += same.reduce((sum, [, { size }]) => sum + size, 0);
   const problem =
-    same.length === singles.size ? null : 'episodes beside its file say otherwise than the file';
+    same.length === singles.size ? null : 'single episode records differ from those in its file';
   return { freed, problem };
 }
 
@@ -84,7 +84,7 @@ async function problemOfStep(
   const { identity } = await readUpdate(view, run, step);
   const played = plan.kind === 'grpo' && !plan.rebased;
   const seats = played ? plan.slots.length * plan.samples_per_slot : 0;
-  if (singles.size !== seats) return `it has ${singles.size} episodes, its plan has ${seats}`;
+  if (singles.size !== seats) return `it has ${singles.size} episodes, but its plan has ${seats}`;
   for (const [key, { record }] of singles) {
     const { slot, sample, outcome } = record;
     if (key !== singleKeyOf({ run, step }, record)) return `${key} says slot ${slot}, sample ${sample}`;
@@ -106,7 +106,7 @@ async function problemOfEvaluation(
   const { tasks, samples_per_task } = await requireRecord(raw, evaluationSuiteKey(state, suite), 'suite');
   await requireRecord(raw, evaluationResultKey(state, suite), 'evaluation');
   const seats = tasks.length * samples_per_task;
-  if (singles.size !== seats) return `it has ${singles.size} episodes, its suite has ${seats}`;
+  if (singles.size !== seats) return `it has ${singles.size} episodes, but its suite has ${seats}`;
   for (const [key, { record }] of singles) {
     if (key !== singleKeyOf({ state, suite }, record))
       return `${key} says slot ${record.slot}, sample ${record.sample}`;

@@ -10,7 +10,7 @@ export interface Wanted {
   evaluated: RankedSteps;
 }
 
-const unrankedReason = 'its evaluation has no result that can be read';
+const unrankedReason = 'the result of its evaluation cannot be read';
 
 /** The reasons why a checkpoint stays, by step. All other `checkpoints` (ascending) may be deleted. */
 export function keptCheckpoints(

@@ -22,7 +22,7 @@ export async function readSweepIfAny(store: ObjectStore, sweep: string): Promise
   const key = sweepKey(sweep);
   const record = await readRecord(store, key, 'sweep');
   if (record !== null && record.sweep !== sweep)
-    throw new UnreadableRecord(key, `it says that it is ${record.sweep}`);
+    throw new UnreadableRecord(key, `it says sweep ${record.sweep}`);
   return record;
 }
 

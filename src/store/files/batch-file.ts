@@ -83,7 +83,7 @@ export function batchDifference(stored: Uint8Array, computed: Uint8Array, key: s
       `${name}[${first}] (stored ${stored[first]} of ${stored.length}, computed ${computed[first]} of ${computed.length})`,
     );
   }
-  return found.join('; ') || 'the same content lies in other bytes';
+  return found.join('; ') || 'its content is right, but it is not stored in canonical form';
 }
 
 function identityOf(metadata: Record<string, string>, key: string): BatchIdentity {
@@ -148,14 +148,15 @@ function nodesProblem({ nodes, tokens }: BatchArrays, miniBatches: number): stri
       return `node ${i} is in mini-batch ${miniBatch} of ${miniBatches}`;
     if (miniBatch < place) return `node ${i} is out of order (mini-batch ${miniBatch})`;
     place = miniBatch;
-    if (parent < -1 || parent >= i) return `node ${i} has parent ${parent}; a parent precedes its children`;
+    if (parent < -1 || parent >= i)
+      return `node ${i} has parent ${parent}; a parent must precede its children`;
     if (parent >= 0 && miniBatchOf(nodes, parent) !== place)
       return `node ${i} is not in the mini-batch of its parent ${parent}`;
     rows += length;
   }
   return rows === tokens.length
     ? null
-    : `its nodes have ${rows} tokens together, tokens has ${tokens.length}`;
+    : `its nodes have ${rows} tokens together, but tokens has ${tokens.length}`;
 }
 
 function targetsProblem(arrays: BatchArrays, identity: BatchIdentity): string | null {
@@ -172,7 +173,7 @@ function targetsProblem(arrays: BatchArrays, identity: BatchIdentity): string | 
     target_rollout_logprobs,
   })) {
     if (array && array.length !== targets)
-      return `${name} has ${array.length} rows, target_rows has ${targets}`;
+      return `${name} has ${array.length} rows, but target_rows has ${targets}`;
   }
   const places = rowPlaces(arrays);
   const perMiniBatch = new Array<number>(identity.mini_batches).fill(0);
@@ -183,9 +184,9 @@ function targetsProblem(arrays: BatchArrays, identity: BatchIdentity): string | 
     const [miniBatch, own] = [places[row] as number, target_samples[i] as number];
     if (miniBatch < place) return `target ${i} is out of order (mini-batch ${miniBatch})`;
     if (own < sample || own > sample + 1 || (i === 0 && own !== 0))
-      return `target ${i} is of sample ${own}; samples count up from 0`;
+      return `target ${i} belongs to sample ${own}; samples must count up from 0`;
     if (i > 0 && own === sample && miniBatch !== place)
-      return `target ${i} is in mini-batch ${miniBatch}, the others of its sample ${own} are not`;
+      return `target ${i} is in mini-batch ${miniBatch}, but the other targets of its sample ${own} are not`;
     const values = [target_advantages[i], target_old_logprobs?.[i] ?? 0, target_rollout_logprobs?.[i] ?? 0];
     if (!values.every((value) => Number.isFinite(value)))
       return `target ${i} has an advantage or log-prob that is not finite`;
@@ -194,7 +195,7 @@ function targetsProblem(arrays: BatchArrays, identity: BatchIdentity): string | 
   }
   return perMiniBatch.join() === identity.loss_tokens.join()
     ? null
-    : `its mini-batches have ${perMiniBatch.join(', ')} targets, its identity says ${identity.loss_tokens.join(', ')}`;
+    : `its mini-batches have ${perMiniBatch.join(', ')} targets, but its identity says ${identity.loss_tokens.join(', ')}`;
 }
 
 /** Index of the mini-batch of each row of `tokens`. */

@@ -38,10 +38,10 @@ export function encodeSafetensors(file: TensorFile): Uint8Array {
   let size = 0;
   for (const name of names) {
     const { dtype, shape, data } = file.tensors[name] as Tensor;
-    if (name === '__metadata__') throw new BadTensorFile('a tensor cannot be called __metadata__');
+    if (name === '__metadata__') throw new BadTensorFile('a tensor cannot have the name __metadata__');
     if (itemCount(shape) !== data.length) {
       throw new BadTensorFile(
-        `tensor ${name} has ${data.length} items, its shape [${shape.join(',')}] another number`,
+        `tensor ${name} has ${data.length} items, but its shape [${shape.join(',')}] needs another number`,
       );
     }
     const entry = { data_offsets: [size, size + data.byteLength], dtype, shape: [...shape] };
@@ -87,7 +87,7 @@ export function decodeSafetensorsHeader(
 ): { metadata: Record<string, string>; entries: Record<string, TensorEntry>; dataOffset: number } {
   const dataOffset = lengthBytes + safetensorsHeaderLength(bytes, fileSize, what);
   if (bytes.length < dataOffset)
-    throw bad(what, `only ${bytes.length} of its header's ${dataOffset} bytes are here`);
+    throw bad(what, `it ends after ${bytes.length} of its header's ${dataOffset} bytes`);
   const header = parseHeader(bytes.subarray(lengthBytes, dataOffset), what);
   let metadata: Record<string, string> = {};
   const entries: Record<string, TensorEntry> = {};
@@ -105,10 +105,10 @@ export function decodeSafetensorsHeader(
 /** Length of the header in bytes, from the first 8 bytes of the file. */
 export function safetensorsHeaderLength(bytes: Uint8Array, fileSize: number, what = 'the file'): number {
   if (bytes.length < lengthBytes)
-    throw bad(what, `it has ${fileSize} bytes; the length of its header needs 8`);
+    throw bad(what, `it has ${fileSize} bytes, but the header length alone needs 8`);
   const length = new DataView(bytes.buffer, bytes.byteOffset, lengthBytes).getBigUint64(0, true);
   if (length > BigInt(maxHeaderBytes) || length > BigInt(Math.max(0, fileSize - lengthBytes))) {
-    throw bad(what, `its header claims ${length} bytes of a file of ${fileSize}`);
+    throw bad(what, `its header claims ${length} bytes, but the file has ${fileSize}`);
   }
   return Number(length);
 }
@@ -119,7 +119,7 @@ function parseHeader(bytes: Uint8Array, what: string): Record<string, unknown> {
   try {
     header = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
   } catch (error) {
-    throw bad(what, `its header is no JSON (${(error as Error).message})`);
+    throw bad(what, `its header is not JSON (${(error as Error).message})`);
   }
   return header as Record<string, unknown>;
 }
@@ -141,15 +141,15 @@ function checkEntry(name: string, value: unknown, what: string): TensorEntry {
       `tensor ${name} has dtype ${JSON.stringify(dtype)}; known are ${Object.keys(itemBytes).join(', ')}`,
     );
   }
-  if (!isCountList(shape)) throw bad(what, `tensor ${name} has a shape that is no list of whole numbers`);
+  if (!isCountList(shape)) throw bad(what, `tensor ${name} has a shape that is not a list of whole numbers`);
   if (!isCountList(offsets) || offsets.length !== 2)
-    throw bad(what, `tensor ${name} has no two data_offsets`);
+    throw bad(what, `tensor ${name} does not have two data_offsets`);
   const [start, end] = offsets as [number, number];
   const size = itemCount(shape) * itemBytes[dtype as TensorType];
   if (end - start !== size) {
     throw bad(
       what,
-      `tensor ${name} of ${dtype}[${shape.join(',')}] needs ${size} bytes, its offsets give ${end - start}`,
+      `tensor ${name} of ${dtype}[${shape.join(',')}] needs ${size} bytes, but its offsets give ${end - start}`,
     );
   }
   return { dtype: dtype as TensorType, shape, start, end };
@@ -162,11 +162,11 @@ function checkCoverage(entries: Record<string, TensorEntry>, dataBytes: number, 
     ([, a], [, b]) => a.start - b.start || a.end - b.end,
   )) {
     if (start !== position)
-      throw bad(what, `tensor ${name} starts at byte ${start}, the one before ends at ${position}`);
+      throw bad(what, `tensor ${name} starts at byte ${start}, but the tensor before it ends at ${position}`);
     position = end;
   }
   if (position !== dataBytes)
-    throw bad(what, `its tensors end at byte ${position} of ${dataBytes} data bytes`);
+    throw bad(what, `its tensors end at byte ${position}, but it has ${dataBytes} data bytes`);
 }
 
 function tensorOf(dtype: TensorType, shape: number[], buffer: ArrayBuffer): Tensor {
@@ -200,5 +200,5 @@ function itemCount(shape: readonly number[]): number {
 }
 
 function bad(what: string, problem: string): BadTensorFile {
-  return new BadTensorFile(`${what} is no usable safetensors file: ${problem}`);
+  return new BadTensorFile(`${what} is not a usable safetensors file: ${problem}`);
 }

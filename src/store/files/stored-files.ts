@@ -18,7 +18,7 @@ export async function uploadSame(
   const found = await digestOf(store, key, onProgress);
   if (found?.sha256 === file.sha256 && found.size === file.size) return;
   throw new Diverged(
-    `${key}: the stored file has sha256 ${found?.sha256 ?? 'none'}, the one on disk ${file.sha256}. The stored one stands.`,
+    `${key}: the stored file has sha256 ${found?.sha256 ?? 'none'}, but the file on disk has ${file.sha256}. The stored file stays valid.`,
     { key, stored: found, computed: file },
   );
 }
@@ -56,7 +56,7 @@ async function digestOf(
 }
 
 function missing(key: string, { sha256 }: FileEntry): CorruptCheckpoint {
-  return new CorruptCheckpoint(key, sha256, 'it is missing, though its manifest is there');
+  return new CorruptCheckpoint(key, sha256, 'it is missing, but its manifest exists');
 }
 
 function mismatch(file: FileEntry, found: { size: number; sha256: Digest }): string {

@@ -52,7 +52,7 @@ async function listedFile(store: ObjectStore, weights: Digest): Promise<FileEntr
   const manifest = await readRecord(store, key, 'weights');
   if (!manifest) throw new CorruptCheckpoint(key, null, 'it is missing: the upload never ended');
   if (manifest.weights !== weights)
-    throw new CorruptCheckpoint(key, null, `it says that it is of the weights ${manifest.weights}`);
+    throw new CorruptCheckpoint(key, null, `it belongs to the weights ${manifest.weights}`);
   const file = manifest.files.find(({ path }) => path === weightsFile);
   if (!file) throw new CorruptCheckpoint(key, null, `it lists no ${weightsFile}`);
   return file;

@@ -106,7 +106,7 @@ class DirectoryStore implements ObjectStore {
   async listFolder(prefix: string): Promise<string[]> {
     checkPrefix(prefix);
     if (prefix !== '' && !prefix.endsWith('/'))
-      throw new BadKey(`"${prefix}" is no folder: it must end in "/"`);
+      throw new BadKey(`"${prefix}" is not a folder: it must end in "/"`);
     return this.names(prefix);
   }
 
@@ -176,7 +176,7 @@ class DirectoryStore implements ObjectStore {
 
   private async existing(key: string, path: string, info: Stats): Promise<'exists'> {
     if (!info.isFile())
-      throw new BadKey(`key "${key}" is the folder of other keys; a directory cannot hold both`);
+      throw new BadKey(`key "${key}" is also the folder of other keys; a directory store cannot have both`);
     // The file's author may not have synced the folder yet, and the caller will rely on the file.
     await this.sync.settle(dirname(path));
     return 'exists';
@@ -239,7 +239,7 @@ class DirectoryStore implements ObjectStore {
 
   private async full(folder: string, what: string, cause: unknown): Promise<StoreFull> {
     const space = await statfs(folder).catch(() => null);
-    const free = space ? `${space.bavail * space.bsize} bytes are free` : 'how much is free is not known';
+    const free = space ? `${space.bavail * space.bsize} bytes are free` : 'the free space is unknown';
     return new StoreFull(
       `no space for ${what} in ${this.address} (${code(cause)}; ${free}): free some space there; nothing was lost`,
       { cause },

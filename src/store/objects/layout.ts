@@ -73,7 +73,7 @@ export const reportKey = (run: string, step: number, sha256: Digest) =>
 /** A chunk of transcripts that reports share, beside their pages; `name`: 16 digits of its content's sha256. */
 export const reportTranscriptsKey = (run: string, name: string) => {
   if (!/^[0-9a-f]{16}$/.test(name))
-    throw new BadKey(`transcripts "${name.slice(0, 80)}" are no 16 hex digits`);
+    throw new BadKey(`transcripts "${name.slice(0, 80)}" cannot be used: the name must be 16 hex digits`);
   return `${runFolder(run)}reports/transcripts/${name}.js`;
 };
 export const ownersFolder = (run: string) => `${runFolder(run)}owners/`;
@@ -218,7 +218,7 @@ function episodeName(slot: number, sample: number): string {
 
 function checkDigest(digest: string, what: string): string {
   if (!/^[0-9a-f]{64}$/.test(digest)) {
-    throw new BadKey(`${what} "${digest.slice(0, 80)}" is no sha256: 64 lower-case hex digits`);
+    throw new BadKey(`${what} "${digest.slice(0, 80)}" is not a sha256 (64 lower-case hex digits)`);
   }
   return digest;
 }
@@ -228,6 +228,7 @@ function padded(value: number, digits: number, what: string): string {
 }
 
 function whole(value: number, what: string): number {
-  if (!Number.isSafeInteger(value) || value < 0) throw new BadKey(`${what} ${value} is no whole number ≥ 0`);
+  if (!Number.isSafeInteger(value) || value < 0)
+    throw new BadKey(`${what} ${value} is not a whole number ≥ 0`);
   return value;
 }

@@ -23,7 +23,9 @@ export function parseS3Address(address: string): S3Address {
   try {
     url = new URL(address);
   } catch {
-    throw new StoreUnfit(`store address "${address}" is no URL; use s3://bucket/prefix?endpoint=…&region=…`);
+    throw new StoreUnfit(
+      `store address "${address}" is not a URL; use s3://bucket/prefix?endpoint=…&region=…`,
+    );
   }
   for (const name of url.searchParams.keys()) {
     if (name !== 'endpoint' && name !== 'region') {
@@ -35,7 +37,7 @@ export function parseS3Address(address: string): S3Address {
   const endpoint = url.searchParams.get('endpoint');
   if (endpoint !== null && !/^https?:\/\/./.test(endpoint)) {
     throw new StoreUnfit(
-      `the endpoint "${endpoint}" in the store address is no URL; use http://host:port or https://host`,
+      `the endpoint "${endpoint}" in the store address is not a URL; use http://host:port or https://host`,
     );
   }
   const prefix = decodeURIComponent(url.pathname).replace(/^\/+|\/+$/g, '');
@@ -45,9 +47,7 @@ export function parseS3Address(address: string): S3Address {
     checkPrefix(prefix);
   } catch (error) {
     if (!(error instanceof BadKey)) throw error;
-    throw new StoreUnfit(
-      `the prefix of the store address is not one that keys can begin with: ${error.message}`,
-    );
+    throw new StoreUnfit(`the prefix of the store address cannot begin a key: ${error.message}`);
   }
   return {
     bucket: url.hostname,

@@ -52,7 +52,7 @@ export class S3Connection {
     } catch (error) {
       // The SDK's error does not say whether our time-out or the caller's signal aborted the request.
       if (!late.aborted || signal?.aborted) throw error;
-      throw new Error(`no whole answer within ${limitMs / 1000} s`, { cause: error });
+      throw new Error(`no complete answer within ${limitMs / 1000} s`, { cause: error });
     }
   }
 

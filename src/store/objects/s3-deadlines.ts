@@ -39,7 +39,7 @@ export async function withDeadline<T>(
 export async function* piecesWithin(body: Readable, limitMs: number): AsyncGenerator<Uint8Array> {
   const end = performance.now() + limitMs;
   for await (const piece of body) {
-    if (performance.now() > end) throw new Error(`its body came too slowly, for ${limitMs / 1000} s`);
+    if (performance.now() > end) throw new Error(`its body arrived too slowly for ${limitMs / 1000} s`);
     yield piece as Uint8Array;
   }
 }

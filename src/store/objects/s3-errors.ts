@@ -44,7 +44,7 @@ export function answerOf(thrown: unknown, address: string): S3Answer<never> {
   if (redirected || error.name === 'AuthorizationHeaderMalformed') {
     return refused(
       `${address}: the bucket is in another region or at another endpoint; correct "region=" or "endpoint=" in the ` +
-        `address, or AWS_REGION where it names no region (${reason})`,
+        `address, or AWS_REGION if the address names no region (${reason})`,
       thrown,
     );
   }

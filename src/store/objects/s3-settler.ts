@@ -60,7 +60,7 @@ export class S3Settler {
 
   private unavailable(what: string, attempt: number, answer: { reason: string }): StoreUnavailable {
     return new StoreUnavailable(
-      `${this.address} did not settle "${what}" within ${this.deadlineMs / 1000} s (${attempt} tries): ${answer.reason}`,
+      `${this.address} gave no clear answer to "${what}" within ${this.deadlineMs / 1000} s (${attempt} tries): ${answer.reason}`,
     );
   }
 }

@@ -177,7 +177,7 @@ class S3Store implements ObjectStore {
   async listFolder(prefix: string): Promise<string[]> {
     checkPrefix(prefix);
     if (prefix !== '' && !prefix.endsWith('/'))
-      throw new BadKey(`"${prefix}" is no folder: it must end in "/"`);
+      throw new BadKey(`"${prefix}" is not a folder: it must end in "/"`);
     const names = new Set<string>();
     const skip = this.prefix.length + prefix.length;
     for await (const page of this.pages(prefix, '/')) {

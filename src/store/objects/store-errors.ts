@@ -49,7 +49,7 @@ export class NewerSchema extends Error {
     readonly known: string,
   ) {
     super(
-      `record ${key} has schema ${found}; this version of Longhaul knows ${known}. ` +
+      `record ${key} has schema ${found}; this version of Longhaul reads ${known}. ` +
         'Use a version at least as new as the one that wrote it.',
     );
   }
@@ -64,8 +64,8 @@ export class OlderSchema extends Error {
     readonly known: string,
   ) {
     super(
-      `record ${key} has schema ${found}: an earlier version of Longhaul made it, and this one reads ${known} only. ` +
-        'Continue that run with that version, or start it again under another name (docs/upgrades.md).',
+      `record ${key} has schema ${found}: an earlier version of Longhaul made it, but this version reads only ${known}. ` +
+        'Continue that run with that version, or start it again with a new name (docs/upgrades.md).',
     );
   }
 }
@@ -87,7 +87,7 @@ export class OwnerChanged extends Error {
   override readonly name = 'OwnerChanged';
   constructor(run: string, mine: number, newest: number) {
     super(
-      `run ${run} has a newer owner: runs/${run}/owners/${newest}.json, and this execution is owner ${mine}; it ends here`,
+      `run ${run} has a newer owner: runs/${run}/owners/${newest}.json, and this execution is only owner ${mine}; it ends here`,
     );
   }
 }

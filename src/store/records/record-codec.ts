@@ -33,7 +33,7 @@ export async function encodeRecord<Kind extends RecordKind>(
 ): Promise<Uint8Array> {
   const checked = recordSchemas[kind].safeParse(record);
   if (!checked.success)
-    throw new TypeError(`this is no valid ${kind} record: ${describe(checked.error.issues)}`);
+    throw new TypeError(`this is not a valid ${kind} record: ${describe(checked.error.issues)}`);
   const bytes = canonicalBytes(isSummed(kind, record) ? { ...record, sum: sumOf(record) } : record);
   return kind === 'episode' ? compress(bytes) : bytes;
 }
@@ -55,7 +55,7 @@ export function checkRecord<Kind extends RecordKind>(
 ): RecordTypes[Kind] {
   const found = schemaOf(value);
   if (found === null)
-    throw new UnreadableRecord(key, 'it does not say its schema ("schema": "longhaul.KIND/VERSION")');
+    throw new UnreadableRecord(key, 'it does not name its schema ("schema": "longhaul.KIND/VERSION")');
   const known = `longhaul.${kind}/${schemaVersions[kind]}`;
   if (found.kind !== kind) throw new UnreadableRecord(key, `it has schema ${found.text}, expected ${known}`);
   if (found.version > schemaVersions[kind]) throw new NewerSchema(key, found.text, known);
@@ -89,8 +89,8 @@ function withoutSum(key: string, value: object): object {
   throw new UnreadableRecord(
     key,
     typeof sum === 'string'
-      ? `its sum is ${sum.slice(0, 80)}, but that of its other members is ${found ?? 'none'}: it was changed`
-      : 'it has no sum of itself',
+      ? `it was changed: its sum is ${sum.slice(0, 80)}, but its other members have the sum ${found ?? 'none'}`
+      : 'it has no member "sum"',
   );
 }
 
@@ -107,7 +107,9 @@ export async function decompress(key: string, bytes: Uint8Array): Promise<Uint8A
     const options = { maxOutputLength: maxUncompressedBytes };
     return bytes.length <= smallBytes ? gunzipSync(bytes, options) : await gunzipAsync(bytes, options);
   } catch (error) {
-    throw new UnreadableRecord(key, `its ${bytes.length} bytes are no whole gzip stream`, { cause: error });
+    throw new UnreadableRecord(key, `its ${bytes.length} bytes are not a complete gzip stream`, {
+      cause: error,
+    });
   }
 }
 
@@ -132,7 +134,7 @@ export function parse(key: string, bytes: Uint8Array): unknown {
   try {
     return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
   } catch (error) {
-    throw new UnreadableRecord(key, `its ${bytes.length} bytes are no JSON (${(error as Error).message})`, {
+    throw new UnreadableRecord(key, `its ${bytes.length} bytes are not JSON (${(error as Error).message})`, {
       cause: error,
     });
   }

@@ -35,7 +35,7 @@ export async function requireRecord<Kind extends RecordKind>(
 ): Promise<RecordTypes[Kind]> {
   const record = await readRecord(store, key, kind);
   if (record === null)
-    throw new UnreadableRecord(key, 'it is not in the store, but other records say that it must be');
+    throw new UnreadableRecord(key, 'it is not in the store, but other records refer to it');
   return record;
 }
 
@@ -181,7 +181,7 @@ async function readWritten<Kind extends RecordKind>(
 
 function vanished(key: string): StoreUnavailable {
   return new StoreUnavailable(
-    `${key} was there and is gone: the store is not consistent, or somebody deletes from it`,
+    `${key} existed and is gone: the store is not consistent, or something deletes from it`,
   );
 }
 
@@ -190,6 +190,6 @@ function sameBytes(a: object, b: object): boolean {
 }
 
 function diverged(key: string, stored: unknown, computed: unknown, where: readonly string[]): Diverged {
-  const message = `${key}: what was computed differs from the stored record in ${where.join('; ')}. The stored one stands.`;
+  const message = `${key}: the computed record differs from the stored record in ${where.join('; ')}. The stored record stays valid.`;
   return new Diverged(message, { key, stored, computed });
 }

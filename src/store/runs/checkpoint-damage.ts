@@ -13,19 +13,19 @@ export async function checkpointDamage(
 ): Promise<string | null> {
   const timeline = await timelineOf(store, run, step);
   const record = await readRunIfAny(store, timeline);
-  if (record === null) return `the record of ${timeline}, under which it lies, is missing`;
+  if (record === null) return `the record of ${timeline}, to which it belongs, is missing`;
   const home = checkpointHome(record);
   try {
     const manifest = await readRecord(store, checkpointManifestKey(home, step), 'checkpoint');
     if (manifest === null) return 'its manifest is gone';
     if (manifest.run !== timeline || manifest.step !== step)
-      return `its manifest says that it is step ${manifest.step} of ${manifest.run}`;
+      return `its manifest says step ${manifest.step} of ${manifest.run}`;
     if (manifest.state !== state)
-      return `its manifest says state ${manifest.state.slice(0, 12)}…, the run’s records ${state.slice(0, 12)}…`;
+      return `its manifest says state ${manifest.state.slice(0, 12)}…, but the run’s records say ${state.slice(0, 12)}…`;
     for (const { path, size } of manifest.files) {
       const info = await store.head(checkpointFileKey(home, step, path));
       if (info === null) return `its file ${path} is missing`;
-      if (info.size !== size) return `its file ${path} has ${info.size} bytes, its manifest says ${size}`;
+      if (info.size !== size) return `its file ${path} has ${info.size} bytes, but its manifest says ${size}`;
     }
     return null;
   } catch (error) {

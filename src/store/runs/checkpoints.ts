@@ -196,7 +196,7 @@ async function readManifest(
   const manifest = await readRecord(store, key, 'checkpoint');
   if (!manifest) throw new CorruptCheckpoint(key, null, 'it is missing: the upload never ended');
   if (manifest.run !== home.run || manifest.step !== step) {
-    throw new CorruptCheckpoint(key, null, `it says that it is step ${manifest.step} of ${manifest.run}`);
+    throw new CorruptCheckpoint(key, null, `it says step ${manifest.step} of ${manifest.run}`);
   }
   return manifest;
 }

@@ -89,14 +89,17 @@ function decodeFolded(key: string, place: EpisodesPlace, bytes: Uint8Array): Fol
   const header = checkRecord(key, 'episodes', parse(key, first ?? new Uint8Array()));
   const { schema: _schema, count: _count, ...said } = header;
   if (canonicalText(said) !== canonicalText(place))
-    throw new UnreadableRecord(key, `it says that it is of ${canonicalText(said)}`);
+    throw new UnreadableRecord(key, `it says that it belongs to ${canonicalText(said)}`);
   const folded = new Map<string, StoredEpisode>();
   for (const [index, line] of rest.entries()) {
     const { record, recordedAt } = decodeLine(`${key} line ${index + 2}`, line);
     folded.set(singleKeyOf(place, record), { record, recordedAt });
   }
   if (folded.size !== header.count || rest.length !== header.count) {
-    throw new UnreadableRecord(key, `it holds ${folded.size} episodes, its first line says ${header.count}`);
+    throw new UnreadableRecord(
+      key,
+      `it has ${folded.size} episodes, but its first line says ${header.count}`,
+    );
   }
   return folded;
 }
@@ -105,7 +108,7 @@ function decodeLine(where: string, line: Uint8Array): StoredEpisode {
   const { episode, recorded_at, ...unknown } = (parse(where, line) ?? {}) as Record<string, unknown>;
   const recordedAt = new Date(typeof recorded_at === 'string' ? recorded_at : NaN);
   if (Number.isNaN(recordedAt.getTime()) || Object.keys(unknown).length > 0) {
-    throw new UnreadableRecord(where, 'it must have the members episode and recorded_at, a time');
+    throw new UnreadableRecord(where, 'it must have the members episode and recorded_at (a time)');
   }
   return { record: checkRecord(where, 'episode', episode), recordedAt };
 }

@@ -47,9 +47,9 @@ export async function checkRoots(store: ObjectStore, plan: PlanRecord): Promise<
 /** The first record that has changed since the plan was made from it; null if none has. */
 export function changedRoot(plan: PlanRecord, roots: PlanRoots): { key: string; problem: string } | null {
   const { run, step, control, owner } = plan;
-  const by = `as ${planKey(run, step)} was made`;
+  const by = `when ${planKey(run, step)} was made`;
   const says = (key: string, what: string, then: string | undefined, now: string) =>
-    then === now ? null : { key, problem: `${what} sha256 ${now}, which was ${then} ${by}: it was changed` };
+    then === now ? null : { key, problem: `it was changed: ${what} sha256 ${now}, but it was ${then} ${by}` };
   return (
     says(runKey(run), 'its bytes have the', plan.run_digest, roots.run_digest) ??
     says(

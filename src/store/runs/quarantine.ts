@@ -22,14 +22,14 @@ export function checkQuarantinable(key: string): { folder: string; name: string 
   checkKey(key);
   if (/(^|\/)update\.json(\.r[0-9]+)?$/.test(key)) {
     throw new BadKey(
-      `${key} cannot be quarantined: an update says what the weights are, and nothing can replace it`,
+      `${key} cannot be quarantined: an update identifies the weights, and nothing can replace it`,
     );
   }
   const { folder, name } = replaceable.exec(key)?.groups ?? {};
   if (folder === undefined || name === undefined) {
     throw new BadKey(
-      `${key} cannot be quarantined: a run makes only plans, episodes, batches and evaluations again. ` +
-        'Put the bytes of this one back from a copy',
+      `${key} cannot be quarantined: a run can only make plans, episodes, batches and evaluations again. ` +
+        'Restore this record from a copy',
     );
   }
   return { folder, name };
@@ -48,7 +48,7 @@ async function canBeSetAside(store: ObjectStore, key: string): Promise<boolean> 
 
 /** What a person can do about a record that a run cannot read: restore it or, if the run makes it again, set it aside. */
 export async function remedyFor(store: ObjectStore, key: string, run: string): Promise<string> {
-  const restore = `Put the bytes of ${key} back from a copy`;
+  const restore = `Restore ${key} from a copy`;
   if (!(await canBeSetAside(store, key))) return restore;
   const named = key.startsWith('runs/') ? '' : ` --run ${run}`;
   return `${restore}, or set it aside with \`longhaul quarantine ${key}${named}\``;

@@ -40,7 +40,7 @@ export async function readRunIfAny(store: ObjectStore, run: string): Promise<Run
   const key = runKey(run);
   const record = await readRecord(store, key, 'run');
   if (!record) return null;
-  if (record.run !== run) throw new UnreadableRecord(key, `it says that it is run ${record.run}`);
+  if (record.run !== run) throw new UnreadableRecord(key, `it says run ${record.run}`);
   const runs = runsRead.get(store) ?? new Map<string, RunRecord>();
   runsRead.set(store, runs.set(run, record));
   return record;
@@ -161,7 +161,7 @@ export async function referenceOf(store: ObjectStore, run: string): Promise<Refe
   if (identity.weights !== undefined) return { step: 0, weights: identity.weights };
   throw new UnreadableRecord(
     updateKey(identity.run, 0),
-    'it names no weights to take a KL term against: an earlier version made it. Start a run of its own',
+    'it names no reference weights for a KL term, because an earlier version made it. Start a new run instead of a fork',
   );
 }
 
@@ -230,16 +230,16 @@ async function checkLink(store: ObjectStore, run: string, step: number): Promise
   if (previous_state !== previous) {
     throw new UnreadableRecord(
       key,
-      `it follows state ${previous_state}, but step ${step - 1} left ${previous}`,
+      `it continues from state ${previous_state}, but step ${step - 1} has state ${previous}`,
     );
   }
   if (applied !== true && state !== previous_state) {
-    throw new UnreadableRecord(key, 'it was not applied, yet names another state than the one before');
+    throw new UnreadableRecord(key, 'it was not applied, but its state differs from the state before');
   }
 }
 
 function checkPlace(key: string, found: { run: string; step: number }, run: string, step: number): void {
   if (found.run !== run || found.step !== step) {
-    throw new UnreadableRecord(key, `it says that it is step ${found.step} of ${found.run}`);
+    throw new UnreadableRecord(key, `it says step ${found.step} of ${found.run}`);
   }
 }

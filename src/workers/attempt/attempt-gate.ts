@@ -19,7 +19,7 @@ export class AttemptSuperseded extends Error {
 class AttemptWedged extends Error {
   constructor(activity: string, limitMs: number) {
     super(
-      `an older attempt of ${activity} was asked to stop and has shown no progress for ${limitMs / 1000} s: ` +
+      `an older attempt of ${activity} was asked to stop, but has made no progress for ${limitMs / 1000} s: ` +
         'this worker ends so that its supervisor starts it again; everything that was finished is in the store',
     );
     this.name = 'AttemptWedged';

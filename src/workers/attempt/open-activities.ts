@@ -73,7 +73,7 @@ export class OpenActivities {
       await rm(path, { force: true });
     };
     const problem = (what: string, error: Error): void =>
-      log(`${what} of an earlier worker left to its heartbeat time-out: ${error.message}`);
+      log(`${what} of an earlier worker must wait for its heartbeat time-out: ${error.message}`);
     try {
       const names = await readdir(this.folder);
       await client.withDeadline(Date.now() + cleanUpMs, () =>

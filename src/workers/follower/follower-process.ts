@@ -136,7 +136,7 @@ class FollowerProcess {
     this.said.set(what, problem);
     // Log no other problem of `what` until it answers again.
     if (before === undefined)
-      print({ level: 'warn', component: 'follower', message: `${what}: ${problem}; it is tried again` });
+      print({ level: 'warn', component: 'follower', message: `${what}: ${problem}; trying again` });
   }
 
   /** Opens the store, and tries again until it answers. Null if the process must end before that. */

@@ -34,7 +34,7 @@ export function environmentBackends({ url: ownUrl, token }: EnvironmentBackendsO
       const url = spec.url ?? ownUrl;
       if (!url) {
         throw new Error(
-          `environment ${spec.env_key} names no url and this worker has no server of its own: ` +
+          `environment ${spec.env_key} has no url, and this worker has no built-in server: ` +
             'give environments[].url in the spec, or start the worker with --environments',
         );
       }
@@ -45,7 +45,7 @@ export function environmentBackends({ url: ownUrl, token }: EnvironmentBackendsO
           : token;
       if (spec.grading_token_env && !gradingToken) {
         throw new Error(
-          `environment ${spec.env_key} takes its grading token from ${spec.grading_token_env}, which is not set here`,
+          `environment ${spec.env_key} takes its grading token from ${spec.grading_token_env}, but this variable is not set for the worker`,
         );
       }
       keepSecret(gradingToken);

@@ -58,7 +58,7 @@ export class Departure {
     after(Math.min(longestFinishMs, graceMs / 4), () => this.stop.abort(failure));
     after(graceMs * 0.8, () => this.last.abort(failure));
     after(graceMs * 0.9, () => {
-      log('ended before all of its work had');
+      log('ended before its work had ended');
       exit(0);
     });
     this.begin();
@@ -68,7 +68,7 @@ export class Departure {
 /** Failure of work that the departure interrupts; Temporal tries the work again. */
 export function drainingFailure(node: string): ApplicationFailure {
   return ApplicationFailure.create({
-    message: `node ${node} leaves; its work goes on from the records, on another node or on this one when it is back`,
+    message: `node ${node} is shutting down; its work continues from the records, on another node or on this one after a restart`,
     type: 'NodeDraining',
     nextRetryDelay: 100,
     category: ApplicationFailureCategory.BENIGN,

@@ -42,10 +42,10 @@ export function reportNode(
           signalArgs: [report()],
         }),
       );
-      if (failing) log('the pool hears of this node again');
+      if (failing) log('the pool receives this node’s reports again');
       failing = false;
     } catch (error) {
-      if (!failing) log(`the pool does not hear of this node: ${(error as Error).message}`);
+      if (!failing) log(`the pool does not receive this node's reports: ${(error as Error).message}`);
       failing = true;
     }
   };
@@ -60,7 +60,7 @@ export function reportNode(
     return client
       .withDeadline(Date.now() + farewellMs, () => signal(pool, { id, instance }))
       .catch((error: unknown) =>
-        log(`the pool does not hear that this node leaves: ${(error as Error).message}`),
+        log(`the pool was not informed that this node is shutting down: ${(error as Error).message}`),
       );
   };
   return {

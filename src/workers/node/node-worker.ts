@@ -54,7 +54,7 @@ export async function serveNode(
     const open = new OpenActivities(join(config.folder, 'open-activities'));
     const handedBack = await open.failPredecessors(client.activity, log);
     if (handedBack.length > 0)
-      log(`tried again after the end of an earlier worker: ${handedBack.join(', ')}`);
+      log(`released for another try, because an earlier worker ended: ${handedBack.join(', ')}`);
     const common = {
       connection,
       namespace: config.temporal.namespace,
@@ -101,7 +101,7 @@ export async function serveNode(
     const keep = async (): Promise<void> => {
       if (!departure.begun || !parts.keep) return;
       const problem = (error: Error): string =>
-        departure.lastCall.aborted ? 'the grace was too short' : error.message;
+        departure.lastCall.aborted ? 'the grace period was too short' : error.message;
       log(
         await parts
           .keep(departure.lastCall)
@@ -113,7 +113,7 @@ export async function serveNode(
       open.handedOver();
     } catch (error) {
       if (!departure.begun) throw error;
-      log(`ended before all of its work had: ${(error as Error).message}`);
+      log(`ended before its work had ended: ${(error as Error).message}`);
     } finally {
       await reports.leave();
     }

@@ -104,14 +104,14 @@ export function readWorkerConfig(
     const value = Number(text);
     if (/^\d+$/.test(text) && value >= least && value <= most) return value;
     throw new Error(
-      `--${flag} or ${variable} takes a whole number from ${least} to ${most}; ${JSON.stringify(text.slice(0, 40))} is none`,
+      `--${flag} or ${variable} takes a whole number from ${least} to ${most}, not ${JSON.stringify(text.slice(0, 40))}`,
     );
   };
   const node = read('node', 'LONGHAUL_NODE') ?? hostname().toLowerCase();
   if (!/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}$/.test(node)) {
     throw new Error(
-      `a node's id has 1 to 100 of the characters A-Z a-z 0-9 . _ - and starts with no dot; ` +
-        `${JSON.stringify(node.slice(0, 120))} is none`,
+      `a node's id has 1 to 100 of the characters A-Z a-z 0-9 . _ - and does not start with a dot; ` +
+        `${JSON.stringify(node.slice(0, 120))} is not valid`,
     );
   }
   return {
@@ -151,7 +151,7 @@ function metricsAddressOf(text: string | null): string | null {
     return isIP(address) === 6 ? `[${address}]:${port}` : `${address}:${port}`;
   throw new Error(
     `${flag} takes an IP address of this machine and a port, for example 127.0.0.1:9464, or 0.0.0.0:9464 for all of ` +
-      `its addresses; ${JSON.stringify(text.slice(0, 60))} is none`,
+      `its addresses, not ${JSON.stringify(text.slice(0, 60))}`,
   );
 }
 
@@ -167,8 +167,8 @@ function deploymentOf(name: string | null, buildId: string | null): Deployment |
   for (const value of [name, buildId]) {
     if (!/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}$/.test(value) || (value === name && name.includes('.')))
       throw new Error(
-        'a deployment and a build id have 1 to 100 of the characters A-Z a-z 0-9 _ -, and a build id dots as well; ' +
-          `${JSON.stringify(value.slice(0, 120))} is none`,
+        'a deployment and a build id have 1 to 100 of the characters A-Z a-z 0-9 _ -, and a build id may also have dots; ' +
+          `${JSON.stringify(value.slice(0, 120))} is not valid`,
       );
   }
   return { name, buildId };
@@ -234,7 +234,7 @@ function withoutCredentials(url: string | null, flag: string, place: string): st
   const secret = url === null ? null : secretInUrl(url);
   if (secret === null) return url;
   throw new Error(
-    `${flag} is a URL with ${secret}, which would be logged and recorded: give http://host:port, and ${place}`,
+    `${flag} is a URL with ${secret}, which would appear in logs and records: give http://host:port, and ${place}`,
   );
 }
 
@@ -253,7 +253,7 @@ export function tinkerOf(
   if (!/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$/.test(name))
     throw new Error(
       `--tinker-service or LONGHAUL_TINKER_SERVICE names the server in at most 64 letters, digits, ".", "_" or "-"; ` +
-        `${JSON.stringify(name.slice(0, 80))} does not`,
+        `${JSON.stringify(name.slice(0, 80))} is not such a name`,
     );
   return { url: url.replace(/\/+$/, ''), service: name, model };
 }

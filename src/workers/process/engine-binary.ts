@@ -6,6 +6,6 @@ export function findEngineBinary(): string {
   const path = process.env['LONGHAUL_ENGINE'] || builtToolPath('engine');
   if (path) return path;
   throw new Error(
-    'the native engine has not been built: run `npm run build:native`, or name one with LONGHAUL_ENGINE',
+    'the native engine has not been built: run `npm run build:native`, or name an engine with LONGHAUL_ENGINE',
   );
 }

@@ -21,7 +21,7 @@ export class FolderLocked extends Error {
       holder
         ? `${folder} is in use by process ${holder.pid} (${holder.address}). ` +
             `Use that one, stop it (kill ${holder.pid}), or choose another folder`
-        : `${folder} is in use by a process that this machine or container does not show, or that is just starting. ` +
+        : `${folder} is in use by a process that is not visible here (in another container or on another machine), or that is just starting. ` +
             'Use that one, stop it, or choose another folder',
     );
     this.name = 'FolderLocked';
@@ -118,7 +118,7 @@ function lockedDatabase(path: string): BetterSqlite3.Database | null {
     const { code = '', message } = error as { code?: string; message: string };
     if (code.startsWith('SQLITE_BUSY')) return null;
     throw new Error(
-      `${path} cannot be locked: ${message}; see that the folder can be written to, or, where nothing runs in it, remove the file`,
+      `${path} cannot be locked: ${message}; make the folder writable, or remove the file if nothing runs in the folder`,
       {
         cause: error,
       },

@@ -6,7 +6,7 @@ import { type ClientConnectConfig, loadClientConfigProfile, toClientOptions } fr
 export function readProfile(env: NodeJS.ProcessEnv): ClientConnectConfig {
   const file = env['TEMPORAL_CONFIG_FILE'];
   if (file !== undefined && !existsSync(file)) {
-    throw new Error(`TEMPORAL_CONFIG_FILE names ${file}, which is not there; correct it, or unset it`);
+    throw new Error(`TEMPORAL_CONFIG_FILE names ${file}, which does not exist; correct it, or unset it`);
   }
   try {
     const profile = loadClientConfigProfile({ overrideEnvVars: defined(env) });
@@ -40,7 +40,7 @@ function readable(error: ProfileError, env: NodeJS.ProcessEnv): Error {
     );
   if (/^Profile '.*' not found/.test(error.message))
     return new Error(
-      `${file} has no profile "${env['TEMPORAL_PROFILE'] ?? 'default'}", which TEMPORAL_PROFILE names; \`temporal config list\` shows those it has`,
+      `${file} has no profile "${env['TEMPORAL_PROFILE'] ?? 'default'}", which TEMPORAL_PROFILE names; \`temporal config list\` shows its profiles`,
     );
   return error;
 }

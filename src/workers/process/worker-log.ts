@@ -53,7 +53,7 @@ function withoutMetrics(address: string, { message }: Error): string {
   const inUse = /address already in use/i.test(message);
   const reason = inUse ? 'another process listens there' : message;
   return (
-    `no metrics are served at ${address}: ${reason}. This worker goes on without them; to have them, give it another ` +
+    `no metrics are served at ${address}: ${reason}. This worker runs without metrics; to serve them, give it another ` +
     '--metrics-address or LONGHAUL_METRICS_ADDRESS and start it again'
   );
 }

@@ -20,14 +20,14 @@ const preface = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\
 
 const fixes = {
   authority:
-    'name the authority that signed it with TEMPORAL_TLS_SERVER_CA_CERT_PATH, or tls.server_ca_cert_path of the profile',
-  name: 'correct the address, or say which name to expect with TEMPORAL_TLS_SERVER_NAME, or tls.server_name of the profile',
+    'name the certificate authority that signed it, with TEMPORAL_TLS_SERVER_CA_CERT_PATH or tls.server_ca_cert_path of the profile',
+  name: 'correct the address, or give the expected name with TEMPORAL_TLS_SERVER_NAME or tls.server_name of the profile',
   client:
-    'give one that it knows with TEMPORAL_TLS_CLIENT_CERT_PATH and TEMPORAL_TLS_CLIENT_KEY_PATH, or tls.client_cert_path ' +
+    'give one that it accepts with TEMPORAL_TLS_CLIENT_CERT_PATH and TEMPORAL_TLS_CLIENT_KEY_PATH, or with tls.client_cert_path ' +
     'and tls.client_key_path of the profile',
-  noTls: 'take api_key and tls out of the profile, set TEMPORAL_TLS=false, or correct the address',
+  noTls: 'remove api_key and tls from the profile, set TEMPORAL_TLS=false, or correct the address',
   tls: 'set TEMPORAL_TLS=true, or add the table [profile.NAME.tls] to temporal.toml',
-  key: 'give one that it knows with TEMPORAL_API_KEY, or api_key of the profile',
+  key: 'give one that it accepts with TEMPORAL_API_KEY or api_key of the profile',
   rights: 'correct the namespace, or use a key or certificate that may use it',
 };
 
@@ -37,10 +37,10 @@ export function refusalOf(error: unknown, temporal: TemporalConfig): TemporalRef
   if (code === undefined) return null;
   const detail = withoutSecrets(text, secretsOf(temporal)).replace(/\s+/g, ' ').slice(0, 200);
   if (code === status.PERMISSION_DENIED) {
-    const problem = `we may not use its namespace ${temporal.namespace} (${detail})`;
+    const problem = `it denies access to its namespace ${temporal.namespace} (${detail})`;
     return new TemporalRefused(temporal.address, problem, fixes.rights);
   }
-  const key = temporal.options.apiKey === undefined ? 'wants an API key' : 'does not accept the API key';
+  const key = temporal.options.apiKey === undefined ? 'requires an API key' : 'does not accept the API key';
   return new TemporalRefused(temporal.address, `it ${key} (${detail})`, fixes.key);
 }
 
@@ -133,21 +133,21 @@ function problemOf(
   const { code = '', message = '' } = failure;
   const reached = ending.kind === 'welcome' || ending.kind === 'closed';
   const asked = /ALERT|HANDSHAKE_FAILURE/.test(code);
-  if (!ours.tls) return reached || asked ? { problem: 'it speaks TLS, and we do not', fix: fixes.tls } : null;
+  if (!ours.tls) return reached || asked ? { problem: 'it uses TLS, but this connection does not', fix: fixes.tls } : null;
   if (
     ending.kind === 'closed' ||
     (ending.kind === 'failed' && ending.secure && code === 'ECONNRESET') ||
     asked
   ) {
-    const what = ours.certificate ? 'does not accept our client certificate' : 'wants a client certificate';
+    const what = ours.certificate ? 'does not accept the client certificate' : 'requires a client certificate';
     return { problem: `it ${what}`, fix: fixes.client };
   }
   if (code === 'ERR_TLS_CERT_ALTNAME_INVALID')
-    return { problem: 'its certificate is for another name', fix: fixes.name };
+    return { problem: 'its certificate is for another host name', fix: fixes.name };
   if (/^ERR_SSL_(WRONG_VERSION_NUMBER|PACKET_LENGTH_TOO_LONG|.*RECORD)/.test(code))
-    return { problem: 'it does not speak TLS, and we do', fix: fixes.noTls };
+    return { problem: 'it does not use TLS, but this connection does', fix: fixes.noTls };
   if (/KEY_VALUES_MISMATCH|PEM|ASN1|DECODER/.test(code))
-    return { problem: `our client certificate and key cannot be used (${message})`, fix: fixes.client };
+    return { problem: `the client certificate and key cannot be used (${message})`, fix: fixes.client };
   if (/CERT|ISSUER|SIGNATURE|CRL/.test(code))
     return { problem: `its certificate is not trusted (${message})`, fix: fixes.authority };
   return null;

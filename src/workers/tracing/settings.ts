@@ -20,8 +20,8 @@ export function readTraceSettings(env: NodeJS.ProcessEnv = process.env): TraceSe
   const protocol = env['OTEL_EXPORTER_OTLP_TRACES_PROTOCOL'] || env['OTEL_EXPORTER_OTLP_PROTOCOL'] || null;
   if (protocol === 'grpc')
     throw new Error(
-      'OTEL_EXPORTER_OTLP_PROTOCOL is grpc, and traces are sent over HTTP: name the port of the receiver for it (mostly 4318) in ' +
-        'OTEL_EXPORTER_OTLP_ENDPOINT, and set the protocol to http/json, or not at all',
+      'OTEL_EXPORTER_OTLP_PROTOCOL is grpc, but traces are sent over HTTP: name the receiver’s HTTP port (usually 4318) in ' +
+        'OTEL_EXPORTER_OTLP_ENDPOINT, and set the protocol to http/json, or leave it unset',
     );
   for (const name of ['OTEL_EXPORTER_OTLP_HEADERS', 'OTEL_EXPORTER_OTLP_TRACES_HEADERS'])
     for (const pair of env[name]?.split(',') ?? []) keepHeader(pair);
@@ -31,7 +31,7 @@ export function readTraceSettings(env: NodeJS.ProcessEnv = process.env): TraceSe
 /** Throws if the endpoint is not valid. The error does not repeat it, as it may contain a password. */
 function checkEndpoint(endpoint: string): void {
   if (URL.canParse(endpoint) && /^https?:$/.test(new URL(endpoint).protocol)) return;
-  throw new Error('OTEL_EXPORTER_OTLP_ENDPOINT takes a URL such as http://127.0.0.1:4318, and is none');
+  throw new Error('OTEL_EXPORTER_OTLP_ENDPOINT is not a URL; it takes one such as http://127.0.0.1:4318');
 }
 
 /** Remembers a header's value as a secret: usually it is the receiver's key. `pair`: `key=value`, percent-encoded. */

@@ -89,8 +89,8 @@ function loggingOutages(exporter: SpanExporter, log: (message: string) => void):
         const fails = Number(result.code) !== 0;
         if (fails && !failing)
           log(
-            `traces do not arrive: ${reasonOf(result.error)}. Runs go on, and spans are dropped until the receiver that ` +
-              'OTEL_EXPORTER_OTLP_ENDPOINT names takes them again',
+            `traces do not arrive: ${reasonOf(result.error)}. Runs continue, but spans are dropped until the receiver in ` +
+              'OTEL_EXPORTER_OTLP_ENDPOINT accepts them again',
           );
         if (!fails && failing) log('traces arrive again');
         failing = fails;
@@ -105,7 +105,7 @@ function loggingOutages(exporter: SpanExporter, log: (message: string) => void):
 function reasonOf(error: Error | undefined): string {
   const { code } = (error ?? {}) as { code?: unknown };
   const text = error?.message || (typeof code === 'string' || typeof code === 'number' ? String(code) : '');
-  return text.split('\n')[0]?.slice(0, 200) || 'no reason is known';
+  return text.split('\n')[0]?.slice(0, 200) || 'unknown reason';
 }
 
 function readable(span: EndedSpan, resource: ReadableSpan['resource']): ReadableSpan {

@@ -60,7 +60,7 @@ class Pool {
   listen(): void {
     const { table } = this;
     setHandler(poolQuery, () => table.view(), {
-      description: 'Nodes with what they offer, leases, and the queue',
+      description: 'The nodes and what they offer, the leases, and the queue',
     });
     this.on(nodeUpSignal, nodeReport, (report) => table.up(report, Date.now()));
     this.on(nodeDrainingSignal, nodeInstance, (node) => table.draining(node, Date.now()));
@@ -139,11 +139,11 @@ class Pool {
       while (this.table.somebodyWaits && !this.due()) {
         this.askAgain = false;
         const runs = this.table.runs();
-        const summary = 'which of the runs that hold or await a node are over';
+        const summary = 'find the runs that have ended, among those that hold a node or wait for one';
         const closed = await orchestrator('runs', summary, closedRunsPolicy)
           .closedRuns({ runs })
           .catch((error: unknown) => {
-            log.warn('Whether runs are open is not known', { error: String(error) });
+            log.warn('Could not check which runs are open', { error: String(error) });
             return [];
           });
         for (const run of closed) this.table.closed(run, Date.now());

@@ -35,12 +35,10 @@ export function poolDetails({ nodes, leases, queue }: PoolView): string {
       ]),
     );
   if (queue.length > 0)
-    parts.push(
-      ['**Waiting, the first in line first**', '', ...queue.slice(0, shown).map(waiting)].join('\n'),
-    );
+    parts.push(['**Waiting, in order of the queue**', '', ...queue.slice(0, shown).map(waiting)].join('\n'));
   const more = Math.max(nodes.length, queue.length) - shown;
   if (more > 0) parts.push(`and ${more} more`);
-  parts.push('All of it: `longhaul nodes` or `temporal workflow query -w nodes/default --type pool`');
+  parts.push('The whole list: `longhaul nodes` or `temporal workflow query -w nodes/default --type pool`');
   return parts.join('\n\n');
 }
 

@@ -59,7 +59,7 @@ export function hear<T>(signal: SignalDefinition<[T]>, shape: Shape<T>, heard: (
   setHandler(signal, (say) => {
     const member = unreadable(say, shape);
     if (member === null) return heard(say);
-    log.warn('A signal that cannot be read is passed over', { signal: signal.name, member });
+    log.warn('A signal that cannot be read is ignored', { signal: signal.name, member });
   });
 }
 

@@ -28,10 +28,10 @@ const named = 4;
 export function waitingReason(request: LeaseRequest, { within, alive, draining }: NodesAtHand): WaitingLease {
   const { lease, run, numerics, served } = request;
   if (within.length === 0 && alive.length > 0)
-    return { lease, cause: 'busy', why: `no other node than ${listed(alive)} is alive` };
+    return { lease, cause: 'busy', why: `no node except ${listed(alive)} is alive` };
   if (within.length === 0) {
-    const none = 'no node is alive';
-    const why = draining.length > 0 ? `${none} that is not draining (${listed(draining)})` : none;
+    const why =
+      draining.length > 0 ? `all living nodes are draining (${listed(draining)})` : 'no node is alive';
     return { lease, cause: 'none', why };
   }
   const fitting = within.filter((node) => mayFit(request, node.numerics));
@@ -40,14 +40,14 @@ export function waitingReason(request: LeaseRequest, { within, alive, draining }
       ({ id, numerics: own }) => `${id} computes with ${own ? nameOfNumerics(own) : '?'}`,
     );
     const lacking = numerics
-      ? `no living node has numerics ${nameOfNumerics(numerics)}, with which ${run} was computed, and with others its steps ` +
-        'would come out otherwise'
+      ? `no living node has numerics ${nameOfNumerics(numerics)}, which ${run} was computed with (other numerics give ` +
+        'other results)'
       : `no living node ${served === undefined ? 'loads models itself' : `has ${served} on a Tinker server`}, as ${run} needs`;
     return { lease, cause: 'unfit', why: `${lacking}: ${listed(offers)}` };
   }
   const held = fitting.map(({ id, suspected, holders }) =>
     suspected
-      ? `node ${id} has let work time out, and has to report again`
+      ? `work on node ${id} timed out, and the node has not reported since`
       : `node ${id} is held by ${listed(holders)}`,
   );
   return { lease, cause: 'busy', why: listed(held) };

@@ -49,8 +49,7 @@ export async function untilFixed<T>(
       const message =
         cause instanceof ApplicationFailure ? cause.message : (rootCause(error) ?? String(error));
       // `temporal activity fail` without a reason leaves the message empty.
-      const reason =
-        message === '' ? `${activityOf(error)} was failed by hand, and no reason was given` : message;
+      const reason = message === '' ? `${activityOf(error)} was failed by hand without a reason` : message;
       if (endingFailures.includes(type)) {
         const details = cause instanceof ApplicationFailure ? (cause.details ?? []) : [];
         throw ApplicationFailure.create({ message: reason, type, nonRetryable: true, details });
@@ -123,7 +122,7 @@ class Patience {
   private show(reason: string, until: number): void {
     const time = new Date(until).toISOString().slice(0, 19).replace('T', ' ');
     const remedy =
-      `It is tried again by itself, ever more seldom; the run is blocked where it still fails at ${time} UTC. ` +
+      `The run tries it again by itself, after ever longer pauses, and is blocked if it still fails at ${time} UTC. ` +
       `To try at once: longhaul resume ${this.progress.status.run}`;
     if (this.shown) Object.assign(this.shown.failure, { reason, remedy });
     else {

@@ -116,7 +116,7 @@ export class CheckpointUploads {
   }
 
   private failed(step: number, message: string): void {
-    log.warn('A checkpoint failed; the next one is taken as planned', { step, message });
+    log.warn('A checkpoint failed; the next checkpoint follows as planned', { step, message });
     this.progress.checkpointFailed(step, message);
   }
 }

@@ -57,21 +57,21 @@ export class ControlDesk {
     );
     this.offer(pauseUpdate, {
       take: (id) => this.pause(id, false),
-      description: 'Hold the run at the next step boundary',
+      description: 'Pause the run at the next step boundary',
     });
     this.offer(pauseNowUpdate, {
       take: (id) => this.pause(id, true),
-      description: 'Cut off the episodes in flight, and hold the run in the middle of its step',
+      description: 'Cut off the episodes in flight, and pause the run in the middle of its step',
     });
     this.offer(resumeUpdate, {
       take: (id) => this.resume(id),
-      description: 'Go on after a pause, or try again after the cause of a block was fixed',
+      description: 'Continue after a pause, or try again after the cause of a block was fixed',
     });
     this.offer(setHyperparametersUpdate, {
       problem: (values) => problemWith(values, spec),
       take: (id, values: Hyperparameters) =>
         this.write(id, 'setHyperparameters', () => ({ kind: 'setHyperparameters', ...values })),
-      description: `Set from the next plan on, for example {"lr": 0.0001}: ${hyperparameterNames.join(', ')}`,
+      description: `Set hyperparameters from the next plan on, for example {"lr": 0.0001}: ${hyperparameterNames.join(', ')}`,
     });
     this.offer(checkpointNowUpdate, {
       take: (id) =>

@@ -52,7 +52,7 @@ export class ControlSignals {
       try {
         await take(id, ...input);
         if (this.recorded() === before)
-          this.note(name, 'the run did so already, or had this signal before a reset');
+          this.note(name, 'it asks for what is already in force, or the run received it before a reset');
       } catch (error) {
         // An error that leaves the handler would end the workflow.
         this.note(name, rootCause(error) ?? String(error));
@@ -63,7 +63,9 @@ export class ControlSignals {
 
   /** Call after the run's other signals have their handlers: the default handler would otherwise take their signals. */
   noteUnknown(): void {
-    setDefaultSignalHandler((name) => this.note(name, `a run knows the signals ${this.names.join(', ')}`));
+    setDefaultSignalHandler((name) =>
+      this.note(name, `no such signal; a run has the signals ${this.names.join(', ')}`),
+    );
   }
 
   /** Gives a signal the same id after a reset: the same signals arrive in the same order, under the same original execution. */

@@ -99,11 +99,11 @@ export class NodePlacement {
 
   /** Why another node may succeed, as the end of a sentence about this node; null if another node would fail in the same way. */
   private reasonToMove(error: unknown): string | null {
-    if (hasDiverged(error)) return 'which disagrees with a record';
+    if (hasDiverged(error)) return 'because its result disagrees with a record';
     if (!standsStill(error)) return null;
     // In histories of an earlier version, the run blocked without trying another node.
     const moves = this.progress.blockAfterMs > 0 || patched('moves-before-blocking');
-    return moves ? 'on which work keeps failing' : null;
+    return moves ? 'because work keeps failing there' : null;
   }
 
   /** Like `onNode`, but throws every failure except the loss of a node. */
@@ -206,7 +206,7 @@ export class NodePlacement {
     }
     // If the node was lost in the meantime, the caller searches for a living one.
     if (!other) return isLeft();
-    log.warn(`Work is repeated on another node: the first is one ${why}`, {
+    log.warn(`Work is repeated on another node, ${why}`, {
       node: left.node,
       other: other.node,
     });

@@ -62,7 +62,7 @@ export class RunCollections {
       if (isCancellation(error)) return;
       const message = rootCause(error) ?? String(error);
       this.progress.collectionFailed(step, message);
-      log.warn('A collection failed: what it would have deleted stays until the next one', { step, message });
+      log.warn('A collection failed: its data stays until the next collection', { step, message });
     }
   }
 }

@@ -242,7 +242,7 @@ export class RunProgress {
   }
 
   checkpointFailed(step: number, message: string): void {
-    this.checkpointTrouble = `the checkpoint of step ${step} failed (${message}); the next one is taken as planned`;
+    this.checkpointTrouble = `the checkpoint of step ${step} failed (${message}); the next checkpoint follows as planned`;
     this.show();
   }
 

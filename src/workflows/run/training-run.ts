@@ -337,7 +337,7 @@ class TrainingLoop {
     this.unapplied = committed.applied || committed.reason === noSignal ? 0 : this.unapplied + 1;
     if (this.unapplied < maxUnappliedSteps) return;
     this.unapplied = 0;
-    const reason = `${maxUnappliedSteps} steps in a row changed nothing, the last one because of: ${committed.reason ?? 'no reason'}`;
+    const reason = `${maxUnappliedSteps} steps in a row changed nothing. Reason of the last step: ${committed.reason ?? 'none recorded'}`;
     const remedy = `${remedies.NoProgress}, or set a lower lr (longhaul set ${this.owned.run} lr=…)`;
     await blockedUntilResumed(this.desk, this.progress, reason, remedy);
   }
@@ -347,7 +347,7 @@ class TrainingLoop {
     // In histories of an earlier version, the run continued after such steps.
     if (ungraded === undefined || this.ungraded < maxUngradedSteps || !patched('ungraded-steps')) return;
     this.ungraded = 0;
-    const reason = `${maxUngradedSteps} steps in a row had too few grades. The last one: ${ungraded}`;
+    const reason = `${maxUngradedSteps} steps in a row had too few grades. The last step: ${ungraded}`;
     await blockedUntilResumed(this.desk, this.progress, reason, remedies.NothingGraded);
   }
 

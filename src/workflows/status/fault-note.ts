@@ -15,5 +15,5 @@ export function faultNote(faults: Readonly<Record<string, number>>): string | nu
     ...(of('lost_tokens') > 0 ? [`${of('lost_tokens').toLocaleString('en')} tokens`] : []),
   ].join(' and ');
   const share = of('ettr') > 0 ? ` · ETTR ${(100 * of('ettr')).toFixed(1)} %` : '';
-  return `outlived ${causes === '' ? 'waits for others' : causes} · lost ${cost}${share}`;
+  return `survived ${causes === '' ? 'waits for environments, the store or nodes' : causes} · lost ${cost}${share}`;
 }

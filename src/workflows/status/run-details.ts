@@ -39,8 +39,8 @@ export function detailsOf(status: RunStatus, news: RunNews): string {
 /** What waits for a person; it comes first in the text. */
 function holdUps({ blocked, failing, phase, waitsFor, run }: RunStatus): string {
   const lines: string[] = [];
-  if (blocked) lines.push(`**Blocked**: ${plain(blocked.reason)}`, `**Way on**: ${plain(blocked.remedy)}`);
-  else if (phase === 'paused') lines.push(`**Paused.** It goes on with \`longhaul resume ${run}\``);
+  if (blocked) lines.push(`**Blocked**: ${plain(blocked.reason)}`, `**To fix it**: ${plain(blocked.remedy)}`);
+  else if (phase === 'paused') lines.push(`**Paused.** Continue with \`longhaul resume ${run}\``);
   if (failing) lines.push(`**Keeps failing**: ${plain(failing.reason)}`, plain(failing.remedy));
   if (waitsFor !== null) lines.push(`**Waits for a node**: ${plain(waitsFor)}`);
   return lines.join('\n\n');
@@ -137,7 +137,7 @@ function notes(status: RunStatus, followedIn: readonly string[]): string {
     ...(target ? [target] : []),
     ...(stop ? [stop] : []),
     ...settingNotes(status.control),
-    ...(status.lineage ? [`goes on from ${status.lineage.run} after step ${status.lineage.step}`] : []),
+    ...(status.lineage ? [`continues from ${status.lineage.run} after step ${status.lineage.step}`] : []),
     ...(faults ? [faults] : []),
     ...(followedIn.length > 0 ? [`followed in ${followedIn.map(plain).join(', ')}`] : []),
     ...(status.report
@@ -178,7 +178,7 @@ function ways({ run, phase, step, control }: RunStatus): string {
   const resume = `- resume: \`longhaul resume ${run}\` or ${update('resume')}`;
   const held = phase === 'blocked' || phase === 'paused' || control.paused;
   const steering = [
-    '**To steer it**',
+    '**Commands for this run**',
     '',
     held ? resume : pause,
     `- set: \`longhaul set ${run} lr=1e-4\` or ${update('setHyperparameters', ` --input '{"lr": 1e-4}'`)}`,
@@ -189,7 +189,7 @@ function ways({ run, phase, step, control }: RunStatus): string {
     `temporal workflow start --type trainingRun --task-queue longhaul -w ${workflow} ` +
     '--task-timeout 5s --input-file run.json';
   const again = [
-    '**To go on once it has ended, whatever has ended it**',
+    '**To continue the run after it has ended, for whatever reason**',
     '',
     `- \`longhaul train --run ${run}\`, or \`longhaul spec --run ${run} > run.json\` and \`${start}\``,
   ];

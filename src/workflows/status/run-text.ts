@@ -52,8 +52,8 @@ export function collectionNote({
 }: Pick<RunStatus, 'run' | 'collectionFailure'>): string | null {
   if (!failure) return null;
   return (
-    `the collection of garbage after step ${failure.step} failed, and the store keeps what it would have deleted: ${failure.reason}. ` +
-    `The next checkpoint tries again; \`longhaul gc ${run}\` does so at once`
+    `the garbage collection after step ${failure.step} failed, so the store still keeps its data: ${failure.reason}. ` +
+    `The run tries again at the next checkpoint; \`longhaul gc ${run}\` collects now`
   );
 }
 

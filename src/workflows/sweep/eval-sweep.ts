@@ -71,7 +71,7 @@ export async function evalSweep(spec: unknown, options: SweepOptions = {}): Prom
     alarms: [],
     gaps: [],
   };
-  setHandler(sweepStatusQuery, () => status, { description: 'How far the sweep is' });
+  setHandler(sweepStatusQuery, () => status, { description: 'Progress of the sweep' });
   const planned = await orchestrator('plan', 'choose checkpoints and tasks', openRunPolicy).planSweep({
     spec,
     sweep,
@@ -195,7 +195,11 @@ class SweepLoop implements SweepWork<MissingPair> {
 
   private async read(): Promise<void> {
     const { sweep } = this.planned;
-    const activities = orchestrator(`pairs-${this.seen + 1}`, 'look what is missing', orchestratorPolicy);
+    const activities = orchestrator(
+      `pairs-${this.seen + 1}`,
+      'find the evaluations that are missing',
+      orchestratorPolicy,
+    );
     const { pairs, seen } = await activities.pairsToDo({
       sweep,
       after: this.seen,
@@ -288,7 +292,7 @@ class SweepLoop implements SweepWork<MissingPair> {
       alarms,
       gaps = [],
       table,
-    } = await orchestrator('compare', 'compare what there is', reportPolicy).compareSweep({
+    } = await orchestrator('compare', 'compare the finished evaluations', reportPolicy).compareSweep({
       sweep: planned.sweep,
       failed,
     });

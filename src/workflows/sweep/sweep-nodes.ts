@@ -87,7 +87,7 @@ export class SweepNodes {
       return done;
     } catch (error) {
       if (!nodeIsGone(error)) throw error;
-      log.warn('A node does not take its work', { node: held.node });
+      log.warn('A node does not start its work', { node: held.node });
       this.leases.suspect(held);
       return false;
     }

@@ -35,11 +35,11 @@ export function sweepDetails(status: SweepStatus, workflowId: string): string {
       ),
     ...(failed.length > shownPairs ? [`and ${failed.length - shownPairs} more`] : []),
     ...(phase === 'incomplete' || phase === 'cancelled'
-      ? ['start the sweep again under the same id: it goes on with what is missing']
+      ? ['start the sweep again under the same id: it plays only what is missing']
       : []),
     ...(ended
       ? []
-      : [`end it, and keep what is evaluated: \`temporal workflow cancel -w ${plain(workflowId)}\``]),
+      : [`end it and keep the finished evaluations: \`temporal workflow cancel -w ${plain(workflowId)}\``]),
   ].map((line) => `- ${line}`);
   return [figures, lines.join('\n')].filter((part) => part !== '').join('\n\n');
 }

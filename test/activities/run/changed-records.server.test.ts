@@ -80,7 +80,7 @@ describe.each(steering)(
       const deps = { ...harness.orchestrator, ...(await restarted()) };
       const planning = planStep(deps, { run, step: next, owner: 1, control: 1 });
       await expect(planning).rejects.toMatchObject(refused);
-      await expect(planning).rejects.toThrow(`as ${planKey(run, next - 1)} was made: it was changed`);
+      await expect(planning).rejects.toThrow(`when ${planKey(run, next - 1)} was made`);
       expect(await harness.store.head(planKey(run, next))).toBeNull();
     });
 

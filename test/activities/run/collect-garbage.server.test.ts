@@ -101,7 +101,7 @@ describe('an evaluation without a readable result', () => {
     const retention = { keep_last: 1, keep_every: 0, keep_best: 1 };
     const kept = async () => Object.fromEntries((await planCollection(store, made.run, { retention })).kept);
     expect(await kept()).toEqual({
-      ...{ 4: ['its evaluation has no result that can be read'], 8: ['keep_best'], 12: ['newest'] },
+      ...{ 4: ['the result of its evaluation cannot be read'], 8: ['keep_best'], 12: ['newest'] },
     });
     await adoptOrCreate(await openRunView(store, made.run), key, 'evaluation', { ...result, pass_at_1: 1 });
     expect(await kept()).toEqual({ 4: ['keep_best'], 12: ['newest'] });

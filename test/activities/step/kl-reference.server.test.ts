@@ -139,7 +139,7 @@ describe('a run with a KL term', () => {
   it('is refused with adapters after a warm start, because no weights file contains them', async () => {
     const spec = specWith(harness, terms, { lora: { rank: 2, alpha: 4 } });
     await expect(harness.open(spec)).rejects.toThrow(
-      /trainer\.use_kl_loss: compares with the policy behind the warm start, whose model\.lora adapters .*longhaul export/s,
+      /trainer\.use_kl_loss: needs fixed weights to compare with, but after a warm start the adapters of model\.lora .*longhaul export/s,
     );
   });
 

@@ -26,9 +26,9 @@ describe('a rebase', () => {
 
   test('is refused while a living node has the run’s own numerics, and the node is named', () => {
     expect(refusal([node('a', cpu(1)), node('b', cpu(2))])).toThrow(
-      /needs no rebase: .*cpu\/1, which a has \(longhaul nodes --folder \/srv\/stack\)/,
+      /needs no rebase: .*cpu\/1, which a offers \(longhaul nodes --folder \/srv\/stack\)/,
     );
-    expect(refusal([node('a', cpu(1)), node('b', cpu(1))])).toThrow(/which a, b have/);
+    expect(refusal([node('a', cpu(1)), node('b', cpu(1))])).toThrow(/which a, b offer/);
   });
 
   test.each([
@@ -38,7 +38,7 @@ describe('a rebase', () => {
     { what: 'the only one is leaving', nodes: [node('a', cpu(2), 'draining')] },
     { what: 'a node with other numerics', nodes: [node('a', cpu(3))] },
   ])('is refused without a living node that has the wanted numerics: $what', ({ nodes }) => {
-    expect(refusal(nodes)).toThrow(/no living node has numerics cpu\/2.*live could not go on/);
+    expect(refusal(nodes)).toThrow(/no living node has numerics cpu\/2.*live could not continue/);
   });
 
   test('is allowed if no living node has the run’s numerics and a living node has the wanted numerics', () => {

@@ -156,7 +156,7 @@ describe('longhaul engine score and generate', () => {
       'generate',
       /line 1: top_k must be a whole number from 1 to 1024/,
     ],
-    ['{"tokens": [1, 2]}\n{"tokens": [1, 2', 'score', /line 2: it is no JSON/],
+    ['{"tokens": [1, 2]}\n{"tokens": [1, 2', 'score', /line 2: it is not JSON/],
     [
       asLines({ tokens: [1, 2] }, { tokens: [1, 2], temprature: 1 }),
       'score',

@@ -51,7 +51,7 @@ describe('longhaul nodes', { timeout: 120_000 }, () => {
         'old    lost   1 h 7 min                           4.0 GiB  rack-1  1',
         'third holds gpu-9, which has not reported yet',
         '',
-        'Waiting, the first in line first:',
+        'Waiting, in order of the queue:',
         'fourth (p, priority 2) has waited for 1 min 1 s: node gpu-1 is held by train/first, train/second',
       ].join('\n'),
     );

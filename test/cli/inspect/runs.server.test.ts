@@ -181,13 +181,13 @@ describe('longhaul runs', { timeout: 120_000 }, () => {
     const lines = [expect.objectContaining({ run: 'kept', status: 'in the store', step: 0 })];
     expect(await asked()).toEqual({
       ...{ code: 0, lines },
-      errors: 'no stack runs here and no Temporal server is named: only what the store knows\n',
+      errors: 'no stack runs here and no Temporal server is named: the list comes from the store alone\n',
     });
     const nobody = `127.0.0.1:${await freePort()}`;
     expect(await asked('--temporal-address', nobody)).toEqual({
       ...{ code: 0, lines },
       errors: expect.stringMatching(
-        /^no Temporal server answers at .* Only what the store knows:\n$/,
+        /^no Temporal server answers at .* The list comes from the store alone:\n$/,
       ) as string,
     });
     // Only the server can answer a query.

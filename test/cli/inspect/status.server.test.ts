@@ -112,7 +112,7 @@ describe('longhaul status', { timeout: 120_000 }, () => {
       const { code, output } = await longhaul('status', script.outline.name);
       expect(code).toBe(0);
       expect(output).toMatch(
-        /warning: the collection of garbage after step 6 failed, .*: record refs\/x\.json is unreadable\. .*`longhaul gc hoards-/,
+        /warning: the garbage collection after step 6 failed, .*: record refs\/x\.json is unreadable\. .*`longhaul gc hoards-/,
       );
     });
   });
@@ -283,7 +283,7 @@ describe('a detached start', { timeout: 120_000 }, () => {
       refuses = true;
       const again = await startRun(temporal, queue, name);
       await expect(howItBegins(temporal.client, again, name, {})).rejects.toThrow(
-        /^the start of .* failed at .*: vocab_size must be 1024, not 100\nthat start has changed nothing of the run/,
+        /^the start of .* failed at .*: vocab_size must be 1024, not 100\nthat start did not change the run/,
       );
       held.release();
     });
@@ -305,7 +305,7 @@ describe('the command', { timeout: 120_000 }, () => {
         );
       await workflow.terminate();
       expect((await longhaul('cancel', name)).errors).toContain(
-        `the workflow of ${name} has ended (terminated): the run goes on with \`longhaul train --run ${name}\``,
+        `the workflow of ${name} has ended (terminated): continue the run with \`longhaul train --run ${name}\``,
       );
     },
   );
@@ -325,7 +325,7 @@ describe('the command', { timeout: 120_000 }, () => {
       expect(await cancelled).toMatchObject({
         code: 0,
         output: expect.stringContaining(
-          `go on with: longhaul train --run ${script.outline.name}\n`,
+          `continue with: longhaul train --run ${script.outline.name}\n`,
         ) as string,
       });
     });
@@ -345,13 +345,13 @@ describe('longhaul resume', { timeout: 120_000 }, () => {
       const { code, output } = await longhaul('resume', name);
       expect({ code, output }).toEqual({
         code: 0,
-        output: `${name} is neither paused nor blocked: it goes on already\n`,
+        output: `${name} is neither paused nor blocked: it is running already\n`,
       });
       expect(script.control.n).toBe(0);
-      expect((await longhaul('pause', name)).output).toContain('holds at its next step boundary');
+      expect((await longhaul('pause', name)).output).toContain('pauses at its next step boundary');
       expect((await longhaul('resume', name)).output).toBe(`${name} goes on\n`);
       expect((await longhaul('pause', name, '--folder', 'stack')).output).toContain(
-        `go on with: longhaul resume ${name} --folder stack\n`,
+        `continue with: longhaul resume ${name} --folder stack\n`,
       );
       await longhaul('resume', name);
       expect(script.control.n).toBe(4);

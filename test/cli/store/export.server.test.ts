@@ -65,9 +65,9 @@ describe('longhaul export', () => {
     [
       'a step that is not committed',
       (to) => [`${run}@9`, '--to', to],
-      /step 9 of unit is not committed: its last one is 1/,
+      /step 9 of unit is not committed: its last committed step is 1/,
     ],
-    ['adapters of a run that trains none', (to) => [run, '--to', to, '--peft'], /trains all of its weights/],
+    ['adapters of a run that trains none', (to) => [run, '--to', to, '--peft'], /trains all weights/],
     ['a run that does not exist', (to) => ['other', '--to', to], /there is no run "other"/],
   ])('refuses %s, and writes nothing', async (name, args, message) => {
     const to = join(full!.folder, name.replaceAll(' ', '-'));

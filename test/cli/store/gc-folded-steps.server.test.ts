@@ -37,12 +37,12 @@ describe('a step whose records disagree is not folded', () => {
     {
       what: 'an episode that cannot be read',
       damage: (store) => tamper(store, single, () => 'no gzip'),
-      problem: /00000\.001.*no whole gzip stream/,
+      problem: /00000\.001.*not a complete gzip stream/,
     },
     {
       what: 'an episode that is missing',
       damage: (store) => store.delete(single),
-      problem: /3 episodes, its plan has 4/,
+      problem: /3 episodes, but its plan has 4/,
     },
     {
       what: 'an episode with another outcome than the update counts',

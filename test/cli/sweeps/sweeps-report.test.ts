@@ -75,7 +75,7 @@ it('the command writes the last comparison of a sweep that was started again, on
 });
 
 it.each<[string, string[], RegExp]>([
-  ['a sweep that goes on', ['by-hand'], /^error: longhaul\/by-hand has not come to its comparison yet: /],
+  ['a sweep that goes on', ['by-hand'], /^error: longhaul\/by-hand has no comparison yet: /],
   [
     'a sweep that does not exist',
     ['nosuch'],

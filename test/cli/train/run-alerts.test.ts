@@ -44,7 +44,7 @@ describe('the alerts of a run of 3,000 steps', { timeout: 60_000 }, () => {
     store.beforeRead = () => (++reads > 1_000 ? new Promise(() => undefined) : Promise.resolve());
     expect(await alerts(300)).toEqual([]);
     expect(said).toHaveBeenCalledWith(
-      'the alerts of long are not known: waited 0.3 s for the store, in vain',
+      'the alerts of long cannot be read: waited 0.3 s for the store without success',
     );
   });
 });

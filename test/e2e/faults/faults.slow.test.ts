@@ -139,9 +139,7 @@ describe('trainingRun', { timeout: 360_000 }, () => {
     await run.executeUpdate(resumeUpdate);
     const { blocked } = await until(run, (status) => status.blocked !== null, 'the block');
     expect(blocked?.reason).toContain(key);
-    expect(blocked?.remedy).toMatch(
-      /^Put the bytes of \S+update\.json back from a copy\. Then: longhaul resume damaged$/,
-    );
+    expect(blocked?.remedy).toMatch(/^Restore \S+update\.json from a copy\. Then: longhaul resume damaged$/);
     await tamper(store, key, () => good);
     await run.executeUpdate(resumeUpdate);
     expect(await run.result()).toMatchObject({ ended: 'completed', step: 6 });

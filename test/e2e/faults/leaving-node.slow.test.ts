@@ -35,7 +35,7 @@ describe('a node that must leave', { timeout: 300_000 }, () => {
     const left = await node.leave();
     expect(left).toMatchObject({ code: 0 });
     expect(left.seconds).toBeLessThan(6);
-    expect(node.log).toContain('ended before all of its work had');
+    expect(node.log).toContain('ended before its work had ended');
 
     node.start();
     await cluster.firstAt(second, [node]);

@@ -66,7 +66,7 @@ describe('an episode', () => {
       explanation: 'counted to 2; answered "two"',
     });
     await env.close();
-    await expect(call(env)).rejects.toThrow('only close may follow');
+    await expect(call(env)).rejects.toThrow('it can only be closed');
   });
 
   it('uses the socket of the episode before, and asks for the tools only once', async () => {

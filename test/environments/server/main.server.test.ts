@@ -145,7 +145,7 @@ describe('the built-in environment server', () => {
     [['--port', 'x'], /--port is \\"x\\"; it must be a whole number from 0 to 65535/],
     [['--fault-rate', '2'], /--fault-rate is \\"2\\"; it must be from 0 to 1/],
     [['--colour'], /Unknown option '--colour'/],
-    [[], /no grading token: set LONGHAUL_GRADING_TOKEN, or name a file for a new one by --token-file/],
+    [[], /no grading token: set LONGHAUL_GRADING_TOKEN, or name a file for a new token with --token-file/],
   ])('refuses %j in one line', async (args, message) => {
     const { code, errors } = await failedStart(args, { LONGHAUL_GRADING_TOKEN: args.length > 0 ? 'x' : '' });
     expect(code).toBe(1);

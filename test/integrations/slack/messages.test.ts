@@ -275,16 +275,16 @@ describe('messages contain', () => {
 
   test('how to continue', () => {
     expect(text(paused)).toContain('Resume with `longhaul resume nightly`');
-    const dying = { reason: 'the engine exited five times', remedy: 'It is tried again by itself' };
+    const dying = { reason: 'the engine exited five times', remedy: 'The run tries it again by itself' };
     const failing = text({ kind: 'failing', id: 'failing.40.0', at: paused.at, step: 40, ...dying });
-    expect(failing).toMatch(/Failing.*step 40[^]*exited five times[^]*tried again by itself/);
+    expect(failing).toMatch(/Failing.*step 40[^]*exited five times[^]*tries it again by itself/);
     const failed: RunEnded = {
       ...(completed as RunEnded),
       kind: 'failed',
       reason: 'no node is left',
       resumeWith: 'longhaul train nightly',
     };
-    expect(text(failed)).toContain('Go on with `longhaul train nightly`');
+    expect(text(failed)).toContain('Continue with `longhaul train nightly`');
     expect(text(failed)).toContain('no node is left');
   });
 

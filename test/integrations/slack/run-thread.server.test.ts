@@ -237,7 +237,7 @@ describe('the first message', () => {
     server.training.messages[0]!.bot = 'the app before';
     for (let step = 1; step < 4; step++) await thread.showStatus(status(step));
     await thread.deliver(checkpoint(10));
-    expect(told).toEqual(['The status message in Slack stays as it is: Slack answered cant_update_message']);
+    expect(told).toEqual(['The status message in Slack is not updated: Slack answered cant_update_message']);
     expect(server.training.messages).toHaveLength(2);
   });
 });

@@ -24,7 +24,7 @@ describe('doctor', () => {
     expect(await probe()).toEqual([
       { check: 'slack token', ok: true, detail: '@longhaul in Test Team' },
       { check: 'slack scopes', ok: true, detail: server.scopes.join(', ') },
-      { check: 'slack channel', ok: true, detail: 'the bot is in #training (C000000000) and reads it' },
+      { check: 'slack channel', ok: true, detail: 'the bot is in #training (C000000000) and can read it' },
     ]);
     expect((await probe(server.training.id)).at(-1)?.ok).toBe(true);
     expect(server.training.messages).toEqual([]);
@@ -66,7 +66,7 @@ describe('doctor', () => {
       'a rate limit',
       () => (server.fault = () => ({ kind: 'limited', seconds: 30 })),
       'slack token',
-      'ask again then',
+      'run the check again after that',
     ],
     [
       'a rate limit while it searches the channels',
@@ -74,7 +74,7 @@ describe('doctor', () => {
         (server.fault = ({ method }) =>
           method === 'users.conversations' ? { kind: 'limited', seconds: 30 } : null),
       'slack channel',
-      'ask again then',
+      'run the check again after that',
     ],
   ])('reports %s, with the fix in one line', async (_, breakIt, check, fix) => {
     breakIt();

@@ -120,7 +120,7 @@ describe('Slack is out of reach', () => {
     // The limit is for the outage, not for each event in it.
     expect(Date.now() - begun).toBeLessThan(7_500);
     expect(told).toHaveLength(1);
-    expect(told[0]).toContain('is there a proxy between?');
+    expect(told[0]).toContain('is there a proxy in between?');
     expect(thread.dropped.map(({ id }) => id)).toHaveLength(8);
     expect(thread.trouble).toContain('proxy');
 
@@ -131,7 +131,7 @@ describe('Slack is out of reach', () => {
     expect(JSON.stringify(server.training.messages[0]?.blocks)).toContain(
       '8 messages could not be delivered',
     );
-    expect(told[1]).toBe('Slack takes messages again');
+    expect(told[1]).toBe('Slack accepts messages again');
     expect((await thread.deliver(checkpoint(10))).outcome).toBe('dropped');
   });
 
@@ -181,7 +181,7 @@ describe('only a person can fix it', () => {
     ],
     [
       'restricted_action',
-      'have an admin allow it',
+      'ask an admin to allow it',
       () => (server.training.restricted = true),
       () => (server.training.restricted = false),
     ],
@@ -222,7 +222,7 @@ describe('only a person can fix it', () => {
       expect(told).toHaveLength(2);
       expect(told[0]).toContain(error);
       expect(told[0]).toContain(fix);
-      expect(told[1]).toBe('Slack takes messages again');
+      expect(told[1]).toBe('Slack accepts messages again');
     },
   );
 

@@ -84,7 +84,7 @@ describe.each(kinds)('$name', ({ create, path }) => {
     const delivered = await mine.open(quiet);
     expect(delivered.step).toBe(null);
     await deliver(create(folder), 5);
-    await expect(mine.write(points, quiet)).rejects.toThrow('another process writes it as well');
+    await expect(mine.write(points, quiet)).rejects.toThrow('another process writes it too');
     expect((await mine.open(quiet)).step).toBe(5);
     await mine.close(quiet);
   });

@@ -170,7 +170,7 @@ describe('W&B that cannot be used', () => {
     const sink = createWandb(options(join(scratch, 'none'), { python: '/nowhere/python' }));
     const refused = await sink.open(quiet).catch((error: unknown) => error);
     expect(refused).toBeInstanceOf(SinkRefused);
-    expect(String(refused)).toContain('there is no /nowhere/python');
+    expect(String(refused)).toContain('/nowhere/python was not found');
     await sink.close(quiet);
   });
 

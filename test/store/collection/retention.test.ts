@@ -77,7 +77,7 @@ test('a checkpoint that stays has all its reasons listed', () => {
     evaluated: { best: [50], unranked: [25] },
   });
   expect(reasons.get(50)).toEqual(['needed by tiny~2', 'keep_last', 'keep_every', 'keep_best']);
-  expect(reasons.get(20)).toEqual(['its evaluation has no result that can be read']);
+  expect(reasons.get(20)).toEqual(['the result of its evaluation cannot be read']);
   expect(reasons.get(60)).toEqual(['newest']);
 });
 

@@ -77,10 +77,10 @@ describe('a safetensors file', () => {
   });
 
   it.each([
-    ['no header length', new Uint8Array(7), /header needs 8/],
+    ['no header length', new Uint8Array(7), /header length alone needs 8/],
     ['a header longer than the file', withHeader('{}', 0).fill(0xff, 0, 4), /claims/],
     ['a header that is not an object', withHeader('[]', 0), /begin with/],
-    ['broken JSON', withHeader('{"a":', 0), /no JSON/],
+    ['broken JSON', withHeader('{"a":', 0), /not JSON/],
     [
       'an unknown dtype',
       withHeader('{"a":{"dtype":"Q7","shape":[1],"data_offsets":[0,4]}}', 4),
@@ -141,7 +141,7 @@ describe('a safetensors file', () => {
       { numRuns: 2000 },
     );
     for (let length = 0; length < bytes.length; length++) {
-      expect(() => decodeSafetensors(bytes.subarray(0, length))).toThrow(/no usable safetensors file/);
+      expect(() => decodeSafetensors(bytes.subarray(0, length))).toThrow(/not a usable safetensors file/);
     }
   });
 });
@@ -191,7 +191,7 @@ describe('a batch file', () => {
   });
 
   it.each<[string, Partial<BatchArrays>, RegExp]>([
-    ['a node before its parent', { nodes: Int32Array.of(1, 2, 0, -1, 3, 0) }, /parent precedes/],
+    ['a node before its parent', { nodes: Int32Array.of(1, 2, 0, -1, 3, 0) }, /parent must precede/],
     [
       'node lengths that do not add up to the number of tokens',
       { tokens: Int32Array.of(1, 2, 3, 4) },
@@ -201,12 +201,12 @@ describe('a batch file', () => {
     ['an incomplete node', { nodes: Int32Array.of(-1, 5) }, /2 items, not 3 a node/],
     ['a mini-batch index that is too large', { nodes: Int32Array.of(-1, 5, 1) }, /mini-batch 1 of 1/],
     ['a target row that does not exist', { target_rows: Int32Array.of(1, 2, 5) }, /row 5 of 5/],
-    ['sample numbers that begin at 1', { target_samples: Int32Array.of(1, 1, 2) }, /samples count up from 0/],
-    ['a sample number left out', { target_samples: Int32Array.of(0, 0, 2) }, /of sample 2; samples count up/],
+    ['sample numbers that begin at 1', { target_samples: Int32Array.of(1, 1, 2) }, /samples must count up from 0/],
+    ['a sample number left out', { target_samples: Int32Array.of(0, 0, 2) }, /belongs to sample 2; samples must count up/],
     [
       'a sample whose targets are not adjacent',
       { target_samples: Int32Array.of(0, 1, 0) },
-      /of sample 0; samples/,
+      /belongs to sample 0; samples/,
     ],
     ['a shorter array of target tokens', { target_tokens: Int32Array.of(3, 4) }, /2 rows/],
     [
@@ -247,7 +247,7 @@ describe('a batch file', () => {
     [
       'a sample with targets in both',
       { ...apart, target_rows: Int32Array.of(0, 3, 4) },
-      /the others of its sample 0/,
+      /the other targets of its sample 0/,
     ],
   ])('of two mini-batches with %s is never written', (_, change, problem) => {
     expect(() => encodeBatchFile(arrays(change), two)).toThrow(problem);

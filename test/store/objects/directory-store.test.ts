@@ -64,7 +64,7 @@ describe('openStore', () => {
   it.each([
     ['gs://bucket/prefix', /unknown scheme "gs:"/],
     ['dir:', /empty/],
-    ['s3://', /no bucket|no URL/],
+    ['s3://', /no bucket|not a URL/],
     ['s3://key:secret@bucket/prefix', /never holds credentials/],
     ['s3://bucket/prefix?secret=x', /unknown parameter "secret"/],
     ['s3://bucket/pre fix', /may hold only/],

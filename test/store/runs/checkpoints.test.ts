@@ -101,7 +101,7 @@ describe('a checkpoint', () => {
       await expect(save(record, 1, 'state 1', dies)).rejects.toThrow('killed here');
       await expect(save(record, 1, text)).rejects.toMatchObject({
         name: 'Diverged',
-        message: expect.stringMatching(/stored file has sha256 [0-9a-f]{64}, the one on disk/) as string,
+        message: expect.stringMatching(/stored file has sha256 [0-9a-f]{64}, but the file on disk/) as string,
         evidence: { key: fileOf(record, 1), stored: { size: 7 }, computed: { size: text.length } },
       });
       expect(await listCheckpoints(store, record)).toEqual([]);

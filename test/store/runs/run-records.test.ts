@@ -113,7 +113,7 @@ describe('a run’s steps', () => {
       /000001\/update\.json.*follows state ddd.*left 000/,
     );
     await writeUpdate('tiny', 2, { step: 9 });
-    await expect(readUpdate(store, 'tiny', 2)).rejects.toThrow(/says that it is step 9/);
+    await expect(readUpdate(store, 'tiny', 2)).rejects.toThrow(/it says step 9/);
     await writeUpdate('tiny', 3, { applied: { reason: 'non_finite' }, previous_state: stateOf(2) });
     await expect(lastCommittedStep(store, 'tiny')).rejects.toThrow();
   });

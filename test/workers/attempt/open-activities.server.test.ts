@@ -85,7 +85,7 @@ describe('the open activities of a predecessor', () => {
     } finally {
       await connection.close();
     }
-    expect(said).toEqual([expect.stringMatching(/^activity .* left to its heartbeat time-out: ./)]);
+    expect(said).toEqual([expect.stringMatching(/^activity .* must wait for its heartbeat time-out: ./)]);
     expect(await open.failPredecessors(temporal.client.activity, log)).toEqual(['one']);
     expect(readdirSync(folder)).toEqual([]);
   });

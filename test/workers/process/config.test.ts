@@ -35,11 +35,11 @@ describe('a node worker', () => {
   });
 
   it.each([
-    ['--places', '0', /--places or LONGHAUL_PLACES takes a whole number from 1 to 100; "0" is none/],
-    ['--places', 'many', /from 1 to 100; "many" is none/],
-    ['--grace', '0', /--grace or LONGHAUL_GRACE takes a whole number from 1 to 3600; "0" is none/],
-    ['--grace', '25s', /from 1 to 3600; "25s" is none/],
-    ['--grace', '1.5', /from 1 to 3600; "1.5" is none/],
+    ['--places', '0', /--places or LONGHAUL_PLACES takes a whole number from 1 to 100, not "0"/],
+    ['--places', 'many', /from 1 to 100, not "many"/],
+    ['--grace', '0', /--grace or LONGHAUL_GRACE takes a whole number from 1 to 3600, not "0"/],
+    ['--grace', '25s', /from 1 to 3600, not "25s"/],
+    ['--grace', '1.5', /from 1 to 3600, not "1.5"/],
   ])('refuses %s %s, and the error names the range', (flag, value, message) => {
     expect(() => read([flag, value])).toThrow(message);
   });
@@ -80,8 +80,8 @@ describe('an orchestrator worker', () => {
   it.each([
     [['--deployment', 'longhaul'], /--build-id or LONGHAUL_BUILD_ID is missing/],
     [['--build-id', '1.2.3'], /--deployment or LONGHAUL_DEPLOYMENT is missing/],
-    [['--deployment', 'long.haul', '--build-id', '1'], /"long.haul" is none/],
-    [['--deployment', 'longhaul', '--build-id', '1 2'], /"1 2" is none/],
+    [['--deployment', 'long.haul', '--build-id', '1'], /"long.haul" is not valid/],
+    [['--deployment', 'longhaul', '--build-id', '1 2'], /"1 2" is not valid/],
   ])('refuses %j', (flags, message) => {
     expect(() => read(flags)).toThrow(message);
   });

@@ -119,11 +119,11 @@ describe.skipIf(!hasOpenssl())('a Temporal server behind TLS (certificates made 
   const refusals: Record<string, () => { env: Record<string, string>; says: RegExp }> = {
     'no client certificate': () => ({
       env: { TEMPORAL_ADDRESS: certified.address, ...authority },
-      says: /wants a client certificate; .*TEMPORAL_TLS_CLIENT_CERT_PATH/,
+      says: /requires a client certificate; .*TEMPORAL_TLS_CLIENT_CERT_PATH/,
     }),
     'a client certificate of another authority': () => ({
       env: { TEMPORAL_ADDRESS: certified.address, ...authority, ...certificate(stranger) },
-      says: /does not accept our client certificate; .*TEMPORAL_TLS_CLIENT_CERT_PATH/,
+      says: /does not accept the client certificate; .*TEMPORAL_TLS_CLIENT_CERT_PATH/,
     }),
     'a key that belongs to another certificate': () => ({
       env: {
@@ -131,7 +131,7 @@ describe.skipIf(!hasOpenssl())('a Temporal server behind TLS (certificates made 
         ...authority,
         ...certificate({ cert: client.cert, key: stranger.key }),
       },
-      says: /our client certificate and key cannot be used .*mismatch.*; .*TEMPORAL_TLS_CLIENT_KEY_PATH/,
+      says: /the client certificate and key cannot be used .*mismatch.*; .*TEMPORAL_TLS_CLIENT_KEY_PATH/,
     }),
     'an unknown signer of the server’s certificate': () => ({
       env: { TEMPORAL_ADDRESS: certified.address, ...certificate(client) },
@@ -144,19 +144,19 @@ describe.skipIf(!hasOpenssl())('a Temporal server behind TLS (certificates made 
         ...certificate(client),
         TEMPORAL_TLS_SERVER_NAME: 'elsewhere.example',
       },
-      says: /its certificate is for another name; .*TEMPORAL_TLS_SERVER_NAME/,
+      says: /its certificate is for another host name; .*TEMPORAL_TLS_SERVER_NAME/,
     }),
     'no TLS': () => ({
       env: { TEMPORAL_ADDRESS: certified.address },
-      says: /it speaks TLS, and we do not; set TEMPORAL_TLS=true/,
+      says: /it uses TLS, but this connection does not; set TEMPORAL_TLS=true/,
     }),
     'TLS for a server that does not speak TLS': () => ({
       env: { TEMPORAL_ADDRESS: temporal.address, TEMPORAL_API_KEY: apiKey },
-      says: /it does not speak TLS, and we do; .*TEMPORAL_TLS=false/,
+      says: /it does not use TLS, but this connection does; .*TEMPORAL_TLS=false/,
     }),
     'no API key': () => ({
       env: { TEMPORAL_ADDRESS: keyed.address, ...authority },
-      says: /it wants an API key .*; .*TEMPORAL_API_KEY/,
+      says: /it requires an API key .*; .*TEMPORAL_API_KEY/,
     }),
     'a wrong API key': () => ({
       env: { TEMPORAL_ADDRESS: keyed.address, ...authority, TEMPORAL_API_KEY: wrongKey },
@@ -245,7 +245,7 @@ describe.skipIf(!hasOpenssl())('a Temporal server behind TLS (certificates made 
 
   it('a missing configuration file is an error if the user named it', () => {
     expect(() => configured({ TEMPORAL_CONFIG_FILE: join(folder, 'nowhere.toml') })).toThrow(
-      /which is not there/,
+      /which does not exist/,
     );
   });
 

@@ -126,7 +126,7 @@ describe('the queries of docs/temporal-ui.md', { timeout: 240_000 }, () => {
       expect(code).toBe(0);
       expect(JSON.parse(output)).toMatchObject([{ run: 'blocked', status: 'running', phase: 'blocked' }]);
       expect((await longhaul('runs', '--query', 'Phase = "nowhere"')).output).toBe(
-        'No run is found by that query\n',
+        'No run matches that query\n',
       );
       expect(await longhaul('runs', '--query', 'Phase is blocked')).toMatchObject({
         code: 2,

@@ -30,7 +30,7 @@ describe('a refusal', () => {
     expect(refusalOf(error, keyed)?.message).toMatch(
       /at h:7233 cannot be used: it does not accept the API key \(no \[secret removed\], \[secret removed\]\); .*TEMPORAL_API_KEY/,
     );
-    expect(refusalOf(error, keyless)?.message).toMatch(/it wants an API key .*; .*TEMPORAL_API_KEY/);
+    expect(refusalOf(error, keyless)?.message).toMatch(/it requires an API key .*; .*TEMPORAL_API_KEY/);
   });
 
   it.each([
@@ -44,7 +44,7 @@ describe('a refusal', () => {
     ],
   ])('of our rights, from %s, names the namespace', (_who, error) => {
     expect(refusalOf(error, keyed)?.message).toMatch(
-      /we may not use its namespace team \(Request unauthorized\.\); correct the namespace, or use a key/,
+      /it denies access to its namespace team \(Request unauthorized\.\); correct the namespace, or use a key/,
     );
   });
 

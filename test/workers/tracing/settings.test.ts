@@ -29,7 +29,7 @@ describe('traces', () => {
   it.each([
     [{ OTEL_TRACES_EXPORTER: 'jaeger' }, /takes otlp or none; "jaeger" is neither/],
     [{ OTEL_EXPORTER_OTLP_ENDPOINT: 'user:secret@host' }, /takes a URL such as/],
-    [{ ...endpoint, OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc' }, /name the port of the receiver for it/],
+    [{ ...endpoint, OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc' }, /name the receiver’s HTTP port/],
     [{ ...endpoint, OTEL_TRACES_SAMPLER: 'xray' }, /takes always_on, always_off, or traceidratio/],
     [
       { ...endpoint, OTEL_TRACES_SAMPLER: 'traceidratio', OTEL_TRACES_SAMPLER_ARG: '10' },

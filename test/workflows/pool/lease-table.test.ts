@@ -98,7 +98,7 @@ describe('a request', () => {
     table.request(request('b', { lease: 'b/3' }), 4);
     expect(told(table)).toEqual([
       ...['a granted n1', 'b granted n2', 'b granted n1'],
-      'b waiting: no other node than n1, n2 is alive',
+      'b waiting: no node except n1, n2 is alive',
     ]);
   });
 
@@ -248,7 +248,7 @@ describe('a node', () => {
     table.request(request('a', { lease: 'a/2' }), 2);
     expect(told(table)).toEqual([
       'a revoked n1 lost',
-      'a waiting: node n1 has let work time out, and has to report again',
+      'a waiting: work on node n1 timed out, and the node has not reported since',
     ]);
     table.up(node('n1'), 3);
     expect(told(table)).toEqual(['a granted n1']);

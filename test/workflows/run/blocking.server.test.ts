@@ -105,7 +105,7 @@ describe('trainingRun, if it cannot continue', { timeout: 120_000 }, () => {
       expect(shown.failing?.reason).toMatch(
         /^step-000003\/update failed 5 times in the same way: try (5|10)$/,
       );
-      expect(shown.failing?.remedy).toMatch(/blocked where it still fails at .* UTC.*longhaul resume /);
+      expect(shown.failing?.remedy).toMatch(/blocked if it still fails at .* UTC.*longhaul resume /);
       await vi.waitFor(
         async () => expect((await run.describe()).searchAttributes['Phase']).toEqual(['failing']),
         { timeout: 10_000 },
@@ -228,7 +228,7 @@ describe('trainingRun, if it cannot continue', { timeout: 120_000 }, () => {
       const status = await until(run, ({ phase }) => phase === 'blocked');
       expect(status.step).toBe(6);
       expect(status.blocked?.reason).toBe(
-        '2 steps in a row had too few grades. The last one: step 6: gym cannot grade',
+        '2 steps in a row had too few grades. The last step: step 6: gym cannot grade',
       );
       expect(status.blocked?.remedy).toContain('Fix the environment');
       await run.executeUpdate(resumeUpdate);

@@ -82,7 +82,7 @@ describe('an activity that a person ends by hand', { timeout: 120_000 }, () => {
       'failed',
       // Like `temporal activity fail`.
       (activity) => temporal.client.activity.fail(activity, ApplicationFailure.nonRetryable('')),
-      (id) => `${id} was failed by hand, and no reason was given`,
+      (id) => `${id} was failed by hand without a reason`,
     );
   });
 

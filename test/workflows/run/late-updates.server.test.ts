@@ -119,7 +119,7 @@ describe('a run that continues as new after every step', { timeout: 120_000 }, (
       const late = first.executeUpdate(setHyperparametersUpdate, { args: [{ lr: 0.25 }] });
       await expect(late).rejects.toBeInstanceOf(WorkflowNotFoundError);
       await expect(explained(first, late)).rejects.toThrow(
-        /has continued as new meanwhile: give the command again/,
+        /has just continued as new: give the command again/,
       );
     });
     expect(recorded(script)).toBe(0);

@@ -86,7 +86,7 @@ describe('a record that cannot be read', { timeout: 120_000 }, () => {
         const status = await until(workflow, names, 40_000);
         expect(status.step).toBe(step - 1);
         expect(status.blocked?.remedy).toBe(
-          `Put the bytes of ${key} back from a copy, or set it aside with \`longhaul quarantine ${key}\`. Then: longhaul resume ${run}`,
+          `Restore ${key} from a copy, or set it aside with \`longhaul quarantine ${key}\`. Then: longhaul resume ${run}`,
         );
         expect(await quarantine(harness.store, key)).toMatchObject({ run, written: true });
         await workflow.executeUpdate(resumeUpdate);

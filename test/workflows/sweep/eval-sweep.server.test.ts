@@ -82,8 +82,8 @@ describe('a sweep', { timeout: 360_000 }, () => {
       await harness.store.delete(key);
     const result = await (await stage.start('lacking', sweepSpec('lacking', named))).result();
     expect(result).toMatchObject({ ended: 'incomplete', failed: [], alarms: [] });
-    expect(result.gaps).toEqual([expect.stringMatching(/^final: nothing of the baseline was played on it/)]);
-    expect(resultText(result)).toContain('not compared: final: nothing of the baseline');
+    expect(result.gaps).toEqual([expect.stringMatching(/^final: the baseline was not played on this suite/)]);
+    expect(resultText(result)).toContain('not compared: final: the baseline was not played');
   });
 
   it('computes a state with a damaged checkpoint from an older checkpoint and the logged updates', async () => {
@@ -140,7 +140,7 @@ describe('a sweep', { timeout: 360_000 }, () => {
     const other = sweepSpec('waiting', { checkpoints: [{ run, steps: [2] }] });
     await expect(
       runNow(stage.temporal.client, parseSweepSpec(other), { id: 'waiting', detach: true }),
-    ).rejects.toThrow(/tests\/waiting was chosen by another spec:\n +checkpoints\.0\.steps/);
+    ).rejects.toThrow(/tests\/waiting was started with another spec:\n +checkpoints\.0\.steps/);
     await handle.cancel();
     await expect(handle.result()).rejects.toThrow();
     const refused: unknown = await (

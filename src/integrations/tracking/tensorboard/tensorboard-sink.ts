@@ -70,6 +70,6 @@ function entriesOf(framing: RecordFraming, delivered: Delivered, path: string): 
 
 function notOurs(path: string): SinkRefused {
   return new SinkRefused(
-    `${path} does not begin as an event file does: move it away, and it is written again from the records`,
+    `${path} does not begin like an event file: move it away, and it is written again from the records`,
   );
 }

@@ -70,7 +70,7 @@ export class BridgeProcess {
       this.child.once('error', (error: NodeJS.ErrnoException) => {
         const missing =
           error.code === 'ENOENT'
-            ? new SinkRefused(`there is no ${python}: name a Python that has the package wandb`)
+            ? new SinkRefused(`${python} was not found: name a Python that has the package wandb`)
             : error;
         this.end(missing);
         ended();

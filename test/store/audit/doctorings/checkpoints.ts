@@ -54,13 +54,13 @@ export const checkpoints: readonly Doctoring[] = [
     what: 'a checkpoint whose file is gone',
     rule: 'R31',
     at: () => layout.checkpointFolder(home, audited.last),
-    names: 'it is missing, though its manifest is there',
+    names: 'it is missing, but its manifest exists',
     doctor: (store) => store.remove(layout.checkpointFileKey(home, audited.last, 'state.safetensors')),
   },
   {
     what: 'a checkpoint whose manifest names another step',
     rule: 'R31',
-    names: 'it says that it is step',
+    names: 'it says step',
     ...edited(
       () => layout.checkpointManifestKey(home, audited.last),
       'checkpoint',

@@ -129,21 +129,21 @@ export const episodes: readonly Doctoring[] = [
     what: 'episodes that no attempt announced',
     rule: 'R9',
     at: () => episode(learned, 1),
-    names: 'no attempt has announced',
+    names: 'no attempt record announced',
     doctor: (store) => store.remove(`${layout.attemptsFolder(run, learned)}`),
   },
   {
     what: 'an episode that was announced only after it was stored',
     rule: 'R9',
     at: () => episode(learned),
-    names: 'only after its record was there',
+    names: 'only after its record existed',
     doctor: (store) => store.touch(layout.attemptsFolder(run, learned)),
   },
   {
     what: 'an evaluation whose episodes no run announced',
     rule: 'R9',
     at: evalEpisode,
-    names: 'no attempt of any run has announced',
+    names: 'no attempt record of any run announced',
     doctor: (store) => store.remove(`${layout.attemptsFolder(run, audited.last)}`),
   },
   {
@@ -155,7 +155,7 @@ export const episodes: readonly Doctoring[] = [
   {
     what: 'an episode of another task',
     rule: 'R8',
-    names: 'it is of task',
+    names: 'it has task',
     ...edited(episode(learned), 'episode', (record) => (record.task_key = 'another')),
   },
   {

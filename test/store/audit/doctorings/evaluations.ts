@@ -22,14 +22,14 @@ export const evaluations: readonly Doctoring[] = [
     what: 'an evaluation counts an unknown outcome as a failure in pass@1',
     rule: 'R25',
     at: evalResult,
-    names: 'pass_at_1 is 0.5, its episodes give 1',
+    names: 'pass_at_1 is 0.5, but its episodes give 1',
     doctor: (store) => evaluated(store, [passed, unknown], 0.5),
   },
   {
     what: 'an evaluation adds the value of a partial reward to pass@1',
     rule: 'R25',
     at: evalResult,
-    names: 'pass_at_1 is 0.75, its episodes give 0.5',
+    names: 'pass_at_1 is 0.75, but its episodes give 0.5',
     doctor: (store) => evaluated(store, [passed, { status: 'graded', value: 0.5 }], 0.75),
   },
   {
@@ -83,7 +83,7 @@ export const evaluations: readonly Doctoring[] = [
   {
     what: "an evaluation's episode of another task",
     rule: 'R8',
-    names: 'it is of task',
+    names: 'it has task',
     ...edited(evalEpisode, 'episode', (record) => (record.task_key = 'another')),
   },
   {

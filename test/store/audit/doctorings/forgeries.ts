@@ -120,7 +120,7 @@ export const forgeries: readonly Doctoring[] = [
     what: 'a gap in the records of an attempt',
     rule: 'R2',
     at: () => layout.attemptsFolder(run, learned),
-    names: 'it is missing, and the same attempt has a later record',
+    names: 'it is missing, but the same attempt has a later record',
     doctor: async (store) => {
       const folder = layout.attemptsFolder(run, learned);
       for await (const { key } of store.store.list(folder)) {
@@ -141,7 +141,7 @@ export interface Unclaimed {
 export const unclaimed: readonly Unclaimed[] = [
   {
     what: 'a second owner after the last plan',
-    says: `${owner(2)}: no step was planned under such an owner`,
+    says: `${owner(2)}: no step was planned under this owner`,
     doctor: async (store) => {
       store.write(owner(2), store.bytes(owner(1)));
       await store.edit(owner(2), 'owner', (record) =>
@@ -151,7 +151,7 @@ export const unclaimed: readonly Unclaimed[] = [
   },
   {
     what: 'a control record that no plan folds',
-    says: `${layout.controlFolder(run)}1.json: no plan folds what was asked there`,
+    says: `${layout.controlFolder(run)}1.json: no plan covers the change in it`,
     doctor: (store) =>
       store.put(`${layout.controlFolder(run)}1.json`, 'control', {
         ...{ schema: 'longhaul.control/2', n: 1, update_id: 'forged' },

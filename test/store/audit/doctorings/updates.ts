@@ -78,7 +78,7 @@ export const updates: readonly Doctoring[] = [
   {
     what: 'an update that was applied has the same state as before',
     rule: 'R5',
-    names: 'the state is the one before',
+    names: 'but the state did not change',
     ...edited(
       () => update(audited.last),
       'update',
