@@ -20,16 +20,18 @@ import { repository } from './repository.js';
 
 const benchmarks = [...new Set(figureDefinitions.map(({ benchmark }) => benchmark))];
 const program = new Command('npm run bench --')
-  .description('Measures every figure and prints it beside its bar; exit 1 when one does not hold')
+  .description(
+    'Measures every figure and prints it beside its limit; exit code 1 if a figure misses its limit',
+  )
   .argument('[name...]', `a benchmark or one of its figures: ${benchmarks.join(', ')} (default: all)`)
   .helpOption('-h, --help', 'show this')
   .option('--json', 'one JSON object a line: name, value, unit, bar, holds')
   .option(
     '--full',
-    'also what takes long (hours in all; else its last result is printed); writes bench/results.json and docs/benchmarks.md',
+    'also measure slow figures (hours in total; without --full their last result is printed), and write bench/results.json and docs/benchmarks.md',
   )
-  .option('--again', 'with --full: measure again what this commit has measured on this machine already')
-  .showHelpAfterError('`--help` lists what it takes.')
+  .option('--again', 'with --full: measure again even what was measured for this commit on this machine')
+  .showHelpAfterError('`--help` lists the options.')
   .exitOverride(({ exitCode }) => process.exit(exitCode === 0 ? 0 : 2))
   .parse();
 const options = program.opts<{ json?: boolean; full?: boolean; again?: boolean }>();

@@ -40,6 +40,6 @@ export async function runCommand(
 
 function rootOf(folder: string): string {
   if (existsSync(join(folder, 'package-lock.json'))) return folder;
-  if (folder === dirname(folder)) throw new Error('the benchmarks lie in no checkout of Longhaul');
+  if (folder === dirname(folder)) throw new Error('the benchmarks are not in a checkout of Longhaul');
   return rootOf(dirname(folder));
 }

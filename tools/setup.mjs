@@ -14,11 +14,11 @@ import { ensureSanitizers } from './steps/sanitizers.mjs';
 import { ensureTypescript } from './steps/typescript.mjs';
 
 const usage = `Usage: npm run setup -- [--tests] [--development] [--sanitizers] [--only STEP]
-Makes this checkout ready to run; what is current is not built again.
-  --tests        also what only tests need: the S3 server, the engine's own tests, the compiled harnesses
-  --development  also bench/ and test/chaos/, compiled
-  --sanitizers   also the engine's tests under sanitizers, which take minutes to build
-  --only STEP    nothing but this step; "temporal-server" is done in no other way: the server that containers run`;
+Makes this checkout ready to run; parts that are up to date are not built again.
+  --tests        also builds what only tests need: the S3 server, the engine's own tests, the compiled harnesses
+  --development  also compiles bench/ and test/chaos/
+  --sanitizers   also builds the engine's tests with sanitizers (takes minutes)
+  --only STEP    runs only this step; "temporal-server", the server that containers run, is built only this way`;
 
 const options = readOptions();
 
@@ -101,5 +101,5 @@ for (const [name, wanted, ensure] of steps) {
   }
 }
 if (!existsSync(join(repository, 'native')) && options.only === undefined)
-  console.error('native/ is missing: this checkout is not whole.');
+  console.error('native/ is missing: this checkout is incomplete.');
 console.log(`Ready after ${((performance.now() - started) / 1000).toFixed(1)} s\n`);

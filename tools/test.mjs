@@ -105,7 +105,7 @@ async function engineTests(title, folder, only) {
   counts.failed += failures;
   if (skipped > 0) console.log(`${skipped} engine tests were skipped; their output above says why.`);
   const expected = only?.length ?? 1;
-  if (tests < expected) console.error(`There are ${tests} tests, and were to be ${expected} at least.`);
+  if (tests < expected) console.error(`Only ${tests} tests ran; at least ${expected} were expected.`);
   if (tests < expected || (!passed && failures === 0)) count(false);
 }
 

@@ -159,7 +159,7 @@ export async function measureDisturbedRun(
     const faults = disturbances.map(({ at }) => at);
     const time = effectiveTime(seen.commits, faults);
     for (const { step, seconds } of time.costs)
-      log(`step ${step} took ${seconds.toFixed(1)} s more than those around it`);
+      log(`step ${step} took ${seconds.toFixed(1)} s more than the steps around it`);
     const computed = readComputed(asked);
     const lost = lostWork(
       computed,
@@ -346,7 +346,7 @@ export function stallShare(
     stalled += stall ?? 0;
     all += at - from;
   }
-  if (reporting === 0) throw new Error('no undisturbed step says how long it waited for a checkpoint');
+  if (reporting === 0) throw new Error('no undisturbed step recorded how long it waited for a checkpoint');
   return stalled / all;
 }
 

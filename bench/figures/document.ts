@@ -14,7 +14,7 @@ export function documentResults(path: string, results: Results): void {
   const text = readFileSync(path, 'utf8');
   const [before, rest] = [text.split(begin)[0], text.split(end)[1]];
   if (before === undefined || rest === undefined || before === text) {
-    throw new Error(`${path} has lost its marks "${begin}" and "${end}": put the table's place back`);
+    throw new Error(`${path} has lost its marks "${begin}" and "${end}": restore them around the table`);
   }
   writeFileSync(path, `${before}${begin}\n\n${figuresTable(results)}\n${end}${rest}`);
 }

@@ -27,7 +27,7 @@ export function readResults(path: string): Results {
   const results = JSON.parse(text) as Results;
   if (results.schema !== schema)
     throw new Error(
-      `${path} has the schema ${String(results.schema)}, not ${schema}: take the one of this commit`,
+      `${path} has the schema ${String(results.schema)}, not ${schema}: restore the file of this commit`,
     );
   return results;
 }

@@ -70,7 +70,7 @@ export async function measureQuickstart(runs: QuickstartRuns): Promise<Measured>
     firstExecution(folder, result.run),
   );
   if (history.steps !== records.steps) {
-    throw new Error(`the history plans ${history.steps} steps, the records hold ${records.steps}`);
+    throw new Error(`the history plans ${history.steps} steps, but the records have ${records.steps}`);
   }
   return {
     values: {

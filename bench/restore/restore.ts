@@ -82,7 +82,7 @@ export async function cold(
   const bytes = (await deviceBytes(reader)) - before;
   if (bytes < size)
     throw new Error(
-      `only ${bytes} of ${size} bytes of ${path} were read from a device: its file system keeps it in memory, so no rate of a disk can be measured there`,
+      `only ${bytes} of ${size} bytes of ${path} were read from a device: its file system keeps it in memory, so the rate of a disk cannot be measured there`,
     );
   return seconds;
 }

@@ -120,6 +120,6 @@ async function sweep(
   }
   const result = await ended;
   if (result.ended !== 'completed' || result.pairs !== checkpoints)
-    throw new Error(`the sweep ${name} is not whole: ${JSON.stringify(result).slice(0, 400)}`);
+    throw new Error(`the sweep ${name} is incomplete: ${JSON.stringify(result).slice(0, 400)}`);
   return { episodes: result.episodes, seconds: (performance.now() - begun) / 1_000, samples: sample };
 }

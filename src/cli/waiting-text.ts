@@ -43,7 +43,12 @@ export async function waitingFor(client: Client, handle: RunHandle): Promise<Wai
     const way = `temporal activity unpause -w ${handle.workflowId} -a ${entry.activity}`;
     if (Number(state) === paused) return [{ ...entry, reason: `it is paused; continue with: ${way}` }];
     if (Number(state) === pauseRequested)
-      return [{ ...entry, reason: `it will be paused when its try ends; continue with: ${way}` }];
+      return [
+        {
+          ...entry,
+          reason: `it is being paused, but its current try may still finish; continue with: ${way}`,
+        },
+      ];
     if (Number(state) === started) {
       const wait = waitIn(pending.heartbeatDetails?.payloads?.[0]);
       const forMs = wait ? Date.now() - wait.waiting_since : 0;

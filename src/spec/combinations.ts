@@ -57,11 +57,11 @@ function servedModelProblems(spec: RunSpec): SpecProblem[] {
       ? []
       : [{ path: 'trainer.save_every', problem: 'is for model.served', fix: 'remove it' }];
   const refused: [path: string, isGiven: boolean, problem: string, fix: string][] = [
-    ['model.path', model.path !== undefined, 'is given beside model.served', 'keep one of them'],
+    ['model.path', model.path !== undefined, 'is given together with model.served', 'keep one of them'],
     [
       'model.architecture',
       model.architecture !== undefined,
-      'is given beside model.served',
+      'is given together with model.served',
       'keep one of them',
     ],
     [

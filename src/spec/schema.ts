@@ -215,7 +215,9 @@ const trainer = z.strictObject({
 
 const retention = z.strictObject({
   keep_last: count.default(2).describe('number of newest checkpoints to keep'),
-  keep_every: countOrZero.default(0).describe('keep one checkpoint in every N steps; 0: none'),
+  keep_every: countOrZero
+    .default(0)
+    .describe('keep the first checkpoint at or after each multiple of N steps; 0: none'),
   keep_best: countOrZero
     .default(0)
     .describe('number of checkpoints with the best evaluations to keep; 0: none'),

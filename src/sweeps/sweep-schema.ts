@@ -50,7 +50,11 @@ const suite = z.strictObject({
     'name in tables; `interval` and `final` are the run’s own suites and take no other setting',
   ),
   split: z.enum(['train', 'held_out']).default('held_out').describe('part of the data'),
-  environments: z.array(text).min(1).exactOptional().describe('only tasks of these environments; absent: of all environments'),
+  environments: z
+    .array(text)
+    .min(1)
+    .exactOptional()
+    .describe('only tasks of these environments; absent: of all environments'),
   difficulty: z
     .array(z.number())
     .min(1)
@@ -75,7 +79,9 @@ const baseline = z.strictObject({
     .min(0)
     .max(1)
     .default(0.05)
-    .describe('a loss of pass@1, as a share: a state that is significantly worse by more than this raises the alarm'),
+    .describe(
+      'a loss of pass@1, as a share: a state that is significantly worse by more than this raises the alarm',
+    ),
 });
 
 /** The shortest catch-up window that a server accepts, in seconds. */
@@ -112,9 +118,7 @@ export const sweepSpecSchema = z.strictObject({
     .exactOptional()
     .describe('state that all others are compared with; absent: the first state of the sweep'),
   parallel: count.max(64).default(2).describe('how many evaluations (one state on one suite) run at once'),
-  schedule: schedule
-    .exactOptional()
-    .describe('when the sweep starts by itself; absent: only on command'),
+  schedule: schedule.exactOptional().describe('when the sweep starts by itself; absent: only on command'),
   again: z
     .literal(true)
     .exactOptional()

@@ -59,7 +59,7 @@ describe('the stall of checkpoints', () => {
 
   it('is refused if no undisturbed step recorded its wait', () => {
     expect(() => stallShare({ commits, stalls: new Map([[3, 100]]) }, [25_000])).toThrow(
-      /no undisturbed step says how long/,
+      /no undisturbed step recorded how long/,
     );
   });
 });

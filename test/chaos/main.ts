@@ -43,7 +43,7 @@ const program = new Command('npm run chaos --')
   .addOption(new Option('--against <file>', 'of a process for one seed: the undisturbed run').hideHelp())
   .addOption(new Option('--outcome <file>', 'where it is to tell what became of its own').hideHelp())
   .allowExcessArguments(false)
-  .showHelpAfterError('`--help` lists what it takes.')
+  .showHelpAfterError('`--help` lists the options.')
   .exitOverride(({ exitCode }) => process.exit(exitCode === 0 ? 0 : 2))
   .parse();
 const values = program.opts<{

@@ -259,7 +259,7 @@ describe('a model folder is refused at the run’s start', () => {
     await harness.open(specOf());
     await expect(harness.advance(0)).rejects.toMatchObject({
       name: 'BadModelFolder',
-      message: expect.stringMatching(/config\.json: hidden_act is "gelu"; supported is silu/) as string,
+      message: expect.stringMatching(/config\.json: hidden_act is "gelu"; only silu is supported/) as string,
     });
   });
 

@@ -42,9 +42,9 @@ describe('readers of a run’s records expect the same suites as its workflow pl
   const phase = (updates: number) => ({ name: 'p', updates, mini_batches_per_step: 3 });
   test.each([
     ['warm start and GRPO', [phase(7), phase(2)], 12, 4],
-    ['GRPO alone', [], 9, 3],
+    ['only GRPO', [], 9, 3],
     ['an empty phase', [phase(0)], 5, 2],
-    ['a warm start alone', [phase(9)], 0, 2],
+    ['only a warm start', [phase(9)], 0, 2],
     ['no interval', [phase(4)], 6, 0],
   ])('%s', (_, warm_start, max_training_steps, eval_interval) => {
     const spec = { warm_start, trainer: { max_training_steps, eval_interval } } as unknown as RunSpec;

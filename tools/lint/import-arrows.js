@@ -112,7 +112,7 @@ export const importArrows = {
       if (singleFiles[module]?.includes(from)) return;
       const allowed = [...values, ...types.map((folder) => `${folder} (types)`)];
       const hint =
-        allowed.length === 0 ? '; it imports nothing but itself' : `; it may import ${allowed.join(', ')}`;
+        allowed.length === 0 ? '; it may import only itself' : `; it may import ${allowed.join(', ')}`;
       context.report({
         node,
         messageId: types.includes(to) ? 'typesOnly' : 'forbidden',

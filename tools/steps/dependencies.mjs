@@ -10,7 +10,7 @@ import { requireNodeGyp, requireNpm } from './prerequisites.mjs';
 /** The host of the addon's prebuilt files. */
 const prebuiltHost = 'github.com';
 const addonHint =
-  'better-sqlite3 is built with a C++ compiler, make and Python 3 where no prebuilt file can be downloaded.';
+  'better-sqlite3 needs a C++ compiler, make and Python 3 if no prebuilt file can be downloaded.';
 
 /** Fails now if the packages could not be installed minutes later. */
 export async function checkDependencyTools() {

@@ -77,7 +77,8 @@ export async function ensureEngine({ withTests = false } = {}) {
       label: 'engine build',
     });
     const built = filesBelow(engineBuildFolder).find((path) => path.endsWith('/longhaul-engine'));
-    if (built === undefined) throw new Error(`The build in ${engineBuildFolder} made no longhaul-engine.`);
+    if (built === undefined)
+      throw new Error(`The build in ${engineBuildFolder} did not make longhaul-engine.`);
     mkdirSync(join(cacheRoot, 'engine', key), { recursive: true });
     copyFileSync(built, `${binary}.${process.pid}`);
     renameSync(`${binary}.${process.pid}`, binary);

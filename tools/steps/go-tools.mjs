@@ -28,7 +28,7 @@ const temporal = {
   name: 'temporal',
   module: join(repository, 'tools/temporal-cli'),
   package: 'github.com/temporalio/cli/cmd/temporal',
-  purpose: `Temporal's server is built from its Go module where it cannot be downloaded from ${downloadHost}.`,
+  purpose: `Temporal's server is built from its Go module if it cannot be downloaded from ${downloadHost}.`,
   home: 'https://docs.temporal.io/cli',
   note: 'about 5 minutes on 2 cores, once',
   downloadHost,
@@ -52,7 +52,7 @@ const temporalServer = {
   companions: [{ name: 'temporal-sql-tool', package: 'go.temporal.io/server/cmd/tools/sql' }],
   purpose: 'the Temporal server of the test of the whole stack is built from its Go module.',
   home: 'https://github.com/temporalio/temporal',
-  note: 'about 10 minutes on 2 cores, once; 1 where the embedded one was built here',
+  note: 'about 10 minutes on 2 cores, once; 1 minute if the embedded server was built here before',
 };
 
 export function ensureTemporal() {
@@ -119,7 +119,7 @@ async function buildTool(tool, package_, binary) {
   const options = {
     cwd: tool.module,
     env: { ...environment, CGO_ENABLED: '0' },
-    hint: `Or put a \`${tool.name}\` on PATH yourself, and start again.`,
+    hint: `Or put a \`${tool.name}\` on the PATH yourself, and start again.`,
   };
   // A separate command before the build: the build prints nothing while it downloads, and does not know the number of packages.
   let packages = 0;

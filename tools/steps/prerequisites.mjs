@@ -42,7 +42,7 @@ function installHint(name) {
   for (const [key, command, verb] of managers) {
     if (findOnPath(command) !== null) return `Install it: ${verb} ${packages[name][key]}`;
   }
-  return `Install the package ${packages[name].apt} (its name on Debian) or its equal here.`;
+  return `Install the package ${packages[name].apt} (its name on Debian) or the equivalent package of this system.`;
 }
 
 /** Whether `version` is at least `wanted`. Only as many numbers as `wanted` has are compared. */
@@ -70,7 +70,7 @@ export function requireNpm() {
   const path = findOnPath('npm');
   if (path === null)
     throw new SetupError(
-      `npm not found. It comes with Node from https://nodejs.org; some distributions have it apart. ${installHint('npm')}`,
+      `npm not found. It comes with Node from https://nodejs.org; some distributions package it separately. ${installHint('npm')}`,
     );
   return path;
 }
@@ -107,7 +107,7 @@ export function checkCompiler(compiler) {
       [
         `${compiler} (${firstLine(outputOf(compiler, ['--version']))}) cannot build C++20 with a static C++ library:`,
         ...(complaint === '' ? [] : [`    ${complaint.trim()}`]),
-        `  The engine needs g++ ≥ 11 or clang ≥ 14; CXX=/path/to/compiler names another one. ${installHint('compiler')}`,
+        `  The engine needs g++ ≥ 11 or clang ≥ 14; to use another compiler, set CXX=/path/to/compiler. ${installHint('compiler')}`,
       ].join('\n'),
     );
   } finally {
@@ -122,7 +122,7 @@ export function requireCmake() {
   const version = /version (\d+(?:\.\d+)*)/.exec(outputOf(path, ['--version']) ?? '')?.[1];
   if (version !== undefined && isAtLeast(version, '3.20')) return path;
   throw new SetupError(
-    `cmake ${version ?? `at ${path}, which tells no version,`} is too old: the engine is built with 3.20 or newer. ` +
+    `cmake ${version ?? `at ${path}, whose version is unknown,`} is too old: the engine is built with 3.20 or newer. ` +
       `See https://cmake.org/download.`,
   );
 }
@@ -169,7 +169,7 @@ export function requireGo(tool) {
   const version = /go(\d+(?:\.\d+)*)/.exec(own ?? '')?.[1];
   if (version === undefined || !(isAtLeast(version, wanted) || isAtLeast(version, oldestGo)))
     throw new SetupError(
-      `Go ${version ?? `at ${path}, which tells no version,`} is too old; ${tool.purpose}\n${goHint(tool, wanted)}`,
+      `Go ${version ?? `at ${path}, whose version is unknown,`} is too old; ${tool.purpose}\n${goHint(tool, wanted)}`,
     );
   const toolchain = firstLine(outputOf(path, ['env', 'GOTOOLCHAIN'], { cwd: tmpdir() }));
   // Distributions and containers often set `local`, with which Go refuses every module that needs a newer Go.

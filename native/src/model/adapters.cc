@@ -113,7 +113,7 @@ void validate(const LoraSettings& settings, const Architecture& architecture) {
     if (settings.targets[i - 1] == settings.targets[i])
       throw std::invalid_argument(std::string("lora.targets names ") + name(settings.targets[i]) + " twice");
     if (settings.targets[i - 1] > settings.targets[i])
-      throw std::invalid_argument(std::string("lora.targets has ") + name(settings.targets[i]) + " behind " +
+      throw std::invalid_argument(std::string("lora.targets has ") + name(settings.targets[i]) + " after " +
                                   name(settings.targets[i - 1]) +
                                   "; the order is q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj");
   }

@@ -65,7 +65,7 @@ HfExport read_export(const Request& request, const Architecture& architecture) {
   settings.eos_tokens = request.token_list("eos_tokens");
   for (const std::int32_t token : settings.eos_tokens) {
     if (token < architecture.vocab_size) continue;
-    throw RequestError("BadInput", "eos_tokens has " + std::to_string(token) + ", which is no token of this model; its vocabulary has " +
+    throw RequestError("BadInput", "eos_tokens has " + std::to_string(token) + ", which is not a token of this model; its vocabulary has " +
                                        std::to_string(architecture.vocab_size));
   }
   if (request.has("base_model")) settings.base_model = request.text("base_model");
@@ -272,7 +272,7 @@ void Verbs::export_folder(const Request& request) {
   const auto held = require_state(request);
   const HfExport settings = read_export(request, held->policy->architecture());
   if (settings.adapters == HfAdapters::peft && held->policy->adapters() == nullptr) {
-    throw RequestError("BadInput", "adapters is peft, but the state has no adapters: it was trained in full; export it as merged");
+    throw RequestError("BadInput", "adapters is peft, but the state has no adapters, because all weights were trained; export it as merged");
   }
   saver_.start(request.id(), request.verb,
                [held, settings, path = request.text("path"), frames = ProgressFrames(replies_, request)] {
@@ -307,14 +307,14 @@ void Verbs::tell_held(const Request& request) {
 
 std::shared_ptr<const HeldState> Verbs::require_model(const Request& request) const {
   auto held = held_.get();
-  if (!held) throw RequestError("WrongState", "no state is held; " + request.verb + " needs one: send a load first");
+  if (!held) throw RequestError("WrongState", "no state is loaded; " + request.verb + " needs one: send a load first");
   return held;
 }
 
 std::shared_ptr<const HeldState> Verbs::require_state(const Request& request) const {
   const std::string wanted = request.digest("state");
   auto held = held_.get();
-  if (!held) throw RequestError("WrongState", "no state is held; " + request.verb + " needs " + wanted);
+  if (!held) throw RequestError("WrongState", "no state is loaded; " + request.verb + " needs " + wanted);
   if (wanted != held->digest) {
     throw RequestError("WrongState", "holds state " + held->digest + "; " + request.verb + " needs " + wanted);
   }

@@ -50,7 +50,7 @@ void check_identity(const SafetensorsFile& file, const std::string& state, int m
   };
   if (text("schema") != "longhaul.batch/2") throw BatchError("schema " + text("schema") + "; this engine reads longhaul.batch/2");
   if (text("previous_state") != state) {
-    throw BatchError("was made for state " + text("previous_state") + ", the update names " + state);
+    throw BatchError("was made for state " + text("previous_state") + ", but the update names " + state);
   }
   const Json* count = identity->find("mini_batches");
   if (count == nullptr || count->number() == nullptr || *count->number() != mini_batches) {

@@ -172,7 +172,7 @@ LoraSettings lora_from_json(const Json& value) {
   LoraSettings settings;
   settings.rank = members.whole("rank");
   settings.alpha = members.real("alpha");
-  const std::string allowed = "a list of some of " + target_names();
+  const std::string allowed = "a list of targets from " + target_names();
   const Json::Array* targets = members.find("targets", allowed.c_str()).array();
   if (targets == nullptr || targets->empty()) members.refuse("targets", allowed);
   for (const Json& item : *targets) {

@@ -23,7 +23,7 @@ InputFile::InputFile(const std::string& path) : path_(path), fd_(::open(path.c_s
   }
   const int problem = known ? EINVAL : errno;
   ::close(fd_);
-  throw std::system_error(problem, std::generic_category(), (known ? "no regular file: " : "cannot stat ") + path);
+  throw std::system_error(problem, std::generic_category(), (known ? "not a regular file: " : "cannot stat ") + path);
 }
 
 InputFile::~InputFile() { ::close(fd_); }
@@ -35,7 +35,7 @@ void InputFile::read(void* to, std::size_t size, std::uint64_t offset) const {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_io("cannot read", path_);
     if (got == 0) {
-      throw std::system_error(EIO, std::generic_category(), "it became shorter while it was read: " + path_);
+      throw std::system_error(EIO, std::generic_category(), "the file became shorter while it was read: " + path_);
     }
     bytes += got;
     size -= static_cast<std::size_t>(got);

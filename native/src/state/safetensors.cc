@@ -21,7 +21,7 @@ constexpr std::size_t piece_bytes = std::size_t{8} << 20;
 std::uint64_t whole_number(const Json& value, const std::string& where) {
   const double* number = value.number();
   if (number == nullptr || *number < 0 || *number > 9007199254740992.0 || *number != std::floor(*number)) {
-    throw SafetensorsError(where + " is no whole number");
+    throw SafetensorsError(where + " is not a whole number");
   }
   return static_cast<std::uint64_t>(*number);
 }
@@ -49,8 +49,8 @@ FileTensor read_place(const std::string& name, const Json& entry, std::uint64_t 
   place.begin = whole_number((*offsets->array())[0], "data_offsets of tensor " + name);
   place.end = whole_number((*offsets->array())[1], "data_offsets of tensor " + name);
   if (place.begin > place.end || place.end > data_size) {
-    throw SafetensorsError("tensor " + name + " lies outside the file: data_offsets [" + std::to_string(place.begin) + ", " +
-                           std::to_string(place.end) + "], and " + std::to_string(data_size) + " bytes follow the header");
+    throw SafetensorsError("tensor " + name + " is outside the file: data_offsets [" + std::to_string(place.begin) + ", " +
+                           std::to_string(place.end) + "], but " + std::to_string(data_size) + " bytes follow the header");
   }
   if (place.end - place.begin != bytes) {
     throw SafetensorsError("tensor " + name + ": data_offsets do not fit its shape: " +
@@ -78,7 +78,7 @@ void check_contiguous(const SafetensorsHeader& header, std::uint64_t data_size) 
     }
     at = extent.end;
   }
-  if (at != data_size) throw SafetensorsError(std::to_string(data_size - at) + " bytes belong to no tensor");
+  if (at != data_size) throw SafetensorsError(std::to_string(data_size - at) + " bytes do not belong to any tensor");
 }
 
 // Length of the header, from the first eight bytes.
@@ -99,12 +99,12 @@ SafetensorsHeader parse_header(std::string_view text, std::uint64_t file_size) {
   std::string error;
   const auto json = parse_json(text, error);
   if (!json) throw SafetensorsError("broken header: " + error);
-  if (json->object() == nullptr) throw SafetensorsError("the header is no object");
+  if (json->object() == nullptr) throw SafetensorsError("the header is not an object");
   for (const auto& [name, entry] : *json->object()) {
     if (name == "__metadata__") {
-      if (entry.object() == nullptr) throw SafetensorsError("__metadata__ is no object");
+      if (entry.object() == nullptr) throw SafetensorsError("__metadata__ is not an object");
       for (const auto& [key, value] : *entry.object()) {
-        if (value.string() == nullptr) throw SafetensorsError("__metadata__." + key + " is no string");
+        if (value.string() == nullptr) throw SafetensorsError("__metadata__." + key + " is not a string");
         header.metadata[key] = *value.string();
       }
       continue;
@@ -154,7 +154,7 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::uint8_t> beginni
   const std::uint64_t length = header_length(beginning.data(), file_size);
   if (length > beginning.size() - length_bytes) {
     throw SafetensorsError("header of " + std::to_string(length) + " bytes; only " +
-                           std::to_string(beginning.size() - length_bytes) + " of them are given");
+                           std::to_string(beginning.size() - length_bytes) + " of them are present");
   }
   return parse_header({reinterpret_cast<const char*>(beginning.data()) + length_bytes, length}, file_size);
 }

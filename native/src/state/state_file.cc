@@ -68,7 +68,7 @@ StateHeader parse_state_header(const SafetensorsHeader& file) {
 void require_base(const std::string& path, const StateHeader& header, const BaseWeights& held, ThreadPool& pool) {
   if (!held.weights) {
     throw WrongBaseError("state file " + path + " has adapters on the weights " + header.base +
-                         ", and no weights are held; name their file or folder as base");
+                         ", but no weights are loaded; name their file or folder as base");
   }
   const std::string digest = held.digest.empty() ? weights_digest(*held.weights, pool) : held.digest;
   if (digest != header.base) {
@@ -83,7 +83,7 @@ void check_scales(const Policy& policy) {
     for (std::size_t i = 0; i < scales.size(); ++i) {
       if (scales[i] >= 0) continue;
       throw SafetensorsError(std::string("tensor ") + name + " has " + std::to_string(scales[i]) + " as value " +
-                             std::to_string(i) + "; a scale is not negative");
+                             std::to_string(i) + "; a scale must not be negative");
     }
   }
 }
@@ -96,7 +96,7 @@ WrittenFile save_state(const Policy& policy, const std::string& path, std::strin
   metadata["optimizer_steps"] = std::to_string(policy.optimizer_steps);
   metadata["moments"] = name(policy.moments().format);
   if (policy.adapters() != nullptr) {
-    if (base.empty()) throw std::logic_error("a state with adapters cannot be saved without the digest of the weights under them");
+    if (base.empty()) throw std::logic_error("a state with adapters cannot be saved without the digest of its base weights");
     metadata["lora"] = write_json(lora_json(policy.adapters()->settings()), KeyOrder::sorted);
     metadata["base"] = base;
   }

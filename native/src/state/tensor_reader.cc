@@ -49,12 +49,12 @@ void check_tensors(const SafetensorsHeader& header, std::span<const TensorBytes<
                              describe_tensor(tensor.dtype, tensor.shape));
     }
     // The digest covers data in the order of names, so a program that knows nothing about tensors can compute the digest from the file.
-    if (place.begin < at) throw SafetensorsError("tensor " + tensor.name + " lies before one whose name comes first");
+    if (place.begin < at) throw SafetensorsError("tensor " + tensor.name + " is out of order: tensor data must follow the order of the names");
     at = place.end;
   }
   for (const auto& [name, place] : header.tensors) {
     if (!known.contains(name)) {
-      throw SafetensorsError("tensor " + name + " is none of the " + std::to_string(known.size()) + " that its metadata tell of");
+      throw SafetensorsError("tensor " + name + " is not one of the " + std::to_string(known.size()) + " tensors that its metadata describe");
     }
   }
 }

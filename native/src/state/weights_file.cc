@@ -19,7 +19,7 @@ Architecture parse_architecture(const SafetensorsHeader& file) {
   const auto json = parse_json(entry->second, error);
   if (!json) throw SafetensorsError("__metadata__.architecture is broken: " + error);
   if (file.metadata.size() > 1) {
-    throw SafetensorsError("__metadata__ has other keys than architecture: is it a state? load_state reads those");
+    throw SafetensorsError("__metadata__ has other keys than architecture; if the file is a state, read it with load_state");
   }
   const Architecture architecture = architecture_from_json(*json);
   check_tensors(file, expected_weight_tensors(architecture));

@@ -37,7 +37,7 @@ std::vector<int32_t> check_nodes(const Batch& batch, const Architecture& archite
     if (length < 1) refuse("nodes", n, "has length " + std::to_string(length));
     if (mini_batch < 0 || mini_batch >= mini_batches)
       refuse("nodes", n, "has mini-batch " + std::to_string(mini_batch) + " of " + std::to_string(mini_batches));
-    if (n > 0 && mini_batch < batch.node(n - 1).mini_batch) refuse("nodes", n, "is out of order: nodes are sorted by mini-batch");
+    if (n > 0 && mini_batch < batch.node(n - 1).mini_batch) refuse("nodes", n, "is out of order: nodes must be sorted by mini-batch");
     if (parent < -1 || parent >= n)
       refuse("nodes", n, "has parent " + std::to_string(parent) + ", which does not precede it");
     ends[n] = length;
@@ -63,7 +63,7 @@ void check_samples(const Batch& batch, const std::vector<int32_t>& mini_batch_of
                                       (i == 0 ? std::string("0") : std::to_string(before) + " or " + std::to_string(before + 1)));
     if (i > 0 && sample == before &&
         mini_batch_of_row[batch.target_rows[i]] != mini_batch_of_row[batch.target_rows[i - 1]])
-      refuse("target_samples", i, "is " + std::to_string(sample) + ", a sample of the mini-batch before");
+      refuse("target_samples", i, "is " + std::to_string(sample) + ", which belongs to the previous mini-batch");
   }
 }
 
@@ -72,7 +72,7 @@ void check_samples(const Batch& batch, const std::vector<int32_t>& mini_batch_of
 void validate(const Batch& batch, const Architecture& architecture, int mini_batches) {
   if (batch.nodes.size() % Batch::node_columns != 0) throw BatchError("batch: nodes is not [N,3]");
   if (batch.tokens.size() > size_t(std::numeric_limits<int32_t>::max()))
-    throw BatchError("batch: tokens has " + std::to_string(batch.tokens.size()) + " values, more than rows can be numbered");
+    throw BatchError("batch: tokens has " + std::to_string(batch.tokens.size()) + " values, more than row numbers can count");
   const std::vector<int32_t> mini_batch_of_row = check_nodes(batch, architecture, mini_batches);
   check_size("tokens", batch.tokens.size(), mini_batch_of_row.size());
   const size_t targets = batch.target_rows.size();
@@ -92,7 +92,7 @@ void validate(const Batch& batch, const Architecture& architecture, int mini_bat
       refuse("target_rows", i, "is " + std::to_string(row) + " of " + std::to_string(mini_batch_of_row.size()) + " rows");
     const int32_t mini_batch = mini_batch_of_row[row];
     if (mini_batch < before)
-      refuse("target_rows", i, "is out of order: targets are sorted by the mini-batch of their row");
+      refuse("target_rows", i, "is out of order: targets must be sorted by the mini-batch of their row");
     before = mini_batch;
     ++counts[mini_batch];
     check_token("target_tokens", i, batch.target_tokens[i], architecture);

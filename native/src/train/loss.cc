@@ -181,7 +181,7 @@ void validate(const LossSettings& settings) {
   require_not_negative("entropy_weight", settings.entropy_weight);
   require_not_negative("tis_cap", settings.tis_cap);
   require(settings.kind != LossKind::cross_entropy || settings.tis_cap == 0, "tis_cap", settings.tis_cap,
-          "0 with cross_entropy, which has no log-probs from sampling");
+          "0 with cross_entropy, for which no log-probs from sampling exist");
   require(settings.reduction != LossReduction::seq_mean_token_sum_norm || settings.max_seq_len >= 1, "max_seq_len",
           settings.max_seq_len, "at least 1 with seq_mean_token_sum_norm, which divides by it");
 }

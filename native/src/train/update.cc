@@ -21,7 +21,7 @@ void check(const UpdateSettings& settings) {
     if (!ok) throw std::invalid_argument(std::string("update: ") + what);
   };
   const OptimizerSettings& optimizer = settings.optimizer;
-  require(!settings.learning_rates.empty(), "learning_rates is empty; it has one rate for each mini-batch");
+  require(!settings.learning_rates.empty(), "learning_rates is empty; it must have one rate for each mini-batch");
   for (const double rate : settings.learning_rates)
     require(std::isfinite(rate) && rate >= 0, "learning_rates must be finite and not negative");
   require(optimizer.beta1 >= 0 && optimizer.beta1 < 1 && optimizer.beta2 >= 0 && optimizer.beta2 < 1,
@@ -38,7 +38,7 @@ void check(const UpdateSettings& settings) {
 void check_reference(const Policy& policy, const UpdateSettings& settings) {
   if (!settings.loss.wants_reference()) return;
   if (!settings.reference)
-    throw std::invalid_argument("update: loss.kl_weight is above 0, and there are no reference weights; set_reference takes them");
+    throw std::invalid_argument("update: loss.kl_weight is above 0, but there are no reference weights; send them with set_reference");
   if (!(settings.reference->architecture() == policy.architecture()))
     throw std::invalid_argument("update: the reference weights have another architecture than the policy");
 }

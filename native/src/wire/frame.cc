@@ -113,7 +113,7 @@ std::optional<Frame> decode_frame(std::vector<std::uint8_t> body, std::string& e
   rest = rest.subspan(8 + header_bytes);
   if (const Json* arrays = frame.header.find("arrays")) {
     if (arrays->array() == nullptr) {
-      error = "arrays is no list";
+      error = "arrays is not a list";
       return std::nullopt;
     }
     for (const Json& entry : *arrays->array()) {

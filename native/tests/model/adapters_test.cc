@@ -169,7 +169,7 @@ void bad_settings_are_refused() {
   refused({4, std::nan(""), {LoraTarget::q_proj}}, "lora.alpha is nan");
   refused({4, 8, {}}, "lora.targets is empty");
   refused({4, 8, {LoraTarget::q_proj, LoraTarget::q_proj}}, "lora.targets names q_proj twice");
-  refused({4, 8, {LoraTarget::v_proj, LoraTarget::q_proj}}, "lora.targets has q_proj behind v_proj");
+  refused({4, 8, {LoraTarget::v_proj, LoraTarget::q_proj}}, "lora.targets has q_proj after v_proj");
 }
 
 }  // namespace

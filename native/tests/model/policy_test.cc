@@ -39,7 +39,7 @@ void tensors_are_sorted_and_cover_every_value_once() {
     size_t end = 0;
     for (const ParameterRange& range : layout.ranges()) {
       check(!range.empty(), name + ": no range is empty");
-      check_equal(range.offset, end, name + ": ranges lie behind one another");
+      check_equal(range.offset, end, name + ": ranges follow one another");
       end += range.size();
     }
     check_equal(end, layout.total, name + ": total");
@@ -81,7 +81,7 @@ void fused_matrices_and_biases_are_row_ranges() {
     for (const char* part : {"q_proj", "k_proj", "v_proj"})
       for (const NamedTensor<float>& tensor : weights.tensors())
         if (tensor.name == prefix + part + kind) {
-          check(tensor.values.data() == end, tensor.name + " lies behind the one before");
+          check(tensor.values.data() == end, tensor.name + " does not follow the tensor before it");
           end += tensor.values.size();
         }
     check(end == weights.at(range) + range.size(), std::string("q, k and v fill the range of") + kind);

@@ -76,7 +76,7 @@ void a_model_that_does_not_fit_beside_the_one_that_is_held_is_refused() {
 
   leave(engine.pid(), (needed + second) / 2);
   const Answer refused = engine.call(load);
-  CHECK(refused.error().starts_with("OutOfMemory: loading this model beside the one that is held needs"));
+  CHECK(refused.error().starts_with("OutOfMemory: loading this model while the current model is still in memory needs"));
   CHECK(refused.error().find("MiB are free") != std::string::npos);
   CHECK(figure(memory_of(refused), "weights") == figure(memory, "weights") && figure(memory_of(refused), "total") == figure(memory, "total"));
   CHECK(figure(memory_of(refused), "available") < second && figure(memory_of(refused), "available") > 0.8 * needed);
@@ -106,7 +106,7 @@ void a_model_whose_rotary_table_does_not_fit_is_refused() {
   rlimit before{};
   CHECK(getrlimit(RLIMIT_AS, &before) == 0);
   leave(getpid(), 0.5 * table);
-  CHECK_THROWS(RequestError, plan(false), "loading this model beside the one that is held needs");
+  CHECK_THROWS(RequestError, plan(false), "loading this model while the current model is still in memory needs");
   CHECK(plan(true).find("rope") != nullptr);
   leave(getpid(), 1.3 * table);
   CHECK(plan(false).find("rope") != nullptr);
@@ -133,7 +133,7 @@ void a_reference_that_does_not_fit_is_refused() {
   leave(engine.pid(), 0.7 * reference);
   for (const char* from : {"held", "path"}) {
     const Answer refused = set_reference(from);
-    CHECK(refused.error().starts_with("OutOfMemory: reference weights beside this model needs"));
+    CHECK(refused.error().starts_with("OutOfMemory: holding reference weights in addition to this model needs"));
     CHECK(figure(memory_of(refused), "reference") == reference && figure(memory_of(refused), "available") < reference);
     CHECK(refused.state() == loaded.state() && engine.call("held").header.find("reference")->is_null());
   }

@@ -93,7 +93,7 @@ void an_exported_folder_holds_the_same_model() {
   CHECK(loaded.ok() && loaded.text("weights") == weights && loaded.state() == state);
   CHECK(write_json(*loaded.header.find("eos_tokens")) == "[2,5]");
   CHECK(with_path(engine, "export_hf", path_of("peft"), export_of(state, "peft")).error().find("has no adapters") != std::string::npos);
-  CHECK(with_path(engine, "export_hf", path_of("x"), export_of(state, "merged", Json::Array{Json(71)})).error().find("no token of this model") !=
+  CHECK(with_path(engine, "export_hf", path_of("x"), export_of(state, "merged", Json::Array{Json(71)})).error().find("not a token of this model") !=
         std::string::npos);
   CHECK(with_path(engine, "load_hf", path_of("nowhere")).error().starts_with("BadFile: no folder"));
 }
@@ -108,7 +108,7 @@ void errors_tell_bad_requests_files_and_disks_apart() {
   std::filesystem::resize_file(path_of("half"), size / 2);
   CHECK(with_path(engine, "load_state", path_of("half")).error().starts_with("BadFile: state file " + path_of("half")));
   std::filesystem::create_directory(path_of("a-folder"));
-  CHECK(with_path(engine, "load_state", path_of("a-folder")).error().starts_with("Io: no regular file"));
+  CHECK(with_path(engine, "load_state", path_of("a-folder")).error().starts_with("Io: not a regular file"));
   CHECK(with_path(engine, "load_state", path_of("missing")).error().starts_with("Io: cannot open"));
   CHECK(engine.call(save_request(state, path_of("missing/state"))).error().starts_with("Io: cannot create"));
   Json lora = lora_json_of(1);
@@ -171,7 +171,7 @@ void a_kl_term_needs_its_reference() {
   const std::string state = engine.start();
   const std::string weights = engine.call("held").text("weights");
   const Json::Object kl{{"kl_weight", 0.1}, {"kl_estimator", "k3"}};
-  CHECK(update(engine, state, {{"reference", weights}}, kl).error().starts_with("WrongReference: no reference is held"));
+  CHECK(update(engine, state, {{"reference", weights}}, kl).error().starts_with("WrongReference: no reference weights are loaded"));
   CHECK(update(engine, state, {}, kl).error() == "BadInput: reference is missing");
   CHECK(set_reference(engine, "held").text("reference") == weights);
   CHECK(update(engine, state, {{"reference", state}}, kl).error().starts_with("WrongReference: holds reference " + weights));

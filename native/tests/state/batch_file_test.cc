@@ -81,7 +81,7 @@ void refuses_what_the_update_does_not_name() {
   const std::string path = folder / "batch.safetensors";
   const std::string sha256 = write(folder, good());
   CHECK_THROWS(BatchError, read_batch(path, std::string(64, '0'), state, 2), "its sha256 is " + sha256 + ", not 000");
-  CHECK_THROWS(BatchError, read_batch(path, sha256, std::string(64, 'b'), 2), "was made for state " + state + ", the update names bbb");
+  CHECK_THROWS(BatchError, read_batch(path, sha256, std::string(64, 'b'), 2), "was made for state " + state + ", but the update names bbb");
   CHECK_THROWS(BatchError, read_batch(path, sha256, state, 3), "mini_batches is 2; the update has 3 learning rates");
   CHECK_THROWS(std::system_error, read_batch(path + ".none", sha256, state, 2), "batch.safetensors.none");
   const auto refused = [&](const std::string& identity, const std::string& part) {

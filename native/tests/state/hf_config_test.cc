@@ -114,7 +114,7 @@ void refuses_other_models() {
   refuse(with(qwen3_config, R"("use_sliding_window": false)", R"("use_sliding_window": true)"), "use_sliding_window is true; sliding windows are not supported");
   refuse(with(qwen3_config, R"("use_cache": true)", R"("layer_types": ["full_attention", "sliding_attention"])"), "layer_types is");
   refuse(with(qwen3_config, R"("attention_bias": false)", R"("attention_bias": true)"), "attention_bias is true");
-  refuse(with(qwen3_config, R"("hidden_act": "silu")", R"("hidden_act": "gelu")"), "hidden_act is \"gelu\"; supported is silu");
+  refuse(with(qwen3_config, R"("hidden_act": "silu")", R"("hidden_act": "gelu")"), "hidden_act is \"gelu\"; only silu is supported");
   refuse(with(qwen3_config, R"("use_cache": true)", R"("quantization_config": {"bits": 4})"), "quantization_config is");
   refuse(with(qwen3_config, R"("rope_scaling": null)", R"("rope_scaling": {"rope_type": "llama3", "factor": 8})"),
          "rope_scaling.rope_type is \"llama3\"; supported are default and yarn");
@@ -133,8 +133,8 @@ void refuses_other_models() {
   refuse(with(qwen3_config, R"("num_key_value_heads": 8)", R"("num_key_value_heads": 7)"), "num_key_value_heads is 7");
   refuse(with(qwen3_config, R"("num_attention_heads": 32)", R"("num_attention_heads": 0)"), "num_attention_heads is 0");
   refuse(with(qwen3_config, R"("eos_token_id": 151645)", R"("eos_token_id": "</s>")"), "eos_token_id is \"</s>\"");
-  refuse("[]", "no object");
-  refuse("{", "no JSON");
+  refuse("[]", "not an object");
+  refuse("{", "not JSON");
 }
 
 void reads_stop_tokens() {

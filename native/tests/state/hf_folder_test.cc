@@ -136,9 +136,9 @@ void prefers_the_stop_tokens_of_generation_config() {
   write_text(folder / "generation_config.json", R"({"eos_token_id":[5,4]})");
   CHECK(read_hf_model(folder.path()).eos_tokens == (std::vector<std::int32_t>{4, 5}));
   write_text(folder / "generation_config.json", R"({"eos_token_id":71})");
-  CHECK_THROWS(HfError, read_hf_model(folder.path()), "generation_config.json: eos_token_id 71 is no token of this model; vocab_size is 71");
+  CHECK_THROWS(HfError, read_hf_model(folder.path()), "generation_config.json: eos_token_id 71 is not a token of this model; vocab_size is 71");
   write_text(folder / "generation_config.json", "{");
-  CHECK_THROWS(HfError, read_hf_model(folder.path()), "generation_config.json is no JSON object");
+  CHECK_THROWS(HfError, read_hf_model(folder.path()), "generation_config.json is not a JSON object");
 }
 
 void accepts_a_tied_head_that_equals_the_embedding() {
@@ -179,18 +179,18 @@ void refuses_broken_folders() {
   write_config(folder, architecture);
   refuse(file + " is missing, and so is model.safetensors.index.json");
   write_text(folder / "pytorch_model.bin", "");
-  refuse("pytorch_model.bin is not read");
+  refuse("pytorch_model.bin cannot be read");
 
   const std::string up = "model.layers.1.mlp.up_proj.weight";
   refuse_tensors([&](auto& t) { std::erase_if(t, [&](const auto& one) { return one.name == up; }); },
-                 "tensor " + up + " is missing; a qwen3 model of this config.json has it, [80, 48]");
+                 "tensor " + up + " is missing; a qwen3 model with this config.json needs it, [80, 48]");
   refuse_tensors([&](auto& t) { find(t, up).shape = {48, 80}; }, "tensor " + up + " is F32 [48, 80]; expected F32, F16 or BF16 [80, 48]");
   refuse_tensors([&](auto& t) { find(t, up).values[48 * 3] = std::numeric_limits<float>::quiet_NaN(); },
                  "tensor " + up + " has nan as value 144; all must be finite");
   refuse_tensors([&](auto& t) { find(t, up).dtype = "BF16", find(t, up).values[9] = -std::numeric_limits<float>::infinity(); },
                  "tensor " + up + " has -inf as value 9");
   refuse_tensors([&](auto& t) { t.push_back({"model.layers.0.self_attn.q_proj.bias", "F32", {128}, std::vector<float>(128)}); },
-                 "tensor model.layers.0.self_attn.q_proj.bias, F32 [128], is none that a qwen3 model of this config.json has");
+                 "tensor model.layers.0.self_attn.q_proj.bias, F32 [128], does not belong to a qwen3 model with this config.json");
   refuse_tensors([&](auto& t) { t.push_back({"model.layers.2.input_layernorm.weight", "F32", {48}, std::vector<float>(48)}); },
                  "tensor model.layers.2.input_layernorm.weight");
   // A vocabulary larger than config.json says.
@@ -210,7 +210,7 @@ void refuses_broken_folders() {
   // Broken files.
   write_tensors(file, whole);
   std::filesystem::resize_file(file, std::filesystem::file_size(file) - 2);
-  refuse(file + ": tensor model.norm.weight lies outside the file");
+  refuse(file + ": tensor model.norm.weight is outside the file");
   write_text(file, std::string(8, '\xff'));
   refuse(file + ": header of 18446744073709551615 bytes does not fit the file of 8 bytes");
   write_text(file, "");
@@ -232,9 +232,9 @@ void refuses_broken_folders() {
   };
   refuse_index(R"("weight_map")", R"("weights")", index + ": weight_map is missing");
   refuse_index("part-0.safetensors", "../part-0.safetensors", "it must be the name of a file in the folder");
-  refuse_index("part-0.safetensors", "part-2.safetensors", "says that it is there");
+  refuse_index("part-0.safetensors", "part-2.safetensors", "lists it");
   write_text(index, "[]");
-  refuse(index + " is no JSON object");
+  refuse(index + " is not a JSON object");
   // A tensor that is in two shards, and a tensor that is in no shard.
   write_text(index, good);
   write_tensors(folder / "part-1.safetensors", whole);

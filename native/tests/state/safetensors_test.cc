@@ -30,22 +30,22 @@ void refuses_bad_headers() {
   };
   const std::string good = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"I32","shape":[1],"data_offsets":[8,12]}})";
   CHECK(parse_safetensors(file_of(good, 12)).tensors.at("b").elements() == 1);
-  refuse(good, 11, "tensor b lies outside the file: data_offsets [8, 12], and 11 bytes follow the header");
-  refuse(good, 16, "4 bytes belong to no tensor");
+  refuse(good, 11, "tensor b is outside the file: data_offsets [8, 12], but 11 bytes follow the header");
+  refuse(good, 16, "4 bytes do not belong to any tensor");
   refuse(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})", 12,
          "overlap at byte 8: tensor b begins at 4");
   refuse(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8, "gap at byte 0: tensor a begins at 4");
   refuse(R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", 8, "do not fit its shape: 8 bytes, and F32 [3] takes 12");
   refuse(R"({"a":{"dtype":"BF16","shape":[3],"data_offsets":[0,8]}})", 8, "8 bytes, and BF16 [3] takes 6");
   refuse(R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}})", 0, "overflows");
-  refuse(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4, "no whole number");
-  refuse(R"({"a":{"dtype":"F32","shape":[0.5],"data_offsets":[0,4]}})", 4, "no whole number");
+  refuse(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4, "not a whole number");
+  refuse(R"({"a":{"dtype":"F32","shape":[0.5],"data_offsets":[0,4]}})", 4, "not a whole number");
   refuse(R"({"a":{"dtype":"F64","shape":[1],"data_offsets":[0,8]}})", 8,
          "tensor a has dtype F64; F32, F16, BF16, I32, I8 and U8 are known");
   refuse(R"({"a":{"dtype":"F32","shape":[1]}})", 4, "needs dtype");
-  refuse(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})", 4, "lies outside");
+  refuse(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})", 4, "is outside");
   refuse(R"({"__metadata__":{"x":1}})", 0, "no string");
-  refuse(R"([])", 0, "no object");
+  refuse(R"([])", 0, "not an object");
   refuse(R"({"a":1})", 0, "needs dtype");
   refuse(R"({)", 0, "broken header");
   CHECK_THROWS(SafetensorsError, parse_safetensors({1, 2, 3}), "header length: 3 bytes");
@@ -95,8 +95,8 @@ void writes_what_it_reads() {
   CHECK(header.data_begin == mapped.data_begin && header.tensors.at("b").begin == mapped.tensors.at("b").begin);
   CHECK(map.bytes().size() == bytes.size() && std::memcmp(map.bytes().data(), bytes.data(), bytes.size()) == 0);
   std::filesystem::resize_file(path, bytes.size() - 1);
-  CHECK_THROWS(SafetensorsError, read_safetensors_header(InputFile(path)), "tensor c lies outside the file");
-  CHECK_THROWS(SafetensorsError, parse_safetensors_header(std::span(bytes).first(20), bytes.size()), "are given");
+  CHECK_THROWS(SafetensorsError, read_safetensors_header(InputFile(path)), "tensor c is outside the file");
+  CHECK_THROWS(SafetensorsError, parse_safetensors_header(std::span(bytes).first(20), bytes.size()), "are present");
   std::filesystem::resize_file(path, 0);
   CHECK_THROWS(SafetensorsError, read_safetensors_header(InputFile(path)), "header length");
   CHECK(MappedFile(path).bytes().empty());
@@ -107,7 +107,7 @@ void writes_what_it_reads() {
   std::filesystem::create_directories(folder / "taken/inside");
   CHECK_THROWS(std::system_error, write_safetensors(folder / "taken", {}, tensors), "cannot rename");
   CHECK(folder.names() == std::vector<std::string>{"taken"});
-  CHECK_THROWS(std::system_error, read_file(folder.path()), "no regular file");
+  CHECK_THROWS(std::system_error, read_file(folder.path()), "not a regular file");
   CHECK_THROWS(std::system_error, MappedFile(folder / "none"), "cannot open");
 
   // The progress callback may end the work.

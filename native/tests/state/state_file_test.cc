@@ -68,7 +68,7 @@ void loads_what_it_saved() {
       fill_moments(lora);
       const std::string base = weights_digest(lora.weights(), pool);
       const std::string small = folder / "lora";
-      CHECK_THROWS(std::logic_error, save_state(lora, small), "without the digest of the weights");
+      CHECK_THROWS(std::logic_error, save_state(lora, small), "without the digest of its base weights");
       save_state(lora, small, base);
       const LoadedState other = load_state(small, pool, {lora.shared_weights(), base});
       CHECK(same_bits(*other.policy, lora));
@@ -113,7 +113,7 @@ void refuses_another_base() {
   const std::string other = weights_digest(*others, pool);
   CHECK_THROWS(WrongBaseError, load_state(path, pool, {others, other}), path + " has adapters on the weights " + base + ", not on " + other);
   CHECK_THROWS(WrongBaseError, load_state(path, pool, {others, ""}), base + ", not on " + other);
-  CHECK_THROWS(WrongBaseError, load_state(path, pool), base + ", and no weights are held");
+  CHECK_THROWS(WrongBaseError, load_state(path, pool), base + ", but no weights are loaded");
 }
 
 struct Parts {
@@ -161,7 +161,7 @@ void refuses_what_does_not_fit() {
 
   const std::string norm = "model.norm.weight", adapter = "model.layers.0.self_attn.k_proj.lora_A.weight";
   refuse(whole, [&](Parts& p) { p.tensors.erase(norm); }, "tensor model.norm.weight is missing; expected F32 [48]");
-  refuse(whole, [&](Parts& p) { p.tensors["model.extra"] = p.tensors[norm]; }, "tensor model.extra is none of the ");
+  refuse(whole, [&](Parts& p) { p.tensors["model.extra"] = p.tensors[norm]; }, "tensor model.extra is not one of the ");
   refuse(whole, [&](Parts& p) { p.tensors[norm].first.shape = {4, 12}; }, "tensor model.norm.weight is F32 [4, 12]; expected F32 [48]");
   refuse(whole, [&](Parts& p) { p.tensors[norm].first.dtype = "I32"; }, "tensor model.norm.weight is I32 [48]; expected F32 [48]");
   refuse(whole, [&](Parts& p) { set_value(p.tensors[norm].second, 5, nan); }, "tensor model.norm.weight has nan as value 5; all must be finite");
@@ -192,11 +192,11 @@ void refuses_what_does_not_fit() {
   std::vector<OutgoingTensor> reversed;
   for (const auto& [name, tensor] : parts.tensors) reversed.insert(reversed.begin(), {name, tensor.first.dtype, tensor.first.shape, tensor.second});
   write_safetensors(path, parts.metadata, reversed);
-  CHECK_THROWS(SafetensorsError, load_state(path, pool, base), "lies before one whose name comes first");
+  CHECK_THROWS(SafetensorsError, load_state(path, pool, base), "is out of order: tensor data must follow");
 
   // A file that is truncated, empty or missing.
   std::filesystem::resize_file(folder / "full", std::filesystem::file_size(folder / "full") - 4);
-  CHECK_THROWS(SafetensorsError, load_state(folder / "full", pool), "tensor model.norm.weight lies outside the file");
+  CHECK_THROWS(SafetensorsError, load_state(folder / "full", pool), "tensor model.norm.weight is outside the file");
   write_text(path, "");
   CHECK_THROWS(SafetensorsError, load_state(path, pool), "shorter than a header length");
   CHECK_THROWS(std::system_error, load_state(folder / "none", pool), "cannot open");

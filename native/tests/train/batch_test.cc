@@ -57,7 +57,7 @@ void samples_count_up_within_mini_batches() {
   refused([](OwnedBatch& b) { b.target_samples.clear(); }, "target_samples has 0 values; 24 are expected");
   // Sample 4 starts with the second mini-batch.
   refused([](OwnedBatch& b) { for (int32_t& sample : b.target_samples) sample -= sample >= 4; },
-          "target_samples[12] is 3, a sample of the mini-batch before");
+          "target_samples[12] is 3, which belongs to the previous mini-batch");
 }
 
 void values_are_finite() {

@@ -175,7 +175,7 @@ void weights_without_gradients_stay() {
   const std::vector<float> none(300), tiny(300, 1e-36f);
   for (int t = 1; t <= 3; ++t) state.step(ops::table(), step_of(t, 1e-3f, 0), none);
   check_same_bits(state.weights, weights, "weights");
-  for (size_t i = 0; i < 300; ++i) check(state.first[i] == 0 && state.second[i] == 0, "codes of nothing are 0");
+  for (size_t i = 0; i < 300; ++i) check(state.first[i] == 0 && state.second[i] == 0, "codes stay 0 without gradients");
   // Moments that underflow leave weights and codes finite.
   for (int t = 4; t <= 6; ++t) state.step(ops::table(), step_of(t, 1e-3f, 0), tiny);
   check_same_bits(state.weights, weights, "weights after gradients of 1e-36");

@@ -214,7 +214,7 @@ void missing_old_logprobs_are_those_of_the_starting_policy() {
     check_same_bits(state_of(*report.next), state_of(*expected.next), name + ": state");
     check_equal(last, of, name + ": passes");
     check_near(metrics_of(report).at("tis_weight"), (2 * std::exp(-0.2) + 2) / 3, 1e-3, name + ": importance weight");
-    check_near(metrics_of(report).at("max_logprob_difference"), 0.9, 1e-4, name + ": log-probs at sampling are told apart");
+    check_near(metrics_of(report).at("max_logprob_difference"), 0.9, 1e-4, name + ": log-probs at sampling are used");
     check_equal(metrics_of(expected).at("max_logprob_difference"), 0.0, name + ": the old ones are the policy's");
   }
 }

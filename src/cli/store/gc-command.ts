@@ -56,7 +56,7 @@ export function register(program: Command): void {
     )
     .option(
       '--keep-every <steps>',
-      'keep one checkpoint in every N steps; 0: none (overrides the spec)',
+      'keep the first checkpoint at or after each multiple of N steps; 0: none (overrides the spec)',
       wholeNumber(),
     )
     .option(

@@ -77,7 +77,7 @@ const inWords: Record<RecoveryCause, string> = {
   worker_restart: 'a node worker was killed',
   orchestrator_restart: 'an orchestrator was killed',
   node_lost: 'a node was lost',
-  node_drained: 'a node was asked to end',
+  node_drained: 'a node was shut down',
   timeout: 'an attempt timed out',
   store: 'the store failed',
   environment: 'an environment failed',

@@ -133,13 +133,16 @@ function problemOf(
   const { code = '', message = '' } = failure;
   const reached = ending.kind === 'welcome' || ending.kind === 'closed';
   const asked = /ALERT|HANDSHAKE_FAILURE/.test(code);
-  if (!ours.tls) return reached || asked ? { problem: 'it uses TLS, but this connection does not', fix: fixes.tls } : null;
+  if (!ours.tls)
+    return reached || asked ? { problem: 'it uses TLS, but this connection does not', fix: fixes.tls } : null;
   if (
     ending.kind === 'closed' ||
     (ending.kind === 'failed' && ending.secure && code === 'ECONNRESET') ||
     asked
   ) {
-    const what = ours.certificate ? 'does not accept the client certificate' : 'requires a client certificate';
+    const what = ours.certificate
+      ? 'does not accept the client certificate'
+      : 'requires a client certificate';
     return { problem: `it ${what}`, fix: fixes.client };
   }
   if (code === 'ERR_TLS_CERT_ALTNAME_INVALID')

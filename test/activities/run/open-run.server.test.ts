@@ -184,7 +184,9 @@ describe('a later start', () => {
     const message = await messageOf({ ...harness.spec, model: { ...part('model'), tokenizer: changed } });
     expect(message).toContain('2 problems');
     const { tokenizer: stored } = await readRun(harness.store, run);
-    expect(message).toMatch(new RegExp(`model.tokenizer: ${changed} differs from what .*stored ${stored}, found`));
+    expect(message).toMatch(
+      new RegExp(`model.tokenizer: ${changed} differs from what .*stored ${stored}, found`),
+    );
     expect(message).toMatch(/data\.tasks: .*tasks\.jsonl differs from what run "unit" was started with/);
     expect(message).toContain('start a run with a new name');
     writeFileSync(tasks, 'no task');

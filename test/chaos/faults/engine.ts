@@ -6,8 +6,8 @@ import { type Fault, momentary, nothingToUndo } from './fault.js';
 export const engineFaults: readonly Fault[] = [
   {
     name: 'engine-aborts-at-work',
-    does: 'SIGABRT to an engine that is computing what a frame asked for, as a failed assertion sends it',
-    undone: 'the node starts another',
+    does: 'SIGABRT, as after a failed assertion, to an engine that is executing a request',
+    undone: 'the node starts a new engine',
     ...momentary,
     strike: async ({ trial }) => {
       while (!trial.over) {
@@ -20,8 +20,8 @@ export const engineFaults: readonly Fault[] = [
   },
   {
     name: 'engine-aborts-in-mid-frame',
-    does: 'an engine is killed; the next one sends up to 20 whole replies, half of another, and aborts',
-    undone: 'the node starts a third',
+    does: 'an engine is killed; the next engine sends up to 20 whole replies and half a reply, then aborts',
+    undone: 'the node starts a third engine',
     ...momentary,
     strike: async ({ trial, random, cutEngine }) => {
       cutEngine(1 + random.below(20));

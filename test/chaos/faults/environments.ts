@@ -18,15 +18,15 @@ export const environmentFaults: readonly Fault[] = [
   {
     ...lasting,
     name: 'environments-hang',
-    does: 'no byte gets through to the environment server or back, and every connection stays open',
-    undone: 'the bytes go on where they were',
+    does: 'no byte passes between workers and the environment server, but all connections stay open',
+    undone: 'the bytes pass again',
     strike: inMode('hang'),
   },
   {
     ...lasting,
     name: 'environments-answer-garbage',
-    does: 'whatever the environment server says arrives as noise, to calls, handshakes and health checks',
-    undone: 'new connections are sound',
+    does: 'all answers of the environment server arrive as noise: to calls, handshakes and health checks',
+    undone: 'new connections work',
     strike: inMode('garbage'),
   },
   {
@@ -42,8 +42,8 @@ export const environmentFaults: readonly Fault[] = [
   {
     ...lasting,
     name: 'environments-refuse',
-    does: 'every socket to the environment server breaks, and no new one is let in',
-    undone: 'new connections are let in',
+    does: 'every socket to the environment server breaks, and new connections are refused',
+    undone: 'new connections are accepted',
     strike: inMode('refuse', true),
   },
 ];

@@ -9,7 +9,7 @@ const full = (name: string, whose: 'node' | 'store', does: string, victims: Vict
   ...lasting,
   name,
   does,
-  undone: 'there is room again',
+  undone: 'there is free space again',
   needs: whose === 'node' ? ['shim'] : ['shim', 'directory'],
   strike: async ({ shim, trial }) => {
     const set = (isFull: boolean): void =>
@@ -21,7 +21,11 @@ const full = (name: string, whose: 'node' | 'store', does: string, victims: Vict
 });
 
 export const machineFaults: readonly Fault[] = [
-  full('node-disk-full', 'node', "every write below the node's folder, its engine's too, fails with ENOSPC"),
+  full(
+    'node-disk-full',
+    'node',
+    "every write below the node's folder, also by its engine, fails with ENOSPC",
+  ),
   full(
     'store-disk-full',
     'store',
@@ -30,13 +34,13 @@ export const machineFaults: readonly Fault[] = [
   full(
     'node-restarts-on-full-disk',
     'node',
-    "the node's disk is full, and its worker is killed and has to start there",
+    "the node's disk is full, and its worker is killed and must start on that disk",
     ['node'],
   ),
   full(
     'workers-restart-on-full-store',
     'store',
-    "the store's disk is full, and every worker is killed and has to start on it",
+    "the store's disk is full, and every worker is killed and must start with it",
     ['node', 'orchestrator'],
   ),
   {

@@ -65,8 +65,8 @@ const journal = (name: string, does: string, damage: (folder: string, world: Wor
 export const nodeFaults: readonly Fault[] = [
   {
     name: 'node-lost',
-    does: "the run's node dies with its disk, and the run goes on on a second one",
-    undone: 'it comes back, with an empty disk',
+    does: "the run's node dies with its disk, and the run continues on a second node",
+    undone: 'the node returns with an empty disk',
     ...lasting,
     needs: ['second-node'],
     strike: async (world) => {
@@ -80,8 +80,8 @@ export const nodeFaults: readonly Fault[] = [
   },
   {
     name: 'node-partitioned',
-    does: "the run's node is frozen for so long that the pool gives its lease away, and a second node goes on",
-    undone: 'it wakes amid what it believes to be its work',
+    does: "the run's node is frozen until the pool gives its lease to a second node, which continues",
+    undone: 'it wakes and continues work that is no longer its own',
     ...lasting,
     needs: ['second-node'],
     strike: async ({ trial }) => {
@@ -94,8 +94,8 @@ export const nodeFaults: readonly Fault[] = [
   },
   {
     name: 'node-drained',
-    does: "SIGTERM to the run's node, as a spot notice sends it, while there is a second one",
-    undone: 'the supervisor starts it again; the run is elsewhere',
+    does: "SIGTERM, as after a spot notice, to the run's node while a second node is up",
+    undone: 'the supervisor starts it again; the run has moved to the other node',
     ...momentary,
     needs: ['second-node'],
     strike: async ({ trial }) => {
@@ -108,7 +108,7 @@ export const nodeFaults: readonly Fault[] = [
   {
     name: 'pool-terminated',
     does: 'the workflow of the pool is terminated: leases, queue and nodes are forgotten',
-    undone: 'the next report of a node, or a request, starts another',
+    undone: 'the next report of a node, or the next request, starts a new pool',
     ...momentary,
     strike: async ({ trial: { client } }) => {
       await client.workflow
@@ -118,13 +118,17 @@ export const nodeFaults: readonly Fault[] = [
       return nothingToUndo;
     },
   },
-  journal('journal-removed', 'the journals of its episodes are gone', (folder) =>
+  journal('journal-removed', 'the journals of its episodes are deleted', (folder) =>
     rmSync(folder, { recursive: true, force: true }),
   ),
-  journal('journal-damaged', 'half of each journal is gone, or noise is at its end', (folder, { random }) => {
-    for (const path of filesBelow(folder)) {
-      if (random.next() < 0.5) truncateSync(path, statSync(path).size >> 1);
-      else appendFileSync(path, Buffer.from([0, 255, 10, 123, 34, 10]));
-    }
-  }),
+  journal(
+    'journal-damaged',
+    'half of each journal is cut off, or noise is added at its end',
+    (folder, { random }) => {
+      for (const path of filesBelow(folder)) {
+        if (random.next() < 0.5) truncateSync(path, statSync(path).size >> 1);
+        else appendFileSync(path, Buffer.from([0, 255, 10, 123, 34, 10]));
+      }
+    },
+  ),
 ];

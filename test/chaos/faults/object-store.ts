@@ -73,7 +73,7 @@ const disturbances: readonly Disturbance[] = [
   },
   {
     name: 's3-stores-then-fails',
-    does: 'every write is carried out, and answered with 500 or by a connection that breaks',
+    does: 'every write is carried out, but answered with 500 or a broken connection',
     share: 1,
     matches: writes,
     breaks: (random) =>
@@ -83,7 +83,7 @@ const disturbances: readonly Disturbance[] = [
   },
   {
     name: 's3-full',
-    does: 'every write is answered with 507, as a service without room answers it; reads go on',
+    does: 'every write is answered with 507, as by a service without free space; reads work',
     share: 1,
     matches: writes,
     breaks: () => answer(507, 'InsufficientStorage'),
@@ -93,7 +93,7 @@ const disturbances: readonly Disturbance[] = [
 export const objectStoreFaults: readonly Fault[] = disturbances.map(
   ({ name, does, share, matches = any, atMost = Infinity, recoversWithinS = 90, breaks }) => ({
     ...{ name, does, recoversWithinS },
-    undone: 'the service answers as it is',
+    undone: 'the service answers normally',
     needs: ['s3'],
     lasts: true,
     strike: async ({ s3, random }) => {

@@ -8,15 +8,15 @@ const ended =
     ...momentary,
     name: `${verb}-${victim}`,
     does: `${signal} to the ${victim} process${when}`,
-    undone: 'the supervisor, or for an engine its node, starts another',
+    undone: 'the supervisor (for an engine, its node) starts a new process',
     strike: async ({ trial }) => ((await signalled(trial, victim, signal)) === null ? null : nothingToUndo),
   });
 const kill = ended('kill', 'SIGKILL');
-const terminate = ended('terminate', 'SIGTERM', ', as a spot notice or a roll-out sends it');
+const terminate = ended('terminate', 'SIGTERM', ', as after a spot notice or a roll-out');
 
 const freeze = (victim: VictimName): Fault => ({
   name: `freeze-${victim}`,
-  does: `SIGSTOP to the ${victim} process: it holds its connections and answers nobody`,
+  does: `SIGSTOP to the ${victim} process: it keeps its connections but does not answer`,
   undone: 'SIGCONT to the same process',
   ...lasting,
   strike: async ({ trial }) => {

@@ -26,7 +26,7 @@ async function say(trial: OpenTrial, update: UpdateDefinition<ControlState>): Pr
 
 const steered = (victim: VictimName | null): Fault => ({
   name: victim === null ? 'steered' : `steered-while-${victim}-dies`,
-  does: `the run is cut off by \`pause --now\`${victim === null ? '' : ` while the ${victim} process is killed`}, and a checkpoint is asked for`,
+  does: `the run is cut off by \`pause --now\`${victim === null ? '' : ` while the ${victim} process is killed`}, and a checkpoint is requested`,
   undone: 'it is resumed',
   ...lasting,
   strike: async (world) => {

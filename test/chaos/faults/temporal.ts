@@ -25,7 +25,7 @@ async function startedAgain({ trial }: World): Promise<void> {
 export const temporalFaults: readonly Fault[] = [
   {
     name: 'temporal-away',
-    does: 'the Temporal server is killed, and nobody answers at its address',
+    does: 'the Temporal server is killed, and nothing answers at its address',
     undone: 'it is started again with its database',
     needs: [],
     lasts: true,
@@ -39,7 +39,7 @@ export const temporalFaults: readonly Fault[] = [
   },
   {
     name: 'temporal-emptied',
-    does: 'the Temporal server is killed, and its database is gone',
+    does: 'the Temporal server is killed, and its database is deleted',
     undone: 'it is started again empty, and the run is started again as `longhaul train` does',
     needs: [],
     lasts: true,

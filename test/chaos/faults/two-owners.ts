@@ -51,9 +51,9 @@ function startRival({ stack, folder, scripts, node }: OpenTrial) {
 export const twoOwnersFaults: readonly Fault[] = [
   {
     name: 'two-workers',
-    does: 'the node worker is frozen, its attempts are given up, and a second worker of the same node takes them over',
+    does: 'the node worker is frozen until its attempts time out, and a second worker of the same node takes them over',
     undone:
-      'the first wakes amid its attempts; both work for two seconds; then the second one is ended by SIGTERM',
+      'the first worker wakes during its attempts; both work for two seconds; then SIGTERM ends the second worker',
     ...lasting,
     strike: async ({ trial }) => {
       const pid = await signalled(trial, 'node', 'SIGSTOP');
@@ -72,7 +72,7 @@ export const twoOwnersFaults: readonly Fault[] = [
   },
   {
     name: 'two-executions',
-    does: 'a second execution takes the run over while the first is in the midst of a step',
+    does: 'a second execution takes the run over while the first is in the middle of a step',
     undone: 'the first ends by itself, with OwnerChanged',
     ...momentary,
     strike: async ({ trial, random }) => {

@@ -144,7 +144,7 @@ describe('longhaul engine score and generate', () => {
     [
       asLines({ tokens: Array.from({ length: 512 }, () => 1) }),
       'generate',
-      /line 1: 512 tokens to go on from; the model's max_position_embeddings, 512, leaves room for 1 to 511/,
+      /line 1: 512 tokens to continue; the model's max_position_embeddings, 512, leaves room for 1 to 511/,
     ],
     [
       asLines({ tokens: [1], max_new_tokens: 2 ** 40 }),

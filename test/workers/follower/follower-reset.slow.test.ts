@@ -144,7 +144,7 @@ describe('a run that was followed to its end and is reset', { timeout: 120_000 }
     await until(() => !hasOpen('metrics.jsonl'), 'the file to have its end', 60_000);
     await resetStandIn(run);
     await writeAll(store, rest);
-    await until(() => has(run, 6), 'the points behind the reset', 60_000);
+    await until(() => has(run, 6), 'the points after the reset', 60_000);
     await handle.terminate('a test');
     const ids = points(run).map(({ id }) => id);
     expect(new Set(ids).size).toBe(ids.length);

@@ -31,7 +31,7 @@ Generation Generations::read(const Request& request, const Policy& policy) const
   const Architecture& architecture = policy.architecture();
   const auto most = static_cast<std::size_t>(architecture.max_position_embeddings);
   if (generation.tokens.empty() || generation.tokens.size() >= most) {
-    throw RequestError("BadInput", std::to_string(generation.tokens.size()) + " tokens to go on from; the model's " +
+    throw RequestError("BadInput", std::to_string(generation.tokens.size()) + " tokens to continue; the model's " +
                                        "max_position_embeddings, " + std::to_string(most) + ", leaves room for 1 to " +
                                        std::to_string(most - 1) + ", and one more to sample");
   }

@@ -7,7 +7,7 @@ namespace longhaul {
 StopStrings::StopStrings(std::span<const std::string> strings) {
   if (strings.size() > most_strings) {
     throw std::invalid_argument(std::to_string(strings.size()) + " stop_strings; at most " + std::to_string(most_strings) +
-                                " are looked for");
+                                " are allowed");
   }
   strings_.reserve(strings.size());
   for (std::size_t i = 0; i < strings.size(); ++i) {

@@ -69,13 +69,13 @@ LoadedModel Loader::state_file(const Request& request) const {
   Json memory = plan(header.architecture, header.lora, header.moments, shared);
   if (header.lora && !shared) {
     if (!request.has("base")) {
-      throw RequestError("WrongBase", "state file " + path + " lies on weights " + header.base +
-                                          ", which are not held: name their file or folder in `base`");
+      throw RequestError("WrongBase", "state file " + path + " needs the base weights " + header.base +
+                                          ", which are not loaded: name their file or folder in `base`");
     }
     const std::string under = request.text("base");
     base = read_base(under);
     if (base.digest != header.base) {
-      throw RequestError("WrongBase", "state file " + path + " lies on weights " + header.base + "; those at " + under + " are " +
+      throw RequestError("WrongBase", "state file " + path + " needs the base weights " + header.base + ", but " + under + " has " +
                                           base.digest);
     }
   }
@@ -92,7 +92,7 @@ LoadedModel Loader::state_file(const Request& request) const {
 Reference Loader::reference_at(const std::string& path) const {
   const Architecture architecture = is_folder(path) ? read_hf_model(path).architecture : read_weights_architecture(path);
   if (!(architecture == held_->policy->architecture())) {
-    throw RequestError("BadInput", "the reference at " + path + " has another architecture than the model that is held: " +
+    throw RequestError("BadInput", "the reference at " + path + " has another architecture than the loaded model: " +
                                        write_json(architecture_json(architecture), KeyOrder::sorted));
   }
   memory_.plan_reference(*held_->policy);

@@ -126,7 +126,7 @@ Json MemoryGuard::plan_load(const Architecture& architecture, const std::optiona
   if (!fits) refuse("training this model", plan, most);
   // The current model stays in memory until the new one is complete.
   const std::size_t fresh = (shared ? 0 : plan.weights + plan.panels + plan.rope) + plan.moments;
-  if (fresh > available) refuse("loading this model beside the one that is held", plan, available);
+  if (fresh > available) refuse("loading this model while the current model is still in memory", plan, available);
   return figures(plan, most);
 }
 
@@ -135,7 +135,7 @@ void MemoryGuard::plan_reference(const Policy& policy) const {
   request.batch_rows = request.pass_rows = piece_rows;
   const MemoryPlan plan = plan_memory(request);
   const std::size_t available = available_memory();
-  if (plan.reference > available) refuse("reference weights beside this model", plan, available);
+  if (plan.reference > available) refuse("holding reference weights in addition to this model", plan, available);
 }
 
 ForestPassSettings MemoryGuard::plan_update(const Policy& policy, const Batch& batch, bool reference) const {
@@ -160,7 +160,7 @@ ForestPassSettings MemoryGuard::plan_update(const Policy& policy, const Batch& b
   if (least.total <= most) return all.back();
   throw BatchError("the largest mini-batch has " + std::to_string(size.rows) + " rows, its longest sequence " +
                    std::to_string(size.chain) + " tokens: training it " + describe(least, most) +
-                   "; more mini-batches or shorter sequences take less");
+                   "; use more mini-batches or shorter sequences to need less");
 }
 
 }  // namespace longhaul

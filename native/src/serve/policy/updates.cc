@@ -13,7 +13,7 @@ namespace {
 std::shared_ptr<const Weights> require_reference(const Request& request, const LossSettings& loss, const Reference& reference) {
   if (!loss.wants_reference()) return nullptr;
   const std::string wanted = request.digest("reference");
-  if (!reference.weights) throw RequestError("WrongReference", "no reference is held; the update needs " + wanted);
+  if (!reference.weights) throw RequestError("WrongReference", "no reference weights are loaded; the update needs " + wanted);
   if (wanted != reference.digest) {
     throw RequestError("WrongReference", "holds reference " + reference.digest + "; the update needs " + wanted);
   }

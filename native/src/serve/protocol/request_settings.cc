@@ -118,7 +118,7 @@ LossSettings read_loss(const Json& loss) {
 UpdateSettings read_update_settings(const Request& request) {
   UpdateSettings settings;
   settings.learning_rates = request.numbers("learning_rates");
-  if (settings.learning_rates.empty()) throw RequestError("BadInput", "learning_rates must have one entry a mini-batch");
+  if (settings.learning_rates.empty()) throw RequestError("BadInput", "learning_rates must have one entry for each mini-batch");
   const std::vector<double> betas = request.numbers("adam_betas");
   if (betas.size() != 2) throw RequestError("BadInput", "adam_betas must have two entries");
   settings.optimizer.beta1 = betas[0];

@@ -96,7 +96,7 @@ std::string state_digest(const Policy& policy, std::span<const Blake3Digest> lea
   identity.set("optimizer_steps", policy.optimizer_steps);
   identity.set("moments", name(policy.moments().format));
   if (policy.adapters() != nullptr) {
-    if (base.empty()) throw std::logic_error("a state with adapters has no digest without that of the weights under them");
+    if (base.empty()) throw std::logic_error("the digest of a state with adapters needs the digest of its base weights");
     identity.set("lora", lora_json(policy.adapters()->settings()));
     identity.set("base", std::string(base));
   }

@@ -67,7 +67,7 @@ class HfMembers {
   std::optional<std::string> text(const char* key) const {
     const Json* member = find(key);
     if (member == nullptr) return std::nullopt;
-    if (member->string() == nullptr) refuse(key, "it must be a text");
+    if (member->string() == nullptr) refuse(key, "it must be a string");
     return *member->string();
   }
 
@@ -88,16 +88,16 @@ Rope parse_rope(const Json& value, const std::string& key, int max_position_embe
   Rope rope;
   rope.theta = members.real("rope_theta");
   if (members.real("partial_rotary_factor").value_or(1) != 1) {
-    members.refuse("partial_rotary_factor", "heads that are rotated in part are not supported");
+    members.refuse("partial_rotary_factor", "partly rotated heads are not supported");
   }
   const char* type_key = members.find("rope_type") != nullptr ? "rope_type" : "type";
   const std::string type = members.text(type_key).value_or("default");
   if (type == "default") return rope;
   if (type != "yarn") members.refuse(type_key, "supported are default and yarn");
-  if (!members.flag("truncate").value_or(true)) members.refuse("truncate", "only whole bounds of the ramp are supported");
+  if (!members.flag("truncate").value_or(true)) members.refuse("truncate", "only true is supported (the bounds of the ramp are rounded to whole numbers)");
   YarnScaling yarn;
   const auto factor = members.real("factor");
-  if (!factor || !(*factor >= 1)) members.refuse("factor", "it must be a number from 1");
+  if (!factor || !(*factor >= 1)) members.refuse("factor", "it must be a number of at least 1");
   yarn.factor = *factor;
   yarn.original_max_position_embeddings = members.whole("original_max_position_embeddings").value_or(max_position_embeddings);
   // As in transformers, 0 counts as missing.
@@ -118,7 +118,7 @@ Rope parse_rope(const Json& value, const std::string& key, int max_position_embe
 // Two keys may give the same value. Returns the value that is present; refuses two values that differ.
 template <class T>
 std::optional<T> agreed(const std::optional<T>& one, const std::optional<T>& other, const std::string& what) {
-  if (one && other && !(*one == *other)) throw HfError(what + " contradict each other; leave one of them out");
+  if (one && other && !(*one == *other)) throw HfError(what + " contradict each other; remove one of them");
   return one ? one : other;
 }
 
@@ -132,7 +132,7 @@ void read_rope(const HfMembers& config, Architecture& architecture) {
   // The default of transformers is 10000.
   architecture.rope_theta = agreed(outer, current.theta, "rope_theta and rope_parameters.rope_theta").value_or(10000);
   if (scaling != nullptr && parameters != nullptr && old.yarn != current.yarn) {
-    throw HfError("rope_scaling and rope_parameters contradict each other; leave one of them out");
+    throw HfError("rope_scaling and rope_parameters contradict each other; remove one of them");
   }
   architecture.yarn = old.yarn ? old.yarn : current.yarn;
 }
@@ -156,16 +156,16 @@ void refuse_variants(const HfMembers& config, ModelType type) {
     });
     if (!causal) config.refuse("architectures", std::string("a language model of this type is ") + class_name(type));
   }
-  if (config.text("hidden_act").value_or("silu") != "silu") config.refuse("hidden_act", "supported is silu");
+  if (config.text("hidden_act").value_or("silu") != "silu") config.refuse("hidden_act", "only silu is supported");
   if (config.flag("use_sliding_window").value_or(false)) {
-    config.refuse("use_sliding_window", "sliding windows are not supported: every token sees all before it");
+    config.refuse("use_sliding_window", "sliding windows are not supported: every token attends to all earlier tokens");
   }
   if (const Json* layers = config.find("layer_types")) {
     const Json::Array* types = layers->array();
     const bool full = types != nullptr && std::all_of(types->begin(), types->end(), [](const Json& item) {
       return item.string() != nullptr && *item.string() == "full_attention";
     });
-    if (!full) config.refuse("layer_types", "supported is full_attention alone");
+    if (!full) config.refuse("layer_types", "only full_attention is supported");
   }
   if (type == ModelType::qwen3 && config.flag("attention_bias").value_or(false)) {
     config.refuse("attention_bias", "Qwen3 with biases is not supported");
@@ -193,8 +193,8 @@ Json rope_json(const Architecture& architecture) {
 HfConfig parse_hf_config(std::string_view text) {
   std::string error;
   const auto json = parse_json(text, error);
-  if (!json) throw HfError("no JSON: " + error);
-  if (json->object() == nullptr) throw HfError("is " + shown(*json) + ", no object");
+  if (!json) throw HfError("is not JSON: " + error);
+  if (json->object() == nullptr) throw HfError("is " + shown(*json) + ", not an object");
   const HfMembers config(*json, "");
   HfConfig parsed;
   Architecture& architecture = parsed.architecture;
@@ -232,7 +232,7 @@ std::vector<std::int32_t> parse_eos_tokens(const Json& config) {
   const auto take = [&](const Json& item) {
     const double* number = item.number();
     if (number == nullptr || *number != std::floor(*number) || *number < 0 || *number > std::numeric_limits<std::int32_t>::max()) {
-      throw HfError("eos_token_id is " + shown(*entry) + "; it must be a token's id, a list of such, or null");
+      throw HfError("eos_token_id is " + shown(*entry) + "; it must be a token id, a list of token ids, or null");
     }
     tokens.push_back(static_cast<std::int32_t>(*number));
   };

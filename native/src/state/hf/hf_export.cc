@@ -132,7 +132,7 @@ class NewFolder {
   explicit NewFolder(const std::string& path) : path_(path), temporary_(path + ".tmp-" + std::to_string(::getpid())) {
     namespace fs = std::filesystem;
     if (fs::exists(fs::symlink_status(path))) {
-      throw std::invalid_argument(path + " is there already; a model is exported into a new folder");
+      throw std::invalid_argument(path + " exists already; name a new folder for the exported model");
     }
     fs::remove_all(temporary_);
     fs::create_directory(temporary_);  // throws filesystem_error, a subclass of system_error

@@ -59,7 +59,7 @@ class Folder {
     std::string error;
     auto json = parse_json(text(file), error);
     if (!json || json->object() == nullptr) {
-      throw HfError(join(file) + " is no JSON object" + (json ? "" : ": " + error));
+      throw HfError(join(file) + " is not a JSON object" + (json ? "" : ": " + error));
     }
     return std::move(*json);
   }
@@ -88,7 +88,7 @@ HfModel read_model(const Folder& folder) {
   }
   for (const std::int32_t token : model.eos_tokens) {
     if (token < model.architecture.vocab_size) continue;
-    throw HfError(folder.join(from) + ": eos_token_id " + std::to_string(token) + " is no token of this model; vocab_size is " +
+    throw HfError(folder.join(from) + ": eos_token_id " + std::to_string(token) + " is not a token of this model; vocab_size is " +
                   std::to_string(model.architecture.vocab_size));
   }
   return model;
@@ -107,7 +107,7 @@ class Files {
     } else {
       throw HfError(folder.join(single_file) + " is missing, and so is " + index_file +
                     (folder.has("pytorch_model.bin") || folder.has("pytorch_model.bin.index.json")
-                         ? "; pytorch_model.bin is not read, save the model with safe_serialization"
+                         ? "; pytorch_model.bin cannot be read: save the model with safe_serialization"
                          : ""));
     }
   }
@@ -155,7 +155,7 @@ class Files {
       const Shard& shard = open(folder, file);
       for (const std::string& name : names) {
         if (!shard.header.tensors.contains(name)) {
-          throw HfError(shard.path + ": tensor " + name + " is missing; " + index_file + " says that it is there");
+          throw HfError(shard.path + ": tensor " + name + " is missing, but " + index_file + " lists it");
         }
       }
     }
@@ -185,7 +185,7 @@ void check_sources(const Files& files, const Architecture& architecture) {
     const auto found = files.tensors().find(tensor.name);
     if (found == files.tensors().end()) {
       throw HfError(files.path() + ": tensor " + tensor.name + " is missing; a " +
-                    name(architecture.model_type) + " model of this config.json has it, " +
+                    name(architecture.model_type) + " model with this config.json needs it, " +
                     describe_tensor("", tensor.shape).substr(1));
     }
     check_source(tensor.name, found->second, tensor.shape);
@@ -196,8 +196,8 @@ void check_sources(const Files& files, const Architecture& architecture) {
       check_source(tensor, source, {architecture.vocab_size, architecture.hidden_size});
       continue;
     }
-    throw HfError(*source.file + ": tensor " + tensor + ", " + describe_source(source) + ", is none that a " +
-                  name(architecture.model_type) + " model of this config.json has");
+    throw HfError(*source.file + ": tensor " + tensor + ", " + describe_source(source) + ", does not belong to a " +
+                  name(architecture.model_type) + " model with this config.json");
   }
 }
 
@@ -223,7 +223,7 @@ void check_tied_head(const Source& head, const Weights& weights, ThreadPool& poo
     convert(head, row * columns, columns, values.data());
     if (std::memcmp(values.data(), embedding + row * columns, columns * sizeof(float)) == 0) return;
     throw HfError(*head.file + ": tensor " + head_tensor + " differs from " + embedding_tensor + " in row " + std::to_string(row) +
-                  ", and config.json has tie_word_embeddings true; set it to false if the head is one of its own");
+                  ", and config.json has tie_word_embeddings true; set it to false if the head has its own weights");
   });
 }
 

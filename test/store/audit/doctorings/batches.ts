@@ -94,7 +94,7 @@ export const batches: readonly Doctoring[] = [
       }),
   },
   {
-    what: 'two batches changed places',
+    what: 'two batches were exchanged',
     rule: 'R10',
     at: () => layout.batchKey(run, 3),
     doctor: (store) => {
@@ -104,7 +104,7 @@ export const batches: readonly Doctoring[] = [
     },
   },
   {
-    what: 'a batch is gone',
+    what: 'a batch is missing',
     rule: 'R10',
     at: () => layout.batchKey(run, 2),
     doctor: (store) => store.remove(layout.batchKey(run, 2)),

@@ -51,7 +51,7 @@ export const checkpoints: readonly Doctoring[] = [
     },
   },
   {
-    what: 'a checkpoint whose file is gone',
+    what: 'a checkpoint whose file is missing',
     rule: 'R31',
     at: () => layout.checkpointFolder(home, audited.last),
     names: 'it is missing, but its manifest exists',

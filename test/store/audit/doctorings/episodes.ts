@@ -70,7 +70,7 @@ export const episodes: readonly Doctoring[] = [
     },
   },
   {
-    what: 'an episode is gone',
+    what: 'an episode is missing',
     rule: 'R8',
     at: () => episode(2),
     doctor: (store) => store.remove(episode(2)),

@@ -30,7 +30,7 @@ export const forgeries: readonly Doctoring[] = [
     what: 'a plan with another learning rate, all later digests computed again',
     rule: 'R7',
     at: () => plan(learned),
-    names: 'differs in optimizer.learning_rates.0 (stored 0.5,',
+    names: 'gives another plan: optimizer.learning_rates.0 (stored 0.5,',
     doctor: (store) =>
       sealAgain(store, learned, (record) => {
         record.optimizer.learning_rates = [0.5];
@@ -40,7 +40,7 @@ export const forgeries: readonly Doctoring[] = [
     what: 'a plan with another temperature, all later digests computed again',
     rule: 'R7',
     at: () => plan(learned),
-    names: 'differs in sampling.temperature (stored 0.25,',
+    names: 'gives another plan: sampling.temperature (stored 0.25,',
     doctor: (store) =>
       sealAgain(store, learned, (record) => {
         record.sampling.temperature = 0.25;
@@ -150,7 +150,7 @@ export const unclaimed: readonly Unclaimed[] = [
     },
   },
   {
-    what: 'a control record that no plan folds',
+    what: 'a control record after the last plan',
     says: `${layout.controlFolder(run)}1.json: no plan covers the change in it`,
     doctor: (store) =>
       store.put(`${layout.controlFolder(run)}1.json`, 'control', {
@@ -170,7 +170,7 @@ export const unclaimed: readonly Unclaimed[] = [
   },
   {
     what: 'an update with other metrics',
-    says: 'what is in observed',
+    says: 'the observed parts of records',
     doctor: (store) =>
       store.edit(
         layout.updateKey(run, learned),

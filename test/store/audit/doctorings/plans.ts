@@ -28,7 +28,7 @@ export const plans: readonly Doctoring[] = [
     ...edited(plan(2), 'plan', (plan) => (plan.optimizer.learning_rates = [0.5])),
   },
   {
-    what: 'a plan is gone',
+    what: 'a plan is missing',
     rule: 'R7',
     at: () => plan(2),
     doctor: (store) => store.remove(plan(2)),
@@ -76,7 +76,7 @@ export const plans: readonly Doctoring[] = [
   {
     what: 'a plan whose slots are not numbered from 0',
     rule: 'R7',
-    names: 'slot 0 is named 5',
+    names: 'slot 0 has the number 5',
     ...edited(plan(learned), 'plan', (record) => {
       if (record.kind === 'grpo' && record.slots[0]) record.slots[0].slot = 5;
     }),

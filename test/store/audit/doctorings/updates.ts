@@ -6,13 +6,13 @@ import { audited, type Doctoring, edited, learned, run, update } from '../doctor
 
 export const updates: readonly Doctoring[] = [
   {
-    what: 'an update in the middle is gone',
+    what: 'an update in the middle is missing',
     rule: 'R5',
     at: () => update(2),
     doctor: (store) => store.remove(update(2)),
   },
   {
-    what: 'the base record is gone',
+    what: 'the base record is missing',
     rule: 'R5',
     at: () => update(0),
     doctor: (store) => store.remove(update(0)),
@@ -88,7 +88,7 @@ export const updates: readonly Doctoring[] = [
   {
     what: 'an update with fewer outcomes than its plan has seats',
     rule: 'R11',
-    names: 'another shape',
+    names: 'the shape of its outcomes',
     ...edited(update(learned), 'update', ({ identity }) => identity.outcomes[0]?.pop()),
   },
 ];
