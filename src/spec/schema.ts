@@ -312,7 +312,7 @@ const slack = z.strictObject({
 
 export const runSpecSchema = z.strictObject({
   name: name.describe('name of the run, unique in its store'),
-  project: name.default('longhaul').describe('name in checkpoint keys'),
+  project: name.default('longhaul').describe('name of the project in checkpoint keys'),
   seed: seed.default(1).describe('seed of weights, sampling and data order'),
   fork: fork.exactOptional().describe('continues another run after one of its steps'),
   model: model.describe('model that is trained'),
@@ -323,7 +323,7 @@ export const runSpecSchema = z.strictObject({
   trainer: trainer.describe('how the policy is updated'),
   retention: retention
     .exactOptional()
-    .describe('checkpoints to keep; absent: the newest two, each tenth evaluation’s, the best'),
+    .describe('checkpoints to keep; absent: the newest two, the one of each tenth evaluation, and the best'),
   budget: budget.exactOptional().describe('limits at which the run stops; absent: none'),
   placement: placement.exactOptional().describe('priority and nodes'),
   tracking: tracking.exactOptional().describe('where metrics are written; absent: `metrics.jsonl`'),

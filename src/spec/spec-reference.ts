@@ -5,33 +5,33 @@ import { runSpecSchema } from './schema.js';
 
 const introduction = `# The run spec
 
-A run is one YAML or JSON file; [\`presets/\`](../presets) has complete ones. \`longhaul spec FILE\` checks it, fills in all defaults, makes paths absolute (relative
+A run is one YAML or JSON file; [\`presets/\`](../presets) has complete examples. \`longhaul spec FILE\` checks it, fills in all defaults, makes paths absolute (relative
 ones start at the file's folder) and prints the JSON that is the input of the workflow \`trainingRun\`. Unknown keys and impossible combinations are
-refused, all problems at once. Names follow SkyRL where it has one.
+refused; one error lists all problems. Keys have the names that SkyRL uses, if it has them.
 
-Lengths are in tokens, times in seconds, shares from 0 to 1. A GRPO step is one optimizer update, a warm-start step \`mini_batches_per_step\`. Each key
-stands with its values and its default; without one it may be absent.
+Lengths are in tokens, times in seconds, shares from 0 to 1. A GRPO step is one optimizer update; a warm-start step has \`mini_batches_per_step\` updates. Each key
+is listed with its values and its default. A key without a default may be absent unless it is required.
 `;
 
 const dataFiles = `## Data files
 
 \`data.tasks\` and \`data.demonstrations\` have one JSON object a line ([examples](guide/own-tasks.md)). A task:
 
-- \`task_key\` (text; required): its name, unique in the file; the environment knows it
-- \`prompt\` (text; required): what the model is asked
-- \`env_key\` (text; required): its environment
+- \`task_key\` (text; required): name of the task, unique in the file and known to its environment
+- \`prompt\` (text; required): the request to the model
+- \`env_key\` (text; required): environment of the task
 - \`env_variables\` (texts by name; \`{}\`): facts for the prompt: \`CURRENT_DATE\`, \`LOGGED_IN_USER\`, \`LOGGED_IN_NAME\`, …
-- \`difficulty\` (int ≥1; \`1\`): the author’s measure; sweeps may choose by it
-- \`template\` (text; its \`env_key\`): kind of task that the curriculum keeps a pass rate for
-- \`split\` (\`"train"\`, \`"held_out"\`; \`"train"\`): for training, or evaluation only
+- \`difficulty\` (int ≥1; \`1\`): difficulty as judged by the author; sweeps can select by it
+- \`template\` (text; its \`env_key\`): kind of the task; the curriculum keeps a pass rate for each kind
+- \`split\` (\`"train"\`, \`"held_out"\`; \`"train"\`): whether the task is for training or only for evaluation
 
 A demonstration:
 
-- \`kind\` (text; required): what \`warm_start[].demonstrations\` names
-- \`messages\` (list; required): \`role\`, \`content\`: \`user\`, then \`assistant\` in every other place, \`tool\` or \`user\` between
-- \`env_key\` (text): its environment, whose system prompt comes first; absent: none
+- \`kind\` (text; required): kind of the demonstration, selected by \`warm_start[].demonstrations\`
+- \`messages\` (list; required): messages with \`role\` and \`content\`. The first is from \`user\`, every second from \`assistant\`, the others from \`tool\` or \`user\`
+- \`env_key\` (text): environment whose system prompt comes first; absent: no system prompt
 - \`env_variables\` (texts by name; \`{}\`): as in a task
-- \`task_key\` (text): the task it solves, for messages
+- \`task_key\` (text): key of the task that the demonstration solves, used in error messages
 `;
 
 /** The whole page in Markdown. */

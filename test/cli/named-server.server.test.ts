@@ -200,7 +200,7 @@ describe('the stack in a folder', { timeout: 120_000 }, () => {
     pointAt(own, { id: newStackId() });
     const { code, errors } = await longhaul(['cancel', 'x'], home);
     expect(errors).toContain(
-      `is that of another stack, ${(await stackOfServer(own.client))?.place}, and not`,
+      `is that of another stack, ${(await stackOfServer(own.client))?.place}, so it is not the server`,
     );
     expect(code).toBe(1);
   });

@@ -85,7 +85,7 @@ describe('a run whose activities an operator changes by hand', { timeout: 360_00
     await atEachMoment('paused', async ({ point, run, id, command, goesOn }) => {
       expect(await command('pause')).toEqual({ code: 0, output: '', errors: '' });
       await heard(run, id);
-      expect((await waits(run)).find(({ activity }) => activity === id)?.reason).toContain('is to be paused');
+      expect((await waits(run)).find(({ activity }) => activity === id)?.reason).toContain('is being paused');
       goesOn();
       if (stopsThere.includes(point)) {
         const reason = await until(

@@ -294,7 +294,7 @@ describe('an exported model', () => {
       expect(readdirSync(harness.folder).filter((name) => name.startsWith('exported'))).toEqual([]);
       const exported = await exportModel(holder.engine, { ...request, state });
       expect(exported.files.map(({ path }) => path)).toEqual(readdirSync(to).sort());
-      await expect(exportModel(holder.engine, { ...request, state })).rejects.toThrow(/is there already/);
+      await expect(exportModel(holder.engine, { ...request, state })).rejects.toThrow(/exists already/);
     });
     expect(existsSync(join(to, 'model.safetensors'))).toBe(true);
     const read = await readModelFolder(to);

@@ -30,14 +30,14 @@ describe('the report of a run', () => {
       const { html } = await renderRunReport(deps, 'tiny', { folder: 'transcripts', keep: async () => {} });
       return html;
     };
-    expect(await page()).not.toContain('What was not delivered');
+    expect(await page()).not.toContain('Not delivered to trackers and channels');
 
     const slack = { what: 'messages behind step 12', reason: 'no token', since };
     const wandb = { what: 'points behind step 7', reason: 'no key', since };
     const first = await writeNotice(store, 'tiny', { sink: 'slack', trouble: slack, by }, []);
     const second = await writeNotice(store, 'tiny', { sink: 'wandb', trouble: wandb, by }, [first]);
     const both = await page();
-    expect(both.match(/What was not delivered/g)).toHaveLength(1);
+    expect(both.match(/Not delivered to trackers and channels/g)).toHaveLength(1);
     for (const { what, reason } of [slack, wandb]) {
       expect(both).toContain(what);
       expect(both).toContain(reason);

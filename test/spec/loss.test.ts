@@ -132,7 +132,7 @@ describe('a SkyRL setting that Longhaul lacks', () => {
     ['policy_loss_type', 'kl_cov', /not "kl_cov"/, /use_kl_loss/],
     ['policy_loss_type', 'cross_entropy', /not "cross_entropy"/, /warm_start/],
     ['loss_reduction', 'prompt_mean', /"token_mean" or "sequence_mean" or .*, not "prompt_mean"/, /sequence/],
-    ['kl_estimator_type', 'abs', /"k1" or "k2" or "k3", not "abs"/, /k2 and k3/],
+    ['kl_estimator_type', 'abs', /"k1" or "k2" or "k3", not "abs"/, /k2 or k3/],
   ])('%s: %s gives an error that lists the valid values', (key, value, problem, fix) => {
     expect(problemsWith({ [key]: value })).toEqual([
       {

@@ -195,7 +195,7 @@ describe('a wrong value', () => {
       /a name of 1 to 64/,
     ],
     ['slack.channel', (spec) => (spec['slack'] = {}), /is missing/],
-    ['slack.channel', (spec) => (spec['slack'] = { channel: '#two words' }), /a channel’s name or id/],
+    ['slack.channel', (spec) => (spec['slack'] = { channel: '#two words' }), /the name or id of a channel/],
     ['slack.events[0]', (spec) => (spec['slack'] = { channel: 'a', events: ['alert'] }), /"alerts" or/],
   ])('of %s is refused with a reason', (path, change, problem) => {
     expect(problemsOf(change)).toEqual([

@@ -167,7 +167,7 @@ void an_export_appears_whole_or_not_at_all() {
   const TemporaryFolder folder("export-atomic");
   const Policy policy = tiny_policy();
   std::filesystem::create_directory(folder / "taken");
-  CHECK_THROWS(std::invalid_argument, export_hf(policy, folder / "taken", settings()), folder / "taken" + " is there already");
+  CHECK_THROWS(std::invalid_argument, export_hf(policy, folder / "taken", settings()), folder / "taken" + " exists already");
   CHECK_THROWS(std::system_error, export_hf(policy, folder / "none/x", settings()), "none/x");
   const Progress ends = [](std::uint64_t, std::uint64_t) { throw std::runtime_error("enough"); };
   CHECK_THROWS(std::runtime_error, export_hf(policy, folder / "x", settings(), ends), "enough");

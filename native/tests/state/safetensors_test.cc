@@ -44,7 +44,7 @@ void refuses_bad_headers() {
          "tensor a has dtype F64; F32, F16, BF16, I32, I8 and U8 are known");
   refuse(R"({"a":{"dtype":"F32","shape":[1]}})", 4, "needs dtype");
   refuse(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})", 4, "is outside");
-  refuse(R"({"__metadata__":{"x":1}})", 0, "no string");
+  refuse(R"({"__metadata__":{"x":1}})", 0, "not a string");
   refuse(R"([])", 0, "not an object");
   refuse(R"({"a":1})", 0, "needs dtype");
   refuse(R"({)", 0, "broken header");

@@ -218,7 +218,7 @@ void refuses_weights_that_do_not_fit() {
   put_together(path, changed);
   CHECK_THROWS(SafetensorsError, read_weights_architecture(path), "tensor model.layers.1.mlp.up_proj.weight is missing");
   save_state(Policy(weights), path);
-  CHECK_THROWS(SafetensorsError, load_weights(path, pool), "is it a state?");
+  CHECK_THROWS(SafetensorsError, load_weights(path, pool), "if the file is a state, read it with load_state");
   changed = whole;
   changed.metadata.clear();
   put_together(path, changed);

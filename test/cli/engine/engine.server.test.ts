@@ -50,7 +50,7 @@ describe('longhaul engine new', () => {
     ])
       expect(existsSync(join(model, file))).toBe(true);
     const again = await longhaul(['engine', 'new', 'presets/tiny.yaml', '--to', model]);
-    expect(again).toMatchObject({ code: 1, errors: expect.stringMatching(/is there already/) as string });
+    expect(again).toMatchObject({ code: 1, errors: expect.stringMatching(/exists already/) as string });
   });
 });
 

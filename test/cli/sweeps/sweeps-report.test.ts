@@ -81,7 +81,7 @@ it.each<[string, string[], RegExp]>([
     ['nosuch'],
     /project longhaul has no sweep "nosuch" in dir:.*: there are nightly-/,
   ],
-  ['a sweep of an empty project', ['by-hand', '--project', 'none'], /: none was started yet\n$/],
+  ['a sweep of an empty project', ['by-hand', '--project', 'none'], /: no sweep was started yet\n$/],
   [
     'text that cannot be a name',
     ['../../runs'],

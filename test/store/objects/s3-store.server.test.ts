@@ -435,7 +435,7 @@ it('the probe refuses a server that ignores If-None-Match, and says how to fix i
     const store = await openStore(careless.address('probe'));
     await expect(probeStore(store)).rejects.toMatchObject({
       name: 'StoreUnfit',
-      message: expect.stringMatching(/racing creates.*If-None-Match/s) as string,
+      message: expect.stringMatching(/simultaneous creates.*If-None-Match/s) as string,
     });
   } finally {
     await careless.stop();

@@ -28,7 +28,7 @@ describe('traces', () => {
 
   it.each([
     [{ OTEL_TRACES_EXPORTER: 'jaeger' }, /takes otlp or none; "jaeger" is neither/],
-    [{ OTEL_EXPORTER_OTLP_ENDPOINT: 'user:secret@host' }, /takes a URL such as/],
+    [{ OTEL_EXPORTER_OTLP_ENDPOINT: 'user:secret@host' }, /is not a URL; it takes one such as/],
     [{ ...endpoint, OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc' }, /name the receiver’s HTTP port/],
     [{ ...endpoint, OTEL_TRACES_SAMPLER: 'xray' }, /takes always_on, always_off, or traceidratio/],
     [

@@ -100,7 +100,7 @@ describe('a signal to a run', { timeout: 120_000 }, () => {
     ['setHyperparameters', undefined, 'setHyperparameters takes an object'],
     ['stopAfter', '{"step": -1}', 'stopAfter takes the last step to run'],
     ['stopAfter', undefined, 'stopAfter takes the last step to run, for example {"step": 120}, not nothing'],
-    ['resume', undefined, 'the run did so already'],
+    ['resume', undefined, 'it asks for what is already in force'],
     ['halt', undefined, 'no such signal; a run has the signals pause, pauseNow, resume, setHyperparameters'],
   ])(
     'that changes nothing (%s %s) is noted with the reason in the run’s details and status',
