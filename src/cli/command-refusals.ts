@@ -70,7 +70,7 @@ async function runsThere({ client }: RunHandle, flags: TemporalFlags): Promise<s
   }
   const some = [...names].slice(0, namesShown).join(', ');
   if (names.size === 0) return `it has none yet; \`longhaul train SPEC${inFolder(flags)}\` starts one`;
-  return `it has ${some}${names.size > namesShown ? ', …' : ''}; \`longhaul runs${inFolder(flags)}\` lists the store’s too`;
+  return `it has ${some}${names.size > namesShown ? ', …' : ''}; \`longhaul runs${inFolder(flags)}\` also lists the runs in the store`;
 }
 
 function nameOfHandle({ workflowId }: { workflowId: string }): string {

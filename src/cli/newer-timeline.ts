@@ -15,6 +15,6 @@ export async function noteNewerTimeline(store: ObjectStore, run: string, command
   if (newest === undefined || newest === run || !timelines.includes(run)) return;
   const again = command.replace('TIMELINE', newest);
   console.error(
-    printable(`${run} was rewound: ${newest} is the newest timeline of ${name}; for it: ${again}`),
+    printable(`${run} was rewound: ${newest} is the newest timeline of ${name}; to use it: ${again}`),
   );
 }

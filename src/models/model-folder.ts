@@ -69,7 +69,7 @@ export function refuseLargerVocabulary(
   const tokens = countTokens(tokenizer, file);
   if (tokens <= vocab_size) return;
   throw new BadModelFolder(
-    `${file} has ${tokens} tokens, and the model's vocab_size is ${vocab_size}: ` +
+    `${file} has ${tokens} tokens, but the model's vocab_size is ${vocab_size}: ` +
       'take the tokenizer of this model, or enlarge the model’s embedding first',
   );
 }

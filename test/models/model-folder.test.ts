@@ -58,7 +58,7 @@ describe('a model folder', () => {
   test('is refused if its tokenizer has more tokens than the model’s head', async () => {
     write('config.json', { ...config, vocab_size: 1000 });
     await expect(readModelFolder(folder)).rejects.toThrow(
-      /tokenizer\.json has 1024 tokens, and the model's vocab_size is 1000/,
+      /tokenizer\.json has 1024 tokens, but the model's vocab_size is 1000/,
     );
   });
 

@@ -87,14 +87,14 @@ function inputCommand(engine: Command, name: string, description: string, help: 
 }
 
 const scoreHelp = `
-A request has text, tokens or messages, and may have a temperature (1). For each a line is printed, in their order:
+A request has text, tokens or messages, and may have a temperature (1). One line is printed for each request, in order:
   {"tokens": [..], "logprobs": [..]}      one log-prob for each token after the first
   echo '{"text": "Hello, world"}' | longhaul engine score --model DIR`;
 
 const generateHelp = `
 A request has text, tokens or messages, and may have max_new_tokens (128), temperature (1), seed (1), n samples (1), stop (texts),
-ignore_eos (false), top_p and top_k; a sample ends at the model's max_position_embeddings in any case. For each a line is printed, in
-their order; the same request always samples the same:
+ignore_eos (false), top_p and top_k; a sample ends at the model's max_position_embeddings in any case. One line is printed for each
+request, in order; the same request always gives the same samples:
   {"prompt_tokens": [..], "samples": [{"tokens": [..], "text": "..", "logprobs": [..], "finish": "stop"}]}
   echo '{"messages": [{"role": "user", "content": "Hi"}]}' | longhaul engine generate --model DIR`;
 

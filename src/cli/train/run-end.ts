@@ -74,7 +74,7 @@ export function wayOn(run: string, { how, claimed }: RunEnd, known: boolean, fla
     return `${how === 'failed' ? 'fix that, then continue' : 'continue'} with: ${goOn(run, flags)}`;
   return known
     ? `that start did not change the run; continue with: ${goOn(run, flags)}`
-    : `nothing has begun; start it${how === 'failed' ? ', once that is fixed,' : ''} with: longhaul train SPEC${inFolder(flags)}`;
+    : `the run has not begun; start it${how === 'failed' ? ', once that is fixed,' : ''} with: longhaul train SPEC${inFolder(flags)}`;
 }
 
 /** For a command that followed the run: an error that says how the workflow ended and how to continue. Returns other errors unchanged. */

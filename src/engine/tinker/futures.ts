@@ -156,7 +156,7 @@ export class TinkerClient {
         if (status !== 429) throw failedCall(path, status, value);
         this.window.refused();
         awayUntil = Infinity;
-        onWaiting?.({ reason: 'the server says that it has too many requests (429)' });
+        onWaiting?.({ reason: 'the server has too many requests (429)' });
         await this.pause(tooMany.next(), options);
       } catch (error) {
         if (!(error instanceof NotConnected)) throw error;
@@ -241,5 +241,5 @@ function isTryAgain(value: unknown): boolean {
 
 function queueReason(value: unknown): string {
   const state = (value as { queue_state?: unknown }).queue_state;
-  return typeof state === 'string' ? state : 'the server says: try again';
+  return typeof state === 'string' ? state : 'the server asked to try again';
 }

@@ -35,7 +35,7 @@ export const update = z.strictObject({
     numerics,
     applied: z
       .union([z.literal(true), z.strictObject({ reason: text })])
-      .describe('a reason: the update was not applied, and the state did not change'),
+      .describe('`reason`: why the update was not applied; the state then stays the same'),
     outcomes,
     weights: digest
       .exactOptional()
