@@ -70,7 +70,10 @@ const served = z.strictObject({
     .describe(
       'true if the server executes a repeated training request only once; if false, a lost answer costs a reload',
     ),
-  clips: z.boolean().default(false).describe('the server clips gradients; `longhaul doctor` finds out'),
+  clips: z
+    .boolean()
+    .default(false)
+    .describe('true if the server clips gradients; `longhaul doctor --tinker` finds out'),
   chunk_sequences: count.default(128).describe('most sequences of one request'),
   chunk_tokens: count.default(65_536).describe('most tokens of one request'),
   logprob_tolerance: positive

@@ -61,7 +61,7 @@ export async function tinkerChecks(
     return isServed
       ? line(
           true,
-          'the server was not probed: name it with --tinker or LONGHAUL_TINKER, and the key in TINKER_API_KEY',
+          'the server was not probed: name it with --tinker or LONGHAUL_TINKER, and put its key into TINKER_API_KEY',
         )
       : [];
   if (spec instanceof Error) return line(false, 'the server was not probed: correct the spec first');
@@ -146,7 +146,7 @@ export function chooseModel(
   const all = models.length === 0 ? 'no model' : models.join(', ');
   if (named !== null && flag !== null && named !== flag)
     return wrong(
-      `the spec trains ${named}, and nodes would serve ${flag}: make model.served.name and LONGHAUL_SERVED_MODEL the same`,
+      `the spec trains ${named}, but nodes would serve ${flag}: make model.served.name and LONGHAUL_SERVED_MODEL the same`,
     );
   const model = named ?? flag ?? (models.length === 1 ? (models[0] ?? null) : null);
   if (model === null)
@@ -171,7 +171,7 @@ export function aboutNumbers(found: NumbersFound, said: Said<'numbered'>): Verdi
       ok: false,
       detail: `${unknown}: set model.served.numbered: false, or batches would be trained on twice`,
     };
-  const needed = said === null ? ', and needs model.served.numbered: false' : '';
+  const needed = said === null ? ', and the spec needs model.served.numbered: false' : '';
   return { ok: true, detail: `${unknown}: a lost answer costs a reload (R35)${needed}` };
 }
 
@@ -192,7 +192,7 @@ export function aboutLoad(found: LoadFound): Verdict {
       return {
         ok: false,
         detail:
-          'a saved state comes back with other weights: no restart would go on from it. Use another server',
+          'a saved state comes back with other weights: no restart could continue from it. Use another server',
       };
   }
 }
@@ -204,7 +204,7 @@ export function aboutGradients(found: GradientsFound): Verdict {
   return {
     ok: true,
     detail:
-      'an unloaded model leaves its gradients to the next one: Longhaul takes them away, and other clients of the server may not',
+      'an unloaded model leaves its gradients to the next one: Longhaul removes them, but other clients of the server may not',
   };
 }
 
@@ -213,13 +213,13 @@ export function aboutReduction(found: ReductionFound, said: Said<'reduction'>): 
   const how =
     found === 'sum'
       ? 'losses of tokens are added up'
-      : 'losses are the mean over sequences of each one’s mean over tokens';
+      : 'the loss is the mean over sequences of the mean over each sequence’s tokens';
   if (said === null) return { ok: true, detail: `${how}: give model.served.reduction: ${found}` };
   if (said.reduction === found)
     return { ok: true, detail: `${how}, as the spec’s model.served.reduction says` };
   return {
     ok: false,
-    detail: `${how}, and model.served.reduction is ${said.reduction}: set it to ${found}, or long and short transcripts get the wrong weights`,
+    detail: `${how}, but model.served.reduction is ${said.reduction}: set it to ${found}, or long and short transcripts get the wrong weights`,
   };
 }
 
@@ -234,7 +234,7 @@ export function aboutClipping(found: ClippingFound, said: Said<'clips'>): Verdic
         };
   const dead = 'the server ignores grad_clip_norm: trainer.max_grad_norm is not applied on this server';
   return said?.clips
-    ? { ok: false, detail: `${dead}, and model.served.clips says that it is: remove that` }
+    ? { ok: false, detail: `${dead}, but model.served.clips is true: remove it` }
     : { ok: true, detail: dead };
 }
 
@@ -268,8 +268,8 @@ const unclear: Verdict = {
 
 function outOfTime(limitMs: number): string {
   return (
-    `the server has not finished the probes within ${limitMs / 1000} s: its log says what it does. A first step may compile for minutes; ` +
-    'ask again when it has'
+    `the server has not finished the probes within ${limitMs / 1000} s: see its log. A first step may compile for minutes; ` +
+    'run doctor again after that'
   );
 }
 
@@ -285,7 +285,7 @@ function refuseRank(rank: number, error: Error): never {
   if (!(error instanceof TinkerRefused)) throw error;
   throw new Error(
     `no model with adapters of rank ${rank} can be made: ${error.message}. Lower model.served.rank, raise the server’s limit, or unload ` +
-      'models that hold its places',
+      'other models on it',
     { cause: error },
   );
 }

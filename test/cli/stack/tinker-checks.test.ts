@@ -27,7 +27,7 @@ describe('a finding', () => {
     [aboutLoad('restored'), /^ok/],
     [aboutLoad('cold'), /^WRONG: .*without its optimizer.*Use a server/],
     [aboutLoad('other_weights'), /^WRONG: .*other weights.*Use another server/],
-    [aboutGradients('left'), /^ok: .*Longhaul takes them away/],
+    [aboutGradients('left'), /^ok: .*Longhaul removes them/],
     [aboutGradients('cleared'), /^ok: .*leaves no gradients/],
     [aboutReduction('sum', null), /^ok: .*model\.served\.reduction: sum/],
     [aboutReduction('sum', { reduction: 'sum' }), /^ok/],
