@@ -75,7 +75,7 @@ describe('a claimed port', () => {
     const said: string[] = [];
     const port = await stack(said).near('Temporal UI', taken);
     expect(port).toBeGreaterThan(taken);
-    expect(said).toEqual([`port ${taken} is taken; the Temporal UI is at ${port}`]);
+    expect(said).toEqual([`port ${taken} is taken; the Temporal UI uses ${port}`]);
     await expect(stack().exactly('Temporal UI', taken)).rejects.toThrow('omit the option');
     server.close();
   });

@@ -349,7 +349,7 @@ describe('longhaul resume', { timeout: 120_000 }, () => {
       });
       expect(script.control.n).toBe(0);
       expect((await longhaul('pause', name)).output).toContain('pauses at its next step boundary');
-      expect((await longhaul('resume', name)).output).toBe(`${name} goes on\n`);
+      expect((await longhaul('resume', name)).output).toBe(`${name} continues\n`);
       expect((await longhaul('pause', name, '--folder', 'stack')).output).toContain(
         `continue with: longhaul resume ${name} --folder stack\n`,
       );

@@ -79,7 +79,7 @@ it.each<[string, string[], RegExp]>([
   [
     'a sweep that does not exist',
     ['nosuch'],
-    /project longhaul has no sweep "nosuch" in dir:.*: there are nightly-/,
+    /project longhaul has no sweep "nosuch" in dir:.*: it has nightly-/,
   ],
   ['a sweep of an empty project', ['by-hand', '--project', 'none'], /: no sweep was started yet\n$/],
   [

@@ -100,7 +100,7 @@ describe('a safetensors file', () => {
     [
       'offsets past the end',
       withHeader('{"a":{"dtype":"I32","shape":[2],"data_offsets":[0,8]}}', 4),
-      /end at byte 8 of 4/,
+      /end at byte 8, but it has 4 data bytes/,
     ],
     [
       'a size that does not match the shape',
@@ -120,7 +120,7 @@ describe('a safetensors file', () => {
       withHeader('{"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}', 2),
       /starts at byte 1/,
     ],
-    ['bytes that no tensor has', withHeader('{}', 1), /end at byte 0 of 1/],
+    ['bytes that no tensor has', withHeader('{}', 1), /end at byte 0, but it has 1 data bytes/],
     ['metadata that is not a string', withHeader('{"__metadata__":{"a":1}}', 0), /strings only/],
   ])('with %s is refused', (_, bytes, problem) => {
     expect(() => decodeSafetensors(bytes)).toThrow(problem);

@@ -110,7 +110,7 @@ describe('a run’s steps', () => {
     await writeBase('tiny');
     await writeUpdate('tiny', 1, { previous_state: digestOf('d') });
     await expect(lastCommittedStep(store, 'tiny')).rejects.toThrow(
-      /000001\/update\.json.*follows state ddd.*left 000/,
+      /000001\/update\.json.*continues from state ddd.*has state 000/,
     );
     await writeUpdate('tiny', 2, { step: 9 });
     await expect(readUpdate(store, 'tiny', 2)).rejects.toThrow(/it says step 9/);
