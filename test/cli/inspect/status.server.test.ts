@@ -230,7 +230,7 @@ describe('a run whose workflow ended without completing', { timeout: 180_000 }, 
       const refused = await longhaul('status', name);
       expect(refused.code).toBe(1);
       expect(refused.output).toMatch(new RegExp(`^${name} · step 1/6 drill · `));
-      expect(refused.output).toMatch(/its last start failed at .*vocab_size must be 1024, not 100/);
+      expect(refused.output).toMatch(/the last start failed at .*vocab_size must be 1024, not 100/);
       const json = JSON.parse((await longhaul('status', name, '--json')).output) as object;
       expect(json).toMatchObject({ run: name, step: 1, end: { how: 'failed', claimed: false } });
 
