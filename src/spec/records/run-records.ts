@@ -75,14 +75,14 @@ const ownerFields = z.strictObject({
           .exactOptional(),
       })
       .exactOptional()
-      .describe('likewise'),
+      .describe('tracking of this start, from the spec'),
     slack: z
       .strictObject({
         channel: text,
         events: z.array(z.enum(['checkpoints', 'evaluations', 'alerts', 'pauses', 'end'])).exactOptional(),
       })
       .exactOptional()
-      .describe('likewise'),
+      .describe('Slack settings of this start, from the spec'),
   }),
 });
 
