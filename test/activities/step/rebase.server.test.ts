@@ -183,7 +183,7 @@ describe('a rebase', () => {
       expect.objectContaining({
         rule: 'R7',
         key,
-        problem: expect.stringContaining('differs in optimizer.max_grad_norm (stored 7,') as string,
+        problem: expect.stringContaining('gives another plan: optimizer.max_grad_norm (stored 7,') as string,
       }),
     );
     expect(recordDigest(other)).not.toBe(recordDigest(plan));
