@@ -135,7 +135,9 @@ const trainer = z.strictObject({
   adam_betas: betas.default([0.9, 0.999]).describe('decay rates of the two moments'),
   adam_eps: positive.default(1e-8).describe('added to the square root of the second moment'),
   weight_decay: z.number().min(0).default(0.01).describe('decoupled weight decay'),
-  max_grad_norm: positive.default(defaultMaxGradNorm).describe('limit at which the global gradient norm is clipped'),
+  max_grad_norm: positive
+    .default(defaultMaxGradNorm)
+    .describe('limit at which the global gradient norm is clipped'),
   policy_loss_type: z
     .enum(policyLossTypes)
     .default('regular')

@@ -87,9 +87,7 @@ describe('an evaluation without a readable result', () => {
       const { checkpoints, lines } = await collected();
       expect(checkpoints).toEqual([4, 8, 10, 12]);
       expect(lines).toEqual([
-        expect.stringMatching(
-          new RegExp(`skipped data of step 4: record ${key} .*longhaul audit`),
-        ),
+        expect.stringMatching(new RegExp(`skipped data of step 4: record ${key} .*longhaul audit`)),
       ]);
     },
   );

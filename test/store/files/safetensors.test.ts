@@ -201,8 +201,16 @@ describe('a batch file', () => {
     ['an incomplete node', { nodes: Int32Array.of(-1, 5) }, /2 items, not 3 a node/],
     ['a mini-batch index that is too large', { nodes: Int32Array.of(-1, 5, 1) }, /mini-batch 1 of 1/],
     ['a target row that does not exist', { target_rows: Int32Array.of(1, 2, 5) }, /row 5 of 5/],
-    ['sample numbers that begin at 1', { target_samples: Int32Array.of(1, 1, 2) }, /samples must count up from 0/],
-    ['a sample number left out', { target_samples: Int32Array.of(0, 0, 2) }, /belongs to sample 2; samples must count up/],
+    [
+      'sample numbers that begin at 1',
+      { target_samples: Int32Array.of(1, 1, 2) },
+      /samples must count up from 0/,
+    ],
+    [
+      'a sample number left out',
+      { target_samples: Int32Array.of(0, 0, 2) },
+      /belongs to sample 2; samples must count up/,
+    ],
     [
       'a sample whose targets are not adjacent',
       { target_samples: Int32Array.of(0, 1, 0) },

@@ -109,7 +109,7 @@ describe('the live text of a run', () => {
       remedy: 'Start it. Then: longhaul resume crm',
     };
     expect(of({ phase: 'blocked', blocked })).toMatch(
-      /^\*\*Blocked\*\*: booking is down: · \\<img src=x> \\\[here\]\(http:\/\/x\)\n\n\*\*Way on\*\*: Start it\. Then: longhaul resume crm\n/,
+      /^\*\*Blocked\*\*: booking is down: · \\<img src=x> \\\[here\]\(http:\/\/x\)\n\n\*\*To fix it\*\*: Start it\. Then: longhaul resume crm\n/,
     );
     expect(of({ phase: 'paused' })).toMatch(/^\*\*Paused\.\*\* .*`longhaul resume crm`/);
     expect(of({ phase: 'placing', waitsFor: 'no node is alive' })).toMatch(
