@@ -82,7 +82,12 @@ function servedModelProblems(spec: RunSpec): SpecProblem[] {
       `${trainer.save_every} does not save the state with which a training phase begins`,
       'remove it, or the warm start',
     ],
-    ['model.moments', model.moments !== 'fp32', 'cannot be set: the server keeps the moments in its own format', 'remove it'],
+    [
+      'model.moments',
+      model.moments !== 'fp32',
+      'cannot be set: the server keeps the moments in its own format',
+      'remove it',
+    ],
     [
       'trainer.policy_loss_type',
       !servedLosses.includes(trainer.policy_loss_type),

@@ -10,9 +10,15 @@ export const instance = z.strictObject({
   run: text,
   model: text.min(1).describe('id of the model on the server'),
   step: count.describe('step whose state the model began with'),
-  path: text.min(1).nullable().describe('saved state that was loaded; null: the model began with fresh adapters'),
+  path: text
+    .min(1)
+    .nullable()
+    .describe('saved state that was loaded; null: the model began with fresh adapters'),
   moments: z.literal('zero').exactOptional().describe('the saved state was loaded without its moments'),
-  session: text.min(1).exactOptional().describe('id of the server session; heartbeats in it keep the model alive'),
+  session: text
+    .min(1)
+    .exactOptional()
+    .describe('id of the server session; heartbeats in it keep the model alive'),
   passed_over: z.array(text.min(1)).exactOptional().describe('newer saved states that did not load'),
   observed: z.strictObject({ at: time, by: text }),
 });
