@@ -25,6 +25,7 @@ import { repository } from './repository.js';
 import { measureReplay, measureRestore } from './restore/restore.js';
 import { measureLongRun } from './scale/long-run.js';
 import { measureManyRuns } from './scale/many-runs.js';
+import { measureServed } from './served/served.js';
 import { measureSweepOfQuickstart } from './sweep/sweep.js';
 
 export interface Part {
@@ -57,6 +58,7 @@ export const parts: readonly Part[] = [
   // Takes hours, in batches: `npm run chaos -- --full --runs 20 --record`.
   long('campaign', null),
   long('disturbed', () => withValues(measureDurability())),
+  long('served', () => withValues(measureServed())),
   short('restore', () => withValues(measureRestore())),
   short('replay', async (runs) => {
     const { folder, result } = await runs.of(mainSeed);

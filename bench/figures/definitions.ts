@@ -102,6 +102,20 @@ export const figureDefinitions: readonly FigureDefinition[] = [
   ]),
   ...rowsOf('restore', 'restore', [['restore_share', 'share', '≥ 0.8', 'restore_share', 'over `dd`']]),
   ...rowsOf('restore', 'replay', [['replay_speed', 'share', '≥ 1', 'replay_speed', 'making over replaying']]),
+  ...rowsOf('served', 'served', [
+    ['served_own_ms_p50', 'ms', '≤ 150', 'own_ms_p50', 'a step on a Tinker server, beside its calls'],
+    ['served_kill_by_numbers', 's', '≤ 2', 'kill_by_numbers_s', 'a worker’s death'],
+    ['served_kill_by_reload', 's', '≤ 12', 'kill_by_reload_s', 'a lost model'],
+    ['served_kills', 'kills', '= 20', 'kills', 'worker and server, at random calls'],
+    [
+      'served_logprob_difference',
+      'nats',
+      '≤ 0.000001',
+      'logprob_difference_after_kills',
+      'final, over no kills',
+    ],
+    ['served_violations', '', '= 0', 'violations', 'in the audit after them'],
+  ]),
   ...rowsOf('scale', 'long_run', [
     ['long_run_memory_growth', 'share', '< 0.05', ofProcesses('long_run'), 'largest of three processes'],
     ['long_run_history_events_max', 'events', '< 10000', 'events_max', ''],

@@ -3,7 +3,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { expect } from 'vitest';
+import { strict as assert } from 'node:assert';
 import type { NodeDeps } from '../../../src/activities/node-deps.js';
 import { collectRollouts } from '../../../src/activities/step/collect-rollouts.js';
 import { commitBase } from '../../../src/activities/step/commit-base.js';
@@ -152,7 +152,7 @@ export async function trainOn(harness: Harness, node: NodeDeps, last = lastStep)
     const planned = await harness.plan(step);
     await collect(harness, node, planned);
     await passOne(harness, step);
-    expect(await update(harness, node, planned)).toMatchObject({ applied: true });
+    assert.equal((await update(harness, node, planned)).applied, true);
   }
 }
 
@@ -171,7 +171,7 @@ export async function finalLogprobs(
   const { store } = harness;
   await loseModels(harness, server);
   const saved = (await readSavedStates(store, run, last)).at(-1)!;
-  expect(saved.state).toBe(await readState(store, run, last));
+  assert.equal(saved.state, await readState(store, run, last));
   return logprobsOf(server, saved.path);
 }
 
