@@ -18,6 +18,7 @@ import { contentPolicy } from './content-policy.js';
 import { loraInWords } from './model-facts.js';
 import type { ReadEpisodes } from './report-episodes.js';
 import { styleSheet } from './report-style.js';
+import { servedModelsTable } from './served-models.js';
 import type { AcceptedChange } from './history/changes.js';
 import { baselineOf, beforeAndAfter, type RunHistory } from './history/run-history.js';
 import { hasEnded, inWords, positionOf } from './run-position.js';
@@ -32,6 +33,7 @@ import { viewerScript } from './transcripts/viewer-script.js';
 import { metricsOf } from '../rl/metrics.js';
 import { nameOfNumerics } from '../spec/records/numerics.js';
 import { nothingGraded, passRateText } from '../spec/pass-rate.js';
+import type { InstanceRecord } from '../spec/records/served-model.js';
 import type { UpdateRecord } from '../spec/records/update.js';
 import type { RebaseSpec } from '../spec/run-spec.js';
 import type { UnfinishedEvaluation } from '../store/evaluations/unfinished-evaluations.js';
@@ -43,6 +45,8 @@ interface ReportInput {
   episodes: ReadEpisodes;
   /** Absent if the newest state has a result, or is not evaluated. */
   unfinished?: UnfinishedEvaluation | null;
+  /** Models on a Tinker server; absent for a run on an engine of its nodes. */
+  instances?: readonly InstanceRecord[];
   /** Absent if every tracker and channel has received everything. */
   undelivered?: readonly LackingSink[];
 }
@@ -54,6 +58,7 @@ export function renderReport(input: ReportInput): string {
   const { analysis, points, shown } = episodes;
   const alerts = alertTable(alertsOfRun(record, history.updates));
   const unfinished = input.unfinished ?? null;
+  const servedModels = servedModelsTable(input.instances ?? []);
   const undelivered = missingDeliveriesTable(input.undelivered ?? []);
   const script = shown.index.rows.length === 0 ? null : viewerScript;
   return [
@@ -72,6 +77,7 @@ export function renderReport(input: ReportInput): string {
     section('Transcripts', transcriptViewer(record.run, shown)),
     section('Training', trends(history.updates) + stepTable(history)),
     section('Faults it survived', faultTable(faults)),
+    ...(servedModels === null ? [] : [section('Models on the Tinker server', servedModels)]),
     section('Changes during the run', changeTable(changes)),
     ...(budget === null ? [] : [section('Budget', budget)]),
     ...(undelivered === null ? [] : [section('Not delivered to trackers and channels', undelivered)]),

@@ -8,6 +8,7 @@ import { readAttempts } from '../../report/history/attempts.js';
 import { readHistory } from '../../report/history/run-history.js';
 import { sha256Hex } from '../../base/sha256.js';
 import type { FaultFigures } from '../../store/runs/fault-figures.js';
+import { readInstances } from '../../store/runs/served-models.js';
 import { readTroubles } from '../../store/runs/notices.js';
 import { reportKey, reportTranscriptsKey } from '../../store/objects/layout.js';
 import { readUnfinishedEvaluation } from '../../store/evaluations/unfinished-evaluations.js';
@@ -34,6 +35,7 @@ export async function renderRunReport(
     changes: await readChanges(deps.store, history),
     episodes,
     unfinished: await readUnfinishedEvaluation(deps.store, run),
+...(history.record.spec.model.served ? { instances: await readInstances(deps.store, run) } : {}),
     // The report is made even if these records cannot be read.
     undelivered: await readTroubles(deps.store, run).catch(() => []),
   });

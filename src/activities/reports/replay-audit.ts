@@ -37,7 +37,7 @@ export interface ReplayAudit extends ReplayRange {
   seconds: number;
 }
 
-class BadReplayRange extends Error {
+export class BadReplayRange extends Error {
   constructor(message: string) {
     super(message);
     this.name = 'BadReplayRange';
@@ -52,6 +52,17 @@ export function parseReplayRange(text: string): ReplayRange {
   throw new BadReplayRange(`"${text}" is not a range of steps: write A..B with 1 ≤ A ≤ B, for example 3..5`);
 }
 
+/** Throws `BadReplayRange` if step `to` is not committed. */
+export async function refuseUncommitted(store: ObjectStore, run: string, to: number): Promise<void> {
+  const last = await lastCommittedStep(store, run);
+  if (to <= last) return;
+  throw new BadReplayRange(
+    last < 1
+      ? `${run} has no committed update yet: there is nothing to replay`
+      : `step ${to} of ${run} is not committed: replay at most up to its last step, ${last}`,
+  );
+}
+
 /** Replays steps `from` to `to`. The engine must be fresh: an engine that already holds a state would compare that state with itself. */
 export async function replayUpdates(
   { store, engine, log }: { store: ObjectStore; engine: FileEngine; log: (message: string) => void },
@@ -59,14 +70,7 @@ export async function replayUpdates(
   { from, to }: ReplayRange,
 ): Promise<ReplayAudit> {
   await readRun(store, run);
-  const last = await lastCommittedStep(store, run);
-  if (to > last) {
-    throw new BadReplayRange(
-      last < 1
-        ? `${run} has no committed update yet: there is nothing to replay`
-        : `step ${to} of ${run} is not committed: replay at most up to its last step, ${last}`,
-    );
-  }
+  await refuseUncommitted(store, run, to);
   const folder = await mkdtemp(join(tmpdir(), 'longhaul-replay-'));
   const holder = new NativePolicyHolder({ store, engine, lock: createStateLock(), folder, log });
   const clock = (): number => performance.now() / 1000;

@@ -1,5 +1,5 @@
 // `longhaul audit RUN`: checks a run's records; with --replay it also recomputes the updates. Exits with 1 on any violation.
-import type { Command } from 'commander';
+import { type Command, Option } from 'commander';
 import { auditRun } from '../../activities/reports/audit-run.js';
 import {
   parseReplayRange,
@@ -26,8 +26,16 @@ import {
   storeOption,
   withOutput,
 } from '../output.js';
+import {
+  paidReplay,
+  replayOnServer,
+  servedProofs,
+  servedProofsLine,
+  servedReplayText,
+  type SpendFlags,
+} from './served-replay.js';
 
-interface AuditOptions extends StoreFlags {
+interface AuditOptions extends StoreFlags, SpendFlags {
   replay?: string;
   json?: boolean;
 }
@@ -41,7 +49,13 @@ export function register(program: Command): void {
     .addOption(folderOption())
     .option(
       '--replay <A..B>',
-      'recompute the updates of these steps on a fresh engine, and compare each state',
+      'recompute the updates of these steps on a fresh engine, and compare each state; on a Tinker server, compare log-probs',
+    )
+    .option('--spend', 'allow a replay on a Tinker server, which may cost money')
+    .addOption(
+      new Option('--tinker <url>', "a run's Tinker server, for --replay; its key: TINKER_API_KEY").env(
+        'LONGHAUL_TINKER',
+      ),
     )
     .option('--json', 'print the whole audit as JSON')
     .action(
@@ -49,17 +63,46 @@ export function register(program: Command): void {
         const range = options.replay === undefined ? null : parseReplayRange(options.replay);
         const store = await openStoreOf(command, options);
         await requireRun(store, run);
+        const isServed = (await readRun(store, run)).spec.model.served !== undefined;
+        const paid = isServed && range ? await paidReplay(store, run, range, options) : null;
         const [chain, family] = await withElapsedLine(`auditing ${run}`, async (at) => [
           await auditRun(store, run, at),
           await familyOf(store, run),
         ]);
-        if (!options.json) console.log([chainText(chain), ...familyLines(family)].join('\n'));
-        const replay = range && (await replayOnFreshEngine(store, run, range));
-        if (replay && !options.json) console.log(replayText(replay));
-        if (options.json) console.log(JSON.stringify({ ...chain, ...family, ...(replay ? { replay } : {}) }));
-        if (chain.violations.length > 0 || replay?.equal === false) process.exitCode = 1;
+        const proves = isServed ? servedProofs(chain) : null;
+        const proofs = proves ? [servedProofsLine(proves)] : [];
+        if (!options.json) console.log([chainText(chain), ...proofs, ...familyLines(family)].join('\n'));
+        const replay = paid
+          ? await servedReplay(store, paid)
+          : range && (await nativeReplay(store, run, range));
+        if (replay && !options.json) console.log(replay.text);
+        if (options.json) {
+          const audit = { ...chain, ...(proves ? { proves } : {}), ...family };
+          console.log(JSON.stringify({ ...audit, ...(replay ? { replay: replay.result } : {}) }));
+        }
+        if (chain.violations.length > 0 || replay?.agrees === false) process.exitCode = 1;
       }),
     );
+}
+
+/** A replay's result for `--json`, and in words. */
+interface ShownReplay {
+  result: object;
+  text: string;
+  agrees: boolean;
+}
+
+async function nativeReplay(store: ObjectStore, run: string, range: ReplayRange): Promise<ShownReplay> {
+  const result = await replayOnFreshEngine(store, run, range);
+  return { result, text: replayText(result), agrees: result.equal };
+}
+
+async function servedReplay(
+  store: ObjectStore,
+  paid: Parameters<typeof replayOnServer>[1],
+): Promise<ShownReplay> {
+  const result = await replayOnServer(store, paid);
+  return { result, text: servedReplayText(result), agrees: result.within };
 }
 
 /**

@@ -6,19 +6,18 @@ import {
   meteredKeeper,
   meteredPolicy,
 } from '../../activities/attempt/busy-meter.js';
-import { keepSecret } from '../../base/known-secrets.js';
 import { createNativeEngine } from '../../engine/native/native-engine.js';
 import { createStateLock } from '../../engine/native/state-lock.js';
-import { TinkerClient } from '../../engine/tinker/futures.js';
 import { TinkerEngine } from '../../engine/tinker/sampling.js';
 import type { SentTokens } from '../../engine/tinker/sent-tokens.js';
-import { TinkerService } from '../../engine/tinker/service.js';
+import type { TinkerService } from '../../engine/tinker/service.js';
 import { NativePolicyHolder } from '../../policy/native-states.js';
 import { PolicyHolder } from '../../policy/policy-holder.js';
 import { ServedStates } from '../../policy/served/served-states.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import type { TinkerConfig, WorkerConfig } from '../process/config.js';
 import type { Tracing } from '../tracing/tracing.js';
+import { openTinkerService } from './tinker-service.js';
 
 interface Parts {
   store: ObjectStore;
@@ -49,9 +48,7 @@ export async function openServedPolicy(
   { url, service, model }: TinkerConfig,
   { store, by, folder, meter, log }: Parts & { by: string; folder: string },
 ): Promise<{ holder: PolicyHolder; sent: SentTokens }> {
-  const key = process.env['TINKER_API_KEY'];
-  if (key) keepSecret(key);
-  const tinker = new TinkerService(new TinkerClient({ url, ...(key ? { key } : {}) }));
+  const tinker = openTinkerService(url);
   const policy = { service, model: model ?? (await onlyModel(tinker, service)) };
   const engine = new TinkerEngine(tinker, policy);
   const keeper = new ServedStates({ ...{ store, engine, policy, by, folder, log }, service: tinker });

@@ -1,9 +1,11 @@
 // A worker that dies behind any of its calls, and a model that the server loses, cost time alone (R32 to R37).
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { TinkerService } from '../../../src/engine/tinker/service.js';
-import { readInstances } from '../../../src/store/runs/served-models.js';
-import { type Harness, lastSftStep, run } from '../../activities/fixture.js';
+import { readInstances, readSavedStates } from '../../../src/store/runs/served-models.js';
+import { savedStatesFolder, sequenceKey } from '../../../src/store/objects/layout.js';
+import { type Harness, lastSftStep, reviseRecord, run } from '../../activities/fixture.js';
+import { longhaul } from '../../support/command-line.js';
 import {
   collect,
   commitServedBase,
@@ -24,10 +26,11 @@ import {
 
 describe.skipIf('skipped' in venv)('a run on a Tinker server', { timeout: 300_000 }, () => {
   let world: ServedWorld;
+  let undisturbed: Harness;
   let expected: number[];
   beforeAll(async () => {
     world = await startServedWorld();
-    const undisturbed = await world.open();
+    undisturbed = await world.open({ logprob_tolerance: 1e-3 });
     await trainOn(undisturbed, world.node(undisturbed));
     expected = await finalLogprobs(undisturbed, world.server);
   }, 300_000);
@@ -131,5 +134,79 @@ describe.skipIf('skipped' in venv)('a run on a Tinker server', { timeout: 300_00
 
   test('is far from the state of fresh adapters, so that equal log-probs mean something', async () => {
     expect(furthest(await logprobsOf(world.server, null), expected)).toBeGreaterThan(0.01);
+  });
+
+  describe('is replayed by an audit', () => {
+    const replay = (steps: string) => {
+      const where = ['--store', undisturbed.store.address, '--tinker', world.server.url];
+      return longhaul(['audit', run, '--replay', steps, '--spend', '--json', ...where]);
+    };
+
+    /** Runs `use` and expects that the models it made are unloaded, and that no record names one. */
+    async function expectNoModelLeft<T>(use: () => Promise<T>): Promise<T> {
+      const before = await readInstances(undisturbed.store, run);
+      const created = vi.spyOn(TinkerService.prototype, 'createModel');
+      const unloaded = vi.spyOn(TinkerService.prototype, 'unload');
+      try {
+        const result = await use();
+        const models = await Promise.all(created.mock.results.map(({ value }) => value));
+        expect(models).toHaveLength(2);
+        expect(unloaded.mock.calls.map(([model]) => model)).toEqual(
+          expect.arrayContaining(models.map(({ model }) => model)),
+        );
+        expect(await readInstances(undisturbed.store, run)).toEqual(before);
+        return result;
+      } finally {
+        vi.restoreAllMocks();
+      }
+    }
+
+    /** While `use` runs, the record of the saved state of `step` names that of `other`. */
+    async function withSavedStateOf<T>(other: number, step: number, use: () => Promise<T>): Promise<T> {
+      const { store } = undisturbed;
+      const key = sequenceKey(savedStatesFolder(run, step), 1);
+      const path = async (of: number) => (await readSavedStates(store, run, of))[0]!.path;
+      const [own, wrong] = [await path(step), await path(other)];
+      await reviseRecord(store, key, 'saved', (saved) => ({ ...saved, path: wrong }));
+      try {
+        return await use();
+      } finally {
+        await reviseRecord(store, key, 'saved', (saved) => ({ ...saved, path: own }));
+      }
+    }
+
+    test.each([
+      ['1..4', 0, 4],
+      ['3..4', 2, 2],
+    ])('in a model of its own, over steps %s, with equal log-probs', async (steps, start, updates) => {
+      const { code, output } = await expectNoModelLeft(() => replay(steps));
+      const { replay: result, proves } = JSON.parse(output) as {
+        replay: { max: number; moved: number };
+        proves: object;
+      };
+      expect(result).toMatchObject({ start, updates, within: true });
+      expect(result.max).toBeLessThanOrEqual(1e-6);
+      expect(result.moved).toBeGreaterThan(0.01);
+      expect(proves).toEqual({ order: true, exactlyOnce: true, bits: false });
+      expect(code).toBe(0);
+    });
+
+    test('and found to differ from the saved state of another step', async () => {
+      const { code, output } = await withSavedStateOf(3, 4, () => expectNoModelLeft(() => replay('4')));
+      const { replay: result } = JSON.parse(output) as { replay: { mean: number } };
+      expect(result).toMatchObject({ within: false, tolerance: 1e-3 });
+      expect(result.mean).toBeGreaterThan(1e-3);
+      expect(code).toBe(1);
+    });
+
+    test('and found to differ if it begins with the saved state of another step', async () => {
+      const { code, output } = await withSavedStateOf(1, 3, () => expectNoModelLeft(() => replay('4')));
+      expect(JSON.parse(output)).toMatchObject({
+        error: {
+          message: expect.stringContaining('the replay differs before the update of step 4') as string,
+        },
+      });
+      expect(code).toBe(1);
+    });
   });
 });

@@ -63,6 +63,7 @@ export async function startServedWorld(): Promise<ServedWorld> {
   const environments: EnvironmentServer = await startEnvironments();
   const server = await startTinkerServer((venv as { python: string }).python, folder);
   const harnesses: Harness[] = [];
+  const idle: Harness[] = [];
   const services: TinkerService[] = [];
   return {
     server,
@@ -86,14 +87,14 @@ export async function startServedWorld(): Promise<ServedWorld> {
     },
     unloadModels: async () => {
       for (const harness of harnesses.splice(0)) {
+        idle.push(harness);
         await loseModels(harness, server);
-        await harness.close();
       }
     },
     close: async () => {
       for (const service of services) service.close();
       await server.stop();
-      await Promise.all(harnesses.map((harness) => harness.close()));
+      await Promise.all([...idle, ...harnesses].map((harness) => harness.close()));
       await environments.close();
       rmSync(folder, { recursive: true, force: true });
     },

@@ -1,0 +1,315 @@
+// Applies logged batches again on a Tinker server, in a model that no record names, and compares its log-probs with those of the run's
+// saved state. Nobody promises bits there (R32), and each request may cost money: the caller asks for the price first.
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { ModelLost, TinkerRefused } from '../../engine/tinker/call-errors.js';
+import type { RequestOptions, WaitOptions } from '../../engine/tinker/futures.js';
+import { chunksOf } from '../../engine/tinker/passes.js';
+import type { CreatedModel, TinkerService } from '../../engine/tinker/service.js';
+import type { Datum } from '../../engine/tinker/wire.js';
+import { loggedUpdates } from '../../policy/logged-updates.js';
+import { InstanceGivenUp, ServedInstance, type StepToApply } from '../../policy/served-instance.js';
+import type { RunRecord } from '../../spec/records/run-records.js';
+import type { RunSpec, ServedModel } from '../../spec/run-spec.js';
+import { decodeBatchFile } from '../../store/files/batch-file.js';
+import { batchKey } from '../../store/objects/layout.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { openRunView } from '../../store/runs/quarantine.js';
+import { lastCommittedStep, readRun, readState, timelineOf } from '../../store/runs/run-records.js';
+import { readSavedStates } from '../../store/runs/served-models.js';
+import { BadReplayRange, refuseUncommitted, type ReplayRange } from './replay-audit.js';
+
+/** What a replay would send to the server. */
+export interface ServedReplayPlan extends ReplayRange {
+  run: string;
+  /** The step whose saved state it loads, the newest one before `from`; 0: it begins with fresh adapters. */
+  start: number;
+  /** Updates that are applied again. */
+  updates: number;
+  /** Tokens of their requests. */
+  trainedTokens: number;
+  /** Tokens of the passes that compare log-probs, and train nothing. */
+  comparedTokens: number;
+}
+
+export interface ServedReplay extends ServedReplayPlan {
+  /** Saved state of step `to`, as the server names it. */
+  saved: string;
+  /** Places at which log-probs are compared: what step `to` trains on. */
+  places: number;
+  /** Distance of the replayed model's log-probs from those of the saved state. */
+  mean: number;
+  max: number;
+  /** Mean distance of the log-probs before the replay from those of the saved state: what the replayed updates have changed. */
+  moved: number;
+  /** Bound of `mean`: the run's `model.served.logprob_tolerance`. */
+  tolerance: number;
+  within: boolean;
+  seconds: number;
+}
+
+export interface ServedReplayDeps {
+  store: ObjectStore;
+  service: TinkerService;
+  waiting: WaitOptions;
+  /** Receives what is being done, in words. */
+  at: (place: string) => void;
+  log: (message: string) => void;
+}
+
+/** Passes over the last batch: by the saved state, by the state before the replay, and by the replayed one. */
+const comparingPasses = 3;
+
+/** A step number by which no step is divided. */
+const never = Number.MAX_SAFE_INTEGER;
+
+/** Throws `BadReplayRange` if step `to` is not committed, or has no saved state to compare with. */
+export async function planServedReplay(
+  plainStore: ObjectStore,
+  run: string,
+  { from, to }: ReplayRange,
+): Promise<ServedReplayPlan> {
+  const store = await openRunView(plainStore, run);
+  const record = await readRun(store, run);
+  await refuseUncommitted(store, run, to);
+  await refuseUnsaved(store, run, to);
+  const start = await newestSaved(store, run, from - 1);
+  const plan = { run, from, to, start, updates: 0, trainedTokens: 0, comparedTokens: 0 };
+  for await (const { logged } of stepsToApply(store, run, start + 1, to)) {
+    if (!logged) continue;
+    const tokens = tokensOf(requestsOf(record.spec, logged));
+    plan.updates += 1;
+    plan.trainedTokens += tokens;
+    plan.comparedTokens = comparingPasses * tokens;
+  }
+  return plan;
+}
+
+/**
+ * Replays what `plan` says. Its models are ended in any case. Throws `BadReplayRange` if a saved state does not load: an older one would
+ * cost more than the plan says.
+ */
+export async function replayServed(deps: ServedReplayDeps, plan: ServedReplayPlan): Promise<ServedReplay> {
+  const began = performance.now();
+  const { run, start, to } = plan;
+  const store = await openRunView(deps.store, run);
+  const record = await readRun(store, run);
+  await refuseOtherServer(deps, record);
+  const last = await batchOf(store, run, to);
+  const replay = { ...deps, store, record };
+  deps.at(`the saved state of step ${to}`);
+  const expected = await withState(replay, plan, to, async (model, path) => ({
+    // Step `to` is not 0.
+    path: path as string,
+    logprobs: await logprobsOf(replay, model, last),
+  }));
+  const [before, after] = await withState(replay, plan, start, async (model, path) => {
+    const unchanged = await logprobsOf(replay, model, last);
+    await applyAgain(replay, plan, { model, path });
+    return [unchanged, await logprobsOf(replay, model, last)];
+  });
+  const { logprob_tolerance: tolerance } = servedOf(record);
+  const { mean, max } = distance(after, expected.logprobs);
+  return {
+    ...plan,
+    ...{ saved: expected.path, places: after.length, mean, max, tolerance },
+    moved: distance(before, expected.logprobs).mean,
+    within: mean <= tolerance,
+    seconds: (performance.now() - began) / 1000,
+  };
+}
+
+type Replay = ServedReplayDeps & { record: RunRecord };
+
+/** Applies the steps after `start` to a model that holds the state of `start`; `path`: what it loaded. */
+async function applyAgain(
+  { store, service, waiting, at, record }: Replay,
+  { run, start, to }: ServedReplayPlan,
+  { model, path }: { model: string; path: string | null },
+): Promise<void> {
+  const spec: RunSpec = { ...record.spec, trainer: { ...record.spec.trainer, save_every: never } };
+  const instance = new ServedInstance(
+    {
+      ...{ schema: 'longhaul.instance/1', n: 1, run, model, step: start, path },
+      observed: { at: new Date().toISOString(), by: 'audit' },
+    },
+    ...[spec, service],
+    { step: start, state: await readState(store, run, start) },
+    path === null ? 1 : 2,
+  );
+  for await (const { step, logged } of stepsToApply(store, run, start + 1, to)) {
+    at(`step ${step} of ${to}`);
+    if (!logged) instance.skip(0, { step, state: await readState(store, run, step) });
+    else await instance.apply(logged, waiting).catch((error: unknown) => failedAt(step, error));
+  }
+}
+
+function failedAt(step: number, error: unknown): never {
+  if (!(error instanceof InstanceGivenUp)) throw error;
+  throw new InstanceGivenUp(`the replay differs before the update of step ${step}: ${error.message}`);
+}
+
+/** Lends a model that holds the saved state of `step`, or fresh adapters for step 0, and ends it. */
+async function withState<T>(
+  replay: Replay,
+  plan: ServedReplayPlan,
+  step: number,
+  use: (model: string, path: string | null) => Promise<T>,
+): Promise<T> {
+  const { store, service, waiting, log, record } = replay;
+  const { name, rank, seed } = servedOf(record);
+  for (const path of step === 0 ? [null] : await savedPaths(store, record.run, step)) {
+    const created = await service.createModel(name, { rank, seed: seed ?? record.spec.seed }, waiting);
+    try {
+      if (path === null || (await loads(replay, created.model, path))) return await use(created.model, path);
+      log(`${path}, a saved state of step ${step}, does not load`);
+    } finally {
+      await end(replay, created);
+    }
+  }
+  throw new BadReplayRange(
+    `no saved state of step ${step} loads on this server: ${await otherRange(store, plan, step)}`,
+  );
+}
+
+/** False if the saved state is gone. */
+async function loads({ service, waiting, record }: Replay, model: string, path: string): Promise<boolean> {
+  const options: RequestOptions = { ...waiting, repeatable: servedOf(record).numbered };
+  try {
+    await service.loadWeights({ model_id: model, seq_id: 1 }, path, options);
+    return true;
+  } catch (error) {
+    waiting.signal?.throwIfAborted();
+    if (error instanceof TinkerRefused || error instanceof ModelLost) return false;
+    throw error;
+  }
+}
+
+/** Also after an interruption, so without its signal. What is left ends with its session, minutes later. */
+async function end({ service, waiting, log }: Replay, { model, session }: CreatedModel): Promise<void> {
+  const { signal: _signal, ...patient } = waiting;
+  await service.unload(model, patient).catch((error: unknown) => {
+    log(`${model} is not unloaded, and ends with its session: ${(error as Error).message}`);
+  });
+  service.release(session);
+}
+
+/** At the places that the step trains on, in the batch's order. */
+async function logprobsOf(
+  { service, waiting, record }: Replay,
+  model_id: string,
+  step: StepToApply,
+): Promise<number[]> {
+  const logprobs: number[] = [];
+  for (const chunk of requestsOf(record.spec, step)) {
+    const data = chunk.map(({ tokens, inputs: { target_tokens, weights } }) => ({
+      tokens,
+      inputs: { target_tokens: target_tokens!, weights: weights! },
+    }));
+    const { outputs } = await service.pass(
+      { model_id, data, loss_fn: 'cross_entropy', forward_only: true },
+      { ...waiting, repeatable: true },
+    );
+    for (const [index, { inputs }] of data.entries())
+      for (const [place, weight] of inputs.weights.data.entries())
+        if (weight !== 0) logprobs.push(outputs[index]?.['logprobs']?.[place] ?? NaN);
+  }
+  return logprobs;
+}
+
+function distance(a: readonly number[], b: readonly number[]): { mean: number; max: number } {
+  const apart = a.map((value, place) => Math.abs(value - (b[place] ?? NaN)));
+  const sum = apart.reduce((total, one) => total + one, 0);
+  return { mean: sum / apart.length, max: apart.reduce((most, one) => Math.max(most, one), 0) };
+}
+
+async function* stepsToApply(
+  store: ObjectStore,
+  run: string,
+  from: number,
+  to: number,
+): AsyncGenerator<{ step: number; logged: StepToApply | null }, void> {
+  const folder = await mkdtemp(join(tmpdir(), 'longhaul-replay-'));
+  try {
+    for await (const { step, identity, input } of loggedUpdates(store, folder, run, { from, to })) {
+      if (!input) {
+        yield { step, logged: null };
+        continue;
+      }
+      const { plan, batchPath } = input;
+      const { arrays } = decodeBatchFile(await readFile(batchPath), batchKey(run, step));
+      yield { step, logged: { step, plan, batch: arrays, stepId: identity.step_id } };
+    }
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+/** A saved state proves that the step was applied. */
+async function batchOf(store: ObjectStore, run: string, step: number): Promise<StepToApply> {
+  for await (const { logged } of stepsToApply(store, run, step, step)) if (logged) return logged;
+  throw new BadReplayRange(`step ${step} of ${run} applied nothing: there is no batch to compare with`);
+}
+
+function requestsOf({ model }: RunSpec, { plan, batch }: StepToApply): Datum[][] {
+  const { reduction, chunk_sequences, chunk_tokens } = model.served as ServedModel;
+  const limits = { sequences: chunk_sequences, tokens: chunk_tokens };
+  return chunksOf(batch, plan.loss, reduction, limits).flat();
+}
+
+function tokensOf(requests: readonly Datum[][]): number {
+  return requests.flat().reduce((sum, { tokens }) => sum + tokens.length, 0);
+}
+
+function servedOf({ run, spec: { model } }: RunRecord): ServedModel {
+  if (model.served) return model.served;
+  throw new Error(`${run} is not trained on a Tinker server`);
+}
+
+async function refuseOtherServer({ service, waiting }: ServedReplayDeps, record: RunRecord): Promise<void> {
+  const { name } = servedOf(record);
+  const models = await service.models(waiting);
+  if (!models.includes(name))
+    throw new Error(
+      `the Tinker server does not have ${name}, which ${record.run} trains; it has ${models.join(', ') || 'no model'}`,
+    );
+}
+
+/** Newest first. */
+async function savedPaths(store: ObjectStore, run: string, step: number): Promise<string[]> {
+  const saved = await readSavedStates(store, await timelineOf(store, run, step), step);
+  return saved.map(({ path }) => path).reverse();
+}
+
+/** The newest step at or before `step` that has a saved state; 0 if there is none. */
+async function newestSaved(store: ObjectStore, run: string, step: number): Promise<number> {
+  for (let before = step; before > 0; before--)
+    if ((await savedPaths(store, run, before)).length > 0) return before;
+  return 0;
+}
+
+async function refuseUnsaved(store: ObjectStore, run: string, to: number): Promise<void> {
+  if ((await savedPaths(store, run, to)).length > 0) return;
+  const last = await lastCommittedStep(store, run);
+  let next = to + 1;
+  while (next <= last && (await savedPaths(store, run, next)).length === 0) next++;
+  throw new BadReplayRange(
+    `step ${to} of ${run} has no saved state to compare with: ` +
+      (next <= last
+        ? `replay up to step ${next}, the next one that has one`
+        : await otherRange(store, { run, start: 0, to }, to)),
+  );
+}
+
+/** The range to ask for where saved state `step`, the plan's first or last one, is missing. */
+async function otherRange(
+  store: ObjectStore,
+  { run, start, to }: Pick<ServedReplayPlan, 'run' | 'start' | 'to'>,
+  step: number,
+): Promise<string> {
+  const older = await newestSaved(store, run, step - 1);
+  if (step === start)
+    return `replay ${older + 1}..${to}, which begins with ${older === 0 ? 'fresh adapters' : `that of step ${older}`}`;
+  return older === 0 ? 'no step before it has one' : `replay up to step ${older}, the newest before it`;
+}

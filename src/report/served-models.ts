@@ -1,0 +1,30 @@
+// The run's models on a Tinker server, and why there were several of them.
+import type { InstanceRecord } from '../spec/records/served-model.js';
+import { whole } from './format.js';
+import { escapeHtml, table } from './html.js';
+
+const meaning =
+  'Only the newest model is trained. Each one after the first took the place of a model that was lost or in doubt: it began with a saved ' +
+  'state, and the batches after that state were applied to it again, so that each batch is in the weights once.';
+
+/** Null for a run without models on a server. */
+export function servedModelsTable(instances: readonly InstanceRecord[]): string | null {
+  if (instances.length === 0) return null;
+  const rows = table(instances, [
+    { title: 'model', cell: ({ n }) => whole(n), figure: true },
+    { title: 'the server’s id', cell: ({ model }) => `<code>${escapeHtml(model)}</code>` },
+    { title: 'began with', cell: beginning },
+    {
+      title: 'begun',
+      cell: ({ observed }) => escapeHtml(`${observed.at.slice(0, 19).replace('T', ' ')} UTC`),
+    },
+    { title: 'node', cell: ({ observed }) => escapeHtml(observed.by) },
+  ]);
+  return `${rows}<p class="quiet">${meaning}</p>`;
+}
+
+function beginning({ step, path, passed_over = [] }: InstanceRecord): string {
+  const state = path === null ? 'fresh adapters' : `step ${whole(step)}, <code>${escapeHtml(path)}</code>`;
+  const passed = passed_over.map((one) => `<code>${escapeHtml(one)}</code>`).join(', ');
+  return passed === '' ? state : `${state} <span class="quiet">because it did not load: ${passed}</span>`;
+}
