@@ -4,8 +4,8 @@ import { whole } from './format.js';
 import { escapeHtml, table } from './html.js';
 
 const meaning =
-  'Only the newest model is trained. Each one after the first took the place of a model that was lost or in doubt: it began with a saved ' +
-  'state, and the batches after that state were applied to it again, so that each batch is in the weights once.';
+  'Only the newest model is trained: one that was lost or in doubt is given up, and the next begins with a saved state and applies the ' +
+  'batches after it again, so that each batch is in the weights once.';
 
 /** Null for a run without models on a server. */
 export function servedModelsTable(instances: readonly InstanceRecord[]): string | null {
@@ -26,5 +26,5 @@ export function servedModelsTable(instances: readonly InstanceRecord[]): string 
 function beginning({ step, path, passed_over = [] }: InstanceRecord): string {
   const state = path === null ? 'fresh adapters' : `step ${whole(step)}, <code>${escapeHtml(path)}</code>`;
   const passed = passed_over.map((one) => `<code>${escapeHtml(one)}</code>`).join(', ');
-  return passed === '' ? state : `${state} <span class="quiet">because it did not load: ${passed}</span>`;
+  return passed === '' ? state : `${state} <span class="quiet">(newer, did not load: ${passed})</span>`;
 }

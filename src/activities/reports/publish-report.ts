@@ -35,7 +35,7 @@ export async function renderRunReport(
     changes: await readChanges(deps.store, history),
     episodes,
     unfinished: await readUnfinishedEvaluation(deps.store, run),
-...(history.record.spec.model.served ? { instances: await readInstances(deps.store, run) } : {}),
+    ...(history.record.spec.model.served ? { instances: await readInstances(deps.store, run) } : {}),
     // The report is made even if these records cannot be read.
     undelivered: await readTroubles(deps.store, run).catch(() => []),
   });
