@@ -134,7 +134,8 @@ async function applyAgain(
       ...{ schema: 'longhaul.instance/1', n: 1, run, model, step: start, path },
       observed: { at: new Date().toISOString(), by: 'audit' },
     },
-    ...[spec, service],
+    spec,
+    service,
     { step: start, state: await readState(store, run, start) },
     path === null ? 1 : 2,
   );

@@ -20,7 +20,7 @@ import { type Answer, longhaul as commandLine } from '../../support/command-line
 
 const folder = mkdtempSync(join(tmpdir(), 'longhaul-audit-served-'));
 const address = `dir:${folder}`;
-const { run, base, plan, batch, update } = recordsOfAllKinds();
+const { run, name, base, plan, batch, update } = recordsOfAllKinds();
 const limits = { numbered: true, chunk_sequences: 4, chunk_tokens: 100, logprob_tolerance: 0.1 };
 const spec = {
   ...run.spec,
@@ -37,10 +37,11 @@ beforeAll(async () => {
   const store = await openStore(address);
   const write = async (key: string, bytes: Uint8Array): Promise<void> =>
     void (await store.create(key, bytes));
-  for (const name of ['tiny', 'begun']) {
-    await write(runKey(name), await encodeRecord('run', { ...run, run: name, name, spec, base_model }));
-    const identity = { ...base.identity, run: name, base_model };
-    await write(updateKey(name, 0), await encodeRecord('base', { ...base, identity }));
+  for (const one of ['tiny', 'begun']) {
+    await write(runKey(one), await encodeRecord('run', { ...run, run: one, name: one, spec, base_model }));
+    await write(`names/${one}/1.json`, await encodeRecord('name', { ...name, name: one, run: one }));
+    const identity = { ...base.identity, run: one, base_model };
+    await write(updateKey(one, 0), await encodeRecord('base', { ...base, identity }));
   }
   for (let step = 1; step <= lastStep; step++) {
     const previous_state = stateAfter(step - 1);

@@ -1,7 +1,7 @@
 // A worker that dies behind any of its calls, and a model that the server loses, cost time alone (R32 to R37).
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
-import { TinkerService } from '../../../src/engine/tinker/service.js';
+import { type CreatedModel, TinkerService } from '../../../src/engine/tinker/service.js';
 import { readInstances, readSavedStates } from '../../../src/store/runs/served-models.js';
 import { savedStatesFolder, sequenceKey } from '../../../src/store/objects/layout.js';
 import { type Harness, lastSftStep, reviseRecord, run } from '../../activities/fixture.js';
@@ -149,11 +149,10 @@ describe.skipIf('skipped' in venv)('a run on a Tinker server', { timeout: 300_00
       const unloaded = vi.spyOn(TinkerService.prototype, 'unload');
       try {
         const result = await use();
-        const models = await Promise.all(created.mock.results.map(({ value }) => value));
+        const results = created.mock.results as { value: Promise<CreatedModel> }[];
+        const models = (await Promise.all(results.map(({ value }) => value))).map(({ model }) => model);
         expect(models).toHaveLength(2);
-        expect(unloaded.mock.calls.map(([model]) => model)).toEqual(
-          expect.arrayContaining(models.map(({ model }) => model)),
-        );
+        expect(unloaded.mock.calls.map(([model]) => model)).toEqual(expect.arrayContaining(models));
         expect(await readInstances(undisturbed.store, run)).toEqual(before);
         return result;
       } finally {
