@@ -1,23 +1,18 @@
 // Applies logged batches again on a Tinker server, in a model that no record names, and compares its log-probs with those of the run's
 // saved state. Nobody promises bits there (R32), and each request may cost money: the caller asks for the price first.
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { ModelLost, TinkerRefused } from '../../engine/tinker/call-errors.js';
 import type { RequestOptions, WaitOptions } from '../../engine/tinker/futures.js';
 import { chunksOf } from '../../engine/tinker/passes.js';
 import type { CreatedModel, TinkerService } from '../../engine/tinker/service.js';
 import type { Datum } from '../../engine/tinker/wire.js';
-import { loggedUpdates } from '../../policy/logged-updates.js';
-import { InstanceGivenUp, ServedInstance, type StepToApply } from '../../policy/served-instance.js';
+import { InstanceGivenUp, ServedInstance, type StepToApply } from '../../policy/served/served-instance.js';
+import { servedOf } from '../../policy/served/served-instances.js';
+import { ServedLog } from '../../policy/served/served-log.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
-import type { RunSpec, ServedModel } from '../../spec/run-spec.js';
-import { decodeBatchFile } from '../../store/files/batch-file.js';
-import { batchKey } from '../../store/objects/layout.js';
+import type { RunSpec } from '../../spec/run-spec.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { openRunView } from '../../store/runs/quarantine.js';
-import { lastCommittedStep, readRun, readState, timelineOf } from '../../store/runs/run-records.js';
-import { readSavedStates } from '../../store/runs/served-models.js';
+import { lastCommittedStep, readRun, readState } from '../../store/runs/run-records.js';
 import { BadReplayRange, refuseUncommitted, type ReplayRange } from './replay-audit.js';
 
 /** What a replay would send to the server. */
@@ -25,6 +20,8 @@ export interface ServedReplayPlan extends ReplayRange {
   run: string;
   /** The step whose saved state it loads, the newest one before `from`; 0: it begins with fresh adapters. */
   start: number;
+  /** The saved state is loaded without the optimizer's moments: the first update begins a training phase. */
+  zeroMoments: boolean;
   /** Updates that are applied again. */
   updates: number;
   /** Tokens of their requests. */
@@ -75,15 +72,31 @@ export async function planServedReplay(
   await refuseUncommitted(store, run, to);
   await refuseUnsaved(store, run, to);
   const start = await newestSaved(store, run, from - 1);
-  const plan = { run, from, to, start, updates: 0, trainedTokens: 0, comparedTokens: 0 };
-  for await (const { logged } of stepsToApply(store, run, start + 1, to)) {
+  const plan = { run, from, to, start, zeroMoments: false, updates: 0, trainedTokens: 0, comparedTokens: 0 };
+  const log = new ServedLog(store);
+  let tokens = 0;
+  for (let step = start + 1; step <= to; step++) {
+    const logged = await log.step(run, step);
     if (!logged) continue;
-    const tokens = tokensOf(requestsOf(record.spec, logged));
+    if (logged.plan.optimizer.reset_moments) {
+      if (plan.updates > 0) throw new BadReplayRange(phaseText(run, step));
+      plan.zeroMoments = true;
+    }
+    tokens = tokensOf(requestsOf(record.spec, logged));
     plan.updates += 1;
     plan.trainedTokens += tokens;
-    plan.comparedTokens = comparingPasses * tokens;
+    if (logged.plan.loss.tis_cap !== undefined) plan.comparedTokens += tokens;
   }
+  plan.comparedTokens += comparingPasses * tokens;
   return plan;
+}
+
+/** A model gets moments of 0 only when it loads a state. */
+function phaseText(run: string, step: number): string {
+  return (
+    `a training phase of ${run} begins with step ${step}, and its moments with it: replay steps before it, ` +
+    `or steps after a saved state of step ${step - 1} or later`
+  );
 }
 
 /**
@@ -98,18 +111,19 @@ export async function replayServed(deps: ServedReplayDeps, plan: ServedReplayPla
   await refuseOtherServer(deps, record);
   const last = await batchOf(store, run, to);
   const replay = { ...deps, store, record };
+  const beginning = { step: start, optimizer: !plan.zeroMoments };
   deps.at(`the saved state of step ${to}`);
-  const expected = await withState(replay, plan, to, async (model, path) => ({
+  const expected = await withState(replay, plan, { step: to }, async (model, path) => ({
     // Step `to` is not 0.
     path: path as string,
     logprobs: await logprobsOf(replay, model, last),
   }));
-  const [before, after] = await withState(replay, plan, start, async (model, path) => {
+  const [before, after] = await withState(replay, plan, beginning, async (model, path) => {
     const unchanged = await logprobsOf(replay, model, last);
     await applyAgain(replay, plan, { model, path });
     return [unchanged, await logprobsOf(replay, model, last)];
   });
-  const { logprob_tolerance: tolerance } = servedOf(record);
+  const { logprob_tolerance: tolerance } = servedOf(record.spec);
   const { mean, max } = distance(after, expected.logprobs);
   return {
     ...plan,
@@ -139,7 +153,9 @@ async function applyAgain(
     { step: start, state: await readState(store, run, start) },
     path === null ? 1 : 2,
   );
-  for await (const { step, logged } of stepsToApply(store, run, start + 1, to)) {
+  const log = new ServedLog(store);
+  for (let step = start + 1; step <= to; step++) {
+    const logged = await log.step(run, step);
     at(`step ${step} of ${to}`);
     if (!logged) instance.skip(0, { step, state: await readState(store, run, step) });
     else await instance.apply(logged, waiting).catch((error: unknown) => failedAt(step, error));
@@ -151,19 +167,20 @@ function failedAt(step: number, error: unknown): never {
   throw new InstanceGivenUp(`the replay differs before the update of step ${step}: ${error.message}`);
 }
 
-/** Lends a model that holds the saved state of `step`, or fresh adapters for step 0, and ends it. */
+/** Lends a model that holds the saved state of `step`, or fresh adapters for step 0, and ends it. `optimizer`: with its moments. */
 async function withState<T>(
   replay: Replay,
   plan: ServedReplayPlan,
-  step: number,
+  { step, optimizer = true }: { step: number; optimizer?: boolean },
   use: (model: string, path: string | null) => Promise<T>,
 ): Promise<T> {
   const { store, service, waiting, log, record } = replay;
-  const { name, rank, seed } = servedOf(record);
+  const { name, rank, seed } = servedOf(record.spec);
   for (const path of step === 0 ? [null] : await savedPaths(store, record.run, step)) {
     const created = await service.createModel(name, { rank, seed: seed ?? record.spec.seed }, waiting);
     try {
-      if (path === null || (await loads(replay, created.model, path))) return await use(created.model, path);
+      if (path === null || (await loads(replay, created.model, { path, optimizer })))
+        return await use(created.model, path);
       log(`${path}, a saved state of step ${step}, does not load`);
     } finally {
       await end(replay, created);
@@ -175,10 +192,14 @@ async function withState<T>(
 }
 
 /** False if the saved state is gone. */
-async function loads({ service, waiting, record }: Replay, model: string, path: string): Promise<boolean> {
-  const options: RequestOptions = { ...waiting, repeatable: servedOf(record).numbered };
+async function loads(
+  { service, waiting, record }: Replay,
+  model: string,
+  { path, optimizer }: { path: string; optimizer: boolean },
+): Promise<boolean> {
+  const options: RequestOptions = { ...waiting, repeatable: servedOf(record.spec).numbered };
   try {
-    await service.loadWeights({ model_id: model, seq_id: 1 }, path, options);
+    await service.loadWeights({ model_id: model, seq_id: 1 }, path, { ...options, optimizer });
     return true;
   } catch (error) {
     waiting.signal?.throwIfAborted();
@@ -225,36 +246,15 @@ function distance(a: readonly number[], b: readonly number[]): { mean: number; m
   return { mean: sum / apart.length, max: apart.reduce((most, one) => Math.max(most, one), 0) };
 }
 
-async function* stepsToApply(
-  store: ObjectStore,
-  run: string,
-  from: number,
-  to: number,
-): AsyncGenerator<{ step: number; logged: StepToApply | null }, void> {
-  const folder = await mkdtemp(join(tmpdir(), 'longhaul-replay-'));
-  try {
-    for await (const { step, identity, input } of loggedUpdates(store, folder, run, { from, to })) {
-      if (!input) {
-        yield { step, logged: null };
-        continue;
-      }
-      const { plan, batchPath } = input;
-      const { arrays } = decodeBatchFile(await readFile(batchPath), batchKey(run, step));
-      yield { step, logged: { step, plan, batch: arrays, stepId: identity.step_id } };
-    }
-  } finally {
-    await rm(folder, { recursive: true, force: true });
-  }
-}
-
 /** A saved state proves that the step was applied. */
 async function batchOf(store: ObjectStore, run: string, step: number): Promise<StepToApply> {
-  for await (const { logged } of stepsToApply(store, run, step, step)) if (logged) return logged;
+  const logged = await new ServedLog(store).step(run, step);
+  if (logged) return logged;
   throw new BadReplayRange(`step ${step} of ${run} applied nothing: there is no batch to compare with`);
 }
 
-function requestsOf({ model }: RunSpec, { plan, batch }: StepToApply): Datum[][] {
-  const { reduction, chunk_sequences, chunk_tokens } = model.served as ServedModel;
+function requestsOf(spec: RunSpec, { plan, batch }: StepToApply): Datum[][] {
+  const { reduction, chunk_sequences, chunk_tokens } = servedOf(spec);
   const limits = { sequences: chunk_sequences, tokens: chunk_tokens };
   return chunksOf(batch, plan.loss, reduction, limits).flat();
 }
@@ -263,13 +263,8 @@ function tokensOf(requests: readonly Datum[][]): number {
   return requests.flat().reduce((sum, { tokens }) => sum + tokens.length, 0);
 }
 
-function servedOf({ run, spec: { model } }: RunRecord): ServedModel {
-  if (model.served) return model.served;
-  throw new Error(`${run} is not trained on a Tinker server`);
-}
-
 async function refuseOtherServer({ service, waiting }: ServedReplayDeps, record: RunRecord): Promise<void> {
-  const { name } = servedOf(record);
+  const { name } = servedOf(record.spec);
   const models = await service.models(waiting);
   if (!models.includes(name))
     throw new Error(
@@ -279,7 +274,7 @@ async function refuseOtherServer({ service, waiting }: ServedReplayDeps, record:
 
 /** Newest first. */
 async function savedPaths(store: ObjectStore, run: string, step: number): Promise<string[]> {
-  const saved = await readSavedStates(store, await timelineOf(store, run, step), step);
+  const saved = await new ServedLog(store).savedAt(run, step);
   return saved.map(({ path }) => path).reverse();
 }
 

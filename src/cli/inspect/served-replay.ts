@@ -10,7 +10,7 @@ import { whole } from '../../report/format.js';
 import type { ChainAudit } from '../../store/audit/chain-audit.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { openTinkerService } from '../../workers/node/tinker-service.js';
-import { tinkerUrl } from '../../workers/process/config.js';
+import { tinkerOf } from '../../workers/process/config.js';
 import { withElapsedLine } from '../elapsed-line.js';
 
 export interface SpendFlags {
@@ -49,8 +49,9 @@ export async function paidReplay(
   { spend, tinker }: SpendFlags,
 ): Promise<PaidReplay> {
   const plan = await planServedReplay(store, run, range);
-  if (spend && tinker) return { ...plan, url: tinkerUrl(tinker) };
-  throw new Error(`${priceText(plan)}: ${mendText(spend === true, tinker !== undefined)}`);
+  const server = tinkerOf(tinker ?? null, null, null);
+  if (spend && server) return { ...plan, url: server.url };
+  throw new Error(`${priceText(plan)}: ${mendText(spend === true, server !== null)}`);
 }
 
 function priceText({

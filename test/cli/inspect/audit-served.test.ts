@@ -28,7 +28,7 @@ const spec = {
 } as unknown as RunSpec;
 const base_model = baseModelDigest(spec, null);
 
-/** Four steps, of which the third applied nothing. A step's batch has one sequence, which is ten tokens longer than the step's number. */
+/** Four steps, of which the third applied nothing, and the fourth begins a training phase. A step's batch has one sequence, which is ten tokens longer than the step's number. */
 const lastStep = 4;
 const savedSteps = [2, 4];
 const stateAfter = (step: number): string => digestOf('abccd'[step]!);
@@ -39,13 +39,14 @@ beforeAll(async () => {
     void (await store.create(key, bytes));
   for (const one of ['tiny', 'begun']) {
     await write(runKey(one), await encodeRecord('run', { ...run, run: one, name: one, spec, base_model }));
-    await write(`names/${one}/1.json`, await encodeRecord('name', { ...name, name: one, run: one }));
+    await write(`names/${one}/1.json`, await encodeRecord('name', { ...name, run: one }));
     const identity = { ...base.identity, run: one, base_model };
     await write(updateKey(one, 0), await encodeRecord('base', { ...base, identity }));
   }
   for (let step = 1; step <= lastStep; step++) {
     const previous_state = stateAfter(step - 1);
-    const planned = { ...plan, step, previous_state };
+    const optimizer = { ...plan.optimizer, reset_moments: step === 4 };
+    const planned = { ...plan, step, previous_state, optimizer };
     const sequence = {
       tokens: Array.from({ length: step + 11 }, (_, token) => token),
       targets: [{ index: step + 10, advantage: 1, oldLogprob: -1 }],
@@ -137,6 +138,12 @@ describe('a replay on a Tinker server', () => {
     expect(code).toBe(1);
   });
 
+  test('across the beginning of a training phase is refused, because only a load resets moments', async () => {
+    const { code, errors } = await longhaul('tiny', '--replay', '1..4', '--spend');
+    expect(errors).toContain('a training phase of tiny begins with step 4');
+    expect(code).toBe(1);
+  });
+
   test('of steps that are not committed is refused', async () => {
     expect((await longhaul('tiny', '--replay', '4..5')).errors).toMatch(/step 5 of tiny is not committed/);
     expect((await longhaul('begun', '--replay', '1')).errors).toMatch(/no committed update yet/);
@@ -157,7 +164,16 @@ describe('a replay on a Tinker server', () => {
 
   test('says in words whether log-probs are within the bound, and whether the bound says anything', () => {
     const replay: ServedReplay = {
-      ...{ run: 'tiny', from: 3, to: 4, start: 2, updates: 1, trainedTokens: 14, comparedTokens: 42 },
+      ...{
+        run: 'tiny',
+        from: 3,
+        to: 4,
+        start: 2,
+        zeroMoments: false,
+        updates: 1,
+        trainedTokens: 14,
+        comparedTokens: 42,
+      },
       ...{ saved: 'tinker://m/weights/s4', places: 9, mean: 0, max: 0, moved: 0.2, tolerance: 0.1 },
       ...{ within: true, seconds: 2 },
     };
