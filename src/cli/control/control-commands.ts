@@ -77,11 +77,15 @@ export function register(program: Command): void {
     }),
   );
   control(program, 'stop', 'end a run after a step, with evaluation, checkpoint and report')
-    .option('--step <n>', 'last step to run (default: the current step)', wholeNumber())
+    .option(
+      '--step <n>',
+      'last step to run; a past one is refused (default: the current step)',
+      wholeNumber(),
+    )
     .action(
       withOutput(async (run: string, flags: ControlFlags & { step?: number }) => {
         const control = await send(run, flags, async (handle) => {
-          const step = flags.step ?? Math.max(0, (await handle.query(statusQuery)).step);
+          const step = lastStep(run, (await handle.query(statusQuery)).step, flags);
           return handle.executeUpdate(stopAfterUpdate, { args: [{ step }] });
         });
         say(
@@ -134,6 +138,18 @@ function registerCancel(program: Command): void {
         );
       }),
     );
+}
+
+/**
+ * The last step that a run at step `at` is to run. Throws if the wanted step is past: a digit too few would end a run of days at once.
+ */
+export function lastStep(run: string, at: number, flags: ControlFlags & { step?: number }): number {
+  const current = Math.max(0, at);
+  if (flags.step !== undefined && flags.step < current)
+    throw new Error(
+      `${run} is at step ${current}: step ${flags.step} is past. \`longhaul stop ${run}${inFolder(flags)}\` without --step ends it after the current step`,
+    );
+  return flags.step ?? current;
 }
 
 /** Parses `lr=1e-4 temperature=0.9`. The run itself checks the ranges. */
