@@ -1,9 +1,11 @@
 // A report counts the failures of the run's own attempts, by cause, and no failures of its parent's attempts.
 import { beforeAll, expect, test } from 'vitest';
 import { faultsOf, faultTable } from '../../src/report/history/faults.js';
-import type { StepAttempt } from '../../src/report/history/attempts.js';
+import { readAttempts, type StepAttempt } from '../../src/report/history/attempts.js';
 import { readHistory, type RunHistory } from '../../src/report/history/run-history.js';
 import type { RecoveryCause } from '../../src/spec/records/attempt-records.js';
+import { attemptFolder, runKey, sequenceKey } from '../../src/store/objects/layout.js';
+import { encodeRecord } from '../../src/store/records/record-codec.js';
 import { digestOf, recordsOfAllKinds } from '../store/fixtures.js';
 import { recordedRun } from './recorded-run.js';
 
@@ -13,13 +15,13 @@ beforeAll(async () => {
 });
 
 /** An attempt that resumed a step after a failure. */
-function after(cause: RecoveryCause, step: number, event = `${cause} ${step}`): StepAttempt {
+function after(cause: RecoveryCause, step: number, name = 'collect'): StepAttempt {
   const { attempt } = recordsOfAllKinds();
   const recovery = {
-    ...{ cause, event, detection_seconds: 0.5, down_seconds: 2 },
+    ...{ cause, event: `${cause} ${step}`, detection_seconds: 0.5, down_seconds: 2 },
     lost: { seconds: 1, tokens: 10, episodes: 1 },
   };
-  const activity = `step-${String(step).padStart(6, '0')}/collect`;
+  const activity = `step-${String(step).padStart(6, '0')}/${name}`;
   return {
     step,
     record: { ...attempt, activity, observed: { ...attempt.observed, recoveries: [recovery] } },
@@ -45,4 +47,22 @@ test('a fork shows none of its parent’s faults', () => {
   const { causes } = faultsOf(fork, [after('engine_exit', 4), after('worker_restart', 12)]);
   expect(causes.map(({ cause }) => cause)).toEqual(['worker_restart']);
   expect(faultTable(faultsOf(fork, [after('engine_exit', 4)]))).not.toContain('the engine died');
+});
+
+test('a fork shows its own faults, but none of its parent’s, at the step that it left from', async () => {
+  const store = await recordedRun();
+  const lineage = { run: 'tiny', step: 10, state: digestOf('b') };
+  const record = { ...history.record, run: 'fork', lineage };
+  await store.create(runKey('fork'), await encodeRecord('run', record));
+  const keep = async (run: string, activity: string, { step, record: attempt }: StepAttempt) => {
+    const key = sequenceKey(attemptFolder(run, step, activity, 'x-2'), 1);
+    await store.create(key, await encodeRecord('attempt', attempt));
+  };
+  await keep('tiny', 'collect', after('engine_exit', 10));
+  await keep('tiny', 'evaluate-interval', after('worker_restart', 10, 'evaluate-interval'));
+  await keep('fork', 'evaluate-final', after('node_lost', 10, 'evaluate-final'));
+  const fork = { ...history, record, updates: history.updates.slice(0, 10) };
+  const { causes, figures } = faultsOf(fork, await readAttempts(store, fork));
+  expect(causes.map(({ cause, count }) => [cause, count])).toEqual([['node_lost', 1]]);
+  expect(figures['ft/lost_seconds']).toBe(3);
 });

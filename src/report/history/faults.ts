@@ -34,10 +34,10 @@ export interface Faults {
 
 export function faultsOf(history: RunHistory, attempts: readonly StepAttempt[]): Faults {
   const { record } = history;
-  const own = attempts.filter(({ step }) => step >= (record.lineage?.step ?? 0));
   const steps = new Map<number, AttemptRecord[]>();
-  for (const { step, record: attempt } of own) {
+  for (const { step, record: attempt } of attempts) {
     const counted = isAtState(attempt.activity) ? step + 1 : step;
+    if (counted <= (record.lineage?.step ?? 0)) continue;
     steps.set(counted, [...(steps.get(counted) ?? []), attempt]);
   }
   let totals = noFaults(record);
@@ -51,7 +51,9 @@ export function faultsOf(history: RunHistory, attempts: readonly StepAttempt[]):
   const committed = totals.figures;
   const after = faultsIn(steps.get(totals.step + 1) ?? []);
   const found = new Set(
-    own.flatMap(({ record: { observed } }) => (observed.recoveries ?? []).map(({ cause }) => cause)),
+    [...steps.values()]
+      .flat()
+      .flatMap(({ observed }) => (observed.recoveries ?? []).map(({ cause }) => cause)),
   );
   const causes = [...found].map((cause) => {
     const figures = [...steps.values()]
