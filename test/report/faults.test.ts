@@ -66,3 +66,12 @@ test('a fork shows its own faults, but none of its parent’s, at the step that 
   expect(causes.map(({ cause, count }) => [cause, count])).toEqual([['node_lost', 1]]);
   expect(figures['ft/lost_seconds']).toBe(3);
 });
+
+test('attempts of a sweep that evaluates the run’s states have no row in the table', () => {
+  const ofSweep = (['engine_exit', 'engine_shared', 'placed'] as const).map((cause) =>
+    after(cause, 5, 'evaluate-sweep-3.1'),
+  );
+  expect(faultsOf(history, ofSweep).causes).toEqual([]);
+  const { causes } = faultsOf(history, [...ofSweep, after('engine_exit', 6)]);
+  expect(causes.map(({ cause, count }) => [cause, count])).toEqual([['engine_exit', 1]]);
+});

@@ -10,7 +10,7 @@ import {
   plusFigures,
   withFaults,
 } from '../../store/runs/fault-figures.js';
-import { isAtState } from '../../store/runs/step-attempts.js';
+import { isAtState, isOfSweep } from '../../store/runs/step-attempts.js';
 import type { AttemptRecord, RecoveryCause } from '../../spec/records/attempt-records.js';
 import type { UpdateRecord } from '../../spec/records/update.js';
 import { percent, timeSpan, whole } from '../format.js';
@@ -53,6 +53,7 @@ export function faultsOf(history: RunHistory, attempts: readonly StepAttempt[]):
   const found = new Set(
     [...steps.values()]
       .flat()
+      .filter(({ activity }) => !isOfSweep(activity))
       .flatMap(({ observed }) => (observed.recoveries ?? []).map(({ cause }) => cause)),
   );
   const causes = [...found].map((cause) => {
