@@ -118,9 +118,13 @@ test.each([
   [{ 'ft/lost_seconds': 1.2, 'ft/ettr': 0.9 }, null],
   [
     { 'ft/waiting_seconds': 3, 'ft/ettr': 0.9 },
-    'survived waits for environments, the store or nodes · lost 3.0 s · ETTR 90.0 %',
+    'waited 3.0 s for environments, the store or nodes · ETTR 90.0 %',
   ],
   [{ 'ft/restarts/engine_exit': 2, 'ft/lost_seconds': 1.2 }, 'survived engine exit ×2 · lost 1.2 s'],
+  [
+    { 'ft/restarts/store': 1, 'ft/lost_seconds': 1.2, 'ft/lost_tokens': 1_500, 'ft/waiting_seconds': 110.6 },
+    'survived store · lost 1.2 s and 1,500 tokens · waited 110.6 s for environments, the store or nodes',
+  ],
 ])('the line about faults reports only faults and waits: %o', (figures, line) => {
   expect(faultNote(figures as Record<string, number>)).toBe(line);
 });
