@@ -75,3 +75,50 @@ test('attempts of a sweep that evaluates the run’s states have no row in the t
   const { causes } = faultsOf(history, [...ofSweep, after('engine_exit', 6)]);
   expect(causes.map(({ cause, count }) => [cause, count])).toEqual([['engine_exit', 1]]);
 });
+
+/** The history with the figures that an earlier version wrote into each update. */
+function carrying(figures: Record<string, number>): RunHistory {
+  const updates = history.updates.map((update) => ({
+    ...update,
+    observed: { ...update.observed, metrics: { ...update.observed.metrics, ...figures } },
+  }));
+  return { ...history, updates };
+}
+
+const sentenceOf = (from: RunHistory, ...attempts: StepAttempt[]): string =>
+  faultTable(faultsOf(from, attempts))
+    .split('</p>')[0]!
+    .replaceAll(/<[^>]*>/g, '');
+
+test('the sentence names the cost of faults and of moves apart', () => {
+  const attempts = [after('engine_exit', 3), after('placed', 4), after('engine_shared', 5)];
+  expect(sentenceOf(history, ...attempts)).toContain(
+    'faults cost 3.0 s, moving to a node or sharing an engine cost 6.0 s.',
+  );
+  expect(sentenceOf(history, after('placed', 4))).not.toContain('faults cost');
+  expect(sentenceOf(history)).toContain(
+    '100.0 % of the 42 min 0 s available to it (ETTR): nothing delayed it.',
+  );
+});
+
+test('the sentence says the same as the table about a run with an earlier version’s figures', () => {
+  const old = carrying({ 'ft/restarts/engine_exit': 1, 'ft/wall_seconds': 100, 'ft/ettr': 1 });
+  expect(sentenceOf(old, after('engine_exit', 3))).toContain('97.0 % of the 1 min 40 s');
+  expect(sentenceOf(old, after('engine_exit', 3))).toContain('faults cost 3.0 s.');
+  const more = carrying({ 'ft/lost_seconds': 10, 'ft/wall_seconds': 100, 'ft/ettr': 0.9 });
+  expect(sentenceOf(more, after('engine_exit', 3))).toContain(
+    '90.0 % of the 1 min 40 s available to it (ETTR): faults cost 3.0 s, faults or moves whose cause is not on record cost 7.0 s.',
+  );
+});
+
+test('the sentence claims neither full progress nor an undisturbed run if the table has a fault', () => {
+  const long = carrying({ 'ft/wall_seconds': 100_000, 'ft/ettr': 1 });
+  expect(sentenceOf(long, after('engine_exit', 3))).toContain('more than 99.9 %');
+  const fault = after('engine_exit', 3);
+  const [recovery] = fault.record.observed.recoveries!;
+  const free = { ...recovery!, down_seconds: 0, lost: { ...recovery!.lost, seconds: 0 } };
+  fault.record.observed.recoveries = [free];
+  expect(sentenceOf(history, fault)).toContain('faults are on record, but no time lost to them');
+  fault.record.observed.recoveries = [{ ...free, down_seconds: 0.04 }];
+  expect(sentenceOf(history, fault)).toContain('faults cost under 0.1 s');
+});

@@ -91,32 +91,14 @@ const inWords: Record<RecoveryCause, string> = {
   engine_shared: 'another run used the engine in between',
 };
 
-/** The table as HTML. */
-export function faultTable({ figures, causes }: Faults): string {
-  const of = (name: string): number => figures[`ft/${name}`] ?? 0;
-  const seconds = (value: number | undefined): string => (value ? `${value.toFixed(1)} s` : '–');
-  const aside = [
-    ['paused', of('paused_seconds')],
-    ['blocked, waiting for a person', of('blocked_seconds')],
-    ['without a workflow', of('unowned_seconds')],
-  ] as const;
-  const excluded = aside
-    .filter(([, value]) => value > 0)
-    .map(([name, value]) => `${timeSpan(value)} ${name}`);
-  const costs = [
-    ...(of('lost_seconds') > 0 ? [`faults cost ${seconds(of('lost_seconds'))}`] : []),
-    ...(of('waiting_seconds') > 0
-      ? [`waiting for environments, the store or a node cost ${seconds(of('waiting_seconds'))}`]
-      : []),
-  ];
-  // Records of an older version have no such figures.
-  const sentence =
-    of('wall_seconds') === 0
-      ? ''
-      : `<p>The run made progress during <strong>${percent(of('ettr'))}</strong> of the ${timeSpan(availableSeconds(figures))} available to it (ETTR): ` +
-        `${costs.length === 0 ? 'nothing delayed it' : costs.join(', ')}. ` +
-        (excluded.length > 0 ? `Not counted: ${excluded.join(', ')}.` : '') +
-        '</p>';
+const seconds = (value: number | undefined): string =>
+  !value ? '–' : value < 0.05 ? 'under 0.1 s' : `${value.toFixed(1)} s`;
+
+/** A sentence about the sums, and below it the table, as HTML. */
+export function faultTable(faults: Faults): string {
+  const { figures, causes } = faults;
+  const stalledSeconds = figures['ft/stalled_seconds'] ?? 0;
+  const sentence = sumSentence(faults);
   if (causes.length === 0) return sentence || '<p class="quiet">No fault is on record.</p>';
   const rows = table(causes, [
     { title: 'what happened', cell: ({ cause }) => inWords[cause] },
@@ -129,12 +111,53 @@ export function faultTable({ figures, causes }: Faults): string {
     { title: 'replay', cell: (row) => seconds(row.figures['ft/replay_seconds']), figure: true },
   ]);
   const stalled =
-    of('stalled_seconds') > 0
-      ? ` Of the time lost, ${seconds(of('stalled_seconds'))} passed while no orchestrator or no Temporal server was up.`
+    stalledSeconds > 0
+      ? ` Of the time lost, ${seconds(stalledSeconds)} passed while no orchestrator or no Temporal server was up.`
       : '';
   return (
     `${sentence}${rows}<p class="quiet">Time lost: work that had to be repeated, and the time until the work continued; ` +
     `it includes restore and replay.${stalled}</p>`
+  );
+}
+
+/** Empty without figures: records of an older version have none. */
+function sumSentence({ figures, causes }: Faults): string {
+  const of = (name: string): number => figures[`ft/${name}`] ?? 0;
+  if (of('wall_seconds') === 0) return '';
+  // Losses are summed from the table's rows: the totals that an earlier version wrote may be smaller or greater.
+  const lostIn = (rows: readonly CauseOfLoss[]): number =>
+    rows.reduce((sum, row) => sum + (row.figures['ft/lost_seconds'] ?? 0), 0);
+  const lost = lostIn(causes);
+  const withoutRow = of('lost_seconds') - lost;
+  const costs = (
+    [
+      ['faults cost', lostIn(causes.filter(isFault))],
+      ['moving to a node or sharing an engine cost', lostIn(causes.filter((row) => !isFault(row)))],
+      ['faults or moves whose cause is not on record cost', withoutRow < 0.05 ? 0 : withoutRow],
+      ['waiting for environments, the store or a node cost', of('waiting_seconds')],
+    ] as const
+  )
+    .filter(([, value]) => value > 0)
+    .map(([what, value]) => `${what} ${seconds(value)}`);
+  const aside = [
+    ['paused', of('paused_seconds')],
+    ['blocked, waiting for a person', of('blocked_seconds')],
+    ['without a workflow', of('unowned_seconds')],
+  ] as const;
+  const excluded = aside
+    .filter(([, value]) => value > 0)
+    .map(([name, value]) => `${timeSpan(value)} ${name}`);
+  const all = asOf(of('wall_seconds'), { ...figures, 'ft/lost_seconds': Math.max(lost, of('lost_seconds')) });
+  const share = percent(all['ft/ettr'] ?? 1);
+  const progress = costs.length > 0 && share === percent(1) ? `more than ${percent(0.999)}` : share;
+  const noCost = causes.some(isFault)
+    ? 'faults are on record, but no time lost to them'
+    : 'nothing delayed it';
+  return (
+    `<p>The run made progress during <strong>${progress}</strong> of the ${timeSpan(availableSeconds(figures))} available to it (ETTR): ` +
+    `${costs.length === 0 ? noCost : costs.join(', ')}. ` +
+    (excluded.length > 0 ? `Not counted: ${excluded.join(', ')}.` : '') +
+    '</p>'
   );
 }
 
