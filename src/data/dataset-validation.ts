@@ -32,7 +32,7 @@ function refuseData(spec: RunSpec, data: { tasks: readonly Task[]; kinds: readon
   if (heldOut < wanted) {
     problems.push({
       path: 'data',
-      problem: `the spec asks for ${wanted} evaluation tasks, but the data has only ${heldOut} held-out tasks`,
+      problem: `the spec asks for ${wanted} evaluation ${wanted === 1 ? 'task' : 'tasks'}, but the data has only ${heldOut} held-out ${heldOut === 1 ? 'task' : 'tasks'}`,
       fix: 'lower eval_tasks and final_eval_tasks, or add tasks with "split": "held_out"',
     });
   }

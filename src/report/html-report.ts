@@ -248,7 +248,7 @@ function comparedPoints(history: RunHistory): { name: string; figures: Evaluatio
 
 function tasksInWords(figures: readonly EvaluationFigure[]): string {
   const counts = [...new Set(figures.map(tasksOf))].sort((a, b) => a - b);
-  return `${counts.map(whole).join(' or ')} tasks`;
+  return `${counts.map(whole).join(' or ')} ${counts.length === 1 && counts[0] === 1 ? 'task' : 'tasks'}`;
 }
 
 /** Spans of steps of one kind. Records do not name supervised phases, so all of them count as warm start. Empty if all steps are GRPO. */
@@ -349,7 +349,7 @@ function stepTable(history: RunHistory): string {
     },
     { title: 'state', cell: ({ identity }) => `<code>${identity.state.slice(0, 12)}</code>` },
   ]);
-  return `<details><summary>${history.updates.length} steps</summary>${rows}</details>`;
+  return `<details><summary>${history.updates.length} ${history.updates.length === 1 ? 'step' : 'steps'}</summary>${rows}</details>`;
 }
 
 function changeTable(changes: readonly AcceptedChange[]): string {

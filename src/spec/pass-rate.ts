@@ -17,7 +17,8 @@ export function passRateText(rate: PassRate): string {
 
 /** `61.0 % of 128 episodes`, or `– (no outcome was graded)`. */
 export function countedPassRate({ pass_at_1, graded }: { pass_at_1: PassRate; graded: number }): string {
-  return pass_at_1 === null ? `– (${nothingGraded})` : `${passRateText(pass_at_1)} of ${graded} episodes`;
+  if (pass_at_1 === null) return `– (${nothingGraded})`;
+  return `${passRateText(pass_at_1)} of ${graded} ${graded === 1 ? 'episode' : 'episodes'}`;
 }
 
 /** The change of the pass rate; null if one of the two rates is null. */

@@ -123,7 +123,7 @@ describe('a broken task file', () => {
     writeFileSync(join(folder, 'tasks.jsonl'), `${JSON.stringify(task)}\n`);
     const { code, errors } = await longhaul(['spec', spec]);
     expect(errors).toContain('tasks name the environment "nowhere", which is not listed');
-    expect(errors).toContain('the spec asks for 1 evaluation tasks, but the data has only 0 held-out tasks');
+    expect(errors).toContain('the spec asks for 1 evaluation task, but the data has only 0 held-out tasks');
     expect(code).toBe(1);
   });
 });

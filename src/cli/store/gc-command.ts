@@ -119,9 +119,9 @@ function planText(
     run,
     `  checkpoints  ${checkpoints.length === 0 ? 'nothing to delete' : `of ${stepsText(checkpoints)} are deleted`}`,
     ...(stays.length === 0 ? [] : [`               kept: ${stays.join('; ')}`]),
-    `  episodes     ${episodes.length === 0 ? 'nothing to fold: no step has its episodes in single files' : `of ${stepsText(episodes)} go into one file each`}`,
+    `  episodes     ${episodes.length === 0 ? 'nothing to fold: no step has its episodes in single files' : `of ${stepsText(episodes)} go into one file${episodes.length === 1 ? '' : ' each'}`}`,
     `  batches      ${batches.length === 0 ? 'nothing to compress' : `of ${stepsText(batches)} are compressed`}`,
-    `  evaluations  ${evaluations.length === 0 ? 'nothing to fold' : `${evaluations.length} go into one file each`}`,
+    `  evaluations  ${evaluations.length === 0 ? 'nothing to fold' : evaluations.length === 1 ? '1 goes into one file' : `${evaluations.length} go into one file each`}`,
   ].join('\n');
 }
 

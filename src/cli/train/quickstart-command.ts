@@ -168,7 +168,9 @@ export function heldOut({ evaluations }: Pick<TrainingResult, 'evaluations'>): {
     one && one.graded > 0 ? one.pass_at_1 : null;
   const last = suites.at(-1);
   const [before, after] = [rateOf(suites[0]), rateOf(last)];
-  const count = last ? `  (${last.graded === 0 ? nothingGraded : `${last.graded} episodes`})` : '';
+  const count = last
+    ? `  (${last.graded === 0 ? nothingGraded : `${last.graded} ${last.graded === 1 ? 'episode' : 'episodes'}`})`
+    : '';
   return { before, after, text: `${passRateText(before)} → ${passRateText(after)}${count}` };
 }
 
