@@ -14,7 +14,7 @@ import { endWorkflow } from './end-workflow.js';
 import { type FollowFlags, trainAndFollow } from '../train/follow-training.js';
 import { sayingThatItGoesOn } from '../interruption.js';
 import { refuseEqualNumerics, refuseNeedlessRebase } from './needed-rebase.js';
-import { poolView } from '../inspect/nodes-command.js';
+import { poolView } from '../pool-view.js';
 import { openExistingStore, requireRun, storeOption, wholeNumber, withOutput, inFolder } from '../output.js';
 import { parsePlace } from '../run-at-step.js';
 import { changedSpec } from './spec-changes.js';

@@ -1,15 +1,14 @@
 // `longhaul nodes`: the nodes that report to the pool, what they offer, which runs hold them, and which runs wait.
-import { type Client, WorkflowNotFoundError } from '@temporalio/client';
 import type { Command } from 'commander';
 import { timeSpan } from '../../report/format.js';
 import { nameOfNumerics } from '../../spec/records/numerics.js';
-import { defaultPoolId, poolQuery, type PoolView } from '../../workflows/messages.js';
+import type { PoolView } from '../../workflows/messages.js';
 import { withOutput, inFolder } from '../output.js';
+import { poolView } from '../pool-view.js';
 import { printable } from '../printable.js';
 import { textTable } from '../table.js';
 import { type TemporalFlags, withClient, withTemporalFlags } from '../temporal-access.js';
 
-const queryDeadlineMs = 10_000;
 const gib = 2 ** 30;
 
 export function register(program: Command): void {
@@ -26,18 +25,6 @@ export function register(program: Command): void {
         console.log(flags.json ? JSON.stringify(view) : describePool(view, Date.now(), flags));
       }),
     );
-}
-
-/** Empty if no node has ever reported. */
-export async function poolView(client: Client): Promise<PoolView> {
-  try {
-    return await client.withDeadline(Date.now() + queryDeadlineMs, () =>
-      client.workflow.getHandle(defaultPoolId).query(poolQuery),
-    );
-  } catch (error) {
-    if (error instanceof WorkflowNotFoundError) return { nodes: [], leases: [], queue: [] };
-    throw error;
-  }
 }
 
 /** `now`: milliseconds since the epoch, from which ages are computed. */

@@ -8,7 +8,9 @@ import type { TemporalConfig } from '../../workers/process/config.js';
 import { findEngineBinary } from '../../workers/process/engine-binary.js';
 import { connectClient } from '../../workers/temporal/temporal-connection.js';
 import { storeFolderProblem, unreadableStore } from '../output.js';
-import { orchestratorQueue } from '../../workflows/messages.js';
+import { poolView } from '../pool-view.js';
+import { printable } from '../printable.js';
+import { orchestratorQueue, type PoolView } from '../../workflows/messages.js';
 
 export interface CheckResult {
   check: string;
@@ -58,7 +60,7 @@ export async function probeTemporal(
   }
 }
 
-/** Checks that a worker polls each queue: without one, a run waits for ever. `start`: the command that starts workers. */
+/** Checks that an orchestrator polls its queue: without one, no run starts or goes on. `start`: the command that starts workers. */
 export async function probeWorkers(config: TemporalConfig, start: string): Promise<string> {
   const { client, close } = await connectClient(config, answerWithinMs);
   try {
@@ -75,6 +77,26 @@ export async function probeWorkers(config: TemporalConfig, start: string): Promi
   } finally {
     await close();
   }
+}
+
+/** Checks that a node can take work: without one, every run waits. `start`: the command that starts one. */
+export async function probeNodes(config: TemporalConfig, start: string): Promise<string> {
+  const { client, close } = await connectClient(config, answerWithinMs);
+  try {
+    return nodesText((await poolView(client)).nodes, start);
+  } finally {
+    await close();
+  }
+}
+
+/** Throws if no node is up. */
+export function nodesText(nodes: PoolView['nodes'], start: string): string {
+  const up = nodes.filter(({ state }) => state === 'up').length;
+  const fix = `start one with \`${start}\`, or a node worker (dist/workers/node-main.js); its log says why the last one ended`;
+  if (nodes.length === 0) throw new Error(`no node has reported, so every run waits: ${fix}`);
+  const all = nodes.map(({ id, state }) => printable(`${id} is ${state}`)).join(', ');
+  if (up === 0) throw new Error(`no node takes work, so every run waits (${all}): ${fix}`);
+  return up === nodes.length ? `${up} up` : `${up} of ${nodes.length} up: ${all}`;
 }
 
 /**

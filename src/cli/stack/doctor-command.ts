@@ -10,6 +10,7 @@ import {
   checkStore,
   probeEngine,
   probeEnvironments,
+  probeNodes,
   probeTemporal,
   probeWorkers,
 } from './doctor-checks.js';
@@ -44,7 +45,7 @@ export function register(program: Command): void {
     program
       .command('doctor')
       .description(
-        'probe Temporal, store, engine, environments, Slack and a Tinker server, and say how to fix what is wrong',
+        'probe Temporal, workers, nodes, store, engine, environments, Slack and a Tinker server, and say how to fix what is wrong',
       ),
     'reads',
   )
@@ -91,6 +92,21 @@ async function diagnose(flags: DoctorFlags, storeIsDefault: boolean): Promise<Ch
     });
     return `${server} (${sourceText(source)})${note === null ? '' : `; ${note}`}`;
   });
+  const workers = temporal.then(({ ok }) =>
+    check('workers', () =>
+      ok && !(place instanceof Error)
+        ? probeWorkers(place.config, start)
+        : Promise.reject(new Error('unknown, because Temporal does not answer')),
+    ),
+  );
+  // An orchestrator runs the pool, which answers for the nodes.
+  const nodes = workers.then(({ ok }) =>
+    check('nodes', () =>
+      ok && !(place instanceof Error)
+        ? probeNodes(place.config, start)
+        : Promise.reject(new Error('unknown, because no orchestrator answers')),
+    ),
+  );
   const parts = [
     check('node', () => Promise.resolve(`${process.versions.node} on ${process.platform}-${process.arch}`)),
     check('engine', probeEngine),
@@ -101,13 +117,8 @@ async function diagnose(flags: DoctorFlags, storeIsDefault: boolean): Promise<Ch
         : checkStore(store),
     ),
     temporal,
-    temporal.then(({ ok }) =>
-      check('workers', () =>
-        ok && !(place instanceof Error)
-          ? probeWorkers(place.config, start)
-          : Promise.reject(new Error('unknown, because Temporal does not answer')),
-      ),
-    ),
+    workers,
+    nodes,
   ];
   if (stack !== null) parts.push(check('environments', () => probeEnvironments(stack.environments)));
   if (spec !== null)

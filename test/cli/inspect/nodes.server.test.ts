@@ -90,5 +90,21 @@ describe('longhaul nodes', { timeout: 120_000 }, () => {
       held.release();
       await stage.close();
     });
+
+    it('doctor counts the nodes that are up, and fails if the only one is lost', async () => {
+      const nodes = async (): Promise<unknown> => {
+        const checks = JSON.parse(await longhaul('doctor', '--json')) as { check: string }[];
+        return checks.find(({ check }) => check === 'nodes');
+      };
+      const detail = (text: string): string => expect.stringContaining(text) as string;
+      const stage = await PoolStage.open(temporal);
+      const local = await stage.node('only');
+      await stage.until(({ nodes: known }) => known.every(({ id }) => id === 'only'));
+      expect(await nodes()).toMatchObject({ ok: true, detail: '1 up' });
+      await local.vanish();
+      await stage.until(({ nodes: [node] }) => node?.state === 'lost');
+      expect(await nodes()).toMatchObject({ ok: false, detail: detail('only is lost') });
+      await stage.close();
+    });
   });
 });
