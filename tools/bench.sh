@@ -2,5 +2,6 @@
 # Updates the set-up, then measures the figures and prints each one with its bar.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-node tools/setup.mjs --development >&2
+. tools/steps/set-up.sh
+set_up --development >&2
 exec node dist/dev/bench/main.js "$@"

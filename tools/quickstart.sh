@@ -3,10 +3,11 @@
 # to it unless it is silent: `npm run -s quickstart -- --json`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. tools/steps/set-up.sh
 node tools/quickstart-flags.mjs "$@" || {
   code=$?
   [ "$code" -eq 3 ] && exit 0
   exit "$code"
 }
-node tools/setup.mjs >&2
+set_up >&2
 exec node dist/cli/main.js quickstart "$@"

@@ -3,7 +3,13 @@
 # LONGHAUL_TEST_SANITIZERS=1 it also runs the engine's tests under sanitizers and its fuzzers. Other arguments go to vitest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. tools/steps/set-up.sh
+node tools/test-flags.mjs "$@" || {
+  code=$?
+  [ "$code" -eq 3 ] && exit 0
+  exit "$code"
+}
 sanitizers=()
 if [ "${1:-}" = --all ] && [ "${LONGHAUL_TEST_SANITIZERS:-}" = 1 ]; then sanitizers=(--sanitizers); fi
-node tools/setup.mjs --tests "${sanitizers[@]}"
+set_up --tests "${sanitizers[@]}"
 exec node tools/test.mjs "$@"

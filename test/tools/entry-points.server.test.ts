@@ -1,7 +1,8 @@
 // The commands that a person runs first in a checkout that is not set up.
-import { spawnSync } from 'node:child_process';
-import { cpSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { cpSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
 import { Command } from 'commander';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { register } from '../../src/cli/train/quickstart-command.js';
@@ -64,6 +65,40 @@ describe('npm run quickstart', () => {
   });
 });
 
+describe('npm test', () => {
+  test('refuses a mistyped flag before it sets anything up', () => {
+    const { status, stdout, stderr } = run('bash', 'tools/test.sh', '--hlep');
+    expect(status).toBe(2);
+    expect(stderr).toContain("'--hlep'");
+    expect(stderr).toContain('--all');
+    expect(stdout + stderr).not.toContain('Setting up');
+  });
+
+  test('answers --help before it sets anything up', () => {
+    const { status, stdout, stderr } = run('bash', 'tools/test.sh', '--help');
+    expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+    expect(stdout).toContain('--testNamePattern');
+  });
+
+  test.each([
+    { args: ['--all', 'test/store'] },
+    { args: ['-t', 'a name', '-u'] },
+    { args: ['--project', 'pure', '--reporter=dot'] },
+  ])('accepts $args', ({ args }) => {
+    expect(run(process.execPath, 'tools/test-flags.mjs', ...args)).toMatchObject({ status: 0, stderr: '' });
+  });
+
+  test('accepts only flags that vitest knows', () => {
+    const { stdout } = run(process.execPath, 'tools/test-flags.mjs', '--help');
+    const flags = /go to vitest: (.*);/.exec(stdout)?.[1]?.split(', ') ?? [];
+    expect(flags).toContain('--bail');
+    const known = spawnSync(process.execPath, [resolve('node_modules/vitest/vitest.mjs'), 'run', '--help'], {
+      encoding: 'utf8',
+    });
+    for (const flag of flags) expect(known.stdout).toMatch(new RegExp(`^ +(-., )?${flag} `, 'm'));
+  });
+});
+
 describe('npm run setup', () => {
   test('answers --help', () => {
     const { status, stdout, stderr } = run(process.execPath, 'tools/setup.mjs', '--help');
@@ -78,6 +113,32 @@ describe('npm run setup', () => {
     expect(stderr).toContain('--tests');
     expect(stderr).not.toContain('node:internal');
     expect(stdout).toBe('');
+  });
+});
+
+describe('a set-up that is ended in a long step', () => {
+  /** Its long step starts a process, and writes the id of that process to the file `started`. */
+  const setUp = `import { runLong } from './steps/command.mjs';
+await runLong('bash', ['-c', 'sleep 300 & echo $! > started.new; mv started.new started; wait'], { label: 'long' });`;
+
+  const runs = (pid: string): boolean =>
+    existsSync(`/proc/${pid}/stat`) && !/\) Z /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
+
+  test.each([
+    { signal: 'SIGTERM', code: 143, file: 'bash', args: ['tools/bench.sh'] },
+    { signal: 'SIGINT', code: 130, file: 'bash', args: ['tools/bench.sh'] },
+    { signal: 'SIGHUP', code: 129, file: process.execPath, args: ['tools/setup.mjs'] },
+  ] as const)('leaves no process behind after $signal to $args', async ({ signal, code, file, args }) => {
+    writeFileSync(join(checkout, 'tools/setup.mjs'), setUp);
+    const env = { ...process.env, LONGHAUL_CACHE: join(checkout, 'cache') };
+    const child = spawn(file, args, { cwd: checkout, env, stdio: 'ignore' });
+    const ended = once(child, 'exit');
+    await expect.poll(() => existsSync(join(checkout, 'started')), { timeout: 30_000 }).toBe(true);
+    const started = readFileSync(join(checkout, 'started'), 'utf8').trim();
+    expect(runs(started)).toBe(true);
+    child.kill(signal);
+    expect(await ended).toEqual([code, null]);
+    await expect.poll(() => runs(started), { timeout: 10_000 }).toBe(false);
   });
 });
 

@@ -30,6 +30,45 @@ export function outputOf(command, args, options = {}) {
   return result.status === 0 ? result.stdout : null;
 }
 
+/** Exit codes by signal. */
+const endingSignals = { SIGHUP: 129, SIGINT: 130, SIGTERM: 143 };
+const graceMs = 2_000;
+
+function endGroup({ pid }, signal) {
+  try {
+    if (pid !== undefined) process.kill(-pid, signal);
+  } catch (error) {
+    // The whole group has ended.
+    if (error.code !== 'ESRCH') throw error;
+  }
+}
+
+/**
+ * Ends the child's process group when this process ends: a command left behind would disturb the next set-up. Returns a function that
+ * undoes this; call it when the child has ended.
+ */
+function endWithThisProcess(child) {
+  const kill = () => endGroup(child, 'SIGKILL');
+  const handlers = Object.entries(endingSignals).map(([signal, code]) => [
+    signal,
+    () => {
+      endGroup(child, 'SIGTERM');
+      child.once('close', () => {
+        kill();
+        process.exit(code);
+      });
+      setTimeout(() => process.exit(code), graceMs);
+    },
+  ]);
+  for (const [signal, handler] of handlers) process.on(signal, handler);
+  // Also after an uncaught error, for example EPIPE because the reader of the output has gone.
+  process.on('exit', kill);
+  return () => {
+    for (const [signal, handler] of handlers) process.off(signal, handler);
+    process.off('exit', kill);
+  };
+}
+
 /**
  * Runs a long command and writes its output to a log file. `describe` turns a line of output into text for the sign of life.
  * @param {{label: string, cwd?: string, env?: NodeJS.ProcessEnv, timeoutMs?: number, hint?: string,
@@ -46,7 +85,10 @@ export function runLong(command, args, options) {
       cwd: options.cwd ?? repository,
       env: options.env ?? process.env,
       stdio: ['ignore', 'pipe', 'pipe'],
+      // A process group of its own, so that it can be ended with all its children.
+      detached: true,
     });
+    const release = endWithThisProcess(child);
     let latest = null;
     const onLine = (line) => {
       log.write(`${line}\n`);
@@ -58,8 +100,9 @@ export function runLong(command, args, options) {
     };
     for (const input of [child.stdout, child.stderr]) createInterface({ input }).on('line', onLine);
     const endOfLife = showLife(options.label, () => latest);
-    const limit = setTimeout(() => child.kill('SIGKILL'), options.timeoutMs ?? 20 * 60_000);
+    const limit = setTimeout(() => endGroup(child, 'SIGKILL'), options.timeoutMs ?? 20 * 60_000);
     const settle = (error) => {
+      release();
       endOfLife();
       clearTimeout(limit);
       log.end();
