@@ -17,13 +17,13 @@ describe('longhaul gc', () => {
     const { output, code } = await longhaul(['gc', run, '--dry-run', '--keep-last', '2', '--store', address]);
     expect(code).toBe(0);
     expect(output).toMatch(/of steps 1–4 are deleted/);
-    expect(output).toMatch(/stays: step 6 \(newest\); step 5 \(keep_last\)/);
+    expect(output).toMatch(/kept: step 6 \(newest\); step 5 \(keep_last\)/);
     expect(output).toMatch(/episodes +of steps 3–6 go into one file each/);
     expect(await keysOf(store)).toEqual(before);
     const { output: all } = await longhaul(['gc', run, '--dry-run', '--store', address]);
     // It keeps the newest two checkpoints, the checkpoint of each tenth evaluation, and the best checkpoint.
     expect(all).toMatch(/of steps 1–4 are deleted/);
-    expect(all).toMatch(/stays: step 6 \(newest\); step 5 \(keep_last\)\n/);
+    expect(all).toMatch(/kept: step 6 \(newest\); step 5 \(keep_last\)\n/);
     expect(all).toMatch(/batches +of steps 1–6 are compressed\n/);
   });
 
