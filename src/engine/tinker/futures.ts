@@ -54,6 +54,7 @@ const outagePauses: BackoffRange = [200, 10_000];
 const defaultMaxWaitMs = 3_600_000;
 /** Requests of one kind that went unanswered in a row, before the caller must decide. */
 const mostTries = 4;
+const mostRedirects = 5;
 
 export class TinkerClient {
   private readonly options: Required<Omit<TinkerOptions, 'key'>> & Pick<TinkerOptions, 'key'>;
@@ -117,17 +118,21 @@ export class TinkerClient {
 
   /** The result of a submitted request: bytes if the server answers in protobuf. */
   async wait(id: string, options: WaitOptions = {}): Promise<Json | Uint8Array> {
-    const { onWaiting } = options;
+    const { onWaiting, maxWaitMs = defaultMaxWaitMs } = options;
+    const { requestTimeoutMs } = this.options;
     const backoff = new Backoff(pauses);
-    let since = performance.now();
+    const began = performance.now();
+    let queuedMs = 0;
     for (;;) {
       const asked = performance.now();
       const value = await this.answered('/retrieve_future', { request_id: id }, options, pollMs);
-      if (value !== null && !isTryAgain(value)) return value as Json | Uint8Array;
-      const reason = value === null ? null : queueReason(value);
-      if (reason !== null) since = performance.now();
-      if (performance.now() - since > this.options.requestTimeoutMs)
-        throw new InDoubt(`request ${id} was not carried out in ${this.options.requestTimeoutMs / 1000} s`);
+      const reason = queueReason(value);
+      if (value !== null && reason === null) return resultOf(value);
+      if (reason !== null) queuedMs += performance.now() - asked;
+      if (queuedMs > maxWaitMs)
+        throw new PolicyServerUnavailable(`${reason ?? 'queued'}, for ${Math.round(queuedMs / 1000)} s`);
+      if (performance.now() - began - queuedMs > requestTimeoutMs)
+        throw new InDoubt(`request ${id} was not carried out in ${requestTimeoutMs / 1000} s`);
       onWaiting?.(reason === null ? {} : { reason });
       // A server that holds no poll must not be asked without a pause.
       if (performance.now() - asked < pauses[0]) await this.pause(backoff.next(), options);
@@ -144,27 +149,29 @@ export class TinkerClient {
   ): Promise<unknown> {
     const { onWaiting, maxWaitMs = defaultMaxWaitMs } = options;
     const [tooMany, outage] = [new Backoff(pauses), new Backoff(outagePauses)];
-    let awayUntil = Infinity;
+    let giveUpAt = Infinity;
+    const waits = async (reason: string, pauseMs: number): Promise<void> => {
+      if (giveUpAt === Infinity) giveUpAt = performance.now() + maxWaitMs;
+      if (performance.now() > giveUpAt)
+        throw new PolicyServerUnavailable(`${reason}, for ${Math.round(maxWaitMs / 1000)} s`);
+      onWaiting?.({ reason });
+      await this.pause(pauseMs, options);
+    };
     for (;;) {
       try {
         const { status, value } = await this.fetch(path, body, timeoutMs, options.signal, isFile);
         if (status < 300) {
+          if (value === unreadable) throw new InDoubt(`${path} was answered with something other than JSON`);
           if (path !== '/retrieve_future') this.window.taken();
           return value;
         }
-        if (status === 408 && path === '/retrieve_future') return null;
+        if (status === 408 && path === '/retrieve_future') return queueReason(value) === null ? null : value;
         if (status !== 429) throw failedCall(path, status, value);
         this.window.refused();
-        awayUntil = Infinity;
-        onWaiting?.({ reason: 'the server has too many requests (429)' });
-        await this.pause(tooMany.next(), options);
+        await waits('the server has too many requests (429)', tooMany.next());
       } catch (error) {
         if (!(error instanceof NotConnected)) throw error;
-        if (awayUntil === Infinity) awayUntil = performance.now() + maxWaitMs;
-        if (performance.now() > awayUntil)
-          throw new PolicyServerUnavailable(`${error.message}, for ${Math.round(maxWaitMs / 1000)} s`);
-        onWaiting?.({ reason: error.message });
-        await this.pause(outage.next(), options);
+        await waits(error.message, outage.next());
       }
     }
   }
@@ -199,20 +206,24 @@ export class TinkerClient {
     const { url, key } = this.options;
     const binary = body instanceof Uint8Array;
     const deadline = AbortSignal.timeout(timeoutMs);
+    const within = signal ? AbortSignal.any([signal, deadline]) : deadline;
     try {
-      const answer = await fetch(`${url}/api/v1${path}`, {
+      let answer = await fetch(`${url}/api/v1${path}`, {
         method,
         headers: {
           'Content-Type': binary ? 'application/x-protobuf' : 'application/json',
           ...(key === undefined ? {} : { 'X-API-Key': key }),
         },
         ...(body === undefined ? {} : { body: binary ? Buffer.from(body) : JSON.stringify(body) }),
-        signal: signal ? AbortSignal.any([signal, deadline]) : deadline,
+        // A server of another origin must not get the key.
+        redirect: 'manual',
+        signal: within,
       });
+      if (answer.status >= 300 && answer.status < 400) answer = await follow(answer, key, within);
       const bytes = new Uint8Array(await answer.arrayBuffer());
       const type = answer.headers.get('content-type') ?? '';
       const isBinary = type.startsWith('application/x-protobuf') || (isFile && answer.ok);
-      return { status: answer.status, value: isBinary ? bytes : parsed(bytes) };
+      return { status: answer.status, value: isBinary ? bytes : parsed(bytes, answer.ok) };
     } catch (error) {
       signal?.throwIfAborted();
       if (deadline.aborted && path === '/retrieve_future') return { status: 408, value: null };
@@ -221,25 +232,44 @@ export class TinkerClient {
   }
 }
 
+/** Follows a download's redirects. `key` goes to the server's own origin alone. */
+async function follow(first: Response, key: string | undefined, signal: AbortSignal): Promise<Response> {
+  const own = new URL(first.url).origin;
+  let answer = first;
+  for (let hops = 0; answer.status >= 300 && answer.status < 400 && hops < mostRedirects; hops++) {
+    const to = new URL(answer.headers.get('location') ?? '', answer.url);
+    const headers = to.origin === own && key !== undefined ? { 'X-API-Key': key } : {};
+    answer = await fetch(to, { headers, redirect: 'manual', signal });
+  }
+  return answer;
+}
+
 function sleepFor(ms: number, signal?: AbortSignal): Promise<unknown> {
   return sleep(ms, undefined, signal ? { signal } : {}).catch(() => undefined);
 }
 
-function parsed(bytes: Uint8Array): unknown {
+/** A body that should be JSON and is not, such as a proxy's page. */
+const unreadable = Symbol('unreadable');
+
+function parsed(bytes: Uint8Array, ok: boolean): unknown {
   const text = Buffer.from(bytes).toString();
   try {
     return text === '' ? null : JSON.parse(text);
   } catch {
-    return { detail: text.slice(0, 300) };
+    return ok ? unreadable : { detail: text.slice(0, 300) };
   }
 }
 
-/** The hosted service answers so while a request is queued. */
-function isTryAgain(value: unknown): boolean {
-  return (value as { type?: unknown } | null)?.type === 'try_again';
+/** Why a request is queued; null if the answer is not about a queue. */
+function queueReason(value: unknown): string | null {
+  const { type, queue_state: state } = (value ?? {}) as { type?: unknown; queue_state?: unknown };
+  if (typeof state === 'string') return `the server's queue: ${state}`;
+  return type === 'try_again' ? 'the server says: try again' : null;
 }
 
-function queueReason(value: unknown): string {
-  const state = (value as { queue_state?: unknown }).queue_state;
-  return typeof state === 'string' ? state : 'the server asked to try again';
+/** The hosted service answers a failed request with status 200 and an `error`. */
+function resultOf(value: unknown): Json | Uint8Array {
+  if (!(value instanceof Uint8Array) && typeof (value as { error?: unknown }).error === 'string')
+    throw failedCall('/retrieve_future', 400, value);
+  return value as Json | Uint8Array;
 }

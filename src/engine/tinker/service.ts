@@ -68,9 +68,10 @@ const nothing: AdamParams = { learning_rate: 0, beta1: 0.9, beta2: 0.95, eps: 1e
 export class TinkerService {
   /** Timers of the sessions that this process keeps alive. */
   private readonly beats = new Map<string, NodeJS.Timeout>();
-  private scrubbed = false;
+  private unloads = true;
   /** By `performance.now()`. */
   private usedAt = 0;
+  private open = 0;
 
   readonly sent = new SentTokens();
 
@@ -91,15 +92,18 @@ export class TinkerService {
   }
 
   /**
-   * A model with fresh adapters, in a session of its own. The first one of a process is made twice: on some servers a slot keeps the
-   * gradients of the model that was there before, and the first would train on them.
+   * A model with fresh adapters, in a session of its own. It is made twice: on some servers a slot keeps the gradients of the model that was
+   * there before, and the first one would train on them.
    */
   async createModel(base: string, lora: ServedLora, options: WaitOptions = {}): Promise<CreatedModel> {
-    if (!this.scrubbed) {
+    if (this.unloads) {
       const { model, session } = await this.create(base, lora, options);
-      await this.unload(model, options);
+      await this.unload(model, options).catch((error: unknown) => {
+        // The hosted service ends models by themselves.
+        if (!(error instanceof TinkerRefused)) throw error;
+        this.unloads = false;
+      });
       this.release(session);
-      this.scrubbed = true;
     }
     return this.create(base, lora, options);
   }
@@ -130,8 +134,8 @@ export class TinkerService {
   async unload(model_id: string, options: WaitOptions = {}): Promise<void> {
     const repeated = { ...options, repeatable: true };
     try {
-      await this.client.run('/optim_step', { model_id, adam_params: nothing }, repeated);
-      await this.client.run('/unload_model', { model_id }, repeated);
+      await this.run('/optim_step', { model_id, adam_params: nothing }, repeated);
+      await this.run('/unload_model', { model_id }, repeated);
     } catch (error) {
       options.signal?.throwIfAborted();
       if (!(error instanceof ModelLost)) throw error;
@@ -144,14 +148,13 @@ export class TinkerService {
     path: string,
     { optimizer = true, ...options }: RequestOptions & { optimizer?: boolean } = {},
   ): Promise<void> {
-    await this.client.run('/load_weights', { ...place, path, optimizer }, options);
+    await this.run('/load_weights', { ...place, path, optimizer }, options);
   }
 
   async pass(request: PassRequest, options: RequestOptions = {}): Promise<PassResult> {
-    this.usedAt = performance.now();
     const train = request.data.reduce((sum, { tokens }) => sum + tokens.length, 0);
     const counting = this.counting({ train }, options);
-    const answer = await this.client.run('/forward_backward', encodePass(request), counting);
+    const answer = await this.run('/forward_backward', encodePass(request), counting);
     if (!(answer instanceof Uint8Array))
       throw new BadTinkerAnswer('the server answers a pass in JSON: it is older than skyrl 0.4');
     const result = decodePass(answer);
@@ -165,7 +168,7 @@ export class TinkerService {
     adam_params: AdamParams,
     options: RequestOptions = {},
   ): Promise<Record<string, number>> {
-    const answer = await this.client.run('/optim_step', { ...place, adam_params }, options);
+    const answer = await this.run('/optim_step', { ...place, adam_params }, options);
     return (answer as { metrics?: Record<string, number> | null }).metrics ?? {};
   }
 
@@ -181,7 +184,7 @@ export class TinkerService {
 
   private async save(call: string, place: Numbered, name: string, options: RequestOptions): Promise<string> {
     const counting = this.counting({ saves: 1 }, options);
-    const { path } = (await this.client.run(call, { ...place, path: name }, counting)) as { path?: unknown };
+    const { path } = (await this.run(call, { ...place, path: name }, counting)) as { path?: unknown };
     if (typeof path === 'string') return path;
     throw new BadTinkerAnswer(`${call} was answered without a path`);
   }
@@ -205,9 +208,8 @@ export class TinkerService {
 
   /** A sample whose answer is lost is asked for again: it is paid twice, and changes nothing. */
   async sample(request: SampleRequest, options: WaitOptions = {}): Promise<SampledSequence> {
-    this.usedAt = performance.now();
     const { model_path, tokens, max_tokens, seed, stop } = request;
-    const answer = await this.client.run(
+    const answer = await this.run(
       '/asample',
       {
         model_path,
@@ -225,6 +227,17 @@ export class TinkerService {
       return sampled;
     }
     throw new BadTinkerAnswer('the server answered a sample request without a sequence');
+  }
+
+  /** A model whose request is open is in use. */
+  private async run(...request: Parameters<TinkerClient['run']>): ReturnType<TinkerClient['run']> {
+    this.open += 1;
+    try {
+      return await this.client.run(...request);
+    } finally {
+      this.open -= 1;
+      this.usedAt = performance.now();
+    }
   }
 
   private counting(part: Partial<ServedTokens>, options: RequestOptions): RequestOptions {
@@ -253,7 +266,8 @@ export class TinkerService {
     this.usedAt = performance.now();
     if (this.beats.has(session_id)) return;
     const beat = (): void => {
-      if (performance.now() - this.usedAt > idleMs) return this.release(session_id);
+      const isIdle = this.open === 0 && performance.now() - this.usedAt > idleMs;
+      if (isIdle) return this.release(session_id);
       // A beat that fails is followed by another; the requests of the models show whether they are alive.
       void this.client.call('/session_heartbeat', { session_id }, { maxWaitMs: 0 }).catch(() => undefined);
     };

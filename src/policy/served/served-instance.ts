@@ -79,7 +79,7 @@ export class ServedInstance {
     const { holds, record } = this;
     if (!holds) throw new InstanceGivenUp(`the state of model ${record.model} is unknown`);
     if (this.sampled?.state === holds.state) return this.sampled.path;
-    const name = nameOfSampler(holds.step, holds.state);
+    const name = nameOfSampler(holds.state);
     const path = await this.save('sampler', name, this.next, options);
     this.sampled = { state: holds.state, path };
     return path;

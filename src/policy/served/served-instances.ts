@@ -3,7 +3,7 @@ import { InDoubt, ModelLost, TinkerRefused } from '../../engine/tinker/call-erro
 import type { WaitOptions } from '../../engine/tinker/futures.js';
 import type { TinkerEngine } from '../../engine/tinker/sampling.js';
 import { itemOf, sentFor } from '../../engine/tinker/sent-tokens.js';
-import type { TinkerService } from '../../engine/tinker/service.js';
+import type { CreatedModel, TinkerService } from '../../engine/tinker/service.js';
 import { BadTinkerAnswer } from '../../engine/tinker/wire.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
@@ -58,10 +58,11 @@ export class ServedInstances {
       own.holds.step <= step &&
       !(await this.log.hasNonFinite(run, own.holds.step + 1, step))
     ) {
-      await this.refuseOlder(run, own);
+      await this.refuseOlder(run, own.record);
       this.keepAlive(own.record);
       return this.goOn(record, own, step, options);
     }
+    if (this.driven && this.driven.run !== run) this.leave();
     const newest = (await readInstances(this.options.store, run)).at(-1);
     const resumed = newest && !own ? await this.resumed(record, newest, step, purpose) : null;
     if (resumed) {
@@ -114,7 +115,7 @@ export class ServedInstances {
   ): Promise<ServedInstance | null> {
     const { store, service } = this.options;
     const { run, spec } = record;
-    if (instance.step > step || this.givenUp.has(instance.model)) return null;
+    if (instance.given_up || instance.step > step || this.givenUp.has(instance.model)) return null;
     if (await this.log.hasNonFinite(run, instance.step + 1, step)) return null;
     // Once a batch is sealed, its update may have begun: a reader would sample what came of it, and without numbers it would be sent twice.
     const after = step + 1;
@@ -161,26 +162,27 @@ export class ServedInstances {
     const { run, spec } = record;
     const { name, rank, seed } = servedOf(spec);
     if (this.driven) this.giveUp(this.driven.instance);
-    const earlier = await readInstances(store, run);
-    for (const { model } of earlier.slice(-mostUnloaded)) await this.unload(model, options);
+    await this.endEarlier(run, options);
     const passedOver: string[] = [];
     for (let from = step, isUpdated = false; ; from--) {
       const paths =
         from === 0 ? [null] : (await this.log.savedAt(run, from)).map(({ path }) => path).reverse();
       for (const path of paths) {
         const created = await service.createModel(name, { rank, seed: seed ?? spec.seed }, options);
-        const instance = await recordInstance(store, {
-          ...{ run, ...created, step: from, path, by },
-          ...(zeroMoments && !isUpdated && path !== null ? { moments: 'zero' as const } : {}),
-          ...(passedOver.length === 0 ? {} : { passed_over: passedOver }),
-        });
-        if (path !== null && !(await this.loads(instance, path, options))) {
+        const moments = zeroMoments && !isUpdated && path !== null ? { moments: 'zero' as const } : {};
+        if (path !== null && !(await this.loads(created, path, !('moments' in moments), options))) {
           this.options.log(
             `${run}: ${path}, the saved state of step ${from}, does not load: an older one is used`,
           );
           passedOver.push(path);
           continue;
         }
+        // A model is recorded once it holds what its record says: a successor would not load it again.
+        const instance = await recordInstance(store, {
+          ...{ run, ...created, step: from, path, by },
+          ...moments,
+          ...(passedOver.length === 0 ? {} : { passed_over: passedOver }),
+        });
         this.options.log(
           `${run} has ${created.model} on the server, ${path === null ? 'with fresh adapters' : `from ${path}`}`,
         );
@@ -193,20 +195,39 @@ export class ServedInstances {
     }
   }
 
+  /**
+   * Ends the models before the next one. That they are given up is recorded first: a process that resumed one of them after its flush would
+   * train on without the gradients of an unfinished step.
+   */
+  private async endEarlier(run: string, options: WaitOptions): Promise<void> {
+    const { store, by } = this.options;
+    const earlier = await readInstances(store, run);
+    const newest = earlier.at(-1);
+    if (newest && newest.given_up === undefined) {
+      const { run, model, step, path } = newest;
+      await recordInstance(store, { run, model, step, path, given_up: true, by });
+    }
+    const models = new Set(earlier.map(({ model }) => model));
+    for (const model of [...models].slice(-mostUnloaded)) await this.unload(model, options);
+  }
+
   /** False if the saved state is gone, or was cut off by a kill. */
-  private async loads(instance: InstanceRecord, path: string, options: WaitOptions): Promise<boolean> {
+  private async loads(
+    { model, session }: CreatedModel,
+    path: string,
+    optimizer: boolean,
+    options: WaitOptions,
+  ): Promise<boolean> {
     const { service } = this.options;
-    const { model, session } = instance;
     try {
-      const optimizer = instance.moments !== 'zero';
       await service.loadWeights({ model_id: model, seq_id: 1 }, path, { ...options, optimizer });
       return true;
     } catch (error) {
+      this.abandon(model, session);
       options.signal?.throwIfAborted();
       const isRefused =
         error instanceof TinkerRefused ||
         (error instanceof ModelLost && !(await this.isListed(path, options)));
-      this.abandon(model, session);
       if (!isRefused) throw error;
       await this.unload(model, options);
       return false;
@@ -235,8 +256,10 @@ export class ServedInstances {
     if (this.driven) this.giveUp(this.driven.instance);
   }
 
-  /** The next use finds the model by its record, as another process would. */
+  /** The next use finds the model by its record, as another process would. Until then nothing keeps it alive. */
   leave(): void {
+    const session = this.driven?.instance.record.session;
+    if (session !== undefined) this.options.service.release(session);
     this.driven = null;
     this.options.engine.sampled = null;
   }
@@ -256,12 +279,13 @@ export class ServedInstances {
   }
 
   /** Only the newest instance is trained (R33). */
-  async refuseOlder(run: string, instance: ServedInstance): Promise<void> {
+  async refuseOlder(run: string, instance: InstanceRecord): Promise<void> {
     const newest = (await readInstances(this.options.store, run)).at(-1);
-    if (newest?.n === instance.record.n) return;
-    this.giveUp(instance);
+    if (newest?.n === instance.n) return;
+    this.abandon(instance.model, instance.session);
+    this.leave();
     throw new InstanceGivenUp(
-      `another process trains ${run} on the server, as ${newest?.model ?? 'an unknown model'}`,
+      `another process has given ${instance.model} up, or trains ${run} with a newer model on the server`,
     );
   }
 
@@ -280,6 +304,7 @@ export class ServedInstances {
     instance: InstanceRecord,
   ): Promise<void> {
     const { store, by } = this.options;
+    await this.refuseOlder(run, instance);
     await recordSavedState(store, { run, step, state, ...saved, instance: instance.n, by });
   }
 }

@@ -8,6 +8,7 @@ import { batchKey } from '../../store/objects/layout.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { UnreadableRecord } from '../../store/objects/store-errors.js';
 import { chooseRescored } from '../../store/runs/rescored-logprobs.js';
+import { openRunView } from '../../store/runs/quarantine.js';
 import { readPlan, readUpdate, timelineOf } from '../../store/runs/run-records.js';
 import { readSavedStates } from '../../store/runs/served-models.js';
 import { readBatch } from '../../store/runs/stored-batch.js';
@@ -16,9 +17,16 @@ import { ServedInstance, type StepToApply } from './served-instance.js';
 export class ServedLog {
   constructor(private readonly store: ObjectStore) {}
 
-  /** The saved states of a step, in the order in which they were recorded. */
+  /** The saved states of a step, in the order in which they were recorded. A fork may have saved a step of its parent again. */
   async savedAt(run: string, step: number): Promise<SavedStateRecord[]> {
-    return readSavedStates(this.store, await timelineOf(this.store, run, step), step);
+    const timeline = await timelineOf(this.store, run, step);
+    const timelines = timeline === run ? [run] : [timeline, run];
+    return (await Promise.all(timelines.map((one) => readSavedStates(this.store, one, step)))).flat();
+  }
+
+  /** As the run sees it: a plan that was set aside is replaced (R24). */
+  async plan(run: string, step: number): ReturnType<typeof readPlan> {
+    return readPlan(await openRunView(this.store, run), run, step);
   }
 
   /** True if an update of the steps `from` to `to` left weights on the server that are not finite. */
@@ -32,7 +40,7 @@ export class ServedLog {
 
   /** Null if the step applied nothing. `sealed`: the step is not committed, but its plan and batch are there. */
   async step(run: string, step: number, sealed = false): Promise<StepToApply | null> {
-    const { store } = this;
+    const store = await openRunView(this.store, run);
     if (sealed) {
       const { record: plan } = await readPlan(store, run, step);
       const batch = await this.batchOf(run, step);
@@ -64,7 +72,7 @@ export class ServedLog {
 
   /** Throws `UnreadableRecord` if the batch is gone or changed. */
   async batchOf(run: string, step: number, recorded?: Digest) {
-    const { store } = this;
+    const store = await openRunView(this.store, run);
     const timeline = await timelineOf(store, run, step);
     const key = batchKey(timeline, step);
     const bytes = await readBatch(store, timeline, step);

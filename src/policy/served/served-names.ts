@@ -27,8 +27,8 @@ export function nameOfSave(step: number, stepId: Digest): string {
 }
 
 /** Of the weights that samples of a state are drawn from. */
-export function nameOfSampler(step: number, state: Digest): string {
-  return `w${String(step).padStart(6, '0')}-${state.slice(0, 16)}`;
+export function nameOfSampler(state: Digest): string {
+  return `w-${state.slice(0, 16)}`;
 }
 
 export function isSamplerOf(name: string, state: Digest): boolean {

@@ -13,7 +13,7 @@ import type { ObjectStore } from '../../store/objects/object-store.js';
 import { UnreadableRecord } from '../../store/objects/store-errors.js';
 import { checkpointDataKey, writeCheckpoint } from '../../store/runs/checkpoints.js';
 import { readInstances } from '../../store/runs/served-models.js';
-import { readPlan, readRun, readState } from '../../store/runs/run-records.js';
+import { readRun, readState } from '../../store/runs/run-records.js';
 import type { Attended } from '../attended.js';
 import type {
   BaseState,
@@ -97,7 +97,7 @@ export class ServedStates implements StateKeeper {
     const options = waiting(record, attempt, { restoring: step });
     if (await this.isSavedAlready(record, step + 1, stepId, options)) return;
     const instance = await this.instances.at(record, step, options, 'to train');
-    const { record: plan } = await readPlan(this.options.store, run, step + 1);
+    const { record: plan } = await this.log.plan(run, step + 1);
     if (plan.optimizer.reset_moments && !instance.hasZeroMoments)
       await this.instances.beginPhase(record, step, options);
   }
@@ -121,10 +121,10 @@ export class ServedStates implements StateKeeper {
     const instance = this.instances.driven?.instance;
     if (!instance || instance.holds?.state !== plan.previous_state)
       throw new InstanceGivenUp(`no model on the server holds the state before step ${step}`);
-    await this.instances.refuseOlder(run, instance);
+    await this.instances.refuseOlder(run, instance.record);
     this.options.engine.sampled = null;
     onProgress?.({ done: 0, total: 1 });
-    const batch = await this.log.batchOf(run, step);
+    const batch = await this.log.batchOf(run, step, digest);
     const options = waiting(await readRun(this.options.store, run), attempt, { verb: 'update' });
     return this.instances
       .guarded(instance, async () => {
@@ -223,7 +223,7 @@ export class ServedStates implements StateKeeper {
     const instances = await readInstances(store, run);
     const newest = instances.at(-1);
     const listed =
-      saved || !newest
+      saved || !newest || newest.given_up
         ? undefined
         : (await service.checkpoints(newest.model, options)).find(
             (one) => one.checkpoint_id === nameOfSave(step, stepId) && one.checkpoint_type === 'training',

@@ -14,6 +14,7 @@ export const instance = z.strictObject({
     .min(1)
     .nullable()
     .describe('saved state that was loaded; null: the model began with fresh adapters'),
+  given_up: z.literal(true).exactOptional().describe('the model is ended, and never trained further'),
   moments: z.literal('zero').exactOptional().describe('the saved state was loaded without its moments'),
   session: text
     .min(1)

@@ -5,7 +5,7 @@ import { afterEach, expect, test } from 'vitest';
 import { type RequestOptions, TinkerClient, type Waiting } from '../../../src/engine/tinker/futures.js';
 
 /** Status and body, or a connection that breaks. */
-type Answer = [status: number, body: unknown] | 'breaks';
+type Answer = [status: number, body: unknown, headers?: Record<string, string>] | 'breaks';
 
 let server: Server | null = null;
 const seen: { path: string; body: Record<string, unknown>; key: string | undefined }[] = [];
@@ -28,8 +28,12 @@ async function answering(...answers: Answer[]): Promise<TinkerClient> {
         key: request.headers['x-api-key'] as string | undefined,
       });
       if (answer === 'breaks') return void request.socket.destroy();
-      response.writeHead(answer[0], { 'content-type': 'application/json', connection: 'close' });
-      response.end(JSON.stringify(answer[1]));
+      response.writeHead(answer[0], {
+        'content-type': 'application/json',
+        connection: 'close',
+        ...answer[2],
+      });
+      response.end(answer[1] === '<html>' ? answer[1] : JSON.stringify(answer[1]));
     });
   });
   await new Promise<void>((resolve) => server!.listen(0, '127.0.0.1', resolve));
@@ -113,7 +117,7 @@ test('a queue that stands still is waited for by the name that the server gives 
   const waits: Waiting[] = [];
   const paused: Answer = [200, { type: 'try_again', queue_state: 'paused_capacity' }];
   await optim(await answering(accepted, paused, done), { onWaiting: (wait) => waits.push(wait) });
-  expect(waits).toEqual([{ reason: 'paused_capacity' }]);
+  expect(waits).toEqual([{ reason: "the server's queue: paused_capacity" }]);
 });
 
 test('a server that accepts no connection is waited for as long as the run may wait, and then blocks it', async () => {
@@ -125,6 +129,46 @@ test('a server that accepts no connection is waited for as long as the run may w
   const waiting = optim(clientOf(port), { maxWaitMs: 50, onWaiting: (wait) => waits.push(wait) });
   await expect(waiting).rejects.toMatchObject({ name: 'PolicyServerUnavailable' });
   expect(waits[0]!.reason).toContain(`no Tinker server answers at http://127.0.0.1:${port}`);
+});
+
+test.each<[string, Answer]>([
+  ['a queue that stays paused', [200, { type: 'try_again', queue_state: 'paused_capacity' }]],
+  ['a queue that stays paused, by 408', [408, { queue_state: 'paused_capacity' }]],
+  ['a server that always has too many requests', [429, { detail: 'slow down' }]],
+])('%s blocks the run after its longest wait', async (_, answer) => {
+  const client = await answering(accepted, answer);
+  await expect(optim(client, { maxWaitMs: 50 })).rejects.toMatchObject({ name: 'PolicyServerUnavailable' });
+});
+
+test('a result with an error is a refusal, although its status is 200', async () => {
+  const failed: Answer = [200, { error: 'the batch is empty', category: 'user' }];
+  await expect(optim(await answering(accepted, failed))).rejects.toMatchObject({
+    name: 'TinkerRefused',
+    message: expect.stringContaining('the batch is empty'),
+  });
+});
+
+test('a page of a proxy in place of a result is a lost answer', async () => {
+  const client = await answering(accepted, [200, '<html>'], accepted, done);
+  expect(await optim(client)).toEqual({ metrics: {} });
+});
+
+test('the key is not sent to another origin that a download is redirected to', async () => {
+  const keys: (string | undefined)[] = [];
+  const other = createServer((request, response) => {
+    keys.push(request.headers['x-api-key'] as string | undefined);
+    response.writeHead(200, { 'content-type': 'application/gzip', connection: 'close' }).end('adapters');
+  });
+  await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
+  try {
+    const location = `http://127.0.0.1:${(other.address() as AddressInfo).port}/archive`;
+    const client = await answering([302, null, { location }]);
+    expect(Buffer.from(await client.download('/archive')).toString()).toBe('adapters');
+    expect(keys).toEqual([undefined]);
+    expect(seen[0]!.key).toBe('tml-secret');
+  } finally {
+    await new Promise((resolve) => other.close(resolve));
+  }
 });
 
 test('a read is repeated, a call that makes something is not', async () => {

@@ -97,6 +97,48 @@ describe.skipIf('skipped' in venv)('a run on a Tinker server', { timeout: 300_00
     await expectSameEnd(harness);
   });
 
+  test.each([
+    ['made the next model and has not loaded it', '/create_model', 2],
+    ['loaded the next model and has not recorded it', '/load_weights', 1],
+  ])('ends with the same log-probs where a worker died that had %s', async (_, call, count) => {
+    const harness = await world.open();
+    let node = world.node(harness);
+    await commitServedBase(harness, node);
+    for (let step = 1; step <= lastStep; step++) {
+      const planned = await harness.plan(step);
+      if (step === 3) {
+        await loseModels(harness, world.server);
+        await expect(collect(harness, dying(harness, call, count), planned)).rejects.toThrow('killed');
+        node = world.node(harness);
+      }
+      await collect(harness, node, planned, step === 3 ? 2 : 1);
+      await passOne(harness, step);
+      await update(harness, node, planned);
+    }
+    await expectSameEnd(harness);
+  });
+
+  test('ends with the same log-probs where a reader died that had flushed the gradients of an unfinished step', async () => {
+    const harness = await world.open();
+    const node = world.node(harness);
+    await commitServedBase(harness, node);
+    for (let step = 1; step <= lastStep; step++) {
+      const planned = await harness.plan(step);
+      await collect(harness, node, planned);
+      await passOne(harness, step);
+      if (step === 2) {
+        const writer = dying(harness, '/forward_backward', 2);
+        await expect(update(harness, writer, planned)).rejects.toThrow('killed');
+        // Its batch is sealed, so it needs a model of its own for the state before.
+        const reader = dying(harness, '/optim_step', 1);
+        const reading = reader.holder.withState(run, 1, () => Promise.resolve());
+        await expect(reading).rejects.toThrow('killed');
+      }
+      await update(harness, world.node(harness), planned, step === 2 ? 2 : 1);
+    }
+    await expectSameEnd(harness);
+  });
+
   test('ends with the same log-probs after a warm start, with importance weights, where workers die at the phase’s beginning', async () => {
     const last = 4;
     const take = async (deaths: Record<number, string>): Promise<Harness> => {
