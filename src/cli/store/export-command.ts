@@ -9,7 +9,9 @@ import { readAsset } from '../../data/run-data.js';
 import { createNativeEngine } from '../../engine/native/native-engine.js';
 import { createStateLock } from '../../engine/native/state-lock.js';
 import { whole } from '../../report/format.js';
+import type { RunRecord } from '../../spec/records/run-records.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
+import { checkpointDataKey, listCheckpoints } from '../../store/runs/checkpoints.js';
 import { lastCommittedStep, readRun } from '../../store/runs/run-records.js';
 import { findEngineBinary } from '../../workers/process/engine-binary.js';
 import { noteNewerTimeline } from '../newer-timeline.js';
@@ -85,6 +87,7 @@ async function exportRun(
   flags: ExportFlags,
 ): Promise<Exported> {
   const record = await readRun(store, run);
+  if (record.spec.model.served) throw new Error(await whereAdaptersAre(store, record));
   const { lora, path, architecture } = record.spec.model;
   if (flags.peft && !lora)
     throw new Error(`${run} trains all weights: it has no adapters to export with --peft`);
@@ -109,6 +112,17 @@ async function exportRun(
     await engine.close();
     await rm(folder, { recursive: true, force: true });
   }
+}
+
+/** A Tinker server has the base weights, and the store has the adapters as the server made them. */
+async function whereAdaptersAre(store: ObjectStore, record: RunRecord): Promise<string> {
+  const steps = await listCheckpoints(store, record);
+  const keys = await Promise.all(steps.map((step) => checkpointDataKey(store, record, step)));
+  const where =
+    keys.length === 0
+      ? 'no checkpoint is in the store yet'
+      : `unpack one of these archives from ${store.address}:\n  ${keys.join('\n  ')}`;
+  return `${record.run} trains adapters on a Tinker server; its checkpoints hold them in PEFT format: ${where}`;
 }
 
 function exportedText({ run, step, path, state, files }: Exported): string {

@@ -19,13 +19,13 @@ const checkpoints = [{ run: 'nobody' }];
 const suites = [{ name: 'final' }];
 
 test.each([
-  { named: { data_of: 'nobody', checkpoints: [{ run: 'tiny' }] }, path: 'data_of', fix: 'it holds tiny' },
+  { named: { data_of: 'nobody', checkpoints: [{ run: 'tiny' }] }, path: 'data_of', fix: 'it has tiny' },
   {
     named: { baseline: { run: 'nobody', step: 0 }, checkpoints },
     path: 'baseline.run',
-    fix: 'it holds tiny',
+    fix: 'it has tiny',
   },
-  { named: { checkpoints }, path: 'checkpoints[0].run', fix: 'it holds tiny' },
+  { named: { checkpoints }, path: 'checkpoints[0].run', fix: 'it has tiny' },
   { named: { data_of: 'tinny', checkpoints }, path: 'data_of', fix: 'did you mean tiny?' },
 ])('$path names a run that does not exist: $fix', async ({ named, path, fix }) => {
   const spec = parseSweepSpec({ name: 's', suites, ...named });

@@ -185,3 +185,11 @@ describe('a replay on a Tinker server', () => {
     expect(servedReplayText({ ...replay, mean: 0.3, max: 1, within: false })).toMatch(/: DIFFERS\n/);
   });
 });
+
+test('an export of a run on a Tinker server says where its adapters are', async () => {
+  const to = join(folder, 'exported');
+  const { code, errors } = await commandLine(['export', 'tiny', '--to', to, '--store', address], {});
+  expect(code).toBe(1);
+  expect(errors).toContain('trains adapters on a Tinker server');
+  expect(errors).toContain('no checkpoint is in the store yet');
+});
