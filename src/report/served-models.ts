@@ -9,9 +9,9 @@ const meaning =
 
 /** Null for a run without models on a server. */
 export function servedModelsTable(instances: readonly InstanceRecord[]): string | null {
-  if (instances.length === 0) return null;
-  const rows = table(instances, [
-    { title: 'model', cell: ({ n }) => whole(n), figure: true },
+  const begun = instances.filter(({ given_up }) => given_up === undefined);
+  if (begun.length === 0) return null;
+  const rows = table(begun, [
     { title: 'the server’s id', cell: ({ model }) => `<code>${escapeHtml(model)}</code>` },
     { title: 'began with', cell: beginning },
     {

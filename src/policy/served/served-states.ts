@@ -193,7 +193,8 @@ export class ServedStates implements StateKeeper {
     signal?: AbortSignal,
   ): Promise<{ model: string; name: string } | null> {
     const { store, service } = this.options;
-    for (const { model } of (await readInstances(store, run)).reverse()) {
+    for (const { model, given_up } of (await readInstances(store, run)).reverse()) {
+      if (given_up) continue;
       const found = (await service.checkpoints(model, signalOf(signal))).find(
         (one) => one.checkpoint_type === 'sampler' && isSamplerOf(one.checkpoint_id, state),
       );
