@@ -7,7 +7,12 @@ import { dirname, extname, join } from 'node:path';
 import { bundleWorkflowCode, DefaultLogger } from '@temporalio/worker';
 
 /** Modules outside the workflows' folder from which workflows import values (not only types); paths are relative to that folder. */
-export const importedValues = ['../spec/records/numerics', '../spec/pass-rate', '../spec/suite-due'] as const;
+export const importedValues = [
+  '../spec/records/numerics',
+  '../spec/budget',
+  '../spec/pass-rate',
+  '../spec/suite-due',
+] as const;
 
 /** Modules of the folder that only some workers include in their bundle. */
 export type BundledInterceptor = 'step-tracing';

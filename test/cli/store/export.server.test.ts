@@ -111,7 +111,7 @@ describe('longhaul report', () => {
     expect(await longhaul(full!, 'report', run, '-o', file)).toMatchObject({
       code: 0,
       output: expect.stringContaining('at step 1') as string,
-      errors: `${run} was rewound: ${run}~2 is the newest timeline of ${run}; for it: longhaul report ${run}~2\n`,
+      errors: `${run} was rewound: ${run}~2 is the newest timeline of ${run}; to use it: longhaul report ${run}~2\n`,
     });
   });
 });
