@@ -69,7 +69,7 @@ export function alarmTexts(comparison: SuiteComparison): string[] {
 
 export const alarmWords: Record<Extract<AlarmLevel, 'regressed' | 'suspected'>, string> = {
   regressed: 'regressed',
-  suspected: 'regressed, or by chance',
+  suspected: 'regressed, or chance',
 };
 
 export function skippedText({ run, step, reason }: SkippedCheckpoint): string {
