@@ -36,13 +36,19 @@ export class ProbeModels {
 
   /** Paths of the API. */
   private readonly saved: string[] = [];
+  private hasBegun = false;
 
   constructor(private readonly server: ProbedServer) {}
 
   /** Makes a model, probes it, and takes it away. Errors: those of call-errors.ts. */
   async with<T>(probe: (model: ProbeModel) => Promise<T>): Promise<T> {
     const { service, model: base, lora, signal } = this.server;
-    const { model, session } = await service.createModel(base, lora, { signal, ...briefly });
+    const { model, session } = await service.createModel(base, lora, {
+      signal,
+      ...briefly,
+      once: this.hasBegun,
+    });
+    this.hasBegun = true;
     try {
       return await probe(new ProbeModel(model, this.server, this.cost, this.saved));
     } finally {

@@ -93,10 +93,14 @@ export class TinkerService {
 
   /**
    * A model with fresh adapters, in a session of its own. It is made twice: on some servers a slot keeps the gradients of the model that was
-   * there before, and the first one would train on them.
+   * there before, and the first one would train on them. `once`: a probe wants to see such gradients.
    */
-  async createModel(base: string, lora: ServedLora, options: WaitOptions = {}): Promise<CreatedModel> {
-    if (this.unloads) {
+  async createModel(
+    base: string,
+    lora: ServedLora,
+    { once = false, ...options }: WaitOptions & { once?: boolean } = {},
+  ): Promise<CreatedModel> {
+    if (this.unloads && !once) {
       const { model, session } = await this.create(base, lora, options);
       await this.unload(model, options).catch((error: unknown) => {
         // The hosted service ends models by themselves.
