@@ -158,7 +158,7 @@ export const goldenLives: Record<string, (temporal: ConnectedTemporal) => Promis
     });
   },
 
-  /** Of four pairs, one loses its node and is evaluated on another, and one cannot be evaluated. */
+  /** Four pairs: one loses its node and is evaluated on another, and one cannot be evaluated. */
   sweep: async (temporal) => {
     const first = scriptRun(outlineOf('golden-sweep', {}), 'golden-first');
     const leases: string[] = [];

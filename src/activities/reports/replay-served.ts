@@ -2,10 +2,15 @@
 // saved state. Nobody promises bits there (R32), and each request may cost money: the caller asks for the price first.
 import { ModelLost, TinkerRefused } from '../../engine/tinker/call-errors.js';
 import type { RequestOptions, WaitOptions } from '../../engine/tinker/futures.js';
-import { chunksOf } from '../../engine/tinker/passes.js';
+import { trainedLogprobs } from '../../engine/tinker/passes.js';
 import type { CreatedModel, TinkerService } from '../../engine/tinker/service.js';
 import type { Datum } from '../../engine/tinker/wire.js';
-import { InstanceGivenUp, ServedInstance, type StepToApply } from '../../policy/served/served-instance.js';
+import {
+  chunked,
+  InstanceGivenUp,
+  ServedInstance,
+  type StepToApply,
+} from '../../policy/served/served-instance.js';
 import { servedOf } from '../../policy/served/served-instances.js';
 import { ServedLog } from '../../policy/served/served-log.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
@@ -233,9 +238,7 @@ async function logprobsOf(
       { model_id, data, loss_fn: 'cross_entropy', forward_only: true },
       { ...waiting, repeatable: true },
     );
-    for (const [index, { inputs }] of data.entries())
-      for (const [place, weight] of inputs.weights.data.entries())
-        if (weight !== 0) logprobs.push(outputs[index]?.['logprobs']?.[place] ?? NaN);
+    logprobs.push(...trainedLogprobs(data, outputs));
   }
   return logprobs;
 }
@@ -254,9 +257,7 @@ async function batchOf(store: ObjectStore, run: string, step: number): Promise<S
 }
 
 function requestsOf(spec: RunSpec, { plan, batch }: StepToApply): Datum[][] {
-  const { reduction, chunk_sequences, chunk_tokens } = servedOf(spec);
-  const limits = { sequences: chunk_sequences, tokens: chunk_tokens };
-  return chunksOf(batch, plan.loss, reduction, limits).flat();
+  return chunked(spec, plan, batch).flat();
 }
 
 function tokensOf(requests: readonly Datum[][]): number {

@@ -87,6 +87,18 @@ export function tokensToSend(batch: BatchArrays): number {
     .reduce((sum, { tokens }) => sum + tokens.length, 0);
 }
 
+/** Log-probs at the places that a request trains on, in its order; NaN where the server gives none. */
+export function trainedLogprobs(
+  data: readonly Datum[],
+  outputs: readonly Record<string, number[]>[],
+): number[] {
+  return data.flatMap(({ inputs }, index) =>
+    (inputs['weights']?.data ?? []).flatMap((weight, at) =>
+      weight === 0 ? [] : [outputs[index]?.['logprobs']?.[at] ?? NaN],
+    ),
+  );
+}
+
 /** By mini-batch, in the batch's order. The prefix tree is taken apart again: a server takes sequences. */
 function sequencesOf(batch: BatchArrays): Sequence[][] {
   const { target_rows, target_samples, target_tokens, target_advantages } = batch;
@@ -156,7 +168,7 @@ function scaleOf(
   sequences: readonly Sequence[],
 ): (sequence: Sequence) => number {
   const all = sequences.reduce((sum, { targets }) => sum + targets.length, 0);
-  /** Of a token's loss in the plan's sum. */
+  /** Weight of a token's loss in the plan's sum. */
   const share = (targets: number): number => {
     if (loss.reduction === 'token_mean') return 1 / all;
     if (loss.reduction === 'sequence_mean') return 1 / (sequences.length * targets);

@@ -1,7 +1,7 @@
 // One model of a run on a Tinker server, and the numbered requests that train it (R34): what a step sends follows from its batch, its plan and
 // the run's spec alone.
 import type { Datum } from '../../engine/tinker/wire.js';
-import { chunksOf, servedLoss } from '../../engine/tinker/passes.js';
+import { chunksOf, servedLoss, trainedLogprobs } from '../../engine/tinker/passes.js';
 import { TinkerRefused } from '../../engine/tinker/call-errors.js';
 import type { RequestOptions, WaitOptions } from '../../engine/tinker/futures.js';
 import type { AdamParams, SavedOnServer, TinkerService } from '../../engine/tinker/service.js';
@@ -135,9 +135,7 @@ export class ServedInstance {
       const request = { ...place, data, loss_fn: 'cross_entropy', forward_only: true };
       const { outputs } = await this.service.pass(request, options);
       figures.add(data, outputs);
-      for (const [index, { inputs }] of data.entries())
-        for (const [at, weight] of (inputs['weights']?.data ?? []).entries())
-          if (weight !== 0) logprobs.push(outputs[index]?.['logprobs']?.[at] ?? NaN);
+      logprobs.push(...trainedLogprobs(data, outputs));
     }
     figures.check(this.served.logprob_tolerance, true);
     return Float32Array.from(logprobs);
@@ -196,7 +194,8 @@ function isRescored({ loss }: PlanRecord): boolean {
   return loss.tis_cap !== undefined;
 }
 
-function chunked(
+/** The requests of a step's passes, by mini-batch. */
+export function chunked(
   { model }: RunSpec,
   plan: PlanRecord,
   batch: BatchArrays,

@@ -116,14 +116,20 @@ export class ServedInstances {
     const { store, service } = this.options;
     const { run, spec } = record;
     if (instance.given_up || instance.step > step || this.givenUp.has(instance.model)) return null;
-    if (await this.log.hasNonFinite(run, instance.step + 1, step)) return null;
+    const counted = await this.log.counted(instance, step);
+    if (await this.log.hasNonFinite(run, counted.step + 1, step)) return null;
     // Once a batch is sealed, its update may have begun: a reader would sample what came of it, and without numbers it would be sent twice.
     const after = step + 1;
     const mustBeUntouched = purpose === 'to sample' || !servedOf(spec).numbered;
     if (mustBeUntouched && (await readBatch(store, await timelineOf(store, run, after), after))) return null;
     const first = { step: instance.step, state: await readState(store, run, instance.step) };
-    const resumed = new ServedInstance(instance, spec, service, first, instance.path === null ? 1 : 2);
-    for (let next = instance.step + 1; next <= step; next++) {
+    const loads = instance.path === null ? 0 : 1;
+    const resumed = new ServedInstance(instance, spec, service, first, 1 + loads);
+    resumed.skip(counted.requests - loads, {
+      step: counted.step,
+      state: await readState(store, run, counted.step),
+    });
+    for (let next = counted.step + 1; next <= step; next++) {
       const logged = await this.log.step(run, next);
       const requests = logged ? ServedInstance.requestsOf(spec, logged) : 0;
       resumed.skip(requests, { step: next, state: await readState(store, run, next) });
@@ -191,7 +197,7 @@ export class ServedInstances {
         this.driven = { run, instance: begun };
         return this.goOn(record, begun, step, options);
       }
-      isUpdated ||= (await this.log.step(run, from)) !== null;
+      isUpdated ||= zeroMoments && (await this.log.isApplied(run, from));
     }
   }
 

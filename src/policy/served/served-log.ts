@@ -29,6 +29,25 @@ export class ServedLog {
     return readPlan(await openRunView(this.store, run), run, step);
   }
 
+  async isApplied(run: string, step: number): Promise<boolean> {
+    return (await readUpdate(this.store, run, step)).identity.applied === true;
+  }
+
+  /**
+   * Where counting the requests of `instance` up to the state after `step` may begin: at the newest state that it saved, or at the one that
+   * it began with. `requests`: its requests up to there, the load among them.
+   */
+  async counted(
+    { run, n, step: first, path }: InstanceRecord,
+    step: number,
+  ): Promise<{ step: number; requests: number }> {
+    for (let at = step; at > first; at--) {
+      const saved = (await readSavedStates(this.store, run, at)).find((one) => one.instance === n);
+      if (saved) return { step: at, requests: saved.number };
+    }
+    return { step: first, requests: path === null ? 0 : 1 };
+  }
+
   /** True if an update of the steps `from` to `to` left weights on the server that are not finite. */
   async hasNonFinite(run: string, from: number, to: number): Promise<boolean> {
     for (let step = from; step <= to; step++) {
@@ -62,8 +81,9 @@ export class ServedLog {
 
   /** Number of the request that saved the state of `step`, among those of `instance`. */
   async numberOfSave(run: string, spec: RunSpec, instance: InstanceRecord, step: number): Promise<number> {
-    let number = instance.path === null ? 0 : 1;
-    for (let next = instance.step + 1; next <= step; next++) {
+    const counted = await this.counted(instance, step - 1);
+    let number = counted.requests;
+    for (let next = counted.step + 1; next <= step; next++) {
       const logged = await this.step(run, next, next === step);
       number += logged ? ServedInstance.requestsOf(spec, logged) : 0;
     }

@@ -21,12 +21,12 @@ export function nameOfState(previous: Digest, stepId: Digest): Digest {
   return sha256Hex(`${kind}\n${previous}\n${stepId}\n`);
 }
 
-/** Of a saved state: a server that lists it has applied this very update. */
+/** Name of a saved state. A server that lists it has applied this very update. */
 export function nameOfSave(step: number, stepId: Digest): string {
   return `s${String(step).padStart(6, '0')}-${stepId.slice(0, 16)}`;
 }
 
-/** Of the weights that samples of a state are drawn from. */
+/** Name of the weights from which samples of a state are drawn. */
 export function nameOfSampler(state: Digest): string {
   return `w-${state.slice(0, 16)}`;
 }

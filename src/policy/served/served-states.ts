@@ -187,7 +187,7 @@ export class ServedStates implements StateKeeper {
     }
   }
 
-  /** Of the newest model that has it. */
+  /** Where the adapters of a state can be had: the newest model that has them. A record that a model is given up repeats its id. */
   private async archiveOf(
     { run, state }: CommittedState,
     signal?: AbortSignal,

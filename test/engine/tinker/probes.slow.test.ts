@@ -22,7 +22,7 @@ import { startTinkerServer, type TinkerServer, tinkerVenv } from '../../support/
 const venv = await tinkerVenv();
 if ('skipped' in venv) console.warn(`the Tinker server is not probed: ${venv.skipped}`);
 
-/** Of the model that the server trains. */
+/** Vocabulary of the model that the server trains. */
 const vocabulary = 1024;
 /** Models that it holds at a time. */
 const places = 3;

@@ -32,7 +32,7 @@ import {
 } from '../../activities/fixture.js';
 
 export const venv = await tinkerVenv();
-if ('skipped' in venv) console.warn(`the Tinker server is not tried: ${venv.skipped}`);
+if ('skipped' in venv) console.warn(`skipped: the Tinker server cannot run here: ${venv.skipped}`);
 
 export const lastStep = 4;
 
