@@ -70,11 +70,11 @@ export class TinkerClient {
     return body === undefined ? this.untilAnswered(send, options) : send();
   }
 
-  /** Removes what the path names. Its answer is not asked for again. */
+  /** Removes what the path names, if it is there. Its answer is not asked for again. */
   async remove(path: string, signal?: AbortSignal): Promise<void> {
     const { callTimeoutMs } = this.options;
     const { status, value } = await this.fetch(path, undefined, callTimeoutMs, signal, false, 'DELETE');
-    if (status >= 300) throw failedCall(path, status, value);
+    if (status >= 300 && status !== 404) throw failedCall(path, status, value);
   }
 
   /** A file of the server. */

@@ -129,9 +129,9 @@ export class ProbeModel {
   }
 
   async save(name: string): Promise<string> {
-    const path = await this.server.service.saveWeights(this.place(), name, this.options);
+    // A save whose answer does not come is carried out nevertheless.
     this.saved.push(`/training_runs/${encodeURIComponent(this.id)}/checkpoints/weights/${name}`);
-    return path;
+    return this.server.service.saveWeights(this.place(), name, this.options);
   }
 
   /** Only as the model's first request. */

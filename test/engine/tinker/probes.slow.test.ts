@@ -165,6 +165,21 @@ describe.skipIf('skipped' in venv)('a stock Tinker server', { timeout: 400_000 }
     expect(models.left).toEqual([]);
   });
 
+  test('keeps nothing of a probe that failed before its save was answered', async () => {
+    const models = serverOf(
+      class extends TinkerClient {
+        override async call<T extends object>(path: string, body?: Body, options?: WaitOptions): Promise<T> {
+          const answer = await super.call<T>(path, body, options);
+          if (path === '/save_weights') throw new Error('lost');
+          return answer;
+        }
+      },
+    );
+    await expect(probeLoad(models)).rejects.toThrow('lost');
+    await models.close();
+    expect(models.left).toEqual([]);
+  });
+
   test('has no gradients of a probe that failed between its two models', async () => {
     let made = 0;
     const models = serverOf(
