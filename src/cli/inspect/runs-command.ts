@@ -239,7 +239,8 @@ async function storedLines(store: ObjectStore, driven: readonly RunLine[] | null
       const newest = timelines.length === 0 || timelines.at(-1) === run;
       if (known.has(run)) return null;
       const status = newest ? unseen : timelines.includes(run) ? 'rewound' : 'never begun';
-      const step = await lastCommittedStep(store, run);
+      const last = await lastCommittedStep(store, run);
+      const step = last < 0 ? null : last;
       return { ...others, run, status, step, from: originOf(record), started: record.observed.started_at };
     } catch (error) {
       // A damaged run does not hide the others; `longhaul audit` says what is wrong with it.

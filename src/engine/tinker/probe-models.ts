@@ -15,6 +15,11 @@ export interface ProbedServer {
   signal: AbortSignal;
 }
 
+interface SavedByProbe {
+  model: string;
+  name: string;
+}
+
 export interface ProbeCost {
   /** Tokens of all passes. */
   tokens: number;
@@ -34,8 +39,7 @@ export class ProbeModels {
   /** Says what could not be taken away again. */
   readonly left: string[] = [];
 
-  /** Paths of the API. */
-  private readonly saved: string[] = [];
+  private readonly saved: SavedByProbe[] = [];
   private hasBegun = false;
 
   constructor(private readonly server: ProbedServer) {}
@@ -69,8 +73,12 @@ export class ProbeModels {
 
   /** Removes what the models have saved. */
   async close(): Promise<void> {
-    for (const path of this.saved.splice(0))
-      await this.attempt(`saved state ${path}`, ({ signal }) => this.server.client.remove(path, signal));
+    for (const { model, name } of this.saved.splice(0)) {
+      const saved = { checkpoint_type: 'training', checkpoint_id: name } as const;
+      await this.attempt(`saved state ${name} of ${model}`, ({ signal }) =>
+        this.server.service.removeCheckpoint(model, saved, signal),
+      );
+    }
   }
 
   /** What a probe left is reported beside its finding, and hides no failure of the probe itself. */
@@ -90,7 +98,7 @@ export class ProbeModel {
     private readonly id: string,
     private readonly server: ProbedServer,
     private readonly cost: ProbeCost,
-    private readonly saved: string[],
+    private readonly saved: SavedByProbe[],
   ) {}
 
   /** One array a text: log-probs of its second token and those after it. */
@@ -130,7 +138,7 @@ export class ProbeModel {
 
   async save(name: string): Promise<string> {
     // A save whose answer does not come is carried out nevertheless.
-    this.saved.push(`/training_runs/${encodeURIComponent(this.id)}/checkpoints/weights/${name}`);
+    this.saved.push({ model: this.id, name });
     return this.server.service.saveWeights(this.place(), name, this.options);
   }
 

@@ -204,6 +204,17 @@ export class TinkerService {
     return answer['checkpoints'] as SavedOnServer[];
   }
 
+  /** Removes a saved state, if it is there. */
+  removeCheckpoint(
+    model_id: string,
+    { checkpoint_type, checkpoint_id }: Pick<SavedOnServer, 'checkpoint_type' | 'checkpoint_id'>,
+    signal?: AbortSignal,
+  ): Promise<void> {
+    const [model, checkpoint] = [model_id, checkpoint_id].map(encodeURIComponent);
+    const kind = checkpoint_type === 'training' ? 'weights' : 'sampler_weights';
+    return this.client.remove(`/training_runs/${model}/checkpoints/${kind}/${checkpoint}`, signal);
+  }
+
   /** The adapters of a state that was saved for sampling, as a tar.gz in PEFT's form. */
   archive(model_id: string, checkpoint_id: string, options: WaitOptions = {}): Promise<Uint8Array> {
     const [model, checkpoint] = [model_id, checkpoint_id].map(encodeURIComponent);

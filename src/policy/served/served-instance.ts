@@ -11,7 +11,7 @@ import type { Digest } from '../../spec/records/parts.js';
 import type { PlanRecord } from '../../spec/records/plan.js';
 import type { InstanceRecord } from '../../spec/records/served-model.js';
 import type { RunSpec, ServedModel } from '../../spec/run-spec.js';
-import { nameOfSampler, nameOfSave, nameOfState } from './served-names.js';
+import { nameOfSampler, nameOfSave, nameOfState } from '../../store/records/served-names.js';
 
 /** The model cannot be trusted any more: the next one begins with a saved state (R35). */
 export class InstanceGivenUp extends Error {

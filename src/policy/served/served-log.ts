@@ -17,11 +17,13 @@ import { ServedInstance, type StepToApply } from './served-instance.js';
 export class ServedLog {
   constructor(private readonly store: ObjectStore) {}
 
-  /** The saved states of a step, in the order in which they were recorded. A fork may have saved a step of its parent again. */
+  /** The saved states of a step that are not removed, as they were recorded. A fork may have saved a step of its parent again. */
   async savedAt(run: string, step: number): Promise<SavedStateRecord[]> {
     const timeline = await timelineOf(this.store, run, step);
     const timelines = timeline === run ? [run] : [timeline, run];
-    return (await Promise.all(timelines.map((one) => readSavedStates(this.store, one, step)))).flat();
+    const saved = (await Promise.all(timelines.map((one) => readSavedStates(this.store, one, step)))).flat();
+    const removed = new Set(saved.filter((one) => one.removed).map(({ path }) => path));
+    return saved.filter(({ path }) => !removed.has(path));
   }
 
   /** As the run sees it: a plan that was set aside is replaced (R24). */

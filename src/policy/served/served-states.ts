@@ -12,6 +12,7 @@ import type { RunRecord } from '../../spec/records/run-records.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { UnreadableRecord } from '../../store/objects/store-errors.js';
 import { checkpointDataKey, writeCheckpoint } from '../../store/runs/checkpoints.js';
+import { isSamplerOf, nameOfBase, nameOfSave, nameOfState } from '../../store/records/served-names.js';
 import { readInstances } from '../../store/runs/served-models.js';
 import { readRun, readState } from '../../store/runs/run-records.js';
 import type { Attended } from '../attended.js';
@@ -26,7 +27,7 @@ import type {
 import { InstanceGivenUp, isSaved, NonFiniteStep } from './served-instance.js';
 import { servedOf, ServedInstances } from './served-instances.js';
 import { ServedLog } from './served-log.js';
-import { isSamplerOf, nameOfBase, nameOfSave, nameOfState } from './served-names.js';
+import { removeSaved } from './removed-states.js';
 
 interface ServedStatesOptions {
   store: ObjectStore;
@@ -152,8 +153,10 @@ export class ServedStates implements StateKeeper {
     return this.savedBefore(committed);
   }
 
-  prune(): Promise<void> {
-    return Promise.resolve();
+  async prune(committed: CommittedState, spare?: number): Promise<void> {
+    const { store, service, engine, by, log } = this.options;
+    const sampled = engine.sampled?.path;
+    await removeSaved({ store, service, by, log }, committed, { spare, sampled });
   }
 
   async problemOf(committed: CommittedState, signal: AbortSignal): Promise<string | null> {

@@ -34,6 +34,10 @@ export const saved = z.strictObject({
   state: digest,
   path: text.min(1).describe('path of the saved state on the server'),
   instance: positive.describe('number of the instance that saved it'),
+  removed: z
+    .literal(true)
+    .exactOptional()
+    .describe('the saved state with this path is removed: a checkpoint’s or a newer one serves in its place'),
   number: positive.describe('number of the save among the training requests of that instance (R34)'),
   observed: z.strictObject({ at: time, by: text }),
 });

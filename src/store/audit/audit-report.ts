@@ -23,7 +23,8 @@ export type Rule =
   | 'R21'
   | 'R23'
   | 'R25'
-  | 'R31';
+  | 'R31'
+  | 'R32';
 
 export interface Violation {
   rule: Rule;

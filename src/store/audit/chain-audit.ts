@@ -1,6 +1,7 @@
 // Checks a run's chain from its records alone: every link by digest, every batch against the same batch sealed again, every outcome against
 // its episode. No step may be applied twice or skipped, and no finished episode started again (R9). docs/records.md describes what is
 // checked; `longhaul audit` and chaos runs use it.
+import type { Digest } from '../../spec/records/parts.js';
 import type { EvaluationResult } from '../../spec/records/evaluation-records.js';
 import { wantsReference } from '../../spec/loss.js';
 import type { BaseRecord, UpdateRecord } from '../../spec/records/update.js';
@@ -31,6 +32,7 @@ import type { ObjectStore } from '../objects/object-store.js';
 import { changedRoot, rootsOf } from '../runs/plan-roots.js';
 import { openRunView } from '../runs/quarantine.js';
 import { readNumerics, readRun, timelineOf } from '../runs/run-records.js';
+import { nameOfBase, nameOfState } from '../records/served-names.js';
 import { auditSequences, unproven } from './sequence-audit.js';
 import { checkStarts } from './start-audit.js';
 import { verifyWeights } from '../files/weights.js';
@@ -162,9 +164,28 @@ async function checkBase(chain: Chain): Promise<void> {
   if (base.identity.base_model !== (await readRun(store, timeline)).base_model) {
     report.add('R5', key, 'it was made from another base model than run.json names');
   }
+  const named = await servedNameOf(chain, timeline, base);
+  if (named !== null && named !== base.identity.state)
+    report.add(
+      'R32',
+      key,
+      `its state is not named for the model, its rank and its seed, which give ${named}`,
+    );
   await checkWeights(chain, base);
   chain.state = base.identity.state;
   chain.weights = base.identity.weights ?? null;
+}
+
+/** Name of state 0 on a Tinker server; null if the run has an engine of its own. */
+async function servedNameOf(
+  { store }: Chain,
+  timeline: string,
+  { identity: { numerics } }: BaseRecord,
+): Promise<Digest | null> {
+  const { model, seed } = (await readRun(store, timeline)).spec;
+  if (numerics.backend !== 'tinker' || !model.served) return null;
+  const { service = '', model: name = '' } = numerics;
+  return nameOfBase({ service, model: name, rank: model.served.rank, seed: model.served.seed ?? seed });
 }
 
 /** Checks the weights of a run that started from a folder: without them it cannot be restored. */
@@ -243,6 +264,8 @@ function checkUpdate(chain: Chain, key: string, update: UpdateRecord, timeline: 
   }
   if (applied !== true) return;
   report.updatesApplied += 1;
+  if (identity.numerics.backend === 'tinker' && state !== nameOfState(previous_state, identity.step_id))
+    report.add('R32', key, 'its state is not named for the state before and the step id');
   // The state's digest covers the optimizer's step count, so an applied update always changes it.
   if (state === previous_state) report.add('R5', key, 'it was applied, but the state did not change');
   for (const id of [identity.step_id, identity.batch]) {

@@ -26,6 +26,27 @@ export function readSavedStates(store: ObjectStore, run: string, step: number): 
   return readSequence(store, savedStatesFolder(run, step), 'saved');
 }
 
+/** Records that a saved state is removed from the server. */
+export function recordRemoved(
+  store: ObjectStore,
+  { schema: _, n: __, observed: ___, ...saved }: SavedStateRecord,
+  by: string,
+): Promise<SavedStateRecord> {
+  const observed = { at: new Date().toISOString(), by };
+  return appendSequence(
+    store,
+    savedStatesFolder(saved.run, saved.step),
+    'saved',
+    (n, existing) =>
+      existing.find(({ path, removed }) => path === saved.path && removed) ?? {
+        ...{ schema: 'longhaul.saved/1', n },
+        ...saved,
+        removed: true,
+        observed,
+      },
+  );
+}
+
 /** Records a saved state, unless its path is recorded already. */
 export function recordSavedState(
   store: ObjectStore,

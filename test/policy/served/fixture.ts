@@ -132,9 +132,9 @@ export function collect(harness: Harness, node: NodeDeps, planned: PlannedStep, 
 }
 
 /** One episode of each group is graded as if it had passed, so that each step changes the state. */
-export async function passOne({ store }: Harness, step: number): Promise<void> {
+export async function passOne({ store }: Harness, step: number, of = run): Promise<void> {
   for (const slot of [0, 1]) {
-    const key = episodeKey(run, step, slot, step % 2);
+    const key = episodeKey(of, step, slot, step % 2);
     const episode = await requireRecord(store, key, 'episode');
     const bytes = await encodeRecord('episode', { ...episode, outcome: { status: 'graded', value: 1 } });
     await tamper(store, key, () => bytes);

@@ -2,7 +2,7 @@
 // are in it, not which bits.
 import { sha256Hex } from '../../base/sha256.js';
 import type { Digest } from '../../spec/records/parts.js';
-import { canonicalText } from '../../store/records/canonical.js';
+import { canonicalText } from './canonical.js';
 
 const kind = 'longhaul.named-state/1';
 
@@ -24,6 +24,12 @@ export function nameOfState(previous: Digest, stepId: Digest): Digest {
 /** Name of a saved state. A server that lists it has applied this very update. */
 export function nameOfSave(step: number, stepId: Digest): string {
   return `s${String(step).padStart(6, '0')}-${stepId.slice(0, 16)}`;
+}
+
+/** Step of a saved state; null for another name. */
+export function stepOfSave(name: string): number | null {
+  const match = /^s(\d{6,})-[0-9a-f]{16}$/.exec(name);
+  return match ? Number(match[1]) : null;
 }
 
 /** Name of the weights from which samples of a state are drawn. */
