@@ -11,6 +11,7 @@ import { startThread } from '../base/worker-thread.js';
 import { datasetFileKey, datasetManifestKey } from '../store/objects/layout.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { createFile, readRecord, recordFunction } from '../store/records/records.js';
+import { refuseUnplayable } from './environment-check.js';
 import { BadDataFile, parseDemonstrations, parseTasks } from './task-file.js';
 import { toolListsFor } from './tool-lists.js';
 
@@ -19,7 +20,7 @@ const generatorVersion = 2;
 const generator = new URL('./dataset-generator.js', import.meta.url);
 const generatorDeadlineMs = 10 * 60_000;
 
-/** Throws `BadDataFile`; and `InvalidSpec` if an environment named by demonstrations cannot list its tools. */
+/** Throws `BadDataFile`; and `InvalidSpec` if nobody can play on an environment, or if one that demonstrations name cannot list its tools. */
 export async function prepareDataset(
   store: ObjectStore,
   { data, environments }: Pick<RunSpec, 'data' | 'environments'>,
@@ -55,6 +56,7 @@ async function prepareFiles(
   signal: AbortSignal | undefined,
 ): Promise<DatasetReference> {
   const { tasks, demonstrations: shown } = await readDataFiles(data);
+  await refuseUnplayable(environments, signal);
   const lists = await toolListsFor(shown, tasks, environments, signal ? { signal } : {});
   const texts = { tasks: lines(tasks), demonstrations: lines(shown), tools: canonicalText(lists) };
   const version = sha256Hex(

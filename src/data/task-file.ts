@@ -5,12 +5,13 @@ import type { Demonstration, Task } from '../spec/records/task.js';
 
 const taskSchema = z.strictObject({
   task_key: z.string().min(1).max(200),
-  prompt: z.string().min(1),
+  prompt: z.string(),
   env_key: z.string().min(1),
   env_variables: z.record(z.string(), z.string()).default({}),
   difficulty: z.number().int().min(1).default(1),
   template: z.string().optional(),
   split: z.enum(['train', 'held_out']).default('train'),
+  reset: z.record(z.string(), z.unknown()).exactOptional(),
 });
 
 const demonstrationSchema = z.strictObject({
@@ -68,7 +69,8 @@ export function parseTasks(text: string, file: string): Task[] {
       continue;
     }
     firstLineOf.set(parsed.data.task_key, line);
-    tasks.push({ ...parsed.data, template: parsed.data.template ?? parsed.data.env_key });
+    const { template = parsed.data.env_key } = parsed.data;
+    tasks.push({ ...parsed.data, template });
   }
   if (tasks.length === 0 && problems.length === 0)
     problems.push('the file has no task; write one JSON object per line');

@@ -5,6 +5,7 @@ import { awakeLimit } from '../base/awake-clock.js';
 import { appByName, appNames } from '../environments/apps/registry.js';
 import { EnvironmentError } from '../environments/environment.js';
 import { createOpenEnvBackend, type OpenEnvOptions } from '../environments/openenv/openenv-backend.js';
+import { serverOptionsOf } from '../environments/openenv/server-options.js';
 import { InvalidSpec, type SpecProblem } from '../spec/invalid-spec.js';
 import type { EnvironmentSpec } from '../spec/run-spec.js';
 import type { Demonstration, Task, ToolSpec } from '../spec/records/task.js';
@@ -72,19 +73,24 @@ async function toolsOf(
       fix: `add a task with env_key: ${name}`,
     };
   }
-  return askServer(environment.url, environment.grading_token_env, task, options);
+  return askServer({ ...environment, url: environment.url }, task, options);
 }
 
 async function askServer(
-  url: string,
-  tokenName: string | undefined,
+  environment: EnvironmentSpec & { url: string },
   task: Task,
   { signal, withinMs = answerWithinMs }: ToolListsOptions,
 ): Promise<ToolSpec[] | Omit<SpecProblem, 'path'>> {
   const late = awakeLimit(withinMs);
   const stop = signal ? AbortSignal.any([signal, late.signal]) : late.signal;
+  const { url, grading_token_env: tokenName } = environment;
   const gradingToken = tokenName === undefined ? undefined : process.env[tokenName];
-  const server = { url, callTimeoutMs: withinMs, ...(gradingToken ? { gradingToken } : {}) };
+  const server = {
+    url,
+    ...serverOptionsOf(environment),
+    callTimeoutMs: withinMs,
+    ...(gradingToken ? { gradingToken } : {}),
+  };
   let reason = `${url} did not answer within ${withinMs / 1000} s`;
   for (let pauseMs = minPauseMs; !stop.aborted; pauseMs = Math.min(maxPauseMs, 2 * pauseMs)) {
     try {

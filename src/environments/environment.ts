@@ -16,6 +16,8 @@ export interface ToolResult {
   /** The text that the model sees. */
   text: string;
   isError: boolean;
+  /** The environment has ended the episode. */
+  ends?: true;
 }
 
 export interface Grade {
@@ -36,6 +38,8 @@ export interface SessionReference {
 export interface Environment {
   /** The tools that the environment offers; known after `open`. */
   readonly tools: readonly ToolSpec[];
+  /** What the model is shown of the world at its beginning; absent if there is nothing, or if another process opened the world. */
+  readonly opening?: string;
   /** Absent if the world ends with this process. */
   readonly session?: SessionReference;
   /** If the session can be attached to, the newest call may be repeated with the same turn and try; it is carried out once. */

@@ -26,6 +26,8 @@ import {
   type JournaledPast,
   type Place,
   type SampledTurn,
+  type ShownResult,
+  shownResult,
   transcriptDigest,
   type TurnJournal,
   unkeptJournal,
@@ -192,7 +194,9 @@ async function playThrough(
   const environment = await enterWorld(deps, request, playing, course, signal);
   try {
     answered();
-    const prompt = await promptTokens(deps, { ...task, tools: environment.tools, sampling });
+    const { tools, opening = '' } = environment;
+    const shown = { ...task, prompt: promptOf(task.prompt, opening), tools, sampling };
+    const prompt = await promptTokens(deps, shown);
     const { max_input_length, max_sequence_length } = sampling;
     if (prompt.length > max_input_length || prompt.length >= max_sequence_length)
       throw new PromptTooLong(prompt.length, sampling);
@@ -202,7 +206,7 @@ async function playThrough(
     for (;;) {
       const turn = await takeTurn(deps, request, playing, course, environment, signal);
       answered();
-      const stop_reason = turn.done ? 'done' : await continueOrStop(deps, request, playing, turn.observation);
+      const stop_reason = turn.ending ?? (await continueOrStop(deps, request, playing, turn.observation));
       if (stop_reason === null) continue;
       playing.place = 'grade';
       // Write the journal first. A retry then finds every call's result; repeating a call after the grade would be refused.
@@ -214,6 +218,11 @@ async function playThrough(
   } finally {
     await environment.close();
   }
+}
+
+/** What a world shows at its beginning is part of the prompt: a game cannot be played without its board. */
+function promptOf(prompt: string, opening: string): string {
+  return prompt === '' || opening === '' ? prompt || opening : `${prompt}\n\n${opening}`;
 }
 
 /**
@@ -244,7 +253,8 @@ async function enterWorld(
 
 interface Turn {
   text: string;
-  done: boolean;
+  /** Null: the episode goes on. */
+  ending: 'done' | 'ended' | null;
   observation: string;
 }
 
@@ -266,7 +276,7 @@ async function takeTurn(
   playing.metrics.turns += 1;
 
   const text = deps.tokenizer.decode(sampled.tokens);
-  const done = saysDone(text);
+  const ending = saysDone(text) ? ('done' as const) : null;
   const parsed = parseToolCall(text);
   if (parsed.kind === 'call') {
     record.tool = parsed.call.name;
@@ -274,14 +284,14 @@ async function takeTurn(
     playing.metrics.tool_calls += 1;
     const result = await resultOf(parsed.call, index, request, playing, course, environment, signal);
     if (result.isError) markError(playing, record);
-    return { text, done, observation: result.observation };
+    return { text, ending: result.ends ? 'ended' : ending, observation: result.observation };
   }
   void course.journal.write();
-  if (parsed.kind === 'none') return { text, done, observation: noCallObservation() };
+  if (parsed.kind === 'none') return { text, ending, observation: noCallObservation() };
   // Count the malformed call as a call: otherwise there could be more errors than calls.
   playing.metrics.tool_calls += 1;
   markError(playing, record);
-  return { text, done, observation: malformedCallObservation(parsed.problem) };
+  return { text, ending, observation: malformedCallObservation(parsed.problem) };
 }
 
 /** Returns the tool result as shown to the model. If the journal has the result from this same world, the call is not repeated. */
@@ -293,7 +303,7 @@ async function resultOf(
   { journal, ledger }: Course,
   environment: Environment,
   signal: AbortSignal,
-): Promise<{ observation: string; isError: boolean }> {
+): Promise<ShownResult> {
   const sent = playing.sent.get(turn);
   if (sent && !isDeepStrictEqual(sent.call, call)) throw new OtherWorld();
   if (sent?.result) return sent.result;
@@ -301,11 +311,10 @@ async function resultOf(
   await abortable(journal.write(), signal);
   const place = { turn, tryNumber: ledger.tryAt(turn) };
   const result = await abortable(environment.callTool(call, place), signal);
-  const { isError } = result;
-  const observation = resultObservation(result, sampling.max_output_chars);
+  const shown = shownResult({ ...result, observation: resultObservation(result, sampling.max_output_chars) });
   // Written to disk with the next turn; until then, the server can repeat its answer.
-  journal.note({ type: 'result', turn, observation, isError });
-  return { observation, isError };
+  journal.note({ type: 'result', turn, ...shown });
+  return shown;
 }
 
 function markError(playing: Playing, record: TurnRecord): void {

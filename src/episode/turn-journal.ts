@@ -45,13 +45,20 @@ export type JournalEntry =
   /** A tool call; written to disk before the call is sent. */
   | { type: 'intent'; turn: number; call: ToolCall }
   /** A tool result, as shown to the model. */
-  | { type: 'result'; turn: number; observation: string; isError: boolean }
+  | ({ type: 'result'; turn: number } & ShownResult)
   /** The play has failed; another one follows. */
   | ({ type: 'failure' } & JournaledFailure);
 
+export interface ShownResult {
+  observation: string;
+  isError: boolean;
+  /** The environment has ended the episode. */
+  ends?: true;
+}
+
 export interface JournaledCall {
   call: ToolCall;
-  result?: { observation: string; isError: boolean };
+  result?: ShownResult;
 }
 
 /** What the journal of an earlier attempt contains. */
@@ -126,6 +133,10 @@ export function readJournal(bytes: Uint8Array, header: JournalHeader): ReadJourn
   return expected === null ? read : null;
 }
 
+export function shownResult({ observation, isError, ends }: ShownResult): ShownResult {
+  return { observation, isError, ...(ends ? { ends } : {}) };
+}
+
 /** The state of the episode after all these entries. */
 export function pastOf(entries: readonly JournalEntry[]): JournaledPast {
   const past = nothingPast();
@@ -142,7 +153,7 @@ export function pastOf(entries: readonly JournalEntry[]): JournaledPast {
         break;
       case 'result': {
         const called = past.world?.calls.get(entry.turn);
-        if (called) called.result = { observation: entry.observation, isError: entry.isError };
+        if (called) called.result = shownResult(entry);
         break;
       }
       case 'failure':

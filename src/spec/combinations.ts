@@ -192,7 +192,23 @@ function environmentProblems({ environments, data }: RunSpec): SpecProblem[] {
       fix: `add an entry with env_key: ${app}`,
     });
   }
-  for (const [i, { url, fault_rate, tool_error_rate }] of environments.entries()) {
+  const ofServers = [
+    'headers_env',
+    'contract',
+    'transport',
+    'max_sessions',
+    'tools',
+    'reward',
+    'success_at',
+  ] as const;
+  for (const [i, { url, fault_rate, tool_error_rate, ...rest }] of environments.entries()) {
+    const named = ofServers.find((key) => rest[key] !== undefined);
+    if (url === undefined && named !== undefined)
+      problems.push({
+        path: `environments[${i}].${named}`,
+        problem: 'it describes a server with a url of its own, and this entry has none',
+        fix: 'give the url, or remove this setting: the built-in server is known',
+      });
     if (url === undefined || (fault_rate === 0 && tool_error_rate === 0)) continue;
     problems.push({
       path: `environments[${i}]`,

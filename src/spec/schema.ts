@@ -34,6 +34,16 @@ const data = z.strictObject({
     .describe('number of held-out tasks in the evaluations before and after GRPO'),
 });
 
+const variableName = (what: 'token' | 'headers') =>
+  z
+    .string()
+    // `refine`, not `regex`: the message of `regex` would repeat the text, which may be the secret.
+    .refine((variable) => /^[A-Z_][A-Z0-9_]{0,63}$/.test(variable), {
+      error:
+        `must be the name of an environment variable, in capitals, such as TRACKER_${what.toUpperCase()}, and never the ${what} itself: ` +
+        'export the variable where the workers run',
+    });
+
 const environment = z.strictObject({
   env_key: name.describe('key by which tasks name this environment'),
   url: z
@@ -45,16 +55,38 @@ const environment = z.strictObject({
     })
     .exactOptional()
     .describe('URL of an OpenEnv server; absent: the server of the embedded stack'),
-  grading_token_env: z
-    .string()
-    // `refine`, not `regex`: the message of `regex` would repeat the text, which may be the token.
-    .refine((variable) => /^[A-Z_][A-Z0-9_]{0,63}$/.test(variable), {
-      error:
-        'must be the name of an environment variable, in capitals, such as TRACKER_TOKEN, and never the token itself: ' +
-        'export the variable where the workers run',
-    })
+  grading_token_env: variableName('token')
     .exactOptional()
     .describe('name of the environment variable with the grading token'),
+  headers_env: variableName('headers')
+    .exactOptional()
+    .describe('name of the environment variable with HTTP headers for this server, one `Name: value` a line'),
+  contract: z
+    .enum(['mcp', 'gym'])
+    .exactOptional()
+    .describe(
+      '`mcp`: the server lists tools; `gym`: it takes one kind of action, which the model gives to a tool `act`; absent: the server’s `/schema` says it',
+    ),
+  transport: z
+    .enum(['ws', 'http'])
+    .exactOptional()
+    .describe('`http`: `POST /reset` and `/step`; absent: `ws` if the server has `/ws`'),
+  max_sessions: count
+    .exactOptional()
+    .describe('episodes that a node plays there at once; absent: as many as the server says'),
+  tools: z
+    .enum(['episode', 'shared'])
+    .exactOptional()
+    .describe('`shared`: all tasks have the same tools, which are asked for once; absent: `episode`'),
+  reward: z
+    .enum(['last', 'sum'])
+    .exactOptional()
+    .describe(
+      '`last`: the last observation’s reward is the grade; `sum`: the sum of all steps’ rewards; absent: `last`',
+    ),
+  success_at: positive
+    .exactOptional()
+    .describe('reward of a solved task; rewards are divided by it; absent: 1'),
   fault_rate: share.default(0).describe('share of calls that the built-in server fails on purpose'),
   tool_error_rate: share
     .default(0)

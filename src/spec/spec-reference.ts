@@ -18,12 +18,13 @@ const dataFiles = `## Data files
 \`data.tasks\` and \`data.demonstrations\` have one JSON object a line ([examples](guide/own-tasks.md)). A task:
 
 - \`task_key\` (text; required): name of the task, unique in the file and known to its environment
-- \`prompt\` (text; required): the request to the model
+- \`prompt\` (text; required): the request to the model; \`""\`: what the environment shows at its reset
 - \`env_key\` (text; required): environment of the task
 - \`env_variables\` (texts by name; \`{}\`): facts for the prompt: \`CURRENT_DATE\`, \`LOGGED_IN_USER\`, \`LOGGED_IN_NAME\`, …
 - \`difficulty\` (int ≥1; \`1\`): difficulty as judged by the author; sweeps can select by it
 - \`template\` (text; its \`env_key\`): kind of the task; the curriculum keeps a pass rate for each kind
 - \`split\` (\`"train"\`, \`"held_out"\`; \`"train"\`): whether the task is for training or only for evaluation
+- \`reset\` (object): sent with the environment’s \`reset\`, for servers that choose a task by keys of their own
 
 A demonstration:
 

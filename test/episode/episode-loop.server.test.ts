@@ -22,6 +22,7 @@ import {
 } from '../../src/episode/episode-loop.js';
 import { loadTokenizer } from '../../src/episode/tokenizer.js';
 import type { DemonstrationMessage, Task } from '../../src/spec/records/task.js';
+import { startHttpWorld } from '../environments/http-world.js';
 import { counterTask, startCounterServer, token } from '../environments/stand-in.js';
 import { sampling } from './fixtures.js';
 import { scriptedPolicy } from './scripted-policy.js';
@@ -83,6 +84,34 @@ function play(
   );
   return { engine, done };
 }
+
+describe('an episode of a game', () => {
+  const game = (prompt: string): Task => ({ ...counterTask(3), prompt, reset: { goal: 3 } });
+  const turns = [2, 1, 5].map((by) => callText({ name: 'act', arguments: { by } }));
+
+  test.each([
+    ['Play well.', 'Play well.\n\nCount to 3.'],
+    ['', 'Count to 3.'],
+  ])(
+    'with the prompt %j begins with what the game shows, and ends when the game ends',
+    async (prompt, shown) => {
+      const world = await startHttpWorld();
+      const environments = createOpenEnvBackend({ url: world.url, maxSessions: 4 });
+      try {
+        const { engine, done } = play(turns, { task: game(prompt) }, environments);
+        const { outcome, stop_reason, tokens, turns: taken } = await done;
+        expect([outcome, stop_reason]).toEqual([{ status: 'graded', value: 1 }, 'ended']);
+        expect(taken).toHaveLength(2);
+        expect(tokenizer.decode(engine.requests[0]!.tokens)).toContain(shown);
+        // The last observation is not part of the transcript, since no turn follows it.
+        expect(tokenizer.decode(tokens)).toMatch(/Tool result:\n2(?!.*Tool result)/s);
+      } finally {
+        await environments.close();
+        await world.close();
+      }
+    },
+  );
+});
 
 describe('an episode', () => {
   test('is graded 1 if the model does what the task asks', async () => {

@@ -88,6 +88,7 @@ export function meteredBackend(backend: EnvironmentBackend, meter: BusyMeter): E
 function meteredEnvironment(environment: Environment, meter: BusyMeter): Environment {
   return {
     tools: environment.tools,
+    ...(environment.opening === undefined ? {} : { opening: environment.opening }),
     ...(environment.session ? { session: environment.session } : {}),
     callTool: (call, options) => meter.during(() => environment.callTool(call, options)),
     grade: (options) => meter.during(() => environment.grade(options)),

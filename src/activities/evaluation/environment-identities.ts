@@ -10,6 +10,7 @@ import { awakeNow } from '../../base/awake-clock.js';
 import { EnvironmentError } from '../../environments/environment.js';
 import { askServerFacts, inOrder, type ServerFacts } from '../../environments/openenv/server-facts.js';
 import { EnvironmentsUnavailable } from '../../episode/episode-loop.js';
+import { serverOptionsOf } from '../../environments/openenv/server-options.js';
 import type { EnvironmentIdentities } from '../../spec/records/evaluation-records.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
@@ -41,8 +42,8 @@ export async function askIdentities(
 ): Promise<EnvironmentIdentities> {
   const asked = await Promise.all(
     [...new Set(names)].sort().map(async (name) => {
-      const url = asking.environments.find(({ env_key }) => env_key === name)?.url;
-      return [name, identityOf(await factsOf(name, asking), url)] as const;
+      const environment = asking.environments.find(({ env_key }) => env_key === name);
+      return [name, identityOf(await factsOf(name, asking), environment)] as const;
     }),
   );
   return Object.fromEntries(asked);
@@ -52,11 +53,17 @@ export async function askIdentities(
  * sha256 of the canonical JSON of `facts`. If the facts do not distinguish the server from others, its address `url` is included. It is
  * also included for a server that has given no reward yet, because that server may never give one.
  */
-function identityOf(facts: ServerFacts, url: string | undefined): Digest {
+function identityOf(facts: ServerFacts, environment: EnvironmentSpec | undefined): Digest {
   const { contract, tools, name, version, reward_rule } = facts;
+  const { url, reward, success_at } = environment ?? {};
   const isVague = tools === null || reward_rule === null || reward_rule === 'later_reward';
   const address = isVague && url !== undefined ? { url } : {};
-  return sha256Hex(canonicalBytes({ contract, tools, metadata: { name, version }, reward_rule, ...address }));
+  const graded = {
+    ...(reward === undefined ? {} : { reward }),
+    ...(success_at === undefined ? {} : { success_at }),
+  };
+  const metadata = { name, version };
+  return sha256Hex(canonicalBytes({ contract, tools, metadata, reward_rule, ...address, ...graded }));
 }
 
 async function factsOf(name: string, asking: Asking): Promise<ServerFacts> {
@@ -70,7 +77,8 @@ async function factsOf(name: string, asking: Asking): Promise<ServerFacts> {
     ...own.filter(({ split }) => split === 'train'),
   ].slice(0, tasksAsked);
   const timeoutMs = asking.callTimeoutS * 1000;
-  const options = { url, gradesByToken: grading_token_env !== undefined, timeoutMs };
+  const gradesByToken = grading_token_env !== undefined;
+  const options = { ...serverOptionsOf(environment), url, gradesByToken, timeoutMs };
   const giveUpAt = awakeNow() + asking.maxWaitS * 1000;
   for (let pauseMs = minPauseMs; ; pauseMs = Math.min(maxPauseMs, 2 * pauseMs)) {
     try {
@@ -95,7 +103,10 @@ function unavailable(name: string, { maxWaitS }: Asking, cause: EnvironmentError
 /** Facts about the node's built-in server: they are known without asking. This process may not be able to reach the server. */
 function builtInFacts(name: string): ServerFacts {
   const tools = appNames.includes(name) ? inOrder(appByName(name).tools) : null;
-  return { contract: 'openenv/tools', tools, name: 'longhaul', version: appsVersion, reward_rule: 'grade' };
+  return {
+    ...{ contract: 'openenv/tools', transport: 'ws', tools, name: 'longhaul' },
+    ...{ version: appsVersion, reward_rule: 'grade' },
+  };
 }
 
 /**

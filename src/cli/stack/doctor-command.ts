@@ -14,6 +14,7 @@ import {
   probeTemporal,
   probeWorkers,
 } from './doctor-checks.js';
+import { playedEnvironment } from './environment-checks.js';
 import { tinkerChecks, type TinkerFlags } from './tinker-checks.js';
 import {
   defaultStackFolder,
@@ -172,8 +173,9 @@ function specChecks(
   start: string,
 ): Promise<CheckResult>[] {
   if (spec instanceof Error) return [Promise.resolve({ check: 'spec', ok: false, detail: spec.message })];
-  const environments = spec.environments.map(({ env_key, url, grading_token_env }) =>
-    check(`environment ${env_key}`, async () => {
+  const environments = spec.environments.map((environment) => {
+    const { env_key, url, grading_token_env } = environment;
+    return check(`environment ${env_key}`, async () => {
       if (grading_token_env !== undefined && !process.env[grading_token_env]) {
         throw new Error(
           `the variable ${grading_token_env}, which holds the grading token, is not set here: export it`,
@@ -182,9 +184,10 @@ function specChecks(
       const server = url ?? builtIn;
       if (server === null)
         throw new Error(`it has no url, and no embedded stack runs: start one with \`${start}\``);
-      return probeEnvironments(server);
-    }),
-  );
+      const health = await probeEnvironments(server);
+      return url === undefined ? health : playedEnvironment({ ...environment, url }, spec);
+    });
+  });
   return [check('spec', () => Promise.resolve(`${path} is sound`)), ...environments];
 }
 

@@ -7,25 +7,9 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { RawData, WebSocket } from 'ws';
 import { awakeNow, awakeTimeout } from '../../base/awake-clock.js';
 import { EnvironmentError } from '../environment.js';
+import { ErrorFrame, type OpenEnvConnection, type ReplyFrame } from './openenv-connection.js';
 import { isObject, textOf } from './tool-results.js';
 import { isRefused, openWebSocket } from './web-socket.js';
-
-/** An `error` frame; the caller decides what it means. */
-export class ErrorFrame extends Error {
-  constructor(
-    readonly code: string,
-    message: string,
-    readonly data: Record<string, unknown>,
-  ) {
-    super(message);
-    this.name = 'ErrorFrame';
-  }
-}
-
-export interface ReplyFrame {
-  type: string;
-  data: Record<string, unknown>;
-}
 
 interface Request {
   frame: string;
@@ -42,7 +26,7 @@ const resumeLimitMs = 10_000;
 const maxResumptions = 3;
 const dropAfterMs = 2000;
 
-export class OpenEnvSocket {
+export class OpenEnvSocket implements OpenEnvConnection {
   /** Removes secrets from a frame that the server sends. */
   censor = (text: string): string => text;
   private readonly waiting: Request[] = [];
@@ -65,6 +49,7 @@ export class OpenEnvSocket {
     private readonly url: string,
     /** Id of a session that survives a lost socket; undefined if the server keeps none. */
     readonly sessionId: string | undefined,
+    private readonly headers: Readonly<Record<string, string>>,
   ) {
     this.listenTo(socket);
   }
@@ -78,13 +63,14 @@ export class OpenEnvSocket {
     timeoutMs: number,
     signal?: AbortSignal,
     named?: string,
+    headers: Readonly<Record<string, string>> = {},
   ): Promise<OpenEnvSocket> {
     // A server without this extension ignores the query, and its handshake contains no session id.
     const query = named === undefined ? 'resumable=true' : `session_id=${encodeURIComponent(named)}`;
     const opened = (socket: WebSocket, sessionId: string | undefined): OpenEnvSocket =>
-      new OpenEnvSocket(socket, url, named ?? sessionId);
+      new OpenEnvSocket(socket, url, named ?? sessionId, headers);
     try {
-      return await openWebSocket(url, query, opened, timeoutMs, signal);
+      return await openWebSocket({ url, query, headers }, opened, timeoutMs, signal);
     } catch (error) {
       if (signal?.aborted) throw signal.reason;
       const cause = error as Error;
@@ -113,10 +99,6 @@ export class OpenEnvSocket {
     return `${this.keys}-${++this.requests}`;
   }
 
-  /**
-   * Sends a frame and resolves with its reply. Rejects with `ErrorFrame`, or with `EnvironmentError` `socket_lost` or `timeout` when the
-   * connection is over. `key`: a server that keeps sessions carries out only one request with this key.
-   */
   request(frame: Record<string, unknown>, timeoutMs: number, key = this.newKey()): Promise<ReplyFrame> {
     if (this.end) return Promise.reject(this.end);
     return new Promise((resolve, reject) => {
@@ -198,12 +180,13 @@ export class OpenEnvSocket {
     this.resumptions++;
     this.answered();
     const giveUpAt = awakeNow() + resumeLimitMs;
+    const { url, headers } = this;
     // `take_over`, because the server may not have noticed yet that the old socket is lost.
     const query = `session_id=${encodeURIComponent(this.sessionId ?? '')}&take_over=true`;
     for (let pauseMs = 50; !this.end; pauseMs = Math.min(1000, 2 * pauseMs)) {
       try {
         const leftMs = Math.max(1, giveUpAt - awakeNow());
-        return await openWebSocket(this.url, query, (socket) => this.goOn(socket, loss), leftMs);
+        return await openWebSocket({ url, headers, query }, (socket) => this.goOn(socket, loss), leftMs);
       } catch (error) {
         // Sessions are in the memory of the server's process: if it refuses connections, they are gone.
         if (isRefused(error) || awakeNow() + pauseMs > giveUpAt) return this.fail(loss);

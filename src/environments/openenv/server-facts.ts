@@ -3,12 +3,14 @@
 import type { Task, ToolSpec } from '../../spec/records/task.js';
 import { awakeLimit } from '../../base/awake-clock.js';
 import { EnvironmentError } from '../environment.js';
-import { ErrorFrame, OpenEnvSocket, type ReplyFrame } from './openenv-socket.js';
+import { ErrorFrame, type ReplyFrame } from './openenv-connection.js';
+import { OpenEnvServer, type ServerOptions, type Transport } from './openenv-server.js';
 import { isObject, readTools } from './tool-results.js';
 
 export interface ServerFacts {
   /** The protocol that we use with the server. */
-  contract: 'openenv/tools';
+  contract: 'openenv/tools' | 'openenv/gym';
+  transport: Transport;
   /** Sorted by name; null if the server opens none of the tasks, or lists no tools. */
   tools: readonly ToolSpec[] | null;
   /** From `/metadata`; null if it gives none. */
@@ -21,8 +23,7 @@ export interface ServerFacts {
   reward_rule: 'grade' | 'reward' | 'later_reward' | null;
 }
 
-interface FactsOptions {
-  url: string;
+interface FactsOptions extends ServerOptions {
   /** True if episodes are graded with a token: then we test whether the server knows the `grade` frame. */
   gradesByToken: boolean;
   timeoutMs: number;
@@ -38,22 +39,26 @@ export async function askServerFacts(
   signal: AbortSignal,
 ): Promise<ServerFacts> {
   const said = await metadata(options, signal);
-  let facts: Pick<ServerFacts, 'tools' | 'reward_rule'> = { tools: null, reward_rule: null };
+  const server = new OpenEnvServer(options);
+  let facts: Omit<ServerFacts, 'name' | 'version'> = {
+    ...{ contract: 'openenv/tools', transport: 'ws', tools: null, reward_rule: null },
+  };
   for (const task of tasks.slice(0, maxTasks)) {
-    facts = await askInSession(options, task, signal);
+    facts = await askInSession(server, options, task, signal);
     if (facts.reward_rule !== null && facts.tools !== null) break;
   }
-  return { contract: 'openenv/tools', ...said, ...facts };
+  return { ...said, ...facts };
 }
 
 async function metadata(
-  { url, timeoutMs }: FactsOptions,
+  { url, timeoutMs, headers = {} }: FactsOptions,
   signal: AbortSignal,
 ): Promise<Pick<ServerFacts, 'name' | 'version'>> {
   let text: string;
   const limit = awakeLimit(timeoutMs);
   try {
     const answer = await fetch(`${url.replace(/\/+$/, '')}/metadata`, {
+      headers,
       signal: AbortSignal.any([signal, limit.signal]),
     });
     text = await answer.text();
@@ -71,11 +76,12 @@ async function metadata(
 }
 
 async function askInSession(
+  server: OpenEnvServer,
   { url, gradesByToken, timeoutMs }: FactsOptions,
-  { task_key, env_key, env_variables }: Task,
+  { task_key, env_key, env_variables, reset }: Task,
   signal: AbortSignal,
-): Promise<Pick<ServerFacts, 'tools' | 'reward_rule'>> {
-  const socket = await OpenEnvSocket.connect(url, Math.min(timeoutMs, 10_000), signal);
+): Promise<Omit<ServerFacts, 'name' | 'version'>> {
+  const socket = await server.connect(timeoutMs, signal);
   const abort = (): void => socket.terminate();
   signal.addEventListener('abort', abort, { once: true });
   const ask = (frame: Record<string, unknown>): Promise<ReplyFrame | ErrorFrame> =>
@@ -89,16 +95,23 @@ async function askInSession(
     });
   try {
     const episode_id = `facts/${task_key}`;
-    const data = { task_key, env_key, env_variables, seed: 0, episode_id, try: 0 };
+    const { kind, act } = await server.contract(timeoutMs, signal);
+    const contract = kind === 'gym' ? 'openenv/gym' : 'openenv/tools';
+    const transport = server.transport ?? 'ws';
+    // A reset would end the episode that plays on the server's only world.
+    if (transport === 'http') return { contract, transport, tools: act ? [act] : null, reward_rule: null };
+    const tried = socket.sessionId === undefined ? {} : { try: 0 };
+    const data = { task_key, env_key, env_variables, ...reset, seed: 0, episode_id, ...tried };
     const opened = await ask({ type: 'reset', data });
-    if (opened instanceof ErrorFrame) return { tools: null, reward_rule: null };
+    if (opened instanceof ErrorFrame) return { contract, transport, tools: null, reward_rule: null };
     const { reward } = opened.data;
+    const byReward = typeof reward === 'number' || typeof reward === 'boolean' ? 'reward' : 'later_reward';
+    if (act) return { contract, transport, tools: [act], reward_rule: byReward };
     const listed = await ask({ type: 'step', data: { type: 'list_tools' } });
     const { observation } = listed instanceof ErrorFrame ? { observation: null } : listed.data;
     const tools = readTools(isObject(observation) ? observation.tools : undefined);
-    const byReward = typeof reward === 'number' || typeof reward === 'boolean' ? 'reward' : 'later_reward';
     const reward_rule = gradesByToken && (await knowsGradeFrame(ask)) ? 'grade' : byReward;
-    return { tools: tools.length > 0 ? inOrder(tools) : null, reward_rule };
+    return { contract, transport, tools: tools.length > 0 ? inOrder(tools) : null, reward_rule };
   } finally {
     signal.removeEventListener('abort', abort);
     // Sends a close frame, so that the server keeps no place for this session.

@@ -1,12 +1,12 @@
 // Idle sockets of one server. Each can serve the next episode after a reset, until it has been idle for too long.
-import type { OpenEnvSocket } from './openenv-socket.js';
+import type { OpenEnvConnection } from './openenv-connection.js';
 
 const idleSocketMs = 30_000;
 
 export function createSocketPool() {
-  const idle = new Map<OpenEnvSocket, NodeJS.Timeout>();
+  const idle = new Map<OpenEnvConnection, NodeJS.Timeout>();
   return {
-    take(): OpenEnvSocket | undefined {
+    take(): OpenEnvConnection | undefined {
       const [socket] = idle.keys();
       if (!socket) return undefined;
       clearTimeout(idle.get(socket));
@@ -14,7 +14,7 @@ export function createSocketPool() {
       socket.onIdleEnd = undefined;
       return socket;
     },
-    give(socket: OpenEnvSocket): void {
+    give(socket: OpenEnvConnection): void {
       if (!socket.usable) return;
       const timer = setTimeout(() => {
         idle.delete(socket);

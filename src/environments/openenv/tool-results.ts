@@ -39,12 +39,18 @@ export function readToolAnswer(observation: Json): ToolAnswer {
   if (typeof error === 'string' && error !== '') {
     return { kind: 'result', result: { text: modelText(error), isError: true } };
   }
-  if (!('result' in observation)) {
-    // The server is not MCP-style: its whole observation is the result, except the metadata, which the model must not see.
-    const { metadata: _, ...shown } = observation;
-    return { kind: 'result', result: { text: compact(shown), isError: false } };
-  }
+  // The server is not MCP-style: its whole observation is the result.
+  if (!('result' in observation))
+    return { kind: 'result', result: { text: shownText(observation), isError: false } };
   return { kind: 'result', result: readResult(result) };
+}
+
+/** A whole observation as the model sees it, which does not see the metadata: its only text, or JSON. */
+export function shownText(observation: unknown): string {
+  if (!isObject(observation)) return compact(observation);
+  const { metadata: _, ...shown } = observation;
+  const values = Object.values(shown);
+  return values.length === 1 && typeof values[0] === 'string' ? values[0] : compact(shown);
 }
 
 function readResult(result: unknown): ToolResult {

@@ -5,13 +5,19 @@ import { awakeTimeout } from '../../base/awake-clock.js';
 /** Same limit as in the Python client; a server's frames may be larger than a client's. */
 const maxFrameBytes = 100 * 1024 * 1024;
 
+interface Address {
+  url: string;
+  /** Without the `?`. */
+  query: string;
+  headers: Readonly<Record<string, string>>;
+}
+
 /**
- * Connects, and resolves with the result of `opened`, which is called before a frame can arrive. `query`: without the `?`. `sessionId`: id
- * of the session, if the server keeps it when this socket is lost. Rejects if there is no connection in time, or when the signal aborts.
+ * Connects, and resolves with the result of `opened`, which is called before a frame can arrive. `sessionId`: id of the session, if the
+ * server keeps it when this socket is lost. Rejects if there is no connection in time, or when the signal aborts.
  */
 export function openWebSocket<T>(
-  url: string,
-  query: string,
+  { url, query, headers }: Address,
   opened: (socket: WebSocket, sessionId: string | undefined) => T,
   timeoutMs: number,
   signal?: AbortSignal,
@@ -19,6 +25,7 @@ export function openWebSocket<T>(
   const address = `${url.replace(/^http/, 'ws').replace(/\/+$/, '')}/ws?${query}`;
   return new Promise((resolve, reject) => {
     const socket = new WebSocket(address, {
+      headers,
       perMessageDeflate: false,
       maxPayload: maxFrameBytes,
       skipUTF8Validation: true,

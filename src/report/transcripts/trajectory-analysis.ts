@@ -48,7 +48,7 @@ export function noTrajectories(): TrajectoryCounts {
   return {
     ...{ episodes: 0, turns: new Map<number, number>(), calls: 0, errors: 0, malformed: 0 },
     ...{ repeatedCalls: 0, repeating: 0, doneWithoutCall: 0, doneAfterErrors: 0 },
-    endedBy: { done: 0, max_turns: 0, length: 0, unknown: 0 },
+    endedBy: { done: 0, max_turns: 0, length: 0, unknown: 0, ended: 0 },
     unknown: new Map<string, number>(),
     groups: { compared: 0, varied: 0 },
     patterns: noErrors(),

@@ -6,7 +6,7 @@ import type { Transcript, Verdict } from './transcripts.js';
 
 const verdicts: readonly Verdict[] = ['fail', 'unknown', 'pass'];
 /** In this order; the viewer has labels for them in the same order. */
-const stopReasons = ['done', 'max_turns', 'length', 'unknown'] as const;
+const stopReasons = ['done', 'max_turns', 'length', 'unknown', 'ended'] as const;
 
 /** [place, slot, sample, task, verdict, stop reason, turns, marks, chunk, index in the chunk] */
 type TranscriptRow = [number, number, number, number, number, number, number, number, number, number];

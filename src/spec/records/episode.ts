@@ -38,7 +38,9 @@ export const episode = z
     outcome: outcome.describe(
       '`value`: −1e100 to 1e100, 1 is full reward; `reason`: the last failure (`open`, `call`, `grade`, `timeout`, `socket_lost`), or `prompt_too_long`; `failures`: number of charged failures',
     ),
-    stop_reason: z.enum(['done', 'max_turns', 'length', 'unknown']),
+    stop_reason: z
+      .enum(['done', 'max_turns', 'length', 'unknown', 'ended'])
+      .describe('`ended`: the environment ended the episode'),
     tokens: tokenIds.describe('the whole transcript, prompt first'),
     prompt_length: count,
     turns: z.array(turn),

@@ -3,6 +3,7 @@
 /** One line of `tasks.jsonl`: a prompt with an environment and a verifier. */
 export interface Task {
   task_key: string;
+  /** Empty: the prompt is what the environment shows at the reset. */
   prompt: string;
   env_key: string;
   /** Values for the prompt: CURRENT_DATE (the only date in the prompt), LOGGED_IN_USER, LOGGED_IN_NAME, … */
@@ -11,6 +12,8 @@ export interface Task {
   /** Kind of task; the curriculum keeps one pass rate for each. `env_key` if the data names no template. */
   template: string;
   split: 'train' | 'held_out';
+  /** Sent with the `reset` that opens the task's world, for servers that choose their task by keys of their own. */
+  reset?: Record<string, unknown>;
 }
 
 export interface ToolCall {

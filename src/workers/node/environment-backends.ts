@@ -2,6 +2,7 @@
 import { keepSecret } from '../../base/known-secrets.js';
 import type { EnvironmentBackend } from '../../environments/environment.js';
 import { createOpenEnvBackend } from '../../environments/openenv/openenv-backend.js';
+import { serverOptionsOf } from '../../environments/openenv/server-options.js';
 import { createSemaphore, type Semaphore } from '../../environments/openenv/semaphore.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
 import { placesOfNode } from './server-capacity.js';
@@ -23,9 +24,9 @@ export function environmentBackends({ url: ownUrl, token }: EnvironmentBackendsO
   const backends = new Map<string, EnvironmentBackend>();
   // Backends with the same url share places, so that an episode that must play alone is alone on its server (R25).
   const places = new Map<string, Semaphore>();
-  const placesOf = (url: string): Semaphore => {
+  const placesOf = (url: string, most = placesOfNode): Semaphore => {
     const { href } = new URL(url);
-    const known = places.get(href) ?? createSemaphore(placesOfNode);
+    const known = places.get(href) ?? createSemaphore(most);
     places.set(href, known);
     return known;
   };
@@ -50,12 +51,14 @@ export function environmentBackends({ url: ownUrl, token }: EnvironmentBackendsO
       }
       keepSecret(gradingToken);
       const { fault_rate: faultRate, tool_error_rate: toolErrorRate } = spec;
-      const key = JSON.stringify([url, gradingToken ?? null, faultRate, toolErrorRate, callTimeoutMs]);
+      const said = serverOptionsOf(spec);
+      const key = JSON.stringify([url, gradingToken ?? null, faultRate, toolErrorRate, callTimeoutMs, said]);
       const known = backends.get(key);
       if (known) return known;
       const backend = createOpenEnvBackend({
         url,
-        maxSessions: placesOf(url),
+        ...said,
+        maxSessions: placesOf(url, spec.max_sessions),
         callTimeoutMs,
         ...(gradingToken ? { gradingToken, faultRate, toolErrorRate } : {}),
       });

@@ -65,6 +65,7 @@ export function tracedBackend(backend: EnvironmentBackend, tracing: CallTallies)
 function tracedEnvironment(environment: Environment, tracing: CallTallies): Environment {
   return {
     tools: environment.tools,
+    ...(environment.opening === undefined ? {} : { opening: environment.opening }),
     ...(environment.session ? { session: environment.session } : {}),
     callTool: (call, options) =>
       tracing.tallied('environment call', () => environment.callTool(call, options)),

@@ -77,7 +77,7 @@ describe('an episode', () => {
       expect(await call(env)).toEqual({ text: '1', isError: false });
       await env.close();
     }
-    expect(server.stats()).toMatchObject({ sessions: 1, requests: 5 * 2 + 2 });
+    expect(server.stats()).toMatchObject({ sessions: 1, requests: 5 * 2 + 3 });
   });
 
   it('waits for a free place, first come, first served', async () => {

@@ -13,7 +13,7 @@ function asking(places: number, wishes: readonly ('one' | 'all')[], signals: rea
     log.push(i);
   });
   const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
-  return { log, back, asked, settle };
+  return { semaphore, log, back, asked, settle };
 }
 
 describe('places', () => {
@@ -42,6 +42,25 @@ describe('places', () => {
     back[0]?.();
     await settle();
     expect(log).toEqual([0, 2]);
+  });
+
+  it('become fewer when the server says how many it has, and taken ones stay taken', async () => {
+    const { semaphore, log, back, settle } = asking(4, ['one', 'one', 'one', 'all', 'one']);
+    semaphore.shrinkTo(2);
+    semaphore.shrinkTo(3);
+    await settle();
+    expect(log).toEqual([0, 1, 2]);
+    back[0]?.();
+    back[1]?.();
+    await settle();
+    expect(log).toEqual([0, 1, 2]);
+    back[2]?.();
+    await settle();
+    // "All" are two now.
+    expect(log).toEqual([0, 1, 2, 3]);
+    back[3]?.();
+    await settle();
+    expect(log).toEqual([0, 1, 2, 3, 4]);
   });
 
   it('are refused to a caller that is already aborted', async () => {

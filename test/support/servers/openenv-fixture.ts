@@ -13,6 +13,15 @@ export interface OpenEnvFixture {
   stop(): Promise<void>;
 }
 
+/** The guessing game of `game_server.py`. `key`: the `http` server asks for it in the header `X-Key`. */
+export function startGameServer(
+  python: string,
+  kind: 'gym' | 'http',
+  { places = 8, key }: { places?: number; key?: string } = {},
+): Promise<OpenEnvFixture> {
+  return start(python, 'game_server.py', [String(places), kind, ...(key === undefined ? [] : [key])]);
+}
+
 /**
  * `ungraded`: name of an environment in `ungraded_env.py`; if absent, the other fixture is used. `env` changes the other fixture:
  * `FIXTURE_EXTRA_TOOL` adds a tool, `FIXTURE_NO_REWARD` removes all rewards.
@@ -23,10 +32,19 @@ export async function startOpenEnvFixture(
   ungraded?: 'gym' | 'rewardless',
   env: Record<string, string> = {},
 ): Promise<OpenEnvFixture> {
-  const port = await freePort();
   const file = ungraded === undefined ? 'fixture_env.py' : 'ungraded_env.py';
+  return start(python, file, [String(maxSessions), ...(ungraded ? [ungraded] : [])], env);
+}
+
+async function start(
+  python: string,
+  file: string,
+  args: readonly string[],
+  env: Record<string, string> = {},
+): Promise<OpenEnvFixture> {
+  const port = await freePort();
   const script = fileURLToPath(new URL(`../../environments/openenv/${file}`, import.meta.url));
-  const child = spawn(python, [script, String(port), String(maxSessions), ...(ungraded ? [ungraded] : [])], {
+  const child = spawn(python, [script, String(port), ...args], {
     stdio: ['ignore', 'ignore', 'pipe'],
     env: { ...process.env, ...env },
   });

@@ -1,0 +1,45 @@
+// What `longhaul doctor --spec` says of an environment server: it begins an episode there, and tells what it found.
+import { readDataFiles } from '../../data/prepare-dataset.js';
+import { askServerFacts, type ServerFacts } from '../../environments/openenv/server-facts.js';
+import { serverOptionsOf } from '../../environments/openenv/server-options.js';
+import type { EnvironmentSpec, RunSpec } from '../../spec/run-spec.js';
+
+const withinMs = 60_000;
+const shownTools = 6;
+
+/** Begins an episode of the environment's first task. Throws if nobody can play there, with the mend. */
+export async function playedEnvironment(
+  environment: EnvironmentSpec & { url: string },
+  { data }: RunSpec,
+): Promise<string> {
+  const { url, env_key, grading_token_env } = environment;
+  const tasks = data.tasks === undefined ? [] : (await readDataFiles(data)).tasks;
+  const options = {
+    ...{ ...serverOptionsOf(environment), url, timeoutMs: withinMs },
+    gradesByToken: grading_token_env !== undefined,
+  };
+  const own = tasks.filter((task) => task.env_key === env_key);
+  const facts = await askServerFacts(options, own, AbortSignal.timeout(withinMs));
+  if (facts.reward_rule === null && facts.transport === 'ws' && own.length > 0)
+    throw new Error(`${url} opens none of the first tasks of ${env_key}: read the log of the server`);
+  if (facts.tools === null && facts.transport === 'ws' && own.length > 0)
+    throw new Error(`${url} lists no tools, so a model can do nothing there`);
+  return factsText(url, facts);
+}
+
+function factsText(url: string, { contract, transport, tools, reward_rule }: ServerFacts): string {
+  const names = tools?.map(({ name }) => name) ?? [];
+  const more = names.length > shownTools ? `, and ${names.length - shownTools} more` : '';
+  const kind = contract === 'openenv/gym' ? 'a gym-style server' : 'a server with tools';
+  return [
+    `${url} is ${kind}, over ${transport}`,
+    ...(names.length === 0 ? [] : [`tools: ${names.slice(0, shownTools).join(', ')}${more}`]),
+    reward_rule === null ? 'no episode was begun' : gradeTexts[reward_rule],
+  ].join('; ');
+}
+
+const gradeTexts: Record<NonNullable<ServerFacts['reward_rule']>, string> = {
+  grade: 'it grades on request',
+  reward: 'its reset gives a reward, so rewards are the grade',
+  later_reward: 'its reset gives no reward: whether it grades is seen when an episode ends',
+};

@@ -1,0 +1,116 @@
+// The session of a server without `/ws`: one world that the server keeps between `POST /reset` and `POST /step`. Whoever resets it takes it, so
+// only one episode may be open at a time. The server's bare 500 is an exception of the environment; a proxy says 502, 503 or 504.
+import { awakeLimit } from '../../base/awake-clock.js';
+import { EnvironmentError } from '../environment.js';
+import { ErrorFrame, type OpenEnvConnection, type ReplyFrame } from './openenv-connection.js';
+import { isObject, textOf } from './tool-results.js';
+
+export class HttpConnection implements OpenEnvConnection {
+  readonly sessionId = undefined;
+  censor = (text: string): string => text;
+  onIdleEnd: (() => void) | undefined;
+  #ended = false;
+  #requests = 0;
+  readonly #ending = new AbortController();
+
+  constructor(
+    private readonly url: string,
+    private readonly headers: Readonly<Record<string, string>> = {},
+  ) {}
+
+  get endedByUs(): boolean {
+    return this.#ended;
+  }
+
+  get usable(): boolean {
+    return !this.#ended;
+  }
+
+  newKey(): string {
+    return String(++this.#requests);
+  }
+
+  async request(frame: Record<string, unknown>, timeoutMs: number): Promise<ReplyFrame> {
+    if (this.#ended) throw this.#lost('was closed on this side');
+    const { type, data } = frame;
+    if (type === 'reset') return this.#send('reset', data, timeoutMs);
+    if (type === 'step') return this.#send('step', { action: data }, timeoutMs);
+    throw new ErrorFrame('UNKNOWN_TYPE', `a server without /ws knows no ${textOf(type, '')} frame`, {});
+  }
+
+  close(): void {
+    this.terminate();
+  }
+
+  closed(): Promise<void> {
+    this.terminate();
+    return Promise.resolve();
+  }
+
+  terminate(): void {
+    this.#ended = true;
+    this.#ending.abort();
+  }
+
+  leave(): void {
+    this.terminate();
+  }
+
+  async #send(call: 'reset' | 'step', body: unknown, timeoutMs: number): Promise<ReplyFrame> {
+    const limit = awakeLimit(timeoutMs);
+    let status: number;
+    let text: string;
+    try {
+      const answer = await fetch(`${this.url.replace(/\/+$/, '')}/${call}`, {
+        method: 'POST',
+        headers: { ...this.headers, 'Content-Type': 'application/json' },
+        body: JSON.stringify(body ?? {}),
+        signal: AbortSignal.any([this.#ending.signal, limit.signal]),
+      });
+      status = answer.status;
+      text = this.censor(await answer.text());
+    } catch (error) {
+      if (!this.#ended && limit.signal.aborted)
+        throw new EnvironmentError(
+          'unavailable',
+          'timeout',
+          `the environment server ${this.url} did not answer within ${timeoutMs} ms`,
+        );
+      const { message, cause } = error as { message: string; cause?: { message?: string } };
+      throw this.#lost(`does not answer: ${cause?.message || message}`);
+    } finally {
+      limit.callOff();
+    }
+    return this.#replyOf(call, status, text);
+  }
+
+  #replyOf(call: string, status: number, text: string): ReplyFrame {
+    const data = parsed(text);
+    if (status === 200 && data !== null) return { type: 'observation', data };
+    const detail = (data === null ? text : JSON.stringify(data.detail ?? data)).slice(0, 500);
+    if (status === 401 || status === 403) throw unauthorized(this.url, status);
+    if (status === 429 || status > 500) throw this.#lost(`answers ${call} with ${status}: ${detail}`);
+    throw new ErrorFrame(status === 422 ? 'VALIDATION_ERROR' : 'EXECUTION_ERROR', `${status} ${detail}`, {});
+  }
+
+  #lost(how: string): EnvironmentError {
+    return new EnvironmentError('unavailable', 'socket_lost', `the environment server ${this.url} ${how}`);
+  }
+}
+
+export function unauthorized(url: string, status: number): EnvironmentError {
+  return new EnvironmentError(
+    'failed',
+    'unauthorized',
+    `${url} answers ${status}: put the headers that it asks for into a variable of the workers, and name it in environments[].headers_env`,
+  );
+}
+
+function parsed(text: string): Record<string, unknown> | null {
+  try {
+    const value: unknown = JSON.parse(text);
+    return isObject(value) ? value : null;
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,180 @@
+// One episode on an open session: calls in the server's contract, rewards, the end that the environment declares, and the grade.
+import type { ToolCall, ToolSpec } from '../../spec/records/task.js';
+import { EnvironmentError, type Environment, type Grade, type ToolResult } from '../environment.js';
+import { ErrorFrame, type OpenEnvConnection, type ReplyFrame } from './openenv-connection.js';
+import type { Contract } from './openenv-server.js';
+import { isObject, readToolAnswer, shownText, textOf } from './tool-results.js';
+
+/** How rewards become a grade. */
+export interface RewardRule {
+  /** `last`: the newest observation's; `sum`: of all steps. */
+  reward: 'last' | 'sum';
+  /** Rewards are divided by it, so that 1 is a solved task. */
+  success_at: number;
+}
+
+interface EpisodeParts {
+  url: string;
+  connection: OpenEnvConnection;
+  contract: Contract;
+  tools: readonly ToolSpec[];
+  /** What the session's world is called on its server. */
+  world: string;
+  rule: RewardRule;
+  /** Null: the server grades by reward alone. */
+  gradingToken: string | null;
+  /** Reply to the reset; null if another process sent it. */
+  opening: ReplyFrame | null;
+  /** The task has a prompt of its own. */
+  hasPrompt: boolean;
+  request: (frame: Record<string, unknown>, phase: 'call' | 'grade', key: string) => Promise<ReplyFrame>;
+  /** `isIdle`: the session can serve another episode. */
+  onClose: (isIdle: boolean) => void;
+  /** The server has no frame that asks for a grade. */
+  onUngraded: () => void;
+}
+
+/** The mean and the variance over a group must be finite numbers too. */
+const maxReward = 1e100;
+
+export function openEnvEpisode(parts: EpisodeParts): Environment {
+  const { url, connection, contract, tools, world, rule, gradingToken, opening, request } = parts;
+  let newest = opening?.data.reward;
+  /** Sum of the steps' rewards; null before the first. */
+  let total: number | null = null;
+  /** The server's explanation of the newest reward; empty if it gives none. */
+  let said = '';
+  let inFlight = false;
+  let over = false;
+  let broken = false;
+
+  async function exclusive<T>(run: () => Promise<T>): Promise<T> {
+    if (over || broken) throw new Error('the episode has ended; it can only be closed');
+    if (inFlight) throw new Error('a call of this episode is still in flight');
+    inFlight = true;
+    try {
+      return await run();
+    } catch (error) {
+      broken = true;
+      throw error;
+    } finally {
+      inFlight = false;
+    }
+  }
+
+  async function callTool(call: ToolCall, turn: number, tryNumber: number): Promise<ToolResult> {
+    if (contract.act && call.name !== contract.act.name)
+      return { text: `there is no tool ${call.name}: the only one is ${contract.act.name}`, isError: true };
+    const metadata = { turn, try: tryNumber };
+    const data = contract.act
+      ? call.arguments
+      : { type: 'call_tool', tool_name: call.name, arguments: call.arguments, metadata };
+    const reply = await request({ type: 'step', data }, 'call', `call-${turn}-${tryNumber}`).catch(
+      (error: unknown) => {
+        if (contract.act) return badAction(error);
+        throw error;
+      },
+    );
+    if ('isError' in reply) return reply;
+    const { reward, observation, done } = reply.data;
+    newest = reward;
+    if (isReward(reward)) total = (total ?? 0) + Number(reward);
+    said = explanationIn(reply.data);
+    const ends = done === true ? { ends: true as const } : {};
+    const answer = contract.act
+      ? { kind: 'result' as const, result: { text: shownText(observation), isError: false } }
+      : readToolAnswer(isObject(observation) ? observation : {});
+    if (answer.kind === 'result') return { ...answer.result, ...ends };
+    throw new EnvironmentError('failed', answer.reason, `${url}: ${call.name}: ${answer.message}`);
+  }
+
+  async function gradeByFrame(finalAnswer: string, tryNumber: number): Promise<Grade | undefined> {
+    const data = { token: gradingToken, final_answer: finalAnswer, try: tryNumber };
+    try {
+      const reply = await request({ type: 'grade', data }, 'grade', `grade-${tryNumber}`);
+      const { value, explanation } = reply.data;
+      if (typeof value === 'number') return graded(value, textOf(explanation, ''));
+      throw new EnvironmentError('failed', 'grade', `${url} graded without a number`);
+    } catch (error) {
+      const cause = error instanceof EnvironmentError ? error.cause : undefined;
+      if (!(cause instanceof ErrorFrame) || cause.code !== 'UNKNOWN_TYPE') throw error;
+      parts.onUngraded();
+      return undefined;
+    }
+  }
+
+  function graded(reward: number, explanation: string): Grade {
+    const value = reward / rule.success_at;
+    if (Math.abs(value) <= maxReward) return { outcome: { status: 'graded', value }, explanation };
+    throw new EnvironmentError(
+      'failed',
+      'grade',
+      `${url} gave the reward ${reward}; rewards lie between -1e100 and 1e100`,
+    );
+  }
+
+  function gradeByReward(): Grade {
+    const reward = rule.reward === 'sum' ? (total ?? newest) : newest;
+    if (isReward(reward)) return graded(Number(reward), said);
+    const fix =
+      gradingToken === null ? 'set grading_token_env if the server grades by token' : 'it cannot grade';
+    throw new EnvironmentError('failed', 'grade', `${url} gave no reward and no grade; ${fix}`);
+  }
+
+  const { sessionId } = connection;
+  // Tools show a world when they are asked; a game's first position is shown only here.
+  const isShown = contract.kind === 'gym' || !parts.hasPrompt;
+  const text = isShown ? openingText(contract, opening?.data.observation) : '';
+  if (text === '' && !parts.hasPrompt)
+    throw new EnvironmentError(
+      'failed',
+      'open',
+      `${url} shows nothing at the reset, and the task has no prompt`,
+    );
+  return {
+    tools,
+    ...(text === '' ? {} : { opening: text }),
+    ...(sessionId === undefined ? {} : { session: { url, id: sessionId, world } }),
+    callTool: (call, { turn, tryNumber }) => exclusive(() => callTool(call, turn, tryNumber)),
+    grade: ({ finalAnswer, tryNumber }) =>
+      exclusive(
+        async () =>
+          (gradingToken === null ? undefined : await gradeByFrame(finalAnswer, tryNumber)) ?? gradeByReward(),
+      ),
+    close() {
+      if (over) return Promise.resolve();
+      over = true;
+      parts.onClose(!inFlight);
+      return Promise.resolve();
+    },
+  };
+}
+
+/** An action that the server does not accept is a mistake of the model. */
+function badAction(error: unknown): ToolResult {
+  const cause = error instanceof EnvironmentError ? error.cause : undefined;
+  if (!(cause instanceof ErrorFrame) || cause.code !== 'VALIDATION_ERROR') throw error;
+  return { text: cause.message, isError: true };
+}
+
+function isReward(reward: unknown): reward is number | boolean {
+  return typeof reward === 'number' || typeof reward === 'boolean';
+}
+
+/** What the model is shown of the reset: a `prompt` if there is one, else the whole observation. */
+function openingText({ kind }: Contract, observation: unknown): string {
+  if (!isObject(observation)) return '';
+  if (typeof observation.prompt === 'string') return observation.prompt;
+  const shown = shownText(observation);
+  return kind === 'mcp' && shown === '{}' ? '' : shown;
+}
+
+/** `metadata.explanation`: in the observation, or since OpenEnv 0.4.0 also beside it. The model sees neither. */
+function explanationIn({ metadata, observation }: Record<string, unknown>): string {
+  const within = isObject(observation) ? observation.metadata : undefined;
+  for (const place of [metadata, within]) {
+    const text = isObject(place) ? place.explanation : undefined;
+    if (typeof text === 'string') return text;
+  }
+  return '';
+}

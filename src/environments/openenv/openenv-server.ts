@@ -1,0 +1,201 @@
+// What is known of one OpenEnv server, found out by asking: its transport, its contract, and whether it is up. All versions of OpenEnv share the
+// envelope of observation, reward and done; they differ in how a session is reached and in what an action is.
+import { awakeLimit } from '../../base/awake-clock.js';
+import { withoutSecrets } from '../../base/secrets.js';
+import type { JsonSchemaObject, ToolSpec } from '../../spec/records/task.js';
+import { EnvironmentError } from '../environment.js';
+import { HttpConnection, unauthorized } from './http-connection.js';
+import type { OpenEnvConnection } from './openenv-connection.js';
+import { OpenEnvSocket } from './openenv-socket.js';
+import { isObject } from './tool-results.js';
+
+/** `mcp`: actions list and call tools. `gym`: the environment has one kind of action, which the model gives as the arguments of `act`. */
+export type ContractKind = 'mcp' | 'gym';
+/** `ws`: a socket is a session. `http`: the server has one world. */
+export type Transport = 'ws' | 'http';
+
+export interface Contract {
+  kind: ContractKind;
+  /** The one tool of a `gym` server. */
+  act?: ToolSpec;
+}
+
+export interface ServerOptions {
+  /** `http://host:port` */
+  url: string;
+  /** Absent: asked for. */
+  contract?: ContractKind;
+  /** Absent: `ws` if the server has it, else `http`. */
+  transport?: Transport;
+  /** Sent with each request. Their values are secrets. */
+  headers?: Readonly<Record<string, string>>;
+  /** The server knows them and might repeat them in messages, which go into transcripts, outcomes and failures. */
+  secrets?: readonly string[];
+}
+
+/** Error of a server that nobody can play on. Waiting would not help. */
+const noContract = 'contract';
+const probeTimeoutMs = 2000;
+const connectTimeoutMs = 10_000;
+
+export class OpenEnvServer {
+  #transport: Transport | null;
+  #contract: Promise<Contract> | null = null;
+
+  constructor(private readonly options: ServerOptions) {
+    this.#transport = options.transport ?? null;
+  }
+
+  get url(): string {
+    return this.options.url;
+  }
+
+  /** Null before the first connection, unless it was given. */
+  get transport(): Transport | null {
+    return this.#transport;
+  }
+
+  /** Throws `EnvironmentError`: `unavailable` if the server may answer later, `failed` with reason `contract` if nobody can play on it. */
+  async connect(timeoutMs: number, signal: AbortSignal, session?: string): Promise<OpenEnvConnection> {
+    const connection = await this.#connected(Math.min(timeoutMs, connectTimeoutMs), signal, session);
+    const { headers = {}, secrets = [] } = this.options;
+    const known = [...secrets, ...Object.values(headers)];
+    if (known.length > 0) connection.censor = (text) => withoutSecrets(text, known);
+    return connection;
+  }
+
+  async #connected(timeoutMs: number, signal: AbortSignal, session?: string): Promise<OpenEnvConnection> {
+    const { url, headers } = this.options;
+    if (this.#transport === 'http') return new HttpConnection(url, headers);
+    try {
+      const socket = await OpenEnvSocket.connect(url, timeoutMs, signal, session, headers);
+      this.#transport = 'ws';
+      return socket;
+    } catch (error) {
+      const status = handshakeStatus(error);
+      // A server of FastAPI answers 403 to a socket that no route takes.
+      if (status === 401) throw unauthorized(url, status);
+      if (this.#transport === 'ws' || status === null || status >= 500 || status === 429) throw error;
+      // The environment's routes take POST alone; 404 says that there is none.
+      if ((await this.#statusOf('/step', timeoutMs, signal)) === 404)
+        throw new EnvironmentError(
+          'failed',
+          noContract,
+          `${url} is no OpenEnv server: it has neither /ws nor /step`,
+        );
+      this.#transport = 'http';
+      return new HttpConnection(url, headers);
+    }
+  }
+
+  /** Asked for once; after a failure again. */
+  contract(timeoutMs: number, signal: AbortSignal): Promise<Contract> {
+    const asked = (this.#contract ??= this.#ask(timeoutMs, signal));
+    asked.catch(() => {
+      if (this.#contract === asked) this.#contract = null;
+    });
+    return asked;
+  }
+
+  async #ask(timeoutMs: number, signal: AbortSignal): Promise<Contract> {
+    const { url, contract } = this.options;
+    if (contract === 'mcp') return { kind: 'mcp' };
+    const schema = await this.#actionSchema(timeoutMs, signal);
+    if (contract === 'gym') return { kind: 'gym', act: actTool(schema ?? {}) };
+    if (schema !== null) return isMcp(schema) ? { kind: 'mcp' } : { kind: 'gym', act: actTool(schema) };
+    if (this.#transport !== 'http') return { kind: 'mcp' };
+    throw new EnvironmentError(
+      'failed',
+      noContract,
+      `${url} has no /schema, which says what its actions are: set environments[].contract to mcp or gym`,
+    );
+  }
+
+  /** JSON Schema of an action; null if the server has no `/schema`. */
+  async #actionSchema(timeoutMs: number, signal: AbortSignal): Promise<Record<string, unknown> | null> {
+    const answer = await this.#get('/schema', timeoutMs, signal);
+    if (answer.status === 401 || answer.status === 403) throw unauthorized(this.url, answer.status);
+    if (answer.status >= 500 || answer.status === 429)
+      throw new EnvironmentError('unavailable', 'connect', `${this.url}/schema answers ${answer.status}`);
+    try {
+      const { action } = JSON.parse(answer.text) as { action?: unknown };
+      return isObject(action) ? action : null;
+    } catch {
+      return null;
+    }
+  }
+
+  /** The next episode asks again: another server may have taken the address. */
+  forget(): void {
+    this.#contract = null;
+    this.#transport = this.options.transport ?? null;
+  }
+
+  async isUp(signal?: AbortSignal): Promise<boolean> {
+    try {
+      const { status } = await this.#get('/health', probeTimeoutMs, signal);
+      return status < 300 || (this.#transport === 'http' && status < 500);
+    } catch {
+      return false;
+    }
+  }
+
+  async #statusOf(path: string, timeoutMs: number, signal: AbortSignal): Promise<number> {
+    return (await this.#get(path, timeoutMs, signal)).status;
+  }
+
+  async #get(
+    path: string,
+    timeoutMs: number,
+    signal?: AbortSignal,
+  ): Promise<{ status: number; text: string }> {
+    const { url, headers = {} } = this.options;
+    const limit = awakeLimit(timeoutMs);
+    try {
+      const answer = await fetch(`${url.replace(/\/+$/, '')}${path}`, {
+        headers,
+        signal: signal ? AbortSignal.any([signal, limit.signal]) : limit.signal,
+      });
+      return { status: answer.status, text: await answer.text() };
+    } catch (error) {
+      signal?.throwIfAborted();
+      const { message, cause } = error as { message: string; cause?: { message?: string } };
+      throw new EnvironmentError(
+        'unavailable',
+        'connect',
+        `${url} does not answer: ${cause?.message || message}`,
+        {
+          cause: error,
+        },
+      );
+    } finally {
+      limit.callOff();
+    }
+  }
+}
+
+/** HTTP status with which the server refused the WebSocket handshake; null if it did not answer. */
+function handshakeStatus(error: unknown): number | null {
+  const { message = '' } = ((error as Error).cause ?? {}) as { message?: string };
+  const match = /Unexpected server response: (\d+)/.exec(message);
+  return match ? Number(match[1]) : null;
+}
+
+const mcpActions = ['Action', 'CallToolAction', 'ListToolsAction'];
+
+/** Union types have no title of their own. */
+function isMcp(schema: Record<string, unknown>): boolean {
+  return mcpActions.includes(String(schema.title)) || JSON.stringify(schema).includes('"call_tool"');
+}
+
+/** `metadata` is for programs. */
+function actTool(schema: Record<string, unknown>): ToolSpec {
+  const { title, description, properties, ...rest } = schema;
+  const { metadata: _, ...own } = isObject(properties) ? properties : {};
+  return {
+    name: 'act',
+    description:
+      typeof description === 'string' ? description : `Takes an action${title ? ` (${String(title)})` : ''}.`,
+    input_schema: { ...rest, type: 'object', properties: own } as JsonSchemaObject,
+  };
+}

@@ -1,0 +1,43 @@
+// What a run's spec says of an environment server, as the client takes it.
+import { keepSecret } from '../../base/known-secrets.js';
+import type { EnvironmentSpec } from '../../spec/run-spec.js';
+import type { OpenEnvOptions } from './openenv-backend.js';
+
+type FromSpec = Pick<
+  OpenEnvOptions,
+  'contract' | 'transport' | 'headers' | 'tools' | 'reward' | 'success_at' | 'hasOneWorld'
+>;
+
+/** Throws if the variable with the headers is not set, or holds something else. */
+export function serverOptionsOf(spec: EnvironmentSpec): FromSpec {
+  const { contract, transport, tools, reward, success_at, headers_env, max_sessions } = spec;
+  return {
+    ...(contract === undefined ? {} : { contract }),
+    ...(transport === undefined ? {} : { transport }),
+    ...(headers_env === undefined ? {} : { headers: headersIn(spec.env_key, headers_env) }),
+    ...(tools === undefined ? {} : { tools }),
+    ...(reward === undefined ? {} : { reward }),
+    ...(success_at === undefined ? {} : { success_at }),
+    ...(max_sessions === undefined ? {} : { hasOneWorld: false }),
+  };
+}
+
+/** One `Name: value` a line. */
+function headersIn(envKey: string, variable: string): Record<string, string> {
+  const text = process.env[variable];
+  if (!text)
+    throw new Error(
+      `environment ${envKey} takes its headers from ${variable}, but this variable is not set here: export it`,
+    );
+  const headers: Record<string, string> = {};
+  for (const line of text.split('\n').filter((one) => one.trim() !== '')) {
+    const match = /^\s*([A-Za-z0-9-]+):\s*(\S.*?)\s*$/.exec(line);
+    if (!match?.[1] || !match[2])
+      throw new Error(
+        `environment ${envKey} takes its headers from ${variable}, where a line is not of the form "Name: value"`,
+      );
+    keepSecret(match[2]);
+    headers[match[1]] = match[2];
+  }
+  return headers;
+}

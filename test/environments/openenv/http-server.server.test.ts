@@ -1,0 +1,147 @@
+// A server without sockets: which of its answers are mistakes of the spec, of the server, or of the model.
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { refuseUnplayable } from '../../../src/data/environment-check.js';
+import type { Environment, EnvironmentBackend } from '../../../src/environments/environment.js';
+import {
+  createOpenEnvBackend,
+  type OpenEnvOptions,
+} from '../../../src/environments/openenv/openenv-backend.js';
+import { environmentBackends } from '../../../src/workers/node/environment-backends.js';
+import { type HttpWorld, startHttpWorld } from '../http-world.js';
+import { counterTask } from '../stand-in.js';
+
+const quiet = new AbortController().signal;
+const closers: (() => Promise<void>)[] = [];
+let world: HttpWorld;
+beforeEach(async () => {
+  world = await start();
+});
+afterEach(async () => {
+  vi.unstubAllEnvs();
+  for (const close of closers.splice(0).reverse()) await close();
+});
+
+async function start(routes?: string[]): Promise<HttpWorld> {
+  const started = await startHttpWorld(routes);
+  closers.push(() => started.close());
+  return started;
+}
+
+function connect(options: Partial<OpenEnvOptions> = {}): EnvironmentBackend {
+  const backend = createOpenEnvBackend({ url: world.url, maxSessions: 8, ...options });
+  closers.push(() => backend.close());
+  return backend;
+}
+
+const open = (backend: EnvironmentBackend, goal = 2) =>
+  backend.open({ ...counterTask(goal), reset: { goal } }, { seed: 7, episodeId: 'ep', tryNumber: 0 }, quiet);
+const act = (env: Environment, by: unknown) =>
+  env.callTool({ name: 'act', arguments: { by } }, { turn: 0, tryNumber: 0 });
+
+const specOf = (url: string, change: object = {}) => ({
+  ...{ env_key: 'counter', url, fault_rate: 0, tool_error_rate: 0 },
+  ...change,
+});
+
+describe('a server without sockets', () => {
+  it('plays one episode at a time, unless the spec says how many', async () => {
+    const backend = connect();
+    const first = await open(backend);
+    let isOpen = false;
+    const second = open(backend).then((env) => ((isOpen = true), env));
+    await act(first, 1);
+    expect(isOpen).toBe(false);
+    expect(await act(first, 1)).toMatchObject({ text: '2', ends: true });
+    await first.close();
+    await (await second).close();
+
+    const wide = connect({ hasOneWorld: false });
+    const both = await Promise.all([open(wide), open(wide)]);
+    await Promise.all(both.map((env) => env.close()));
+  });
+
+  it('that is busy or behind a proxy without it is waited for; its own exception is charged', async () => {
+    const backend = connect();
+    for (const [status, kind] of [
+      [429, 'unavailable'],
+      [502, 'unavailable'],
+      [503, 'unavailable'],
+      [500, 'failed'],
+    ] as const) {
+      const env = await open(backend);
+      world.answer = (path) => (path === '/step' ? { status, body: { detail: 'no' } } : null);
+      await expect(act(env, 1)).rejects.toMatchObject({ kind });
+      world.answer = () => null;
+      await env.close();
+    }
+  });
+
+  it('shows the model what is wrong with its action', async () => {
+    const env = await open(connect());
+    world.answer = () => ({ status: 422, body: { detail: [{ msg: 'by: not an integer' }] } });
+    expect(await act(env, 'one')).toMatchObject({
+      isError: true,
+      text: expect.stringContaining('by: not an integer') as string,
+    });
+    world.answer = () => null;
+    expect(await act(env, 2)).toMatchObject({ ends: true });
+  });
+
+  it('gets the headers of the spec, and no message repeats them', async () => {
+    vi.stubEnv('WORLD_HEADERS', 'X-Key: abc-secret-key\nAuthorization: Bearer the-secret-token\n');
+    const backends = environmentBackends({ url: null });
+    closers.push(() => backends.close());
+    const backend = backends.backendFor(specOf(world.url, { headers_env: 'WORLD_HEADERS' }), 5_000);
+    const env = await open(backend);
+    expect(world.headers).toMatchObject({
+      ...{ 'x-key': 'abc-secret-key', authorization: 'Bearer the-secret-token' },
+    });
+    world.answer = () => ({ status: 500, body: { detail: 'bad key abc-secret-key' } });
+    await expect(act(env, 1)).rejects.toThrow(/bad key (?!abc-secret-key)/);
+    await env.close();
+  });
+
+  it.each([
+    ['', 'is not set here'],
+    ['just-a-token', 'is not of the form "Name: value"'],
+  ])('is not asked with the headers %j', (headers, problem) => {
+    vi.stubEnv('WORLD_HEADERS', headers);
+    const backends = environmentBackends({ url: null });
+    closers.push(() => backends.close());
+    expect(() => backends.backendFor(specOf(world.url, { headers_env: 'WORLD_HEADERS' }), 5_000)).toThrow(
+      problem,
+    );
+  });
+});
+
+describe('a run is refused at its start', () => {
+  const problems = (change: object = {}, url = world.url) =>
+    refuseUnplayable([specOf(url, change)]).then(
+      () => null,
+      (error: Error) => error.message,
+    );
+
+  it('by a server that is none of OpenEnv', async () => {
+    const other = await start(['/health']);
+    expect(await problems({}, other.url)).toMatch(/environments\[0\].*neither \/ws nor \/step/s);
+  });
+
+  it('by a server that does not say what its actions are, unless the spec does', async () => {
+    const silent = await start(['/health', '/reset', '/step']);
+    expect(await problems({}, silent.url)).toContain('set environments[].contract to mcp or gym');
+    expect(await problems({ contract: 'gym' }, silent.url)).toBeNull();
+  });
+
+  it('by a server that wants a key', async () => {
+    world.answer = () => ({ status: 401, body: { detail: 'no key' } });
+    expect(await problems()).toContain('headers_env');
+  });
+
+  it('but not by one that is away, or starting', async () => {
+    expect(await problems({}, 'http://127.0.0.1:9')).toBeNull();
+    world.answer = () => ({ status: 503, body: {} });
+    expect(await problems()).toBeNull();
+    world.answer = () => null;
+    expect(await problems()).toBeNull();
+  });
+});
