@@ -49,7 +49,7 @@ export async function openServedPolicy(
   { store, by, folder, meter, log }: Parts & { by: string; folder: string },
 ): Promise<{ holder: PolicyHolder; sent: SentTokens }> {
   const tinker = openTinkerService(url);
-  const policy = { service, model: model ?? (await onlyModel(tinker, service)) };
+  const policy = { service, model: model ?? (await onlyModel(tinker, service, log)) };
   const engine = new TinkerEngine(tinker, policy);
   const keeper = new ServedStates({ ...{ store, engine, policy, by, folder, log }, service: tinker });
   const holder = new PolicyHolder({
@@ -61,8 +61,18 @@ export async function openServedPolicy(
   return { holder, sent: tinker.sent };
 }
 
-async function onlyModel(tinker: TinkerService, service: string): Promise<string> {
-  const models = await tinker.models();
+/** Waits for a server that is not up yet, and says so once. */
+async function onlyModel(
+  tinker: TinkerService,
+  service: string,
+  log: (message: string) => void,
+): Promise<string> {
+  let said = false;
+  const onWaiting = ({ reason }: { reason?: string }): void => {
+    if (!said && reason !== undefined) log(`the Tinker server ${service} is waited for: ${reason}`);
+    said ||= reason !== undefined;
+  };
+  const models = await tinker.models({ onWaiting });
   const [only] = models;
   if (only !== undefined && models.length === 1) return only;
   throw new Error(

@@ -114,24 +114,31 @@ export function readWorkerConfig(
         `${JSON.stringify(node.slice(0, 120))} is not valid`,
     );
   }
+  const tinker = tinkerOf(
+    read('tinker', 'LONGHAUL_TINKER'),
+    read('tinker-service', 'LONGHAUL_TINKER_SERVICE'),
+    read('served-model', 'LONGHAUL_SERVED_MODEL'),
+  );
+  const places = number('places', 'LONGHAUL_PLACES', '1', [1, 100]);
+  if (tinker && places > 1)
+    throw new Error(
+      'a node of a Tinker server has one place, since a run has one model there: leave out --places or LONGHAUL_PLACES, and start a ' +
+        'node for each run that shall train at once',
+    );
   return {
     temporal: temporalOf(values, env),
     store: needed('store', 'LONGHAUL_STORE', 'dir:/srv/longhaul'),
     node,
     folder: resolve(needed('folder', 'LONGHAUL_FOLDER', '/var/lib/longhaul')),
     engine: read('engine', 'LONGHAUL_ENGINE'),
-    tinker: tinkerOf(
-      read('tinker', 'LONGHAUL_TINKER'),
-      read('tinker-service', 'LONGHAUL_TINKER_SERVICE'),
-      read('served-model', 'LONGHAUL_SERVED_MODEL'),
-    ),
+    tinker,
     environments: withoutCredentials(
       read('environments', 'LONGHAUL_ENVIRONMENTS'),
       '--environments or LONGHAUL_ENVIRONMENTS',
       'the grading token with --grading-token-file',
     ),
     gradingTokenFile: read('grading-token-file', 'LONGHAUL_GRADING_TOKEN_FILE'),
-    places: number('places', 'LONGHAUL_PLACES', '1', [1, 100]),
+    places,
     graceMs: number('grace', 'LONGHAUL_GRACE', defaultGraceSeconds, [1, 3_600]) * 1000,
     metricsAddress: metricsAddressOf(read('metrics-address', 'LONGHAUL_METRICS_ADDRESS')),
     deployment: deploymentOf(

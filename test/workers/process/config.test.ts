@@ -34,6 +34,12 @@ describe('a node worker', () => {
     expect(read(['--places', '20', '--grace', '8'], env)).toMatchObject({ places: 20, graceMs: 8_000 });
   });
 
+  it('has one place if it is a node of a Tinker server', () => {
+    const tinker = ['--tinker', 'http://127.0.0.1:8000'];
+    expect(read(tinker)).toMatchObject({ places: 1, tinker: { service: 'tinker' } });
+    expect(() => read([...tinker, '--places', '2'])).toThrow(/a node of a Tinker server has one place/);
+  });
+
   it.each([
     ['--places', '0', /--places or LONGHAUL_PLACES takes a whole number from 1 to 100, not "0"/],
     ['--places', 'many', /from 1 to 100, not "many"/],
