@@ -28,13 +28,12 @@ async function problemOf(
   try {
     const server = new OpenEnvServer({ ...serverOptionsOf(environment), url });
     const connection = await server.connect(withinMs, signal);
-    await server.contract(withinMs, signal).finally(() => connection.close());
+    await server.contract(withinMs).finally(() => connection.close());
     return null;
   } catch (error) {
     signal.throwIfAborted();
-    if (!(error instanceof EnvironmentError)) throw error;
-    if (error.kind === 'unavailable') return null;
+    if (error instanceof EnvironmentError && error.kind === 'unavailable') return null;
     const fix = 'correct the url, or what the spec says of the server';
-    return { path: `environments[${index}]`, problem: error.message, fix };
+    return { path: `environments[${index}]`, problem: (error as Error).message, fix };
   }
 }

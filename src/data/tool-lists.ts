@@ -5,6 +5,7 @@ import { awakeLimit } from '../base/awake-clock.js';
 import { appByName, appNames } from '../environments/apps/registry.js';
 import { EnvironmentError } from '../environments/environment.js';
 import { createOpenEnvBackend, type OpenEnvOptions } from '../environments/openenv/openenv-backend.js';
+import { OpenEnvServer } from '../environments/openenv/openenv-server.js';
 import { serverOptionsOf } from '../environments/openenv/server-options.js';
 import { InvalidSpec, type SpecProblem } from '../spec/invalid-spec.js';
 import type { EnvironmentSpec } from '../spec/run-spec.js';
@@ -116,6 +117,10 @@ async function askOnce(
   task: Task,
   signal: AbortSignal,
 ): Promise<ToolSpec[]> {
+  // A reset would end the episode that plays on the only world of a server without sockets.
+  const asked = new OpenEnvServer(server).contract(server.callTimeoutMs ?? answerWithinMs);
+  const contract = await asked.catch(() => null);
+  if (contract?.act) return [contract.act];
   const backend = createOpenEnvBackend({ ...server, maxSessions: 1 });
   try {
     const options = { seed: 0, episodeId: `tools/${task.task_key}`, tryNumber: 0 };

@@ -18,20 +18,26 @@ export interface HttpWorld {
 }
 
 /** `routes`: paths that the server has. */
-export async function startHttpWorld(routes = ['/health', '/schema', '/reset', '/step']): Promise<HttpWorld> {
+export async function startHttpWorld(
+  routes = ['/health', '/schema', '/reset', '/step', '/state'],
+): Promise<HttpWorld> {
   let count = 0;
   let goal = 0;
+  let state: Record<string, unknown> = {};
   const usual = (path: string, body: Record<string, unknown>): unknown => {
     if (path === '/schema')
       return { action: { title: 'CountAction', properties: { by: { type: 'integer' } }, required: ['by'] } };
     if (path === '/reset') {
       [count, goal] = [0, Number(body.goal ?? 2)];
+      state = { episode_id: body.episode_id, step_count: 0 };
       return { observation: { text: `Count to ${goal}.` }, reward: null, done: false };
     }
     if (path === '/step') {
+      state = { ...state, step_count: Number(state.step_count) + 1 };
       count += Number((body.action as { by?: unknown } | undefined)?.by);
       return { observation: { text: `${count}` }, reward: Number(count === goal), done: count >= goal };
     }
+    if (path === '/state') return state;
     return { status: 'healthy' };
   };
   const world: HttpWorld = {

@@ -8,9 +8,10 @@ import { currentScope } from '../attempt/scope.js';
 import { appByName, appNames, appsVersion } from '../../environments/apps/registry.js';
 import { awakeNow } from '../../base/awake-clock.js';
 import { EnvironmentError } from '../../environments/environment.js';
-import { askServerFacts, inOrder, type ServerFacts } from '../../environments/openenv/server-facts.js';
+import { askServerFacts, type ServerFacts } from '../../environments/openenv/server-facts.js';
 import { EnvironmentsUnavailable } from '../../episode/episode-loop.js';
 import { serverOptionsOf } from '../../environments/openenv/server-options.js';
+import { inOrder } from '../../environments/openenv/tool-results.js';
 import type { EnvironmentIdentities } from '../../spec/records/evaluation-records.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
@@ -86,6 +87,7 @@ async function factsOf(name: string, asking: Asking): Promise<ServerFacts> {
     } catch (error) {
       asking.signal.throwIfAborted();
       if (!(error instanceof EnvironmentError)) throw error;
+      if (error.kind === 'failed') throw unplayable(name, error);
       if (awakeNow() + pauseMs > giveUpAt) throw unavailable(name, asking, error);
       asking.onWait(name, error.message);
       await sleep(pauseMs, undefined, { signal: asking.signal }).catch(() => asking.signal.throwIfAborted());
@@ -96,6 +98,14 @@ async function factsOf(name: string, asking: Asking): Promise<ServerFacts> {
 function unavailable(name: string, { maxWaitS }: Asking, cause: EnvironmentError): EnvironmentsUnavailable {
   return new EnvironmentsUnavailable(
     `The environment server of ${name} did not list its tools within ${maxWaitS} s (${cause.message}). Start it again, then resume the run`,
+    { cause },
+  );
+}
+
+/** Waiting does not help: a person must correct the address, the key or the server. */
+function unplayable(name: string, cause: EnvironmentError): EnvironmentsUnavailable {
+  return new EnvironmentsUnavailable(
+    `The environment server of ${name} cannot be played on: ${cause.message}. Correct it, then resume the run`,
     { cause },
   );
 }

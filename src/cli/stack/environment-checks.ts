@@ -1,11 +1,14 @@
 // What `longhaul doctor --spec` says of an environment server: it begins an episode there, and tells what it found.
 import { readDataFiles } from '../../data/prepare-dataset.js';
 import { askServerFacts, type ServerFacts } from '../../environments/openenv/server-facts.js';
+import { OpenEnvServer, type ServerOptions } from '../../environments/openenv/openenv-server.js';
 import { serverOptionsOf } from '../../environments/openenv/server-options.js';
 import type { EnvironmentSpec, RunSpec } from '../../spec/run-spec.js';
 
 const withinMs = 60_000;
 const shownTools = 6;
+
+type Facts = Omit<ServerFacts, 'name' | 'version'>;
 
 /** Begins an episode of the environment's first task. Throws if nobody can play there, with the mend. */
 export async function playedEnvironment(
@@ -19,7 +22,11 @@ export async function playedEnvironment(
     gradesByToken: grading_token_env !== undefined,
   };
   const own = tasks.filter((task) => task.env_key === env_key);
-  const facts = await askServerFacts(options, own, AbortSignal.timeout(withinMs));
+  const signal = AbortSignal.timeout(withinMs);
+  const asked = own.length === 0 ? askWithoutTask(options, signal) : askServerFacts(options, own, signal);
+  const facts = await asked.catch((error: unknown) => {
+    throw signal.aborted ? new Error(`${url} has not begun an episode within ${withinMs / 1000} s`) : error;
+  });
   if (facts.reward_rule === null && facts.transport === 'ws' && own.length > 0)
     throw new Error(`${url} opens none of the first tasks of ${env_key}: read the log of the server`);
   if (facts.tools === null && facts.transport === 'ws' && own.length > 0)
@@ -27,7 +34,17 @@ export async function playedEnvironment(
   return factsText(url, facts);
 }
 
-function factsText(url: string, { contract, transport, tools, reward_rule }: ServerFacts): string {
+async function askWithoutTask(options: ServerOptions, signal: AbortSignal): Promise<Facts> {
+  const server = new OpenEnvServer(options);
+  const connection = await server.connect(withinMs, signal);
+  const { kind, act } = await server.contract(withinMs).finally(() => connection.close());
+  return {
+    ...{ contract: kind === 'gym' ? 'openenv/gym' : 'openenv/tools', transport: server.transport ?? 'ws' },
+    ...{ tools: act ? [act] : null, reward_rule: null },
+  };
+}
+
+function factsText(url: string, { contract, transport, tools, reward_rule }: Facts): string {
   const names = tools?.map(({ name }) => name) ?? [];
   const more = names.length > shownTools ? `, and ${names.length - shownTools} more` : '';
   const kind = contract === 'openenv/gym' ? 'a gym-style server' : 'a server with tools';

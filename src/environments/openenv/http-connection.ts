@@ -1,5 +1,7 @@
 // The session of a server without `/ws`: one world that the server keeps between `POST /reset` and `POST /step`. Whoever resets it takes it, so
-// only one episode may be open at a time. The server's bare 500 is an exception of the environment; a proxy says 502, 503 or 504.
+// only one episode may be open at a time, and after each step `GET /state` must show that the world is still this episode's: some servers
+// keep no world between requests, and other clients may have reset it. The server's bare 500 is an exception of the environment; a proxy
+// says 502, 503 or 504.
 import { awakeLimit } from '../../base/awake-clock.js';
 import { EnvironmentError } from '../environment.js';
 import { ErrorFrame, type OpenEnvConnection, type ReplyFrame } from './openenv-connection.js';
@@ -10,7 +12,10 @@ export class HttpConnection implements OpenEnvConnection {
   censor = (text: string): string => text;
   onIdleEnd: (() => void) | undefined;
   #ended = false;
+  #isLost = false;
   #requests = 0;
+  /** The newest reset, and the steps since. */
+  #world: { episode: unknown; steps: number } = { episode: undefined, steps: 0 };
   readonly #ending = new AbortController();
 
   constructor(
@@ -23,7 +28,7 @@ export class HttpConnection implements OpenEnvConnection {
   }
 
   get usable(): boolean {
-    return !this.#ended;
+    return !this.#ended && !this.#isLost;
   }
 
   newKey(): string {
@@ -33,8 +38,17 @@ export class HttpConnection implements OpenEnvConnection {
   async request(frame: Record<string, unknown>, timeoutMs: number): Promise<ReplyFrame> {
     if (this.#ended) throw this.#lost('was closed on this side');
     const { type, data } = frame;
-    if (type === 'reset') return this.#send('reset', data, timeoutMs);
-    if (type === 'step') return this.#send('step', { action: data }, timeoutMs);
+    if (type === 'reset') {
+      const reply = await this.#send('reset', data ?? {}, timeoutMs);
+      this.#world = { episode: (data as { episode_id?: unknown } | undefined)?.episode_id, steps: 0 };
+      return reply;
+    }
+    if (type === 'step') {
+      const reply = await this.#send('step', { action: data }, timeoutMs);
+      this.#world.steps += 1;
+      this.#refuseOtherWorld((await this.#send('state', undefined, timeoutMs)).data);
+      return reply;
+    }
     throw new ErrorFrame('UNKNOWN_TYPE', `a server without /ws knows no ${textOf(type, '')} frame`, {});
   }
 
@@ -56,20 +70,39 @@ export class HttpConnection implements OpenEnvConnection {
     this.terminate();
   }
 
-  async #send(call: 'reset' | 'step', body: unknown, timeoutMs: number): Promise<ReplyFrame> {
+  /** A grade from another world would be a false one. */
+  #refuseOtherWorld({ episode_id, step_count }: Record<string, unknown>): void {
+    const { episode, steps } = this.#world;
+    const isNamed = typeof episode_id === 'string' && episode_id === episode;
+    const isCounted = step_count === steps;
+    // A server that counts no steps says 0, or nothing.
+    if (isNamed ? isCounted || !step_count : isCounted && typeof episode_id !== 'string') return;
+    throw new EnvironmentError(
+      'failed',
+      'world',
+      `${this.url} shows another world than this episode's after ${steps} ${steps === 1 ? 'step' : 'steps'} ` +
+        `(episode_id ${JSON.stringify(episode_id)}, step_count ${JSON.stringify(step_count)}): it keeps none between requests, another ` +
+        'client has reset it, or its /state does not give the episode_id of the reset',
+    );
+  }
+
+  async #send(call: 'reset' | 'step' | 'state', body: unknown, timeoutMs: number): Promise<ReplyFrame> {
     const limit = awakeLimit(timeoutMs);
     let status: number;
     let text: string;
     try {
       const answer = await fetch(`${this.url.replace(/\/+$/, '')}/${call}`, {
-        method: 'POST',
+        // A redirect could take the headers to another host.
+        redirect: 'error',
+        method: body === undefined ? 'GET' : 'POST',
         headers: { ...this.headers, 'Content-Type': 'application/json' },
-        body: JSON.stringify(body ?? {}),
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
         signal: AbortSignal.any([this.#ending.signal, limit.signal]),
       });
       status = answer.status;
       text = this.censor(await answer.text());
     } catch (error) {
+      this.#isLost = true;
       if (!this.#ended && limit.signal.aborted)
         throw new EnvironmentError(
           'unavailable',
@@ -77,7 +110,7 @@ export class HttpConnection implements OpenEnvConnection {
           `the environment server ${this.url} did not answer within ${timeoutMs} ms`,
         );
       const { message, cause } = error as { message: string; cause?: { message?: string } };
-      throw this.#lost(`does not answer: ${cause?.message || message}`);
+      throw this.#lost(`does not answer: ${cause?.message || message}`, call);
     } finally {
       limit.callOff();
     }
@@ -89,12 +122,14 @@ export class HttpConnection implements OpenEnvConnection {
     if (status === 200 && data !== null) return { type: 'observation', data };
     const detail = (data === null ? text : JSON.stringify(data.detail ?? data)).slice(0, 500);
     if (status === 401 || status === 403) throw unauthorized(this.url, status);
-    if (status === 429 || status > 500) throw this.#lost(`answers ${call} with ${status}: ${detail}`);
+    if (status === 429 || status > 500) throw this.#lost(`answers ${call} with ${status}: ${detail}`, call);
     throw new ErrorFrame(status === 422 ? 'VALIDATION_ERROR' : 'EXECUTION_ERROR', `${status} ${detail}`, {});
   }
 
-  #lost(how: string): EnvironmentError {
-    return new EnvironmentError('unavailable', 'socket_lost', `the environment server ${this.url} ${how}`);
+  /** Before the reset nothing is lost but time: the episode has not begun. */
+  #lost(how: string, call?: string): EnvironmentError {
+    const reason = call === 'reset' ? 'connect' : 'socket_lost';
+    return new EnvironmentError('unavailable', reason, `the environment server ${this.url} ${how}`);
   }
 }
 

@@ -19,15 +19,13 @@ import { openEnvEpisode, type RewardRule } from './openenv-episode.js';
 import { type Contract, OpenEnvServer, type ServerOptions } from './openenv-server.js';
 import { createSemaphore, type Semaphore } from './semaphore.js';
 import { createSocketPool } from './socket-pool.js';
-import { isObject, readTools } from './tool-results.js';
+import { inOrder, isObject, readTools } from './tool-results.js';
 
 export interface OpenEnvOptions extends Omit<ServerOptions, 'secrets'>, Partial<RewardRule> {
   /** Token of the built-in server, which grades on request. Without a token, rewards are the grade. */
   gradingToken?: string;
   /** Sessions at once; at most as many as the server allows. A semaphore if several backends share the server. */
   maxSessions: number | Semaphore;
-  /** Whether a server without `/ws` keeps one world for all clients; default true. */
-  hasOneWorld?: boolean;
   /** `shared`: all episodes of an `env_key` have the same tools, which are asked for once. */
   tools?: 'episode' | 'shared';
   /** Time limit for each reply; must be longer than the server's own limit for a tool (30 s in the Python package). */
@@ -51,6 +49,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
   const toolLists = new Map<string, Promise<ToolSpec[]>>();
   const breaker = createCircuitBreaker({ probe: (signal) => server.isUp(signal) });
   let closed = false;
+  let hasConnected = false;
   let gradesFrames = gradingToken !== undefined;
 
   /** Sends a frame; if that fails, throws an `EnvironmentError` for this phase. */
@@ -85,6 +84,8 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     }
     // An earlier restart may have ended an idle socket, so its loss says nothing about the server now.
     if (!wasIdle || error.reason !== 'socket_lost') breaker.lost();
+    // What comes back may be a newer server.
+    server.forget();
     return error;
   }
 
@@ -141,15 +142,21 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
 
   async function connect(signal: AbortSignal, session?: string): Promise<OpenEnvConnection> {
     try {
-      return await server.connect(callTimeoutMs, signal, session);
+      const connection = await server.connect(callTimeoutMs, signal, session);
+      hasConnected = true;
+      shareOneWorld();
+      return connection;
     } catch (error) {
-      if (error instanceof EnvironmentError && error.kind === 'unavailable') breaker.lost();
-      throw error;
+      if (!(error instanceof EnvironmentError)) throw error;
+      // A server that was played on is not another one: its proxy answers, or its key has expired.
+      const isAway = error.kind === 'unavailable' || hasConnected;
+      if (isAway) breaker.lost();
+      throw isAway && error.kind === 'failed' ? unavailable('connect', error) : error;
     }
   }
 
   function shareOneWorld(): void {
-    if (server.transport === 'http' && options.hasOneWorld !== false) places.shrinkTo(1);
+    if (server.transport === 'http') places.shrinkTo(1);
   }
   shareOneWorld();
 
@@ -158,7 +165,6 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
   function findTransport(): Promise<void> {
     finding ??= (async () => {
       pool.give(await connect(new AbortController().signal));
-      shareOneWorld();
     })().finally(() => (finding = undefined));
     return finding;
   }
@@ -197,11 +203,11 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     }
   }
 
-  /** Prompts are remembered by the identity of their tool list. */
+  /** Prompts are remembered by the identity of their tool list, and its order must not change them. */
   const newestLists = new Map<string, readonly ToolSpec[]>();
   function knownList(envKey: string, tools: readonly ToolSpec[]): readonly ToolSpec[] {
     const newest = newestLists.get(envKey);
-    if (newest && isDeepStrictEqual(newest, tools)) return newest;
+    if (newest && isDeepStrictEqual(inOrder(newest), inOrder(tools))) return newest;
     newestLists.set(envKey, tools);
     return tools;
   }
@@ -222,7 +228,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
       try {
         const started = await start(task, openOptions, signal);
         connection = started.connection;
-        const contract = await untilAborted(connection, signal, server.contract(callTimeoutMs, signal));
+        const contract = await untilAborted(connection, signal, server.contract(callTimeoutMs));
         const listed = await untilAborted(connection, signal, toolsOf(contract, task.env_key, connection));
         if (!listed.asked) return episode(task, started, contract, listed.tools, release);
         const world = connection.newKey();
@@ -265,7 +271,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
       if (data.reset_key === session.world) {
         const { step_count: done } = data;
         if (done === calls || done === calls - 1) {
-          const contract = await untilAborted(connection, signal, server.contract(callTimeoutMs, signal));
+          const contract = await untilAborted(connection, signal, server.contract(callTimeoutMs));
           const { tools } = await untilAborted(
             connection,
             signal,
@@ -350,12 +356,20 @@ async function untilAborted<T>(
   const abort = (): void => connection.terminate();
   if (signal.aborted) abort();
   signal.addEventListener('abort', abort, { once: true });
+  const aborted = new Promise<never>((_, reject) => {
+    const stop = (): void => reject(signal.reason as Error);
+    signal.addEventListener('abort', stop, { once: true });
+    void promise.finally(() => signal.removeEventListener('abort', stop)).catch(() => undefined);
+    if (signal.aborted) stop();
+  });
+  aborted.catch(() => undefined);
   try {
-    return await promise;
+    return await Promise.race([promise, aborted]);
   } catch (error) {
     throw signal.aborted ? signal.reason : error;
   } finally {
     signal.removeEventListener('abort', abort);
+    promise.catch(() => undefined);
   }
 }
 

@@ -59,7 +59,7 @@ export class OpenEnvServer {
   async connect(timeoutMs: number, signal: AbortSignal, session?: string): Promise<OpenEnvConnection> {
     const connection = await this.#connected(Math.min(timeoutMs, connectTimeoutMs), signal, session);
     const { headers = {}, secrets = [] } = this.options;
-    const known = [...secrets, ...Object.values(headers)];
+    const known = [...secrets, ...secretsOf(headers)];
     if (known.length > 0) connection.censor = (text) => withoutSecrets(text, known);
     return connection;
   }
@@ -88,9 +88,9 @@ export class OpenEnvServer {
     }
   }
 
-  /** Asked for once; after a failure again. */
-  contract(timeoutMs: number, signal: AbortSignal): Promise<Contract> {
-    const asked = (this.#contract ??= this.#ask(timeoutMs, signal));
+  /** Asked for once; after a failure again. Callers share the request, so no signal of theirs ends it. */
+  contract(timeoutMs: number): Promise<Contract> {
+    const asked = (this.#contract ??= this.#ask(timeoutMs, new AbortController().signal));
     asked.catch(() => {
       if (this.#contract === asked) this.#contract = null;
     });
@@ -125,10 +125,9 @@ export class OpenEnvServer {
     }
   }
 
-  /** The next episode asks again: another server may have taken the address. */
+  /** The next episode asks again: another server may have taken the address. Its transport is that of the deployment, and stays. */
   forget(): void {
     this.#contract = null;
-    this.#transport = this.options.transport ?? null;
   }
 
   async isUp(signal?: AbortSignal): Promise<boolean> {
@@ -154,6 +153,7 @@ export class OpenEnvServer {
     try {
       const answer = await fetch(`${url.replace(/\/+$/, '')}${path}`, {
         headers,
+        redirect: this.options.headers ? 'error' : 'follow',
         signal: signal ? AbortSignal.any([signal, limit.signal]) : limit.signal,
       });
       return { status: answer.status, text: await answer.text() };
@@ -179,6 +179,13 @@ function handshakeStatus(error: unknown): number | null {
   const { message = '' } = ((error as Error).cause ?? {}) as { message?: string };
   const match = /Unexpected server response: (\d+)/.exec(message);
   return match ? Number(match[1]) : null;
+}
+
+/** Values that a server may repeat in part: `Bearer` says nothing, what follows it all. Other headers are not secret. */
+function secretsOf(headers: Readonly<Record<string, string>>): string[] {
+  return Object.entries(headers)
+    .filter(([name]) => /auth|key|token|secret|cookie|password/i.test(name))
+    .flatMap(([, value]) => [...new Set([value, value.split(' ').at(-1) ?? value])]);
 }
 
 const mcpActions = ['Action', 'CallToolAction', 'ListToolsAction'];

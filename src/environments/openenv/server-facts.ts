@@ -5,7 +5,7 @@ import { awakeLimit } from '../../base/awake-clock.js';
 import { EnvironmentError } from '../environment.js';
 import { ErrorFrame, type ReplyFrame } from './openenv-connection.js';
 import { OpenEnvServer, type ServerOptions, type Transport } from './openenv-server.js';
-import { isObject, readTools } from './tool-results.js';
+import { inOrder, isObject, readTools } from './tool-results.js';
 
 export interface ServerFacts {
   /** The protocol that we use with the server. */
@@ -32,7 +32,7 @@ interface FactsOptions extends ServerOptions {
 /** How many tasks are tried: one task that the server does not know says nothing about the others. */
 const maxTasks = 3;
 
-/** `tasks`: all of one environment. Throws an `EnvironmentError` of kind `unavailable` while the server does not answer. */
+/** `tasks`: all of one environment. Throws an `EnvironmentError`: `unavailable` while the server does not answer, `failed` if nobody can play on it. */
 export async function askServerFacts(
   options: FactsOptions,
   tasks: readonly Task[],
@@ -95,7 +95,7 @@ async function askInSession(
     });
   try {
     const episode_id = `facts/${task_key}`;
-    const { kind, act } = await server.contract(timeoutMs, signal);
+    const { kind, act } = await server.contract(timeoutMs);
     const contract = kind === 'gym' ? 'openenv/gym' : 'openenv/tools';
     const transport = server.transport ?? 'ws';
     // A reset would end the episode that plays on the server's only world.
@@ -125,11 +125,6 @@ async function knowsGradeFrame(
 ): Promise<boolean> {
   const answer = await ask({ type: 'grade', data: { token: '', final_answer: '', try: 0 } });
   return !(answer instanceof ErrorFrame && answer.code === 'UNKNOWN_TYPE');
-}
-
-/** Sorted by name, because a server may list tools in any order. */
-export function inOrder(tools: readonly ToolSpec[]): ToolSpec[] {
-  return [...tools].sort((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0));
 }
 
 function parsed(text: string): Record<string, unknown> {

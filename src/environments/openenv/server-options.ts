@@ -5,12 +5,12 @@ import type { OpenEnvOptions } from './openenv-backend.js';
 
 type FromSpec = Pick<
   OpenEnvOptions,
-  'contract' | 'transport' | 'headers' | 'tools' | 'reward' | 'success_at' | 'hasOneWorld'
+  'contract' | 'transport' | 'headers' | 'tools' | 'reward' | 'success_at'
 >;
 
 /** Throws if the variable with the headers is not set, or holds something else. */
 export function serverOptionsOf(spec: EnvironmentSpec): FromSpec {
-  const { contract, transport, tools, reward, success_at, headers_env, max_sessions } = spec;
+  const { contract, transport, tools, reward, success_at, headers_env } = spec;
   return {
     ...(contract === undefined ? {} : { contract }),
     ...(transport === undefined ? {} : { transport }),
@@ -18,7 +18,6 @@ export function serverOptionsOf(spec: EnvironmentSpec): FromSpec {
     ...(tools === undefined ? {} : { tools }),
     ...(reward === undefined ? {} : { reward }),
     ...(success_at === undefined ? {} : { success_at }),
-    ...(max_sessions === undefined ? {} : { hasOneWorld: false }),
   };
 }
 

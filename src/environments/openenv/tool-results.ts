@@ -21,6 +21,11 @@ export function readTools(tools: unknown): ToolSpec[] {
   });
 }
 
+/** Sorted by name, because a server may list tools in any order. */
+export function inOrder(tools: readonly ToolSpec[]): ToolSpec[] {
+  return [...tools].sort((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0));
+}
+
 type ToolAnswer =
   { kind: 'result'; result: ToolResult } | { kind: 'failed'; reason: string; message: string };
 
@@ -39,9 +44,11 @@ export function readToolAnswer(observation: Json): ToolAnswer {
   if (typeof error === 'string' && error !== '') {
     return { kind: 'result', result: { text: modelText(error), isError: true } };
   }
-  // The server is not MCP-style: its whole observation is the result.
-  if (!('result' in observation))
-    return { kind: 'result', result: { text: shownText(observation), isError: false } };
+  // The server has actions of its own: the whole observation is the result, except the metadata, which the model must not see.
+  if (!('result' in observation)) {
+    const { metadata: _, ...shown } = observation;
+    return { kind: 'result', result: { text: compact(shown), isError: false } };
+  }
   return { kind: 'result', result: readResult(result) };
 }
 

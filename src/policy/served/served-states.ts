@@ -153,10 +153,9 @@ export class ServedStates implements StateKeeper {
     return this.savedBefore(committed);
   }
 
-  async prune(committed: CommittedState, spare?: number): Promise<void> {
-    const { store, service, engine, by, log } = this.options;
-    const sampled = engine.sampled?.path;
-    await removeSaved({ store, service, by, log }, committed, { spare, sampled });
+  /** A later checkpoint's upload removes what is no longer needed: then the checkpoint is in the store. */
+  prune(): Promise<void> {
+    return Promise.resolve();
   }
 
   async problemOf(committed: CommittedState, signal: AbortSignal): Promise<string | null> {
@@ -185,6 +184,8 @@ export class ServedStates implements StateKeeper {
           await service.archive(archive.model, archive.name, signalOf(upload.signal)),
         );
       await writeCheckpoint(store, record, { ...upload, ...state, statePath });
+      const { engine, by, log } = this.options;
+      await removeSaved({ store, service, by, log }, run, engine.sampled?.path);
     } finally {
       await rm(statePath, { force: true });
     }

@@ -15,6 +15,7 @@
     'ended by the limit of turns',
     'ended by the limit of tokens',
     'broken off: the outcome is unknown',
+    'ended by the environment',
   ];
   const MARKS = [
     ['toolError', 1, 'tool error'],

@@ -36,7 +36,7 @@ export const episode = z
     task_key: text,
     env_key: text,
     outcome: outcome.describe(
-      '`value`: −1e100 to 1e100, 1 is full reward; `reason`: the last failure (`open`, `call`, `grade`, `timeout`, `socket_lost`), or `prompt_too_long`; `failures`: number of charged failures',
+      '`value`: −1e100 to 1e100, 1 is full reward; `reason`: the last failure (`open`, `call`, `grade`, `timeout`, `socket_lost`, `world`, `contract`, `unauthorized`), or `prompt_too_long`; `failures`: number of charged failures',
     ),
     stop_reason: z
       .enum(['done', 'max_turns', 'length', 'unknown', 'ended'])

@@ -26,8 +26,9 @@ export function environmentBackends({ url: ownUrl, token }: EnvironmentBackendsO
   const places = new Map<string, Semaphore>();
   const placesOf = (url: string, most = placesOfNode): Semaphore => {
     const { href } = new URL(url);
-    const known = places.get(href) ?? createSemaphore(most);
+    const known = places.get(href) ?? createSemaphore(placesOfNode);
     places.set(href, known);
+    known.shrinkTo(most);
     return known;
   };
   return {

@@ -70,7 +70,7 @@ def http_app():
 
         number: int
 
-    app, game = FastAPI(), Game()
+    app, game, current = FastAPI(), Game(), {}
     required = sys.argv[4] if len(sys.argv) > 4 else None
 
     def refuse(key):
@@ -90,13 +90,20 @@ def http_app():
     def reset(data: dict = Body({}), x_key: str | None = Header(None)):
         refuse(x_key)
         text = game.begin(data.get("seed"), data.get("highest"))
+        current.update(episode_id=data.get("episode_id"), step_count=0)
         return {"observation": {"text": text}, "reward": None, "done": False}
 
     @app.post("/step")
     def step(action: GuessAction = Body(embed=True), x_key: str | None = Header(None)):
         refuse(x_key)
         text, reward, done = game.guess(action.number)
+        current["step_count"] += 1
         return {"observation": {"text": text}, "reward": reward, "done": done}
+
+    @app.get("/state")
+    def state(x_key: str | None = Header(None)):
+        refuse(x_key)
+        return current
 
     return app
 

@@ -44,7 +44,7 @@ const specOf = (url: string, change: object = {}) => ({
 });
 
 describe('a server without sockets', () => {
-  it('plays one episode at a time, unless the spec says how many', async () => {
+  it('plays one episode at a time', async () => {
     const backend = connect();
     const first = await open(backend);
     let isOpen = false;
@@ -54,10 +54,6 @@ describe('a server without sockets', () => {
     expect(await act(first, 1)).toMatchObject({ text: '2', ends: true });
     await first.close();
     await (await second).close();
-
-    const wide = connect({ hasOneWorld: false });
-    const both = await Promise.all([open(wide), open(wide)]);
-    await Promise.all(both.map((env) => env.close()));
   });
 
   it('that is busy or behind a proxy without it is waited for; its own exception is charged', async () => {
@@ -74,6 +70,43 @@ describe('a server without sockets', () => {
       world.answer = () => null;
       await env.close();
     }
+  });
+
+  it('that is busy at the reset costs an episode nothing', async () => {
+    const backend = connect();
+    world.answer = (path) => (path === '/reset' ? { status: 429, body: { detail: 'later' } } : null);
+    await expect(open(backend)).rejects.toMatchObject({ kind: 'unavailable', reason: 'connect' });
+  });
+
+  it('never grades an episode whose world another client has reset', async () => {
+    const env = await open(connect());
+    await act(env, 1);
+    await fetch(`${world.url}/reset`, { method: 'POST', body: '{"episode_id":"other","goal":1}' });
+    await expect(act(env, 1)).rejects.toMatchObject({ kind: 'failed', reason: 'world' });
+    await expect(env.grade({ finalAnswer: '', tryNumber: 0 })).rejects.toThrow('it can only be closed');
+    await env.close();
+  });
+
+  it.each([
+    ['keeps no world between requests', { episode_id: null, step_count: 0 }],
+    ['keeps no world between requests, and names each', { episode_id: 'fresh', step_count: 0 }],
+    ['shows no world', {}],
+    ['went on with a step that had timed out', { episode_id: 'ep', step_count: 2 }],
+  ])('that %s is refused at the first step', async (_, state) => {
+    const env = await open(connect());
+    world.answer = (path) => (path === '/state' ? { status: 200, body: state } : null);
+    await expect(act(env, 1)).rejects.toMatchObject({ kind: 'failed', reason: 'world' });
+    await env.close();
+  });
+
+  it.each([
+    ['counts no steps', { episode_id: 'ep', step_count: 0 }],
+    ['names no episode', { step_count: 1 }],
+  ])('that %s is played', async (_, state) => {
+    const env = await open(connect());
+    world.answer = (path) => (path === '/state' ? { status: 200, body: state } : null);
+    expect(await act(env, 1)).toMatchObject({ text: '1' });
+    await env.close();
   });
 
   it('shows the model what is wrong with its action', async () => {
@@ -99,6 +132,8 @@ describe('a server without sockets', () => {
     world.answer = () => ({ status: 500, body: { detail: 'bad key abc-secret-key' } });
     await expect(act(env, 1)).rejects.toThrow(/bad key (?!abc-secret-key)/);
     await env.close();
+    world.answer = () => ({ status: 500, body: { detail: 'bad token the-secret-token' } });
+    await expect(open(backend)).rejects.toThrow(/bad token (?!the-secret-token)/);
   });
 
   it.each([
