@@ -4,6 +4,7 @@ import { appByName } from '../environments/apps/registry.js';
 import type { DatasetManifest } from '../spec/records/manifests.js';
 import type { DatasetReference } from '../spec/records/run-records.js';
 import type { BuiltinDataSpec, DataSpec, EnvironmentSpec, RunSpec } from '../spec/run-spec.js';
+import type { Digest } from '../spec/records/parts.js';
 import type { Demonstration, Task } from '../spec/records/task.js';
 import { canonicalText, recordDigest } from '../store/records/canonical.js';
 import { sha256Hex } from '../base/sha256.js';
@@ -13,6 +14,7 @@ import type { ObjectStore } from '../store/objects/object-store.js';
 import { createFile, readRecord, recordFunction } from '../store/records/records.js';
 import { refuseUnplayable } from './environment-check.js';
 import { BadDataFile, parseDemonstrations, parseTasks } from './task-file.js';
+import { NothingSelected, selectTasks } from './task-selection.js';
 import { toolListsFor } from './tool-lists.js';
 
 /** Increased whenever the generator's output changes, so that data of an older generator is never taken for new data. */
@@ -55,10 +57,15 @@ async function prepareFiles(
   environments: readonly EnvironmentSpec[],
   signal: AbortSignal | undefined,
 ): Promise<DatasetReference> {
-  const { tasks, demonstrations: shown } = await readDataFiles(data);
+  const { tasks, demonstrations: shown, verifiers } = await readDataFiles(data);
   await refuseUnplayable(environments, signal);
   const lists = await toolListsFor(shown, tasks, environments, signal ? { signal } : {});
-  const texts = { tasks: lines(tasks), demonstrations: lines(shown), tools: canonicalText(lists) };
+  const used = new Set(tasks.map(({ verifier }) => verifier));
+  const kept = [...verifiers].filter(([sha256]) => used.has(sha256)).sort(([a], [b]) => (a < b ? -1 : 1));
+  const texts = {
+    ...{ tasks: lines(tasks), demonstrations: lines(shown), tools: canonicalText(lists) },
+    ...(kept.length === 0 ? {} : { verifiers: canonicalText(Object.fromEntries(kept)) }),
+  };
   const version = sha256Hex(
     canonicalText({
       tasks: sha256Hex(texts.tasks),
@@ -69,17 +76,34 @@ async function prepareFiles(
   return writeDataset(store, 'files', version.slice(0, 16), texts);
 }
 
+interface DataFiles {
+  tasks: Task[];
+  demonstrations: Demonstration[];
+  /** Code by its sha256, of all tasks of the file. */
+  verifiers: Map<Digest, string>;
+}
+
+/** The tasks of a file that the spec selects, each on its side of the split. Throws `BadDataFile`. */
+export function tasksIn(text: string, file: string, data: DataSpec, verifiers?: Map<Digest, string>): Task[] {
+  const tasks = parseTasks(text, file, verifiers);
+  try {
+    return selectTasks(tasks, data);
+  } catch (error) {
+    if (error instanceof NothingSelected) throw new BadDataFile(file, [error.message]);
+    throw error;
+  }
+}
+
 /** Reads the data files that a spec names. Throws `BadDataFile`. */
-export async function readDataFiles(
-  data: DataSpec,
-): Promise<{ tasks: Task[]; demonstrations: Demonstration[] }> {
+export async function readDataFiles(data: DataSpec): Promise<DataFiles> {
   const read = (path: string | undefined) => (path === undefined ? '' : readText(path));
-  const tasks = parseTasks(await read(data.tasks), data.tasks ?? 'data.tasks');
+  const verifiers = new Map<Digest, string>();
+  const tasks = tasksIn(await read(data.tasks), data.tasks ?? 'data.tasks', data, verifiers);
   const demonstrations = parseDemonstrations(
     await read(data.demonstrations),
     data.demonstrations ?? 'data.demonstrations',
   );
-  return { tasks, demonstrations };
+  return { tasks, demonstrations, verifiers };
 }
 
 interface DatasetTexts {
@@ -87,19 +111,22 @@ interface DatasetTexts {
   demonstrations: string;
   /** Tools by environment, as canonical JSON. */
   tools: string;
+  /** Code of the tasks' verifiers by sha256, as canonical JSON; absent if no task has one. */
+  verifiers?: string;
 }
 
 async function writeDataset(
   store: ObjectStore,
   name: string,
   version: string,
-  { tasks, demonstrations, tools }: DatasetTexts,
+  { tasks, demonstrations, tools, verifiers }: DatasetTexts,
 ): Promise<DatasetReference> {
   const files = [];
   for (const [path, text] of [
     ['tasks.jsonl', tasks],
     ['demonstrations.jsonl', demonstrations],
     ['tools.json', tools],
+    ...(verifiers === undefined ? [] : [['verifiers.json', verifiers] as const]),
   ] as const) {
     const bytes = Buffer.from(text);
     const { size, sha256 } = await createFile(store, datasetFileKey(name, version, path), bytes);

@@ -1,7 +1,10 @@
 // Parses the `tasks.jsonl` and `demonstrations.jsonl` that users provide. Every problem is reported with its line.
 import { z } from 'zod';
 import { inOneLine, issueProblems } from '../spec/spec-issues.js';
+import { sha256Hex } from '../base/sha256.js';
+import { type Digest, digest } from '../spec/records/parts.js';
 import type { Demonstration, Task } from '../spec/records/task.js';
+import { inOurNames, jsonLines, taskRows } from './task-dialects.js';
 
 const taskSchema = z.strictObject({
   task_key: z.string().min(1).max(200),
@@ -12,6 +15,12 @@ const taskSchema = z.strictObject({
   template: z.string().optional(),
   split: z.enum(['train', 'held_out']).default('train'),
   reset: z.record(z.string(), z.unknown()).exactOptional(),
+  modality: z.enum(['tool_use', 'computer_use']).exactOptional(),
+  env_version: z.string().exactOptional(),
+  data_key: z.string().exactOptional(),
+  data_version: z.string().exactOptional(),
+  verifier: digest.exactOptional(),
+  verifier_code: z.string().min(1).exactOptional(),
 });
 
 const demonstrationSchema = z.strictObject({
@@ -50,27 +59,37 @@ export class BadDataFile extends Error {
   }
 }
 
-/** Throws `BadDataFile`, which names each bad line, duplicate keys, and a last line that was cut off. */
-export function parseTasks(text: string, file: string): Task[] {
+/**
+ * Throws `BadDataFile`, which names each bad row, duplicate keys, and a last line that was cut off. `verifiers`: receives the code of the
+ * rows' verifiers by its sha256.
+ */
+export function parseTasks(text: string, file: string, verifiers?: Map<Digest, string>): Task[] {
   const problems: string[] = [];
-  const firstLineOf = new Map<string, number>();
+  const firstPlaceOf = new Map<string, string>();
   const tasks: Task[] = [];
-  for (const { line, value } of jsonLines(text, problems)) {
-    const parsed = taskSchema.safeParse(value);
+  for (const { place, value } of taskRows(text, problems)) {
+    const row = inOurNames(value);
+    const parsed = taskSchema.safeParse(row);
     if (!parsed.success) {
-      problems.push(...describe(line, parsed.error, taskSchema, value));
+      problems.push(...describe(place, parsed.error, taskSchema, row));
       continue;
     }
-    const earlier = firstLineOf.get(parsed.data.task_key);
+    const { verifier_code, ...task } = parsed.data;
+    const earlier = firstPlaceOf.get(task.task_key);
     if (earlier !== undefined) {
       problems.push(
-        `line ${line}: task_key "${parsed.data.task_key}" is already used in line ${earlier}; keys must be unique`,
+        `${place}: task_key "${task.task_key}" is already used in ${earlier}; keys must be unique`,
       );
       continue;
     }
-    firstLineOf.set(parsed.data.task_key, line);
-    const { template = parsed.data.env_key } = parsed.data;
-    tasks.push({ ...parsed.data, template });
+    firstPlaceOf.set(task.task_key, place);
+    const { template = task.env_key } = task;
+    if (verifier_code === undefined) tasks.push({ ...task, template });
+    else {
+      const verifier = sha256Hex(verifier_code);
+      verifiers?.set(verifier, verifier_code);
+      tasks.push({ ...task, template, verifier });
+    }
   }
   if (tasks.length === 0 && problems.length === 0)
     problems.push('the file has no task; write one JSON object per line');
@@ -84,33 +103,14 @@ export function parseDemonstrations(text: string, file: string): Demonstration[]
   for (const { line, value } of jsonLines(text, problems)) {
     const parsed = demonstrationSchema.safeParse(value);
     if (parsed.success) demonstrations.push(withoutUndefined(parsed.data));
-    else problems.push(...describe(line, parsed.error, demonstrationSchema, value));
+    else problems.push(...describe(`line ${line}`, parsed.error, demonstrationSchema, value));
   }
   if (problems.length > 0) throw new BadDataFile(file, problems);
   return demonstrations;
 }
 
-function* jsonLines(text: string, problems: string[]): Generator<{ line: number; value: unknown }> {
-  const lines = text.split('\n');
-  for (const [index, content] of lines.entries()) {
-    if (content.trim() === '') continue;
-    let value: unknown;
-    try {
-      value = JSON.parse(content);
-    } catch {
-      const cutOff =
-        index === lines.length - 1
-          ? ' (the file seems cut off: its last line does not end with a line break)'
-          : '';
-      problems.push(`line ${index + 1}: not JSON${cutOff}`);
-      continue;
-    }
-    yield { line: index + 1, value };
-  }
-}
-
-function describe(line: number, error: z.ZodError, schema: z.ZodType, value: unknown): string[] {
-  return issueProblems(error.issues, schema, value).map((problem) => `line ${line}: ${inOneLine(problem)}`);
+function describe(place: string, error: z.ZodError, schema: z.ZodType, value: unknown): string[] {
+  return issueProblems(error.issues, schema, value).map((problem) => `${place}: ${inOneLine(problem)}`);
 }
 
 function withoutUndefined(value: z.infer<typeof demonstrationSchema>): Demonstration {

@@ -163,6 +163,21 @@ function dataProblems({ data }: RunSpec): SpecProblem[] {
       fix: 'remove one of them, or give tasks with these demonstrations',
     });
   }
+  const ofFiles = [
+    'modality',
+    'env_keys',
+    'difficulty',
+    'max_tasks',
+    'exclude_envs',
+    'held_out_envs',
+    'split',
+  ] as const;
+  for (const key of ofFiles.filter((one) => data[one] !== undefined))
+    problems.push({
+      path: `data.${key}`,
+      problem: 'it selects tasks of a file, and builtin makes its tasks',
+      fix: 'say in data.builtin which tasks to make, or give tasks',
+    });
   for (const key of ['eval_tasks', 'final_eval_tasks'] as const) {
     if (data[key] <= data.builtin.held_out_tasks) continue;
     problems.push({

@@ -24,10 +24,34 @@ const builtin = z.strictObject({
   teacher_demonstrations: countOrZero.default(0).describe('number of demonstrations of kind `teacher`'),
 });
 
+const split = z.strictObject({
+  held_out_ratio: share
+    .default(0.2)
+    .describe(
+      'share of an environment’s tasks that is held out: at most 20 tasks, and none if it would be fewer than 5',
+    ),
+  max_held_out: countOrZero.default(60).describe('held-out tasks in all; 0: no limit'),
+  max_env_share: share.default(0.2).describe('largest share of the training tasks that one environment has'),
+});
+
 const data = z.strictObject({
   tasks: text.exactOptional().describe('JSONL file of tasks; excludes `builtin`'),
   demonstrations: text.exactOptional().describe('JSONL file of demonstrations'),
   builtin: builtin.exactOptional().describe('tasks of the built-in apps; excludes `tasks`'),
+  modality: z
+    .enum(['tool_use', 'computer_use'])
+    .exactOptional()
+    .describe('takes the tasks of this modality; a task without one is `tool_use`'),
+  env_keys: z.array(name).min(1).exactOptional().describe('takes the tasks of these environments'),
+  difficulty: z.array(count).min(1).exactOptional().describe('takes the tasks of these difficulties'),
+  max_tasks: count.exactOptional().describe('takes the first tasks of those, so many'),
+  exclude_envs: z.array(name).exactOptional().describe('leaves the tasks of these environments out'),
+  held_out_envs: z.array(name).exactOptional().describe('holds all tasks of these environments out'),
+  split: split
+    .exactOptional()
+    .describe(
+      'holds tasks out by the hash of their key, as SkyRL Fleet Training does, in place of their own `split`',
+    ),
   eval_tasks: count.default(128).describe('number of held-out tasks in each interval evaluation'),
   final_eval_tasks: count
     .default(256)

@@ -24,6 +24,7 @@ const dataFiles = `## Data files
 - \`difficulty\` (int ≥1; \`1\`): difficulty as judged by the author; sweeps can select by it
 - \`template\` (text; its \`env_key\`): kind of the task; the curriculum keeps a pass rate for each kind
 - \`split\` (\`"train"\`, \`"held_out"\`; \`"train"\`): whether the task is for training or only for evaluation
+- \`modality\` (\`"tool_use"\`, \`"computer_use"\`), \`env_version\`, \`data_key\`, \`data_version\` (texts), \`verifier_code\` (text): as in the files of SkyRL Fleet Training
 - \`reset\` (object): sent with the environment’s \`reset\`, for servers that choose a task by keys of their own
 
 A demonstration:

@@ -2,8 +2,8 @@
 // changed.
 import { readFile } from 'node:fs/promises';
 import { templateText } from '../../policy/model-assets.js';
-import { lines } from '../../data/prepare-dataset.js';
-import { BadDataFile, parseDemonstrations, parseTasks } from '../../data/task-file.js';
+import { lines, tasksIn } from '../../data/prepare-dataset.js';
+import { BadDataFile, parseDemonstrations } from '../../data/task-file.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
 import type { RunSpec } from '../../spec/run-spec.js';
@@ -51,7 +51,7 @@ export async function refuseChangedFiles(
         path: 'data.tasks',
         file: data.tasks,
         taken: taken('tasks.jsonl'),
-        content: (text, file) => lines(parseTasks(text, file)),
+        content: (text, file) => lines(tasksIn(text, file, data)),
       },
       {
         path: 'data.demonstrations',

@@ -1,4 +1,5 @@
 // Types of tasks and demonstrations.
+import type { Digest } from './parts.js';
 
 /** One line of `tasks.jsonl`: a prompt with an environment and a verifier. */
 export interface Task {
@@ -14,6 +15,14 @@ export interface Task {
   split: 'train' | 'held_out';
   /** Sent with the `reset` that opens the task's world, for servers that choose their task by keys of their own. */
   reset?: Record<string, unknown>;
+  /** Absent: `tool_use`. */
+  modality?: 'tool_use' | 'computer_use';
+  env_version?: string;
+  /** Of the environment's initial data. */
+  data_key?: string;
+  data_version?: string;
+  /** sha256 of its verifier's code, which lies beside the tasks. */
+  verifier?: Digest;
 }
 
 export interface ToolCall {
