@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { openStore } from '../src/store/open-store.js';
 import { chaosKills, measureChaos } from './durability/chaos.js';
 import { measureDurability } from './durability/disturbed-run.js';
+import { measureEnvironments } from './environments/environments.js';
 import { measureEngine } from './engine/client.js';
 import { measureLoad } from './engine/load.js';
 import {
@@ -59,6 +60,7 @@ export const parts: readonly Part[] = [
   long('campaign', null),
   long('disturbed', () => withValues(measureDurability())),
   long('served', () => withValues(measureServed())),
+  short('environments', () => withValues(measureEnvironments())),
   short('restore', () => withValues(measureRestore())),
   short('replay', async (runs) => {
     const { folder, result } = await runs.of(mainSeed);

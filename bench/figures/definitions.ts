@@ -116,6 +116,20 @@ export const figureDefinitions: readonly FigureDefinition[] = [
     ],
     ['served_violations', '', '= 0', 'violations', 'in the audit after them'],
   ]),
+  ...rowsOf('environments', 'environments', [
+    ['environments_false_zeros', 'episodes', '= 0', 'false_zeros', 'answers lost on 3 kinds of server'],
+    ['environments_lossy_episodes', 'episodes', '≥ 500', 'lossy_episodes', 'at 1, 5 and 20 % lost answers'],
+    ['environments_lost_answers', 'answers', '', 'lost_answers', 'in them'],
+    ['environments_places_found', 'ratio', '≥ 0.9', 'places_ratio', '64 episodes, 8 places: unset over set'],
+    [
+      'environments_calls',
+      '1/s',
+      '≥ 5000',
+      'server_calls_per_second',
+      'built-in server: reset, calls, grade of 1,000 sessions',
+    ],
+    ['environments_call_p99', 'ms', '≤ 50', 'server_call_ms_p99', 'of them'],
+  ]),
   ...rowsOf('scale', 'long_run', [
     ['long_run_memory_growth', 'share', '< 0.05', ofProcesses('long_run'), 'largest of three processes'],
     ['long_run_history_events_max', 'events', '< 10000', 'events_max', ''],

@@ -1,7 +1,7 @@
 // The Python package's server with one of our fixture environments, as a process on a free port.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { fileURLToPath } from 'node:url';
+import { resolve } from 'node:path';
 import { freePort } from '../../../src/stack/free-port.js';
 
 /** On a machine that was busy with other tests, the server's imports took 70 s. */
@@ -43,7 +43,7 @@ async function start(
   env: Record<string, string> = {},
 ): Promise<OpenEnvFixture> {
   const port = await freePort();
-  const script = fileURLToPath(new URL(`../../environments/openenv/${file}`, import.meta.url));
+  const script = resolve('test/environments/openenv', file);
   const child = spawn(python, [script, String(port), ...args], {
     stdio: ['ignore', 'ignore', 'pipe'],
     env: { ...process.env, ...env },
