@@ -135,11 +135,14 @@ export async function probeEngine(): Promise<string> {
 }
 
 /** OpenEnv servers answer `GET /health`. */
-export async function probeEnvironments(url: string): Promise<string> {
+export async function probeEnvironments(
+  url: string,
+  headers: Readonly<Record<string, string>> = {},
+): Promise<string> {
   const health = new URL('health', url.endsWith('/') ? url : `${url}/`);
   let response: Response;
   try {
-    response = await fetch(health, { signal: AbortSignal.timeout(answerWithinMs) });
+    response = await fetch(health, { headers, signal: AbortSignal.timeout(answerWithinMs) });
   } catch (error) {
     const cause = error instanceof Error && error.cause instanceof Error ? error.cause : (error as Error);
     throw new Error(
@@ -151,4 +154,19 @@ export async function probeEnvironments(url: string): Promise<string> {
   }
   if (!response.ok) throw new Error(`${health.href} answers ${response.status}: is it an OpenEnv server?`);
   return `${url} is healthy`;
+}
+
+/** For people. */
+export function checksTable(results: readonly CheckResult[]): string {
+  const width = Math.max(...results.map(({ check: name }) => name.length));
+  const lines = results.map(({ check: name, ok, detail }) => {
+    const indented = detail.replaceAll('\n', `\n${' '.repeat(width + 9)}`);
+    return `${ok ? 'ok   ' : 'WRONG'}  ${name.padEnd(width)}  ${indented}`;
+  });
+  const wrong = results.filter(({ ok }) => !ok).length;
+  return [
+    ...lines,
+    '',
+    wrong === 0 ? 'Everything answers.' : `${wrong} of ${results.length} checks failed.`,
+  ].join('\n');
 }

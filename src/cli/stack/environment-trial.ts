@@ -1,0 +1,118 @@
+// `longhaul env check URL`: plays on an environment server as an episode would, and says what a run will meet there.
+import { isDeepStrictEqual } from 'node:util';
+import { type Environment, EnvironmentError } from '../../environments/environment.js';
+import { createOpenEnvBackend, type OpenEnvOptions } from '../../environments/openenv/openenv-backend.js';
+import { OpenEnvServer } from '../../environments/openenv/openenv-server.js';
+import type { Task } from '../../spec/records/task.js';
+import { check, type CheckResult } from './doctor-checks.js';
+
+const withinMs = 60_000;
+const timedResets = 5;
+const shownCharacters = 200;
+const noSuchTool = 'no_such_tool';
+
+export interface Trial {
+  server: Omit<OpenEnvOptions, 'maxSessions' | 'callTimeoutMs'>;
+  task: Task;
+}
+
+/** Plays a few short episodes of the task. The results end with the first thing without which nothing else can be tried. */
+export async function tryEnvironment({ server, task }: Trial): Promise<CheckResult[]> {
+  const signal = AbortSignal.timeout(withinMs);
+  const backend = createOpenEnvBackend({ ...server, maxSessions: 1, callTimeoutMs: withinMs / 2 });
+  let episodes = 0;
+  const within = async <T>(seed: number, use: (environment: Environment) => Promise<T>): Promise<T> => {
+    const options = { seed, episodeId: `check/${episodes++}`, tryNumber: 0 };
+    const environment = await backend.open(task, options, signal);
+    return use(environment).finally(() => environment.close());
+  };
+  const beginning = ({ tools, opening }: Environment) => Promise.resolve({ tools, opening });
+  try {
+    const contract = await check('contract', () => contractText(server));
+    if (!contract.ok) return [contract];
+    const results = [contract];
+    results.push(await check('episode', async () => beginningText(await within(1, beginning))));
+    if (!results.at(-1)?.ok) return results;
+    results.push(
+      await check('seed', async () => {
+        const [one, again] = [await within(1, beginning), await within(1, beginning)];
+        if (isDeepStrictEqual(one, again)) return 'two episodes of one seed begin alike';
+        return 'two episodes of one seed begin differently: after a kill, an episode’s turns are sampled again';
+      }),
+      await check('mistake', () => within(1, mistakeText)),
+      await check('grade', () => within(1, gradeText)),
+      await check('latency', async () => {
+        const times: number[] = [];
+        for (let reset = 0; reset < timedResets; reset++) {
+          const begun = performance.now();
+          await within(2, () => Promise.resolve());
+          times.push(performance.now() - begun);
+        }
+        const median = times.sort((a, b) => a - b)[Math.floor(timedResets / 2)] ?? NaN;
+        return `an episode begins in ${median.toFixed(0)} ms`;
+      }),
+    );
+    return results;
+  } finally {
+    await backend.close();
+  }
+}
+
+async function contractText(options: Trial['server']): Promise<string> {
+  const server = new OpenEnvServer(options);
+  const connection = await server.connect(withinMs, AbortSignal.timeout(withinMs));
+  const { kind } = await server.contract(withinMs).finally(() => connection.close());
+  const transport =
+    server.transport === 'http' ? 'over POST, one episode at a time' : 'over /ws, an episode for each socket';
+  return `${kind === 'gym' ? 'actions of its own, as one tool' : 'tools'}; ${transport}`;
+}
+
+function beginningText({
+  tools,
+  opening,
+}: {
+  tools: Environment['tools'];
+  opening: string | undefined;
+}): string {
+  const names = tools.map(
+    ({ name, input_schema: { properties } }) => `${name}(${Object.keys(properties).join(', ')})`,
+  );
+  const shown =
+    opening === undefined ? 'the reset shows the model nothing' : `it begins with: ${cut(opening)}`;
+  return `${names.join(', ')}\n${shown}`;
+}
+
+/** A model calls what is not there, and must read so. */
+async function mistakeText(environment: Environment): Promise<string> {
+  const [tool] = environment.tools;
+  const isGym = environment.tools.length === 1 && tool?.name === 'act';
+  const call = isGym ? { name: 'act', arguments: {} } : { name: noSuchTool, arguments: {} };
+  const what = isGym ? 'an action without fields' : 'a call of a tool that is not there';
+  try {
+    const { text, isError } = await environment.callTool(call, { turn: 0, tryNumber: 0 });
+    return isError
+      ? `${what} is an error for the model: ${cut(text)}`
+      : `${what} is answered with: ${cut(text)}`;
+  } catch (error) {
+    if (!(error instanceof EnvironmentError) || error.kind === 'unavailable') throw error;
+    throw new Error(
+      `${what} fails the episode, as if the server were broken: answer with an error (${error.message})`,
+    );
+  }
+}
+
+async function gradeText(environment: Environment): Promise<string> {
+  try {
+    const { outcome, explanation } = await environment.grade({ finalAnswer: '', tryNumber: 0 });
+    const words = explanation === '' ? '' : ` (${cut(explanation)})`;
+    return `doing nothing is graded ${outcome.value}${words}`;
+  } catch (error) {
+    if (!(error instanceof EnvironmentError) || error.reason !== 'grade') throw error;
+    return 'doing nothing gets no reward, so its outcome is unknown: give a reward with each observation, if 0 is meant';
+  }
+}
+
+function cut(text: string): string {
+  const line = text.replace(/\s+/g, ' ').trim();
+  return line.length <= shownCharacters ? line : `${line.slice(0, shownCharacters)} …`;
+}
