@@ -33,14 +33,18 @@ function refuseData(spec: RunSpec, data: { tasks: readonly Task[]; kinds: readon
     problems.push({
       path: 'data',
       problem: `the spec asks for ${wanted} evaluation ${wanted === 1 ? 'task' : 'tasks'}, but the data has only ${heldOut} held-out ${heldOut === 1 ? 'task' : 'tasks'}`,
-      fix: 'lower eval_tasks and final_eval_tasks, or add tasks with "split": "held_out"',
+      fix: spec.data.split
+        ? 'lower eval_tasks and final_eval_tasks, or raise data.split.max_held_out (an environment has at most 20)'
+        : 'lower eval_tasks and final_eval_tasks, or add tasks with "split": "held_out"',
     });
   }
   if (train === 0)
     problems.push({
       path: 'data',
       problem: 'the data has no training task',
-      fix: 'add tasks with "split": "train"',
+      fix: spec.data.split
+        ? 'raise data.split.max_env_share: it is the share of all tasks that one environment keeps'
+        : 'add tasks with "split": "train"',
     });
   const known = new Set(spec.environments.map((environment) => environment.env_key));
   for (const envKey of new Set(data.tasks.map((task) => task.env_key))) {

@@ -9,6 +9,8 @@ import type { Demonstration, Task } from '../spec/records/task.js';
 import { canonicalText, recordDigest } from '../store/records/canonical.js';
 import { sha256Hex } from '../base/sha256.js';
 import { startThread } from '../base/worker-thread.js';
+import { parseS3Address } from '../store/objects/s3-address.js';
+import { isInBucket } from '../spec/spec-paths.js';
 import { datasetFileKey, datasetManifestKey } from '../store/objects/layout.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { createFile, readRecord, recordFunction } from '../store/records/records.js';
@@ -152,12 +154,24 @@ async function writeDataset(
 
 async function readText(path: string): Promise<string> {
   try {
+    const bytes = isInBucket(path) ? await readFromBucket(path) : await readFile(path);
     // Strict decoding: a replaced character would silently change a task. The decoder drops a byte order mark.
-    return new TextDecoder('utf-8', { fatal: true }).decode(await readFile(path));
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch (error) {
     if (error instanceof TypeError) throw new BadDataFile(path, ['is not UTF-8 text; save it as UTF-8']);
     throw new BadDataFile(path, [`cannot be read: ${(error as Error).message}`]);
   }
+}
+
+/** `path`: `s3://bucket/key`, with the parameters of a store's address. Credentials come from the environment, as a store's do. */
+async function readFromBucket(path: string): Promise<Uint8Array> {
+  const [place = '', query] = path.split('?', 2);
+  const slash = place.lastIndexOf('/');
+  const address = `${place.slice(0, slash)}${query === undefined ? '' : `?${query}`}`;
+  const { openS3Store } = await import('../store/objects/s3-store.js');
+  const bytes = await openS3Store(parseS3Address(address)).get(decodeURIComponent(place.slice(slash + 1)));
+  if (bytes === null) throw new Error('there is no such object');
+  return bytes;
 }
 
 export function lines(items: readonly (Task | Demonstration)[]): string {

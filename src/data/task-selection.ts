@@ -58,7 +58,9 @@ function splitTasks(tasks: readonly Task[], { split, held_out_envs = [] }: Selec
   const sides = [...environments.keys()].sort().map((envKey): Sides => {
     const own = environments.get(envKey) ?? [];
     if (held_out_envs.includes(envKey)) return { train: [], heldOut: own };
-    const target = split ? Math.min(Math.trunc(own.length * held_out_ratio), mostHeldOutOfEnv) : 0;
+    // Without a split of the spec's, each task stays on its own side.
+    if (!split) return { train: own.filter(isOn('train')), heldOut: own.filter(isOn('held_out')) };
+    const target = Math.min(Math.trunc(own.length * held_out_ratio), mostHeldOutOfEnv);
     if (target < fewestHeldOut) return { train: own, heldOut: [] };
     const ratio = target / own.length;
     const isHeldOut = ({ task_key }: Task): boolean => fractionOf(task_key) < ratio;
@@ -90,6 +92,11 @@ function limitHeldOut(sides: Sides[], most: number): void {
   }
   for (const [index, side] of sides.entries()) side.heldOut = ordered[index]?.slice(0, taken[index]) ?? [];
 }
+
+const isOn =
+  (side: Task['split']) =>
+  ({ split }: Task): boolean =>
+    split === side;
 
 const on =
   (split: Task['split']) =>

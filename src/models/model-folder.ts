@@ -53,11 +53,20 @@ export async function readModelFolder(folder: string): Promise<ModelFolder> {
     tokenizer,
     chatTemplate:
       (await readTextIfAny(join(path, 'chat_template.jinja'))) ?? templateOf(texts?.['chat_template']),
-    texts: {
-      ...(textOf(texts?.['bos_token']) === null ? {} : { bos_token: textOf(texts?.['bos_token']) as string }),
-      ...(textOf(texts?.['eos_token']) === null ? {} : { eos_token: textOf(texts?.['eos_token']) as string }),
-    },
+    texts: specialTexts(texts),
   };
+}
+
+function specialTexts(config: Record<string, unknown> | null): SpecialTokenTexts {
+  const [bos, eos] = [textOf(config?.['bos_token']), textOf(config?.['eos_token'])];
+  return { ...(bos === null ? {} : { bos_token: bos }), ...(eos === null ? {} : { eos_token: eos }) };
+}
+
+/** The chat template of a `tokenizer_config.json` that lies alone; null if it has none. Throws `BadModelFolder`. */
+export async function templateInConfig(file: string): Promise<string | null> {
+  const config = await readJson(file);
+  const template = templateOf(config['chat_template']);
+  return template === null ? null : selfContained(template, specialTexts(config));
 }
 
 /** Throws `BadModelFolder` if the tokenizer has more tokens than the model's vocabulary. `file`: the tokenizer's name. */

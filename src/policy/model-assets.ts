@@ -1,7 +1,7 @@
 // Reads what a run stores of its model's files besides the weights: the texts of tokenizer and chat template, and the digest of the model
 // folder. Once they are stored, the run no longer needs these files.
 import { readFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { baseModelDigest } from './base-model.js';
 import { loadChatTemplate } from '../episode/chat-template.js';
 import { loadTokenizer } from '../episode/tokenizer.js';
@@ -12,10 +12,14 @@ import {
   readModelFolder,
   refuseLargerVocabulary,
   selfContained,
+  templateInConfig,
 } from '../models/model-folder.js';
 import { InvalidSpec } from '../spec/invalid-spec.js';
 import type { Digest } from '../spec/records/parts.js';
 import type { ModelSpec, RunSpec } from '../spec/run-spec.js';
+
+/** Many models have their chat template in it. */
+const configName = 'tokenizer_config.json';
 
 interface ModelAssets {
   baseModel: Digest;
@@ -49,7 +53,8 @@ export async function templateText(model: ModelSpec): Promise<string> {
 /** Reads the chat template from the file that the spec names, else from the model folder. */
 async function readTemplate(model: ModelSpec, folder: ModelFolder | null): Promise<string> {
   const path = model.chat_template;
-  if (!folder) return readAsset(path, 'model.chat_template');
+  if (!folder)
+    return basename(path) === configName ? templateFromConfig(path) : readAsset(path, 'model.chat_template');
   const isOwn = path === join(folder.path, 'chat_template.jinja');
   if (isOwn && folder.chatTemplate === null)
     throw new InvalidSpec([
@@ -61,6 +66,14 @@ async function readTemplate(model: ModelSpec, folder: ModelFolder | null): Promi
     ]);
   const text = isOwn ? (folder.chatTemplate as string) : await readAsset(path, 'model.chat_template');
   return selfContained(text, folder.texts);
+}
+
+async function templateFromConfig(path: string): Promise<string> {
+  const template = await named('model.chat_template', () => templateInConfig(path));
+  if (template !== null) return template;
+  const problem = `${path} has no chat_template`;
+  const fix = 'name a Jinja chat template';
+  throw new InvalidSpec([{ path: 'model.chat_template', problem, fix }]);
 }
 
 async function readAsset(path: string, key: string): Promise<string> {

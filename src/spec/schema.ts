@@ -35,7 +35,9 @@ const split = z.strictObject({
 });
 
 const data = z.strictObject({
-  tasks: text.exactOptional().describe('JSONL file of tasks; excludes `builtin`'),
+  tasks: text
+    .exactOptional()
+    .describe('file of tasks, also `s3://bucket/key?endpoint=…&region=…`; excludes `builtin`'),
   demonstrations: text.exactOptional().describe('JSONL file of demonstrations'),
   builtin: builtin.exactOptional().describe('tasks of the built-in apps; excludes `tasks`'),
   modality: z

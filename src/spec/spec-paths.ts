@@ -8,6 +8,10 @@ import type { ModelSpec, RunSpec } from './run-spec.js';
 const ownFiles = { tokenizer: 'tokenizer.json', chat_template: 'chat_template.jinja' } as const;
 type OwnFile = keyof typeof ownFiles;
 
+export function isInBucket(path: string): boolean {
+  return path.startsWith('s3://');
+}
+
 /**
  * Fills in the model folder's tokenizer and chat template. A path that neither the spec nor the folder gives is empty;
  * `combinationProblems` reports it.
@@ -31,7 +35,7 @@ export function withAbsolutePaths(spec: RunSpec, file: string | undefined, probl
     path: string,
     fix = 'relative paths start at the folder of the spec file',
   ): string => {
-    if (path === '' || isAbsolute(path)) return path;
+    if (path === '' || isAbsolute(path) || isInBucket(path)) return path;
     if (file !== undefined) {
       const resolved = resolve(dirname(file), path);
       // Only a relative path must exist here: an absolute one may name a file on the machine that trains.

@@ -82,6 +82,10 @@ describe('the split of SkyRL Fleet Training', () => {
     const tasks = selectTasks(all, { held_out_envs: ['fira'] });
     expect(sides(tasks.filter(({ env_key }) => env_key === 'fira'))).toEqual([0, 66]);
     expect(sides(tasks)[1]).toBe(66);
+    const marked = [task('a', 'mail', { split: 'held_out' }), task('b', 'mail'), task('c', 'shop')];
+    expect(selectTasks(marked, { held_out_envs: ['shop'] }).map(({ split }) => split)).toEqual([
+      ...['train', 'held_out', 'held_out'],
+    ]);
   });
 });
 

@@ -3,6 +3,8 @@ import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { modelFilesDigest, weightFiles } from '../../src/models/model-files.js';
 import { readModelFolder, selfContained } from '../../src/models/model-folder.js';
+import { templateText } from '../../src/policy/model-assets.js';
+import type { ModelSpec } from '../../src/spec/run-spec.js';
 import { ownFolder } from '../support/scratch-folder.js';
 
 const config = {
@@ -120,4 +122,26 @@ test('a template that uses special tokens gets their texts; any other template s
   const texts = { bos_token: '<s>', eos_token: '</s>' };
   expect(selfContained('{{ messages }}', texts)).toBe('{{ messages }}');
   expect(selfContained('{{ bos_token }}!', texts)).toBe('{%- set bos_token = "<s>" %}{{ bos_token }}!');
+});
+
+describe('the chat template of a run without a model folder', () => {
+  const modelWith = (chat_template: string): ModelSpec =>
+    ({ name: 'm', tokenizer: join(folder, 'tokenizer.json'), chat_template }) as ModelSpec;
+
+  test('may be the one in a tokenizer_config.json, with the texts of its special tokens', async () => {
+    const file = join(folder, 'tokenizer_config.json');
+    write('tokenizer_config.json', { chat_template: 'ends with {{ eos_token }}', eos_token: '<|im_end|>' });
+    expect(await templateText(modelWith(file))).toBe(
+      '{%- set eos_token = "<|im_end|>" %}ends with {{ eos_token }}',
+    );
+    write('tokenizer_config.json', { eos_token: '<|im_end|>' });
+    await expect(templateText(modelWith(file))).rejects.toThrow(
+      /tokenizer_config\.json has no chat_template/,
+    );
+  });
+
+  test('may be a Jinja file, which is taken as it is', async () => {
+    write('chat_template.jinja', 'template');
+    expect(await templateText(modelWith(join(folder, 'chat_template.jinja')))).toBe('template');
+  });
 });

@@ -1,12 +1,15 @@
 // `longhaul doctor`: probes everything that a run needs. Exits with 1 when something is wrong.
 import { type Command, Option } from 'commander';
 import { refuseBadFiles } from '../../data/dataset-validation.js';
+import { readDataFiles } from '../../data/prepare-dataset.js';
+import { serverOptionsOf } from '../../environments/openenv/server-options.js';
 import { probeSlack } from '../../integrations/slack/slack-probe.js';
 import type { RunSpec } from '../../spec/run-spec.js';
 import { readSpecFile } from '../../spec/spec-input.js';
 import {
   type CheckResult,
   check,
+  checksTable,
   checkStore,
   probeEngine,
   probeEnvironments,
@@ -71,7 +74,7 @@ export function register(program: Command): void {
     .action(
       withOutput(async (flags: DoctorFlags, command: Command) => {
         const results = await diagnose(flags, command.getOptionValueSource('store') === 'default');
-        console.log(flags.json ? JSON.stringify(results) : table(results));
+        console.log(flags.json ? JSON.stringify(results) : checksTable(results));
         if (results.some(({ ok }) => !ok)) process.exitCode = 1;
       }),
     );
@@ -166,6 +169,13 @@ function soundSpec(path: string): Promise<RunSpec | Error> {
     .catch((error: Error) => error);
 }
 
+async function soundText({ data }: RunSpec, path: string): Promise<string> {
+  if (data.tasks === undefined) return `${path} is sound`;
+  const { tasks } = await readDataFiles(data);
+  const heldOut = tasks.filter(({ split }) => split === 'held_out').length;
+  return `${path} is sound: ${tasks.length - heldOut} training tasks, ${heldOut} held out`;
+}
+
 function specChecks(
   spec: RunSpec | Error,
   path: string,
@@ -184,23 +194,10 @@ function specChecks(
       const server = url ?? builtIn;
       if (server === null)
         throw new Error(`it has no url, and no embedded stack runs: start one with \`${start}\``);
-      const health = await probeEnvironments(server);
+      const { headers } = serverOptionsOf(environment);
+      const health = await probeEnvironments(server, headers);
       return url === undefined ? health : playedEnvironment({ ...environment, url }, spec);
     });
   });
-  return [check('spec', () => Promise.resolve(`${path} is sound`)), ...environments];
-}
-
-function table(results: readonly CheckResult[]): string {
-  const width = Math.max(...results.map(({ check: name }) => name.length));
-  const lines = results.map(({ check: name, ok, detail }) => {
-    const indented = detail.replaceAll('\n', `\n${' '.repeat(width + 9)}`);
-    return `${ok ? 'ok   ' : 'WRONG'}  ${name.padEnd(width)}  ${indented}`;
-  });
-  const wrong = results.filter(({ ok }) => !ok).length;
-  return [
-    ...lines,
-    '',
-    wrong === 0 ? 'Everything answers.' : `${wrong} of ${results.length} checks failed.`,
-  ].join('\n');
+  return [check('spec', () => soundText(spec, path)), ...environments];
 }

@@ -1,10 +1,12 @@
 """A guessing game behind a server without tools: `gym` on the openenv package's own server, `http` on one that has no sockets."""
 
+import os
 import sys
 
 import uvicorn
 
 highest_default = 8
+reset_reward = 0.0 if os.environ.get("GAME_RESET_REWARD") else None
 
 
 class Game:
@@ -46,7 +48,7 @@ def gym_app(places):
             self.game = Game()
 
         def reset(self, seed=None, episode_id=None, highest=None):
-            return GuessObservation(text=self.game.begin(seed, highest), done=False, reward=None)
+            return GuessObservation(text=self.game.begin(seed, highest), done=False, reward=reset_reward)
 
         def step(self, action, timeout_s=None, **kwargs):
             text, reward, done = self.game.guess(action.number)
@@ -91,7 +93,7 @@ def http_app():
         refuse(x_key)
         text = game.begin(data.get("seed"), data.get("highest"))
         current.update(episode_id=data.get("episode_id"), step_count=0)
-        return {"observation": {"text": text}, "reward": None, "done": False}
+        return {"observation": {"text": text}, "reward": reset_reward, "done": False}
 
     @app.post("/step")
     def step(action: GuessAction = Body(embed=True), x_key: str | None = Header(None)):

@@ -13,13 +13,14 @@ export interface OpenEnvFixture {
   stop(): Promise<void>;
 }
 
-/** The guessing game of `game_server.py`. `key`: the `http` server asks for it in the header `X-Key`. */
+/** The guessing game of `game_server.py`. `key`: the `http` server asks for it in the header `X-Key`. `isGraded`: its reset gives a reward, too. */
 export function startGameServer(
   python: string,
   kind: 'gym' | 'http',
-  { places = 8, key }: { places?: number; key?: string } = {},
+  { places = 8, key, isGraded = false }: { places?: number; key?: string; isGraded?: boolean } = {},
 ): Promise<OpenEnvFixture> {
-  return start(python, 'game_server.py', [String(places), kind, ...(key === undefined ? [] : [key])]);
+  const args = [String(places), kind, ...(key === undefined ? [] : [key])];
+  return start(python, 'game_server.py', args, isGraded ? { GAME_RESET_REWARD: '1' } : {});
 }
 
 /**
