@@ -64,6 +64,8 @@ export interface EnvironmentBackend {
   ): Promise<Environment | null>;
   /** Makes the next episode ask again for the environment's tools, because the server may be another one. */
   forgetTools?(envKey: string): void;
+  /** Ends the sessions that no episode uses: on a small server they would hold the places of all others. */
+  releaseIdle?(): Promise<void>;
   /** True if the server answers. */
   healthy(): Promise<boolean>;
   close(): Promise<void>;

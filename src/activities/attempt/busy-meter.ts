@@ -80,6 +80,7 @@ export function meteredBackend(backend: EnvironmentBackend, meter: BusyMeter): E
       return attached && meteredEnvironment(attached, meter);
     },
     forgetTools: (envKey) => backend.forgetTools?.(envKey),
+    releaseIdle: () => backend.releaseIdle?.() ?? Promise.resolve(),
     healthy: () => backend.healthy(),
     close: () => backend.close(),
   };

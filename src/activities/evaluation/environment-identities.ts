@@ -131,13 +131,19 @@ export async function identitiesOnNode(
 ): Promise<EnvironmentIdentities> {
   const { signal, progress } = currentScope();
   const { call_timeout_s: callTimeoutS, max_wait_s: maxWaitS } = record.spec.generator;
-  const onWait = (envKey: string, reason: string): void =>
+  const servers = environments
+    .filter(({ url }) => url !== undefined)
+    .map((environment) => ({ environment, backend: deps.backendFor(environment, callTimeoutS * 1000) }));
+  // This node's own idle sessions must not be what it waits for.
+  const releaseIdle = () => Promise.all(servers.map(async ({ backend }) => backend.releaseIdle?.()));
+  const onWait = (envKey: string, reason: string): void => {
     progress({ waiting: envKey, waiting_reason: reason });
+    void releaseIdle();
+  };
+  await releaseIdle();
   const identities = await askIdentities(names, {
     ...{ environments, tasks, callTimeoutS, maxWaitS, signal, onWait },
   });
-  for (const environment of environments)
-    if (environment.url !== undefined)
-      deps.backendFor(environment, callTimeoutS * 1000).forgetTools?.(environment.env_key);
+  for (const { environment, backend } of servers) backend.forgetTools?.(environment.env_key);
   return identities;
 }

@@ -123,7 +123,8 @@ export class HttpConnection implements OpenEnvConnection {
     const detail = (data === null ? text : JSON.stringify(data.detail ?? data)).slice(0, 500);
     if (status === 401 || status === 403) throw unauthorized(this.url, status);
     if (status === 429 || status > 500) throw this.#lost(`answers ${call} with ${status}: ${detail}`, call);
-    throw new ErrorFrame(status === 422 ? 'VALIDATION_ERROR' : 'EXECUTION_ERROR', `${status} ${detail}`, {});
+    const code = status === 422 ? 'VALIDATION_ERROR' : 'EXECUTION_ERROR';
+    throw new ErrorFrame(code, `${status} ${detail}`, { errors: data?.detail });
   }
 
   /** Before the reset nothing is lost but time: the episode has not begun. */

@@ -330,6 +330,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
   return {
     open,
     attach,
+    releaseIdle: () => pool.close(),
     forgetTools: (envKey) => {
       toolLists.delete(envKey);
       server.forget();

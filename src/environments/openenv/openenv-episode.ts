@@ -154,7 +154,17 @@ export function openEnvEpisode(parts: EpisodeParts): Environment {
 function badAction(error: unknown): ToolResult {
   const cause = error instanceof EnvironmentError ? error.cause : undefined;
   if (!(cause instanceof ErrorFrame) || cause.code !== 'VALIDATION_ERROR') throw error;
-  return { text: cause.message, isError: true };
+  const { errors } = cause.data;
+  const problems = Array.isArray(errors) ? errors.filter(isObject).map(problemText) : [];
+  return { text: problems.length === 0 ? cause.message : problems.join('\n'), isError: true };
+}
+
+/** Pydantic's, without its links and the whole input, which cost tokens. */
+function problemText({ loc, msg }: Record<string, unknown>): string {
+  const place = Array.isArray(loc)
+    ? loc.filter((part) => part !== 'body' && part !== 'action').join('.')
+    : '';
+  return `${place === '' ? '' : `${place}: `}${textOf(msg, 'is not valid')}`;
 }
 
 function isReward(reward: unknown): reward is number | boolean {

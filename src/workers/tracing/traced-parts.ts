@@ -57,6 +57,8 @@ export function tracedBackend(backend: EnvironmentBackend, tracing: CallTallies)
           },
         }
       : {}),
+    forgetTools: (envKey) => backend.forgetTools?.(envKey),
+    releaseIdle: () => backend.releaseIdle?.() ?? Promise.resolve(),
     healthy: () => backend.healthy(),
     close: () => backend.close(),
   };

@@ -75,7 +75,8 @@ describe.skipIf('skipped' in venv)('a server without tools', { timeout: 60_000 }
     it('shows the model its mistakes', async () => {
       const env = await open(backendOf(servers[kind].url));
       const wrong = await guess(env, { number: 'six' });
-      expect(wrong).toMatchObject({ isError: true, text: expect.stringContaining('integer') as string });
+      expect(wrong.isError).toBe(true);
+      expect(wrong.text).toMatch(/^number: Input should be a valid integer[^{]*$/);
       expect(await guess(env, {}, 'guess')).toEqual({
         text: 'there is no tool guess: the only one is act',
         isError: true,

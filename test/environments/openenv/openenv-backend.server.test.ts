@@ -80,6 +80,15 @@ describe('an episode', () => {
     expect(server.stats()).toMatchObject({ sessions: 1, requests: 5 * 2 + 3 });
   });
 
+  it('gives the places of its idle sessions to other clients when it is told to', async () => {
+    const { url } = await serve({ maxSessions: 1 });
+    const [own, other] = [connect(url), connect(url, { callTimeoutMs: 300 })];
+    await (await open(own)).close();
+    await expect(open(other)).rejects.toMatchObject({ kind: 'unavailable', reason: 'capacity' });
+    await own.releaseIdle?.();
+    await (await open(other)).close();
+  });
+
   it('waits for a free place, first come, first served', async () => {
     const backend = connect((await serve()).url, { maxSessions: 1 });
     const first = await open(backend);
