@@ -22,9 +22,9 @@ import {
   startGameServer,
   startOpenEnvFixture,
 } from '../../test/support/servers/openenv-fixture.js';
+import { startSeverableProxy } from '../../test/support/servers/severable-proxy.js';
 import { median } from '../figures/figure.js';
 import { repository } from '../repository.js';
-import { startLossyProxy } from './lossy-proxy.js';
 
 export interface EnvironmentFigures {
   lossy_episodes: number;
@@ -101,8 +101,13 @@ async function playOverLoss(
   const figures = { lossy_episodes: 0, lost_answers: 0, false_zeros: 0, lossy_unknown: 0 };
   for (const { server, task, turns } of games)
     for (const share of shares) {
-      const proxy = await startLossyProxy(server.url, share, () => random.next());
-      const backend = createOpenEnvBackend({ url: proxy.url, maxSessions: places });
+      const loses = (): boolean => {
+        const isLost = random.next() < share;
+        figures.lost_answers += Number(isLost);
+        return isLost;
+      };
+      const proxy = await startSeverableProxy(new URL(server.url).host, loses);
+      const backend = createOpenEnvBackend({ url: `http://${proxy.address}`, maxSessions: places });
       const engine = scriptedPolicy(tokenizer, turns);
       await Promise.all(
         Array.from({ length: episodesPerShare }, async (_, sample) => {
@@ -121,8 +126,7 @@ async function playOverLoss(
         }),
       );
       await backend.close();
-      figures.lost_answers += proxy.lost;
-      await proxy.close();
+      await proxy.stop();
     }
   return figures;
 }

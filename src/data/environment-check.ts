@@ -26,9 +26,7 @@ async function problemOf(
   // This process may lack what the node workers send.
   if (url === undefined || (headers_env !== undefined && !process.env[headers_env])) return null;
   try {
-    const server = new OpenEnvServer({ ...serverOptionsOf(environment), url });
-    const connection = await server.connect(withinMs, signal);
-    await server.contract(withinMs).finally(() => connection.close());
+    await new OpenEnvServer({ ...serverOptionsOf(environment), url }).look(withinMs, signal);
     return null;
   } catch (error) {
     signal.throwIfAborted();

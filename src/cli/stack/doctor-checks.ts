@@ -142,7 +142,10 @@ export async function probeEnvironments(
   const health = new URL('health', url.endsWith('/') ? url : `${url}/`);
   let response: Response;
   try {
-    response = await fetch(health, { headers, signal: AbortSignal.timeout(answerWithinMs) });
+    const signal = AbortSignal.timeout(answerWithinMs);
+    // A redirect could take the headers to another host.
+    const redirect = Object.keys(headers).length === 0 ? 'follow' : 'error';
+    response = await fetch(health, { headers, redirect, signal });
   } catch (error) {
     const cause = error instanceof Error && error.cause instanceof Error ? error.cause : (error as Error);
     throw new Error(

@@ -4,6 +4,7 @@ import { refuseBadFiles } from '../../data/dataset-validation.js';
 import { readDataFiles } from '../../data/prepare-dataset.js';
 import { serverOptionsOf } from '../../environments/openenv/server-options.js';
 import { probeSlack } from '../../integrations/slack/slack-probe.js';
+import type { Task } from '../../spec/records/task.js';
 import type { RunSpec } from '../../spec/run-spec.js';
 import { readSpecFile } from '../../spec/spec-input.js';
 import {
@@ -169,9 +170,8 @@ function soundSpec(path: string): Promise<RunSpec | Error> {
     .catch((error: Error) => error);
 }
 
-async function soundText({ data }: RunSpec, path: string): Promise<string> {
-  if (data.tasks === undefined) return `${path} is sound`;
-  const { tasks } = await readDataFiles(data);
+function soundText(path: string, tasks: readonly Task[]): string {
+  if (tasks.length === 0) return `${path} is sound`;
   const heldOut = tasks.filter(({ split }) => split === 'held_out').length;
   return `${path} is sound: ${tasks.length - heldOut} training tasks, ${heldOut} held out`;
 }
@@ -183,6 +183,8 @@ function specChecks(
   start: string,
 ): Promise<CheckResult>[] {
   if (spec instanceof Error) return [Promise.resolve({ check: 'spec', ok: false, detail: spec.message })];
+  // Read once: a task file may be large, and in a bucket.
+  const reading = spec.data.tasks === undefined ? [] : readDataFiles(spec.data).then(({ tasks }) => tasks);
   const environments = spec.environments.map((environment) => {
     const { env_key, url, grading_token_env } = environment;
     return check(`environment ${env_key}`, async () => {
@@ -196,8 +198,8 @@ function specChecks(
         throw new Error(`it has no url, and no embedded stack runs: start one with \`${start}\``);
       const { headers } = serverOptionsOf(environment);
       const health = await probeEnvironments(server, headers);
-      return url === undefined ? health : playedEnvironment({ ...environment, url }, spec);
+      return url === undefined ? health : playedEnvironment({ ...environment, url }, await reading);
     });
   });
-  return [check('spec', () => soundText(spec, path)), ...environments];
+  return [check('spec', async () => soundText(path, await reading)), ...environments];
 }

@@ -1,9 +1,9 @@
 // What `longhaul doctor --spec` says of an environment server: it begins an episode there, and tells what it found.
-import { readDataFiles } from '../../data/prepare-dataset.js';
-import { askServerFacts, type ServerFacts } from '../../environments/openenv/server-facts.js';
+import { askServerFacts, nameOfContract, type ServerFacts } from '../../environments/openenv/server-facts.js';
 import { OpenEnvServer, type ServerOptions } from '../../environments/openenv/openenv-server.js';
 import { serverOptionsOf } from '../../environments/openenv/server-options.js';
-import type { EnvironmentSpec, RunSpec } from '../../spec/run-spec.js';
+import type { EnvironmentSpec } from '../../spec/run-spec.js';
+import type { Task } from '../../spec/records/task.js';
 
 const withinMs = 60_000;
 const shownTools = 6;
@@ -13,10 +13,9 @@ type Facts = Omit<ServerFacts, 'name' | 'version'>;
 /** Begins an episode of the environment's first task. Throws if nobody can play there, with the mend. */
 export async function playedEnvironment(
   environment: EnvironmentSpec & { url: string },
-  { data }: RunSpec,
+  tasks: readonly Task[],
 ): Promise<string> {
   const { url, env_key, grading_token_env } = environment;
-  const tasks = data.tasks === undefined ? [] : (await readDataFiles(data)).tasks;
   const options = {
     ...{ ...serverOptionsOf(environment), url, timeoutMs: withinMs },
     gradesByToken: grading_token_env !== undefined,
@@ -35,13 +34,9 @@ export async function playedEnvironment(
 }
 
 async function askWithoutTask(options: ServerOptions, signal: AbortSignal): Promise<Facts> {
-  const server = new OpenEnvServer(options);
-  const connection = await server.connect(withinMs, signal);
-  const { kind, act } = await server.contract(withinMs).finally(() => connection.close());
-  return {
-    ...{ contract: kind === 'gym' ? 'openenv/gym' : 'openenv/tools', transport: server.transport ?? 'ws' },
-    ...{ tools: act ? [act] : null, reward_rule: null },
-  };
+  const { contract, transport } = await new OpenEnvServer(options).look(withinMs, signal);
+  const tools = contract.act ? [contract.act] : null;
+  return { contract: nameOfContract(contract.kind), transport, tools, reward_rule: null };
 }
 
 function factsText(url: string, { contract, transport, tools, reward_rule }: Facts): string {

@@ -59,12 +59,13 @@ export async function tryEnvironment({ server, task }: Trial): Promise<CheckResu
 }
 
 async function contractText(options: Trial['server']): Promise<string> {
-  const server = new OpenEnvServer(options);
-  const connection = await server.connect(withinMs, AbortSignal.timeout(withinMs));
-  const { kind } = await server.contract(withinMs).finally(() => connection.close());
-  const transport =
-    server.transport === 'http' ? 'over POST, one episode at a time' : 'over /ws, an episode for each socket';
-  return `${kind === 'gym' ? 'actions of its own, as one tool' : 'tools'}; ${transport}`;
+  const { contract, transport } = await new OpenEnvServer(options).look(
+    withinMs,
+    AbortSignal.timeout(withinMs),
+  );
+  const how =
+    transport === 'http' ? 'over POST, one episode at a time' : 'over /ws, an episode for each socket';
+  return `${contract.kind === 'gym' ? 'actions of its own, as one tool' : 'tools'}; ${how}`;
 }
 
 function beginningText({

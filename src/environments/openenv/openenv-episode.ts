@@ -3,7 +3,7 @@ import type { ToolCall, ToolSpec } from '../../spec/records/task.js';
 import { EnvironmentError, type Environment, type Grade, type ToolResult } from '../environment.js';
 import { ErrorFrame, type OpenEnvConnection, type ReplyFrame } from './openenv-connection.js';
 import type { Contract } from './openenv-server.js';
-import { isObject, readToolAnswer, shownText, textOf } from './tool-results.js';
+import { isObject, isReward, readToolAnswer, shownText, textOf } from './tool-results.js';
 
 /** How rewards become a grade. */
 export interface RewardRule {
@@ -165,10 +165,6 @@ function problemText({ loc, msg }: Record<string, unknown>): string {
     ? loc.filter((part) => part !== 'body' && part !== 'action').join('.')
     : '';
   return `${place === '' ? '' : `${place}: `}${textOf(msg, 'is not valid')}`;
-}
-
-function isReward(reward: unknown): reward is number | boolean {
-  return typeof reward === 'number' || typeof reward === 'boolean';
 }
 
 /** What the model is shown of the reset: a `prompt` if there is one, else the whole observation. */

@@ -77,7 +77,7 @@ export class OpenEnvServer {
       if (status === 401) throw unauthorized(url, status);
       if (this.#transport === 'ws' || status === null || status >= 500 || status === 429) throw error;
       // The environment's routes take POST alone; 404 says that there is none.
-      if ((await this.#statusOf('/step', timeoutMs, signal)) === 404)
+      if ((await this.get('/step', timeoutMs, signal)).status === 404)
         throw new EnvironmentError(
           'failed',
           noContract,
@@ -86,6 +86,13 @@ export class OpenEnvServer {
       this.#transport = 'http';
       return new HttpConnection(url, headers);
     }
+  }
+
+  /** Finds both out, without an episode. Throws what `connect` throws. */
+  async look(timeoutMs: number, signal: AbortSignal): Promise<{ contract: Contract; transport: Transport }> {
+    const connection = await this.connect(timeoutMs, signal);
+    const contract = await this.contract(timeoutMs).finally(() => connection.close());
+    return { contract, transport: this.#transport ?? 'ws' };
   }
 
   /** Asked for once; after a failure again. Callers share the request, so no signal of theirs ends it. */
@@ -113,7 +120,7 @@ export class OpenEnvServer {
 
   /** JSON Schema of an action; null if the server has no `/schema`. */
   async #actionSchema(timeoutMs: number, signal: AbortSignal): Promise<Record<string, unknown> | null> {
-    const answer = await this.#get('/schema', timeoutMs, signal);
+    const answer = await this.get('/schema', timeoutMs, signal);
     if (answer.status === 401 || answer.status === 403) throw unauthorized(this.url, answer.status);
     if (answer.status >= 500 || answer.status === 429)
       throw new EnvironmentError('unavailable', 'connect', `${this.url}/schema answers ${answer.status}`);
@@ -132,18 +139,15 @@ export class OpenEnvServer {
 
   async isUp(signal?: AbortSignal): Promise<boolean> {
     try {
-      const { status } = await this.#get('/health', probeTimeoutMs, signal);
+      const { status } = await this.get('/health', probeTimeoutMs, signal);
       return status < 300 || (this.#transport === 'http' && status < 500);
     } catch {
       return false;
     }
   }
 
-  async #statusOf(path: string, timeoutMs: number, signal: AbortSignal): Promise<number> {
-    return (await this.#get(path, timeoutMs, signal)).status;
-  }
-
-  async #get(
+  /** Throws `EnvironmentError` `unavailable` if no answer comes. Redirects could take the headers to another host. */
+  async get(
     path: string,
     timeoutMs: number,
     signal?: AbortSignal,

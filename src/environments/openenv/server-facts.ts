@@ -1,11 +1,10 @@
 // Facts that distinguish a server from another one that plays the same tasks. They are read in a separate session, which ends after the
 // answers.
 import type { Task, ToolSpec } from '../../spec/records/task.js';
-import { awakeLimit } from '../../base/awake-clock.js';
 import { EnvironmentError } from '../environment.js';
 import { ErrorFrame, type ReplyFrame } from './openenv-connection.js';
-import { OpenEnvServer, type ServerOptions, type Transport } from './openenv-server.js';
-import { inOrder, isObject, readTools } from './tool-results.js';
+import { type ContractKind, OpenEnvServer, type ServerOptions, type Transport } from './openenv-server.js';
+import { inOrder, isObject, isReward, readTools } from './tool-results.js';
 
 export interface ServerFacts {
   /** The protocol that we use with the server. */
@@ -29,6 +28,10 @@ interface FactsOptions extends ServerOptions {
   timeoutMs: number;
 }
 
+export function nameOfContract(kind: ContractKind): ServerFacts['contract'] {
+  return kind === 'gym' ? 'openenv/gym' : 'openenv/tools';
+}
+
 /** How many tasks are tried: one task that the server does not know says nothing about the others. */
 const maxTasks = 3;
 
@@ -38,8 +41,8 @@ export async function askServerFacts(
   tasks: readonly Task[],
   signal: AbortSignal,
 ): Promise<ServerFacts> {
-  const said = await metadata(options, signal);
   const server = new OpenEnvServer(options);
+  const said = await metadata(server, options, signal);
   let facts: Omit<ServerFacts, 'name' | 'version'> = {
     ...{ contract: 'openenv/tools', transport: 'ws', tools: null, reward_rule: null },
   };
@@ -51,27 +54,12 @@ export async function askServerFacts(
 }
 
 async function metadata(
-  { url, timeoutMs, headers = {} }: FactsOptions,
+  server: OpenEnvServer,
+  { timeoutMs }: FactsOptions,
   signal: AbortSignal,
 ): Promise<Pick<ServerFacts, 'name' | 'version'>> {
-  let text: string;
-  const limit = awakeLimit(timeoutMs);
-  try {
-    const answer = await fetch(`${url.replace(/\/+$/, '')}/metadata`, {
-      headers,
-      signal: AbortSignal.any([signal, limit.signal]),
-    });
-    text = await answer.text();
-    if (!answer.ok) return { name: null, version: null };
-  } catch (error) {
-    signal.throwIfAborted();
-    throw new EnvironmentError('unavailable', 'connect', `${url} does not answer: ${reasonOf(error)}`, {
-      cause: error,
-    });
-  } finally {
-    limit.callOff();
-  }
-  const said = parsed(text);
+  const { status, text } = await server.get('/metadata', timeoutMs, signal);
+  const said = status < 300 ? parsed(text) : {};
   return { name: textIn(said.name), version: textIn(said.version) };
 }
 
@@ -96,7 +84,7 @@ async function askInSession(
   try {
     const episode_id = `facts/${task_key}`;
     const { kind, act } = await server.contract(timeoutMs);
-    const contract = kind === 'gym' ? 'openenv/gym' : 'openenv/tools';
+    const contract = nameOfContract(kind);
     const transport = server.transport ?? 'ws';
     // A reset would end the episode that plays on the server's only world.
     if (transport === 'http') return { contract, transport, tools: act ? [act] : null, reward_rule: null };
@@ -105,7 +93,7 @@ async function askInSession(
     const opened = await ask({ type: 'reset', data });
     if (opened instanceof ErrorFrame) return { contract, transport, tools: null, reward_rule: null };
     const { reward } = opened.data;
-    const byReward = typeof reward === 'number' || typeof reward === 'boolean' ? 'reward' : 'later_reward';
+    const byReward = isReward(reward) ? 'reward' : 'later_reward';
     if (act) return { contract, transport, tools: [act], reward_rule: byReward };
     const listed = await ask({ type: 'step', data: { type: 'list_tools' } });
     const { observation } = listed instanceof ErrorFrame ? { observation: null } : listed.data;

@@ -102,3 +102,7 @@ export function isObject(value: unknown): value is Json {
 export function textOf(value: unknown, fallback: string): string {
   return typeof value === 'string' ? value : fallback;
 }
+
+export function isReward(reward: unknown): reward is number | boolean {
+  return typeof reward === 'number' || typeof reward === 'boolean';
+}

@@ -32,37 +32,31 @@ export function recordRemoved(
   { schema: _, n: __, observed: ___, ...saved }: SavedStateRecord,
   by: string,
 ): Promise<SavedStateRecord> {
-  const observed = { at: new Date().toISOString(), by };
-  return appendSequence(
-    store,
-    savedStatesFolder(saved.run, saved.step),
-    'saved',
-    (n, existing) =>
-      existing.find(({ path, removed }) => path === saved.path && removed) ?? {
-        ...{ schema: 'longhaul.saved/1', n },
-        ...saved,
-        removed: true,
-        observed,
-      },
-  );
+  const isSame = (one: SavedStateRecord): boolean => one.path === saved.path && one.removed === true;
+  return appendSaved(store, { ...saved, removed: true }, by, isSame);
 }
 
 /** Records a saved state, unless its path is recorded already. */
 export function recordSavedState(
   store: ObjectStore,
-  saved: Pick<SavedStateRecord, 'run' | 'step' | 'state' | 'path' | 'instance' | 'number'> & { by: string },
+  { by, ...saved }: Omit<Saved, 'removed'> & { by: string },
 ): Promise<SavedStateRecord> {
-  const { by, ...rest } = saved;
+  return appendSaved(store, saved, by, ({ path }) => path === saved.path);
+}
+
+type Saved = Omit<SavedStateRecord, 'schema' | 'n' | 'observed'>;
+
+function appendSaved(
+  store: ObjectStore,
+  saved: Saved,
+  by: string,
+  isSame: (existing: SavedStateRecord) => boolean,
+): Promise<SavedStateRecord> {
   const observed = { at: new Date().toISOString(), by };
   return appendSequence(
     store,
     savedStatesFolder(saved.run, saved.step),
     'saved',
-    (n, existing) =>
-      existing.find(({ path }) => path === saved.path) ?? {
-        ...{ schema: 'longhaul.saved/1', n },
-        ...rest,
-        observed,
-      },
+    (n, existing) => existing.find(isSame) ?? { schema: 'longhaul.saved/1', n, ...saved, observed },
   );
 }

@@ -12,8 +12,13 @@ export interface SeverableProxy {
   stop(): Promise<void>;
 }
 
-/** `target`: `host:port` of the server, which need not run yet. */
-export async function startSeverableProxy(target: string): Promise<SeverableProxy> {
+/**
+ * `target`: `host:port` of the server, which need not run yet. `loses`: asked at each reply; true: the reply is lost, with its connection.
+ */
+export async function startSeverableProxy(
+  target: string,
+  loses: () => boolean = () => false,
+): Promise<SeverableProxy> {
   const [host, port] = target.split(':');
   const open = new Set<Socket>();
   const pairs = new Map<Socket, Socket>();
@@ -36,6 +41,8 @@ export async function startSeverableProxy(target: string): Promise<SeverableProx
     }
     pairs.set(incoming, outgoing);
     incoming.on('close', () => pairs.delete(incoming));
+    // Before the pipe, so that nothing of the reply passes.
+    outgoing.on('data', () => loses() && incoming.destroy());
     incoming.pipe(outgoing).pipe(incoming);
     return undefined;
   });
