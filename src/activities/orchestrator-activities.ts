@@ -14,9 +14,15 @@ import { recordControl } from './run/record-control.js';
 import { publishReport } from './reports/publish-report.js';
 import { closedRuns, requestLease } from './run/request-lease.js';
 import { currentScope } from './attempt/scope.js';
+import type { DataActivities } from './data-contracts.js';
+import { finishDataset } from './data/finish-dataset.js';
+import { gateTasks } from './data/gate-tasks.js';
+import { gatherDataset } from './data/gather-dataset.js';
 import type { SweepActivities } from './sweep-contracts.js';
 
-export function createOrchestratorActivities(deps: OpenedDeps): OrchestratorActivities & SweepActivities {
+export function createOrchestratorActivities(
+  deps: OpenedDeps,
+): OrchestratorActivities & SweepActivities & DataActivities {
   return {
     openRun: withFailures((input) => openRun(deps, input, currentScope().signal)),
     requestLease: withFailures(withRunView(deps, requestLease)),
@@ -28,5 +34,8 @@ export function createOrchestratorActivities(deps: OpenedDeps): OrchestratorActi
     planSweep: withFailures((input) => planSweep(deps, input, currentScope().signal)),
     pairsToDo: withFailures((input) => pairsToDo(deps, input)),
     compareSweep: withFailures((input) => compareSweep(deps, input, currentScope())),
+    gatherDataset: withFailures((input) => gatherDataset(deps, input, currentScope().signal)),
+    gateTasks: withFailures((input) => gateTasks(deps, input, currentScope())),
+    finishDataset: withFailures((input) => finishDataset(deps, input, currentScope().signal)),
   };
 }

@@ -56,6 +56,8 @@ export function startThread<Input, Output>(
 }
 
 /** Call in a thread's entry module. An error thrown by `answer` ends the thread and is thrown to the caller. */
-export function answerCalls<Input, Output>(answer: (input: Input) => Output): void {
-  parentPort?.on('message', (input: Input) => parentPort?.postMessage(answer(input)));
+export function answerCalls<Input, Output>(answer: (input: Input) => Output | Promise<Output>): void {
+  const reply = async (input: Input): Promise<void> => parentPort?.postMessage(await answer(input));
+  // An error is an unhandled rejection here, which ends the thread.
+  parentPort?.on('message', (input: Input) => void reply(input));
 }

@@ -19,6 +19,7 @@ export const modules: [verbs: string[], load: () => Promise<CommandModule>][] = 
   [['pause', 'resume', 'checkpoint', 'stop', 'set', 'cancel'], () => import('./control/control-commands.js')],
   [['fork', 'rewind', 'rebase'], () => import('./control/fork-command.js')],
   [['sweeps'], () => import('./sweeps/sweeps-command.js')],
+  [['data'], () => import('./data/data-command.js')],
   [['report'], () => import('./inspect/report-command.js')],
   [['transcripts'], () => import('./inspect/transcripts-command.js')],
   [['show'], () => import('./inspect/show-command.js')],

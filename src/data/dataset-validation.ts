@@ -4,7 +4,7 @@ import type { RunRecord } from '../spec/records/run-records.js';
 import { InvalidSpec } from '../spec/invalid-spec.js';
 import type { RunSpec } from '../spec/run-spec.js';
 import type { Task } from '../spec/records/task.js';
-import { readDataFiles } from './prepare-dataset.js';
+import { readDataFiles } from './run-dataset.js';
 import { BadDataFile } from './task-file.js';
 
 /** Throws `InvalidSpec`, which lists every problem. */

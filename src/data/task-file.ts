@@ -4,7 +4,8 @@ import { inOneLine, issueProblems } from '../spec/spec-issues.js';
 import { sha256Hex } from '../base/sha256.js';
 import { type Digest, digest } from '../spec/records/parts.js';
 import type { Demonstration, Task } from '../spec/records/task.js';
-import { inOurNames, jsonLines, taskRows } from './task-dialects.js';
+import { type Row, RowReader, rowsOf } from './row-reader.js';
+import { fleetRow } from './task-dialects.js';
 
 const taskSchema = z.strictObject({
   task_key: z.string().min(1).max(200),
@@ -47,6 +48,19 @@ function roleFits(role: string, index: number): boolean {
   return index === 0 ? role === 'user' : (role === 'assistant') === (index % 2 === 1);
 }
 
+const solutionSchema = z.strictObject({
+  task_key: z.string().min(1),
+  calls: z
+    .array(
+      z.strictObject({ name: z.string().min(1), arguments: z.record(z.string(), z.unknown()).default({}) }),
+    )
+    .default([]),
+  final_answer: z.string().default(''),
+});
+
+/** One line of `solutions.jsonl`: calls and a final answer that solve a task. */
+export type Solution = z.output<typeof solutionSchema>;
+
 export class BadDataFile extends Error {
   constructor(
     readonly file: string,
@@ -59,54 +73,97 @@ export class BadDataFile extends Error {
   }
 }
 
-/**
- * Throws `BadDataFile`, which names each bad row, duplicate keys, and a last line that was cut off. `verifiers`: receives the code of the
- * rows' verifiers by its sha256.
- */
-export function parseTasks(text: string, file: string, verifiers?: Map<Digest, string>): Task[] {
-  const problems: string[] = [];
-  const firstPlaceOf = new Map<string, string>();
-  const tasks: Task[] = [];
-  for (const { place, value } of taskRows(text, problems)) {
-    const row = inOurNames(value);
+/** Where the code of a verifier goes. */
+export type VerifierSink = (sha256: Digest, code: string) => void;
+
+/** Collects the tasks of a file, row by row. */
+export class TaskRows {
+  private readonly problems: string[] = [];
+  private readonly reader = new RowReader(this.problems);
+  private readonly firstPlaceOf = new Map<string, string>();
+  private readonly tasks: Task[] = [];
+
+  constructor(
+    private readonly file: string,
+    private readonly onVerifier: VerifierSink = () => undefined,
+  ) {}
+
+  push(piece: string): void {
+    for (const row of this.reader.push(piece)) this.take(row);
+  }
+
+  /**
+   * Throws `BadDataFile`, which names each bad row, duplicate keys, and an end that was cut off. Rows of SkyRL Fleet Training may repeat a
+   * key: all of them are returned, and the selection takes the first.
+   */
+  end(): Task[] {
+    for (const row of this.reader.end()) this.take(row);
+    const { tasks, problems } = this;
+    if (tasks.length === 0 && problems.length === 0)
+      problems.push('the file has no task; write one JSON object per line');
+    if (problems.length > 0) throw new BadDataFile(this.file, problems);
+    return tasks;
+  }
+
+  private take({ place, value }: Row): void {
+    const fleet = fleetRow(value);
+    const row = fleet ?? value;
     const parsed = taskSchema.safeParse(row);
     if (!parsed.success) {
-      problems.push(...describe(place, parsed.error, taskSchema, row));
-      continue;
+      this.problems.push(...describe(place, parsed.error, taskSchema, row));
+      return;
     }
     const { verifier_code, ...task } = parsed.data;
-    const earlier = firstPlaceOf.get(task.task_key);
-    if (earlier !== undefined) {
-      problems.push(
+    const earlier = this.firstPlaceOf.get(task.task_key);
+    if (earlier !== undefined && !fleet) {
+      this.problems.push(
         `${place}: task_key "${task.task_key}" is already used in ${earlier}; keys must be unique`,
       );
-      continue;
+      return;
     }
-    firstPlaceOf.set(task.task_key, place);
+    this.firstPlaceOf.set(task.task_key, place);
     const { template = task.env_key } = task;
-    if (verifier_code === undefined) tasks.push({ ...task, template });
+    if (verifier_code === undefined) this.tasks.push({ ...task, template });
     else {
       const verifier = sha256Hex(verifier_code);
-      verifiers?.set(verifier, verifier_code);
-      tasks.push({ ...task, template, verifier });
+      this.onVerifier(verifier, verifier_code);
+      this.tasks.push({ ...task, template, verifier });
     }
   }
-  if (tasks.length === 0 && problems.length === 0)
-    problems.push('the file has no task; write one JSON object per line');
-  if (problems.length > 0) throw new BadDataFile(file, problems);
-  return tasks;
+}
+
+/** All tasks of a text; see `TaskRows.end`. */
+export function parseTasks(text: string, file: string, onVerifier?: VerifierSink): Task[] {
+  const rows = new TaskRows(file, onVerifier);
+  rows.push(text);
+  return rows.end();
 }
 
 export function parseDemonstrations(text: string, file: string): Demonstration[] {
   const problems: string[] = [];
   const demonstrations: Demonstration[] = [];
-  for (const { line, value } of jsonLines(text, problems)) {
+  for (const { place, value } of rowsOf(text, problems)) {
     const parsed = demonstrationSchema.safeParse(value);
     if (parsed.success) demonstrations.push(withoutUndefined(parsed.data));
-    else problems.push(...describe(`line ${line}`, parsed.error, demonstrationSchema, value));
+    else problems.push(...describe(place, parsed.error, demonstrationSchema, value));
   }
   if (problems.length > 0) throw new BadDataFile(file, problems);
   return demonstrations;
+}
+
+/** Throws `BadDataFile`, which names each bad line, and each task that has two solutions. */
+export function parseSolutions(text: string, file: string): Solution[] {
+  const problems: string[] = [];
+  const solutions = new Map<string, Solution>();
+  for (const { place, value } of rowsOf(text, problems)) {
+    const parsed = solutionSchema.safeParse(value);
+    if (!parsed.success) problems.push(...describe(place, parsed.error, solutionSchema, value));
+    else if (solutions.has(parsed.data.task_key))
+      problems.push(`${place}: the task "${parsed.data.task_key}" has a solution already; keep one of them`);
+    else solutions.set(parsed.data.task_key, parsed.data);
+  }
+  if (problems.length > 0) throw new BadDataFile(file, problems);
+  return [...solutions.values()];
 }
 
 function describe(place: string, error: z.ZodError, schema: z.ZodType, value: unknown): string[] {

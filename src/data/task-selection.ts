@@ -13,18 +13,56 @@ export class NothingSelected extends Error {
   override readonly name = 'NothingSelected';
 }
 
-/** Throws `NothingSelected`. */
-export function selectTasks(tasks: readonly Task[], selection: Selection): Task[] {
-  const { modality, env_keys, exclude_envs = [], difficulty, max_tasks = Infinity } = selection;
-  const selected = tasks
-    .filter((task) => modality === undefined || (task.modality ?? 'tool_use') === modality)
-    .filter((task) => env_keys === undefined || env_keys.includes(task.env_key))
-    .filter((task) => difficulty === undefined || difficulty.includes(task.difficulty))
-    .slice(0, max_tasks)
-    .filter((task) => !exclude_envs.includes(task.env_key));
+/** A task that a run does not get, and why. */
+export interface Exclusion {
+  task_key: string;
+  /** `filter` and `split` follow from the spec, `duplicate` from the file; `gate`: the task failed a check on its environment. */
+  stage: 'filter' | 'duplicate' | 'split' | 'gate';
+  reason: string;
+}
+
+/** Throws `NothingSelected`. `excluded`: receives each task that is left out. */
+export function selectTasks(
+  tasks: readonly Task[],
+  selection: Selection,
+  excluded: Exclusion[] = [],
+): Task[] {
+  const selected = filterTasks(tasks, selection, excluded);
+  return splitTasks(selected, selection, excluded);
+}
+
+/** The selected tasks, in the file's order, each still on the side that its row names. Throws `NothingSelected`. */
+export function filterTasks(
+  tasks: readonly Task[],
+  { modality, env_keys, exclude_envs = [], difficulty, max_tasks = Infinity }: Selection,
+  excluded: Exclusion[] = [],
+): Task[] {
+  const keys = new Set<string>();
+  let taken = 0;
+  const without = (task: Task): Omit<Exclusion, 'task_key'> | null => {
+    const filter = (reason: string) => ({ stage: 'filter', reason }) as const;
+    const { env_key, task_key } = task;
+    const kind = task.modality ?? 'tool_use';
+    if (modality !== undefined && kind !== modality) return filter(`modality ${kind}`);
+    if (env_keys !== undefined && !env_keys.includes(env_key)) return filter(`environment ${env_key}`);
+    if (difficulty !== undefined && !difficulty.includes(task.difficulty))
+      return filter(`difficulty ${task.difficulty}`);
+    if (taken >= max_tasks) return filter(`beyond the first ${max_tasks} tasks`);
+    taken += 1;
+    // In the order of SkyRL Fleet Training, where a repeated key and an excluded environment count in `max_tasks`.
+    if (keys.has(task_key)) return { stage: 'duplicate', reason: 'an earlier row has this key' };
+    keys.add(task_key);
+    if (exclude_envs.includes(env_key)) return filter(`environment ${env_key}`);
+    return null;
+  };
+  const selected = tasks.filter((task) => {
+    const reason = without(task);
+    if (reason) excluded.push({ task_key: task.task_key, ...reason });
+    return reason === null;
+  });
   if (selected.length === 0 && tasks.length > 0)
     throw new NothingSelected(`no task is left of ${tasks.length}: ${contents(tasks)}`);
-  return selection.split || selection.held_out_envs ? splitTasks(selected, selection) : selected;
+  return selected;
 }
 
 function contents(tasks: readonly Task[]): string {
@@ -51,28 +89,89 @@ interface Sides {
  * The split of SkyRL Fleet Training: a task is held out if the hash of its key is below its environment's ratio. A task that
  * lies over a limit is on neither side.
  */
-function splitTasks(tasks: readonly Task[], { split, held_out_envs = [] }: Selection): Task[] {
-  const { held_out_ratio = 0.2, max_held_out = 60, max_env_share = 0.2 } = split ?? {};
-  const environments = new Map<string, Task[]>();
-  for (const task of tasks) environments.set(task.env_key, [...(environments.get(task.env_key) ?? []), task]);
-  const sides = [...environments.keys()].sort().map((envKey): Sides => {
-    const own = environments.get(envKey) ?? [];
+export function splitTasks(
+  tasks: readonly Task[],
+  { split, held_out_envs = [] }: Pick<Selection, 'split' | 'held_out_envs'>,
+  excluded: Exclusion[] = [],
+): Task[] {
+  if (!split && held_out_envs.length === 0) return [...tasks];
+  const { held_out_ratio, max_held_out, max_env_share } = { ...usualSplit, ...split };
+  const sides = byEnvironment(tasks).map(([envKey, own]): Sides => {
     if (held_out_envs.includes(envKey)) return { train: [], heldOut: own };
     // Without a split of the spec's, each task stays on its own side.
-    if (!split) return { train: own.filter(isOn('train')), heldOut: own.filter(isOn('held_out')) };
-    const target = Math.min(Math.trunc(own.length * held_out_ratio), mostHeldOutOfEnv);
-    if (target < fewestHeldOut) return { train: own, heldOut: [] };
-    const ratio = target / own.length;
-    const isHeldOut = ({ task_key }: Task): boolean => fractionOf(task_key) < ratio;
-    return { train: own.filter((task) => !isHeldOut(task)), heldOut: own.filter(isHeldOut) };
+    if (!split) return sidesByRow(own);
+    return sidesByHash(own, held_out_ratio);
   });
-  if (split && max_held_out > 0) limitHeldOut(sides, max_held_out);
-  // The limit is a share of all training tasks, as they were before it.
-  const most = Math.trunc(sides.reduce((sum, { train }) => sum + train.length, 0) * max_env_share);
-  return sides.flatMap(({ train, heldOut }) => [
-    ...(split && train.length > most ? byFraction(train).slice(0, most) : train).map(on('train')),
-    ...heldOut.map(on('held_out')),
-  ]);
+  if (split) {
+    const reason = `over the limits of the split: max_held_out ${max_held_out}, max_env_share ${max_env_share}`;
+    const drop = (before: readonly Task[], after: readonly Task[]): void => {
+      const kept = new Set(after);
+      for (const task of before)
+        if (!kept.has(task)) excluded.push({ task_key: task.task_key, stage: 'split', reason });
+    };
+    const heldOut = sides.map((side) => side.heldOut);
+    if (max_held_out > 0) limitHeldOut(sides, max_held_out);
+    for (const [index, side] of sides.entries()) drop(heldOut[index] ?? [], side.heldOut);
+    // The limit is a share of all training tasks, as they were before it.
+    const most = Math.trunc(sides.reduce((sum, { train }) => sum + train.length, 0) * max_env_share);
+    for (const side of sides.filter(({ train }) => train.length > most)) {
+      const { train } = side;
+      side.train = byFraction(train).slice(0, most);
+      drop(train, side.train);
+    }
+  }
+  return joined(sides);
+}
+
+/**
+ * Each task that an earlier version of the data has stays on its side; of the new ones of an environment, those are held out whose hash
+ * lies below the ratio, or with null, whose row says so. No limit applies: it could move a known task.
+ */
+export function splitAsBefore(
+  tasks: readonly Task[],
+  known: ReadonlyMap<string, Task['split']>,
+  heldOutRatio: number | null,
+): Task[] {
+  return joined(
+    byEnvironment(tasks).map(([, own]) => {
+      const isKnown = (side: Task['split']) => (task: Task) => known.get(task.task_key) === side;
+      const fresh = own.filter(({ task_key }) => !known.has(task_key));
+      const added = heldOutRatio === null ? sidesByRow(fresh) : sidesByHash(fresh, heldOutRatio);
+      return {
+        train: [...own.filter(isKnown('train')), ...added.train],
+        heldOut: [...own.filter(isKnown('held_out')), ...added.heldOut],
+      };
+    }),
+  );
+}
+
+const usualSplit = { held_out_ratio: 0.2, max_held_out: 60, max_env_share: 0.2 };
+
+function byEnvironment(tasks: readonly Task[]): [string, Task[]][] {
+  const environments = new Map<string, Task[]>();
+  for (const task of tasks) {
+    const own = environments.get(task.env_key);
+    if (own) own.push(task);
+    else environments.set(task.env_key, [task]);
+  }
+  return [...environments].sort(([a], [b]) => (a < b ? -1 : 1));
+}
+
+function sidesByRow(tasks: readonly Task[]): Sides {
+  return { train: tasks.filter(isOn('train')), heldOut: tasks.filter(isOn('held_out')) };
+}
+
+/** `ratio`: share of the tasks that the hash of their key holds out. */
+function sidesByHash(tasks: readonly Task[], ratio: number): Sides {
+  const target = Math.min(Math.trunc(tasks.length * ratio), mostHeldOutOfEnv);
+  if (target < fewestHeldOut) return { train: [...tasks], heldOut: [] };
+  const isHeldOut = ({ task_key }: Task): boolean => fractionOf(task_key) < target / tasks.length;
+  return { train: tasks.filter((task) => !isHeldOut(task)), heldOut: tasks.filter(isHeldOut) };
+}
+
+/** Environment by environment, first those that are trained on. */
+function joined(sides: readonly Sides[]): Task[] {
+  return sides.flatMap(({ train, heldOut }) => [...train.map(on('train')), ...heldOut.map(on('held_out'))]);
 }
 
 /** Environments take turns, each with its lowest hashes first. */

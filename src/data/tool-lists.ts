@@ -13,6 +13,8 @@ import type { Demonstration, Task, ToolSpec } from '../spec/records/task.js';
 
 /** A server without an answer after this time counts as down, and the start fails. */
 const answerWithinMs = 30_000;
+/** A task may be broken, so that its server cannot open it. */
+const triedTasks = 5;
 const minPauseMs = 100;
 const maxPauseMs = 2000;
 
@@ -32,7 +34,18 @@ export async function toolListsFor(
   environments: readonly EnvironmentSpec[],
   options: ToolListsOptions = {},
 ): Promise<ToolLists> {
-  const names = [...new Set(demonstrations.flatMap(({ env_key }) => env_key ?? []))].sort();
+  const names = [...new Set(demonstrations.flatMap(({ env_key }) => env_key ?? []))];
+  return toolListsOf(names, tasks, environments, options);
+}
+
+/** The same for these environments. */
+export async function toolListsOf(
+  envKeys: readonly string[],
+  tasks: readonly Task[],
+  environments: readonly EnvironmentSpec[],
+  options: ToolListsOptions = {},
+): Promise<ToolLists> {
+  const names = [...envKeys].sort();
   const lists: ToolLists = {};
   const problems: SpecProblem[] = [];
   // Asks all servers in parallel, so that several servers that are down take no longer than one.
@@ -67,14 +80,19 @@ async function toolsOf(
       fix: 'give its url, so that the tool list can be fetched',
     };
   }
-  const task = tasks.find(({ env_key }) => env_key === name);
-  if (!task) {
+  const own = tasks.filter(({ env_key }) => env_key === name).slice(0, triedTasks);
+  if (own.length === 0) {
     return {
       problem: `demonstrations name the environment "${name}", but no task does, and a server lists its tools only in an episode of a task`,
       fix: `add a task with env_key: ${name}`,
     };
   }
-  return askServer({ ...environment, url: environment.url }, task, options);
+  let answer: Awaited<ReturnType<typeof askServer>> = [];
+  for (const task of own) {
+    answer = await askServer({ ...environment, url: environment.url }, task, options);
+    if (Array.isArray(answer)) break;
+  }
+  return answer;
 }
 
 async function askServer(

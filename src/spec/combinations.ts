@@ -143,17 +143,36 @@ function architectureProblems(architecture: ModelArchitecture): SpecProblem[] {
   ];
 }
 
+/** Keys that select tasks of a file. */
+const selecting = [
+  'modality',
+  'env_keys',
+  'difficulty',
+  'max_tasks',
+  'exclude_envs',
+  'held_out_envs',
+  'split',
+] as const;
+
 function dataProblems({ data }: RunSpec): SpecProblem[] {
   const problems: SpecProblem[] = [];
-  if (data.tasks !== undefined && data.builtin !== undefined) {
-    problems.push({ path: 'data', problem: 'both tasks and builtin are given', fix: 'keep one of them' });
-  }
-  if (data.tasks === undefined && data.builtin === undefined) {
+  const sources = (['source', 'tasks', 'builtin'] as const).filter((key) => data[key] !== undefined);
+  if (sources.length > 1)
+    problems.push({ path: 'data', problem: `${sources.join(' and ')} are given`, fix: 'keep one of them' });
+  if (sources.length === 0) {
     problems.push({
       path: 'data',
-      problem: 'neither tasks nor builtin is given',
-      fix: 'name a task file, or the built-in apps for which to make tasks',
+      problem: 'neither tasks nor source nor builtin is given',
+      fix: 'name a task file, a prepared dataset, or the built-in apps for which to make tasks',
     });
+  }
+  if (data.source !== undefined) {
+    for (const key of ['demonstrations' as const, ...selecting].filter((one) => data[one] !== undefined))
+      problems.push({
+        path: `data.${key}`,
+        problem: `it belongs to files, and ${data.source} is prepared`,
+        fix: 'say it in the file that `longhaul data prepare` reads, under a new version',
+      });
   }
   if (data.builtin === undefined) return problems;
   if (data.demonstrations !== undefined) {
@@ -163,16 +182,7 @@ function dataProblems({ data }: RunSpec): SpecProblem[] {
       fix: 'remove one of them, or give tasks with these demonstrations',
     });
   }
-  const ofFiles = [
-    'modality',
-    'env_keys',
-    'difficulty',
-    'max_tasks',
-    'exclude_envs',
-    'held_out_envs',
-    'split',
-  ] as const;
-  for (const key of ofFiles.filter((one) => data[one] !== undefined))
+  for (const key of selecting.filter((one) => data[one] !== undefined))
     problems.push({
       path: `data.${key}`,
       problem: 'it selects tasks of a file, and builtin makes its tasks',

@@ -3,6 +3,7 @@
 import { z } from 'zod';
 import { count, countOrZero, name, positive, runId, seed, text } from './fields.js';
 import { advantageEstimators, klEstimators, lossReductions, policyLossTypes } from './records/loss-plan.js';
+import { data } from './data-schema.js';
 import { model } from './model-schema.js';
 import { secretInUrl } from '../base/secrets.js';
 
@@ -11,54 +12,6 @@ export const usualBlockAfterSeconds = 600;
 
 const share = z.number().min(0).max(1);
 const betas = z.tuple([z.number().min(0).lt(1), z.number().min(0).lt(1)]);
-
-const builtin = z.strictObject({
-  apps: z
-    .array(z.enum(['tracker', 'booking']))
-    .min(1)
-    .describe('apps for which tasks are made'),
-  seed: seed.default(1).describe('seed of these tasks, independent of the run’s seed'),
-  train_tasks: count.default(20_000).describe('number of training tasks'),
-  held_out_tasks: count.default(512).describe('number of held-out tasks, used only for evaluation'),
-  drill_demonstrations: countOrZero.default(0).describe('number of demonstrations of kind `drill`'),
-  teacher_demonstrations: countOrZero.default(0).describe('number of demonstrations of kind `teacher`'),
-});
-
-const split = z.strictObject({
-  held_out_ratio: share
-    .default(0.2)
-    .describe(
-      'share of an environment’s tasks that is held out: at most 20 tasks, and none if it would be fewer than 5',
-    ),
-  max_held_out: countOrZero.default(60).describe('held-out tasks in all; 0: no limit'),
-  max_env_share: share.default(0.2).describe('largest share of the training tasks that one environment has'),
-});
-
-const data = z.strictObject({
-  tasks: text
-    .exactOptional()
-    .describe('file of tasks, also `s3://bucket/key?endpoint=…&region=…`; excludes `builtin`'),
-  demonstrations: text.exactOptional().describe('JSONL file of demonstrations'),
-  builtin: builtin.exactOptional().describe('tasks of the built-in apps; excludes `tasks`'),
-  modality: z
-    .enum(['tool_use', 'computer_use'])
-    .exactOptional()
-    .describe('takes the tasks of this modality; a task without one is `tool_use`'),
-  env_keys: z.array(name).min(1).exactOptional().describe('takes the tasks of these environments'),
-  difficulty: z.array(count).min(1).exactOptional().describe('takes the tasks of these difficulties'),
-  max_tasks: count.exactOptional().describe('takes the first tasks of those, so many'),
-  exclude_envs: z.array(name).exactOptional().describe('leaves the tasks of these environments out'),
-  held_out_envs: z.array(name).exactOptional().describe('holds all tasks of these environments out'),
-  split: split
-    .exactOptional()
-    .describe(
-      'holds tasks out by the hash of their key, as SkyRL Fleet Training does, in place of their own `split`',
-    ),
-  eval_tasks: count.default(128).describe('number of held-out tasks in each interval evaluation'),
-  final_eval_tasks: count
-    .default(256)
-    .describe('number of held-out tasks in the evaluations before and after GRPO'),
-});
 
 const variableName = (what: 'token' | 'headers') =>
   z
@@ -70,7 +23,7 @@ const variableName = (what: 'token' | 'headers') =>
         'export the variable where the workers run',
     });
 
-const environment = z.strictObject({
+export const environment = z.strictObject({
   env_key: name.describe('key by which tasks name this environment'),
   url: z
     .url({ protocol: /^https?$/ })

@@ -28,25 +28,28 @@ export function parseRunSpec(input: unknown, context: { file?: string } = {}): R
 
 /** Reads a spec from a YAML or JSON file. Throws `InvalidSpec` if the file cannot be read or parsed, or the spec is not valid. */
 export async function readSpecFile(path: string): Promise<RunSpec> {
-  const file = resolve(path);
+  return parseRunSpec(await readSpecValue(path, '; presets/ has examples'), { file: resolve(path) });
+}
+
+/** The value in a file. `hint`: which files there are. Throws `InvalidSpec` if the file cannot be read or parsed. */
+export async function readSpecValue(path: string, hint = ''): Promise<unknown> {
   const fail = (problem: string, fix: string): never => {
     throw new InvalidSpec([{ path: '', problem, fix }], path);
   };
-  const source = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) =>
-    fail(...unreadable(error)),
+  const source = await readFile(resolve(path), 'utf8').catch((error: NodeJS.ErrnoException) =>
+    fail(...unreadable(error, hint)),
   );
-  let input: unknown;
   try {
-    input = parseYaml(source, { uniqueKeys: true });
+    return parseYaml(source, { uniqueKeys: true });
   } catch (error) {
     return fail(`it is neither YAML nor JSON: ${(error as Error).message.trim()}`, '');
   }
-  return parseRunSpec(input, { file });
 }
 
-function unreadable({ code, message }: NodeJS.ErrnoException): [problem: string, fix: string] {
-  if (code === 'ENOENT') return ['there is no such file', 'name a YAML or JSON file; presets/ has examples'];
-  if (code === 'EISDIR') return ['it is a folder', 'name a YAML or JSON file; presets/ has examples'];
+function unreadable({ code, message }: NodeJS.ErrnoException, hint: string): [problem: string, fix: string] {
+  const fix = `name a YAML or JSON file${hint}`;
+  if (code === 'ENOENT') return ['there is no such file', fix];
+  if (code === 'EISDIR') return ['it is a folder', fix];
   if (code === 'EACCES') return ['this user may not read it', 'change its permissions, or name another file'];
   return [`it cannot be read: ${message}`, ''];
 }

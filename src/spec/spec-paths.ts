@@ -28,27 +28,33 @@ export function withModelFiles<Model extends Pick<ModelSpec, 'path'> & Partial<P
   };
 }
 
+/** The path, absolute if it is relative to the spec's file and no object in a bucket. Adds to `problems` if it cannot be, or is missing. */
+export function withAbsolutePath(
+  key: string,
+  path: string,
+  file: string | undefined,
+  problems: SpecProblem[],
+  fix = 'relative paths start at the folder of the spec file',
+): string {
+  if (path === '' || isAbsolute(path) || isInBucket(path)) return path;
+  if (file !== undefined) {
+    const resolved = resolve(dirname(file), path);
+    // Only a relative path must exist here: an absolute one may name a file on the machine that trains.
+    if (!existsSync(resolved)) problems.push({ path: key, problem: `there is no file ${resolved}`, fix });
+    return resolved;
+  }
+  problems.push({
+    path: key,
+    problem: `"${path}" is relative, but there is no spec file that it could be relative to`,
+    fix: 'give an absolute path, or start from `longhaul spec SPEC`',
+  });
+  return path;
+}
+
 /** Makes all paths absolute: processes with other working folders use the spec, and a relative path would name another file there. */
 export function withAbsolutePaths(spec: RunSpec, file: string | undefined, problems: SpecProblem[]): RunSpec {
-  const absolute = (
-    key: string,
-    path: string,
-    fix = 'relative paths start at the folder of the spec file',
-  ): string => {
-    if (path === '' || isAbsolute(path) || isInBucket(path)) return path;
-    if (file !== undefined) {
-      const resolved = resolve(dirname(file), path);
-      // Only a relative path must exist here: an absolute one may name a file on the machine that trains.
-      if (!existsSync(resolved)) problems.push({ path: key, problem: `there is no file ${resolved}`, fix });
-      return resolved;
-    }
-    problems.push({
-      path: key,
-      problem: `"${path}" is relative, but there is no spec file that it could be relative to`,
-      fix: 'give an absolute path, or start from `longhaul spec SPEC`',
-    });
-    return path;
-  };
+  const absolute = (key: string, path: string, fix?: string): string =>
+    withAbsolutePath(key, path, file, problems, fix);
   const { tasks, demonstrations } = spec.data;
   const { path } = spec.model;
   const folder =

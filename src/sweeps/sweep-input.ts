@@ -1,9 +1,7 @@
 // Turns a sweep that a person wrote, as a file or a value, into the form that all other code uses.
-import { readFile } from 'node:fs/promises';
-import { resolve } from 'node:path';
-import { parse as parseYaml } from 'yaml';
 import { InvalidSpec, type SpecProblem } from '../spec/invalid-spec.js';
 import { nearestName } from '../base/nearest-name.js';
+import { readSpecValue } from '../spec/spec-input.js';
 import { issueProblems } from '../spec/spec-issues.js';
 import { cronProblem } from './cron-fields.js';
 import { secondsIn } from './durations.js';
@@ -31,22 +29,7 @@ export function parseSweepSpec(input: unknown, context: { file?: string } = {}):
 
 /** Reads a YAML or JSON file. Throws `InvalidSpec` if it cannot be read or parsed, or is not valid. */
 export async function readSweepFile(path: string): Promise<SweepSpec> {
-  const file = resolve(path);
-  const fail = (problem: string, fix: string): never => {
-    throw new InvalidSpec([{ path: '', problem, fix }], path);
-  };
-  const source = await readFile(file, 'utf8').catch(({ code, message }: NodeJS.ErrnoException) =>
-    code === 'ENOENT'
-      ? fail('there is no such file', 'name a YAML or JSON file')
-      : fail(`it cannot be read: ${message}`, ''),
-  );
-  let input: unknown;
-  try {
-    input = parseYaml(source, { uniqueKeys: true });
-  } catch (error) {
-    return fail(`it is neither YAML nor JSON: ${(error as Error).message.trim()}`, '');
-  }
-  return parseSweepSpec(input, { file: path });
+  return parseSweepSpec(await readSpecValue(path), { file: path });
 }
 
 function sweepProblems(spec: SweepSpec): SpecProblem[] {

@@ -70,6 +70,13 @@ export const openRunPolicy = {
   retry: recordGuardedRetry,
 } satisfies ActivityOptions;
 
+/** Reads hundreds of megabytes, or plays hundreds of solutions. */
+export const dataPolicy = {
+  startToCloseTimeout: '6 hours',
+  heartbeatTimeout,
+  retry: recordGuardedRetry,
+} satisfies ActivityOptions;
+
 export const reportPolicy = {
   startToCloseTimeout: '10 minutes',
   heartbeatTimeout,

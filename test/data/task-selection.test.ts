@@ -2,7 +2,13 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { parseTasks } from '../../src/data/task-file.js';
-import { fractionOf, NothingSelected, selectTasks } from '../../src/data/task-selection.js';
+import {
+  type Exclusion,
+  fractionOf,
+  NothingSelected,
+  selectTasks,
+  splitAsBefore,
+} from '../../src/data/task-selection.js';
 import type { Task } from '../../src/spec/records/task.js';
 
 const counts = {
@@ -89,6 +95,33 @@ describe('the split of SkyRL Fleet Training', () => {
   });
 });
 
+describe('a split that is frozen', () => {
+  const before = [task('a', 'mail'), task('b', 'mail', { split: 'held_out' })];
+  const known = new Map(before.map(({ task_key, split }) => [task_key, split]));
+
+  it('keeps the side of each known task, and the row’s of each new one', () => {
+    const now = [
+      task('a', 'mail', { split: 'held_out' }),
+      task('b', 'mail'),
+      task('c', 'mail', { split: 'held_out' }),
+    ];
+    expect(splitAsBefore(now, known, null).map(({ task_key, split }) => `${task_key} ${split}`)).toEqual([
+      ...['a train', 'b held_out', 'c held_out'],
+    ]);
+  });
+
+  it('moves no known task when the data grows, and holds out new ones by their hash', () => {
+    const half = all.filter((_, index) => index % 2 === 0);
+    const first = selectTasks(half, { split: { held_out_ratio: 0.2, max_held_out: 0, max_env_share: 1 } });
+    const sidesOf = new Map(first.map(({ task_key, split }) => [task_key, split]));
+    const grown = splitAsBefore(all, sidesOf, 0.2);
+    expect(grown).toHaveLength(all.length);
+    for (const { task_key, split } of grown) expect(split).toBe(sidesOf.get(task_key) ?? split);
+    const added = grown.filter(({ task_key, split }) => split === 'held_out' && !sidesOf.has(task_key));
+    expect(added.length).toBeGreaterThan(100);
+  });
+});
+
 describe('a selection', () => {
   const some = [
     task('a', 'mail', { difficulty: 2 }),
@@ -104,6 +137,25 @@ describe('a selection', () => {
     expect(keys({ env_keys: ['shop'] })).toEqual(['c', 'd']);
     expect(keys({ difficulty: [2, 3] })).toEqual(['a', 'd']);
     expect(keys({ max_tasks: 3, exclude_envs: ['mail'] })).toEqual(['c']);
+  });
+
+  it('says of each task that it leaves out why', () => {
+    const excluded: Exclusion[] = [];
+    const again = [...some, task('a', 'mail', { difficulty: 3 })];
+    expect(selectTasks(again, { modality: 'tool_use', difficulty: [2, 3] }, excluded)).toHaveLength(2);
+    expect(excluded).toEqual([
+      { task_key: 'b', stage: 'filter', reason: 'modality computer_use' },
+      { task_key: 'c', stage: 'filter', reason: 'difficulty 1' },
+      { task_key: 'a', stage: 'duplicate', reason: 'an earlier row has this key' },
+    ]);
+    const limited: Exclusion[] = [];
+    const left = selectTasks(
+      all,
+      { split: { held_out_ratio: 0.2, max_held_out: 60, max_env_share: 0.2 } },
+      limited,
+    );
+    expect(limited.length + left.length).toBe(all.length);
+    expect(new Set(limited.map(({ stage }) => stage))).toEqual(new Set(['split']));
   });
 
   it('of nothing says what there is', () => {
@@ -135,7 +187,7 @@ describe('a task file in another form', () => {
 
   it.each(Object.entries(texts))('as %s has the same tasks', (_, text) => {
     const verifiers = new Map<string, string>();
-    const [read] = parseTasks(text, 'tasks.json', verifiers);
+    const [read] = parseTasks(text, 'tasks.json', (sha256, code) => verifiers.set(sha256, code));
     expect(read).toEqual({
       ...{ task_key: 'k1', prompt: 'Book a room.', env_key: 'booking', template: 'booking', split: 'train' },
       ...{ env_version: 'v3', data_key: 'd1', data_version: '7', modality: 'tool_use', difficulty: 2 },

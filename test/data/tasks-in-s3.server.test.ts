@@ -1,6 +1,6 @@
 // Task files in a bucket of a real S3 server.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { readDataFiles } from '../../src/data/prepare-dataset.js';
+import { readDataFiles } from '../../src/data/run-dataset.js';
 import { parseRunSpec } from '../../src/spec/spec-input.js';
 import { openStore } from '../../src/store/open-store.js';
 import { specFor } from '../activities/fixture.js';

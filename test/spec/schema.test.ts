@@ -115,7 +115,7 @@ describe('a mistyped key', () => {
 
   test('that resembles no valid key gives an error that lists the valid keys', () => {
     const [problem] = problemsOf((spec) => (spec.data['xyzzy'] = 1));
-    expect(problem?.fix).toMatch(/^keys here: tasks, demonstrations, builtin/);
+    expect(problem?.fix).toMatch(/^keys here: source, tasks, demonstrations, builtin/);
   });
 
   test('that belongs to another section gives an error that names that section', () => {

@@ -1,5 +1,6 @@
 // One valid record of every kind, for tests.
 import type { RecordKind, RecordTypes } from '../../src/spec/records/record-kinds.js';
+import { parseDatasetSpec } from '../../src/spec/dataset-spec.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 
 export const digestOf = (digit: string) => digit.repeat(64);
@@ -288,6 +289,34 @@ export function recordsOfAllKinds(): RecordTypes {
       instance: 1,
       number: 4,
       observed: { at, by: 'node-1' },
+    },
+    gathered: {
+      schema: 'longhaul.gathered/1',
+      name: 'crm',
+      version: 'v1',
+      spec: parseDatasetSpec({ name: 'crm', version: 'v1', tasks: '/data/tasks.jsonl' }),
+      sources: [{ path: '/data/tasks.jsonl', size: 10, sha256: digestOf('a') }],
+      tasks: 2,
+      solved: 1,
+      files: {
+        tasks: digestOf('b'),
+        excluded: digestOf('c'),
+        solutions: digestOf('d'),
+        demonstrations: digestOf('e'),
+        tools: digestOf('f'),
+      },
+      observed: { at },
+    },
+    gate: {
+      schema: 'longhaul.gate/1',
+      gathered: digestOf('a'),
+      task_key: 't1',
+      gate: 'solution',
+      passed: false,
+      value: 0.5,
+      reason: 'the solution is graded 0.5',
+      errors: 1,
+      observed: { at, seconds: 0.1 },
     },
   };
 }

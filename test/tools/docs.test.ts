@@ -15,12 +15,13 @@ import { Command } from 'commander';
 import { describe, expect, test } from 'vitest';
 import { parse as parseYaml } from 'yaml';
 import { modules } from '../../src/cli/program.js';
-import { parseDemonstrations, parseTasks } from '../../src/data/task-file.js';
+import { parseDemonstrations, parseSolutions, parseTasks } from '../../src/data/task-file.js';
+import { parseDatasetSpec } from '../../src/spec/dataset-spec.js';
 import { parseRunSpec, readSpecFile } from '../../src/spec/spec-input.js';
 import { parseSweepSpec } from '../../src/sweeps/sweep-input.js';
 
 /** Words of README.md and docs/, tables and code included, as `wc -w` counts them. */
-const mostWords = 28_300;
+const mostWords = 28_900;
 
 const filesBelow = (folder: string): string[] =>
   readdirSync(folder, { recursive: true, withFileTypes: true })
@@ -212,6 +213,14 @@ describe('examples', () => {
     expect(() => parseSweepSpec(parseYaml(text))).not.toThrow();
   });
 
+  test.each(blocksOfKind('yaml dataset'))('the dataset of $page is accepted', ({ text }) => {
+    expect(() => parseDatasetSpec(parseYaml(text))).not.toThrow();
+  });
+
+  test.each(blocksOfKind('json solutions'))('the solutions of $page are accepted', ({ text }) => {
+    expect(parseSolutions(text, 'solutions.jsonl').length).toBeGreaterThan(0);
+  });
+
   test.each(blocksOfKind('json tasks'))('the tasks of $page are accepted', ({ text }) => {
     expect(parseTasks(text, 'tasks.jsonl').length).toBeGreaterThan(0);
   });
@@ -221,7 +230,10 @@ describe('examples', () => {
   });
 
   test('there is at least one example of each kind', () => {
-    for (const kind of ['yaml spec', 'yaml part', 'yaml sweep', 'json tasks', 'json demonstrations'])
+    for (const kind of [
+      ...['yaml spec', 'yaml part', 'yaml sweep', 'yaml dataset'],
+      ...['json tasks', 'json demonstrations', 'json solutions'],
+    ])
       expect(blocksOfKind(kind), kind).not.toEqual([]);
     expect(blocksOfKind('yaml')).toEqual([]);
   });

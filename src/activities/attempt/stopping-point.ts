@@ -19,7 +19,9 @@ type StoppingPoint =
   | 'batch-written'
   | 'update-computed'
   | 'update-recorded'
-  | 'checkpoint-data-written';
+  | 'checkpoint-data-written'
+  | 'dataset-gathered'
+  | 'gate-played';
 
 /**
  * Waits while one of these files exists:

@@ -2,7 +2,8 @@
 // changed.
 import { readFile } from 'node:fs/promises';
 import { templateText } from '../../policy/model-assets.js';
-import { lines, tasksIn } from '../../data/prepare-dataset.js';
+import { lines } from '../../data/dataset-writer.js';
+import { tasksIn } from '../../data/run-dataset.js';
 import { BadDataFile, parseDemonstrations } from '../../data/task-file.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
@@ -42,7 +43,7 @@ export async function refuseChangedFiles(
       content: whole,
     },
   ];
-  if (!data.builtin) {
+  if (!data.builtin && data.source === undefined) {
     const { name, version } = record.dataset;
     const manifest = await requireRecord(store, datasetManifestKey(name, version), 'dataset');
     const taken = (path: string) => manifest.files.find((entry) => entry.path === path)?.sha256;

@@ -6,7 +6,7 @@ import { openFork } from './fork-run.js';
 import { refuseImpossibleData } from '../../data/dataset-validation.js';
 import { takeUpModel } from '../../policy/model-assets.js';
 import { phasesOf } from './phases.js';
-import { prepareDataset } from '../../data/prepare-dataset.js';
+import { takeUpDataset } from '../../data/run-dataset.js';
 import { toolParserId } from '../../episode/tool-call-parser.js';
 import { InvalidSpec } from '../../spec/invalid-spec.js';
 import { limitsOf } from '../../spec/budget.js';
@@ -101,7 +101,7 @@ async function findOrCreate(
     return existing;
   }
   const { baseModel, tokenizer, template } = await takeUpModel(spec, signal);
-  const dataset = await prepareDataset(deps.store, spec, signal).catch((error: Error) => {
+  const dataset = await takeUpDataset(deps.store, spec, signal).catch((error: Error) => {
     throw error.name === 'BadDataFile'
       ? new InvalidSpec([{ path: 'data', problem: error.message, fix: '' }])
       : error;

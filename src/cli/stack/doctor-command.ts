@@ -1,7 +1,7 @@
 // `longhaul doctor`: probes everything that a run needs. Exits with 1 when something is wrong.
 import { type Command, Option } from 'commander';
 import { refuseBadFiles } from '../../data/dataset-validation.js';
-import { readDataFiles } from '../../data/prepare-dataset.js';
+import { readDataFiles } from '../../data/run-dataset.js';
 import { serverOptionsOf } from '../../environments/openenv/server-options.js';
 import { probeSlack } from '../../integrations/slack/slack-probe.js';
 import type { Task } from '../../spec/records/task.js';

@@ -4,7 +4,7 @@ import { attempt } from './attempt-records.js';
 import { control } from './control-records.js';
 import { episode, episodes } from './episode.js';
 import { evaluated, evaluation, suite } from './evaluation-records.js';
-import { checkpoint, dataset, weights } from './manifests.js';
+import { checkpoint, dataset, gate, gathered, weights } from './manifests.js';
 import { plan } from './plan.js';
 import { gc, name, notice, owner, ref, run } from './run-records.js';
 import { sweep, tally } from './sweep-record.js';
@@ -30,6 +30,8 @@ const schemas = {
   ref,
   gc,
   dataset,
+  gathered,
+  gate,
   checkpoint,
   weights,
   suite,
@@ -60,7 +62,9 @@ export const schemaVersions: Record<RecordKind, number> = {
   notice: 1,
   ref: 1,
   gc: 2,
-  dataset: 1,
+  dataset: 2,
+  gathered: 1,
+  gate: 1,
   checkpoint: 1,
   weights: 1,
   suite: 2,
@@ -75,6 +79,7 @@ export const schemaVersions: Record<RecordKind, number> = {
 /** The oldest version of a kind that this code reads; absent if it reads only the newest. */
 export const oldestVersions: Partial<Record<RecordKind, number>> = {
   attempt: 1,
+  dataset: 1,
   gc: 1,
   episodes: 1,
   run: 1,

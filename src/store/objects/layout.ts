@@ -184,6 +184,16 @@ export const datasetManifestKey = (name: string, version: string) =>
 export const datasetFileKey = (name: string, version: string, path: string) =>
   checkKey(`${datasetFolder(name, version)}${path}`);
 
+/** Root of all datasets. */
+export const datasetsRoot = 'datasets/';
+export const datasetVersionsFolder = (name: string) => `datasets/${checkName(name, 'dataset name')}/`;
+/** What a dataset is prepared from. */
+export const gatheredKey = (name: string, version: string) => `${datasetFolder(name, version)}gathered.json`;
+const gatesFolder = (name: string, version: string) => `${datasetFolder(name, version)}gates/`;
+/** `task`: sha256 of the task's key, which may hold any character. */
+export const gateKey = (name: string, version: string, task: Digest, gate: string) =>
+  `${gatesFolder(name, version)}${checkDigest(task, 'task').slice(0, 32)}.${checkName(gate, 'gate')}.json`;
+
 /** Weights of a supplied model; the engine computes their digest. */
 const weightsFolder = (weights: Digest) => `weights/${checkDigest(weights, 'weights')}/`;
 export const weightsManifestKey = (weights: Digest) => `${weightsFolder(weights)}manifest.json`;

@@ -3,7 +3,7 @@ import { appendFileSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { afterEach, describe, expect, it } from 'vitest';
 import { commitBase } from '../../../src/activities/step/commit-base.js';
 import { openRun } from '../../../src/activities/run/open-run.js';
-import { prepareDataset } from '../../../src/data/prepare-dataset.js';
+import { takeUpDataset } from '../../../src/data/run-dataset.js';
 import { saveState, uploadCheckpoint } from '../../../src/activities/step/save-state.js';
 import { recordControl } from '../../../src/activities/run/record-control.js';
 import { createOrchestratorActivities } from '../../../src/activities/orchestrator-activities.js';
@@ -312,7 +312,7 @@ describe('demonstrations in a user’s own files', () => {
 
   it('give another version of the data if the tools are different', async () => {
     const version = async (environments: object[]) =>
-      (await prepareDataset(harness.store, parseRunSpec(specWith(environments)))).version;
+      (await takeUpDataset(harness.store, parseRunSpec(specWith(environments)))).version;
     const foreign = await startForeignServer(() => '0');
     const [own, others] = [
       await version([{ env_key: 'tracker' }]),
@@ -346,10 +346,10 @@ describe('demonstrations in a user’s own files', () => {
 describe('data in the store', () => {
   it('has one version for the same content, whatever its source', async () => {
     const spec = parseRunSpec(harness.spec);
-    const first = await prepareDataset(harness.store, spec);
-    expect(await prepareDataset(harness.store, spec)).toEqual(first);
+    const first = await takeUpDataset(harness.store, spec);
+    expect(await takeUpDataset(harness.store, spec)).toEqual(first);
     appendFileSync(spec.data.tasks ?? '', `${JSON.stringify({ ...testTasks()[0], task_key: 'more' })}\n`);
-    expect((await prepareDataset(harness.store, spec)).version).not.toBe(first.version);
+    expect((await takeUpDataset(harness.store, spec)).version).not.toBe(first.version);
   });
 
   it('that was changed is never trained on, and never silently replaced', async () => {
@@ -360,7 +360,7 @@ describe('data in the store', () => {
       bytes.toString().replace('"split":"held_out"', '"split":"train"'),
     );
     await expect(harness.node.runs.get(run)).rejects.toMatchObject({ name: 'UnreadableRecord', key });
-    await expect(prepareDataset(harness.store, parseRunSpec(harness.spec))).rejects.toMatchObject({
+    await expect(takeUpDataset(harness.store, parseRunSpec(harness.spec))).rejects.toMatchObject({
       name: 'Diverged',
     });
   });

@@ -1,19 +1,19 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { withRecordTables } from '../../src/spec/records/records-reference.js';
-import { runSpecSchema } from '../../src/spec/schema.js';
-import { allKeyPaths } from '../../src/spec/spec-issues.js';
-import { specReference } from '../../src/spec/spec-reference.js';
+import { withRecordTables } from '../../../src/spec/reference/records-reference.js';
+import { runSpecSchema } from '../../../src/spec/schema.js';
+import { allKeyPaths } from '../../../src/spec/spec-issues.js';
+import { specReference } from '../../../src/spec/reference/spec-reference.js';
 
 const page = readFileSync('docs/run-spec.md', 'utf8');
 
 test('docs/run-spec.md matches the schema (`npm run docs` generates it)', async () => {
-  await expect(specReference()).toMatchFileSnapshot('../../docs/run-spec.md');
+  await expect(specReference()).toMatchFileSnapshot('../../../docs/run-spec.md');
 });
 
 test('the tables of docs/records.md match the schemas (`npm run docs` generates them)', async () => {
   const records = readFileSync('docs/records.md', 'utf8');
-  await expect(withRecordTables(records)).toMatchFileSnapshot('../../docs/records.md');
+  await expect(withRecordTables(records)).toMatchFileSnapshot('../../../docs/records.md');
 });
 
 test('docs/records.md has one table for each kind of record', () => {

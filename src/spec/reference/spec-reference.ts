@@ -1,7 +1,7 @@
 // Generates docs/run-spec.md from the schema, so that the two agree.
 import { z } from 'zod';
 import { type Node, valueText } from './schema-tables.js';
-import { runSpecSchema } from './schema.js';
+import { runSpecSchema } from '../schema.js';
 
 const introduction = `# The run spec
 

@@ -1,8 +1,8 @@
 // Generates the tables of docs/records.md. The table after `<!-- generated: KIND -->` comes from that kind's schema; the rest of the page
 // is written by hand.
 import { z } from 'zod';
-import { nested, valueText, type Node } from '../schema-tables.js';
-import { recordSchemas, schemaVersions, type RecordKind } from './record-kinds.js';
+import { nested, valueText, type Node } from './schema-tables.js';
+import { recordSchemas, schemaVersions, type RecordKind } from '../records/record-kinds.js';
 
 const block = /(<!-- generated: (.+) -->\n\n)(?:.+\n)*/g;
 const commonParts = 'common parts';

@@ -1,0 +1,138 @@
+// `longhaul data`: prepares datasets, and shows what is in them.
+import { resolve } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import {
+  type Client,
+  WorkflowExecutionAlreadyStartedError,
+  WorkflowFailedError,
+  type WorkflowHandle,
+} from '@temporalio/client';
+import { CancelledFailure } from '@temporalio/common';
+import type { Command } from 'commander';
+import type { PreparedDataset } from '../../activities/data-contracts.js';
+import { datasetId, type DatasetSpec, parseDatasetSpec } from '../../spec/dataset-spec.js';
+import { InvalidSpec } from '../../spec/invalid-spec.js';
+import { readSpecValue } from '../../spec/spec-input.js';
+import { differences } from '../../store/records/canonical.js';
+import { preparationQuery, type PreparationStatus } from '../../workflows/data/data-messages.js';
+import type { prepareDataset } from '../../workflows/data/prepare-dataset.js';
+import { orchestratorQueue } from '../../workflows/messages.js';
+import { withOutput } from '../output.js';
+import { printable } from '../printable.js';
+import { type TemporalFlags, withClient, withTemporalFlags } from '../temporal-access.js';
+import { whyItEnded } from '../train/start-training.js';
+import { inputOfWorkflow } from '../train/workflow-input.js';
+import { addReaders } from './data-readers.js';
+import { countsText } from './dataset-text.js';
+
+const reportEveryMs = 2_000;
+
+interface PrepareFlags extends TemporalFlags {
+  detach?: boolean;
+}
+
+type Handle = WorkflowHandle<typeof prepareDataset>;
+
+export function register(program: Command): void {
+  const data = program
+    .command('data')
+    .description('prepare datasets of tasks that are checked, and show them');
+  withTemporalFlags(
+    data
+      .command('prepare <file>')
+      .description('make the dataset of a file: read its tasks, check those with solutions, split them'),
+    'writes',
+  )
+    .option('--detach', 'do not wait until it is ready')
+    .option('--json', 'print the result as one JSON object')
+    .action(
+      withOutput(async (file: string, flags: PrepareFlags) => {
+        const spec = parseDatasetSpec(await readSpecValue(file), { file: resolve(file) });
+        await withClient(flags, (client) => prepare(client, spec, flags));
+      }),
+    );
+  addReaders(data);
+}
+
+async function prepare(client: Client, spec: DatasetSpec, { detach, json }: PrepareFlags): Promise<void> {
+  const id = datasetId(spec);
+  const workflowId = `data/${id}`;
+  const handle = await client.workflow
+    .start<typeof prepareDataset>('prepareDataset', {
+      taskQueue: orchestratorQueue,
+      workflowId,
+      args: [spec],
+    })
+    .catch(async (error: unknown): Promise<Handle> => {
+      if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
+      refuseOther(id, await inputOfWorkflow(client, workflowId), spec);
+      process.stderr.write(`${id} is being prepared already: following it\n`);
+      return client.workflow.getHandle<typeof prepareDataset>(workflowId);
+    });
+  if (detach) {
+    const started = { dataset: id, workflowId };
+    console.log(json ? JSON.stringify(started) : `started ${id} (workflow ${workflowId})`);
+    return;
+  }
+  const result = await followed(handle, id);
+  console.log(json ? JSON.stringify(result) : printable(resultText(result)));
+}
+
+function refuseOther(id: string, running: unknown, spec: DatasetSpec): void {
+  const found = running === null ? [] : differences(running, spec);
+  if (found.length === 0) return;
+  const problem = `${id} is being prepared from another spec: ${found.join('; ')}`;
+  throw new InvalidSpec([{ path: 'version', problem, fix: 'wait until it is ready, or give a new version' }]);
+}
+
+/** Reports progress on standard error until the workflow ends. Throws its failure. */
+async function followed(handle: Handle, id: string): Promise<PreparedDataset> {
+  let over = false;
+  const reported = reportProgress(handle, () => over);
+  try {
+    return await handle.result();
+  } catch (error) {
+    if (!(error instanceof WorkflowFailedError)) throw error;
+    const why =
+      error.cause instanceof CancelledFailure
+        ? `${id} was cancelled; what it has checked is kept`
+        : whyItEnded(error);
+    throw new Error(why, { cause: error });
+  } finally {
+    over = true;
+    await reported;
+  }
+}
+
+async function reportProgress(handle: Handle, over: () => boolean): Promise<void> {
+  let last = '';
+  while (!over()) {
+    const status = await handle.query(preparationQuery).catch(() => null);
+    const text = status ? statusText(status) : last;
+    if (text !== last && !over()) process.stderr.write(`${text}\n`);
+    last = text;
+    for (let waited = 0; waited < reportEveryMs && !over(); waited += 100) await delay(100);
+  }
+}
+
+function statusText({ phase, tasks, solved, passed, failed }: PreparationStatus): string {
+  if (phase === 'reading') return 'reading the files';
+  const checked = `${passed + failed} of ${solved} tasks with solutions checked, ${failed} failed`;
+  return `${phase}: ${tasks} tasks selected; ${checked}`;
+}
+
+function resultText({
+  dataset,
+  train_tasks,
+  held_out_tasks,
+  excluded,
+  demonstrations,
+}: PreparedDataset): string {
+  return [
+    `${dataset}: ${train_tasks} training tasks, ${held_out_tasks} held out`,
+    `left out: ${countsText(excluded)}`,
+    `demonstrations: ${countsText(demonstrations)}`,
+    `look at it: longhaul data show ${dataset}`,
+    `train on it: in a run's spec, data: {source: ${dataset}}`,
+  ].join('\n');
+}

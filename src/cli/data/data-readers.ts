@@ -1,0 +1,107 @@
+// `longhaul data show | diff | export`: read prepared datasets from the store.
+import { mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Command } from 'commander';
+import { datasetParts, preparedDatasets, requirePrepared } from '../../data/prepared-dataset.js';
+import { readDatasetItems } from '../../data/finishing.js';
+import type { Exclusion } from '../../data/task-selection.js';
+import { requireNewFolder } from '../../policy/model-export.js';
+import type { DatasetManifest, GatheredRecord } from '../../spec/records/manifests.js';
+import type { Task } from '../../spec/records/task.js';
+import { sha256Hex } from '../../base/sha256.js';
+import { datasetFileKey, gatheredKey } from '../../store/objects/layout.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { UnreadableRecord } from '../../store/objects/store-errors.js';
+import { readRecord } from '../../store/records/records.js';
+import { folderOption, openStoreOf, type StoreFlags, storeOption, withOutput } from '../output.js';
+import { printable } from '../printable.js';
+import { type DatasetContents, diffOf, diffText, listText, showText } from './dataset-text.js';
+
+interface ReaderFlags extends StoreFlags {
+  json?: boolean;
+}
+
+export function addReaders(data: Command): void {
+  const reader = (usage: string, description: string): Command =>
+    data
+      .command(usage)
+      .description(description)
+      .addOption(storeOption())
+      .addOption(folderOption())
+      .option('--json', 'print the result as JSON');
+
+  reader(
+    'show [name@version]',
+    'show what is in a dataset and what was left out; without a name, list the datasets',
+  ).action(
+    withOutput(async (id: string | undefined, flags: ReaderFlags, command: Command) => {
+      const store = await openStoreOf(command, flags);
+      if (id === undefined) {
+        const manifests = await Promise.all(
+          (await preparedDatasets(store)).map((one) => requirePrepared(store, one, '')),
+        );
+        console.log(flags.json ? JSON.stringify(manifests) : listText(manifests));
+        return;
+      }
+      const contents = await contentsOf(store, id);
+      const { manifest, gathered, excluded } = contents;
+      console.log(
+        flags.json ? JSON.stringify({ manifest, gathered, excluded }) : printable(showText(contents)),
+      );
+    }),
+  );
+
+  reader('diff <name@version> <name@version>', 'compare two datasets task by task').action(
+    withOutput(async (one: string, other: string, flags: ReaderFlags, command: Command) => {
+      const store = await openStoreOf(command, flags);
+      const [before, after] = [await contentsOf(store, one), await contentsOf(store, other)];
+      const diff = diffOf(before.tasks, after.tasks);
+      console.log(flags.json ? JSON.stringify(diff) : printable(diffText(one, other, diff)));
+    }),
+  );
+
+  reader('export <name@version>', 'write a dataset’s files into a folder')
+    .requiredOption('--to <dir>', 'folder to write; must not exist yet')
+    .action(
+      withOutput(async (id: string, flags: ReaderFlags & { to: string }, command: Command) => {
+        const store = await openStoreOf(command, flags);
+        const manifest = await requirePrepared(store, id, '');
+        await requireNewFolder(flags.to);
+        await mkdir(flags.to, { recursive: true });
+        for (const { path, sha256 } of manifest.files)
+          await writeFile(join(flags.to, path), await fileOf(store, manifest, path, sha256));
+        await writeFile(join(flags.to, 'manifest.json'), `${JSON.stringify(manifest, null, 2)}\n`);
+        const paths = [...manifest.files.map(({ path }) => path), 'manifest.json'];
+        console.log(
+          flags.json
+            ? JSON.stringify({ dataset: id, to: flags.to, files: paths })
+            : `${id} is in ${flags.to}: ${paths.join(', ')}`,
+        );
+      }),
+    );
+}
+
+async function contentsOf(store: ObjectStore, id: string): Promise<DatasetContents> {
+  const manifest = await requirePrepared(store, id, '');
+  const { name, version } = datasetParts(id);
+  const gathered: GatheredRecord | null = await readRecord(store, gatheredKey(name, version), 'gathered');
+  return {
+    manifest,
+    gathered,
+    tasks: await readDatasetItems<Task>(store, manifest, 'tasks.jsonl'),
+    excluded: manifest.prepared ? await readDatasetItems<Exclusion>(store, manifest, 'excluded.jsonl') : [],
+  };
+}
+
+async function fileOf(
+  store: ObjectStore,
+  { name, version }: DatasetManifest,
+  path: string,
+  sha256: string,
+): Promise<Uint8Array> {
+  const key = datasetFileKey(name, version, path);
+  const bytes = await store.get(key);
+  if (bytes === null) throw new UnreadableRecord(key, 'it is not in the store');
+  if (sha256Hex(bytes) !== sha256) throw new UnreadableRecord(key, 'its bytes are not those of its manifest');
+  return bytes;
+}

@@ -1,0 +1,134 @@
+// Datasets as text for people.
+import type { Exclusion } from '../../data/task-selection.js';
+import { whole } from '../../report/format.js';
+import type { DatasetManifest, GatheredRecord } from '../../spec/records/manifests.js';
+import type { Task } from '../../spec/records/task.js';
+import { textTable } from '../table.js';
+
+export interface DatasetContents {
+  manifest: DatasetManifest;
+  /** Null for a dataset that was not prepared. */
+  gathered: GatheredRecord | null;
+  tasks: readonly Task[];
+  excluded: readonly Exclusion[];
+}
+
+const shownReasons = 12;
+const shownKeys = 5;
+
+/** `2 filter, 1 gate`. */
+export function countsText(counts: Readonly<Record<string, number>>): string {
+  const entries = Object.entries(counts).filter(([, count]) => count > 0);
+  return entries.length === 0 ? 'none' : entries.map(([what, count]) => `${whole(count)} ${what}`).join(', ');
+}
+
+export function listText(manifests: readonly DatasetManifest[]): string {
+  if (manifests.length === 0) return 'no dataset is prepared here; make one: longhaul data prepare FILE';
+  return textTable([
+    ['DATASET', 'TRAIN', 'HELD OUT', 'LEFT OUT'],
+    ...manifests.map(({ name, version, train_tasks, held_out_tasks, prepared }) => [
+      `${name}@${version}`,
+      whole(train_tasks),
+      whole(held_out_tasks),
+      countsText(prepared?.excluded ?? {}),
+    ]),
+  ]);
+}
+
+export function showText({ manifest, gathered, tasks, excluded }: DatasetContents): string {
+  const environments = [...new Set(tasks.map(({ env_key }) => env_key))].sort();
+  const solved = gathered === null ? 0 : gathered.solved;
+  const sources = (gathered?.sources ?? []).map(
+    ({ path, size, sha256 }) => `from ${path}: ${whole(size)} bytes, sha256 ${sha256.slice(0, 12)}`,
+  );
+  const table = textTable([
+    ['ENVIRONMENT', 'TRAIN', 'HELD OUT'],
+    ...environments.map((envKey) => {
+      const own = tasks.filter(({ env_key }) => env_key === envKey);
+      const heldOut = own.filter(({ split }) => split === 'held_out').length;
+      return [envKey, whole(own.length - heldOut), whole(heldOut)];
+    }),
+  ]);
+  return [
+    `${manifest.name}@${manifest.version}: ${whole(manifest.train_tasks)} training tasks, ${whole(manifest.held_out_tasks)} held out`,
+    ...sources,
+    `${whole(solved)} tasks with solutions were checked on their environments`,
+    `demonstrations: ${countsText(manifest.demonstrations)}`,
+    '',
+    table,
+    '',
+    ...excludedText(excluded),
+  ].join('\n');
+}
+
+function excludedText(excluded: readonly Exclusion[]): string[] {
+  if (excluded.length === 0) return ['no task was left out'];
+  const groups = new Map<string, Exclusion[]>();
+  for (const one of excluded) {
+    const key = `${one.stage}\n${one.reason}`;
+    groups.set(key, [...(groups.get(key) ?? []), one]);
+  }
+  const sorted = [...groups.values()].sort((a, b) => b.length - a.length);
+  const rows = sorted.slice(0, shownReasons).map((group) => {
+    const [{ stage, reason }] = group as [Exclusion];
+    return [whole(group.length), stage, reason, keysText(group.map(({ task_key }) => task_key))];
+  });
+  const more = sorted.length - rows.length;
+  return [
+    `${whole(excluded.length)} tasks were left out:`,
+    textTable([['TASKS', 'STAGE', 'REASON', 'SUCH AS'], ...rows]),
+    ...(more > 0 ? [`and ${more} more reasons: see excluded.jsonl (longhaul data export)`] : []),
+  ];
+}
+
+function keysText(keys: readonly string[]): string {
+  return `${keys.slice(0, 2).join(', ')}${keys.length > 2 ? ', …' : ''}`;
+}
+
+export interface DatasetDiff {
+  added: string[];
+  removed: string[];
+  /** Another prompt, environment, verifier, … */
+  changed: string[];
+  /** Tasks that were held out and are now trained on: earlier evaluations of them say nothing about a policy trained on this data. */
+  to_train: string[];
+  to_held_out: string[];
+}
+
+export function diffOf(before: readonly Task[], after: readonly Task[]): DatasetDiff {
+  const old = new Map(before.map((task) => [task.task_key, task]));
+  const fresh = new Map(after.map((task) => [task.task_key, task]));
+  const both = after.flatMap((task) => {
+    const was = old.get(task.task_key);
+    return was ? [{ was, task }] : [];
+  });
+  const moved = (to: Task['split']) =>
+    both
+      .filter(({ was, task }) => was.split !== task.split && task.split === to)
+      .map(({ task }) => task.task_key);
+  const content = ({ split: _, ...task }: Task): string => JSON.stringify(task);
+  return {
+    added: [...fresh.keys()].filter((key) => !old.has(key)),
+    removed: [...old.keys()].filter((key) => !fresh.has(key)),
+    changed: both.filter(({ was, task }) => content(was) !== content(task)).map(({ task }) => task.task_key),
+    to_train: moved('train'),
+    to_held_out: moved('held_out'),
+  };
+}
+
+export function diffText(before: string, after: string, diff: DatasetDiff): string {
+  const words: Record<keyof DatasetDiff, string> = {
+    added: `only in ${after}`,
+    removed: `only in ${before}`,
+    changed: 'other content',
+    to_train: 'held out before, trained on now',
+    to_held_out: 'trained on before, held out now',
+  };
+  const rows = (Object.keys(words) as (keyof DatasetDiff)[]).flatMap((key) => {
+    const keys = diff[key];
+    if (keys.length === 0) return [];
+    const shown = `${keys.slice(0, shownKeys).join(', ')}${keys.length > shownKeys ? ', …' : ''}`;
+    return [[whole(keys.length), words[key], shown]];
+  });
+  return rows.length === 0 ? `${before} and ${after} have the same tasks on the same sides` : textTable(rows);
+}

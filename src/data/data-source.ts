@@ -1,0 +1,81 @@
+// Reads the data files that a spec names, from a disk or a bucket.
+import { createHash } from 'node:crypto';
+import { createReadStream } from 'node:fs';
+import { TextDecoder } from 'node:util';
+import { isInBucket } from '../spec/spec-paths.js';
+import type { Digest } from '../spec/records/parts.js';
+import { parseS3Address } from '../store/objects/s3-address.js';
+import { BadDataFile } from './task-file.js';
+
+const pieceBytes = 1 << 20;
+
+/** What was read. */
+export interface ReadSource {
+  path: string;
+  size: number;
+  sha256: Digest;
+}
+
+/**
+ * Gives the text of a file to `take`, piece by piece. `path`: a file, or `s3://bucket/key` with the parameters of a store's address;
+ * credentials come from the environment, as a store's do. Throws `BadDataFile`.
+ */
+export async function readSource(
+  path: string,
+  take: (piece: string) => void | Promise<void>,
+): Promise<ReadSource> {
+  const hash = createHash('sha256');
+  // Strict decoding: a replaced character would silently change a task. The decoder drops a byte order mark.
+  const decoder = new TextDecoder('utf-8', { fatal: true });
+  let size = 0;
+  const pieces = (isInBucket(path) ? await openObject(path) : openFile(path))[Symbol.asyncIterator]();
+  for (;;) {
+    const next = await pieces.next().catch((error: unknown) => unreadable(path, error));
+    const bytes = next.done === true ? undefined : next.value;
+    if (bytes) {
+      hash.update(bytes);
+      size += bytes.length;
+    }
+    await take(decoded(path, decoder, bytes));
+    if (!bytes) return { path, size, sha256: hash.digest('hex') };
+  }
+}
+
+/** The whole text. Throws `BadDataFile`. */
+export async function readSourceText(path: string): Promise<string> {
+  const pieces: string[] = [];
+  await readSource(path, (piece) => void pieces.push(piece));
+  return pieces.join('');
+}
+
+function decoded(path: string, decoder: TextDecoder, bytes: Uint8Array | undefined): string {
+  try {
+    return bytes ? decoder.decode(bytes, { stream: true }) : decoder.decode();
+  } catch {
+    throw new BadDataFile(path, ['is not UTF-8 text; save it as UTF-8']);
+  }
+}
+
+function openFile(path: string): AsyncIterable<Uint8Array> {
+  return createReadStream(path, { highWaterMark: pieceBytes });
+}
+
+async function openObject(path: string): Promise<AsyncIterable<Uint8Array>> {
+  const [place = '', query] = path.split('?', 2);
+  const slash = place.lastIndexOf('/');
+  const address = `${place.slice(0, slash)}${query === undefined ? '' : `?${query}`}`;
+  const { openS3Store } = await import('../store/objects/s3-store.js');
+  try {
+    const pieces = await openS3Store(parseS3Address(address)).stream(
+      decodeURIComponent(place.slice(slash + 1)),
+    );
+    if (pieces === null) throw new Error('there is no such object');
+    return pieces;
+  } catch (error) {
+    return unreadable(path, error);
+  }
+}
+
+function unreadable(path: string, error: unknown): never {
+  throw new BadDataFile(path, [`cannot be read: ${(error as Error).message}`]);
+}

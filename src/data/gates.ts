@@ -1,0 +1,107 @@
+// Checks a task by its solution: played on its environment, the solution must be graded 1, again the same, and doing nothing 0 at most.
+import { type Environment, type EnvironmentBackend, EnvironmentError } from '../environments/environment.js';
+import type { GateName, GateRecord } from '../spec/records/manifests.js';
+import type { DemonstrationMessage, Task } from '../spec/records/task.js';
+import type { Solution } from './task-file.js';
+
+/** What a gate found; the rest of its record is who checked what, and when. */
+export type GateResult = Pick<GateRecord, 'passed' | 'value' | 'reason' | 'errors' | 'messages'> & {
+  explanation?: string;
+};
+
+/** All gates play in the same world. */
+const seed = 1;
+const fullReward = 1;
+/** A healthy server may fail so often before the gate is not passed. */
+const maxFailures = 3;
+
+export interface GateInput {
+  task: Task;
+  solution: Solution;
+  /** The first gate's result, which `repeat` compares. */
+  first?: { value: number | null };
+}
+
+/** Throws the signal's reason, and `EnvironmentError` while the server is unavailable: nothing is known of the task then. */
+export async function checkGate(
+  backend: EnvironmentBackend,
+  gate: GateName,
+  input: GateInput,
+  signal: AbortSignal,
+): Promise<GateResult> {
+  const calls = gate === 'nothing' ? [] : input.solution.calls;
+  const finalAnswer = gate === 'nothing' ? '' : input.solution.final_answer;
+  for (let failures = 0; ;) {
+    signal.throwIfAborted();
+    try {
+      const episodeId = `gate/${gate}/${input.task.task_key}`.slice(0, 200);
+      const options = { seed, episodeId, tryNumber: failures };
+      const environment = await backend.open(input.task, options, signal);
+      const played = await play(environment, input.task, { calls, finalAnswer, tryNumber: failures }).finally(
+        () => environment.close(),
+      );
+      return judged(gate, played, input);
+    } catch (error) {
+      if (!(error instanceof EnvironmentError) || error.kind === 'unavailable') throw error;
+      failures += 1;
+      if (failures < maxFailures) continue;
+      const reason = `the environment failed ${failures} times: ${error.message.slice(0, 300)}`;
+      return { passed: false, value: null, errors: 0, reason };
+    }
+  }
+}
+
+interface Played {
+  value: number;
+  explanation: string;
+  errors: number;
+  messages: DemonstrationMessage[];
+}
+
+async function play(
+  environment: Environment,
+  task: Task,
+  { calls, finalAnswer, tryNumber }: { calls: Solution['calls']; finalAnswer: string; tryNumber: number },
+): Promise<Played> {
+  const { opening = '' } = environment;
+  const prompt = [task.prompt, opening].filter((part) => part !== '').join('\n\n');
+  const messages: DemonstrationMessage[] = [{ role: 'user', content: prompt }];
+  let errors = 0;
+  let hasEnded = false;
+  for (const [turn, call] of calls.entries()) {
+    const { text, isError, ends } = await environment.callTool(call, { turn, tryNumber });
+    if (isError) errors += 1;
+    messages.push({ role: 'assistant', content: `<tool_call>${JSON.stringify(call)}</tool_call>` });
+    hasEnded = ends === true;
+    // What follows the end of an episode would be a mistake of the solution's author, and no model is shown it.
+    if (hasEnded) break;
+    messages.push({ role: 'tool', content: text });
+  }
+  if (!hasEnded) messages.push({ role: 'assistant', content: `${finalAnswer} <done>`.trimStart() });
+  const { outcome, explanation } = await environment.grade({ finalAnswer, tryNumber });
+  return { value: outcome.value, explanation, errors, messages };
+}
+
+function judged(
+  gate: GateName,
+  { value, explanation, errors, messages }: Played,
+  { first }: GateInput,
+): GateResult {
+  const reason = problemOf(gate, value, first?.value ?? null);
+  return {
+    passed: reason === null,
+    value,
+    errors,
+    ...(reason === null ? {} : { reason }),
+    // With a mistake it is nothing to imitate.
+    ...(gate === 'solution' && reason === null && errors === 0 ? { messages } : {}),
+    ...(explanation === '' ? {} : { explanation: explanation.slice(0, 500) }),
+  };
+}
+
+function problemOf(gate: GateName, value: number, first: number | null): string | null {
+  if (gate === 'nothing') return value <= 0 ? null : `doing nothing is graded ${value}`;
+  if (gate === 'repeat' && value !== first)
+    return `the solution is graded ${first}, and ${value} when it is played again`;
+  return value >= fullReward ? null : `the solution is graded ${value}`;
+}

@@ -1,0 +1,111 @@
+// The first part of preparing a dataset: reads its files, and stores what the spec selects of them. All later parts read only what is stored
+// here.
+import type { Digest } from '../spec/records/parts.js';
+import type { GatheredRecord } from '../spec/records/manifests.js';
+import type { Task } from '../spec/records/task.js';
+import type { DatasetSpec } from '../spec/dataset-spec.js';
+import type { ObjectStore } from '../store/objects/object-store.js';
+import { readSource, type ReadSource } from './data-source.js';
+import { lines, writeAsset, writeVerifiers } from './dataset-writer.js';
+import { BadDataFile, parseDemonstrations, parseSolutions, TaskRows } from './task-file.js';
+import { type Exclusion, filterTasks, NothingSelected } from './task-selection.js';
+
+export type Gathered = Pick<GatheredRecord, 'sources' | 'tasks' | 'solved'> & {
+  files: Omit<GatheredRecord['files'], 'tools'>;
+  /** Some tasks of each environment that has solutions or demonstrations: its server is asked for its tools. */
+  examples: Task[];
+};
+
+/** The first one may be broken. */
+const examplesOfEach = 5;
+
+/** Holds no more of the task file than its tasks without their verifiers. Throws `BadDataFile`. */
+export async function gather(store: ObjectStore, spec: DatasetSpec): Promise<Gathered> {
+  const sources: ReadSource[] = [];
+  const read = await readTasks(store, spec.tasks);
+  sources.push(read.source);
+  const excluded: Exclusion[] = [];
+  const tasks = filtered(read.tasks, spec, excluded);
+
+  const text = async (path: string | undefined): Promise<string> => {
+    const pieces: string[] = [];
+    if (path !== undefined) sources.push(await readSource(path, (piece) => void pieces.push(piece)));
+    return pieces.join('');
+  };
+  const demonstrations = parseDemonstrations(await text(spec.demonstrations), spec.demonstrations ?? '');
+  const known = new Set(read.tasks.map(({ task_key }) => task_key));
+  const kept = new Set(tasks.map(({ task_key }) => task_key));
+  const all = parseSolutions(await text(spec.solutions), spec.solutions ?? '');
+  refuseUnknownTasks(
+    all.map(({ task_key }) => task_key),
+    known,
+    spec,
+  );
+  const solutions = all.filter(({ task_key }) => kept.has(task_key));
+
+  const solved = new Set(solutions.map(({ task_key }) => task_key));
+  const shown = new Set(demonstrations.map(({ env_key }) => env_key));
+  const asked = tasks.filter(({ task_key, env_key }) => solved.has(task_key) || shown.has(env_key));
+  return {
+    sources,
+    tasks: tasks.length,
+    solved: solutions.length,
+    files: {
+      tasks: await writeAsset(store, lines(tasks)),
+      excluded: await writeAsset(store, lines(excluded)),
+      solutions: await writeAsset(store, lines(solutions)),
+      demonstrations: await writeAsset(store, lines(demonstrations)),
+    },
+    examples: asked.filter(firstOfEnvironment()),
+  };
+}
+
+/** True for the first tasks of each environment. */
+function firstOfEnvironment(): (task: Task) => boolean {
+  const counts = new Map<string, number>();
+  return ({ env_key }) => {
+    const count = (counts.get(env_key) ?? 0) + 1;
+    counts.set(env_key, count);
+    return count <= examplesOfEach;
+  };
+}
+
+async function readTasks(store: ObjectStore, path: string): Promise<{ source: ReadSource; tasks: Task[] }> {
+  const stored = new Set<Digest>();
+  let verifiers = new Map<Digest, string>();
+  const rows = new TaskRows(path, (sha256, code) => {
+    if (!stored.has(sha256)) verifiers.set(sha256, code);
+  });
+  const source = await readSource(path, async (piece) => {
+    rows.push(piece);
+    await writeVerifiers(store, verifiers);
+    for (const sha256 of verifiers.keys()) stored.add(sha256);
+    verifiers = new Map();
+  });
+  const tasks = rows.end();
+  // The last row of a file without a line break.
+  await writeVerifiers(store, verifiers);
+  return { source, tasks };
+}
+
+function filtered(tasks: readonly Task[], spec: DatasetSpec, excluded: Exclusion[]): Task[] {
+  try {
+    return filterTasks(tasks, spec, excluded);
+  } catch (error) {
+    if (error instanceof NothingSelected) throw new BadDataFile(spec.tasks, [error.message]);
+    throw error;
+  }
+}
+
+function refuseUnknownTasks(
+  keys: readonly string[],
+  known: ReadonlySet<string>,
+  { solutions = '', tasks }: DatasetSpec,
+): void {
+  const unknown = keys.filter((key) => !known.has(key));
+  if (unknown.length === 0) return;
+  throw new BadDataFile(
+    solutions,
+    unknown.map((key) => `there is no task "${key}" in ${tasks}; remove its solution, or add the task`),
+  );
+}

@@ -1,0 +1,124 @@
+// The dataset of a run: a prepared one, or one that the run's start makes of files or of the built-in apps. The version's name is a hash of its
+// content.
+import { appByName } from '../environments/apps/registry.js';
+import type { DatasetReference } from '../spec/records/run-records.js';
+import type { BuiltinDataSpec, DataSpec, EnvironmentSpec, RunSpec } from '../spec/run-spec.js';
+import type { Digest } from '../spec/records/parts.js';
+import type { Demonstration, Task } from '../spec/records/task.js';
+import { canonicalText, recordDigest } from '../store/records/canonical.js';
+import { sha256Hex } from '../base/sha256.js';
+import { startThread } from '../base/worker-thread.js';
+import { datasetManifestKey } from '../store/objects/layout.js';
+import type { ObjectStore } from '../store/objects/object-store.js';
+import { readRecord } from '../store/records/records.js';
+import { readSource, readSourceText } from './data-source.js';
+import { jsonItems, lines, writeDataset, writeVerifiers } from './dataset-writer.js';
+import { refuseUnplayable } from './environment-check.js';
+import { requirePrepared } from './prepared-dataset.js';
+import { BadDataFile, parseDemonstrations, parseTasks, TaskRows, type VerifierSink } from './task-file.js';
+import { NothingSelected, selectTasks } from './task-selection.js';
+import { toolListsFor } from './tool-lists.js';
+
+/** Increased whenever the generator's output changes, so that data of an older generator is never taken for new data. */
+const generatorVersion = 2;
+const generator = new URL('./dataset-generator.js', import.meta.url);
+const generatorDeadlineMs = 10 * 60_000;
+
+/**
+ * Throws `BadDataFile`; and `InvalidSpec` if there is no such prepared dataset, if nobody can play on an environment, or if one that
+ * demonstrations name cannot list its tools.
+ */
+export async function takeUpDataset(
+  store: ObjectStore,
+  { data, environments }: Pick<RunSpec, 'data' | 'environments'>,
+  signal?: AbortSignal,
+): Promise<DatasetReference> {
+  if (data.builtin) return takeUpBuiltin(store, data.builtin, signal);
+  if (data.source === undefined) return takeUpFiles(store, data, environments, signal);
+  const { name, version, ...manifest } = await requirePrepared(store, data.source, 'data.source');
+  await refuseUnplayable(environments, signal);
+  return { name, version, digest: recordDigest({ name, version, ...manifest }) };
+}
+
+async function takeUpBuiltin(
+  store: ObjectStore,
+  spec: BuiltinDataSpec,
+  signal: AbortSignal | undefined,
+): Promise<DatasetReference> {
+  const name = ['builtin', ...spec.apps].join('-');
+  const version = sha256Hex(canonicalText({ generatorVersion, ...spec })).slice(0, 16);
+  const manifest = await readRecord(store, datasetManifestKey(name, version), 'dataset');
+  if (manifest) return { name, version, digest: recordDigest(manifest) };
+  const thread = startThread<BuiltinDataSpec, { tasks: string; demonstrations: string }>(generator, {
+    deadlineMs: generatorDeadlineMs,
+    signal,
+  });
+  const { tasks, demonstrations } = await thread.call(spec).finally(thread.end);
+  const tools = Object.fromEntries(spec.apps.map((app) => [app, appByName(app).tools]));
+  return writeDataset(
+    store,
+    { name, version },
+    {
+      tasks: jsonItems<Task>(tasks),
+      demonstrations: jsonItems<Demonstration>(demonstrations),
+      tools: canonicalText(tools),
+    },
+  );
+}
+
+async function takeUpFiles(
+  store: ObjectStore,
+  data: DataSpec,
+  environments: readonly EnvironmentSpec[],
+  signal: AbortSignal | undefined,
+): Promise<DatasetReference> {
+  const { tasks, demonstrations, verifiers } = await readDataFiles(data);
+  await refuseUnplayable(environments, signal);
+  const lists = await toolListsFor(demonstrations, tasks, environments, signal ? { signal } : {});
+  const used = new Set(tasks.map(({ verifier }) => verifier));
+  await writeVerifiers(
+    store,
+    [...verifiers].filter(([sha256]) => used.has(sha256)),
+  );
+  const tools = canonicalText(lists);
+  const version = sha256Hex(
+    canonicalText({
+      tasks: sha256Hex(lines(tasks)),
+      demonstrations: sha256Hex(lines(demonstrations)),
+      ...(Object.keys(lists).length === 0 ? {} : { tools: sha256Hex(tools) }),
+    }),
+  ).slice(0, 16);
+  return writeDataset(store, { name: 'files', version }, { tasks, demonstrations, tools });
+}
+
+interface DataFiles {
+  tasks: Task[];
+  demonstrations: Demonstration[];
+  /** Code by its sha256, of all tasks of the file. */
+  verifiers: Map<Digest, string>;
+}
+
+/** The tasks of a file that the spec selects, each on its side of the split. Throws `BadDataFile`. */
+export function tasksIn(text: string, file: string, data: DataSpec, onVerifier?: VerifierSink): Task[] {
+  return selected(parseTasks(text, file, onVerifier), file, data);
+}
+
+function selected(tasks: readonly Task[], file: string, data: DataSpec): Task[] {
+  try {
+    return selectTasks(tasks, data);
+  } catch (error) {
+    if (error instanceof NothingSelected) throw new BadDataFile(file, [error.message]);
+    throw error;
+  }
+}
+
+/** Reads the data files that a spec names. Throws `BadDataFile`. */
+export async function readDataFiles(data: DataSpec): Promise<DataFiles> {
+  const { tasks: path = 'data.tasks', demonstrations: shown } = data;
+  const verifiers = new Map<Digest, string>();
+  const rows = new TaskRows(path, (sha256, code) => verifiers.set(sha256, code));
+  if (data.tasks !== undefined) await readSource(path, (piece) => rows.push(piece));
+  const tasks = selected(rows.end(), path, data);
+  const demonstrations = shown === undefined ? [] : parseDemonstrations(await readSourceText(shown), shown);
+  return { tasks, demonstrations, verifiers };
+}

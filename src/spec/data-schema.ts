@@ -1,0 +1,69 @@
+// The schema of the data of a run: where tasks come from, and which of them it takes.
+import { z } from 'zod';
+import { count, countOrZero, name, seed, text } from './fields.js';
+
+const share = z.number().min(0).max(1);
+
+const builtin = z.strictObject({
+  apps: z
+    .array(z.enum(['tracker', 'booking']))
+    .min(1)
+    .describe('apps for which tasks are made'),
+  seed: seed.default(1).describe('seed of these tasks, independent of the run’s seed'),
+  train_tasks: count.default(20_000).describe('number of training tasks'),
+  held_out_tasks: count.default(512).describe('number of held-out tasks, used only for evaluation'),
+  drill_demonstrations: countOrZero.default(0).describe('number of demonstrations of kind `drill`'),
+  teacher_demonstrations: countOrZero.default(0).describe('number of demonstrations of kind `teacher`'),
+});
+
+export const split = z.strictObject({
+  held_out_ratio: share
+    .default(0.2)
+    .describe(
+      'share of an environment’s tasks that is held out: at most 20 tasks, and none if it would be fewer than 5',
+    ),
+  max_held_out: countOrZero.default(60).describe('held-out tasks in all; 0: no limit'),
+  max_env_share: share.default(0.2).describe('largest share of the training tasks that one environment has'),
+});
+
+/** Which rows of a task file are taken, and which of them are held out. */
+export const selection = {
+  modality: z
+    .enum(['tool_use', 'computer_use'])
+    .exactOptional()
+    .describe('takes the tasks of this modality; a task without one is `tool_use`'),
+  env_keys: z.array(name).min(1).exactOptional().describe('takes the tasks of these environments'),
+  difficulty: z.array(count).min(1).exactOptional().describe('takes the tasks of these difficulties'),
+  max_tasks: count.exactOptional().describe('takes the first tasks of those, so many'),
+  exclude_envs: z.array(name).exactOptional().describe('leaves the tasks of these environments out'),
+  held_out_envs: z.array(name).exactOptional().describe('holds all tasks of these environments out'),
+  split: split
+    .exactOptional()
+    .describe(
+      'holds tasks out by the hash of their key, as SkyRL Fleet Training does, in place of their own `split`',
+    ),
+};
+
+/** A dataset that `longhaul data prepare` has made: `NAME@VERSION`. */
+export const preparedName = z
+  .string()
+  .regex(/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}@[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$/, {
+    error:
+      'must be NAME@VERSION of a dataset that `longhaul data prepare` has made; `longhaul data show` lists them. A file belongs under `tasks`',
+  });
+
+export const data = z.strictObject({
+  source: preparedName
+    .exactOptional()
+    .describe('prepared dataset, `NAME@VERSION`; excludes all of the following but the last two'),
+  tasks: text
+    .exactOptional()
+    .describe('file of tasks, also `s3://bucket/key?endpoint=…&region=…`; excludes `builtin`'),
+  demonstrations: text.exactOptional().describe('JSONL file of demonstrations'),
+  builtin: builtin.exactOptional().describe('tasks of the built-in apps; excludes `tasks`'),
+  ...selection,
+  eval_tasks: count.default(128).describe('number of held-out tasks in each interval evaluation'),
+  final_eval_tasks: count
+    .default(256)
+    .describe('number of held-out tasks in the evaluations before and after GRPO'),
+});
