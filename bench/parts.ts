@@ -2,6 +2,7 @@
 import { join } from 'node:path';
 import { openStore } from '../src/store/open-store.js';
 import { chaosKills, measureChaos } from './durability/chaos.js';
+import { measureData } from './data/data.js';
 import { measureDurability } from './durability/disturbed-run.js';
 import { measureEnvironments } from './environments/environments.js';
 import { measureEngine } from './engine/client.js';
@@ -61,6 +62,7 @@ export const parts: readonly Part[] = [
   long('disturbed', () => withValues(measureDurability())),
   long('served', () => withValues(measureServed())),
   short('environments', () => withValues(measureEnvironments())),
+  short('data', () => withValues(measureData())),
   short('restore', () => withValues(measureRestore())),
   short('replay', async (runs) => {
     const { folder, result } = await runs.of(mainSeed);

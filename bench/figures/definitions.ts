@@ -130,6 +130,11 @@ export const figureDefinitions: readonly FigureDefinition[] = [
     ],
     ['environments_call_p99', 'ms', '≤ 50', 'server_call_ms_p99', 'of them'],
   ]),
+  ...rowsOf('data', 'data', [
+    ['prepare_seconds', 's', '≤ 60', 'prepare_seconds', '20,000 tasks, 200 MB from S3'],
+    ['prepare_mib', 'MiB', '≤ 600', 'prepare_mib', 'its process at most'],
+    ['prepare_loop_ms', 'ms', '≤ 50', 'prepare_loop_ms', 'longest wait of the event loop'],
+  ]),
   ...rowsOf('scale', 'long_run', [
     ['long_run_memory_growth', 'share', '< 0.05', ofProcesses('long_run'), 'largest of three processes'],
     ['long_run_history_events_max', 'events', '< 10000', 'events_max', ''],
