@@ -31,6 +31,14 @@ describe('an episode reads as a conversation', () => {
     ]);
   });
 
+  test.each([
+    [1, 'pass'],
+    [0.9, 'fail'],
+    [0, 'fail'],
+  ])('and the reward %d is a %s, as in pass@1', (value, verdict) => {
+    expect(toTranscript(episodeOf('t1', { status: 'graded', value }), String)).toMatchObject({ verdict });
+  });
+
   test('and gives the reason of an unknown outcome in the server’s words', () => {
     const unknown = episodeOf('t1', { status: 'unknown', reason: 'grade', failures: 3 });
     const said = { ...unknown, observed: { ...unknown.observed, failure: 'it gave no grade' } };

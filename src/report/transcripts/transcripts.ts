@@ -1,4 +1,5 @@
 // Turns episodes into conversations that a person can read.
+import { isPass } from '../../rl/pass.js';
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 
 type Role = 'system' | 'user' | 'assistant' | 'environment';
@@ -71,7 +72,7 @@ function gradeOf(value: number, { observed: { explanation } }: EpisodeRecord): s
 
 export function verdictOf({ outcome }: EpisodeRecord): Verdict {
   if (outcome.status === 'unknown') return 'unknown';
-  return outcome.value > 0 ? 'pass' : 'fail';
+  return isPass(outcome.value) ? 'pass' : 'fail';
 }
 
 /** Splits text where the template (ChatML, as in Qwen models) opens a message. `otherwise`: role of text before the first mark. */
