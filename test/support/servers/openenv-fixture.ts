@@ -37,15 +37,24 @@ export async function startOpenEnvFixture(
   return start(python, file, [String(maxSessions), ...(ungraded ? [ungraded] : [])], env);
 }
 
-async function start(
+function start(
   python: string,
   file: string,
   args: readonly string[],
   env: Record<string, string> = {},
 ): Promise<OpenEnvFixture> {
-  const port = await freePort();
   const script = resolve('test/environments/openenv', file);
-  const child = spawn(python, [script, String(port), ...args], {
+  return startPythonServer(python, (port) => [script, String(port), ...args], env);
+}
+
+/** Any server in Python that answers `GET /health`. `argsFor`: the script and its arguments, for a free port. */
+export async function startPythonServer(
+  python: string,
+  argsFor: (port: number) => readonly string[],
+  env: Record<string, string> = {},
+): Promise<OpenEnvFixture> {
+  const port = await freePort();
+  const child = spawn(python, argsFor(port), {
     stdio: ['ignore', 'ignore', 'pipe'],
     env: { ...process.env, ...env },
   });
@@ -55,12 +64,12 @@ async function start(
   const deadline = Date.now() + startsWithinMs;
   for (;;) {
     if (child.exitCode !== null)
-      throw new Error(`the fixture server exited with ${child.exitCode}: ${errors}`);
+      throw new Error(`the Python server exited with ${child.exitCode}: ${errors}`);
     const answer = await fetch(`${url}/health`).catch(() => undefined);
     if (answer?.ok) break;
     if (Date.now() > deadline) {
       child.kill('SIGKILL');
-      throw new Error(`the fixture server did not start within ${startsWithinMs / 1000} s: ${errors}`);
+      throw new Error(`the Python server did not start within ${startsWithinMs / 1000} s: ${errors}`);
     }
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
