@@ -37,12 +37,12 @@ def tasks_of(domain: str, full: bool) -> tuple[list[tuple[dict, dict]], list[tup
     splits = world.splits_of(domain)
     test, train = set(splits["test"]), set(splits["train"])
     made, left_out = [], []
-    for task in world.tasks_of(domain).values():
+    for number, task in world.tasks_of(domain).items():
         if not full and task.id not in test | train:
             continue
-        task_key = f"tau2/{domain}/{task.id}"
+        task_key = f"tau2/{domain}/{number}"
         calls = world.gold_of(domain, task)
-        reason = reason_against(domain, task, calls)
+        reason = reason_against(domain, number, calls)
         if reason is not None:
             left_out.append((task_key, reason))
             continue
@@ -61,10 +61,10 @@ def tasks_of(domain: str, full: bool) -> tuple[list[tuple[dict, dict]], list[tup
     return made, left_out
 
 
-def reason_against(domain: str, task, calls: list[dict]) -> str | None:
-    if world.grade_of_nothing(domain, task.id).reward >= 1:
+def reason_against(domain: str, number: str, calls: list[dict]) -> str | None:
+    if world.grade_of_nothing(domain, number).reward >= 1:
         return "doing nothing is graded 1"
-    episode = world.Episode(domain, task)
+    episode = world.Episode(domain, number)
     for call in calls:
         episode.call(call["name"], call["arguments"])
     grade = episode.grade()

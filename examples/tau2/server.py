@@ -44,12 +44,11 @@ class Tau2Environment(MCPEnvironment):
         super().__init__(server)
 
     def reset(self, seed=None, episode_id=None, task_key=None, **kwargs):
-        """Opens the world of `task_key`, "tau2/DOMAIN/ID". It is the same for every seed."""
-        prefix = f"tau2/{self.domain}/"
-        task = world.tasks_of(self.domain).get(str(task_key).removeprefix(prefix))
-        if task is None or not str(task_key).startswith(prefix):
-            raise ValueError(f"there is no task {task_key}; keys are of the form {prefix}ID")
-        self.episode = world.Episode(self.domain, task)
+        """Opens the world of `task_key`, "tau2/DOMAIN/NUMBER". It is the same for every seed."""
+        place, _, number = str(task_key).rpartition("/")
+        if place != f"tau2/{self.domain}" or number not in world.tasks_of(self.domain):
+            raise ValueError(f"there is no task {task_key}; keys are of the form tau2/{self.domain}/NUMBER")
+        self.episode = world.Episode(self.domain, number)
         self.progress = State(episode_id=episode_id, step_count=0)
         return Observation(done=False, reward=self.episode.grade().reward)
 

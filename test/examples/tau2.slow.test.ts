@@ -4,13 +4,15 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { refuseBadFiles } from '../../src/data/dataset-validation.js';
 import { parseTasks } from '../../src/data/task-file.js';
 import type { Environment, EnvironmentBackend } from '../../src/environments/environment.js';
 import { createOpenEnvBackend } from '../../src/environments/openenv/openenv-backend.js';
 import type { Task, ToolCall } from '../../src/spec/records/task.js';
 import { ensurePythonVenv, type PythonVenv } from '../support/python-venv.js';
-import { scratchFolder } from '../support/scratch-folder.js';
+import { ownFolder, scratchFolder } from '../support/scratch-folder.js';
 import { type OpenEnvFixture, startPythonServer } from '../support/servers/openenv-fixture.js';
+import { tau2Spec } from './tau2-spec.js';
 
 const example = 'examples/tau2';
 const requirements = readFileSync(join(example, 'requirements.txt'), 'utf8')
@@ -108,6 +110,11 @@ describe.skipIf('skipped' in venv)('the example of τ²-bench', { timeout: 1_200
     );
     expect(heldOut).toEqual([38, 14, 40]);
     expect(solutions.size).toBe(tasks.length);
+  });
+
+  it('makes the tasks that its spec asks for', async () => {
+    const spec = await tau2Spec(ownFolder(), readFileSync(join(data, 'tasks.jsonl'), 'utf8'));
+    await expect(refuseBadFiles(spec)).resolves.toBeUndefined();
   });
 
   it.each(domains)('grades every gold solution of %s with 1, and less before it begins', async (domain) => {
