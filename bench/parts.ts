@@ -22,6 +22,7 @@ import {
   type QuickstartRuns,
   quickstartSeeds,
 } from './quickstart/quickstart.js';
+import { measureCurriculum } from './learning/curriculum.js';
 import { measureReport } from './report/report.js';
 import { repository } from './repository.js';
 import { measureReplay, measureRestore } from './restore/restore.js';
@@ -63,6 +64,7 @@ export const parts: readonly Part[] = [
   long('served', () => withValues(measureServed())),
   short('environments', () => withValues(measureEnvironments())),
   short('data', () => withValues(measureData())),
+  short('curriculum', () => withValues(measureCurriculum())),
   short('restore', () => withValues(measureRestore())),
   short('replay', async (runs) => {
     const { folder, result } = await runs.of(mainSeed);

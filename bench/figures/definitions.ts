@@ -135,6 +135,17 @@ export const figureDefinitions: readonly FigureDefinition[] = [
     ['prepare_mib', 'MiB', '≤ 600', 'prepare_mib', 'its process at most'],
     ['prepare_loop_ms', 'ms', '≤ 50', 'prepare_loop_ms', 'longest wait of the event loop'],
   ]),
+  ...rowsOf('curriculum', 'curriculum', [
+    [
+      'curriculum_gain',
+      'ratio',
+      '≥ 1.5',
+      'gain',
+      'groups with signal, `by: env` over uniform: 2 saturated, 1 dead, 2 learnable environments',
+    ],
+    ['curriculum_signal', 'share', '', 'by_env', 'of groups'],
+    ['curriculum_signal_uniform', 'share', '', 'uniform', ''],
+  ]),
   ...rowsOf('scale', 'long_run', [
     ['long_run_memory_growth', 'share', '< 0.05', ofProcesses('long_run'), 'largest of three processes'],
     ['long_run_history_events_max', 'events', '< 10000', 'events_max', ''],

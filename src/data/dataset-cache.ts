@@ -14,8 +14,8 @@ import { UnreadableRecord } from '../store/objects/store-errors.js';
 export interface Dataset {
   tasks: Task[];
   taskByKey: Map<string, Task>;
-  /** Keys of the training tasks by template, in data order. */
-  trainTasks: Map<string, string[]>;
+  /** Keys of the training tasks by template and by environment, in data order. */
+  trainTasks: Record<'template' | 'env', Map<string, string[]>>;
   demonstrations: Demonstration[];
   /** The tools that each environment offered when the dataset was prepared. */
   tools: Record<string, readonly ToolSpec[]>;
@@ -51,7 +51,10 @@ async function loadDataset(store: ObjectStore, reference: DatasetReference): Pro
   return {
     tasks,
     taskByKey: new Map(tasks.map((task) => [task.task_key, task])),
-    trainTasks: trainTasksOf(tasks),
+    trainTasks: {
+      template: trainTasksBy(tasks, ({ template }) => template),
+      env: trainTasksBy(tasks, ({ env_key }) => env_key),
+    },
     demonstrations,
     tools: JSON.parse(tools) as Dataset['tools'],
     demonstrationsByKind: byKind,
@@ -69,15 +72,15 @@ async function readManifest(
   throw new UnreadableRecord(key, `it was changed: its digest is ${found}, but the run recorded ${digest}`);
 }
 
-function trainTasksOf(tasks: readonly Task[]): Map<string, string[]> {
-  const byTemplate = new Map<string, string[]>();
-  for (const { split, template, task_key } of tasks) {
-    if (split !== 'train') continue;
-    const keys = byTemplate.get(template);
-    if (keys) keys.push(task_key);
-    else byTemplate.set(template, [task_key]);
+function trainTasksBy(tasks: readonly Task[], poolOf: (task: Task) => string): Map<string, string[]> {
+  const pools = new Map<string, string[]>();
+  for (const task of tasks) {
+    if (task.split !== 'train') continue;
+    const keys = pools.get(poolOf(task));
+    if (keys) keys.push(task.task_key);
+    else pools.set(poolOf(task), [task.task_key]);
   }
-  return byTemplate;
+  return pools;
 }
 
 async function readText(

@@ -1,7 +1,7 @@
 // Checks that a run's data contains everything that its spec asks for.
 import type { DatasetCache } from './dataset-cache.js';
 import type { RunRecord } from '../spec/records/run-records.js';
-import { InvalidSpec } from '../spec/invalid-spec.js';
+import { InvalidSpec, type SpecProblem } from '../spec/invalid-spec.js';
 import type { RunSpec } from '../spec/run-spec.js';
 import type { Task } from '../spec/records/task.js';
 import { readDataFiles } from './run-dataset.js';
@@ -55,6 +55,7 @@ function refuseData(spec: RunSpec, data: { tasks: readonly Task[]; kinds: readon
         fix: `add an entry with env_key: ${envKey}`,
       });
   }
+  problems.push(...curriculumProblems(spec, data.tasks));
   for (const [index, phase] of spec.warm_start.entries()) {
     if (!data.kinds.includes(phase.demonstrations)) {
       problems.push({
@@ -65,4 +66,40 @@ function refuseData(spec: RunSpec, data: { tasks: readonly Task[]; kinds: readon
     }
   }
   if (problems.length > 0) throw new InvalidSpec(problems);
+}
+
+/** What `trainer.curriculum` and `trainer.balance` need of the training tasks. */
+function curriculumProblems({ trainer }: RunSpec, tasks: readonly Task[]): SpecProblem[] {
+  const { curriculum, balance } = trainer;
+  const train = tasks.filter(({ split }) => split === 'train');
+  const trained = new Set(train.map(({ env_key }) => env_key));
+  const problems: SpecProblem[] = Object.keys(curriculum?.weights ?? {})
+    .filter((key) => !trained.has(key))
+    .map((key) => ({
+      path: `trainer.curriculum.weights.${key}`,
+      problem: 'the data has no training task of this environment',
+      fix: `environments with training tasks: ${[...trained].sort().join(', ')}`,
+    }));
+  const by = curriculum?.by ?? 'template';
+  const environmentsOf = new Map<string, Set<string>>();
+  for (const { template, env_key } of train) {
+    const pool = by === 'env' ? env_key : template;
+    environmentsOf.set(pool, (environmentsOf.get(pool) ?? new Set()).add(env_key));
+  }
+  const share = curriculum?.max_share ?? 1;
+  const pools = environmentsOf.size;
+  if (pools > 0 && share * pools < 1)
+    problems.push({
+      path: 'trainer.curriculum.max_share',
+      problem: `${share} is too little for ${pools} ${by === 'env' ? 'environments' : 'templates'}: no step could be filled`,
+      fix: `raise it to ${Math.ceil(1000 / pools) / 1000} or more`,
+    });
+  const mixed = [...environmentsOf].find(([, envs]) => envs.size > 1);
+  if (mixed && (balance !== undefined || curriculum?.weights !== undefined))
+    problems.push({
+      path: balance === undefined ? 'trainer.curriculum.weights' : 'trainer.balance',
+      problem: `is by environment, but the template "${mixed[0]}" has tasks of ${[...mixed[1]].sort().join(' and ')}`,
+      fix: 'give each environment templates of its own, or set curriculum.by: env',
+    });
+  return problems;
 }

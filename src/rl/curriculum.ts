@@ -1,80 +1,119 @@
-// Chooses the tasks of a step. Templates are drawn in proportion to what can be learned from them; each task of a template comes once per
-// epoch.
+// Chooses the tasks of a step. Pools of tasks, one for each template or each environment, are drawn in proportion to what can be learned
+// from them; each task of a pool comes once per epoch.
 import type { CurriculumState } from '../spec/records/plan.js';
 import { hash32, hashText, permuted, uniform } from './random.js';
 
-/** Weight of the newest mean in a template's moving average. */
+/** Weight of the newest mean in a pool's moving average. */
 const momentum = 0.2;
-/** Assumed pass rate of a template that was never tried; it gives the highest weight. */
+/** Assumed pass rate of a pool that was never tried; it gives the highest weight. */
 const untried = 0.5;
 
-interface DrawnTask {
-  template: string;
-  /** Index into the template's tasks, in data order. */
+export interface DrawnTask {
+  /** The pool from which the task was drawn. */
+  pool: string;
+  /** Index into the pool's tasks, in data order. */
   index: number;
 }
 
-/** Pass rates after a step: for each template, p += 0.2 · (mean − p) for the mean of each of its groups, in slot order. */
+/** The training tasks of one template or of one environment. */
+export interface TaskPool {
+  /** Number of tasks. */
+  size: number;
+  env: string;
+}
+
+/** How slots are shared among pools; `trainer.curriculum` and `trainer.balance` in the run spec. */
+export interface CurriculumRules {
+  /** 0: a pool's weight is its number of tasks. */
+  floor: number;
+  /** Largest share of a step's slots that one pool gets. */
+  maxShare?: number | undefined;
+  /** Factors of the weights, by environment. */
+  weights?: Readonly<Record<string, number>> | undefined;
+  /** Slots go to the environments in turn; the weights then choose among the environment's pools. */
+  balanced?: boolean;
+}
+
+/** Pass rates after a step: for each pool, p += 0.2 · (mean − p) for the mean of each of its groups, in slot order. */
 export function advancePassRates(
   rates: Readonly<Record<string, number>>,
-  groups: readonly { template: string; rewards: readonly (number | null)[] }[],
+  groups: readonly { pool: string; rewards: readonly (number | null)[] }[],
 ): Record<string, number> {
   const next = { ...rates };
-  for (const { template, rewards } of groups) {
+  for (const { pool, rewards } of groups) {
     const graded = rewards.filter((reward) => reward !== null);
     if (graded.length === 0) continue;
     const mean = graded.reduce((sum, reward) => sum + reward, 0) / graded.length;
-    const rate = next[template] ?? untried;
-    next[template] = rate + momentum * (mean - rate);
+    const rate = next[pool] ?? untried;
+    next[pool] = rate + momentum * (mean - rate);
   }
   return next;
 }
 
 /**
- * Draws `count` tasks for a step. A template's weight is p(1−p) + floor. With floor 0, every task is equally likely. A task is drawn twice
- * in a step only if its template has no other left. A pure function; returns the tasks and the cursors after them.
+ * Draws the tasks of a step's slots. A pool's weight is p(1−p) + floor, times its environment's factor. A task is drawn twice in a step
+ * only if its pool has no other left. A pure function; returns the tasks and the cursors after them.
  */
 export function drawTasks(input: {
-  /** Number of training tasks by template. */
-  sizes: ReadonlyMap<string, number>;
-  state: CurriculumState;
+  pools: ReadonlyMap<string, TaskPool>;
+  state: Pick<CurriculumState, 'pass_rates' | 'cursors'>;
   count: number;
-  floor: number;
+  rules: CurriculumRules;
   seed: number;
   step: number;
 }): { tasks: DrawnTask[]; cursors: Record<string, number> } {
-  const { sizes, state, count, floor, seed, step } = input;
-  const templates = [...sizes.keys()].filter((template) => (sizes.get(template) ?? 0) > 0).sort();
-  if (templates.length === 0) throw new Error('there is no task to train on');
-  const weights = templates.map((template) => {
-    if (floor === 0) return sizes.get(template) ?? 0;
-    const rate = state.pass_rates[template] ?? untried;
-    return rate * (1 - rate) + floor;
-  });
+  const { pools, state, count, rules, seed, step } = input;
+  const names = [...pools.keys()].sort();
+  if (names.length === 0) throw new Error('there is no task to train on');
+  const weights = names.map((name) => weightOf(pools.get(name) as TaskPool, state.pass_rates[name], rules));
+  const turns = [...new Set(names.map((name) => pools.get(name)?.env))].sort();
+  const most = rules.maxShare === undefined ? count : Math.ceil(rules.maxShare * count);
   const cursors = { ...state.cursors };
-  const taken = new Map<string, Set<number>>();
-  const tasks = Array.from({ length: count }, (_, slot) => {
-    const template = templates[pickWeighted(weights, uniform(seed, step, slot, 0x7a51))] as string;
-    const size = sizes.get(template) as number;
-    const used = taken.get(template) ?? new Set<number>();
-    taken.set(template, used);
-    for (;;) {
-      const cursor = cursors[template] ?? 0;
-      cursors[template] = cursor + 1;
-      const index = taskAt(template, cursor, size, seed);
-      // A new epoch may begin with a task that this step has already drawn.
-      if (used.has(index) && used.size < size) continue;
-      used.add(index);
-      return { template, index };
-    }
-  });
+  const taken = new Map(names.map((name) => [name, new Set<number>()]));
+  const slots = new Map<string, number>();
+  const tasks: DrawnTask[] = [];
+  for (let slot = 0; slot < count; slot++) {
+    const turn = turns[(step * count + slot) % turns.length];
+    const open = names.map((name, at) => {
+      const mayDraw = (slots.get(name) ?? 0) < most && (!rules.balanced || pools.get(name)?.env === turn);
+      return mayDraw ? (weights[at] as number) : 0;
+    });
+    const pool = names[pickWeighted(open, uniform(seed, step, slot, 0x7a51))] as string;
+    slots.set(pool, (slots.get(pool) ?? 0) + 1);
+    const { size } = pools.get(pool) as TaskPool;
+    tasks.push({ pool, index: nextTask(pool, size, cursors, taken.get(pool) as Set<number>, seed) });
+  }
   return { tasks, cursors };
 }
 
-/** The task of a template at place `cursor`; the order is shuffled again in each epoch. */
-function taskAt(template: string, cursor: number, size: number, seed: number): number {
+function weightOf({ size, env }: TaskPool, rate = untried, { floor, weights }: CurriculumRules): number {
+  const weight = floor === 0 ? size : rate * (1 - rate) + floor;
+  return weight * (weights?.[env] ?? 1);
+}
+
+/** Advances the pool's cursor to its next task, and marks that as used. */
+function nextTask(
+  pool: string,
+  size: number,
+  cursors: Record<string, number>,
+  used: Set<number>,
+  seed: number,
+): number {
+  for (;;) {
+    const cursor = cursors[pool] ?? 0;
+    cursors[pool] = cursor + 1;
+    const index = taskAt(pool, cursor, size, seed);
+    // A new epoch may begin with a task that this step has already drawn.
+    if (used.has(index) && used.size < size) continue;
+    used.add(index);
+    return index;
+  }
+}
+
+/** The task of a pool at place `cursor`; the order is shuffled again in each epoch. */
+function taskAt(pool: string, cursor: number, size: number, seed: number): number {
   const epoch = Math.floor(cursor / size);
-  return permuted(cursor % size, size, hash32(seed, hashText(template), epoch));
+  return permuted(cursor % size, size, hash32(seed, hashText(pool), epoch));
 }
 
 function pickWeighted(weights: readonly number[], at: number): number {

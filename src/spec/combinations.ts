@@ -1,7 +1,7 @@
 // Checks combinations of values: each value is valid alone, but some are impossible together.
 import type { SpecProblem } from './invalid-spec.js';
 import type { ModelArchitecture, RunSpec } from './run-spec.js';
-import { defaultMaxGradNorm } from './schema.js';
+import { defaultMaxGradNorm, trainerProblems } from './trainer-schema.js';
 
 export function combinationProblems(spec: RunSpec): SpecProblem[] {
   return [
@@ -329,25 +329,6 @@ function samplingProblems({ generator }: RunSpec): SpecProblem[] {
         'samples from a truncated distribution, but the recorded log-probs are those of the full distribution',
       fix: 'remove it, or accept this bias with generator.truncated_sampling: true',
     }));
-}
-
-function trainerProblems({ trainer }: RunSpec): SpecProblem[] {
-  const problems: SpecProblem[] = [];
-  if (trainer.warmup_steps > trainer.max_training_steps) {
-    problems.push({
-      path: 'trainer.warmup_steps',
-      problem: `${trainer.warmup_steps} is more than max_training_steps ${trainer.max_training_steps}`,
-      fix: 'lower it',
-    });
-  }
-  if (trainer.max_seq_len !== undefined && trainer.loss_reduction !== 'seq_mean_token_sum_norm') {
-    problems.push({
-      path: 'trainer.max_seq_len',
-      problem: `loss_reduction ${trainer.loss_reduction} does not divide by a length`,
-      fix: 'remove it, or set loss_reduction: seq_mean_token_sum_norm',
-    });
-  }
-  return problems;
 }
 
 /** A KL term after a warm start of adapters is impossible: the engine keeps only base weights as its reference, not adapters. */

@@ -1,8 +1,6 @@
 // The schema of the data of a run: where tasks come from, and which of them it takes.
 import { z } from 'zod';
-import { count, countOrZero, name, seed, text } from './fields.js';
-
-const share = z.number().min(0).max(1);
+import { count, countOrZero, name, seed, share, text } from './fields.js';
 
 const builtin = z.strictObject({
   apps: z

@@ -11,4 +11,6 @@ export const text = z.string().min(1);
 export const count = z.int().min(1);
 export const countOrZero = z.int().min(0);
 export const positive = z.number().gt(0);
+export const share = z.number().min(0).max(1);
+export const betas = z.tuple([z.number().min(0).lt(1), z.number().min(0).lt(1)]);
 export const seed = z.int().min(0).max(Number.MAX_SAFE_INTEGER);

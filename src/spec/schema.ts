@@ -1,17 +1,11 @@
-// The schema of a run spec: every key with its bounds, default and meaning; `model-schema.ts` has the model's keys. `run-spec.ts` names the
-// types of the result, and `docs/run-spec.md` is generated from this schema.
+// The schema of a run spec: every key with its bounds, default and meaning; `model-schema.ts`, `data-schema.ts` and `trainer-schema.ts` have the
+// keys of model, data and trainer. `run-spec.ts` names the types of the result, and `docs/run-spec.md` is generated from this schema.
 import { z } from 'zod';
-import { count, countOrZero, name, positive, runId, seed, text } from './fields.js';
-import { advantageEstimators, klEstimators, lossReductions, policyLossTypes } from './records/loss-plan.js';
+import { betas, count, countOrZero, name, positive, runId, seed, share, text } from './fields.js';
 import { data } from './data-schema.js';
 import { model } from './model-schema.js';
+import { trainer } from './trainer-schema.js';
 import { secretInUrl } from '../base/secrets.js';
-
-/** Default of `trainer.block_after_s`: within this time a driver restarts, or another process frees the memory that it took. */
-export const usualBlockAfterSeconds = 600;
-
-const share = z.number().min(0).max(1);
-const betas = z.tuple([z.number().min(0).lt(1), z.number().min(0).lt(1)]);
 
 const variableName = (what: 'token' | 'headers') =>
   z
@@ -134,96 +128,6 @@ const generator = z.strictObject({
   // Less than the time without progress that stops an attempt's heartbeat (`workers/attempt/activity-guard.ts`): a call reports no
   // progress.
   call_timeout_s: positive.max(900).default(60).describe('time-out of an environment call'),
-});
-
-export const defaultMaxGradNorm = 1;
-
-const trainer = z.strictObject({
-  train_batch_size: count.default(32).describe('groups per GRPO step'),
-  max_training_steps: count.describe('number of GRPO steps, without the steps of the warm start'),
-  lr: positive.max(1).default(1e-6).describe('learning rate after warm-up'),
-  warmup_steps: countOrZero.default(0).describe('GRPO steps during which the learning rate rises'),
-  adam_betas: betas.default([0.9, 0.999]).describe('decay rates of the two moments'),
-  adam_eps: positive.default(1e-8).describe('added to the square root of the second moment'),
-  weight_decay: z.number().min(0).default(0.01).describe('decoupled weight decay'),
-  max_grad_norm: positive
-    .default(defaultMaxGradNorm)
-    .describe('limit at which the global gradient norm is clipped'),
-  policy_loss_type: z
-    .enum(policyLossTypes)
-    .default('regular')
-    .describe('`regular` clips as in PPO, GRPO and DAPO; [formulas](engine.md#losses)'),
-  loss_reduction: z
-    .enum(lossReductions)
-    .default('token_mean')
-    .describe(
-      'mean over tokens, over the samples’ means, or over the samples’ sums / `max_seq_len` (Dr. GRPO)',
-    ),
-  max_seq_len: count
-    .exactOptional()
-    .describe('divisor of `seq_mean_token_sum_norm`; absent: `max_input_length` + `max_generate_length`'),
-  eps_clip_low: share.default(0.2).describe('the ratio is clipped at 1 − this'),
-  eps_clip_high: positive.default(0.2).describe('the ratio is clipped at 1 + this'),
-  clip_ratio_c: z
-    .number()
-    .gt(1)
-    .default(3)
-    .describe('for `dual_clip`: bounds the loss of a negative advantage'),
-  cispo: z
-    .strictObject({
-      cispo_eps_clip_low: z.number().min(0).default(1).describe('a weight is at least 1 − this'),
-      cispo_eps_clip_high: z.number().min(0).default(5).describe('a weight is at most 1 + this'),
-    })
-    .prefault({})
-    .describe('settings of `policy_loss_type: cispo`'),
-  sapo: z
-    .strictObject({
-      tau_pos: positive.default(1).describe('gate temperature for advantages above 0'),
-      tau_neg: positive.default(1.05).describe('gate temperature for all other advantages'),
-    })
-    .prefault({})
-    .describe('settings of `policy_loss_type: sapo`'),
-  use_kl_loss: z
-    .boolean()
-    .default(false)
-    .describe('adds a KL term against the policy that GRPO begins with; with LoRA, not after a warm start'),
-  kl_loss_coef: z.number().min(0).max(10).default(0.001).describe('weight of the KL term'),
-  kl_estimator_type: z.enum(klEstimators).default('k3').describe('estimator of the KL term'),
-  use_entropy_loss: z.boolean().default(false).describe('adds an entropy bonus'),
-  entropy_loss_coef: z.number().min(0).max(1).default(0.01).describe('weight of the entropy bonus'),
-  use_tis: z
-    .boolean()
-    .default(false)
-    .describe('truncated importance sampling; its weights are 1 except after a rebase'),
-  tis_imp_ratio_cap: positive.default(2).describe('largest importance weight'),
-  advantage_estimator: z
-    .enum(advantageEstimators)
-    .default('grpo')
-    .describe('[formulas](records.md#the-batch-file-longhaulbatch2)'),
-  grpo_norm_by_std: z.boolean().default(true).describe('for `grpo`: divide by the standard deviation'),
-  advantage_deviation: z
-    .enum(['population', 'sample'])
-    .default('population')
-    .describe('`population` divides by n, `sample` (as in SkyRL) by n − 1'),
-  advantage_eps: positive.default(1e-6).describe('added to the standard deviation; for `maxrl`, to the mean'),
-  curriculum_floor: z
-    .number()
-    .min(0)
-    .default(0)
-    .describe('a template with pass rate p is drawn with weight p(1−p) + this; 0: all with equal weight'),
-  save_every: count
-    .exactOptional()
-    .describe('with `model.served`: the server saves the state every N steps; absent: 1'),
-  ckpt_interval: count.default(10).describe('steps between uploaded checkpoints'),
-  eval_interval: count.default(10).describe('GRPO steps between evaluations'),
-  target_pass_at_1: share.default(0).describe('pass@1 of an interval evaluation that ends the run; 0: never'),
-  block_after_s: z
-    .number()
-    .min(0)
-    .exactOptional()
-    .describe(
-      `how long a failure may repeat before the run blocks; 0: until another node fails too; absent: ${usualBlockAfterSeconds}`,
-    ),
 });
 
 const retention = z.strictObject({

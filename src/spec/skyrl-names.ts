@@ -41,6 +41,7 @@ const keys: Record<string, string> = {
   zero_variance_filter: 'groups whose rewards are all the same never carry a loss',
   dynamic_sampling:
     'groups whose rewards are all the same never carry a loss; curriculum_floor draws fewer of them',
+  use_hybrid_env_sampling: 'trainer.balance: env gives every environment the same number of groups',
   value_head_prefix: 'no critic is trained here',
   lambd: 'no critic is trained here',
   gamma: 'no critic is trained here, and all tokens of a sample get the sample’s reward',

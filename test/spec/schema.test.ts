@@ -253,6 +253,26 @@ describe('an impossible combination', () => {
     ['trainer.warmup_steps', (spec) => (spec.trainer['warmup_steps'] = 11)],
     ['trainer.max_seq_len', (spec) => (spec.trainer['max_seq_len'] = 512)],
     [
+      'trainer.curriculum_floor',
+      (spec) => Object.assign(spec.trainer, { curriculum_floor: 0.1, curriculum: { floor: 0.1 } }),
+    ],
+    [
+      'trainer.curriculum.weights.booking',
+      (spec) => (spec.trainer['curriculum'] = { weights: { booking: 2, tracker: 1 } }),
+    ],
+    [
+      'trainer.curriculum.by',
+      (spec) => Object.assign(spec.trainer, { balance: 'env', curriculum: { by: 'env' } }),
+    ],
+    [
+      'trainer.curriculum.weights',
+      (spec) => Object.assign(spec.trainer, { balance: 'env', curriculum: { weights: { tracker: 2 } } }),
+    ],
+    [
+      'trainer.curriculum.max_share',
+      (spec) => Object.assign(spec.trainer, { balance: 'env', curriculum: { max_share: 0.5 } }),
+    ],
+    [
       'trainer.use_kl_loss',
       (spec) => (
         (spec.data = { tasks: '/t', demonstrations: '/d', eval_tasks: 1, final_eval_tasks: 1 }),

@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { CollectedGarbage, StepReference } from '../contracts.js';
 import type { OpenedDeps } from '../orchestrator-deps.js';
 import { currentScope } from '../attempt/scope.js';
-import { retentionInForce } from '../../spec/retention.js';
+import { retentionInForce } from '../../store/collection/retention.js';
 import { collect } from '../../store/collection/collection.js';
 import { checkOwner } from '../../store/runs/owners.js';
 import { readRun } from '../../store/runs/run-records.js';

@@ -13,7 +13,7 @@ import { limitsOf } from '../../spec/budget.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
 import type { BudgetSpec, RunSpec } from '../../spec/run-spec.js';
-import { usualBlockAfterSeconds } from '../../spec/schema.js';
+import { usualBlockAfterSeconds } from '../../spec/trainer-schema.js';
 import { parseRunSpec, withLaterSettings } from '../../spec/spec-input.js';
 import { differences } from '../../store/records/canonical.js';
 import { sha256Hex } from '../../base/sha256.js';

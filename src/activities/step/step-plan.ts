@@ -3,7 +3,12 @@
 import { settingsUnder } from '../run/live-settings.js';
 import { phaseAt } from '../run/phases.js';
 import type { RunData } from '../../data/run-data.js';
-import { advancePassRates, drawDemonstrations, drawTasks } from '../../rl/curriculum.js';
+import {
+  advancePassRates,
+  type CurriculumRules,
+  drawDemonstrations,
+  drawTasks,
+} from '../../rl/curriculum.js';
 import { constantWithWarmup, warmupThenDecay } from '../../rl/learning-rate.js';
 import { isPass } from '../../rl/pass.js';
 import { hash32 } from '../../rl/random.js';
@@ -20,6 +25,7 @@ import type {
 import type { Digest } from '../../spec/records/parts.js';
 import type { LossPlan } from '../../spec/records/loss-plan.js';
 import type { UpdateRecord } from '../../spec/records/update.js';
+import type { Task } from '../../spec/records/task.js';
 import type { RunSpec, SftPhaseSpec } from '../../spec/run-spec.js';
 
 /** The part of a plan that gives its place in the chain of steps. */
@@ -136,19 +142,23 @@ function grpoPart(
   index: number,
   { generator, trainer }: Pick<RunSpec, 'generator' | 'trainer'>,
 ): GrpoPart {
-  const curriculum = curriculumAfter(before);
+  const { by = 'template' } = trainer.curriculum ?? {};
+  const { pass_rates, cursors } = curriculumAfter(before, by);
+  const tasks = data.trainTasks[by];
+  const taskOf = (key: string): Task => data.taskByKey.get(key) as Task;
   const drawn = drawTasks({
-    sizes: new Map([...data.trainTasks].map(([template, keys]) => [template, keys.length])),
-    state: curriculum,
+    pools: new Map(
+      [...tasks].map(([pool, keys]) => [pool, { size: keys.length, env: taskOf(keys[0] as string).env_key }]),
+    ),
+    state: { pass_rates, cursors },
     count: trainer.train_batch_size,
-    floor: trainer.curriculum_floor,
+    rules: rulesOf(trainer),
     seed: data.record.seed,
     step,
   });
   return {
-    slots: drawn.tasks.map(({ template, index: position }, slot) => {
-      const task_key = data.trainTasks.get(template)?.[position] as string;
-      const env_key = data.taskByKey.get(task_key)?.env_key as string;
+    slots: drawn.tasks.map(({ pool, index: position }, slot) => {
+      const { task_key, env_key, template } = taskOf(tasks.get(pool)?.[position] as string);
       return { slot, task_key, env_key, template, seed: hash32(data.record.seed, step, slot) };
     }),
     samples_per_slot: generator.n_samples_per_prompt,
@@ -160,7 +170,16 @@ function grpoPart(
     },
     loss: lossOf(trainer, generator),
     advantages: advantagesOf(trainer),
-    curriculum: { pass_rates: curriculum.pass_rates, cursors: drawn.cursors },
+    curriculum: { pass_rates, cursors: drawn.cursors, ...(by === 'env' ? { by } : {}) },
+  };
+}
+
+function rulesOf({ curriculum, curriculum_floor, balance }: RunSpec['trainer']): CurriculumRules {
+  return {
+    floor: curriculum?.floor ?? curriculum_floor,
+    maxShare: curriculum?.max_share,
+    weights: curriculum?.weights,
+    balanced: balance === 'env',
   };
 }
 
@@ -179,12 +198,16 @@ function resetIsDue(before: StepBefore | null, index: number): boolean {
   return before.plan.optimizer.reset_moments && before.identity.applied !== true;
 }
 
-/** The curriculum after a step's outcomes; empty before the first GRPO step. */
-function curriculumAfter(before: StepBefore | null): CurriculumState {
-  if (before?.plan.kind !== 'grpo') return { pass_rates: {}, cursors: {} };
+/**
+ * The curriculum after a step's outcomes; empty before the first GRPO step, and where the step before kept its rates by something else, as
+ * in the parent of a fork.
+ */
+function curriculumAfter(before: StepBefore | null, by: 'template' | 'env'): CurriculumState {
+  const isKept = before?.plan.kind === 'grpo' && (before.plan.curriculum.by ?? 'template') === by;
+  if (before?.plan.kind !== 'grpo' || !isKept) return { pass_rates: {}, cursors: {} };
   const { plan, identity } = before;
-  const groups = plan.slots.map(({ template }, index) => ({
-    template,
+  const groups = plan.slots.map(({ template, env_key }, index) => ({
+    pool: by === 'env' ? env_key : template,
     rewards: (identity.outcomes[index] ?? []).map((value) => (value === null ? null : Number(isPass(value)))),
   }));
   return {

@@ -3,7 +3,7 @@ import { hostname } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Command } from 'commander';
 import { whole } from '../../report/format.js';
-import { retentionInForce } from '../../spec/retention.js';
+import { retentionInForce } from '../../store/collection/retention.js';
 import type { RetentionSpec, RunSpec } from '../../spec/run-spec.js';
 import {
   collect,

@@ -40,12 +40,16 @@ const advantages = z.union([
   z.strictObject({ estimator: z.literal('maxrl'), eps: amount }),
 ]);
 
-/** Curriculum and data position (R7): `pass_rates` as used for this step, `cursors` as they are after planning it. */
+/**
+ * Curriculum and data position (R7): `pass_rates` as used for this step, `cursors` as they are after planning it. Both are by pool of tasks:
+ * template or environment.
+ */
 export type CurriculumState = z.infer<typeof curriculum>;
 const curriculum = z.strictObject({
   pass_rates: z.record(z.string(), share).describe('pass rates by template, used for this step'),
-  // A cursor is an index into the template's shuffled list; at the list's end it starts a new epoch.
+  // A cursor is an index into the pool's shuffled list; at the list's end it starts a new epoch.
   cursors: counts.describe('by template: next unused task after this step'),
+  by: z.literal('env').exactOptional().describe('both are by environment'),
 });
 
 /** Place of one group in a step: its task and seed. */

@@ -1,5 +1,5 @@
 // Decides which checkpoints stay, and why. The result depends on steps alone, so a dry run and the real run agree.
-import type { RetentionSpec } from '../../spec/run-spec.js';
+import type { RetentionSpec, RunSpec } from '../../spec/run-spec.js';
 import type { RankedSteps } from './evaluated-steps.js';
 
 export interface Wanted {
@@ -45,4 +45,12 @@ function firstOfEach(checkpoints: readonly number[], stretch: number): number[] 
   }
   // Checkpoints before the first multiple do not count.
   return [...first].filter(([index]) => index > 0).map(([, step]) => step);
+}
+
+/** By default keeps the newest two checkpoints, one at each tenth evaluation, and the best: enough for forks, few enough for any disk. */
+export function retentionInForce({
+  retention,
+  trainer,
+}: Pick<RunSpec, 'retention' | 'trainer'>): RetentionSpec {
+  return retention ?? { keep_last: 2, keep_every: 10 * trainer.eval_interval, keep_best: 1 };
 }

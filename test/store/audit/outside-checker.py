@@ -146,11 +146,6 @@ for file in manifest["files"]:
     check("dataset file has its sha256", file["path"], sha((store / data_folder / file["path"]).read_bytes()) == file["sha256"])
 lines = lambda name: [json.loads(line) for line in (store / data_folder / name).read_text().splitlines()]
 tasks, demonstrations = lines("tasks.jsonl"), lines("demonstrations.jsonl")
-train = {}
-for task in tasks:
-    if task["split"] == "train":
-        train.setdefault(task["template"], []).append(task)
-by_key = {task["task_key"]: task for task in tasks}
 
 
 def sequence(folder):
@@ -203,37 +198,54 @@ def supervised(phase, i):
     return {"kind": "sft", "mini_batches": batches}, rates, {"pass_rates": {}, "cursors": {}}
 
 
+def by_units(names):
+    return sorted(names, key=lambda name: name.encode("utf-16-be"))
+
+
 def grpo(step, i, before, trainer):
+    curriculum = trainer.get("curriculum", {"by": "template", "floor": trainer["curriculum_floor"]})
+    pool_of = lambda one: one["env_key" if curriculum["by"] == "env" else "template"]
+    said = {"by": "env"} if curriculum["by"] == "env" else {}
     rates, cursors = {}, {}
-    if before and before[0]["kind"] == "grpo":
+    if before and before[0]["kind"] == "grpo" and before[0]["curriculum"].get("by") == said.get("by"):
         rates, cursors = dict(before[0]["curriculum"]["pass_rates"]), dict(before[0]["curriculum"]["cursors"])
         for slot, values in zip(before[0]["slots"], before[1]["outcomes"]):
             graded = [value for value in values if value is not None]
             if graded:
-                rate = rates.get(slot["template"], 0.5)
+                rate = rates.get(pool_of(slot), 0.5)
                 mean = sum(value >= 1 for value in graded) / len(graded)
-                rates[slot["template"]] = rate + 0.2 * (mean - rate)
-    templates, floor = sorted(train, key=lambda name: name.encode("utf-16-be")), trainer["curriculum_floor"]
+                rates[pool_of(slot)] = rate + 0.2 * (mean - rate)
+    pools, floor, count = {}, curriculum["floor"], trainer["train_batch_size"]
+    for task in tasks:
+        if task["split"] == "train":
+            pools.setdefault(pool_of(task), []).append(task)
+    names = by_units(pools)
+    env_of = lambda name: pools[name][0]["env_key"]
     rate_of = lambda name: rates.get(name, 0.5)
-    weights = [rate_of(t) * (1 - rate_of(t)) + floor if floor else len(train[t]) for t in templates]
-    total, taken, slots = sum(weights), {}, []
-    for s in range(trainer["train_batch_size"]):
-        at, reached, chosen = uniform(seed, step, s, 0x7A51) * total, 0, templates[-1]
-        for template, weight in zip(templates, weights):
-            reached += weight
+    weight_of = lambda name: rate_of(name) * (1 - rate_of(name)) + floor if floor else len(pools[name])
+    weights = {name: weight_of(name) * curriculum.get("weights", {}).get(env_of(name), 1) for name in names}
+    turns = by_units({env_of(name) for name in names})
+    most = math.ceil(curriculum["max_share"] * count) if "max_share" in curriculum else count
+    taken, slots = {name: [] for name in names}, []
+    for s in range(count):
+        turn = turns[(step * count + s) % len(turns)]
+        mine = [n for n in names if len(taken[n]) < most and (trainer.get("balance") != "env" or env_of(n) == turn)]
+        at, reached = uniform(seed, step, s, 0x7A51) * sum(weights[n] for n in mine), 0
+        for chosen in mine:
+            reached += weights[chosen]
             if at < reached:
-                chosen = template
                 break
-        used, own = taken.setdefault(chosen, set()), train[chosen]
+        used, own = taken[chosen], pools[chosen]
         while True:
             cursor = cursors.get(chosen, 0)
             cursors[chosen] = cursor + 1
             index = place(chosen, cursor, len(own))
-            if index not in used or len(used) == len(own):
+            if index not in used or len(set(used)) == len(own):
                 break
-        used.add(index)
-        slots.append({"slot": s, "task_key": own[index]["task_key"], "env_key": own[index]["env_key"], "template": chosen, "seed": hash32(seed, step, s)})
-    return {"kind": "grpo", "slots": slots}, [warmed(trainer["lr"], trainer["warmup_steps"], i)], {"pass_rates": rates, "cursors": cursors}
+        used.append(index)
+        slots.append({"slot": s, "seed": hash32(seed, step, s), **{name: own[index][name] for name in ("task_key", "env_key", "template")}})
+    rate = warmed(trainer["lr"], trainer["warmup_steps"], i)
+    return {"kind": "grpo", "slots": slots}, [rate], {"pass_rates": rates, "cursors": cursors, **said}
 
 
 def folded_of(folder, place):

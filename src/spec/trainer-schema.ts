@@ -1,0 +1,191 @@
+// The keys of `trainer` in a run spec, and the combinations of them that are impossible.
+import { z } from 'zod';
+import { betas, count, countOrZero, name, positive, share } from './fields.js';
+import type { SpecProblem } from './invalid-spec.js';
+import { advantageEstimators, klEstimators, lossReductions, policyLossTypes } from './records/loss-plan.js';
+
+/** Default of `trainer.block_after_s`: within this time a driver restarts, or another process frees the memory that it took. */
+export const usualBlockAfterSeconds = 600;
+
+export const defaultMaxGradNorm = 1;
+
+const curriculum = z.strictObject({
+  by: z
+    .enum(['template', 'env'])
+    .default('template')
+    .describe('what has a pass rate and a weight: templates or environments'),
+  floor: z
+    .number()
+    .min(0)
+    .default(0.02)
+    .describe('pass rate p gives the weight p(1−p) + this; 0: the weight is the number of tasks'),
+  max_share: positive
+    .max(1)
+    .exactOptional()
+    .describe('largest share of a step’s groups that one template or environment gets; absent: no limit'),
+  weights: z
+    .record(name, positive)
+    .exactOptional()
+    .describe('factors of the weights, by `env_key`; an environment that is not listed has 1'),
+});
+
+export const trainer = z.strictObject({
+  train_batch_size: count.default(32).describe('groups per GRPO step'),
+  max_training_steps: count.describe('number of GRPO steps, without the steps of the warm start'),
+  lr: positive.max(1).default(1e-6).describe('learning rate after warm-up'),
+  warmup_steps: countOrZero.default(0).describe('GRPO steps during which the learning rate rises'),
+  adam_betas: betas.default([0.9, 0.999]).describe('decay rates of the two moments'),
+  adam_eps: positive.default(1e-8).describe('added to the square root of the second moment'),
+  weight_decay: z.number().min(0).default(0.01).describe('decoupled weight decay'),
+  max_grad_norm: positive
+    .default(defaultMaxGradNorm)
+    .describe('limit at which the global gradient norm is clipped'),
+  policy_loss_type: z
+    .enum(policyLossTypes)
+    .default('regular')
+    .describe('`regular` clips as in PPO, GRPO and DAPO; [formulas](engine.md#losses)'),
+  loss_reduction: z
+    .enum(lossReductions)
+    .default('token_mean')
+    .describe(
+      'mean over tokens, over the samples’ means, or over the samples’ sums / `max_seq_len` (Dr. GRPO)',
+    ),
+  max_seq_len: count
+    .exactOptional()
+    .describe('divisor of `seq_mean_token_sum_norm`; absent: `max_input_length` + `max_generate_length`'),
+  eps_clip_low: share.default(0.2).describe('the ratio is clipped at 1 − this'),
+  eps_clip_high: positive.default(0.2).describe('the ratio is clipped at 1 + this'),
+  clip_ratio_c: z
+    .number()
+    .gt(1)
+    .default(3)
+    .describe('for `dual_clip`: bounds the loss of a negative advantage'),
+  cispo: z
+    .strictObject({
+      cispo_eps_clip_low: z.number().min(0).default(1).describe('a weight is at least 1 − this'),
+      cispo_eps_clip_high: z.number().min(0).default(5).describe('a weight is at most 1 + this'),
+    })
+    .prefault({})
+    .describe('settings of `policy_loss_type: cispo`'),
+  sapo: z
+    .strictObject({
+      tau_pos: positive.default(1).describe('gate temperature for advantages above 0'),
+      tau_neg: positive.default(1.05).describe('gate temperature for all other advantages'),
+    })
+    .prefault({})
+    .describe('settings of `policy_loss_type: sapo`'),
+  use_kl_loss: z
+    .boolean()
+    .default(false)
+    .describe('adds a KL term against the policy that GRPO begins with; with LoRA, not after a warm start'),
+  kl_loss_coef: z.number().min(0).max(10).default(0.001).describe('weight of the KL term'),
+  kl_estimator_type: z.enum(klEstimators).default('k3').describe('estimator of the KL term'),
+  use_entropy_loss: z.boolean().default(false).describe('adds an entropy bonus'),
+  entropy_loss_coef: z.number().min(0).max(1).default(0.01).describe('weight of the entropy bonus'),
+  use_tis: z
+    .boolean()
+    .default(false)
+    .describe('truncated importance sampling; its weights are 1 except after a rebase'),
+  tis_imp_ratio_cap: positive.default(2).describe('largest importance weight'),
+  advantage_estimator: z
+    .enum(advantageEstimators)
+    .default('grpo')
+    .describe('[formulas](records.md#the-batch-file-longhaulbatch2)'),
+  grpo_norm_by_std: z.boolean().default(true).describe('for `grpo`: divide by the standard deviation'),
+  advantage_deviation: z
+    .enum(['population', 'sample'])
+    .default('population')
+    .describe('`population` divides by n, `sample` (as in SkyRL) by n − 1'),
+  advantage_eps: positive.default(1e-6).describe('added to the standard deviation; for `maxrl`, to the mean'),
+  curriculum_floor: z
+    .number()
+    .min(0)
+    .default(0)
+    .describe(
+      'a template with pass rate p is drawn with weight p(1−p) + this; 0: all tasks with equal weight',
+    ),
+  curriculum: curriculum
+    .exactOptional()
+    .describe(
+      '[how tasks are drawn](guide/own-tasks.md#what-a-step-learns-from), in place of `curriculum_floor`',
+    ),
+  balance: z
+    .literal('env')
+    .exactOptional()
+    .describe(
+      'every environment gets the same number of groups; `curriculum` then draws within an environment',
+    ),
+  save_every: count
+    .exactOptional()
+    .describe('with `model.served`: the server saves the state every N steps; absent: 1'),
+  ckpt_interval: count.default(10).describe('steps between uploaded checkpoints'),
+  eval_interval: count.default(10).describe('GRPO steps between evaluations'),
+  target_pass_at_1: share.default(0).describe('pass@1 of an interval evaluation that ends the run; 0: never'),
+  block_after_s: z
+    .number()
+    .min(0)
+    .exactOptional()
+    .describe(
+      `how long a failure may repeat before the run blocks; 0: until another node fails too; absent: ${usualBlockAfterSeconds}`,
+    ),
+});
+
+interface TrainerContext {
+  trainer: z.output<typeof trainer>;
+  environments: readonly { env_key: string }[];
+}
+
+export function trainerProblems({ trainer, environments }: TrainerContext): SpecProblem[] {
+  const problems: SpecProblem[] = [];
+  if (trainer.warmup_steps > trainer.max_training_steps) {
+    problems.push({
+      path: 'trainer.warmup_steps',
+      problem: `${trainer.warmup_steps} is more than max_training_steps ${trainer.max_training_steps}`,
+      fix: 'lower it',
+    });
+  }
+  if (trainer.max_seq_len !== undefined && trainer.loss_reduction !== 'seq_mean_token_sum_norm') {
+    problems.push({
+      path: 'trainer.max_seq_len',
+      problem: `loss_reduction ${trainer.loss_reduction} does not divide by a length`,
+      fix: 'remove it, or set loss_reduction: seq_mean_token_sum_norm',
+    });
+  }
+  return [...problems, ...curriculumProblems(trainer, environments)];
+}
+
+function curriculumProblems(
+  { curriculum, curriculum_floor, balance }: TrainerContext['trainer'],
+  environments: TrainerContext['environments'],
+): SpecProblem[] {
+  if (curriculum === undefined) return [];
+  const problems: SpecProblem[] = [];
+  if (curriculum_floor > 0)
+    problems.push({
+      path: 'trainer.curriculum_floor',
+      problem: 'is given together with curriculum, which has a floor of its own',
+      fix: `remove it, and set curriculum.floor: ${curriculum_floor}`,
+    });
+  const keys = environments.map(({ env_key }) => env_key);
+  for (const key of Object.keys(curriculum.weights ?? {}))
+    if (!keys.includes(key))
+      problems.push({
+        path: `trainer.curriculum.weights.${key}`,
+        problem: 'no environment has that env_key',
+        fix: `environments: ${keys.join(', ')}`,
+      });
+  if (balance === undefined) return problems;
+  const decides = {
+    by: curriculum.by === 'env',
+    max_share: curriculum.max_share !== undefined,
+    weights: curriculum.weights !== undefined,
+  };
+  for (const [key, given] of Object.entries(decides))
+    if (given)
+      problems.push({
+        path: `trainer.curriculum.${key}`,
+        problem: 'shares a step among environments, and so does balance',
+        fix: 'keep one of them',
+      });
+  return problems;
+}
