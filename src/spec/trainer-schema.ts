@@ -97,6 +97,10 @@ export const trainer = z.strictObject({
     .default('population')
     .describe('`population` divides by n, `sample` (as in SkyRL) by n − 1'),
   advantage_eps: positive.default(1e-6).describe('added to the standard deviation; for `maxrl`, to the mean'),
+  apply_overlong_filtering: z
+    .boolean()
+    .default(false)
+    .describe('episodes that a length limit cut off carry no loss; their rewards still count in the group'),
   curriculum_floor: z
     .number()
     .min(0)

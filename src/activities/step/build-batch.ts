@@ -9,6 +9,7 @@ import type { BatchArrays } from '../../spec/records/batch.js';
 import type { BatchIdentity } from '../../spec/records/update.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { EpisodeRecord } from '../../spec/records/episode.js';
+import { isFiltered } from '../../spec/records/overlong.js';
 import type { GrpoPlan, PlanRecord, SftPlan } from '../../spec/records/plan.js';
 import type { Demonstration } from '../../spec/records/task.js';
 import { encodeBatchFile, inputsDigest } from '../../store/files/batch-file.js';
@@ -72,7 +73,9 @@ function fromEpisodes(plan: GrpoPlan, groups: BatchSources['episodes']): BatchCo
   return {
     miniBatches: [
       groups.flatMap((group, slot) =>
-        group.map((episode, sample) => toSample(episode, advantages[slot]?.[sample] ?? null)),
+        group.map((episode, sample) =>
+          toSample(episode, isFiltered(plan, episode) ? null : (advantages[slot]?.[sample] ?? null)),
+        ),
       ),
     ],
     inputs: inputsDigest(episodes.map((episode) => recordDigest(episode))),
@@ -90,7 +93,7 @@ function valueOf({ outcome }: EpisodeRecord): number | null {
   return outcome.status === 'graded' ? outcome.value : null;
 }
 
-/** An unknown outcome, or a group without signal, has a null advantage and no loss. */
+/** A null advantage gives no loss: the outcome is unknown, the group has no signal, or the episode is filtered. */
 function toSample({ tokens, turns, logprobs }: EpisodeRecord, advantage: number | null): SampleToPack {
   const targets: SampleToPack['targets'][number][] = [];
   if (advantage === null) return { tokens, targets };

@@ -134,7 +134,7 @@ function sftPart(data: PlanSources['data'], phase: SftPhaseSpec, index: number):
 
 type GrpoPart = Pick<
   GrpoPlan,
-  'slots' | 'samples_per_slot' | 'advantages' | 'optimizer' | 'loss' | 'curriculum'
+  'slots' | 'samples_per_slot' | 'advantages' | 'overlong_filtering' | 'optimizer' | 'loss' | 'curriculum'
 >;
 
 function grpoPart(
@@ -170,6 +170,7 @@ function grpoPart(
     },
     loss: lossOf(trainer, generator),
     advantages: advantagesOf(trainer),
+    ...(trainer.apply_overlong_filtering ? { overlong_filtering: true as const } : {}),
     curriculum: { pass_rates, cursors: drawn.cursors, ...(by === 'env' ? { by } : {}) },
   };
 }

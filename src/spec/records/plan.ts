@@ -102,6 +102,10 @@ const grpoPlan = z.strictObject({
   slots: z.array(slot).min(1),
   samples_per_slot: positive,
   advantages: advantages,
+  overlong_filtering: z
+    .literal(true)
+    .exactOptional()
+    .describe('episodes that a length limit cut off [carry no loss](#the-batch-file-longhaulbatch2)'),
 });
 
 export type SftPlan = z.infer<typeof sftPlan>;

@@ -1,6 +1,7 @@
 // Checks a step's batch against its update, its plan and its inputs, and against the same batch sealed again.
 import { sha256Hex } from '../../base/sha256.js';
-import type { AdvantagePlan, PlanRecord } from '../../spec/records/plan.js';
+import { isFiltered } from '../../spec/records/overlong.js';
+import type { GrpoPlan, PlanRecord } from '../../spec/records/plan.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import type { UpdateRecord } from '../../spec/records/update.js';
@@ -50,7 +51,7 @@ export async function checkBatch(
     plan.kind === 'sft' ? await demonstrationsOf(chain, plan.mini_batches) : episodes && digestsOf(episodes);
   const sameInputs = inputs !== null && batch.inputs === inputsDigest(inputs);
   if (inputs && !sameInputs) fault('it was sealed from other inputs than those in the store');
-  if (episodes && plan.kind === 'grpo' && batch.loss_tokens[0] !== targetsOf(episodes, plan.advantages)) {
+  if (episodes && plan.kind === 'grpo' && batch.loss_tokens[0] !== targetsOf(episodes, plan)) {
     report.add('R25', key, 'its targets are not the tokens of graded samples with a learning signal');
   }
   if (!sameInputs || recordDigest(plan) !== batch.plan) return;
@@ -86,9 +87,10 @@ const digestsOf = (episodes: EpisodeRecord[][]): Digest[] =>
 
 /**
  * Number of sampled tokens that enter the loss: the tokens of all graded samples in groups with different rewards. reinforce++ has no
- * groups: there, all graded samples count if the step has different rewards.
+ * groups: there, all graded samples count if the step has different rewards. Filtered samples have no targets.
  */
-function targetsOf(groups: EpisodeRecord[][], { estimator }: AdvantagePlan): number {
+function targetsOf(groups: EpisodeRecord[][], plan: GrpoPlan): number {
+  const { estimator } = plan.advantages;
   let targets = 0;
   for (const group of estimator === 'reinforce++' ? [groups.flat()] : groups) {
     const graded = group.filter(
@@ -96,7 +98,8 @@ function targetsOf(groups: EpisodeRecord[][], { estimator }: AdvantagePlan): num
         outcome.status === 'graded' && (estimator !== 'reinforce++' || logprobs.length > 0),
     );
     const values = new Set(graded.map(({ outcome }) => (outcome.status === 'graded' ? outcome.value : null)));
-    if (values.size > 1) for (const { logprobs } of graded) targets += logprobs.length;
+    if (values.size < 2) continue;
+    for (const episode of graded) targets += isFiltered(plan, episode) ? 0 : episode.logprobs.length;
   }
   return targets;
 }

@@ -8,6 +8,7 @@ import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { generateTasks } from '../../../src/environments/apps/generate.js';
 import type { Task } from '../../../src/spec/records/task.js';
 import type { GrpoPlan } from '../../../src/spec/records/plan.js';
+import { readUpdate } from '../../../src/store/runs/run-records.js';
 import { lastSftStep, run, specFor, writeData } from '../fixture.js';
 import { harness, useHarness } from '../own-harness.js';
 import { collect, passed, planned, setOutcome, step, update } from './grpo-step.js';
@@ -96,6 +97,16 @@ describe('a curriculum', () => {
 
   it('by template with factors is checked, too', async () => {
     await threeSteps(withTrainer({ curriculum: { weights: { tracker: 3 }, max_share: 0.6 } }));
+    await expectChecked();
+  });
+
+  it('goes with overlong filtering, which the plan names', async () => {
+    const more = { apply_overlong_filtering: true };
+    const plans = await threeSteps(withTrainer({ curriculum: {}, ...more }));
+    expect(plans.map(({ overlong_filtering }) => overlong_filtering)).toEqual([true, true, true]);
+    // A turn of this run has room for six tokens, which the barely trained policy always fills.
+    const { identity } = await readUpdate(harness.store, run, step);
+    expect(identity.applied).toEqual({ reason: 'no_signal' });
     await expectChecked();
   });
 

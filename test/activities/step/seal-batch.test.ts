@@ -21,6 +21,7 @@ const run = 'tiny';
 const step = 1;
 const base = recordsOfAllKinds();
 const graded = (value: number): Outcome => ({ status: 'graded', value });
+const valueOf = (outcome: Outcome) => (outcome.status === 'graded' ? outcome.value : null);
 const unknown: Outcome = { status: 'unknown', reason: 'call', failures: 3 };
 const range = (from: number, count: number) => Array.from({ length: count }, (_, i) => from + i);
 
@@ -190,6 +191,52 @@ describe('the batch of twelve episodes', () => {
     expect(arrays.target_advantages[0]).toBeCloseTo((1 - mean) / scale, 6);
     expect(arrays.target_advantages[3]).toBeCloseTo((0 - mean) / scale, 6);
     expect(arrays.target_advantages.reduce((sum, value) => sum + value, 0)).toBeCloseTo(0, 5);
+  });
+
+  test('with overlong filtering, has no loss for what a length limit cut off, and counts its value all the same', async () => {
+    const limits = { ...plan.sampling, max_generate_length: 3, max_sequence_length: 16 };
+    const by: GrpoPlan = { ...plan, sampling: limits, overlong_filtering: true };
+    const played = allEpisodes();
+    const change = (slot: number, sample: number, more: (one: EpisodeRecord) => Partial<EpisodeRecord>) => {
+      const at = slot * 3 + sample;
+      played[at] = { ...(played[at] as EpisodeRecord), ...more(played[at] as EpisodeRecord) };
+    };
+    change(0, 0, () => ({ stop_reason: 'length' }));
+    // The last turn has as many tokens as a turn may have.
+    change(0, 1, ({ tokens, prompt_length: start }) => ({
+      ...{ stop_reason: 'max_turns', tokens: tokens.filter((token) => token !== 900) },
+      turns: [{ policy_step: 0, start, end: start + 3 }],
+    }));
+    // It said that it was done with the last token it had: that is no cut.
+    change(1, 1, ({ tokens, prompt_length: start }) => ({
+      ...{ stop_reason: 'done', tokens: tokens.filter((token) => token !== 900) },
+      turns: [{ policy_step: 0, start, end: start + 3 }],
+    }));
+    change(3, 0, () => ({ stop_reason: 'max_turns' }));
+    // The transcript is full.
+    change(3, 1, ({ tokens, turns, logprobs }) => ({
+      ...{ stop_reason: 'max_turns', tokens: [...tokens, 7], logprobs: [...logprobs, -1] },
+      turns: turns.map((turn, index) => (index === 1 ? { ...turn, end: turn.end + 1 } : turn)),
+    }));
+    const of = (one: GrpoPlan) => played.map((episode) => ({ ...episode, plan: recordDigest(one) }));
+    const filtered = await seal(of(by), by);
+    expect(filtered.identity.loss_tokens).toEqual([15]);
+    expect(filtered.identity.outcomes).toEqual(slots.map(({ outcomes }) => outcomes.map(valueOf)));
+    const kept = [
+      [0, 2],
+      [1, 1],
+      [1, 2],
+      [3, 0],
+      [3, 2],
+    ] as const;
+    expect([...filtered.arrays.target_old_logprobs!]).toEqual(
+      kept.flatMap(([slot, sample]) => logprobsOf(slot, sample)),
+    );
+    // (0.5 − 0.5) and (1 − 0.5): the mean is over all three values of slot 0, and both of slot 1.
+    expect([...filtered.arrays.target_advantages.slice(0, 4)].map((value) => Math.abs(value))).toEqual([
+      ...[0, 0, 0],
+      expect.closeTo(0.5 / 0.6, 5) as number,
+    ]);
   });
 
   test.each([

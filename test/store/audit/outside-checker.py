@@ -248,6 +248,25 @@ def grpo(step, i, before, trainer):
     return {"kind": "grpo", "slots": slots}, [rate], {"pass_rates": rates, "cursors": cursors, **said}
 
 
+def differ(episodes):
+    graded = [one["outcome"]["value"] for one in episodes if one["outcome"]["status"] == "graded"]
+    return any(value != graded[0] for value in graded)
+
+
+def overlong(episode, limits):
+    last = episode["turns"][-1] if episode["turns"] else {"start": 0, "end": 0}
+    full = last["end"] - last["start"] >= limits["max_generate_length"] or last["end"] >= limits["max_sequence_length"]
+    return episode["stop_reason"] == "length" or episode["stop_reason"] == "max_turns" and full
+
+
+def targets_of(plan, groups):
+    if plan["advantages"]["estimator"] == "reinforce++":
+        groups = [[one for group in groups for one in group]]
+    graded = [one for group in groups if differ(group) for one in group if one["outcome"]["status"] == "graded"]
+    filtered = plan.get("overlong_filtering", False)
+    return sum(len(one["logprobs"]) for one in graded if not (filtered and overlong(one, plan["sampling"])))
+
+
 def folded_of(folder, place):
     path = store / folder / "episodes.jsonl.gz"
     if not path.exists():
@@ -300,6 +319,7 @@ for step in range(1, len(steps)):
     reset = i == 0 or not phase and before[0]["optimizer"]["reset_moments"] and before[1]["applied"] is not True
     check("plan's reset of moments can be planned again", folder, plan["optimizer"]["reset_moments"] == reset)
     check("plan's adam_betas are the phase's", folder, plan["optimizer"]["adam_betas"] == (phase or trainer)["adam_betas"])
+    check("plan's overlong filtering is the spec's", folder, plan.get("overlong_filtering", False) == (not phase and trainer.get("apply_overlong_filtering", False)))
     sampling = (spec["generator"] if phase else generator).items()
     check("plan's sampling is the spec's", folder, all(plan["sampling"].get(n, v) == v for n, v in sampling))
     stored_batch = batch_of(folder, step)
@@ -313,14 +333,16 @@ for step in range(1, len(steps)):
     if phase:
         inputs = [sha(canonical(demonstrations[line])) for batch_lines in plan["mini_batches"] for line in batch_lines]
     else:
-        inputs, outcomes, folded = [], [], folded_of(folder, {"run": run, "step": step})
+        inputs, outcomes, groups, folded = [], [], [], folded_of(folder, {"run": run, "step": step})
         check("folded episodes were collected", folder, folded is None or step in gone["episodes"])
         for slot in plan["slots"]:
             outcomes.append([])
+            groups.append([])
             for sample in range(plan["samples_per_slot"]):
                 key = f"{folder}/episodes/{slot['slot']:05}.{sample:03}.json.gz"
                 episode = folded[slot["slot"], sample] if folded else read(key)
                 inputs.append(digest(episode))
+                groups[-1].append(episode)
                 outcomes[-1].append(episode["outcome"].get("value"))
                 check("episode is of plan and state", key, (episode["plan"], episode["state"]) == (update["plan"], state))
                 check("episode is of its slot's task", key, episode["task_key"] == slot["task_key"])
@@ -328,6 +350,7 @@ for step in range(1, len(steps)):
                 check("tool errors are the turns with one", key, episode["metrics"]["tool_errors"] == sum(t.get("error", False) for t in turns))
                 check("log-probs are those of the turns", key, len(episode["logprobs"]) == sum(t["end"] - t["start"] for t in turns))
         check("outcomes are those of the episodes", folder, outcomes == update["outcomes"])
+        check("targets are those of the outcomes", folder, batch["loss_tokens"] == [targets_of(plan, groups)])
     check("batch names its inputs", folder, batch["inputs"] == sha_list(inputs))
     if update["applied"] is not True:
         check("what was not applied keeps the state", folder, update["state"] == state)
