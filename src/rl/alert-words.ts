@@ -35,6 +35,14 @@ export function alertWords(
           `the last ${whole(alert.steps)} steps had a mean reward of ${figure(alert.reward)}; the best steps had ${figure(alert.best)}: ` +
           'rewind to a step before it fell, with a lower learning rate',
       };
+    case 'reward_drift':
+      return {
+        title: 'Reward Drift',
+        line:
+          `${name(alert.environment)}: over the last ${whole(alert.steps)} steps the mean reward is ${figure(alert.now.reward)} and pass@1 ${percent(alert.now.pass_at_1)}; ` +
+          `when pass@1 was best, they were ${figure(alert.best.reward)} and ${percent(alert.best.pass_at_1)}: ` +
+          'the policy collects reward without solving tasks; read its failed episodes with high rewards',
+      };
     case 'entropy_gone':
       return {
         title: 'Entropy Gone',

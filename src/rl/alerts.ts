@@ -7,6 +7,7 @@ import type { OwnerRecord } from '../spec/records/run-records.js';
 import type { UpdateRecord } from '../spec/records/update.js';
 import type { BudgetSpec } from '../spec/run-spec.js';
 import { metricsOf } from './metrics.js';
+import { driftsOf, plusLevels, type RewardLevel, stepsOfLevel, type WatchedLevels } from './reward-drift.js';
 import { costOf, spentBy, type SpentInSteps, sumOfSpent } from './spending.js';
 
 const toolErrorThreshold = 0.5;
@@ -46,6 +47,7 @@ export type Alert =
   | { about: 'tool_error_rate'; environment: string; rate: number; threshold: number }
   | { about: 'no_learning_signal'; steps: number; signalRatio: number }
   | { about: 'reward_collapsed'; reward: number; best: number; steps: number }
+  | { about: 'reward_drift'; environment: string; steps: number; now: RewardLevel; best: RewardLevel }
   | { about: 'entropy_gone'; entropy: number; highest: number; steps: number }
   | { about: 'gradient_norm'; norm: number; usual: number }
   | { about: 'update_skipped'; reason: string }
@@ -87,6 +89,8 @@ export interface AlertWatch {
   entropy: WatchedMean;
   /** Gradient norms of the last GRPO steps. */
   gradNorms: number[];
+  /** By environment. */
+  levels: Record<string, WatchedLevels>;
 }
 
 /** A figure of GRPO steps: its last values, and its highest mean so far. */
@@ -106,6 +110,7 @@ export const nothingWatched: AlertWatch = {
   reward: { last: [], highest: null },
   entropy: { last: [], highest: null },
   gradNorms: [],
+  levels: {},
 };
 
 interface AlertSettings {
@@ -170,6 +175,13 @@ export function watchStep(
         : { about, entropy: mean, highest, steps };
     keep(about, alert, mean < low, mean > recoveredTimes * low);
   }
+  for (const { environment, now, best, holds, ceased } of driftsOf(watch.levels))
+    keep(
+      `reward_drift.${environment}`,
+      { about: 'reward_drift', environment, now, best, steps: stepsOfLevel },
+      holds,
+      ceased,
+    );
   const norm = gradNormOf(update);
   if (norm !== null && before.gradNorms.length >= gradNormAfterSteps) {
     const usual = median(before.gradNorms);
@@ -276,6 +288,7 @@ function plusStep(before: AlertWatch, update: UpdateRecord, budget: BudgetSpec |
     stepSeconds: [...before.stepSeconds, ...(seconds > 0 ? [seconds] : [])].slice(-usualSteps),
     reward: plusValue(before.reward, grpoFigure(update, 'reward/avg_raw_reward')),
     entropy: plusValue(before.entropy, grpoFigure(update, 'policy/policy_entropy')),
+    levels: identity.kind === 'grpo' ? plusLevels(before.levels, metricsOf(update)) : before.levels,
     gradNorms: [...before.gradNorms, ...(norm === null ? [] : [norm])].slice(-usualSteps),
   };
 }

@@ -21,6 +21,7 @@ interface RewardFigures {
   variance_per_prompt: number | null;
   /** Share of these prompts with a variance above 0: GRPO learns only from them. */
   signal_ratio: number | null;
+  avg_raw_reward: number | null;
   /** Mean of the rewards above 0; 0 if there are graded rewards but none above 0. */
   mean_positive_reward: number | null;
 }
@@ -36,6 +37,7 @@ export function rewardFigures(groups: readonly RewardGroup[]): RewardFigures {
     pass_at_n: meanIfAny(graded.map((values) => Number(values.some((value) => value > 0)))),
     variance_per_prompt: meanIfAny(variances),
     signal_ratio: meanIfAny(variances.map((value) => Number(value > 0))),
+    avg_raw_reward: meanIfAny(values),
     mean_positive_reward: values.length === 0 ? null : mean(values.filter((value) => value > 0)),
   };
 }
@@ -55,7 +57,7 @@ export function rewardMetrics(groups: readonly RewardGroup[]): Record<string, nu
   const values = groups.flatMap((group) => group.values).filter((value) => value !== null);
   add('reward/avg_pass_at_1', all.pass_at_1);
   add('reward/avg_pass_at_n', all.pass_at_n);
-  add('reward/avg_raw_reward', meanIfAny(values));
+  add('reward/avg_raw_reward', all.avg_raw_reward);
   // SkyRL defines this name twice. Here negative rewards count as 0, and the mean is over all samples.
   add('reward/mean_positive_reward', meanIfAny(values.map((value) => Math.max(value, 0))));
   add('reward/variance_per_prompt', all.variance_per_prompt);

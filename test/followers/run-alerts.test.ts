@@ -108,6 +108,55 @@ describe('alerts', () => {
     expect(alerts(events).map(({ id }) => id)).toEqual(raised);
   });
 
+  describe('about a drift', () => {
+    const drifting = async (levels: readonly (readonly [reward: number, passAt1: number])[]) => {
+      const metrics = (step: number) => ({
+        'reward/crm/eu/avg_raw_reward': levels[step - 1]![0],
+        'reward/crm/eu/pass_at_1': levels[step - 1]![1],
+      });
+      return alerts((await readAll(await storeOf({ steps: levels.length, metrics }))).events);
+    };
+    const times = (count: number, level: readonly [number, number]) =>
+      Array.from({ length: count }, () => level);
+
+    it('are raised when an environment’s reward rises and its pass@1 falls, and again only after that has ceased', async () => {
+      const [healthy, hacked, between] = [
+        [0.4, 0.3],
+        [0.7, 0.1],
+        [0.6, 0.23],
+      ] as const;
+      const raised = await drifting([
+        ...times(6, healthy),
+        ...times(6, hacked),
+        // Between the limits it still holds.
+        ...times(6, between),
+        ...times(6, hacked),
+        ...times(6, healthy),
+        ...times(6, hacked),
+      ]);
+      expect(raised.map(({ id }) => id)).toEqual([
+        'alert.reward_drift.crm/eu.9',
+        'alert.reward_drift.crm/eu.33',
+      ]);
+      expect(raised[0]?.alert).toEqual({
+        ...{ about: 'reward_drift', environment: 'crm/eu', steps: 5 },
+        now: { reward: expect.closeTo(0.58) as number, pass_at_1: expect.closeTo(0.18) as number },
+        best: { reward: expect.closeTo(0.4) as number, pass_at_1: expect.closeTo(0.3) as number },
+      });
+    });
+
+    it.each([
+      ['a falling pass@1 with rewards of 0 and 1', (step: number) => [1 - step / 40, 1 - step / 40]],
+      ['both rising', (step: number) => [0.3 + step / 50, step / 50]],
+      ['both falling, on harder tasks', (step: number) => [0.9 - step / 50, 0.8 - step / 50]],
+      ['a rising reward without any pass', (step: number) => [step / 40, 0]],
+      ['one odd step', (step: number) => (step === 15 ? [0.9, 0] : [0.5, 0.4])],
+    ] as const)('are not raised by %s', async (_, level) => {
+      const levels = Array.from({ length: 30 }, (_, index) => level(index + 1) as [number, number]);
+      expect(await drifting(levels)).toEqual([]);
+    });
+  });
+
   it('about entropy are raised when it vanishes, not if it was low from the start', async () => {
     const raisedBy = async (entropy: (step: number) => number) => {
       const metrics = (step: number) => ({ 'policy/policy_entropy': entropy(step) });

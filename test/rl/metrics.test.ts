@@ -25,6 +25,7 @@ describe('reward figures', () => {
     ];
     expect(rewardFigures(groups)).toEqual({
       pass_at_1: 0.2,
+      avg_raw_reward: 0.2,
       pass_at_n: 0.5,
       variance_per_prompt: 0.125,
       signal_ratio: 0.5,

@@ -45,6 +45,7 @@ const name = fc
   .map((parts) => parts.join(''));
 const maybe = <T>(arbitrary: fc.Arbitrary<T>) => fc.option(arbitrary, { nil: null });
 const number = fc.oneof(fc.double(), fc.nat());
+const level = fc.record({ reward: number, pass_at_1: number });
 const links = fc.array(
   fc.record({ label: name, url: fc.oneof(fc.webUrl({ withQueryParameters: true }), name) }),
   { maxLength: 30 },
@@ -55,6 +56,13 @@ const alert: fc.Arbitrary<Alert> = fc.oneof(
   fc.record({ about: fc.constant('tool_error_rate'), environment: name, rate: number, threshold: number }),
   fc.record({ about: fc.constant('no_learning_signal'), steps: number, signalRatio: number }),
   fc.record({ about: fc.constant('reward_collapsed'), reward: number, best: number, steps: number }),
+  fc.record({
+    about: fc.constant('reward_drift'),
+    environment: name,
+    steps: number,
+    now: level,
+    best: level,
+  }),
   fc.record({ about: fc.constant('entropy_gone'), entropy: number, highest: number, steps: number }),
   fc.record({ about: fc.constant('gradient_norm'), norm: number, usual: number }),
   fc.record({ about: fc.constant('update_skipped'), reason: name }),

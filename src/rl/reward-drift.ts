@@ -1,0 +1,71 @@
+// Watches whether an environment's rewards and its pass@1 drift apart: a policy that collects partial rewards in place of solving tasks.
+
+/** Means over the same GRPO steps. */
+export interface RewardLevel {
+  reward: number;
+  /** 0..1 */
+  pass_at_1: number;
+}
+
+/** Plain data: it is stored with a follower's cursor. */
+export interface WatchedLevels {
+  /** Levels of the last steps, at most `stepsOfLevel`. */
+  last: RewardLevel[];
+  /** Mean of the steps with the best pass@1; null before there are enough steps. */
+  best: RewardLevel | null;
+}
+
+/** Number of GRPO steps in a mean, because a single step may be unlucky. */
+export const stepsOfLevel = 5;
+/**
+ * Reward and pass@1 have drifted apart if, since the steps with the best pass@1, pass@1 has lost and the mean reward has gained more than
+ * this. Rewards that are 0 or 1 have the same mean as pass@1, so they never drift.
+ */
+const loss = 0.1;
+const gain = 0.05;
+/** A drift ceases below this share of the loss, or when the reward has gained nothing, so that a value near a limit raises it once. */
+const ceasesBelow = 0.5;
+
+/** The levels after a GRPO step with these metrics. Environments without a graded episode, or in records of earlier versions, stay. */
+export function plusLevels(
+  before: Readonly<Record<string, WatchedLevels>>,
+  metrics: Readonly<Record<string, number>>,
+): Record<string, WatchedLevels> {
+  const levels = { ...before };
+  for (const [name, reward] of Object.entries(metrics)) {
+    const environment = /^reward\/(.+)\/avg_raw_reward$/.exec(name)?.[1];
+    const pass_at_1 = metrics[`reward/${environment}/pass_at_1`];
+    if (environment === undefined || pass_at_1 === undefined) continue;
+    const { last: earlier, best } = before[environment] ?? { last: [], best: null };
+    const last = [...earlier, { reward, pass_at_1 }].slice(-stepsOfLevel);
+    const now = meanOf(last);
+    const isBest = last.length === stepsOfLevel && (best === null || now.pass_at_1 >= best.pass_at_1);
+    levels[environment] = { last, best: isBest ? now : best };
+  }
+  return levels;
+}
+
+interface Drift {
+  environment: string;
+  now: RewardLevel;
+  best: RewardLevel;
+  holds: boolean;
+  ceased: boolean;
+}
+
+/** One entry for each environment with enough steps. */
+export function driftsOf(levels: Readonly<Record<string, WatchedLevels>>): Drift[] {
+  return Object.entries(levels).flatMap(([environment, { last, best }]) => {
+    if (best === null) return [];
+    const now = meanOf(last);
+    const [lost, gained] = [best.pass_at_1 - now.pass_at_1, now.reward - best.reward];
+    const holds = lost > loss && gained > gain;
+    return [{ environment, now, best, holds, ceased: lost < ceasesBelow * loss || gained <= 0 }];
+  });
+}
+
+function meanOf(levels: readonly RewardLevel[]): RewardLevel {
+  const mean = (figure: (level: RewardLevel) => number): number =>
+    levels.reduce((sum, level) => sum + figure(level), 0) / levels.length;
+  return { reward: mean(({ reward }) => reward), pass_at_1: mean((level) => level.pass_at_1) };
+}
