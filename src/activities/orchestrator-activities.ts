@@ -17,6 +17,7 @@ import { currentScope } from './attempt/scope.js';
 import type { DataActivities } from './data-contracts.js';
 import { finishDataset } from './data/finish-dataset.js';
 import { gateTasks } from './data/gate-tasks.js';
+import { teachTasks } from './data/teach-tasks.js';
 import { gatherDataset } from './data/gather-dataset.js';
 import type { SweepActivities } from './sweep-contracts.js';
 
@@ -35,6 +36,7 @@ export function createOrchestratorActivities(
     pairsToDo: withFailures((input) => pairsToDo(deps, input)),
     compareSweep: withFailures((input) => compareSweep(deps, input, currentScope())),
     gatherDataset: withFailures((input) => gatherDataset(deps, input, currentScope().signal)),
+    teachTasks: withFailures((input) => teachTasks(deps, input, currentScope())),
     gateTasks: withFailures((input) => gateTasks(deps, input, currentScope())),
     finishDataset: withFailures((input) => finishDataset(deps, input, currentScope().signal)),
   };

@@ -13,6 +13,7 @@ import type { DatasetReference } from '../spec/records/run-records.js';
 import { jsonItems, writeDataset } from './dataset-writer.js';
 import { datasetParts, requirePrepared } from './prepared-dataset.js';
 import { readAsset } from './run-data.js';
+import { solvedTasks, taskName } from './solved-tasks.js';
 import type { Solution } from './task-file.js';
 import { type Exclusion, splitAsBefore, splitTasks } from './task-selection.js';
 
@@ -22,7 +23,7 @@ export async function finish(store: ObjectStore, gathered: GatheredRecord): Prom
   const items = async <T>(digest: string): Promise<T[]> => jsonItems<T>(await readAsset(store, digest));
   const tasks = await items<Task>(files.tasks);
   const excluded = await items<Exclusion>(files.excluded);
-  const solutions = await items<Solution>(files.solutions);
+  const solutions = (await solvedTasks(store, gathered)).map(({ solution }) => solution);
   const given = await items<Demonstration>(files.demonstrations);
 
   const gates = await readGates(store, gathered, solutions);
@@ -31,7 +32,11 @@ export async function finish(store: ObjectStore, gathered: GatheredRecord): Prom
     if (!failed.has(gate.task_key)) failed.set(gate.task_key, gate);
   for (const { task_key, gate, reason = gate } of failed.values())
     excluded.push({ task_key, stage: 'gate', reason });
-  const passed = tasks.filter(({ task_key }) => !failed.has(task_key));
+  const solved = new Set(solutions.map(({ task_key }) => task_key));
+  const isLeftOut = ({ task_key }: Task): boolean => spec.unsolved === 'leave_out' && !solved.has(task_key);
+  for (const { task_key } of tasks.filter(isLeftOut))
+    excluded.push({ task_key, stage: 'unsolved', reason: 'no solution was given or taught' });
+  const passed = tasks.filter((task) => !failed.has(task.task_key) && !isLeftOut(task));
 
   const sides =
     spec.frozen === undefined
@@ -61,7 +66,7 @@ async function readGates(
   const found = await inParallel(solutions, async ({ task_key }) => {
     const own: GateRecord[] = [];
     for (const gate of gateNames) {
-      const key = gateKey(name, version, sha256Hex(task_key), gate);
+      const key = gateKey(name, version, taskName(task_key), gate);
       const record = await readRecord(store, key, 'gate');
       if (record === null) throw new UnreadableRecord(key, 'it is not in the store');
       if (record.gathered !== digest)

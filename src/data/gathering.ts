@@ -12,7 +12,7 @@ import { type Exclusion, filterTasks, NothingSelected } from './task-selection.j
 
 export type Gathered = Pick<GatheredRecord, 'sources' | 'tasks' | 'solved'> & {
   files: Omit<GatheredRecord['files'], 'tools'>;
-  /** Some tasks of each environment that has solutions or demonstrations: its server is asked for its tools. */
+  /** Some tasks of each environment that has solutions, demonstrations or a teacher: its server is asked for its tools. */
   examples: Task[];
 };
 
@@ -45,7 +45,9 @@ export async function gather(store: ObjectStore, spec: DatasetSpec): Promise<Gat
 
   const solved = new Set(solutions.map(({ task_key }) => task_key));
   const shown = new Set(demonstrations.map(({ env_key }) => env_key));
-  const asked = tasks.filter(({ task_key, env_key }) => solved.has(task_key) || shown.has(env_key));
+  const asked = tasks.filter(
+    ({ task_key, env_key }) => spec.teacher !== undefined || solved.has(task_key) || shown.has(env_key),
+  );
   return {
     sources,
     tasks: tasks.length,

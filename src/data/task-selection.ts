@@ -16,8 +16,11 @@ export class NothingSelected extends Error {
 /** A task that a run does not get, and why. */
 export interface Exclusion {
   task_key: string;
-  /** `filter` and `split` follow from the spec, `duplicate` from the file; `gate`: the task failed a check on its environment. */
-  stage: 'filter' | 'duplicate' | 'split' | 'gate';
+  /**
+   * `filter` and `split` follow from the spec, `duplicate` from the file; `gate`: the task failed a check on its environment; `unsolved`: it
+   * has no solution.
+   */
+  stage: 'filter' | 'duplicate' | 'split' | 'gate' | 'unsolved';
   reason: string;
 }
 

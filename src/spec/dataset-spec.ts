@@ -1,14 +1,41 @@
 // The file that `longhaul data prepare` reads: which tasks a dataset has, and how each of them is checked.
 import { z } from 'zod';
 import { preparedName, selection } from './data-schema.js';
-import { count, name, text } from './fields.js';
+import { secretInUrl } from '../base/secrets.js';
+import { count, name, positive, text } from './fields.js';
 import { InvalidSpec, type SpecProblem } from './invalid-spec.js';
-import { environment } from './schema.js';
+import { environment, variableName } from './schema.js';
 import { issueProblems } from './spec-issues.js';
 import { withAbsolutePath } from './spec-paths.js';
 
 const gates = z.strictObject({
   parallel: count.default(8).describe('tasks of an environment that are checked at once'),
+});
+
+const teacher = z.strictObject({
+  url: z
+    .url({ protocol: /^https?$/ })
+    .refine((url) => secretInUrl(url) === null, {
+      error:
+        'must be http://host:port/v1 without user, password or query; name the key’s variable in api_key_env',
+    })
+    .describe('OpenAI-compatible endpoint, up to `/v1`'),
+  model: text.describe('its name of the model'),
+  api_key_env: variableName('key')
+    .exactOptional()
+    .describe('name of the environment variable with the endpoint’s key'),
+  samples: count.default(4).describe('tries a task, until one is graded 1'),
+  temperature: z.number().min(0).max(2).default(0.7).describe('sampling temperature'),
+  max_turns: count.default(20).describe('turns a try'),
+  max_tokens: count.exactOptional().describe('budget in tokens, read and written'),
+  max_usd: positive.exactOptional().describe('budget in USD; needs `usd_per_million`'),
+  usd_per_million: z
+    .strictObject({
+      prompt: z.number().min(0).describe('tokens read'),
+      completion: z.number().min(0).describe('tokens written'),
+    })
+    .exactOptional()
+    .describe('price of a million tokens'),
 });
 
 const datasetSpecSchema = z.strictObject({
@@ -29,11 +56,19 @@ const datasetSpecSchema = z.strictObject({
     .array(environment)
     .default([])
     .describe('servers of the tasks that have solutions, and of the demonstrations'),
+  teacher: teacher
+    .exactOptional()
+    .describe('model that tries the tasks without a solution; its successes are solutions'),
+  unsolved: z
+    .enum(['keep', 'leave_out'])
+    .default('keep')
+    .describe('what becomes of tasks that have no solution, given or taught'),
   gates: gates.prefault({}).describe('how tasks with solutions are checked'),
 });
 
 /** A checked dataset spec, with all defaults. */
 export type DatasetSpec = z.output<typeof datasetSpecSchema>;
+export type TeacherSpec = NonNullable<DatasetSpec['teacher']>;
 
 /** `NAME@VERSION`. */
 export const datasetId = ({ name, version }: { name: string; version: string }): string =>
@@ -64,6 +99,26 @@ export function parseDatasetSpec(input: unknown, { file }: { file?: string } = {
         fix: 'keep one of them',
       });
   }
+  if (spec.teacher) problems.push(...budgetProblems(spec.teacher));
   if (problems.length > 0) throw new InvalidSpec(problems, where);
   return spec;
+}
+
+function budgetProblems({ max_tokens, max_usd, usd_per_million }: TeacherSpec): SpecProblem[] {
+  if (max_usd !== undefined && usd_per_million === undefined)
+    return [
+      {
+        path: 'teacher.usd_per_million',
+        problem: 'is missing, so nobody can count max_usd',
+        fix: 'give the prices of a million tokens',
+      },
+    ];
+  if (max_tokens !== undefined || max_usd !== undefined) return [];
+  return [
+    {
+      path: 'teacher',
+      problem: 'has no budget',
+      fix: 'give max_tokens, or max_usd with usd_per_million',
+    },
+  ];
 }

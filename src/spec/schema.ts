@@ -7,7 +7,8 @@ import { model } from './model-schema.js';
 import { trainer } from './trainer-schema.js';
 import { secretInUrl } from '../base/secrets.js';
 
-const variableName = (what: 'token' | 'headers') =>
+/** The name of a variable that holds a secret. */
+export const variableName = (what: 'token' | 'headers' | 'key') =>
   z
     .string()
     // `refine`, not `regex`: the message of `regex` would repeat the text, which may be the secret.

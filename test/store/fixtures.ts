@@ -307,6 +307,17 @@ export function recordsOfAllKinds(): RecordTypes {
       },
       observed: { at },
     },
+    taught: {
+      schema: 'longhaul.taught/1',
+      gathered: digestOf('a'),
+      task_key: 't1',
+      sample: 0,
+      value: 1,
+      calls: [{ name: 'find', arguments: { id: 1 } }],
+      final_answer: 'done',
+      tokens: { prompt: 10, completion: 2 },
+      observed: { at, seconds: 0.1 },
+    },
     gate: {
       schema: 'longhaul.gate/1',
       gathered: digestOf('a'),

@@ -21,6 +21,7 @@ type StoppingPoint =
   | 'update-recorded'
   | 'checkpoint-data-written'
   | 'dataset-gathered'
+  | 'task-taught'
   | 'gate-played';
 
 /**

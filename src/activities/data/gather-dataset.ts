@@ -56,6 +56,7 @@ const answer = (record: GatheredRecord): GatheredDataset => ({
   dataset: datasetId(record),
   tasks: record.tasks,
   solved: record.solved,
+  has_teacher: record.spec.teacher !== undefined,
 });
 
 /** Where files and servers are may differ: what they hold is compared. */

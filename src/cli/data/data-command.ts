@@ -115,8 +115,10 @@ async function reportProgress(handle: Handle, over: () => boolean): Promise<void
   }
 }
 
-function statusText({ phase, tasks, solved, passed, failed }: PreparationStatus): string {
+function statusText({ phase, tasks, solved, spent, passed, failed }: PreparationStatus): string {
   if (phase === 'reading') return 'reading the files';
+  if (phase === 'teaching')
+    return `teaching: ${solved} of ${tasks} tasks have a solution; ${spent?.tokens ?? 0} tokens spent`;
   const checked = `${passed + failed} of ${solved} tasks with solutions checked, ${failed} failed`;
   return `${phase}: ${tasks} tasks selected; ${checked}`;
 }

@@ -51,6 +51,23 @@ export const gathered = z.strictObject({
   observed: z.strictObject({ at: time }),
 });
 
+/** `datasets/…/taught/…`: one try of a task by the teacher. */
+export type TaughtRecord = z.infer<typeof taught>;
+export const taught = z.strictObject({
+  schema: z.literal('longhaul.taught/1'),
+  gathered: digest.describe('digest of `gathered.json`'),
+  task_key: text,
+  sample: count,
+  value: z.number().nullable().describe('the grade; null: there is none'),
+  reason: text.exactOptional().describe('why there is none'),
+  calls: z
+    .array(z.strictObject({ name: text, arguments: z.record(z.string(), z.unknown()) }))
+    .describe('calls that were not answered with an error'),
+  final_answer: text,
+  tokens: z.strictObject({ prompt: count, completion: count }).describe('as the endpoint counts them'),
+  observed: z.strictObject({ at: time, seconds: amount }),
+});
+
 export const gateNames = ['solution', 'repeat', 'nothing'] as const;
 /** What a task with a solution must pass before it is trained on. */
 export type GateName = (typeof gateNames)[number];

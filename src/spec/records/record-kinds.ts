@@ -4,7 +4,7 @@ import { attempt } from './attempt-records.js';
 import { control } from './control-records.js';
 import { episode, episodes } from './episode.js';
 import { evaluated, evaluation, suite } from './evaluation-records.js';
-import { checkpoint, dataset, gate, gathered, weights } from './manifests.js';
+import { checkpoint, dataset, gate, gathered, taught, weights } from './manifests.js';
 import { plan } from './plan.js';
 import { gc, name, notice, owner, ref, run } from './run-records.js';
 import { sweep, tally } from './sweep-record.js';
@@ -31,6 +31,7 @@ const schemas = {
   gc,
   dataset,
   gathered,
+  taught,
   gate,
   checkpoint,
   weights,
@@ -64,6 +65,7 @@ export const schemaVersions: Record<RecordKind, number> = {
   gc: 2,
   dataset: 2,
   gathered: 1,
+  taught: 1,
   gate: 1,
   checkpoint: 1,
   weights: 1,

@@ -190,6 +190,10 @@ export const datasetVersionsFolder = (name: string) => `datasets/${checkName(nam
 /** What a dataset is prepared from. */
 export const gatheredKey = (name: string, version: string) => `${datasetFolder(name, version)}gathered.json`;
 const gatesFolder = (name: string, version: string) => `${datasetFolder(name, version)}gates/`;
+export const taughtFolder = (name: string, version: string) => `${datasetFolder(name, version)}taught/`;
+/** `task`: sha256 of the task's key. */
+export const taughtKey = (name: string, version: string, task: Digest, sample: number) =>
+  `${taughtFolder(name, version)}${checkDigest(task, 'task').slice(0, 32)}.${padded(sample, 3, 'sample')}.json`;
 /** `task`: sha256 of the task's key, which may hold any character. */
 export const gateKey = (name: string, version: string, task: Digest, gate: string) =>
   `${gatesFolder(name, version)}${checkDigest(task, 'task').slice(0, 32)}.${checkName(gate, 'gate')}.json`;

@@ -3,11 +3,13 @@ import { defineQuery } from '@temporalio/workflow';
 import type { PreparedDataset } from '../../activities/data-contracts.js';
 
 export interface PreparationStatus {
-  phase: 'reading' | 'checking' | 'writing' | 'completed';
+  phase: 'reading' | 'teaching' | 'checking' | 'writing' | 'completed';
   /** Tasks that the spec selects. */
   tasks: number;
-  /** Those with a solution. */
+  /** Those with a solution, given or taught. */
   solved: number;
+  /** What the teacher has spent; null without a teacher. */
+  spent: { tokens: number; usd: number } | null;
   /** Of these, so many are checked: they passed, or failed. */
   passed: number;
   failed: number;

@@ -1,0 +1,137 @@
+// Asks an OpenAI-compatible endpoint for the next message of a conversation.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { z } from 'zod';
+import { Backoff } from '../../base/backoff.js';
+import { keepSecret } from '../../base/known-secrets.js';
+import { joinSignals } from '../../base/releasable-abort-signal.js';
+import { InvalidSpec } from '../../spec/invalid-spec.js';
+import type { TeacherSpec } from '../../spec/dataset-spec.js';
+
+export interface ChatMessage {
+  role: 'system' | 'user' | 'assistant';
+  content: string;
+}
+
+export interface ChatReply {
+  text: string;
+  tokens: { prompt: number; completion: number };
+}
+
+/** Of one request: a teacher may think for long. */
+const answerWithinMs = 10 * 60_000;
+/** How long the endpoint may be away, or refuse for its rate limit. */
+const patienceMs = 15 * 60_000;
+const pauses = [500, 30_000] as const;
+
+const reply = z.object({
+  choices: z.array(z.object({ message: z.object({ content: z.string().nullish() }) })).min(1),
+  usage: z.object({ prompt_tokens: z.int().min(0), completion_tokens: z.int().min(0) }).nullish(),
+});
+
+/** The endpoint refuses this conversation, and would refuse it again. */
+export class RefusedConversation extends Error {
+  override readonly name = 'RefusedConversation';
+}
+
+/**
+ * Waits while the endpoint is away or asks for patience. Throws `InvalidSpec` for a wrong key, address or model, or an endpoint that counts no
+ * tokens; `RefusedConversation`; and after 15 minutes the last failure.
+ */
+export async function nextMessage(
+  teacher: TeacherSpec,
+  messages: readonly ChatMessage[],
+  signal: AbortSignal,
+): Promise<ChatReply> {
+  const backoff = new Backoff(pauses);
+  const until = Date.now() + patienceMs;
+  for (;;) {
+    const answer = await ask(teacher, messages, signal);
+    if ('text' in answer) return answer;
+    if (Date.now() > until)
+      throw new Error(`${teacher.url} has not answered for 15 minutes: ${answer.problem}`);
+    await sleep(Math.max(backoff.next(), answer.waitMs), undefined, { signal });
+  }
+}
+
+async function ask(
+  teacher: TeacherSpec,
+  messages: readonly ChatMessage[],
+  signal: AbortSignal,
+): Promise<ChatReply | { problem: string; waitMs: number }> {
+  const { model, temperature } = teacher;
+  const limit = joinSignals([signal, AbortSignal.timeout(answerWithinMs)]);
+  try {
+    const response = await fetch(`${teacher.url.replace(/\/+$/, '')}/chat/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', ...authorization(teacher) },
+      body: JSON.stringify({ model, messages, temperature, stream: false }),
+      signal: limit.signal,
+      redirect: 'error',
+    });
+    const text = await response.text();
+    const shown = `${response.status} ${text.slice(0, 300)}`;
+    if (response.ok) return replyIn(teacher, text);
+    if (response.status === 429 || response.status >= 500) {
+      const seconds = Number(response.headers.get('retry-after') ?? 0);
+      return { problem: shown, waitMs: Number.isFinite(seconds) ? Math.min(seconds, 60) * 1000 : 0 };
+    }
+    if ([401, 403, 404].includes(response.status))
+      throw badTeacher('url', `the endpoint answers ${shown}`, 'correct url, model or api_key_env');
+    throw new RefusedConversation(shown);
+  } catch (error) {
+    signal.throwIfAborted();
+    if (error instanceof InvalidSpec || error instanceof RefusedConversation) throw error;
+    const { cause, message } = error as Error;
+    return { problem: cause instanceof Error ? cause.message : message, waitMs: 0 };
+  } finally {
+    limit.release();
+  }
+}
+
+function replyIn(teacher: TeacherSpec, text: string): ChatReply {
+  let parsed: ReturnType<typeof reply.safeParse>;
+  try {
+    parsed = reply.safeParse(JSON.parse(text));
+  } catch {
+    throw badTeacher(
+      'url',
+      `${teacher.url} answers with something that is not JSON`,
+      'give the address up to /v1',
+    );
+  }
+  if (!parsed.success)
+    throw badTeacher(
+      'url',
+      `${teacher.url} does not answer as a chat endpoint`,
+      'give the address up to /v1',
+    );
+  const { choices, usage } = parsed.data;
+  if (!usage)
+    throw badTeacher(
+      'url',
+      `${teacher.url} does not count tokens, so no budget can be kept`,
+      'use another endpoint',
+    );
+  const [first] = choices;
+  return {
+    text: first?.message.content ?? '',
+    tokens: { prompt: usage.prompt_tokens, completion: usage.completion_tokens },
+  };
+}
+
+function authorization({ api_key_env: variable }: TeacherSpec): Record<string, string> {
+  if (variable === undefined) return {};
+  const key = process.env[variable];
+  if (!key)
+    throw badTeacher(
+      'api_key_env',
+      `the variable ${variable} is not set where the orchestrator runs`,
+      'export it',
+    );
+  keepSecret(key);
+  return { authorization: `Bearer ${key}` };
+}
+
+function badTeacher(key: string, problem: string, fix: string): InvalidSpec {
+  return new InvalidSpec([{ path: `teacher.${key}`, problem, fix }], 'the dataset spec');
+}

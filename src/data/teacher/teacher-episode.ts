@@ -1,0 +1,105 @@
+// One try of a task by a teacher. It reads and writes what a policy does: the same system prompt, calls, observations and end.
+import {
+  type Environment,
+  type EnvironmentBackend,
+  EnvironmentError,
+} from '../../environments/environment.js';
+import { malformedCallObservation, noCallObservation, resultObservation } from '../../episode/observation.js';
+import { systemPrompt } from '../../episode/system-prompt.js';
+import { finalAnswerOf, parseToolCall, saysDone } from '../../episode/tool-call-parser.js';
+import type { TaughtRecord } from '../../spec/records/manifests.js';
+import type { Task } from '../../spec/records/task.js';
+import type { TeacherSpec } from '../../spec/dataset-spec.js';
+import { type ChatMessage, nextMessage, RefusedConversation } from './chat-endpoint.js';
+
+export type Taught = Pick<TaughtRecord, 'value' | 'reason' | 'calls' | 'final_answer' | 'tokens'>;
+
+/** The seed of the gates: the solution is checked in the same world. */
+const seed = 1;
+const maxOutputChars = 20_000;
+/** A healthy server may fail so often before the try is given up. */
+const maxFailures = 3;
+
+/**
+ * Throws `EnvironmentError` while the server is unavailable, and what `nextMessage` throws except `RefusedConversation`. `onTokens`: called
+ * with what is spent, also by a try that comes to nothing.
+ */
+export async function teach(
+  backend: EnvironmentBackend,
+  teacher: TeacherSpec,
+  { task, sample, onTokens }: { task: Task; sample: number; onTokens: (tokens: Taught['tokens']) => void },
+  signal: AbortSignal,
+): Promise<Taught> {
+  const tokens = { prompt: 0, completion: 0 };
+  const ask = async (messages: readonly ChatMessage[]): Promise<string> => {
+    const reply = await nextMessage(teacher, messages, signal);
+    tokens.prompt += reply.tokens.prompt;
+    tokens.completion += reply.tokens.completion;
+    onTokens(reply.tokens);
+    return reply.text;
+  };
+  const failed = (reason: string): Taught => ({ value: null, reason, calls: [], final_answer: '', tokens });
+  for (let failures = 0; ;) {
+    const episodeId = `taught/${sample}/${task.task_key}`.slice(0, 200);
+    let environment: Environment | undefined;
+    try {
+      environment = await backend.open(task, { seed, episodeId, tryNumber: failures }, signal);
+      return {
+        ...(await play(environment, { task, ask, turns: teacher.max_turns, tryNumber: failures })),
+        tokens,
+      };
+    } catch (error) {
+      if (error instanceof RefusedConversation) return failed(`the teacher refused: ${error.message}`);
+      if (!(error instanceof EnvironmentError) || error.kind === 'unavailable') throw error;
+      failures += 1;
+      if (failures >= maxFailures)
+        return failed(`the environment failed ${failures} times: ${error.message.slice(0, 300)}`);
+    } finally {
+      await environment?.close();
+    }
+  }
+}
+
+async function play(
+  environment: Environment,
+  {
+    task,
+    ask,
+    turns,
+    tryNumber,
+  }: {
+    task: Task;
+    ask: (messages: readonly ChatMessage[]) => Promise<string>;
+    turns: number;
+    tryNumber: number;
+  },
+): Promise<Omit<Taught, 'tokens'>> {
+  const { tools, opening = '' } = environment;
+  const sampling = { system_prompt: 'skyrl', tools_format: 'json' } as const;
+  const prompt = [task.prompt, opening].filter((part) => part !== '').join('\n\n');
+  const messages: ChatMessage[] = [
+    { role: 'system', content: systemPrompt({ env_variables: task.env_variables, tools, sampling }) },
+    { role: 'user', content: prompt },
+  ];
+  const calls: Taught['calls'] = [];
+  let text = '';
+  for (let turn = 0; turn < turns; turn++) {
+    text = await ask(messages);
+    const parsed = parseToolCall(text);
+    let observation = noCallObservation();
+    let hasEnded = saysDone(text);
+    if (parsed.kind === 'malformed') observation = malformedCallObservation(parsed.problem);
+    if (parsed.kind === 'call') {
+      const result = await environment.callTool(parsed.call, { turn, tryNumber });
+      // The gates show whether the other calls solve the task.
+      if (!result.isError) calls.push(parsed.call);
+      observation = resultObservation(result, maxOutputChars);
+      hasEnded ||= result.ends === true;
+    }
+    if (hasEnded) break;
+    messages.push({ role: 'assistant', content: text }, { role: 'user', content: observation });
+  }
+  const final_answer = finalAnswerOf(text);
+  const { outcome } = await environment.grade({ finalAnswer: final_answer, tryNumber });
+  return { value: outcome.value, calls, final_answer };
+}
