@@ -212,6 +212,21 @@ describe('examples', () => {
     expect(() => parseRunSpec({ ...whole, ...(parseYaml(text) as object) })).not.toThrow();
   });
 
+  test.each(filesBelow('examples').filter((file) => file.endsWith('.yaml')))(
+    'the run spec %s is accepted',
+    (file) => {
+      const spec = parseYaml(textOf(file)) as { data: Record<string, unknown> };
+      // A program of the example writes these files. An absolute path need not exist.
+      const data = Object.fromEntries(
+        Object.entries(spec.data).map(([key, value]) => [
+          key,
+          typeof value === 'string' ? value.replace(/^data\//, '/data/') : value,
+        ]),
+      );
+      expect(() => parseRunSpec({ ...spec, data }, { file: resolve(file) })).not.toThrow();
+    },
+  );
+
   test.each(blocksOfKind('yaml sweep'))('the sweep of $page is accepted', ({ text }) => {
     expect(() => parseSweepSpec(parseYaml(text))).not.toThrow();
   });
