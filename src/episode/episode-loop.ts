@@ -3,11 +3,9 @@
 // Invariants: generated ids are kept verbatim. An infrastructure failure never becomes a reward. An aborted episode leaves nothing open.
 // Only the wait for an environment that is down depends on a clock. Each sampled turn is remembered under the transcript before it, in this
 // process and in the journal, so another play with the same transcript does not sample it again.
-import { Backoff } from '../base/backoff.js';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { PolicyEngine, SamplingKey } from '../engine/policy-engine.js';
-import { awakeNow } from '../base/awake-clock.js';
+import { abortable } from '../base/abortable.js';
 import {
   type Environment,
   type EnvironmentBackend,
@@ -19,6 +17,7 @@ import type { EpisodeRecord, StopReason, TurnRecord } from '../spec/records/epis
 import type { Task, ToolCall } from '../spec/records/task.js';
 import { observationTokens, promptTokens, stopTokens, type TextCoder } from './conversation.js';
 import { FailureLedger, failureOf } from './failure-ledger.js';
+import { outageClock, type OutageOptions } from './outage-clock.js';
 import { malformedCallObservation, noCallObservation, resultObservation } from './observation.js';
 import { finalAnswerOf, parseToolCall, saysDone } from './tool-call-parser.js';
 import {
@@ -38,14 +37,7 @@ export interface EpisodeDeps extends TextCoder {
   backend: EnvironmentBackend;
 }
 
-/** An environment that is down. */
-interface Outage {
-  reason: string;
-  /** End of the wait for it, in milliseconds since 1970. */
-  until: number;
-}
-
-export interface EpisodeRequest {
+export interface EpisodeRequest extends OutageOptions {
   task: Task;
   sampling: SamplingPlan;
   key: SamplingKey;
@@ -55,12 +47,6 @@ export interface EpisodeRequest {
   /** Seed of the environment's world and faults; shared by a group. */
   episodeSeed: number;
   episodeId: string;
-  /** Longest wait for an environment that is down. */
-  maxWaitMs: number;
-  /** Called repeatedly while the environment is down, so that the attempt still counts as alive. */
-  onWait?: (outage: Outage) => void;
-  /** Called when the environment answers again. */
-  onAnswer?: () => void;
   /** Awaited before the first token is sampled. An error that it throws ends the episode. */
   beforeSampling?: () => Promise<void>;
   /** Without a journal, the next attempt plays the episode from the start. */
@@ -80,14 +66,6 @@ export interface EpisodePlay extends Pick<
   explanation?: string;
 }
 
-/** Thrown if the environment is down for longer than `maxWaitMs` (R25). */
-export class EnvironmentsUnavailable extends Error {
-  constructor(message: string, options?: ErrorOptions) {
-    super(message, options);
-    this.name = 'EnvironmentsUnavailable';
-  }
-}
-
 /** Reason of the unknown outcome after `PromptTooLong`. */
 export const promptTooLong = 'prompt_too_long';
 
@@ -102,9 +80,6 @@ class PromptTooLong extends Error {
 
 /** Thrown if the earlier attempt's world has received other calls than this play makes. */
 class OtherWorld extends Error {}
-
-const minPauseMs = 100;
-const maxPauseMs = 2000;
 
 /** What is kept from one play of the episode to the next. */
 interface Course {
@@ -142,7 +117,7 @@ export async function playEpisode(
   const ledger = new FailureLedger(past);
   const course: Course = { journal, ledger, sampled, world, hasSampled: false };
   const { failures } = ledger;
-  const outage = outageClock(deps.backend, request);
+  const outage = outageClock(deps.backend, request.task.env_key, request);
   for (;;) {
     signal.throwIfAborted();
     const playing = emptyPlaying();
@@ -380,54 +355,4 @@ function transcriptOf({ tokens, prompt_length, turns, logprobs, metrics }: Playi
     logprobs,
     metrics,
   };
-}
-
-/**
- * Measures how long the environment has been down: since its first failure after its last answer. Time in which this process was stopped
- * does not count.
- */
-function outageClock(backend: EnvironmentBackend, { task, maxWaitMs, onWait, onAnswer }: EpisodeRequest) {
-  let downSince: number | null = null;
-  const pauses = new Backoff([minPauseMs, maxPauseMs]);
-  return {
-    answered(): void {
-      if (downSince !== null) onAnswer?.();
-      downSince = null;
-      pauses.reset();
-    },
-    async waitUntilHealthy(cause: EnvironmentError, signal: AbortSignal): Promise<void> {
-      downSince ??= awakeNow();
-      for (;;) {
-        const leftMs = downSince + maxWaitMs - awakeNow();
-        if (leftMs <= 0) {
-          throw new EnvironmentsUnavailable(
-            `The environment of ${task.env_key} has been down for ${Math.round(maxWaitMs / 1000)} s ` +
-              `(${cause.message}). Start it again, then resume the run`,
-            { cause },
-          );
-        }
-        onWait?.({ reason: cause.message, until: Date.now() + leftMs });
-        await abortable(sleep(Math.min(pauses.next(), leftMs)), signal);
-        if (await abortable(backend.healthy(), signal)) return;
-      }
-    },
-  };
-}
-
-/** Returns the promise's result; rejects with the signal's reason as soon as the signal aborts. */
-async function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  let onAbort = (): void => undefined;
-  const aborted = new Promise<never>((_, reject) => {
-    onAbort = () => reject(signal.reason as Error);
-    signal.addEventListener('abort', onAbort, { once: true });
-    if (signal.aborted) onAbort();
-  });
-  try {
-    return await Promise.race([promise, aborted]);
-  } finally {
-    signal.removeEventListener('abort', onAbort);
-    // Whichever promise lost the race must not become an unhandled rejection.
-    promise.catch(() => undefined);
-    aborted.catch(() => undefined);
-  }
 }

@@ -14,12 +14,8 @@ import {
 } from '../../src/environments/server/environment-server.js';
 import { loadChatTemplate } from '../../src/episode/chat-template.js';
 import { tokenizeDemonstration } from '../../src/episode/demonstration.js';
-import {
-  type EpisodePlay,
-  type EpisodeRequest,
-  EnvironmentsUnavailable,
-  playEpisode,
-} from '../../src/episode/episode-loop.js';
+import { type EpisodePlay, type EpisodeRequest, playEpisode } from '../../src/episode/episode-loop.js';
+import { EnvironmentsUnavailable } from '../../src/episode/outage-clock.js';
 import { loadTokenizer } from '../../src/episode/tokenizer.js';
 import type { DemonstrationMessage, Task } from '../../src/spec/records/task.js';
 import { startHttpWorld } from '../environments/http-world.js';

@@ -9,7 +9,7 @@ import { appByName, appNames, appsVersion } from '../../environments/apps/regist
 import { awakeNow } from '../../base/awake-clock.js';
 import { EnvironmentError } from '../../environments/environment.js';
 import { askServerFacts, type ServerFacts } from '../../environments/openenv/server-facts.js';
-import { EnvironmentsUnavailable } from '../../episode/episode-loop.js';
+import { EnvironmentsUnavailable } from '../../episode/outage-clock.js';
 import { serverOptionsOf } from '../../environments/openenv/server-options.js';
 import { inOrder } from '../../environments/openenv/tool-results.js';
 import type { EnvironmentIdentities } from '../../spec/records/evaluation-records.js';

@@ -1,6 +1,7 @@
 // Plays episodes on an OpenEnv server of any version, in the contract and over the transport that it has. Connections are pooled: that of a closed
 // episode serves the next one after a `reset`. A lost connection ends its episode, unless the server keeps the session for another
 // (`openenv-socket.ts`), in this process or the next (`attach`).
+import { abortable } from '../../base/abortable.js';
 import { Backoff } from '../../base/backoff.js';
 import { setMaxListeners } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -354,23 +355,12 @@ async function untilAborted<T>(
   signal: AbortSignal,
   promise: Promise<T>,
 ): Promise<T> {
-  const abort = (): void => connection.terminate();
-  if (signal.aborted) abort();
-  signal.addEventListener('abort', abort, { once: true });
-  const aborted = new Promise<never>((_, reject) => {
-    const stop = (): void => reject(signal.reason as Error);
-    signal.addEventListener('abort', stop, { once: true });
-    void promise.finally(() => signal.removeEventListener('abort', stop)).catch(() => undefined);
-    if (signal.aborted) stop();
-  });
-  aborted.catch(() => undefined);
   try {
-    return await Promise.race([promise, aborted]);
+    return await abortable(promise, signal);
   } catch (error) {
-    throw signal.aborted ? signal.reason : error;
-  } finally {
-    signal.removeEventListener('abort', abort);
-    promise.catch(() => undefined);
+    if (!signal.aborted) throw error;
+    connection.terminate();
+    throw signal.reason;
   }
 }
 

@@ -1,0 +1,19 @@
+// Waits that end early.
+
+/** Returns the promise's result; rejects with the signal's reason as soon as the signal aborts. */
+export async function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  let onAbort = (): void => undefined;
+  const aborted = new Promise<never>((_, reject) => {
+    onAbort = () => reject(signal.reason as Error);
+    signal.addEventListener('abort', onAbort, { once: true });
+    if (signal.aborted) onAbort();
+  });
+  try {
+    return await Promise.race([promise, aborted]);
+  } finally {
+    signal.removeEventListener('abort', onAbort);
+    // Whichever promise lost the race must not become an unhandled rejection.
+    promise.catch(() => undefined);
+    aborted.catch(() => undefined);
+  }
+}
