@@ -1,4 +1,5 @@
 // The interface that all environment backends implement.
+import type { Digest } from '../spec/records/parts.js';
 import type { Outcome } from '../spec/records/episode.js';
 import type { Task, ToolCall, ToolSpec } from '../spec/records/task.js';
 
@@ -12,9 +13,15 @@ export interface OpenOptions {
   alone?: boolean;
 }
 
+/** Part of a tool's result. */
+export type ContentBlock =
+  | { type: 'text'; text: string }
+  /** `sha256` and `size` (bytes) identify the image. Its bytes are kept nowhere, because no policy here can see them. */
+  | { type: 'image'; mime: string; sha256: Digest; size: number };
+
 export interface ToolResult {
-  /** The text that the model sees. */
-  text: string;
+  /** `contentText` in `src/episode/observation.ts` makes it the text that the model sees. */
+  content: readonly ContentBlock[];
   isError: boolean;
   /** The environment has ended the episode. */
   ends?: true;

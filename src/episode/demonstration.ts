@@ -60,7 +60,8 @@ export async function tokenizeDemonstration(
 
 /** The observation for a tool result. A demonstration keeps only the result's text, so an error is recognised by the form of that text. */
 function observationOf(text: string, sampling: SamplingPlan): string {
-  return resultObservation({ text, isError: isErrorText(text) }, sampling.max_output_chars);
+  const result = { content: [{ type: 'text' as const, text }], isError: isErrorText(text) };
+  return resultObservation(result, sampling.max_output_chars);
 }
 
 function isErrorText(text: string): boolean {

@@ -1,12 +1,23 @@
 // Builds the text that the model reads after its turn.
-import type { ToolResult } from '../environments/environment.js';
+import type { ContentBlock, ToolResult } from '../environments/environment.js';
 
 const callFormat = '<tool_call>{"name":"tool","arguments":{"arg":"value"}}</tool_call>';
 
 /** A tool's result, cut to `maxChars` characters. If it is cut, the text says so. */
 export function resultObservation(result: ToolResult, maxChars: number): string {
-  const text = truncated(result.text, maxChars);
+  const text = truncated(contentText(result.content), maxChars);
   return result.isError ? `Error: ${text}` : toolObservation(text);
+}
+
+/** Content as the model reads it, one block a line. An image is described, not shown. */
+export function contentText(content: readonly ContentBlock[]): string {
+  return content.map(blockText).join('\n');
+}
+
+function blockText(block: ContentBlock): string {
+  if (block.type === 'text') return block.text;
+  const kind = block.mime === '' ? '' : ` ${block.mime}`;
+  return `[image${kind}, ${block.size} bytes]`;
 }
 
 /** Puts the usual words around a tool's result; demonstrations use the same words. */

@@ -3,6 +3,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { type Environment, EnvironmentError } from '../../environments/environment.js';
 import { createOpenEnvBackend, type OpenEnvOptions } from '../../environments/openenv/openenv-backend.js';
 import { OpenEnvServer } from '../../environments/openenv/openenv-server.js';
+import { contentText } from '../../episode/observation.js';
 import type { Task } from '../../spec/records/task.js';
 import { check, type CheckResult } from './doctor-checks.js';
 
@@ -90,7 +91,8 @@ async function mistakeText(environment: Environment): Promise<string> {
   const call = isGym ? { name: 'act', arguments: {} } : { name: noSuchTool, arguments: {} };
   const what = isGym ? 'an action without fields' : 'a call of a tool that is not there';
   try {
-    const { text, isError } = await environment.callTool(call, { turn: 0, tryNumber: 0 });
+    const { content, isError } = await environment.callTool(call, { turn: 0, tryNumber: 0 });
+    const text = contentText(content);
     return isError
       ? `${what} is an error for the model: ${cut(text)}`
       : `${what} is answered with: ${cut(text)}`;

@@ -14,6 +14,12 @@ export interface ToolContext {
   newId(prefix: string, table: string): string;
 }
 
+/** What a tool of an app answers. */
+export interface TextResult {
+  text: string;
+  isError: boolean;
+}
+
 export type ToolArguments = Readonly<Record<string, string | number | undefined>>;
 
 export interface ToolHandler {

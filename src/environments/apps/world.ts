@@ -1,8 +1,7 @@
 // The world of one episode in a built-in app. Invariants: a world is a function of its task key; a call makes all of its changes or none; a
 // task is solved when all tables, except the ignored ones, equal those of a world after the oracle's calls.
 import type { ToolCall } from '../../spec/records/task.js';
-import type { ToolResult } from '../environment.js';
-import type { App, Scenario, ToolContext } from './app.js';
+import type { App, Scenario, TextResult, ToolContext } from './app.js';
 import { ToolError } from './app.js';
 import { type Connection, returnConnection, takeConnection } from './connection.js';
 import { describeDifference, sameContent } from './difference.js';
@@ -45,7 +44,7 @@ export class World {
   }
 
   /** Runs one tool call. A mistake of the model gives a result with `isError`, never an exception. */
-  call(call: ToolCall): ToolResult {
+  call(call: ToolCall): TextResult {
     this.open();
     const spec = this.app.tools.find((candidate) => candidate.name === call.name);
     const handler = this.app.handlers.get(call.name);
@@ -93,7 +92,7 @@ export class World {
   }
 }
 
-function failure(message: string): ToolResult {
+function failure(message: string): TextResult {
   return { text: JSON.stringify({ error: message }), isError: true };
 }
 

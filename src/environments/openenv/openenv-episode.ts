@@ -3,7 +3,7 @@ import type { ToolCall, ToolSpec } from '../../spec/records/task.js';
 import { EnvironmentError, type Environment, type Grade, type ToolResult } from '../environment.js';
 import { ErrorFrame, type OpenEnvConnection, type ReplyFrame } from './openenv-connection.js';
 import type { Contract } from './openenv-server.js';
-import { isObject, isReward, readToolAnswer, shownText, textOf } from './tool-results.js';
+import { isObject, isReward, readToolAnswer, shownText, textOf, textResult } from './tool-results.js';
 
 /** How rewards become a grade. */
 export interface RewardRule {
@@ -64,7 +64,7 @@ export function openEnvEpisode(parts: EpisodeParts): Environment {
 
   async function callTool(call: ToolCall, turn: number, tryNumber: number): Promise<ToolResult> {
     if (contract.act && call.name !== contract.act.name)
-      return { text: `there is no tool ${call.name}: the only one is ${contract.act.name}`, isError: true };
+      return textResult(`there is no tool ${call.name}: the only one is ${contract.act.name}`, true);
     const metadata = { turn, try: tryNumber };
     const data = contract.act
       ? call.arguments
@@ -82,7 +82,7 @@ export function openEnvEpisode(parts: EpisodeParts): Environment {
     said = explanationIn(reply.data);
     const ends = done === true ? { ends: true as const } : {};
     const answer = contract.act
-      ? { kind: 'result' as const, result: { text: shownText(observation), isError: false } }
+      ? { kind: 'result' as const, result: textResult(shownText(observation)) }
       : readToolAnswer(isObject(observation) ? observation : {});
     if (answer.kind === 'result') return { ...answer.result, ...ends };
     throw new EnvironmentError('failed', answer.reason, `${url}: ${call.name}: ${answer.message}`);
@@ -156,7 +156,7 @@ function badAction(error: unknown): ToolResult {
   if (!(cause instanceof ErrorFrame) || cause.code !== 'VALIDATION_ERROR') throw error;
   const { errors } = cause.data;
   const problems = Array.isArray(errors) ? errors.filter(isObject).map(problemText) : [];
-  return { text: problems.length === 0 ? cause.message : problems.join('\n'), isError: true };
+  return textResult(problems.length === 0 ? cause.message : problems.join('\n'), true);
 }
 
 /** Pydantic's, without its links and the whole input, which cost tokens. */

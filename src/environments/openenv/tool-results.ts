@@ -1,6 +1,7 @@
 // Converts tool lists and results of all OpenEnv versions into one form: the case of their keys depends on the server's libraries.
+import { sha256Hex } from '../../base/sha256.js';
 import type { JsonSchemaObject, ToolSpec } from '../../spec/records/task.js';
-import type { ToolResult } from '../environment.js';
+import type { ContentBlock, ToolResult } from '../environment.js';
 
 type Json = Record<string, unknown>;
 
@@ -39,15 +40,15 @@ export function readToolAnswer(observation: Json): ToolAnswer {
     const message = modelText(textOf(error.message, 'the tool failed'));
     if (error.error_type === 'timeout') return { kind: 'failed', reason: 'timeout', message };
     if (error.error_type === 'transport_error') return { kind: 'failed', reason: 'call', message };
-    return { kind: 'result', result: { text: message, isError: true } };
+    return { kind: 'result', result: textResult(message, true) };
   }
   if (typeof error === 'string' && error !== '') {
-    return { kind: 'result', result: { text: modelText(error), isError: true } };
+    return { kind: 'result', result: textResult(modelText(error), true) };
   }
   // The server has actions of its own: the whole observation is the result, except the metadata, which the model must not see.
   if (!('result' in observation)) {
     const { metadata: _, ...shown } = observation;
-    return { kind: 'result', result: { text: compact(shown), isError: false } };
+    return { kind: 'result', result: textResult(compact(shown)) };
   }
   return { kind: 'result', result: readResult(result) };
 }
@@ -61,25 +62,33 @@ export function shownText(observation: unknown): string {
 }
 
 function readResult(result: unknown): ToolResult {
-  if (!isObject(result))
-    return { text: typeof result === 'string' ? result : compact(result), isError: false };
+  if (!isObject(result)) return textResult(typeof result === 'string' ? result : compact(result));
   const { content } = result;
   const isError = (result.is_error ?? result.isError) === true;
   const structured = result.structured_content ?? result.structuredContent;
   if (Array.isArray(content) && content.length > 0) {
-    return { text: content.map(blockText).join('\n'), isError };
+    return { content: content.map(readBlock), isError };
   }
-  if (structured !== undefined && structured !== null) return { text: compact(structured), isError };
-  if (Array.isArray(content)) return { text: '', isError };
-  return { text: compact(result), isError };
+  if (structured !== undefined && structured !== null) return textResult(compact(structured), isError);
+  return textResult(Array.isArray(content) ? '' : compact(result), isError);
 }
 
-function blockText(block: unknown): string {
-  if (!isObject(block)) return compact(block);
-  if (block.type === 'text' && typeof block.text === 'string') return block.text;
-  if (block.type === 'image')
-    return `[image ${textOf(block.mimeType ?? block.mime_type, '')}]`.replace(' ]', ']');
-  return compact(block);
+function readBlock(block: unknown): ContentBlock {
+  if (!isObject(block)) return textBlock(compact(block));
+  const { type, text, data } = block;
+  if (type === 'text' && typeof text === 'string') return textBlock(text);
+  if (type !== 'image' || typeof data !== 'string') return textBlock(compact(block));
+  const bytes = Buffer.from(data, 'base64');
+  const mime = textOf(block.mimeType ?? block.mime_type, '');
+  return { type, mime, sha256: sha256Hex(bytes), size: bytes.length };
+}
+
+function textBlock(text: string): ContentBlock {
+  return { type: 'text', text };
+}
+
+export function textResult(text: string, isError = false): ToolResult {
+  return { content: [textBlock(text)], isError };
 }
 
 /** Removes pydantic's links to its manual, which say nothing about the task and cost tokens. */

@@ -1,6 +1,6 @@
 // The interface between the server and an app. It has no tables, templates or oracles, so the server never knows the solution of a task.
 import type { Task, ToolSpec } from '../../spec/records/task.js';
-import type { ToolResult } from '../environment.js';
+import type { TextResult } from '../apps/app.js';
 
 export interface ServedApp {
   /** The app's name, which is the `env_key` of its tasks. */
@@ -18,7 +18,7 @@ export interface ServedApp {
 /** The state of one episode. All methods are synchronous: a world is in memory, and one process answers thousands of calls a second. */
 export interface ServedWorld {
   /** A mistake of the model gives a result with `isError`; throws only because of a bug. */
-  call(name: string, args: Record<string, unknown>): ToolResult;
+  call(name: string, args: Record<string, unknown>): TextResult;
   grade(finalAnswer: string): { value: number; explanation: string };
   close(): void;
 }

@@ -6,6 +6,7 @@ import type {
   SessionReference,
 } from '../../../src/environments/environment.js';
 import { createOpenEnvBackend } from '../../../src/environments/openenv/openenv-backend.js';
+import { textResult } from '../../../src/environments/openenv/tool-results.js';
 import type { FaultSource } from '../../../src/environments/server/app-session.js';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import { startSeverableProxy, type SeverableProxy } from '../../support/servers/severable-proxy.js';
@@ -43,7 +44,7 @@ const open = (backend: EnvironmentBackend) =>
 const call = (env: Environment, turn: number) =>
   env.callTool({ name: 'increment', arguments: {} }, { turn, tryNumber: 0 });
 const grade = (env: Environment) => env.grade({ finalAnswer: 'two', tryNumber: 0 });
-const count = (number: number) => ({ text: String(number), isError: false });
+const count = (number: number) => textResult(String(number));
 const attach = (session: SessionReference, calls: number, backend = successor) =>
   backend.attach!(task, session, calls, quiet);
 

@@ -7,6 +7,8 @@ import {
   type OpenEnvOptions,
 } from '../../../src/environments/openenv/openenv-backend.js';
 import { askServerFacts } from '../../../src/environments/openenv/server-facts.js';
+import { textResult } from '../../../src/environments/openenv/tool-results.js';
+import { contentText } from '../../../src/episode/observation.js';
 import type { Task } from '../../../src/spec/records/task.js';
 import { ensurePythonVenv, type PythonVenv } from '../../support/python-venv.js';
 import { type OpenEnvFixture, startGameServer } from '../../support/servers/openenv-fixture.js';
@@ -66,8 +68,8 @@ describe.skipIf('skipped' in venv)('a server without tools', { timeout: 60_000 }
       ]);
       expect(Object.keys(env.tools[0]!.input_schema.properties)).toEqual(['number']);
       expect(env.opening).toBe('I think of a number from 1 to 8.');
-      expect(await guess(env, { number: 3 })).toEqual({ text: 'No, higher.', isError: false });
-      expect(await guess(env, { number: 6 })).toEqual({ text: 'That is it.', isError: false, ends: true });
+      expect(await guess(env, { number: 3 })).toEqual(textResult('No, higher.'));
+      expect(await guess(env, { number: 6 })).toEqual({ ...textResult('That is it.'), ends: true });
       expect(await grade(env)).toBe(1);
       await env.close();
     });
@@ -76,11 +78,10 @@ describe.skipIf('skipped' in venv)('a server without tools', { timeout: 60_000 }
       const env = await open(backendOf(servers[kind].url));
       const wrong = await guess(env, { number: 'six' });
       expect(wrong.isError).toBe(true);
-      expect(wrong.text).toMatch(/^number: Input should be a valid integer[^{]*$/);
-      expect(await guess(env, {}, 'guess')).toEqual({
-        text: 'there is no tool guess: the only one is act',
-        isError: true,
-      });
+      expect(contentText(wrong.content)).toMatch(/^number: Input should be a valid integer[^{]*$/);
+      expect(await guess(env, {}, 'guess')).toEqual(
+        textResult('there is no tool guess: the only one is act', true),
+      );
       expect(await guess(env, { number: 6 })).toMatchObject({ ends: true });
       await env.close();
     });
@@ -119,9 +120,9 @@ describe.skipIf('skipped' in venv)('a server without tools', { timeout: 60_000 }
           const env = await open(backend, { reset: { highest } }, `ep-${index}`);
           const secret = 1 + (seed % highest);
           await guess(env, { number: secret === 1 ? 2 : 1 });
-          const { text, ends } = await guess(env, { number: secret });
+          const { content, ends } = await guess(env, { number: secret });
           await env.close();
-          return { text, ends };
+          return { text: contentText(content), ends };
         }),
       );
       expect(new Set(values.map(({ text, ends }) => `${text} ${ends}`))).toEqual(
@@ -143,7 +144,7 @@ describe.skipIf('skipped' in venv)('a server without tools', { timeout: 60_000 }
       ...{ contract: 'openenv/gym', transport: 'http', reward_rule: null },
       tools: [{ name: 'act' }],
     });
-    expect(await guess(env, { number: 6 })).toMatchObject({ text: 'That is it.' });
+    expect(await guess(env, { number: 6 })).toMatchObject(textResult('That is it.'));
     await env.close();
   });
 
@@ -153,7 +154,7 @@ describe.skipIf('skipped' in venv)('a server without tools', { timeout: 60_000 }
       message: expect.stringContaining('headers_env') as string,
     });
     const env = await open(backendOf(locked.url, { headers: { 'X-Key': 'secret-key' } }));
-    expect(await guess(env, { number: 6 })).toMatchObject({ text: 'That is it.' });
+    expect(await guess(env, { number: 6 })).toMatchObject(textResult('That is it.'));
     await env.close();
   });
 

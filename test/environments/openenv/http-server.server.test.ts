@@ -6,6 +6,7 @@ import {
   createOpenEnvBackend,
   type OpenEnvOptions,
 } from '../../../src/environments/openenv/openenv-backend.js';
+import { textResult } from '../../../src/environments/openenv/tool-results.js';
 import { environmentBackends } from '../../../src/workers/node/environment-backends.js';
 import { type HttpWorld, startHttpWorld } from '../http-world.js';
 import { counterTask } from '../stand-in.js';
@@ -51,7 +52,7 @@ describe('a server without sockets', () => {
     const second = open(backend).then((env) => ((isOpen = true), env));
     await act(first, 1);
     expect(isOpen).toBe(false);
-    expect(await act(first, 1)).toMatchObject({ text: '2', ends: true });
+    expect(await act(first, 1)).toMatchObject({ ...textResult('2'), ends: true });
     await first.close();
     await (await second).close();
   });
@@ -105,7 +106,7 @@ describe('a server without sockets', () => {
   ])('that %s is played', async (_, state) => {
     const env = await open(connect());
     world.answer = (path) => (path === '/state' ? { status: 200, body: state } : null);
-    expect(await act(env, 1)).toMatchObject({ text: '1' });
+    expect(await act(env, 1)).toMatchObject(textResult('1'));
     await env.close();
   });
 
@@ -115,10 +116,7 @@ describe('a server without sockets', () => {
       status: 422,
       body: { detail: [{ loc: ['body', 'action', 'by'], msg: 'not an integer', url: 'https://x' }] },
     });
-    expect(await act(env, 'one')).toMatchObject({
-      isError: true,
-      text: 'by: not an integer',
-    });
+    expect(await act(env, 'one')).toEqual(textResult('by: not an integer', true));
     world.answer = () => null;
     expect(await act(env, 2)).toMatchObject({ ends: true });
   });

@@ -9,6 +9,8 @@ import {
   createOpenEnvBackend,
   type OpenEnvOptions,
 } from '../../../src/environments/openenv/openenv-backend.js';
+import { textResult } from '../../../src/environments/openenv/tool-results.js';
+import { contentText } from '../../../src/episode/observation.js';
 import type { InfrastructureFault } from '../../../src/environments/server/app-session.js';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import { counterTask, startCounterServer, token, worlds } from '../stand-in.js';
@@ -57,10 +59,10 @@ describe('an episode', () => {
     const backend = connect((await serve()).url);
     const env = await open(backend);
     expect(env.tools.map(({ name }) => name)).toEqual(['increment', 'refuse', 'crash', 'shout']);
-    expect(await call(env)).toEqual({ text: '1', isError: false });
-    expect(await call(env, 'refuse')).toEqual({ text: 'repository x not found', isError: true });
-    expect(await call(env, 'jump')).toEqual({ text: 'unknown tool jump', isError: true });
-    expect(await call(env)).toEqual({ text: '2', isError: false });
+    expect(await call(env)).toEqual(textResult('1'));
+    expect(await call(env, 'refuse')).toEqual(textResult('repository x not found', true));
+    expect(await call(env, 'jump')).toEqual(textResult('unknown tool jump', true));
+    expect(await call(env)).toEqual(textResult('2'));
     expect(await grade(env)).toEqual({
       outcome: { status: 'graded', value: 1 },
       explanation: 'counted to 2; answered "two"',
@@ -74,7 +76,7 @@ describe('an episode', () => {
     const backend = connect(server.url);
     for (let episode = 0; episode < 5; episode++) {
       const env = await open(backend);
-      expect(await call(env)).toEqual({ text: '1', isError: false });
+      expect(await call(env)).toEqual(textResult('1'));
       await env.close();
     }
     expect(server.stats()).toMatchObject({ sessions: 1, requests: 5 * 2 + 3 });
@@ -118,12 +120,12 @@ describe('an episode', () => {
 
   it('gets ten megabytes of output cut short, or whole from a server that allows so much', async () => {
     const env = await open(connect((await serve()).url));
-    expect((await call(env, 'shout')).text).toMatch(
+    expect(contentText((await call(env, 'shout')).content)).toMatch(
       /^x{100000}\n\[cut: 10000000 characters, the first 100000 are shown\]$/,
     );
     await env.close();
     const generous = await open(connect((await serve({ maxOutputChars: 20_000_000 })).url));
-    expect((await call(generous, 'shout')).text).toHaveLength(10_000_000);
+    expect(contentText((await call(generous, 'shout')).content)).toHaveLength(10_000_000);
     await generous.close();
   });
 });
@@ -204,11 +206,11 @@ describe('failures', () => {
     });
     const backend = connect(server.url, { callTimeoutMs: 300 });
     const env = await open(backend);
-    expect(await call(env, 'increment', 3, 0)).toEqual({ text: '1', isError: false });
+    expect(await call(env, 'increment', 3, 0)).toEqual(textResult('1'));
     await expect(call(env, 'increment', 3, 1)).rejects.toMatchObject({ kind, reason });
     await env.close();
     const again = await open(backend);
-    expect(await call(again, 'increment', 3, 2)).toEqual({ text: '1', isError: false });
+    expect(await call(again, 'increment', 3, 2)).toEqual(textResult('1'));
     await again.close();
     expect(server.stats().faults).toEqual({ [fault]: 1 });
   });
@@ -236,9 +238,9 @@ describe('failures', () => {
       },
     });
     const env = await open(connect(server.url));
-    expect(await call(env, 'increment', 0)).toEqual({ text: '1', isError: false });
-    expect(await call(env, 'increment', 1)).toEqual({ text: 'busy, try again', isError: true });
-    expect(await call(env, 'increment', 2)).toEqual({ text: '2', isError: false });
+    expect(await call(env, 'increment', 0)).toEqual(textResult('1'));
+    expect(await call(env, 'increment', 1)).toEqual(textResult('busy, try again', true));
+    expect(await call(env, 'increment', 2)).toEqual(textResult('2'));
     await env.close();
   });
 });
@@ -288,7 +290,7 @@ describe('a server that is down', () => {
     await expect(call(env)).rejects.toMatchObject({ kind: 'unavailable', reason: 'socket_lost' });
     await env.close();
     const next = await open(backend);
-    expect(await call(next)).toEqual({ text: '1', isError: false });
+    expect(await call(next)).toEqual(textResult('1'));
     await next.close();
   });
 

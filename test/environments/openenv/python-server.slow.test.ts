@@ -1,6 +1,8 @@
 // Our client against the Python package's own server.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createOpenEnvBackend } from '../../../src/environments/openenv/openenv-backend.js';
+import { textResult } from '../../../src/environments/openenv/tool-results.js';
+import { contentText } from '../../../src/episode/observation.js';
 import type { Task } from '../../../src/spec/records/task.js';
 import { ensurePythonVenv, type PythonVenv } from '../../support/python-venv.js';
 import { startOpenEnvFixture, type OpenEnvFixture } from '../../support/servers/openenv-fixture.js';
@@ -62,37 +64,33 @@ describe.skipIf('skipped' in venv)('the server of openenv 0.10.0', () => {
 
   it('keeps its state between calls, and resets it for the next episode on the same socket', () =>
     withEpisode(async (env) => {
-      expect(await env.callTool(call('increment'), first)).toEqual({ text: '1', isError: false });
-      expect(await env.callTool(call('increment'), first)).toEqual({ text: '2', isError: false });
+      expect(await env.callTool(call('increment'), first)).toEqual(textResult('1'));
+      expect(await env.callTool(call('increment'), first)).toEqual(textResult('2'));
     }));
 
   it('gives structured results as compact JSON', () =>
     withEpisode(async (env) => {
-      expect(await env.callTool(call('add', { a: 1, b: 2 }), first)).toEqual({
-        text: '{"sum":3}',
-        isError: false,
-      });
+      expect(await env.callTool(call('add', { a: 1, b: 2 }), first)).toEqual(textResult('{"sum":3}'));
     }));
 
   it("shows the model a tool's error, without links to a manual", () =>
     withEpisode(async (env) => {
-      expect(await env.callTool(call('refuse'), first)).toEqual({
-        text: "Error calling tool 'refuse': repository x not found",
-        isError: true,
-      });
+      expect(await env.callTool(call('refuse'), first)).toEqual(
+        textResult("Error calling tool 'refuse': repository x not found", true),
+      );
       const bad = await env.callTool(call('add', { a: 'one', b: 2 }), first);
       expect(bad.isError).toBe(true);
-      expect(bad.text).toContain('valid integer');
-      expect(bad.text).not.toContain('https://');
+      expect(contentText(bad.content)).toContain('valid integer');
+      expect(contentText(bad.content)).not.toContain('https://');
       expect(await env.callTool(call('jump'), first)).toMatchObject({ isError: true });
     }));
 
-  it('shows a placeholder for images', () =>
+  it('describes images to the model, and identifies them', () =>
     withEpisode(async (env) => {
-      expect(await env.callTool(call('picture'), first)).toEqual({
-        text: '[image image/png]',
-        isError: false,
-      });
+      const { content } = await env.callTool(call('picture'), first);
+      const sha256 = '6b7fa434f92a8b80aab02d9bf1a12e49ffcae424e4013a1c4f68b67e3d2bbcd0';
+      expect(content).toEqual([{ type: 'image', mime: 'image/png', sha256, size: 70 }]);
+      expect(contentText(content)).toBe('[image image/png, 70 bytes]');
     }));
 
   it('grades by the last observation’s reward, whether or not a token is set', async () => {
@@ -113,7 +111,7 @@ describe.skipIf('skipped' in venv)('the server of openenv 0.10.0', () => {
     await withEpisode(
       async (env) => {
         const result = await env.callTool(call('increment'), first);
-        expect(result).toEqual({ text: '1', isError: false });
+        expect(result).toEqual(textResult('1'));
         const grade = await env.grade({ finalAnswer: '', tryNumber: 0 });
         expect(grade).toEqual({ outcome: { status: 'graded', value: 0 }, explanation: 'counted to 1 of 2' });
       },
@@ -140,7 +138,7 @@ describe.skipIf('skipped' in venv)('the server of openenv 0.10.0', () => {
     const start = Date.now();
     setTimeout(() => takers.forEach((taker) => taker.socket.terminate()), 300);
     await withEpisode(async (env) => {
-      expect(await env.callTool(call('increment'), first)).toEqual({ text: '1', isError: false });
+      expect(await env.callTool(call('increment'), first)).toEqual(textResult('1'));
     });
     expect(Date.now() - start).toBeGreaterThan(290);
   });

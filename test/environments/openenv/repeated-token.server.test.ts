@@ -5,6 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { WebSocketServer } from 'ws';
 import { createOpenEnvBackend } from '../../../src/environments/openenv/openenv-backend.js';
+import { contentText } from '../../../src/episode/observation.js';
 import { writings } from '../../../src/base/secrets.js';
 import type { Task } from '../../../src/spec/records/task.js';
 
@@ -66,7 +67,9 @@ describe('the grading token', () => {
       const environment = await backend.open(task, options, signal);
       expectHidden(JSON.stringify(environment.tools));
       expectHidden(
-        (await environment.callTool({ name: 'talk', arguments: {} }, { turn: 0, tryNumber: 0 })).text,
+        contentText(
+          (await environment.callTool({ name: 'talk', arguments: {} }, { turn: 0, tryNumber: 0 })).content,
+        ),
       );
       expectHidden((await environment.grade({ finalAnswer: '', tryNumber: 0 })).explanation);
       await environment.close();

@@ -7,6 +7,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { WebSocketServer } from 'ws';
 import type { Environment, EnvironmentBackend } from '../../../src/environments/environment.js';
 import { createOpenEnvBackend } from '../../../src/environments/openenv/openenv-backend.js';
+import { textResult } from '../../../src/environments/openenv/tool-results.js';
 import type { FaultSource } from '../../../src/environments/server/app-session.js';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import { loadChatTemplate } from '../../../src/episode/chat-template.js';
@@ -55,7 +56,7 @@ const call = (env: Environment, turn: number) =>
   env.callTool({ name: 'increment', arguments: {} }, { turn, tryNumber: 0 });
 const grade = (env: Environment) => env.grade({ finalAnswer: 'two', tryNumber: 0 });
 const passed = { outcome: { status: 'graded', value: 1 }, explanation: 'counted to 2; answered "two"' };
-const count = (number: number) => ({ text: String(number), isError: false });
+const count = (number: number) => textResult(String(number));
 /** The requests of one episode. A backend's first episode resets twice, because it asks for the tools in between. */
 const oneEpisode = [-1, -1, 0, 1, -2];
 
