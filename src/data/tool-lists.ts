@@ -135,10 +135,13 @@ async function askOnce(
   task: Task,
   signal: AbortSignal,
 ): Promise<ToolSpec[]> {
+  const { callTimeoutMs = answerWithinMs } = server;
+  const asked = new OpenEnvServer(server);
+  const found = await asked.look(callTimeoutMs, signal).catch(() => null);
+  if (found?.contract.act) return [found.contract.act];
   // A reset would end the episode that plays on the only world of a server without sockets.
-  const asked = new OpenEnvServer(server).contract(server.callTimeoutMs ?? answerWithinMs);
-  const contract = await asked.catch(() => null);
-  if (contract?.act) return [contract.act];
+  const tools = found?.transport === 'http' ? await asked.toolsWithoutEpisode(callTimeoutMs) : [];
+  if (tools.length > 0) return tools;
   const backend = createOpenEnvBackend({ ...server, maxSessions: 1 });
   try {
     const options = { seed: 0, episodeId: `tools/${task.task_key}`, tryNumber: 0 };

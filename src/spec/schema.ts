@@ -20,6 +20,7 @@ export const variableName = (what: 'token' | 'headers' | 'key') =>
 
 export const environment = z.strictObject({
   env_key: name.describe('key by which tasks name this environment'),
+  kind: z.enum(['openenv']).exactOptional().describe('what the environment is; absent: `openenv`'),
   url: z
     .url({ protocol: /^https?$/ })
     .refine((url) => secretInUrl(url) === null, {
@@ -45,6 +46,12 @@ export const environment = z.strictObject({
     .enum(['ws', 'http'])
     .exactOptional()
     .describe('`http`: `POST /reset` and `/step`; absent: `ws` if the server has `/ws`'),
+  sessions: z
+    .enum(['socket', 'attached'])
+    .exactOptional()
+    .describe(
+      '`attached`: an episode goes on after a lost socket (OpenEnv 0.5 or later); absent: `socket`, it begins again in a fresh world',
+    ),
   max_sessions: count
     .exactOptional()
     .describe('episodes that a node plays there at once; absent: as many as the server says'),

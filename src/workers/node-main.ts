@@ -8,6 +8,8 @@ import { NewestEntries } from '../base/newest-entries.js';
 import { createNodeActivities, createTransferActivities } from '../activities/node-activities.js';
 import type { CheckpointStall, LastCommit } from '../activities/node-deps.js';
 import { RunDataCache } from '../data/run-data.js';
+import { MadeSessions } from '../environments/openenv/made-sessions.js';
+import { headersIn } from '../environments/openenv/server-options.js';
 import { JournalFolder } from '../episode/journal-folder.js';
 import type { Numerics } from '../spec/records/numerics.js';
 import type { EnvironmentSpec } from '../spec/run-spec.js';
@@ -58,7 +60,9 @@ async function createParts(
       })
     : { holder: nativePolicy(config, { store, meter, tracing, log }) };
   const { engine } = holder;
-  const environments = environmentBackends({ url: config.environments, ...(token ? { token } : {}) });
+  const made = new MadeSessions(join(config.folder, 'sessions'), log);
+  void made.closeLeft((variable) => headersIn('of a session that an earlier process left', variable));
+  const environments = environmentBackends({ url: config.environments, made, ...(token ? { token } : {}) });
   const deps = {
     store,
     node: config.node,

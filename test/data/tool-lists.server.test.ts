@@ -6,6 +6,7 @@ import type { EnvironmentServer } from '../../src/environments/server/environmen
 import type { EnvironmentSpec } from '../../src/spec/run-spec.js';
 import type { Demonstration } from '../../src/spec/records/task.js';
 import { startForeignServer } from '../environments/foreign-server.js';
+import { startHttpWorld } from '../environments/http-world.js';
 import { counter, counterTask, startCounterServer } from '../environments/stand-in.js';
 
 let server: EnvironmentServer | undefined;
@@ -62,6 +63,23 @@ it('tools are refused at once if the server answers that it cannot list them', a
     /cannot be fetched: .*open failed/,
   );
   expect(performance.now() - started).toBeLessThan(5_000);
+});
+
+it('tools of a server with one world are listed without a reset, which would end the episode that plays there', async () => {
+  const world = await startHttpWorld(['/health', '/schema', '/reset', '/step', '/state', '/mcp']);
+  const asked: string[] = [];
+  const listed = { name: 'look', description: 'Looks.', inputSchema: { type: 'object', properties: {} } };
+  world.answer = (path) => {
+    asked.push(path);
+    if (path === '/schema') return { status: 200, body: { action: { title: 'CallToolAction' } } };
+    if (path !== '/mcp') return null;
+    return { status: 200, body: { jsonrpc: '2.0', id: 1, result: { tools: [listed] } } };
+  };
+  const { counter: tools } = await ask(world.url, {});
+  await world.close();
+  expect(tools?.map(({ name }) => name)).toEqual(['look']);
+  expect(asked).not.toContain('/reset');
+  expect(asked).not.toContain('/step');
 });
 
 it('the wait for tools ends when the start is cancelled', async () => {

@@ -154,6 +154,7 @@ describe('a wrong value', () => {
     ['trainer.kl_loss_coef', (spec) => (spec.trainer['kl_loss_coef'] = -1), /at least 0, not -1/],
     ['trainer.tis_imp_ratio_cap', (spec) => (spec.trainer['tis_imp_ratio_cap'] = -1), /more than 0/],
     ['name', (spec) => (spec['name'] = '../x'), /1 to 64 letters/],
+    ['environments[0].kind', (spec) => (spec.environments = [{ env_key: 'a', kind: 'gym' }]), /openenv/],
     [
       'environments[0].url',
       (spec) => (spec.environments = [{ env_key: 'a', url: 'ftp://x' }]),

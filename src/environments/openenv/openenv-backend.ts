@@ -15,6 +15,7 @@ import {
   type SessionReference,
 } from '../environment.js';
 import { createCircuitBreaker } from './circuit-breaker.js';
+import type { MadeSessions } from './made-sessions.js';
 import { ErrorFrame, type OpenEnvConnection, type ReplyFrame } from './openenv-connection.js';
 import { openEnvEpisode, type RewardRule } from './openenv-episode.js';
 import { type Contract, OpenEnvServer, type ServerOptions } from './openenv-server.js';
@@ -31,6 +32,8 @@ export interface OpenEnvOptions extends Omit<ServerOptions, 'secrets'>, Partial<
   tools?: 'episode' | 'shared';
   /** Time limit for each reply; must be longer than the server's own limit for a tool (30 s in the Python package). */
   callTimeoutMs?: number;
+  /** Where attached sessions are noted; without it, sessions are those of sockets. */
+  made?: MadeSessions;
   /** Share of faults that the built-in server injects, 0..1; needs the token. */
   faultRate?: number;
   toolErrorRate?: number;
@@ -40,7 +43,7 @@ type Phase = 'open' | 'call' | 'grade';
 
 export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBackend {
   const { url, gradingToken, callTimeoutMs = 60_000, maxSessions, tools: scope = 'episode' } = options;
-  const { reward = 'last', success_at = 1 } = options;
+  const { reward = 'last', success_at = 1, sessions, made } = options;
   const server = new OpenEnvServer({
     ...options,
     ...(gradingToken === undefined ? {} : { secrets: [gradingToken] }),
@@ -143,12 +146,15 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
 
   async function connect(signal: AbortSignal, session?: string): Promise<OpenEnvConnection> {
     try {
-      const connection = await server.connect(callTimeoutMs, signal, session);
+      const isAttached = sessions === 'attached' && made !== undefined && session === undefined;
+      const connection = isAttached
+        ? await server.connectAttached(made, callTimeoutMs, signal)
+        : await server.connect(callTimeoutMs, signal, session);
       hasConnected = true;
       shareOneWorld();
       return connection;
     } catch (error) {
-      if (!(error instanceof EnvironmentError)) throw error;
+      if (!(error instanceof EnvironmentError) || error.reason === 'capacity') throw error;
       // A server that was played on is not another one: its proxy answers, or its key has expired.
       const isAway = error.kind === 'unavailable' || hasConnected;
       if (isAway) breaker.lost();
@@ -157,7 +163,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
   }
 
   function shareOneWorld(): void {
-    if (server.transport === 'http') places.shrinkTo(1);
+    if (server.transport === 'http') places.limitTo(1);
   }
   shareOneWorld();
 
@@ -166,7 +172,12 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
   function findTransport(): Promise<void> {
     finding ??= (async () => {
       pool.give(await connect(new AbortController().signal));
-    })().finally(() => (finding = undefined));
+    })()
+      // Then the episodes wait for a place.
+      .catch((error: unknown) => {
+        if (!isFull(error) || server.transport === null) throw error;
+      })
+      .finally(() => (finding = undefined));
     return finding;
   }
 

@@ -4,10 +4,13 @@ import { awakeLimit } from '../../base/awake-clock.js';
 import { withoutSecrets } from '../../base/secrets.js';
 import type { JsonSchemaObject, ToolSpec } from '../../spec/records/task.js';
 import { EnvironmentError } from '../environment.js';
+import { AttachedSession } from './attached-session.js';
 import { HttpConnection, unauthorized } from './http-connection.js';
-import type { OpenEnvConnection } from './openenv-connection.js';
+import type { MadeSessions } from './made-sessions.js';
+import { askMcp } from './mcp-request.js';
+import { ErrorFrame, type OpenEnvConnection } from './openenv-connection.js';
 import { OpenEnvSocket } from './openenv-socket.js';
-import { isObject } from './tool-results.js';
+import { isObject, readTools } from './tool-results.js';
 
 /** `mcp`: actions list and call tools. `gym`: the environment has one kind of action, which the model gives as the arguments of `act`. */
 export type ContractKind = 'mcp' | 'gym';
@@ -29,6 +32,10 @@ export interface ServerOptions {
   transport?: Transport;
   /** Sent with each request. Their values are secrets. */
   headers?: Readonly<Record<string, string>>;
+  /** Name of the variable that holds them. */
+  headersEnv?: string;
+  /** `attached`: an episode's session outlives its socket (`attached-session.ts`). Absent: `socket`. */
+  sessions?: 'socket' | 'attached';
   /** The server knows them and might repeat them in messages, which go into transcripts, outcomes and failures. */
   secrets?: readonly string[];
 }
@@ -36,11 +43,14 @@ export interface ServerOptions {
 /** Error of a server that nobody can play on. Waiting would not help. */
 const noContract = 'contract';
 const probeTimeoutMs = 2000;
+/** Id that no server gives. */
+const noSession = 'longhaul-asks-whether-sessions-can-be-attached';
 const connectTimeoutMs = 10_000;
 
 export class OpenEnvServer {
   #transport: Transport | null;
   #contract: Promise<Contract> | null = null;
+  #isAttachable = false;
 
   constructor(private readonly options: ServerOptions) {
     this.#transport = options.transport ?? null;
@@ -57,7 +67,21 @@ export class OpenEnvServer {
 
   /** Throws `EnvironmentError`: `unavailable` if the server may answer later, `failed` with reason `contract` if nobody can play on it. */
   async connect(timeoutMs: number, signal: AbortSignal, session?: string): Promise<OpenEnvConnection> {
-    const connection = await this.#connected(Math.min(timeoutMs, connectTimeoutMs), signal, session);
+    return this.#censored(await this.#connected(Math.min(timeoutMs, connectTimeoutMs), signal, session));
+  }
+
+  /** Same, to a session that outlives its socket. */
+  async connectAttached(
+    made: MadeSessions,
+    timeoutMs: number,
+    signal: AbortSignal,
+  ): Promise<OpenEnvConnection> {
+    await this.#requireAttachable(Math.min(timeoutMs, connectTimeoutMs), signal);
+    const { headers = {} } = this.options;
+    return this.#censored(await AttachedSession.make({ ...this.options, headers, made }, timeoutMs, signal));
+  }
+
+  #censored(connection: OpenEnvConnection): OpenEnvConnection {
     const { headers = {}, secrets = [] } = this.options;
     const known = [...secrets, ...secretsOf(headers)];
     if (known.length > 0) connection.censor = (text) => withoutSecrets(text, known);
@@ -68,7 +92,8 @@ export class OpenEnvServer {
     const { url, headers } = this.options;
     if (this.#transport === 'http') return new HttpConnection(url, headers);
     try {
-      const socket = await OpenEnvSocket.connect(url, timeoutMs, signal, session, headers);
+      const named = session === undefined ? {} : { resume: session };
+      const socket = await OpenEnvSocket.connect(this.options, timeoutMs, signal, named);
       this.#transport = 'ws';
       return socket;
     } catch (error) {
@@ -88,8 +113,30 @@ export class OpenEnvServer {
     }
   }
 
+  /** Only OpenEnv 0.5 and later refuses to attach to a session that does not exist; earlier ones make another session. */
+  async #requireAttachable(timeoutMs: number, signal: AbortSignal): Promise<void> {
+    if (this.#isAttachable) return;
+    const { url } = this.options;
+    const socket = await OpenEnvSocket.connect(this.options, timeoutMs, signal, { attach: noSession });
+    const refused = await socket.request({ type: 'state' }, timeoutMs).catch((error: unknown) => error);
+    socket.close();
+    const isRefusal = refused instanceof ErrorFrame;
+    if (!isRefusal && refused instanceof Error) throw refused;
+    if (isRefusal && refused.code === 'CAPACITY_REACHED')
+      throw new EnvironmentError('unavailable', 'capacity', `${url} is full`, { cause: refused });
+    if (!isRefusal || refused.code !== 'SESSION_ERROR')
+      throw new EnvironmentError(
+        'failed',
+        noContract,
+        `${url} keeps no session without its socket, as OpenEnv does since 0.5: remove sessions from the environment`,
+      );
+    this.#isAttachable = true;
+    this.#transport = 'ws';
+  }
+
   /** Finds both out, without an episode. Throws what `connect` throws. */
   async look(timeoutMs: number, signal: AbortSignal): Promise<{ contract: Contract; transport: Transport }> {
+    if (this.options.sessions === 'attached') await this.#requireAttachable(timeoutMs, signal);
     const connection = await this.connect(timeoutMs, signal);
     const contract = await this.contract(timeoutMs).finally(() => connection.close());
     return { contract, transport: this.#transport ?? 'ws' };
@@ -132,9 +179,17 @@ export class OpenEnvServer {
     }
   }
 
+  /** The tools that `POST /mcp` lists, in no episode; none if the server has no such list. */
+  async toolsWithoutEpisode(timeoutMs: number): Promise<ToolSpec[]> {
+    const { headers = {} } = this.options;
+    const answer = await askMcp(this.options, headers, 'tools/list', {}, timeoutMs).catch(() => null);
+    return readTools(answer && 'result' in answer ? answer.result.tools : undefined);
+  }
+
   /** The next episode asks again: another server may have taken the address. Its transport is that of the deployment, and stays. */
   forget(): void {
     this.#contract = null;
+    this.#isAttachable = false;
   }
 
   async isUp(signal?: AbortSignal): Promise<boolean> {

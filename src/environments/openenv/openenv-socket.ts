@@ -55,20 +55,21 @@ export class OpenEnvSocket implements OpenEnvConnection {
   }
 
   /**
-   * Connects to a new session, or to the session `named`. Rejects with `unavailable/connect`, or with the signal's reason when it aborts.
-   * If the server refuses the session, the first request fails.
+   * Connects to a new session, or to one of that id. `resume`: the server keeps it as its extension says; `attach`: it has no extensions.
+   * Rejects with `unavailable/connect`, or with the signal's reason when it aborts. If the server refuses the session, the first request
+   * fails.
    */
   static async connect(
-    url: string,
+    { url, headers = {} }: { url: string; headers?: Readonly<Record<string, string>> },
     timeoutMs: number,
     signal?: AbortSignal,
-    named?: string,
-    headers: Readonly<Record<string, string>> = {},
+    { resume, attach }: { resume?: string; attach?: string } = {},
   ): Promise<OpenEnvSocket> {
+    const named = resume ?? attach;
     // A server without this extension ignores the query, and its handshake contains no session id.
     const query = named === undefined ? 'resumable=true' : `session_id=${encodeURIComponent(named)}`;
     const opened = (socket: WebSocket, sessionId: string | undefined): OpenEnvSocket =>
-      new OpenEnvSocket(socket, url, named ?? sessionId, headers);
+      new OpenEnvSocket(socket, url, attach === undefined ? (resume ?? sessionId) : undefined, headers);
     try {
       return await openWebSocket({ url, query, headers }, opened, timeoutMs, signal);
     } catch (error) {

@@ -1,8 +1,12 @@
 // A limited number of places on one server, first come, first served.
+import { awakeNow } from '../../base/awake-clock.js';
+
 export interface Semaphore {
   /** Takes one place, or all. Resolves with a function that releases them once. Rejects with the signal's reason when it aborts. */
   acquire(signal: AbortSignal, wanted?: 'one' | 'all'): Promise<() => void>;
-  /** Lowers the number of places, at least to 1: the server has told how many it has. Places that are taken stay taken. */
+  /** Lowers the number of places for ever, at least to 1. Places that are taken stay taken. */
+  limitTo(places: number): void;
+  /** Same, because the server says that it has no more now. It may be restarted with more, so the number doubles after each minute. */
   shrinkTo(places: number): void;
 }
 
@@ -11,21 +15,41 @@ interface Waiter {
   granted: (count: number) => void;
 }
 
-export function createSemaphore(places: number): Semaphore {
+const raiseAfterMs = 60_000;
+
+export function createSemaphore(places: number, now: () => number = awakeNow): Semaphore {
   let limit = places;
+  let most = places;
+  /** When the server last said how many places it has. */
+  let learnedAt = 0;
   /** Negative while more places are taken than there are now. */
   let free = places;
   let queue: Waiter[] = [];
+  let isAlone = false;
 
   /** A caller that wants all places blocks later callers; otherwise it might wait for ever. */
   function grant(): void {
+    raise();
     for (let next = queue[0]; next; next = queue[0]) {
       const count = next.wanted === 'all' ? limit : 1;
       if (count > free) return;
       queue.shift();
       free -= count;
+      isAlone = next.wanted === 'all';
       next.granted(count);
     }
+  }
+
+  function raise(): void {
+    // A new place would give somebody who plays alone company.
+    if (isAlone || limit >= most || now() - learnedAt < raiseAfterMs) return;
+    learnedAt = now();
+    setLimit(Math.min(most, 2 * limit));
+  }
+
+  function setLimit(places: number): void {
+    free += places - limit;
+    limit = places;
   }
 
   return {
@@ -51,13 +75,17 @@ export function createSemaphore(places: number): Semaphore {
         if (!held) return;
         held = false;
         free += count;
+        if (wanted === 'all') isAlone = false;
         grant();
       };
     },
+    limitTo(places) {
+      most = Math.max(1, Math.min(most, places));
+      setLimit(Math.min(limit, most));
+    },
     shrinkTo(places) {
-      const fewer = Math.max(1, Math.min(limit, places));
-      free -= limit - fewer;
-      limit = fewer;
+      learnedAt = now();
+      setLimit(Math.max(1, Math.min(limit, places)));
     },
   };
 }

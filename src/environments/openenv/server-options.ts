@@ -5,24 +5,27 @@ import type { OpenEnvOptions } from './openenv-backend.js';
 
 type FromSpec = Pick<
   OpenEnvOptions,
-  'contract' | 'transport' | 'headers' | 'tools' | 'reward' | 'success_at'
+  'contract' | 'transport' | 'headers' | 'headersEnv' | 'sessions' | 'tools' | 'reward' | 'success_at'
 >;
 
 /** Throws if the variable with the headers is not set, or holds something else. */
 export function serverOptionsOf(spec: EnvironmentSpec): FromSpec {
-  const { contract, transport, tools, reward, success_at, headers_env } = spec;
+  const { contract, transport, sessions, tools, reward, success_at, headers_env } = spec;
   return {
     ...(contract === undefined ? {} : { contract }),
     ...(transport === undefined ? {} : { transport }),
-    ...(headers_env === undefined ? {} : { headers: headersIn(spec.env_key, headers_env) }),
+    ...(headers_env === undefined
+      ? {}
+      : { headers: headersIn(spec.env_key, headers_env), headersEnv: headers_env }),
+    ...(sessions === undefined ? {} : { sessions }),
     ...(tools === undefined ? {} : { tools }),
     ...(reward === undefined ? {} : { reward }),
     ...(success_at === undefined ? {} : { success_at }),
   };
 }
 
-/** One `Name: value` a line. */
-function headersIn(envKey: string, variable: string): Record<string, string> {
+/** One `Name: value` a line. Throws if the variable is not set here, or holds something else. */
+export function headersIn(envKey: string, variable: string): Record<string, string> {
   const text = process.env[variable];
   if (!text)
     throw new Error(

@@ -63,6 +63,43 @@ describe('places', () => {
     expect(log).toEqual([0, 1, 2, 3, 4]);
   });
 
+  it('become more again a while after the server has said how many it has, but never more than were given', async () => {
+    let now = 1_000_000;
+    const semaphore = createSemaphore(5, () => now);
+    semaphore.shrinkTo(2);
+    const taken: (() => void)[] = [];
+    const wanted = Array.from({ length: 6 }, async () => taken.push(await semaphore.acquire(quiet)));
+    const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
+    /** A place that is returned is taken again, with those that are new. */
+    const after = async (ms: number): Promise<number> => {
+      now += ms;
+      taken.shift()!();
+      wanted.push(semaphore.acquire(quiet).then((back) => taken.push(back)));
+      await settle();
+      return taken.length;
+    };
+    await settle();
+    expect(taken).toHaveLength(2);
+    expect(await after(59_000)).toBe(2);
+    expect(await after(1_000)).toBe(4);
+    expect(await after(59_000)).toBe(4);
+    expect(await after(1_000)).toBe(5);
+    semaphore.limitTo(3);
+    for (let round = 0; round < 3; round++) await after(60_000);
+    expect(taken.length).toBeLessThanOrEqual(3);
+  });
+
+  it('become no more while somebody has them all', async () => {
+    let now = 1_000_000;
+    const semaphore = createSemaphore(4, () => now);
+    semaphore.shrinkTo(2);
+    const back = await semaphore.acquire(quiet, 'all');
+    now += 60_000;
+    await expect(semaphore.acquire(AbortSignal.timeout(50))).rejects.toThrow('timeout');
+    back();
+    await Promise.all(Array.from({ length: 4 }, () => semaphore.acquire(quiet)));
+  });
+
   it('are refused to a caller that is already aborted', async () => {
     await expect(createSemaphore(1).acquire(AbortSignal.abort(new Error('over')))).rejects.toThrow('over');
   });

@@ -9,15 +9,19 @@ export interface SeverableProxy {
   restore(): void;
   /** At the next reply, breaks its connection instead of passing the reply on. Resolves when a connection was broken. */
   loseNextReply(): Promise<void>;
+  /** Same, of the next request, which the server never sees. */
+  loseNextRequest(): Promise<void>;
   stop(): Promise<void>;
 }
 
 /**
  * `target`: `host:port` of the server, which need not run yet. `loses`: asked at each reply; true: the reply is lost, with its connection.
+ * `at`: the proxy's own address; absent: a free port.
  */
 export async function startSeverableProxy(
   target: string,
   loses: () => boolean = () => false,
+  at = '127.0.0.1:0',
 ): Promise<SeverableProxy> {
   const [host, port] = target.split(':');
   const open = new Set<Socket>();
@@ -46,7 +50,7 @@ export async function startSeverableProxy(
     incoming.pipe(outgoing).pipe(incoming);
     return undefined;
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  await new Promise<void>((resolve) => server.listen(Number(at.split(':')[1]), '127.0.0.1', resolve));
   const address = server.address();
   if (address === null || typeof address === 'string') throw new Error('the proxy has no port');
   const breakAll = (): void => {
@@ -70,6 +74,17 @@ export async function startSeverableProxy(
             resolve();
           });
           outgoing.resume();
+        }
+      }),
+    loseNextRequest: () =>
+      new Promise((resolve) => {
+        for (const [incoming, outgoing] of pairs) {
+          incoming.unpipe(outgoing);
+          incoming.once('data', () => {
+            incoming.destroy();
+            resolve();
+          });
+          incoming.resume();
         }
       }),
     stop: async () => {

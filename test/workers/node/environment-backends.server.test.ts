@@ -54,8 +54,9 @@ describe('a call that the server answers too late', () => {
   });
 });
 
-it('all episodes of a run share one backend', () => {
+it('all episodes of a run share one backend, whether or not its spec names the kind', () => {
   expect(backends.backendFor({ ...spec }, 500)).toBe(backends.backendFor(spec, 500));
+  expect(backends.backendFor({ ...spec, kind: 'openenv' }, 500)).toBe(backends.backendFor(spec, 500));
 });
 
 it('an episode that must play alone is alone on its server, even among backends with other settings', async () => {

@@ -1,0 +1,90 @@
+// The sessions that this node has made on servers that keep them until they are closed. A file on the node's disk names each one while it is open:
+// the session of a killed node would keep its place on the server for ever, so the next process closes what it finds here.
+//
+// A session stays open for ever if the server's answer with its id is lost, or if the node is killed before it has written the file.
+import { mkdir, readdir, readFile, unlink, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Backoff } from '../../base/backoff.js';
+import { sha256Hex } from '../../base/sha256.js';
+import { askMcp } from './mcp-request.js';
+import { isObject } from './tool-results.js';
+
+export interface MadeSession {
+  url: string;
+  id: string;
+  /** Name of the variable with the server's headers. */
+  headers_env?: string;
+}
+
+type Headers = Readonly<Record<string, string>>;
+
+const answerWithinMs = 10_000;
+const triesToClose = 60;
+
+export class MadeSessions {
+  constructor(
+    private readonly folder: string,
+    private readonly log: (message: string) => void,
+  ) {}
+
+  /** Resolves when the file is there; rejects if it cannot be written. */
+  async add(session: MadeSession): Promise<void> {
+    await mkdir(this.folder, { recursive: true });
+    await writeFile(this.#pathOf(session), JSON.stringify(session));
+  }
+
+  /** Asks the server until it answers, for about an hour; then the next process on this folder does. Never rejects. */
+  async close(session: MadeSession, headers: Headers): Promise<void> {
+    const pauses = new Backoff([100, 60_000]);
+    for (let tries = 0; tries < triesToClose; tries++) {
+      if (await this.#tryToClose(session, headers)) return;
+      await sleep(pauses.next(), undefined, { ref: false });
+    }
+    this.log(`${session.url} does not answer: a session there may stay open`);
+  }
+
+  /** Closes what an earlier process left. `headersOf` returns the headers of a variable; an Error that it throws is logged. */
+  async closeLeft(headersOf: (headersEnv: string) => Headers): Promise<void> {
+    const names: string[] = await readdir(this.folder).catch(() => []);
+    await Promise.all(
+      names.map(async (name) => {
+        const path = join(this.folder, name);
+        const session = madeSession(await readFile(path, 'utf8').catch(() => ''));
+        // A process that was killed while it wrote had no session yet that could be named.
+        if (!session) return unlink(path).catch(() => undefined);
+        try {
+          const headers = session.headers_env === undefined ? {} : headersOf(session.headers_env);
+          await this.close(session, headers);
+        } catch (error) {
+          this.log(`a session on ${session.url} stays open: ${(error as Error).message}`);
+        }
+      }),
+    );
+  }
+
+  async #tryToClose(session: MadeSession, headers: Headers): Promise<boolean> {
+    try {
+      // A server that does not know the session any more has answered, too.
+      await askMcp(session, headers, 'openenv/session/close', { session_id: session.id }, answerWithinMs);
+    } catch {
+      return false;
+    }
+    await unlink(this.#pathOf(session)).catch(() => undefined);
+    return true;
+  }
+
+  #pathOf({ url, id }: MadeSession): string {
+    return join(this.folder, `${sha256Hex(`${url} ${id}`)}.json`);
+  }
+}
+
+function madeSession(text: string): MadeSession | null {
+  try {
+    const session: unknown = JSON.parse(text);
+    const isWhole = isObject(session) && typeof session.url === 'string' && typeof session.id === 'string';
+    return isWhole ? (session as unknown as MadeSession) : null;
+  } catch {
+    return null;
+  }
+}
