@@ -67,6 +67,25 @@ class FixtureEnvironment(MCPEnvironment):
 
         super().__init__(server)
 
+    def list_splits(self):
+        return ["train", "hard"]
+
+    def num_tasks(self, split):
+        if split == "train" and os.environ.get("FIXTURE_WITHOUT_PAGES"):
+            raise NotImplementedError
+        return {"train": 1203, "hard": 2}[split]
+
+    def get_task(self, split, index):
+        if split == "hard":
+            return {"question": f"hard {index}", "id": index, "difficulty": 3}
+        return {"id": f"train-{index}", "prompt": f"Count to {index}."}
+
+    def list_tasks(self, split):
+        return [self.get_task(split, index) for index in range(1203)]
+
+    def get_task_range(self, split, start=None, stop=None):
+        return [self.get_task(split, index) for index in range(start, stop)]
+
     def reset(self, seed=None, episode_id=None, task_key=None, **kwargs):
         if task_key == "broken":
             raise RuntimeError("this task cannot be opened")

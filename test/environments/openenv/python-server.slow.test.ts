@@ -22,7 +22,7 @@ describe.skipIf('skipped' in venv)('the server of openenv 0.10.0', () => {
   const python = 'skipped' in venv ? '' : venv.python;
   beforeAll(async () => {
     fixture = await startOpenEnvFixture(python, 2);
-  }, 90_000);
+  }, 300_000);
   afterAll(() => fixture?.stop());
 
   async function withEpisode<T>(

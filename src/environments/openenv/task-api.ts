@@ -1,0 +1,185 @@
+// Reads the tasks that a server of OpenEnv 0.4.1 or later lists itself, page by page. Their form is the environment's own; a reset with `split` and
+// `index` selects one.
+import { awakeLimit } from '../../base/awake-clock.js';
+import { isObject, textOf } from './tool-results.js';
+
+/** A row of a task file. */
+export interface ServerTask {
+  task_key: string;
+  /** Empty if the task shows none: then the prompt is what the reset shows. */
+  prompt: string;
+  env_key: string;
+  reset: { split: string; index: number };
+  difficulty?: number;
+}
+
+interface TaskApiOptions {
+  headers?: Readonly<Record<string, string>>;
+  /** Key by which the rows name the environment; absent: its name on the server. */
+  envKey?: string;
+  /** Limit of all answers together. */
+  maxBytes?: number;
+}
+
+const tasksOfPage = 500;
+const answerWithinMs = 60_000;
+const maxTasks = 1_000_000;
+const notImplemented = 501;
+
+/**
+ * Returns the tasks of a split in the server's order. `env`: name of the environment on the server (`/list_environments`). Throws an Error
+ * that names what the server lacks, the signal's reason when it aborts.
+ */
+export async function readServerTasks(
+  url: string,
+  env: string,
+  split: string,
+  signal: AbortSignal,
+  { headers = {}, envKey = env, maxBytes = 256 << 20 }: TaskApiOptions = {},
+): Promise<ServerTask[]> {
+  const server = new TaskServer(url.replace(/\/+$/, ''), headers, maxBytes, signal);
+  const path = `/${encodeURIComponent(env)}`;
+  const { status, body } = await server.ask(`${path}/num_tasks`, { split });
+  if (status !== 200 && status !== notImplemented) throw await server.refusal(env, split, status, body);
+  const count = isObject(body) ? body.num_tasks : undefined;
+  const tasks =
+    status === 200 && typeof count === 'number'
+      ? await readPages(server, path, split, count)
+      : await readAll(server, path, split);
+  if (tasks.length === 0) throw await server.refusal(env, split, 200, { detail: 'the split has no task' });
+  return rowsOf(tasks, env, split, envKey);
+}
+
+async function readPages(server: TaskServer, path: string, split: string, count: number): Promise<unknown[]> {
+  if (count > maxTasks) throw new Error(`${server.url} has ${count} tasks; at most ${maxTasks} are read`);
+  const tasks: unknown[] = [];
+  while (tasks.length < count) {
+    const start = tasks.length;
+    const stop = Math.min(count, start + tasksOfPage);
+    const { status, body } = await server.ask(`${path}/task_range`, { split, start, stop });
+    if (status === notImplemented && start === 0) return readAll(server, path, split);
+    const page = tasksIn(server, 'task_range', status, body);
+    if (page.length !== stop - start)
+      throw new Error(`${server.url} gives ${page.length} tasks from ${start} to ${stop} of ${count}`);
+    tasks.push(...page);
+  }
+  return tasks;
+}
+
+async function readAll(server: TaskServer, path: string, split: string): Promise<unknown[]> {
+  const { status, body } = await server.ask(`${path}/tasks`, { split });
+  if (status === notImplemented) throw new Error(`${server.url}: the environment lists no tasks`);
+  return tasksIn(server, 'tasks', status, body);
+}
+
+function tasksIn(server: TaskServer, route: string, status: number, body: unknown): unknown[] {
+  const tasks = isObject(body) ? body.tasks : undefined;
+  if (status === 200 && Array.isArray(tasks)) return tasks as unknown[];
+  throw new Error(`${server.url} answers ${route} with ${status}${detailIn(body)}`);
+}
+
+class TaskServer {
+  #bytes = 0;
+
+  constructor(
+    readonly url: string,
+    private readonly headers: Readonly<Record<string, string>>,
+    private readonly maxBytes: number,
+    private readonly signal: AbortSignal,
+  ) {}
+
+  /** Posts `data`, or gets without it. `body` is null if the answer is not JSON. */
+  async ask(path: string, data?: Record<string, unknown>): Promise<{ status: number; body: unknown }> {
+    const limit = awakeLimit(answerWithinMs);
+    try {
+      const answer = await fetch(`${this.url}${path}`, {
+        // A redirect could take the headers to another host.
+        redirect: 'error',
+        method: data === undefined ? 'GET' : 'POST',
+        headers: { ...this.headers, 'Content-Type': 'application/json' },
+        ...(data === undefined ? {} : { body: JSON.stringify(data) }),
+        signal: AbortSignal.any([this.signal, limit.signal]),
+      });
+      return { status: answer.status, body: await this.#bodyOf(answer) };
+    } catch (error) {
+      this.signal.throwIfAborted();
+      if (error instanceof TooLarge) throw error;
+      const { message, cause } = error as { message: string; cause?: { message?: string } };
+      const why = limit.signal.aborted ? `not within ${answerWithinMs / 1000} s` : cause?.message || message;
+      throw new Error(`${this.url}${path} does not answer: ${why}`, { cause: error });
+    } finally {
+      limit.callOff();
+    }
+  }
+
+  /** Why the tasks cannot be read, with what there is instead. */
+  async refusal(env: string, split: string, status: number, body: unknown): Promise<Error> {
+    const listed = await this.ask('/list_environments');
+    if (listed.status !== 200 || !Array.isArray(listed.body))
+      return new Error(`${this.url} has no Task API, which OpenEnv has since 0.4.1: give a file of tasks`);
+    if (status === 404)
+      return new Error(`${this.url} has no environment "${env}"; it has ${namesIn(listed.body)}`);
+    const splits = await this.ask(`/${encodeURIComponent(env)}/splits`);
+    const known = Array.isArray(splits.body)
+      ? `; its splits are ${namesIn((splits.body as unknown[]).map((one) => (isObject(one) ? one.name : one)))}`
+      : '';
+    return new Error(`${this.url} gives no tasks of "${split}" (${status}${detailIn(body)})${known}`);
+  }
+
+  async #bodyOf(answer: Response): Promise<unknown> {
+    const pieces: Uint8Array[] = [];
+    for await (const piece of (answer.body ?? []) as AsyncIterable<Uint8Array>) {
+      this.#bytes += piece.length;
+      if (this.#bytes > this.maxBytes)
+        throw new TooLarge(`${this.url} lists more than ${this.maxBytes} bytes of tasks`);
+      pieces.push(piece);
+    }
+    try {
+      return JSON.parse(Buffer.concat(pieces).toString('utf8')) as unknown;
+    } catch {
+      return null;
+    }
+  }
+}
+
+class TooLarge extends Error {}
+
+const promptFields = ['prompt', 'user_prompt', 'instruction', 'question', 'problem'];
+const keyFields = ['task_key', 'key', 'task_id', 'id'];
+/** Same as in a task file. */
+const longestKey = 200;
+
+function rowsOf(tasks: readonly unknown[], env: string, split: string, envKey: string): ServerTask[] {
+  const own = tasks.map(ownKey);
+  const keys = new Set(own);
+  const areKeys = keys.size === tasks.length && !keys.has(null);
+  return tasks.map((task, index) => {
+    const { difficulty, ...fields } = isObject(task) ? task : {};
+    const prompt = promptFields.map((name) => fields[name]).find((value) => typeof value === 'string');
+    const isLevel = typeof difficulty === 'number' && Number.isInteger(difficulty) && difficulty >= 1;
+    return {
+      task_key: (areKeys ? own[index] : null) ?? `${env}/${split}/${index}`,
+      prompt: typeof task === 'string' ? task : textOf(prompt, ''),
+      env_key: envKey,
+      reset: { split, index },
+      ...(isLevel ? { difficulty } : {}),
+    };
+  });
+}
+
+/** Numbers are no keys: each split may begin at 0. */
+function ownKey(task: unknown): string | null {
+  if (!isObject(task)) return null;
+  const key = keyFields.map((name) => task[name]).find((value) => typeof value === 'string' && value !== '');
+  return typeof key === 'string' && key.length <= longestKey ? key : null;
+}
+
+function detailIn(body: unknown): string {
+  const detail = isObject(body) ? body.detail : undefined;
+  if (detail === undefined) return '';
+  return `: ${(typeof detail === 'string' ? detail : JSON.stringify(detail)).slice(0, 300)}`;
+}
+
+function namesIn(names: readonly unknown[]): string {
+  return names.length === 0 ? 'none' : names.slice(0, 20).map(String).join(', ');
+}

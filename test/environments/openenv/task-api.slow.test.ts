@@ -1,0 +1,81 @@
+// Tasks that a stock server lists itself.
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { parseTasks } from '../../../src/data/task-file.js';
+import { readServerTasks } from '../../../src/environments/openenv/task-api.js';
+import { ensurePythonVenv } from '../../support/python-venv.js';
+import {
+  type OpenEnvFixture,
+  startGameServer,
+  startOpenEnvFixture,
+} from '../../support/servers/openenv-fixture.js';
+
+const newVenv = await ensurePythonVenv(['openenv==0.10.0']);
+const oldVenv = await ensurePythonVenv(['openenv-core==0.2.3', 'fastmcp>=3,<4', 'mcp<2']);
+for (const venv of [newVenv, oldVenv])
+  if ('skipped' in venv) console.warn(`skipped: a stock server cannot run here: ${venv.skipped}`);
+const pythonOf = (venv: typeof newVenv): string => ('skipped' in venv ? '' : venv.python);
+const quiet = new AbortController().signal;
+
+describe.skipIf('skipped' in newVenv || 'skipped' in oldVenv)(
+  'tasks of a server',
+  { timeout: 60_000 },
+  () => {
+    let servers: Record<'paged' | 'whole' | 'without' | 'old', OpenEnvFixture>;
+    beforeAll(async () => {
+      const [paged, whole, without, old] = await Promise.all([
+        startOpenEnvFixture(pythonOf(newVenv), 1),
+        startOpenEnvFixture(pythonOf(newVenv), 1, undefined, { FIXTURE_WITHOUT_PAGES: '1' }),
+        startGameServer(pythonOf(newVenv), 'gym'),
+        startOpenEnvFixture(pythonOf(oldVenv), 1),
+      ]);
+      servers = { paged, whole, without, old };
+    }, 300_000);
+    afterAll(() => Promise.all(Object.values(servers ?? {}).map((server) => server.stop())));
+
+    const read = (server: keyof typeof servers, split = 'train', env = 'fixture') =>
+      readServerTasks(servers[server].url, env, split, quiet);
+
+    it.each(['paged', 'whole'] as const)('that lists them %s are rows of a task file', async (server) => {
+      const rows = await read(server);
+      expect(rows).toHaveLength(1203);
+      expect(rows[1202]).toEqual({
+        ...{ task_key: 'train-1202', prompt: 'Count to 1202.', env_key: 'fixture' },
+        reset: { split: 'train', index: 1202 },
+      });
+      expect(parseTasks(rows.map((row) => JSON.stringify(row)).join('\n'), 'tasks')).toHaveLength(1203);
+    });
+
+    it('have keys of their split where their own are numbers', async () => {
+      expect(await readServerTasks(servers.paged.url, 'fixture', 'hard', quiet, { envKey: 'other' })).toEqual(
+        [0, 1].map((index) => ({
+          ...{ task_key: `fixture/hard/${index}`, prompt: `hard ${index}`, env_key: 'other', difficulty: 3 },
+          reset: { split: 'hard', index },
+        })),
+      );
+    });
+
+    it('cannot be read where there are none, and the error says what there is', async () => {
+      await expect(read('paged', 'evening')).rejects.toThrow(
+        /no tasks of "evening".*its splits are train, hard/,
+      );
+      await expect(read('paged', 'train', 'other')).rejects.toThrow(/no environment "other"; it has fixture/);
+      await expect(read('old')).rejects.toThrow(/no Task API/);
+      await expect(read('without', 'train', 'guess')).rejects.toThrow(/lists no tasks/);
+    });
+
+    it('are limited in bytes, and end with the signal', async () => {
+      const { url } = servers.paged;
+      await expect(readServerTasks(url, 'fixture', 'train', quiet, { maxBytes: 40_000 })).rejects.toThrow(
+        /more than 40000 bytes/,
+      );
+      const late = AbortSignal.abort(new Error('over'));
+      await expect(readServerTasks(url, 'fixture', 'train', late)).rejects.toThrow('over');
+    });
+
+    it('of a server that is gone are an error, too', async () => {
+      await expect(readServerTasks('http://127.0.0.1:1', 'fixture', 'train', quiet)).rejects.toThrow(
+        /does not answer/,
+      );
+    });
+  },
+);
