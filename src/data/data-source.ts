@@ -2,12 +2,16 @@
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { TextDecoder } from 'node:util';
-import { isInBucket } from '../spec/spec-paths.js';
+import { isInBucket, isOnServer } from '../spec/spec-paths.js';
 import type { Digest } from '../spec/records/parts.js';
 import { parseS3Address } from '../store/objects/s3-address.js';
+import { readServerTasks } from '../environments/openenv/task-api.js';
+import { lines } from './dataset-writer.js';
 import { BadDataFile } from './task-file.js';
 
 const pieceBytes = 1 << 20;
+/** For all tasks that a server lists. */
+const listWithinMs = 10 * 60_000;
 
 /** What was read. */
 export interface ReadSource {
@@ -17,8 +21,8 @@ export interface ReadSource {
 }
 
 /**
- * Gives the text of a file to `take`, piece by piece. `path`: a file, or `s3://bucket/key` with the parameters of a store's address;
- * credentials come from the environment, as a store's do. Throws `BadDataFile`.
+ * Gives the text of a file to `take`, piece by piece. `path`: a file; `s3://bucket/key` with the parameters of a store's address, with
+ * credentials from the environment, as a store's; or the tasks of a server, as in `isOnServer`. Throws `BadDataFile`.
  */
 export async function readSource(
   path: string,
@@ -28,7 +32,7 @@ export async function readSource(
   // Strict decoding: a replaced character would silently change a task. The decoder drops a byte order mark.
   const decoder = new TextDecoder('utf-8', { fatal: true });
   let size = 0;
-  const pieces = (isInBucket(path) ? await openObject(path) : openFile(path))[Symbol.asyncIterator]();
+  const pieces = (await open(path))[Symbol.asyncIterator]();
   for (;;) {
     const next = await pieces.next().catch((error: unknown) => unreadable(path, error));
     const bytes = next.done === true ? undefined : next.value;
@@ -53,6 +57,28 @@ function decoded(path: string, decoder: TextDecoder, bytes: Uint8Array | undefin
     return bytes ? decoder.decode(bytes, { stream: true }) : decoder.decode();
   } catch {
     throw new BadDataFile(path, ['is not UTF-8 text; save it as UTF-8']);
+  }
+}
+
+async function open(path: string): Promise<AsyncIterable<Uint8Array>> {
+  if (isOnServer(path)) return openServer(path);
+  return isInBucket(path) ? openObject(path) : openFile(path);
+}
+
+/** The tasks as a file of lines: those of `split`, then those of `held_out` as tasks that are held out. */
+async function* openServer(path: string): AsyncIterable<Uint8Array> {
+  const { origin, pathname, searchParams } = new URL(path.slice('openenv+'.length));
+  const env = decodeURIComponent(pathname.replace(/^\/+|\/+$/g, ''));
+  if (env === '') unreadable(path, new Error('it names no environment: openenv+http://host:port/ENV'));
+  const envKey = searchParams.get('env_key') ?? env;
+  const heldOut = searchParams.get('held_out');
+  const splits = [
+    { name: searchParams.get('split') ?? 'train', side: 'train' },
+    ...(heldOut === null ? [] : [{ name: heldOut, side: 'held_out' }]),
+  ];
+  for (const { name, side } of splits) {
+    const tasks = await readServerTasks(origin, env, name, AbortSignal.timeout(listWithinMs), { envKey });
+    yield Buffer.from(lines(tasks.map((task) => ({ ...task, split: side }))));
   }
 }
 

@@ -1,5 +1,6 @@
 // Checks a task by its solution: played on its environment, the solution must be graded 1, again the same, and doing nothing 0 at most.
 import { type Environment, type EnvironmentBackend, EnvironmentError } from '../environments/environment.js';
+import { contentText } from '../episode/observation.js';
 import type { GateName, GateRecord } from '../spec/records/manifests.js';
 import type { DemonstrationMessage, Task } from '../spec/records/task.js';
 import type { Solution } from './task-file.js';
@@ -69,13 +70,13 @@ async function play(
   let errors = 0;
   let hasEnded = false;
   for (const [turn, call] of calls.entries()) {
-    const { text, isError, ends } = await environment.callTool(call, { turn, tryNumber });
+    const { content, isError, ends } = await environment.callTool(call, { turn, tryNumber });
     if (isError) errors += 1;
     messages.push({ role: 'assistant', content: `<tool_call>${JSON.stringify(call)}</tool_call>` });
     hasEnded = ends === true;
     // What follows the end of an episode would be a mistake of the solution's author, and no model is shown it.
     if (hasEnded) break;
-    messages.push({ role: 'tool', content: text });
+    messages.push({ role: 'tool', content: contentText(content) });
   }
   if (!hasEnded) messages.push({ role: 'assistant', content: `${finalAnswer} <done>`.trimStart() });
   const { outcome, explanation } = await environment.grade({ finalAnswer, tryNumber });

@@ -56,7 +56,9 @@ export const data = z.strictObject({
     .describe('prepared dataset, `NAME@VERSION`; excludes all of the following but the last two'),
   tasks: text
     .exactOptional()
-    .describe('file of tasks, also `s3://bucket/key?endpoint=…&region=…`; excludes `builtin`'),
+    .describe(
+      'file of tasks, also `s3://bucket/key?endpoint=…&region=…`, or `openenv+http://host:port/ENV?split=train&held_out=test`; excludes `builtin`',
+    ),
   demonstrations: text.exactOptional().describe('JSONL file of demonstrations'),
   builtin: builtin.exactOptional().describe('tasks of the built-in apps; excludes `tasks`'),
   ...selection,

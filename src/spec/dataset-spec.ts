@@ -41,7 +41,9 @@ const teacher = z.strictObject({
 const datasetSpecSchema = z.strictObject({
   name: name.describe('name of the dataset'),
   version: name.describe('its version: other bytes or other settings need another one'),
-  tasks: text.describe('file of tasks, also `s3://bucket/key?endpoint=…&region=…`'),
+  tasks: text.describe(
+    'file of tasks, also `s3://bucket/key?endpoint=…&region=…`, or `openenv+http://host:port/ENV?split=train&held_out=test`',
+  ),
   demonstrations: text.exactOptional().describe('JSONL file of demonstrations'),
   solutions: text
     .exactOptional()

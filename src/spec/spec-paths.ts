@@ -12,6 +12,11 @@ export function isInBucket(path: string): boolean {
   return path.startsWith('s3://');
 }
 
+/** `openenv+http://host:port/ENV?split=train&held_out=test&env_key=KEY`: tasks that an environment server lists. */
+export function isOnServer(path: string): boolean {
+  return /^openenv\+https?:\/\//.test(path);
+}
+
 /**
  * Fills in the model folder's tokenizer and chat template. A path that neither the spec nor the folder gives is empty;
  * `combinationProblems` reports it.
@@ -36,7 +41,7 @@ export function withAbsolutePath(
   problems: SpecProblem[],
   fix = 'relative paths start at the folder of the spec file',
 ): string {
-  if (path === '' || isAbsolute(path) || isInBucket(path)) return path;
+  if (path === '' || isAbsolute(path) || isInBucket(path) || isOnServer(path)) return path;
   if (file !== undefined) {
     const resolved = resolve(dirname(file), path);
     // Only a relative path must exist here: an absolute one may name a file on the machine that trains.

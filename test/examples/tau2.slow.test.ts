@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { refuseBadFiles } from '../../src/data/dataset-validation.js';
+import { contentText } from '../../src/episode/observation.js';
 import { parseTasks } from '../../src/data/task-file.js';
 import type { Environment, EnvironmentBackend } from '../../src/environments/environment.js';
 import { createOpenEnvBackend } from '../../src/environments/openenv/openenv-backend.js';
@@ -191,7 +192,7 @@ describe.skipIf('skipped' in venv)('the example of τ²-bench', { timeout: 1_200
     ];
     const [task] = tasksOf('telecom');
     const [one, two] = [await play('telecom', task!, calls), await play('telecom', task!, calls)];
-    expect(one.results[1]!.text).toContain('"bill_ids": ["B1004", "B1005", "B1007"]');
+    expect(contentText(one.results[1]!.content)).toContain('"bill_ids": ["B1004", "B1005", "B1007"]');
     expect(two).toEqual(one);
   });
 
@@ -204,8 +205,8 @@ describe.skipIf('skipped' in venv)('the example of τ²-bench', { timeout: 1_200
       { name: 'calculate', arguments: { expression: '9 * 9' } },
     ]);
     expect(results.slice(0, 4).every(({ isError }) => isError)).toBe(true);
-    expect(results[0]!.text).toBe('Error: Order not found');
-    expect(results[4]).toEqual({ text: '81.0', isError: false });
+    expect(contentText(results[0]!.content)).toBe('Error: Order not found');
+    expect(results[4]).toEqual({ content: [{ type: 'text', text: '81.0' }], isError: false });
   });
 
   it('refuses a task that is not of its domain', async () => {

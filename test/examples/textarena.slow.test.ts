@@ -5,6 +5,7 @@ import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { parse as parseYaml } from 'yaml';
 import { auditRun } from '../../src/activities/reports/audit-run.js';
+import { contentText } from '../../src/episode/observation.js';
 import type { Environment } from '../../src/environments/environment.js';
 import { createOpenEnvBackend } from '../../src/environments/openenv/openenv-backend.js';
 import type { Task } from '../../src/spec/records/task.js';
@@ -125,7 +126,8 @@ async function halve(environment: Environment): Promise<{ guess: number; grade: 
   for (let turn = 0; ; turn++) {
     const guess = Math.floor((low + high) / 2);
     const call = { name: 'act', arguments: { move: `[${guess}]` } };
-    const { text, ends } = await environment.callTool(call, { turn, tryNumber: 0 });
+    const { content, ends } = await environment.callTool(call, { turn, tryNumber: 0 });
+    const text = contentText(content);
     if (ends) {
       const { outcome } = await environment.grade({ finalAnswer: '', tryNumber: 0 });
       return { guess, grade: outcome.value };

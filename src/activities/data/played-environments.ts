@@ -1,11 +1,10 @@
 // Plays tasks on the environments of a dataset's spec, some at once on each.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Backoff } from '../../base/backoff.js';
-import { keepSecret } from '../../base/known-secrets.js';
 import { type EnvironmentBackend, EnvironmentError } from '../../environments/environment.js';
-import { createOpenEnvBackend } from '../../environments/openenv/openenv-backend.js';
-import { serverOptionsOf } from '../../environments/openenv/server-options.js';
-import { EnvironmentsUnavailable } from '../../episode/episode-loop.js';
+import { environmentKind } from '../../environments/environment-kinds.js';
+import { createSemaphore, type Semaphore } from '../../environments/openenv/semaphore.js';
+import { EnvironmentsUnavailable } from '../../episode/outage-clock.js';
 import type { DatasetSpec } from '../../spec/dataset-spec.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
 import type { Task } from '../../spec/records/task.js';
@@ -34,50 +33,53 @@ export async function playEach<Item extends { task: Task }>(
     if (own) own.push(item);
     else byEnvironment.set(item.task.env_key, [item]);
   }
+  // After a failure nothing more is begun; what is under way ends first, since the next attempt follows in this process.
+  let failure: { error: unknown } | null = null;
+  const isOver = (): boolean => failure !== null;
   const played = [...byEnvironment].map(async ([envKey, own]) => {
     const backend = openBackend(environmentOf(environments, envKey), gates.parallel);
     const next = own.values();
     const player = async (): Promise<void> => {
-      for (const item of next) await withPatience(item.task, scope, () => play(item, backend));
+      for (const item of next) {
+        if (isOver()) return;
+        await withPatience(item.task, scope, isOver, () => play(item, backend)).catch((error: unknown) => {
+          failure ??= { error };
+        });
+      }
     };
-    const players = Array.from({ length: Math.min(gates.parallel, own.length) }, player);
-    await Promise.all(players).finally(() => backend.close());
+    await Promise.all(Array.from({ length: Math.min(gates.parallel, own.length) }, player));
+    await backend.close();
   });
   await Promise.all(played);
+  if (failure) throw (failure as { error: unknown }).error;
 }
 
-function environmentOf(
-  environments: readonly EnvironmentSpec[],
-  envKey: string,
-): EnvironmentSpec & { url: string } {
+function environmentOf(environments: readonly EnvironmentSpec[], envKey: string): EnvironmentSpec {
   const environment = environments.find(({ env_key }) => env_key === envKey);
-  const url = environment?.url;
-  if (!environment || url === undefined) throw new Error(`the spec has no address of ${envKey}`);
-  return { ...environment, url };
+  if (!environment) throw new Error(`the spec has no environment ${envKey}`);
+  return environment;
 }
 
-function openBackend(environment: EnvironmentSpec & { url: string }, parallel: number): EnvironmentBackend {
-  const { url, grading_token_env: tokenName, max_sessions: places = Infinity } = environment;
-  const gradingToken = tokenName === undefined ? undefined : process.env[tokenName];
-  keepSecret(gradingToken);
-  return createOpenEnvBackend({
-    url,
-    ...serverOptionsOf(environment),
-    maxSessions: Math.min(parallel, places),
-    callTimeoutMs,
-    ...(gradingToken ? { gradingToken } : {}),
-  });
+/** Its own places, since its sessions end with this activity. */
+function openBackend(environment: EnvironmentSpec, parallel: number): EnvironmentBackend {
+  const placesOf = (_url: string, most = Infinity): Semaphore => createSemaphore(Math.min(parallel, most));
+  return environmentKind(environment).backend(environment, callTimeoutMs, { url: null, placesOf }).create();
 }
 
 /** Repeats what fails because the server is away; throws `EnvironmentsUnavailable` when it has been away for too long. */
-async function withPatience<T>(task: Task, scope: DataScope, work: () => Promise<T>): Promise<T> {
+async function withPatience<T>(
+  task: Task,
+  scope: DataScope,
+  isOver: () => boolean,
+  work: () => Promise<T>,
+): Promise<T> {
   const backoff = new Backoff(pauses);
   const until = Date.now() + maxWaitMs;
   for (;;) {
     try {
       return await work();
     } catch (error) {
-      if (!(error instanceof EnvironmentError)) throw error;
+      if (!(error instanceof EnvironmentError) || isOver()) throw error;
       if (Date.now() > until) {
         const minutes = maxWaitMs / 60_000;
         throw new EnvironmentsUnavailable(

@@ -1,5 +1,6 @@
 // Tasks that a stock server lists itself.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { readSourceText } from '../../../src/data/data-source.js';
 import { parseTasks } from '../../../src/data/task-file.js';
 import { readServerTasks } from '../../../src/environments/openenv/task-api.js';
 import { ensurePythonVenv } from '../../support/python-venv.js';
@@ -51,6 +52,19 @@ describe.skipIf('skipped' in newVenv || 'skipped' in oldVenv)(
           ...{ task_key: `fixture/hard/${index}`, prompt: `hard ${index}`, env_key: 'other', difficulty: 3 },
           reset: { split: 'hard', index },
         })),
+      );
+    });
+
+    it('are a spec’s data by their address', async () => {
+      const texts = await readSourceText(
+        `openenv+${servers.paged.url}/fixture?split=train&held_out=hard&env_key=other`,
+      );
+      const tasks = parseTasks(texts, 'the server');
+      expect(tasks.filter(({ split }) => split === 'train')).toHaveLength(1203);
+      expect(tasks.filter(({ split }) => split === 'held_out')).toHaveLength(2);
+      expect(new Set(tasks.map(({ env_key }) => env_key))).toEqual(new Set(['other']));
+      await expect(readSourceText(`openenv+${servers.paged.url}/nothing`)).rejects.toThrow(
+        /cannot be read: .* has no environment "nothing"; it has fixture/,
       );
     });
 
