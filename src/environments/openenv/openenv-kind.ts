@@ -1,7 +1,7 @@
 // The kind `openenv`: any OpenEnv server, and the built-in one where the spec names none.
 import { keepSecret } from '../../base/known-secrets.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
-import type { EnvironmentHost, EnvironmentKind } from '../environment-kinds.js';
+import type { EnvironmentHost, EnvironmentKind } from '../environment-kind.js';
 import { createOpenEnvBackend } from './openenv-backend.js';
 import { serverOptionsOf } from './server-options.js';
 

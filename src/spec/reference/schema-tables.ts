@@ -59,7 +59,8 @@ export function valueText(node: Node): string {
 
 /** Joins options as `a, b or c`. */
 function oneOf(options: string[]): string {
-  return [options.slice(0, -1).join(', '), ...options.slice(-1)].join(' or ');
+  const [last = ''] = options.slice(-1);
+  return options.length < 2 ? last : `${options.slice(0, -1).join(', ')} or ${last}`;
 }
 
 /** The members of a mapping in one line: `{run: text, step: count}`. */

@@ -1,6 +1,7 @@
 // Keeps one backend for each environment server and its settings; all episodes of this process share it.
 import type { EnvironmentBackend } from '../../environments/environment.js';
-import { type EnvironmentHost, environmentKind } from '../../environments/environment-kinds.js';
+import type { EnvironmentHost } from '../../environments/environment-kind.js';
+import { environmentKind } from '../../environments/environment-kinds.js';
 import { createSemaphore, type Semaphore } from '../../environments/openenv/semaphore.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
 import { placesOfNode } from './server-capacity.js';
