@@ -90,17 +90,29 @@ function linesByEnvironment(
 }
 
 function trajectoryOf({ tokenizer }: RunData, suite: SuiteRecord, episode: EpisodeRecord) {
-  const { env_key, task_key, tokens, prompt_length, outcome, stop_reason } = episode;
+  const { env_key, task_key, tokens, prompt_length, stop_reason } = episode;
   return {
     input_prompt: tokenizer.decode(tokens.slice(0, prompt_length)),
     output_response: tokenizer.decode(tokens.slice(prompt_length)),
-    /** Null for an unknown outcome, which says nothing about the model. */
-    score: outcome.status === 'graded' ? outcome.value : null,
+    score: scoreOf(episode),
     stop_reason,
     env_class: env_key,
     env_extras: { task_key, data_source: env_key, max_turns: suite.sampling.max_turns },
     data_source: env_key,
   };
+}
+
+/**
+ * One score for each token of the response: the reward at the last sampled token, 0 at all others. Null for an unknown outcome, which says
+ * nothing about the model; a list of zeros would count as its failure.
+ */
+function scoreOf({ tokens, prompt_length, turns, outcome }: EpisodeRecord): number[] | null {
+  if (outcome.status === 'unknown') return null;
+  const scores = new Array<number>(tokens.length - prompt_length).fill(0);
+  const last = turns.findLast(({ start, end }) => end > start)?.end ?? tokens.length;
+  // A graded episode without a token still has its reward.
+  scores[Math.max(0, last - prompt_length - 1)] = outcome.value;
+  return scores;
 }
 
 /** An environment without graded episodes gets no pass rate. */

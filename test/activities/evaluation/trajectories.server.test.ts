@@ -3,6 +3,7 @@ import { beforeAll, expect, it } from 'vitest';
 import type { EvaluatedState } from '../../../src/activities/contracts.js';
 import { evaluateState } from '../../../src/activities/evaluation/evaluate-state.js';
 import { projectTrajectories } from '../../../src/activities/evaluation/trajectories.js';
+import type { EpisodeRecord } from '../../../src/spec/records/episode.js';
 import { recordDigest } from '../../../src/store/records/canonical.js';
 import {
   evaluationEpisodeKey,
@@ -87,6 +88,32 @@ it('trajectories are written once: a retry of the first suite finds its own file
   const { data, suite, episodes, result } = await played('interval');
   await projectTrajectories(harness.store, data, step, suite, episodes, result);
   expect(await harness.store.listFolder(trajectoriesFolder(run, step))).not.toContain('interval/');
+});
+
+it('a score is a list with the reward at the last sampled token; it is null for an unknown outcome', async () => {
+  const { data, suite, episodes, result } = await played('final');
+  const [graded, observed, unknown] = episodes.map((episode, slot): EpisodeRecord => {
+    const { tokens, turns } = episode;
+    if (slot === 0) return { ...episode, outcome: { status: 'graded', value: 0.5 } };
+    // The environment's last answer follows the last turn.
+    if (slot === 1) return { ...episode, tokens: [...tokens, 5, 6], outcome: { status: 'graded', value: 1 } };
+    return { ...episode, turns, outcome: { status: 'unknown', reason: 'open', failures: 3 } };
+  }) as [EpisodeRecord, EpisodeRecord, EpisodeRecord];
+  const at = 9;
+  await projectTrajectories(harness.store, data, at, suite, [graded, observed, unknown], result);
+  const lines = (await linesOf('tracker.jsonl', at)) as { score: number[] | null }[];
+  const zeros = ({ turns, prompt_length }: EpisodeRecord): number[] =>
+    new Array<number>(turns.at(-1)!.end - prompt_length - 1).fill(0);
+  expect(lines.map(({ score }) => score)).toEqual([
+    [...zeros(graded), 0.5, ...new Array<number>(graded.tokens.length - graded.turns.at(-1)!.end).fill(0)],
+    [
+      ...zeros(observed),
+      1,
+      ...new Array<number>(observed.tokens.length - observed.turns.at(-1)!.end).fill(0),
+    ],
+    null,
+  ]);
+  expect(lines[1]?.score).toHaveLength(observed.tokens.length - observed.prompt_length);
 });
 
 async function played(name: 'interval' | 'final') {
