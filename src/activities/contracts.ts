@@ -155,6 +155,8 @@ export interface EvaluatedState extends Observation {
   suite: Digest;
   suite_name: string;
   pass_at_1: PassRate;
+  /** Absent if the suite has one sample a task. */
+  pass_at_k?: Record<string, number>;
   graded: number;
   unknown: number;
   /** The most frequent reason of unknown outcomes, as text. */
@@ -343,6 +345,8 @@ export interface RunStatus {
     step: number;
     suite: string;
     pass_at_1: PassRate;
+    /** Only the largest k; absent if the suite has one sample a task. */
+    pass_at_k?: Record<string, number>;
     graded: number;
     /** Absent if all outcomes are graded, or in answers of an earlier version. */
     unknown?: number;

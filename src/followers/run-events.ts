@@ -10,7 +10,7 @@ import type {
   RunStarted,
 } from '../integrations/slack/run-event.js';
 import type { EvaluationResult } from '../spec/records/evaluation-records.js';
-import { endingText, nothingGraded, type PassRate, passRateText } from '../spec/pass-rate.js';
+import { endingText, largestPassAtK, nothingGraded, type PassRate, passRateText } from '../spec/pass-rate.js';
 import type { OwnerRecord } from '../spec/records/run-records.js';
 import type { RunSpec } from '../spec/run-spec.js';
 import { plannedSteps, reachesTarget, runSuites } from '../spec/schedule.js';
@@ -271,6 +271,7 @@ function evaluationEvent(
   chart: Uint8Array | null,
 ): EvaluationDone {
   const { suite_name: suite, pass_at_1, graded, unknown, observed } = result;
+  const largest = largestPassAtK(result);
   return {
     kind: 'evaluation',
     id: evaluationPointId(step, suite, result.suite).replace(/^eval\./, 'evaluation.'),
@@ -278,6 +279,7 @@ function evaluationEvent(
     step,
     suite,
     passAt1: pass_at_1,
+    ...(largest === null ? {} : { largest }),
     before: before && { step: before.step, passAt1: before.passAt1 },
     graded,
     unknown,

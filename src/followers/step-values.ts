@@ -1,6 +1,7 @@
 // Turns a record's figures into a point: an update's figures keep their names, an evaluation's get SkyRL's names.
 import { evaluationPointId, type MetricPoint, stepPointId } from '../integrations/tracking/metric-point.js';
 import type { EvaluationResult } from '../spec/records/evaluation-records.js';
+import { passRatesOf } from '../spec/pass-rate.js';
 import type { UpdateRecord } from '../spec/records/update.js';
 import { metricsOf } from '../rl/metrics.js';
 import { type FaultTotals, faultsAfter } from '../store/runs/fault-figures.js';
@@ -60,11 +61,14 @@ export function evaluationPoint(step: number, result: EvaluationResult): MetricP
   const { suite, suite_name, observed } = result;
   const suffix = suite_name === 'interval' ? '' : `/${suite_name}`;
   const values: Record<string, number> = { ...observed.metrics, [`timing/eval${suffix}`]: observed.seconds };
-  const { pass_at_1, graded, unknown } = result;
-  const parts: [string, Record<string, number | null>][] = [['all', { pass_at_1, graded, unknown }]];
-  for (const [env, figures] of Object.entries(result.environments)) parts.push([env, { ...figures }]);
-  for (const [part, figures] of parts)
-    for (const [name, value] of Object.entries(figures))
-      if (value !== null) values[`eval${suffix}/${part}/${name}`] = value;
+  const { graded, unknown } = result;
+  const add = (part: string, figures: Record<string, number>): void => {
+    for (const [name, value] of Object.entries(figures)) values[`eval${suffix}/${part}/${name}`] = value;
+  };
+  add('all', { ...passRatesOf(result), graded, unknown });
+  for (const [env, figures] of Object.entries(result.environments)) {
+    const { pass_at_1: _, pass_at_k: __, pass_at_n: ___, ...others } = figures;
+    add(env, { ...passRatesOf(figures), ...others });
+  }
   return { id: evaluationPointId(step, suite_name, suite), step, at: observed.committed_at, values };
 }

@@ -1,6 +1,6 @@
 // Tables by environment and by task template: pass@1 of the baseline and of the final evaluation, the change, and what the change means.
 import { errorShare } from '../rl/metrics.js';
-import type { PassRate } from '../spec/pass-rate.js';
+import { largestPassAtK, type PassRate, type SeveralSamples } from '../spec/pass-rate.js';
 import type { EvaluationFigure } from './history/evaluations.js';
 
 type EnvironmentStatus = 'saturated' | 'improving' | 'flat' | 'unclear' | 'declining' | 'failing' | 'new';
@@ -15,6 +15,8 @@ export interface EnvironmentRow {
   delta: number | null;
   /** Standard error of `after`. */
   error: number | null;
+  /** pass@k for the largest k of the later evaluation; null if its suite has one sample a task. */
+  largest: { k: number; before: number | null; after: number } | null;
   unknown: number;
   mean_turns: number;
   /** Share of tool calls that returned an error. */
@@ -60,6 +62,7 @@ export function environmentRows(before: EvaluationFigure, after: EvaluationFigur
       graded: final.graded,
       ...figures,
       error: standardError(figures.after, final.graded),
+      largest: largestOf(base ?? {}, final),
       unknown: final.unknown,
       mean_turns: final.mean_turns,
       tool_error_rate: errorShare(final.tool_errors, calls),
@@ -83,6 +86,7 @@ function allOf(before: EvaluationFigure, after: EvaluationFigure, rows: Environm
     graded: rows.reduce((sum, row) => sum + row.graded, 0),
     ...figures,
     error: standardError(figures.after, after.result.graded),
+    largest: largestOf(before.result, after.result),
     unknown: after.result.unknown,
     mean_turns:
       total > 0 ? weighted((i) => (environments[i]?.mean_turns ?? 0) * (episodes[i] ?? 0)) / total : 0,
@@ -134,6 +138,13 @@ function errorOfDifference(before: CountedRate, after: CountedRate): number {
 
 function rateOf({ pass_at_1, graded }: { pass_at_1: PassRate; graded: number }): CountedRate | null {
   return pass_at_1 === null ? null : { share: pass_at_1, graded };
+}
+
+function largestOf(before: SeveralSamples, after: SeveralSamples): EnvironmentRow['largest'] {
+  const largest = largestPassAtK(after);
+  if (largest === null) return null;
+  const { k, rate } = largest;
+  return { k, before: before.pass_at_k?.[k] ?? null, after: rate };
 }
 
 function compared(

@@ -13,7 +13,7 @@ import { environmentRows, statusRule, templateRows, type EnvironmentRow } from '
 import { tasksOf, type EvaluationFigure } from './history/evaluations.js';
 import { type Faults, faultTable } from './history/faults.js';
 import { percent, points, timeSpan, whole } from './format.js';
-import { escapeHtml, table } from './html.js';
+import { type Column, escapeHtml, table } from './html.js';
 import { contentPolicy } from './content-policy.js';
 import { loraInWords } from './model-facts.js';
 import type { ReadEpisodes } from './report-episodes.js';
@@ -33,6 +33,7 @@ import { viewerScript } from './transcripts/viewer-script.js';
 import { metricsOf } from '../rl/metrics.js';
 import { nameOfNumerics } from '../spec/records/numerics.js';
 import { nothingGraded, passRateText } from '../spec/pass-rate.js';
+import { evaluationPlay } from '../spec/schedule.js';
 import type { InstanceRecord } from '../spec/records/served-model.js';
 import type { UpdateRecord } from '../spec/records/update.js';
 import type { RebaseSpec } from '../spec/run-spec.js';
@@ -282,7 +283,14 @@ function environments(history: RunHistory): string {
   if (!change) return '<p class="quiet">No evaluation before or after GRPO is finished yet.</p>';
   const share = (value: number | null): string => (value === null ? '–' : percent(value));
   const delta = (value: number | null): string => (value === null ? '–' : points(value));
-  const byEnvironment = table<EnvironmentRow>(environmentRows(change.before, change.after), [
+  const rows = environmentRows(change.before, change.after);
+  const largest = Math.max(0, ...rows.map((row) => row.largest?.k ?? 0));
+  const passAtK: Column<EnvironmentRow> = {
+    title: `pass@${largest}`,
+    cell: ({ largest: one }) => (one?.k === largest ? `${share(one.before)} → ${share(one.after)}` : '–'),
+    figure: true,
+  };
+  const byEnvironment = table<EnvironmentRow>(rows, [
     { title: 'environment', cell: (row) => escapeHtml(row.env_key) },
     { title: 'episodes', cell: (row) => whole(row.graded), figure: true },
     { title: 'baseline', cell: (row) => share(row.before), figure: true },
@@ -293,6 +301,7 @@ function environments(history: RunHistory): string {
       figure: true,
     },
     { title: 'delta', cell: (row) => delta(row.delta), figure: true },
+    ...(largest > 0 ? [passAtK] : []),
     { title: 'status', cell: (row) => `<span class="status ${row.status}">${row.status}</span>` },
     { title: 'unknown', cell: (row) => whole(row.unknown), figure: true },
     { title: 'turns', cell: (row) => row.mean_turns.toFixed(1), figure: true },
@@ -311,10 +320,15 @@ function environments(history: RunHistory): string {
       `${whole(tasksOf(change.before))} tasks were played. `;
   return (
     `${byEnvironment}<p class="quiet">State after step ${change.before.step} → state after step ${change.after.step}. ${partial}` +
-    `pass@1 on held-out tasks, sampled at temperature 1; ± one standard error. Unknown outcomes ` +
+    `pass@1 on held-out tasks, ${sampledHow(history)}; ± one standard error. Unknown outcomes ` +
     `(broken environments) are counted separately and never scored as failures of the model. Status — ${statusRule}.</p>` +
     `<details><summary>by task template, the weakest first</summary>${byTemplate}</details>`
   );
+}
+
+function sampledHow({ record }: RunHistory): string {
+  const { samples, temperature } = evaluationPlay(record.spec.generator);
+  return `${samples === 1 ? 'sampled' : `${whole(samples)} samples a task`} at temperature ${temperature}`;
 }
 
 function stepTable(history: RunHistory): string {

@@ -1,6 +1,7 @@
 // The sampling settings that plans and suites contain.
 import type { SamplingPlan } from '../spec/records/parts.js';
 import type { GeneratorSpec } from '../spec/run-spec.js';
+import { evaluationPlay } from '../spec/schedule.js';
 
 /** Sampling of training episodes. */
 export function samplingOf(generator: GeneratorSpec): SamplingPlan {
@@ -12,9 +13,9 @@ export function samplingOf(generator: GeneratorSpec): SamplingPlan {
   };
 }
 
-/** Sampling of evaluations: the full distribution at temperature 1, independent of the training settings. */
+/** Sampling of evaluations: the full distribution at their own temperature, independent of the training settings. */
 export function evaluationSampling(generator: GeneratorSpec): SamplingPlan {
-  return { ...common(generator), temperature: 1 };
+  return { ...common(generator), temperature: evaluationPlay(generator).temperature };
 }
 
 function common(generator: GeneratorSpec): SamplingPlan {

@@ -1,6 +1,7 @@
 // Checks combinations of values: each value is valid alone, but some are impossible together.
 import type { SpecProblem } from './invalid-spec.js';
 import type { ModelArchitecture, RunSpec } from './run-spec.js';
+import { largeSuites } from './schedule.js';
 import { defaultMaxGradNorm, trainerProblems } from './trainer-schema.js';
 
 export function combinationProblems(spec: RunSpec): SpecProblem[] {
@@ -12,6 +13,7 @@ export function combinationProblems(spec: RunSpec): SpecProblem[] {
     ...warmStartProblems(spec),
     ...lengthProblems(spec),
     ...samplingProblems(spec),
+    ...largeSuites(spec),
     ...trainerProblems(spec),
     ...referenceProblems(spec),
     ...budgetProblems(spec),
@@ -111,6 +113,12 @@ function servedModelProblems(spec: RunSpec): SpecProblem[] {
       'generator.temperature',
       generator.temperature !== 1,
       `${generator.temperature} does not match the log-probs of a Tinker server, which are for temperature 1`,
+      'remove it',
+    ],
+    [
+      'generator.eval_temperature',
+      (generator.eval_temperature ?? 1) !== 1,
+      'is not sent to a Tinker server, which samples at temperature 1 here',
       'remove it',
     ],
     ['generator.top_p', generator.top_p !== undefined, 'is not sent to a Tinker server', 'remove it'],

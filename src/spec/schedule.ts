@@ -1,7 +1,8 @@
 // Says what a run's spec requires at each step. Readers of the run's records use these functions.
 import type { ControlRecord } from './records/control-records.js';
+import type { SpecProblem } from './invalid-spec.js';
 import type { PassRate } from './pass-rate.js';
-import type { RunSpec } from './run-spec.js';
+import type { GeneratorSpec, RunSpec } from './run-spec.js';
 import { suiteAfter } from './suite-due.js';
 import { lastWarmStep } from './warm-start.js';
 
@@ -11,6 +12,29 @@ export type RunSuite = (typeof runSuites)[number];
 
 export function isRunSuite(name: string): name is RunSuite {
   return (runSuites as readonly string[]).includes(name);
+}
+
+/** Maximum number of episodes of one state on one suite: a node has all of them open at once, and holds their transcripts. */
+export const mostEpisodes = 20_000;
+
+/** How the run's own suites are played: `samples` of each task. */
+export function evaluationPlay(generator: GeneratorSpec): { samples: number; temperature: number } {
+  return {
+    samples: generator.eval_n_samples_per_prompt ?? 1,
+    temperature: generator.eval_temperature ?? 1,
+  };
+}
+
+/** A problem for each of the run's own suites that has more episodes than a node can have open. */
+export function largeSuites({ data, generator }: RunSpec): SpecProblem[] {
+  const { samples } = evaluationPlay(generator);
+  return (['eval_tasks', 'final_eval_tasks'] as const)
+    .filter((key) => samples > 1 && data[key] * samples > mostEpisodes)
+    .map((key) => ({
+      path: `data.${key}`,
+      problem: `${data[key]} tasks × ${samples} samples are more than ${mostEpisodes} episodes`,
+      fix: 'lower it, or lower generator.eval_n_samples_per_prompt',
+    }));
 }
 
 /** `warmStart`: last step of the warm start, 0 without one; `total`: last step of the run if nothing ends it earlier. */

@@ -1,7 +1,7 @@
 // The schema of a run spec: every key with its bounds, default and meaning; `model-schema.ts`, `data-schema.ts` and `trainer-schema.ts` have the
 // keys of model, data and trainer. `run-spec.ts` names the types of the result, and `docs/run-spec.md` is generated from this schema.
 import { z } from 'zod';
-import { betas, count, countOrZero, name, positive, runId, seed, share, text } from './fields.js';
+import { betas, count, countOrZero, name, notNegative, positive, runId, seed, share, text } from './fields.js';
 import { data } from './data-schema.js';
 import { model } from './model-schema.js';
 import { trainer } from './trainer-schema.js';
@@ -93,7 +93,18 @@ const truncation =
 
 const generator = z.strictObject({
   n_samples_per_prompt: count.min(2).default(8).describe('samples per group'),
-  temperature: positive.max(10).default(1).describe('sampling temperature in training; evaluations use 1'),
+  temperature: positive
+    .max(10)
+    .default(1)
+    .describe('sampling temperature in training; evaluations have `eval_temperature`'),
+  eval_n_samples_per_prompt: count
+    .max(64)
+    .exactOptional()
+    .describe('samples of each task in the run’s evaluations, for pass@k; absent: 1'),
+  eval_temperature: positive
+    .max(10)
+    .exactOptional()
+    .describe('sampling temperature in the run’s evaluations; absent: 1'),
   max_turns: count.max(1000).default(10).describe('most turns per episode'),
   max_input_length: count.default(8_192).describe('most tokens before a turn'),
   max_generate_length: count.default(1_024).describe('most tokens sampled in one turn'),
@@ -164,8 +175,6 @@ const fork = z.strictObject({
     .exactOptional()
     .describe('set by `longhaul rebase`'),
 });
-
-const notNegative = z.number().min(0);
 
 const usdPerMillion = z.strictObject({
   train: notNegative.describe('price of training tokens'),

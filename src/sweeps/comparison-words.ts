@@ -10,7 +10,8 @@ import {
   type StateComparison,
   type SuiteComparison,
 } from './comparison.js';
-import type { Counted, TaskChange } from './task-changes.js';
+import type { Counted } from '../spec/pass-rate.js';
+import type { TaskChange } from './task-changes.js';
 
 export const shareText = (share: number | null): string => (share === null ? '–' : percent(share));
 

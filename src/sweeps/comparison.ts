@@ -4,10 +4,10 @@
 import { errorShare } from '../rl/metrics.js';
 import type { Digest } from '../spec/records/parts.js';
 import type { Place, SkippedCheckpoint, SweepSuiteEntry } from '../spec/records/sweep-record.js';
+import { type Counted, passAtK, passAtKs } from '../spec/pass-rate.js';
 import { pairedInterval, unseenChange, type Interval } from './bootstrap.js';
-import { ksOf, passAtK } from './pass-at-k.js';
 import { countedOf, playedSamples, type TaskTally } from './tallies.js';
-import { taskChanges, type Counted, type TaskChange } from './task-changes.js';
+import { taskChanges, type TaskChange } from './task-changes.js';
 
 export interface PlayedState extends Place {
   state: Digest;
@@ -139,15 +139,15 @@ export function compareState(
   reference: PlayedState,
   { run, step, state, tasks, ...others }: PlayedState,
 ): StateComparison {
-  const ks = ksOf(suite.samples);
-  const all = figuresOf(tasks, ks);
+  const all = figuresOf(tasks, suite.samples);
   const environments: Record<string, Figures> = {};
-  for (const [name, of] of byKey(tasks, ({ env_key }) => env_key)) environments[name] = figuresOf(of, ks);
+  for (const [name, of] of byKey(tasks, ({ env_key }) => env_key))
+    environments[name] = figuresOf(of, suite.samples);
   const against = state === reference.state ? null : versus(suite, reference, { state, tasks });
   return { run, step, state, ...others, all, environments, versus: against };
 }
 
-function figuresOf(tasks: readonly TaskTally[], ks: readonly number[]): Figures {
+function figuresOf(tasks: readonly TaskTally[], samples: number): Figures {
   const counted: Counted[] = [];
   const sums = { places: 0, episodes: 0, graded: 0, turns: 0, calls: 0, errors: 0 };
   for (const task of tasks) {
@@ -171,13 +171,7 @@ function figuresOf(tasks: readonly TaskTally[], ks: readonly number[]): Figures 
     unknown: episodes - graded,
     missing: places - episodes,
     pass_at_1: meanOf(counted.map((task) => task.passed / task.graded)),
-    pass_at_k: ks
-      .filter((k) => k > 1)
-      .map((k) => {
-        const enough = counted.filter((task) => task.graded >= k);
-        const value = meanOf(enough.map((task) => passAtK(task.graded, task.passed, k)));
-        return { k, value, tasks: enough.length };
-      }),
+    pass_at_k: passAtKs(counted, samples),
     mean_turns: per(turns),
     mean_tool_calls: per(calls),
     tool_errors: errors,

@@ -10,7 +10,7 @@ import type { SweepSuiteEntry } from '../spec/records/sweep-record.js';
 import type { Task } from '../spec/records/task.js';
 import { hash32 } from '../rl/random.js';
 import { recordDigest } from '../store/records/canonical.js';
-import { isRunSuite, runSuites, type RunSuite } from '../spec/schedule.js';
+import { evaluationPlay, isRunSuite, mostEpisodes, runSuites, type RunSuite } from '../spec/schedule.js';
 import type { SuiteSpec, SweepSpec } from '../spec/sweep-spec.js';
 
 /** The run that supplies the suites, and the tasks of its dataset in the data's order. */
@@ -25,9 +25,6 @@ export interface SuiteSource {
 
 /** Recorded name of every suite that is not a run's own. Names in a sweep change nothing that is measured, so they must not be recorded. */
 const sweepSuite = 'sweep';
-
-/** Maximum number of episodes of one state on one suite: a node has all of them open at once, and holds their transcripts. */
-export const mostEpisodes = 20_000;
 
 /** A sweep's suites, in its order. Throws `InvalidSpec` if a suite has no task or too many episodes, or if two suites are the same. */
 export function suitesOf(spec: SweepSpec, source: SuiteSource): SweepSuiteEntry[] {
@@ -61,9 +58,9 @@ export function environmentsOf({ tasks }: SuiteRecord): string[] {
 
 /** A run's own suite: its held-out tasks in the data's order. */
 export function runSuiteOf(name: RunSuite, source: SuiteSource): SuiteRecord {
-  const { final_eval_tasks, eval_tasks } = source.record.spec.data;
-  const max_tasks = name === 'final' ? final_eval_tasks : eval_tasks;
-  return suiteRecord(name, { name, split: 'held_out', max_tasks, samples: 1, temperature: 1 }, source);
+  const { data, generator } = source.record.spec;
+  const max_tasks = name === 'final' ? data.final_eval_tasks : data.eval_tasks;
+  return suiteRecord(name, { name, split: 'held_out', max_tasks, ...evaluationPlay(generator) }, source);
 }
 
 /** The suite that is asked for, or the run's own suite if its settings are equal. */

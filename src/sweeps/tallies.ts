@@ -1,8 +1,8 @@
 // The few figures of each episode that a comparison needs, so that transcripts need not stay in memory.
+import type { Counted } from '../spec/pass-rate.js';
 import type { SuiteRecord } from '../spec/records/evaluation-records.js';
 import type { EpisodeRecord } from '../spec/records/episode.js';
 import { isPass } from '../rl/pass.js';
-import type { Counted } from './task-changes.js';
 
 export interface PlayedSample {
   /** Null if the outcome is unknown. */

@@ -2,12 +2,7 @@
 // expected share of false claims at one in twenty (Benjamini and Hochberg 1995). Some tasks could not be claimed with any outcome, given
 // how many samples of both states together passed. They do not count as tests. This causes no bias, because the exact test takes these sums
 // as given.
-
-/** Passed samples among graded samples. */
-export interface Counted {
-  passed: number;
-  graded: number;
-}
+import type { Counted } from '../spec/pass-rate.js';
 
 export interface TaskChange {
   task_key: string;

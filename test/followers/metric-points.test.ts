@@ -3,11 +3,13 @@ import { setTimeout as delay } from 'node:timers/promises';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { MetricPoints } from '../../src/followers/metric-points.js';
-import type { RunningTotals } from '../../src/followers/step-values.js';
+import { evaluationPoint, type RunningTotals } from '../../src/followers/step-values.js';
 import { Delivered, type MetricPoint, stepOfId } from '../../src/integrations/tracking/metric-point.js';
+import type { EvaluationResult } from '../../src/spec/records/evaluation-records.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
 import { updateKey } from '../../src/store/objects/layout.js';
+import { recordsOfAllKinds } from '../store/fixtures.js';
 import { until } from '../support/until.js';
 import { memoryStore } from './memory-store.js';
 import { recordsOf, timeOf, writeAll, type Written, writeControl, type WrittenRun } from './written-run.js';
@@ -98,6 +100,26 @@ describe('a run as points', () => {
       'eval/final/crm/eu/tool_errors': 4,
       'timing/eval/final': 3,
     });
+  });
+
+  it('has pass@k and pass@n of an evaluation with several samples a task', () => {
+    const { evaluation } = recordsOfAllKinds();
+    const rates = { pass_at_k: { 2: 0.5, 3: 0.75 }, pass_at_n: 1 };
+    const figures = Object.values(evaluation.environments)[0]!;
+    const result: EvaluationResult = {
+      ...evaluation,
+      ...{ schema: 'longhaul.evaluation/3', samples_per_task: 3, suite_name: 'final', ...rates },
+      environments: { 'crm/eu': { ...figures, ...rates } },
+    };
+    const { values } = evaluationPoint(5, result);
+    for (const scope of ['all', 'crm/eu'])
+      expect(values).toMatchObject({
+        [`eval/final/${scope}/pass_at_1`]: evaluation.pass_at_1,
+        [`eval/final/${scope}/pass_at_2`]: 0.5,
+        [`eval/final/${scope}/pass_at_3`]: 0.75,
+        [`eval/final/${scope}/pass_at_n`]: 1,
+      });
+    expect(Object.values(values).every(Number.isFinite)).toBe(true);
   });
 
   it('has no pass rate of an evaluation without grades, but counts its outcomes', async () => {

@@ -43,6 +43,7 @@ describe('evaluations of a state may come from any run that had the state', () =
 
   test.each([
     ['fewer tasks', { tasks: 10 }],
+    ['more samples a task', { suite: { samples_per_task: 3 } }],
     ['another seed', { suite: { seed: 99 } }],
     ['other data', { suite: { digests: { ...recordsOfAllKinds().suite.digests, dataset: digestOf('0') } } }],
     ['other numerics', { suite: { numerics: { backend: 'cpu' as const, version: 99 } } }],

@@ -231,6 +231,13 @@ describe('an impossible combination', () => {
     ['data', (spec) => (spec.data = { tasks: '/t', builtin, eval_tasks: 1, final_eval_tasks: 1 })],
     ['data.eval_tasks', (spec) => (spec.data = { builtin, eval_tasks: 101, final_eval_tasks: 1 })],
     ['data.final_eval_tasks', (spec) => (spec.data = { builtin, eval_tasks: 1, final_eval_tasks: 101 })],
+    [
+      'data.final_eval_tasks',
+      (spec) => (
+        (spec.data = { tasks: '/t', final_eval_tasks: 313 }),
+        (spec['generator'] = { eval_n_samples_per_prompt: 64 })
+      ),
+    ],
     ['environments[1].env_key', (spec) => spec.environments.push({ env_key: 'tracker' })],
     [
       'environments',

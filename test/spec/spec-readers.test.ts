@@ -20,6 +20,8 @@ const unread: Record<string, string> = {
   'budget.*': 'src/spec/budget.ts makes limits of the whole budget',
   'tracking.wandb.*': 'src/integrations/tracking/wandb/wandb-sink.ts takes the section whole, beside the key',
   'generator.truncated_sampling': 'it is an acceptance, which src/spec/combinations.ts asks for',
+  'generator.eval_n_samples_per_prompt': 'src/spec/schedule.ts says how the run’s suites are played',
+  'generator.eval_temperature': 'as `generator.eval_n_samples_per_prompt`',
   'trainer.policy_loss_type': 'src/spec/loss.ts makes a plan’s loss of it',
   'trainer.loss_reduction': 'as `trainer.policy_loss_type`',
   'trainer.max_seq_len': 'as `trainer.policy_loss_type`',

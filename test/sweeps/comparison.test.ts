@@ -1,42 +1,11 @@
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { sha256Hex } from '../../src/base/sha256.js';
 import { levelOf, regressions, type PlayedState, type SuiteComparison } from '../../src/sweeps/comparison.js';
 import { comparisonText } from '../../src/sweeps/comparison-table.js';
-import { ksOf, passAtK } from '../../src/sweeps/pass-at-k.js';
 import { resultRow, resultsFile } from '../../src/sweeps/results-rows.js';
 import { addEpisode, emptyTally } from '../../src/sweeps/tallies.js';
 import { fisherExact, taskChanges, type TaskPair } from '../../src/sweeps/task-changes.js';
 import { compareStates, episode, madeUpState, madeUpSuite } from './made-up.js';
-
-describe('pass@k', () => {
-  test('is the share of subsets of k samples that contain a passed sample', () => {
-    fc.assert(
-      fc.property(fc.integer({ min: 1, max: 8 }), fc.nat(8), fc.nat(7), (n, passes, less) => {
-        const [c, k] = [Math.min(passes, n), Math.max(1, n - less)];
-        const subsets = Array.from({ length: 2 ** n }, (_, bits) => bits).filter((bits) => ones(bits) === k);
-        const passing = subsets.filter((bits) => (bits & (2 ** c - 1)) !== 0);
-        expect(passAtK(n, c, k)).toBeCloseTo(passing.length / subsets.length, 12);
-      }),
-    );
-    expect(passAtK(200, 1, 100)).toBeCloseTo(0.5, 12);
-    expect(() => passAtK(4, 5, 1)).toThrow(RangeError);
-    expect(() => passAtK(4, 1, 5)).toThrow('pass@5 of 1 passes among 4 samples');
-  });
-
-  test('is reported for k = 1, 2, 4, … and all samples', () => {
-    expect([1, 2, 3, 4, 6, 8].map(ksOf)).toEqual([
-      [1],
-      [1, 2],
-      [1, 2, 3],
-      [1, 2, 4],
-      [1, 2, 4, 6],
-      [1, 2, 4, 8],
-    ]);
-  });
-});
-
-const ones = (bits: number): number => [...bits.toString(2)].filter((bit) => bit === '1').length;
 
 describe('a state’s figures', () => {
   const suite = madeUpSuite('s', ['tracker', 'booking'], 4, 2);

@@ -6,7 +6,8 @@ import { hash32 } from '../../src/rl/random.js';
 import type { SuiteRecord } from '../../src/spec/records/evaluation-records.js';
 import { recordDigest } from '../../src/store/records/canonical.js';
 import { encodeRecord } from '../../src/store/records/record-codec.js';
-import { mostEpisodes, suitesOf, type SuiteSource } from '../../src/sweeps/suite-tasks.js';
+import { mostEpisodes } from '../../src/spec/schedule.js';
+import { runSuiteOf, suitesOf, type SuiteSource } from '../../src/sweeps/suite-tasks.js';
 import { parseSweepSpec } from '../../src/sweeps/sweep-input.js';
 import { parseRunSpec } from '../../src/spec/spec-input.js';
 import { recordsOfAllKinds } from '../store/fixtures.js';
@@ -82,6 +83,22 @@ describe('a sweep that asks for a suite which a run has played', () => {
       label: 'mine',
       digest: recordDigest(ownSuite('final', 10)),
     });
+  });
+
+  test('has the samples and the temperature of the run’s own evaluations', () => {
+    const generator = { ...spec.generator, eval_n_samples_per_prompt: 3, eval_temperature: 0.8 };
+    const several = { ...source, record: { ...record, spec: { ...spec, generator } } };
+    const own = runSuiteOf('final', several);
+    expect(own).toEqual({
+      ...ownSuite('final', 10),
+      samples_per_task: 3,
+      sampling: { ...ownSuite('final', 10).sampling, temperature: 0.8 },
+    });
+    const asked = { name: 's', checkpoints: [{ run: 'tiny' }] };
+    const suite = { name: 'mine', max_tasks: 10, samples: 3, temperature: 0.8 };
+    expect(suitesOf(parseSweepSpec({ ...asked, suites: [suite] }), several)[0]?.digest).toBe(
+      recordDigest(own),
+    );
   });
 
   test('has the digest of another sweep that uses another name', () => {

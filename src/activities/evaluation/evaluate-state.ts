@@ -53,10 +53,11 @@ export async function evaluateState(
 }
 
 async function answer(store: ObjectStore, result: EvaluationResult): Promise<EvaluatedState> {
-  const { state, suite, suite_name, pass_at_1, graded, unknown } = result;
+  const { state, suite, suite_name, pass_at_1, pass_at_k, graded, unknown } = result;
   const reason = unknown === 0 ? null : mostFrequentReason(await readEvaluationEpisodes(store, { result }));
   return {
     ...{ state, suite, suite_name, pass_at_1, graded, unknown },
+    ...(pass_at_k === undefined ? {} : { pass_at_k }),
     ...(reason === null ? {} : { unknown_reason: reasonText(reason) }),
   };
 }

@@ -2,10 +2,11 @@
 // that needs it; its random numbers depend only on the suite (R13).
 import type { EvaluationResult, SuiteRecord } from '../../spec/records/evaluation-records.js';
 import { InvalidSpec } from '../../spec/invalid-spec.js';
-import { passRateOf } from '../../spec/pass-rate.js';
+import { type Counted, passAtKs, type PassRates, passRateOf } from '../../spec/pass-rate.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import { promptTooLong } from '../../episode/episode-loop.js';
+import { rewardFigures } from '../../rl/metrics.js';
 import { isPass } from '../../rl/pass.js';
 import {
   evaluationEpisodeKey,
@@ -203,7 +204,10 @@ type Totals = {
   errors: number;
 };
 
-/** pass@1 is the share of passes among graded episodes. Unknown outcomes are counted but not scored. */
+/**
+ * pass@1 is the share of passes among graded episodes; a suite with several samples a task also has pass@k. Unknown outcomes are counted but
+ * not scored.
+ */
 export function summarise(
   episodes: EpisodeRecord[],
   suite: SuiteRecord,
@@ -242,8 +246,11 @@ export function summarise(
   const all = [...environments.values()];
   const sum = (of: (totals: Totals) => number): number => all.reduce((total, part) => total + of(part), 0);
   const mean = (total: number, count: number): number => (count === 0 ? 0 : total / count);
+  const several = suite.samples_per_task > 1;
+  const ofSamples = (part: readonly EpisodeRecord[]): Omit<PassRates, 'pass_at_1'> =>
+    several ? samplesFigures(part, suite.samples_per_task) : {};
   return {
-    schema: 'longhaul.evaluation/2',
+    schema: several ? 'longhaul.evaluation/3' : 'longhaul.evaluation/2',
     state,
     suite: suiteDigest,
     suite_name: suite.name,
@@ -253,6 +260,8 @@ export function summarise(
     ),
     graded: sum((part) => part.graded),
     unknown: sum((part) => part.unknown),
+    ...(several ? { samples_per_task: suite.samples_per_task } : {}),
+    ...ofSamples(episodes),
     environments: Object.fromEntries(
       [...environments].sort().map(([name, part]) => {
         const episodesOf = part.graded + part.unknown;
@@ -265,10 +274,32 @@ export function summarise(
             mean_turns: mean(part.turns, episodesOf),
             mean_tool_calls: mean(part.calls, episodesOf),
             tool_errors: part.errors,
+            ...ofSamples(episodes.filter(({ env_key }) => env_key === name)),
           },
         ];
       }),
     ),
     templates,
+  };
+}
+
+/** pass@k and pass@n of some tasks, over their graded samples. */
+function samplesFigures(
+  episodes: readonly EpisodeRecord[],
+  samples: number,
+): Required<Omit<PassRates, 'pass_at_1'>> {
+  const rewards = new Map<number, number[]>();
+  for (const { slot, outcome } of episodes)
+    if (outcome.status === 'graded') rewards.set(slot, [...(rewards.get(slot) ?? []), outcome.value]);
+  const tasks = [...rewards.values()];
+  const counted = tasks.map((values): Counted => ({
+    passed: values.filter(isPass).length,
+    graded: values.length,
+  }));
+  return {
+    pass_at_k: Object.fromEntries(
+      passAtKs(counted, samples).flatMap(({ k, value }) => (value === null ? [] : [[k, value]])),
+    ),
+    pass_at_n: rewardFigures(tasks.map((values) => ({ env: '', values }))).pass_at_n,
   };
 }

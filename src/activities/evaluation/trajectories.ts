@@ -4,7 +4,7 @@
 // state, so each gets a subfolder named by a digest of the suite.
 import type { RunData } from '../../data/run-data.js';
 import type { EvaluationResult, SuiteRecord } from '../../spec/records/evaluation-records.js';
-import type { PassRate } from '../../spec/pass-rate.js';
+import { type PassRates, passRatesOf } from '../../spec/pass-rate.js';
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import { isRunSuite } from '../../spec/schedule.js';
 import { recordDigest } from '../../store/records/canonical.js';
@@ -115,16 +115,16 @@ function scoreOf({ tokens, prompt_length, turns, outcome }: EpisodeRecord): numb
   return scores;
 }
 
-/** An environment without graded episodes gets no pass rate. */
+/** An environment without graded episodes gets no pass rates. */
 function aggregated(result: Omit<EvaluationResult, 'observed'>): Record<string, number> {
   const metrics: Record<string, number> = {};
-  const add = (scope: string, rate: PassRate): void => {
-    if (rate !== null) metrics[`eval/${scope}/pass_at_1`] = rate;
+  const add = (scope: string, figures: PassRates): void => {
+    for (const [name, rate] of Object.entries(passRatesOf(figures))) metrics[`eval/${scope}/${name}`] = rate;
   };
-  add('all', result.pass_at_1);
+  add('all', result);
   metrics['eval/num_samples'] = result.graded;
   for (const [name, figures] of Object.entries(result.environments)) {
-    add(name, figures.pass_at_1);
+    add(name, figures);
     metrics[`eval/${name}/unknown`] = figures.unknown;
   }
   return metrics;

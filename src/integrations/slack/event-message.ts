@@ -87,7 +87,7 @@ function checkpoint({ step, place, sizeBytes }: CheckpointKept): Message {
 }
 
 function evaluation(event: EvaluationDone): Message {
-  const { step, suite, passAt1, before, graded, unknown, environments } = event;
+  const { step, suite, passAt1, largest, before, graded, unknown, environments } = event;
   const since = before === null ? null : passRateChange(before.passAt1, passAt1);
   const change =
     before === null || since === null ? null : `${points(since)} since step ${whole(before.step)}`;
@@ -97,7 +97,7 @@ function evaluation(event: EvaluationDone): Message {
     blocks: [
       ...section([
         `:bar_chart: *Evaluation ${code(suite)}* — step ${whole(step)}`,
-        `*${rate}*${change === null ? '' : ` (${change})`} · ${whole(graded)} graded, ${whole(unknown)} unknown`,
+        `*${rate}*${change === null ? '' : ` (${change})`}${largest === undefined ? '' : ` · pass@${whole(largest.k)} ${percent(largest.rate)}`} · ${whole(graded)} graded, ${whole(unknown)} unknown`,
         ...environments.map(
           (one) =>
             `• ${code(one.environment)}: ${ofGraded(one)}` +

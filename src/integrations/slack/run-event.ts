@@ -66,6 +66,8 @@ export interface EvaluationDone extends Happening {
   step: number;
   suite: string;
   passAt1: PassRate;
+  /** pass@k for the largest k; absent if the suite has one sample a task. */
+  largest?: { k: number; rate: number };
   /** The previous evaluation of the same suite; null for the first one. */
   before: { step: number; passAt1: PassRate } | null;
   graded: number;

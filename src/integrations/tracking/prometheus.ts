@@ -19,6 +19,10 @@ export const prometheusMetrics = {
   longhaul_tool_error_ratio: ['share of tool calls that failed', ['run', 'environment']],
   longhaul_policy: ['policy/… metrics of the last update', ['run', 'figure']],
   longhaul_eval_pass_ratio: ['pass@1 of the last evaluation', ['run', 'suite', 'environment']],
+  longhaul_eval_pass_at_k_ratio: [
+    'pass@k of the last evaluation; k="n": share of tasks with any reward above 0',
+    ['run', 'suite', 'environment', 'k'],
+  ],
   longhaul_eval_unknown: [
     'episodes of the last evaluation without an outcome',
     ['run', 'suite', 'environment'],
@@ -124,6 +128,12 @@ export class RunFigures {
       const ratio = { run, suite, environment };
       if (figure === 'pass_at_1') this.set('longhaul_eval_pass_ratio', ratio, value);
       if (figure === 'graded' && value === 0) this.remove('longhaul_eval_pass_ratio', ratio);
+      const k = /^pass_at_(n|[2-9]|[1-9][0-9]+)$/.exec(figure ?? '')?.[1];
+      if (k !== undefined) this.set('longhaul_eval_pass_at_k_ratio', { ...ratio, k }, value);
+      if (figure === 'graded')
+        for (const shown of this.shownKs(ratio))
+          if (values[`${prefix}${environment}/pass_at_${shown}`] === undefined)
+            this.remove('longhaul_eval_pass_at_k_ratio', { ...ratio, k: shown });
       if (figure === 'unknown') this.set('longhaul_eval_unknown', { run, suite, environment }, value);
     }
   }
@@ -141,6 +151,13 @@ export class RunFigures {
       if (values[passed] === undefined) this.remove('longhaul_reward_pass_at_n', labels);
       if (values[signal] === undefined) this.remove('longhaul_learning_signal_ratio', labels);
     }
+  }
+
+  /** Values of k for which the suite has a figure. */
+  private shownKs(ratio: { run: string; suite: string; environment: string }): string[] {
+    const start = keyOf('longhaul_eval_pass_at_k_ratio', ratio).slice(0, -1);
+    const keys = [...(this.shown.get(ratio.run)?.keys() ?? [])].filter((key) => key.startsWith(start));
+    return keys.flatMap((key) => /"k":"([^"]+)"}$/.exec(key)?.[1] ?? []);
   }
 
   private remove(metric: PrometheusMetric, labels: Record<string, string>): void {

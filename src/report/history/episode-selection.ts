@@ -1,6 +1,6 @@
 // Chooses the episodes that a report reads: all of them if they are few, else the newest evaluations and training steps spread evenly.
 import type { EvaluationFigure } from './evaluations.js';
-import { tasksOf } from './evaluations.js';
+import { episodesOf } from './evaluations.js';
 import { newestEvaluation, type RunHistory } from './run-history.js';
 
 export type EpisodeSource =
@@ -61,7 +61,7 @@ function evaluationSources({ evaluations }: History): EpisodeSource[] {
     const name = names.has(plain) ? `${suite_name}-${suite.slice(0, 8)}` : suite_name;
     names.add(plain);
     const isNewest = figure === newest;
-    return { kind: 'evaluation', name, step: figure.step, episodes: tasksOf(figure), figure, isNewest };
+    return { kind: 'evaluation', name, step: figure.step, episodes: episodesOf(figure), figure, isNewest };
   });
 }
 

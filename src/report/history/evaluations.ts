@@ -149,7 +149,12 @@ function endOf(run: EvaluatedRun, intervals: readonly EvaluationFigure[]): (step
     intervals.some((one) => one.step === step && reachesTarget(spec, step, one.result.pass_at_1));
 }
 
-/** Number of tasks that were played. */
-export function tasksOf({ result }: EvaluationFigure): number {
+/** Number of episodes that were played. */
+export function episodesOf({ result }: EvaluationFigure): number {
   return result.graded + result.unknown;
+}
+
+/** Number of tasks that were played. */
+export function tasksOf(figure: EvaluationFigure): number {
+  return episodesOf(figure) / (figure.result.samples_per_task ?? 1);
 }

@@ -79,19 +79,42 @@ const everyResult = {
   }),
 };
 
+const severalSamples = {
+  pass_at_k: z
+    .record(z.string().regex(/^[1-9][0-9]*$/), share)
+    .exactOptional()
+    .describe(
+      'by k from 2 on: mean, over the tasks with at least k graded samples, of the unbiased estimate that one of k passes; ' +
+        'a k without such a task is absent; the same, with `pass_at_n`, in `environments`',
+    ),
+  pass_at_n: passRate
+    .exactOptional()
+    .describe('share of the tasks with a graded sample that have a reward above 0; null if there are none'),
+};
+const memberNames = ['pass_at_k', 'pass_at_n'];
+
 const environmentResult = z
-  .strictObject({ ...environmentFigures, pass_at_1: passRate })
+  .strictObject({ ...environmentFigures, pass_at_1: passRate, ...severalSamples })
   .refine(hasRateIfGraded, ungradedRate);
+/** A suite with one sample a task still has version 2. */
 const evaluation2 = z
   .strictObject({
-    schema: z.literal('longhaul.evaluation/2'),
+    schema: z.enum(['longhaul.evaluation/2', 'longhaul.evaluation/3']),
     ...everyResult,
     pass_at_1: passRate.describe(
       'share of graded episodes that passed (value ≥ 1); null if none was graded; the same in `environments`',
     ),
+    samples_per_task: z.number().int().min(2).exactOptional(),
+    ...severalSamples,
     environments: z.record(z.string(), environmentResult),
   })
-  .refine(hasRateIfGraded, ungradedRate);
+  .refine(hasRateIfGraded, ungradedRate)
+  .superRefine((record, context) => {
+    since(3, { always: ['samples_per_task', ...memberNames] })(record, context);
+    const own = since(3, { always: memberNames });
+    for (const figures of Object.values(record.environments))
+      own({ ...figures, schema: record.schema }, context);
+  });
 
 /** Version 1 wrote 0 if no outcome was graded. */
 const evaluation1 = z
@@ -114,9 +137,12 @@ function hasRateIfGraded({ pass_at_1, graded }: { pass_at_1: PassRate; graded: n
   return (pass_at_1 === null) === (graded === 0);
 }
 
+/** Members that version 1 lacks. */
+type OfSeveralSamples = Pick<z.infer<typeof evaluation2>, 'samples_per_task' | 'pass_at_k' | 'pass_at_n'>;
+
 function withoutUngradedRate<Rate extends { pass_at_1: number; graded: number }>(
   figures: Rate,
-): Omit<Rate, 'pass_at_1'> & { pass_at_1: PassRate } {
+): Omit<Rate, 'pass_at_1'> & { pass_at_1: PassRate } & OfSeveralSamples {
   const { pass_at_1, graded } = figures;
   return { ...figures, pass_at_1: graded === 0 && pass_at_1 === 0 ? null : pass_at_1 };
 }

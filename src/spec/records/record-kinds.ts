@@ -70,7 +70,7 @@ export const schemaVersions: Record<RecordKind, number> = {
   checkpoint: 1,
   weights: 1,
   suite: 2,
-  evaluation: 2,
+  evaluation: 3,
   evaluated: 1,
   sweep: 2,
   tally: 1,

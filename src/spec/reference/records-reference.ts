@@ -69,7 +69,9 @@ function fields({ properties = {}, required = [] }: Node, prefix = ''): Field[] 
 function fieldsOfAny(shapes: Node[]): Field[] {
   const all = shapes.map((shape) => {
     const { kind, schema } = shape.properties ?? {};
-    const only = kind ? String(kind.const) : `version ${String(schema?.const).split('/')[1]}`;
+    const only = kind
+      ? String(kind.const)
+      : `version ${String(schema?.const ?? schema?.enum?.at(-1)).split('/')[1]}`;
     return fields(shape).map((field) => ({ ...field, only }));
   });
   const names = new Set(all.flat().map(({ name }) => name));

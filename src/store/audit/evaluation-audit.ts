@@ -1,7 +1,7 @@
 // Checks the evaluations of a run's states: recomputes each result from its episodes, which must match the suite's tasks and must have been
 // announced before they were sampled (R9).
 import type { EvaluationResult, SuiteRecord } from '../../spec/records/evaluation-records.js';
-import { type PassRate, passRateOf } from '../../spec/pass-rate.js';
+import { type PassRate, passAtKs, type PassRates, passRateOf } from '../../spec/pass-rate.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import type { AuditReport } from './audit-report.js';
@@ -172,6 +172,20 @@ function wrongFigures(
   };
   const all = countsOf(episodes, isPass);
   compare('pass_at_1', result.pass_at_1, all.share);
+  const several = result.samples_per_task !== undefined;
+  if (several) compare('samples_per_task', result.samples_per_task, suite.samples_per_task);
+  const compareSamples = (
+    where: string,
+    stored: Omit<PassRates, 'pass_at_1'>,
+    own: EpisodeRecord[],
+  ): void => {
+    if (!several) return;
+    const { pass_at_n, ks } = samplesOf(own, suite.samples_per_task, isPass);
+    compare(`${where}pass_at_n`, stored.pass_at_n, pass_at_n);
+    for (const k of new Set([...Object.keys(ks), ...Object.keys(stored.pass_at_k ?? {})]))
+      compare(`${where}pass_at_k.${k}`, stored.pass_at_k?.[k], ks[k] ?? null);
+  };
+  compareSamples('', result, episodes);
   compare('graded', result.graded, all.graded);
   compare('unknown', result.unknown, all.unknown);
   const keys = new Set([...episodes.map((episode) => episode.env_key), ...Object.keys(result.environments)]);
@@ -181,6 +195,7 @@ function wrongFigures(
     const total = (of: (episode: EpisodeRecord) => number): number =>
       own.reduce((sum, one) => sum + of(one), 0);
     compare(`environments.${env}.pass_at_1`, stored?.pass_at_1, counts.share);
+    compareSamples(`environments.${env}.`, stored ?? {}, own);
     compare(`environments.${env}.graded`, stored?.graded, counts.graded);
     compare(`environments.${env}.unknown`, stored?.unknown, counts.unknown);
     const per = Math.max(own.length, 1);
@@ -218,4 +233,26 @@ function countsOf(
   const passed = rewards.filter((reward) => isPass(reward)).length;
   const graded = rewards.length;
   return { graded, unknown: episodes.length - graded, passed, share: passRateOf(passed, graded) };
+}
+
+/** pass@n, and pass@k by k where a task has k graded samples. */
+function samplesOf(
+  episodes: readonly EpisodeRecord[],
+  samples: number,
+  isPass: IsPass,
+): { pass_at_n: PassRate; ks: Record<string, PassRate> } {
+  const byTask = new Map<number, number[]>();
+  for (const { slot, outcome } of episodes)
+    if (outcome.status === 'graded') byTask.set(slot, [...(byTask.get(slot) ?? []), outcome.value]);
+  const graded = [...byTask.values()];
+  const counted = graded.map((rewards) => ({
+    passed: rewards.filter((reward) => isPass(reward)).length,
+    graded: rewards.length,
+  }));
+  return {
+    pass_at_n: passRateOf(graded.filter((rewards) => rewards.some((one) => one > 0)).length, graded.length),
+    ks: Object.fromEntries(
+      passAtKs(counted, samples).flatMap(({ k, value }) => (value === null ? [] : [[k, value]])),
+    ),
+  };
 }

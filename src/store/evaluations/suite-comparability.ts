@@ -4,12 +4,13 @@ import { isDeepStrictEqual } from 'node:util';
 import type { EvaluationResult, SuiteRecord } from '../../spec/records/evaluation-records.js';
 import { sameNumerics } from '../../spec/records/numerics.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
+import { evaluationPlay } from '../../spec/schedule.js';
 import { datasetManifestKey, evaluationSuiteKey } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { readRecord, requireRecord } from '../records/records.js';
 import { readNumerics } from '../runs/run-records.js';
 
-/** True if `result` has as many tasks as the run's own suite, with the run's data, seed, settings and numerics. */
+/** True if `result` has as many tasks and samples as the run's own suite, with the run's data, seed, settings and numerics. */
 export async function isSuiteOf(
   store: ObjectStore,
   record: RunRecord,
@@ -29,9 +30,11 @@ export async function isSuiteOf(
   );
 }
 
-/** True if the suite has the run's sampling settings, except the temperature: evaluations sample at 1. */
-function samplesAlike({ sampling }: SuiteRecord, { spec }: RunRecord): boolean {
-  const expected: Record<string, unknown> = { ...spec.generator, temperature: 1 };
+/** True if the suite has the run's settings of evaluations. */
+function samplesAlike({ sampling, samples_per_task }: SuiteRecord, { spec }: RunRecord): boolean {
+  const { samples, temperature } = evaluationPlay(spec.generator);
+  if (samples_per_task !== samples) return false;
+  const expected: Record<string, unknown> = { ...spec.generator, temperature };
   const sampled: Record<string, unknown> = { stop: undefined, ...sampling };
   return Object.entries(sampled).every(([name, value]) => isDeepStrictEqual(expected[name], value));
 }

@@ -223,10 +223,17 @@ export class RunProgress {
   }
 
   evaluated(step: number, evaluated: EvaluatedState): void {
-    const { suite_name: suite, pass_at_1, graded, unknown, unknown_reason } = evaluated;
+    const { suite_name: suite, pass_at_1, pass_at_k, graded, unknown, unknown_reason } = evaluated;
     const others = this.status.evaluations.filter((known) => known.step !== step || known.suite !== suite);
     const missing = unknown > 0 ? { unknown, ...shownReason(unknown_reason) } : {};
-    const shown = withoutUngradedRate({ step, suite, pass_at_1, graded, ...missing });
+    const shown = withoutUngradedRate({
+      step,
+      suite,
+      pass_at_1,
+      ...largestRate(pass_at_k),
+      graded,
+      ...missing,
+    });
     this.status.evaluations = [...others, shown].slice(-maxEvaluations);
     upsertSearchAttributes([
       { key: attributeKeys.passAt1, value: pass_at_1 },
@@ -312,4 +319,14 @@ export class RunProgress {
 /** Earlier versions answered a rate of 0 when nothing was graded. */
 function withoutUngradedRate(evaluation: RunStatus['evaluations'][number]): RunStatus['evaluations'][number] {
   return evaluation.graded === 0 ? { ...evaluation, pass_at_1: null } : evaluation;
+}
+
+/** The largest k alone, which keeps the carried state small. A person may have completed the activity by hand, so anything may be here. */
+function largestRate(pass_at_k: unknown): { pass_at_k?: Record<string, number> } {
+  if (typeof pass_at_k !== 'object' || pass_at_k === null) return {};
+  const rates = Object.entries(pass_at_k).filter(
+    (entry): entry is [string, number] => /^[1-9][0-9]*$/.test(entry[0]) && typeof entry[1] === 'number',
+  );
+  const largest = rates.sort(([a], [b]) => Number(b) - Number(a))[0];
+  return largest ? { pass_at_k: Object.fromEntries([largest]) } : {};
 }

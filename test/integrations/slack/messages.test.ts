@@ -91,6 +91,7 @@ const anyEvent = fc.oneof(
     step: number,
     suite: name,
     passAt1: maybe(number),
+    ...{ largest: fc.option(fc.record({ k: number, rate: number }), { nil: undefined }) },
     before: maybe(fc.record({ step: number, passAt1: maybe(number) })),
     graded: number,
     unknown: number,

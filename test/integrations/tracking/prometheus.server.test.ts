@@ -97,6 +97,27 @@ describe('figures of runs', () => {
     expect(await graded()).toBe(5);
   });
 
+  it('have pass@k of the last evaluation by k, and none that it lacks', async () => {
+    const figures = new RunFigures();
+    const at = '2026-01-02T03:00:00.000Z';
+    const evaluation = (n: number, values: Record<string, number>) =>
+      figures.show('tiny', { id: evaluationPointId(n, 'final', 'ab'.repeat(32)), step: n, at, values });
+    const shown = async () =>
+      (await linesOf(figures)).filter((line) => line.startsWith('longhaul_eval_pass'));
+    const name = 'longhaul_eval_pass_at_k_ratio{run="tiny",suite="final",environment="crm"';
+    const rates = { 'eval/final/crm/pass_at_3': 0.5, 'eval/final/crm/pass_at_n': 0.75 };
+    evaluation(1, { 'eval/final/crm/graded': 6, 'eval/final/crm/pass_at_1': 0.25, ...rates });
+    expect(await shown()).toEqual([
+      'longhaul_eval_pass_ratio{run="tiny",suite="final",environment="crm"} 0.25',
+      `${name},k="3"} 0.5`,
+      `${name},k="n"} 0.75`,
+    ]);
+    evaluation(2, { 'eval/final/crm/pass_at_n': 1, 'eval/final/crm/graded': 2 });
+    expect((await shown()).slice(1)).toEqual([`${name},k="n"} 1`]);
+    evaluation(3, { 'eval/final/crm/graded': 0 });
+    expect(await shown()).toEqual([]);
+  });
+
   it('have help texts, and names in Prometheus’ style', async () => {
     const text = await new RunFigures().registry.metrics();
     for (const [name, [help]] of Object.entries(prometheusMetrics)) {

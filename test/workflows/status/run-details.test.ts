@@ -135,6 +135,13 @@ describe('the live text of a run', () => {
     expect(of({ evaluations: [ungraded] })).not.toContain('0.0 %');
   });
 
+  it('shows pass@k of an evaluation with several samples a task', () => {
+    const several = { step: 30, suite: 'final', pass_at_1: 0.5, pass_at_k: { 3: 0.75 }, graded: 6 };
+    expect(of({ evaluations: [several] })).toContain(
+      '- step 30 · final · pass@1 **50.0 % of 6 episodes · pass@3 75.0 %**',
+    );
+  });
+
   it('exists before the run is opened, and does not grow with the run', () => {
     const empty = { evaluations: [], recent: [], totalSteps: 0, step: -1 };
     const first = detailsOf({ ...training, ...empty }, { outline: null, checkpointTrouble: null, now });
