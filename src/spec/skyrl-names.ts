@@ -1,4 +1,4 @@
-// SkyRL's names that differ from ours. Each remedy says which names to write instead.
+// SkyRL's names that differ from ours, and those of SkyRL Fleet Training. Each remedy says which names to write instead.
 
 /** SkyRL's values that are different here, by the last part of the key's path. */
 const values: Record<string, Record<string, string>> = {
@@ -60,12 +60,250 @@ const keys: Record<string, string> = {
   tracker_commit_each_step: 'every step is logged as its own point, as soon as it is committed',
 };
 
-/** What to write instead of a SkyRL value; null if SkyRL has no such value or it is the same here. */
-export function fixOfValue(path: readonly PropertyKey[], value: unknown): string | null {
-  const known = values[String(path.at(-1))] ?? {};
-  return typeof value === 'string' && Object.hasOwn(known, value) ? (known[value] as string) : null;
+const ofGpus = 'it places the work on GPUs, which the engine does itself: remove it';
+const ofTheServer =
+  'it is an option of the inference engine, and Longhaul’s engine samples itself: remove it';
+const ofTheCritic = 'no critic is trained here: remove it';
+const ofScripts =
+  'it belongs to SkyPilot, and a stack of your own takes its place; `longhaul train SPEC KEY=VALUE …` takes the settings of its command line';
+const always = 'it is always so here: remove it';
+const neverHere = 'there is none here: remove it';
+
+/** SkyRL's paths. A path below one that is listed has the remedy of the nearest listed path above it. */
+const paths: Record<string, string> = {
+  defaults: 'remove it: a spec is one file',
+  'data.train_data':
+    'name the task file itself in data.tasks; data.split holds tasks out as prepare_dataset.py does',
+  'data.val_data': 'data.split, or "split": "held_out" in a task, says which tasks are held out',
+
+  'trainer.placement':
+    'the engine places the work itself: remove it; placement.nodes at the top shares the rollouts of a step',
+  'trainer.strategy': ofGpus,
+  'trainer.sequence_parallel_backend': ofGpus,
+  'trainer.policy': ofGpus,
+  'trainer.policy.model.path': 'write model.path: a folder with config.json and safetensors',
+  'trainer.policy.model.lora': 'write model.lora: {rank, alpha}, or nothing where its rank is 0',
+  'trainer.policy.model.lora.rank': 'write model.lora.rank, or no model.lora where it is 0',
+  'trainer.policy.model.lora.alpha': 'write model.lora.alpha, or no model.lora where the rank is 0',
+  'trainer.policy.model.lora.target_modules': 'write model.lora.targets, or nothing for all of them',
+  'trainer.policy.optimizer_config': 'the optimizer’s settings belong directly under trainer',
+  'trainer.policy.optimizer_config.lr': 'write trainer.lr',
+  'trainer.policy.optimizer_config.adam_betas': 'write trainer.adam_betas',
+  'trainer.policy.optimizer_config.weight_decay': 'write trainer.weight_decay',
+  'trainer.policy.optimizer_config.max_grad_norm': 'write trainer.max_grad_norm',
+  'trainer.policy.optimizer_config.num_warmup_steps': 'write trainer.warmup_steps',
+  'trainer.policy.optimizer_config.scheduler': 'the rate is constant after trainer.warmup_steps: remove it',
+  'trainer.policy.optimizer_config.offload_after_step': ofGpus,
+  'trainer.ref': 'trainer.use_kl_loss keeps the policy that GRPO begins with as its reference: remove it',
+  'trainer.critic': ofTheCritic,
+  'trainer.critic_mini_batch_size': ofTheCritic,
+  'trainer.algorithm': 'its keys belong directly under trainer',
+  'trainer.algorithm.tis_imp_ratio_cap':
+    'write trainer.tis_imp_ratio_cap, above 0; leave it out where it is -1',
+  'trainer.fully_async': 'every step samples with the newest policy, so nothing is stale: remove it',
+  'trainer.gradient_checkpointing': ofGpus,
+  'trainer.gradient_checkpointing_use_reentrant': ofGpus,
+  'trainer.bf16': 'the engine chooses its number formats: remove it; model.moments sets that of the moments',
+  'trainer.flash_attn': ofGpus,
+  'trainer.use_sample_packing': always,
+  'trainer.micro_forward_batch_size_per_gpu': 'the engine cuts a batch to fit into its memory: remove it',
+  'trainer.target_modules': 'write model.lora.targets, or nothing for all of them',
+  'trainer.exclude_modules': 'write the others in model.lora.targets, or nothing for all of them',
+  'trainer.rope_scaling':
+    'write it into config.json of the folder in model.path, or into model.architecture.yarn',
+  'trainer.rope_theta':
+    'write it into config.json of the folder in model.path, or into model.architecture.rope_theta',
+  'trainer.disable_fast_tokenizer': 'tokenizer.json is always read, which is the fast one: remove it',
+  'trainer.seed': 'write seed at the top',
+  'trainer.epochs': 'write trainer.max_training_steps: epochs × training tasks / trainer.train_batch_size',
+  'trainer.max_steps': 'write trainer.max_training_steps',
+  'trainer.max_prompt_length':
+    'write generator.max_input_length, which covers the whole transcript before a turn',
+  'trainer.use_hybrid_env_sampling':
+    'remove it: a GRPO step draws its tasks by template; trainer.curriculum_floor weighs the templates',
+  'trainer.min_samples_per_env':
+    'remove it: a GRPO step draws its tasks by template; trainer.curriculum_floor weighs the templates',
+  'trainer.update_ref_every_epoch': 'the reference of trainer.use_kl_loss never changes: remove it',
+  'trainer.eval_batch_size': 'a suite is played as a whole: remove it; data.eval_tasks is its size',
+  'trainer.eval_before_train': always,
+  'trainer.dump_data_batch': 'every batch is a record of the store: remove it',
+  'trainer.dump_eval_results': 'every evaluation is written below trajectories/ of the store: remove it',
+  'trainer.resume_mode':
+    'a run with records always goes on with them: remove it; another name makes a new run',
+  'trainer.resume_path': 'remove it; `longhaul fork RUN@STEP --name NEW` begins at a checkpoint',
+  'trainer.ckpt_path': 'checkpoints are in the store, which `longhaul up --store` names: remove it',
+  'trainer.export_path': 'remove it; `longhaul export RUN` writes a model folder',
+  'trainer.hf_save_interval': 'remove it; `longhaul export RUN` writes a model folder of any checkpoint',
+  'trainer.max_ckpts_to_keep': 'write retention.keep_last; leave it out where it is -1',
+  'trainer.eval_n_samples_per_prompt': 'write generator.eval_n_samples_per_prompt',
+
+  'generator.model_name': 'write model.name at the top, and the folder in model.path',
+  'generator.chat_template': 'name the template file in model.chat_template, or nothing for the model’s own',
+  'generator.chat_template_kwargs': 'write them into the template file in model.chat_template',
+  'generator.trajectory_timeout_seconds':
+    'write generator.call_timeout_s, which limits each call, and generator.max_turns',
+  'generator.inject_context_status': neverHere,
+  'generator.sampling_params': 'its keys belong directly under generator',
+  'generator.sampling_params.max_generate_length': 'write generator.max_generate_length',
+  'generator.sampling_params.temperature': 'write generator.temperature',
+  'generator.sampling_params.top_p':
+    'write generator.top_p with generator.truncated_sampling: true; leave it out where it is 1',
+  'generator.sampling_params.top_k':
+    'write generator.top_k with generator.truncated_sampling: true; leave it out where it is -1',
+  'generator.sampling_params.stop': 'write generator.stop; leave it out where it is null',
+  'generator.sampling_params.min_p': neverHere,
+  'generator.sampling_params.repetition_penalty': neverHere,
+  'generator.sampling_params.logprobs': always,
+  'generator.eval_sampling_params':
+    'evaluations have generator.eval_temperature alone, the rest is that of training',
+  'generator.eval_sampling_params.temperature':
+    'write generator.eval_temperature, above 0; leave it out where it is 0: the samples of a task would all be the same',
+  'generator.eval_sampling_params.max_generate_length':
+    'it is that of training, generator.max_generate_length: remove it',
+  'generator.eval_sampling_params.stop': 'it is that of training, generator.stop: remove it',
+  'generator.eval_sampling_params.top_p': 'evaluations sample from the full distribution: remove it',
+  'generator.eval_sampling_params.top_k': 'evaluations sample from the full distribution: remove it',
+  'generator.eval_sampling_params.min_p': neverHere,
+  'generator.eval_sampling_params.repetition_penalty': neverHere,
+  'generator.eval_sampling_params.logprobs': always,
+  'generator.use_conversation_multi_turn': always,
+  'generator.append_eos_token_after_stop_str_in_multi_turn': always,
+  'generator.zero_reward_on_non_stop': 'the environment’s grade counts, however an episode ended: remove it',
+  'generator.apply_overlong_filtering': neverHere,
+  'generator.step_wise_trajectories':
+    'a transcript is one sample, with the very tokens that were sampled: remove it',
+  'generator.rope_scaling':
+    'write it into config.json of the folder in model.path, or into model.architecture.yarn',
+  'generator.rope_theta':
+    'write it into config.json of the folder in model.path, or into model.architecture.rope_theta',
+
+  environment: 'write environments: a list with env_key and url of each OpenEnv server',
+  'environment.env_class': 'write environments: a list with env_key and url of each OpenEnv server',
+  'environment.skyrl_gym': 'write environments: a list with env_key and url of each OpenEnv server',
+  'environment.skyrl_gym.fleet_task.tasks_file': 'write data.tasks',
+  'environment.skyrl_gym.fleet_task.ttl_seconds': 'the server decides how long it keeps a session: remove it',
+
+  // Inputs of the launch workflows, and the variables that they set.
+  env_key: 'write data.env_keys: [NAME]',
+  env_keys: 'write data.env_keys',
+  modality: 'write data.modality',
+  difficulty: 'write data.difficulty: [1, 2]',
+  max_tasks: 'write data.max_tasks',
+  max_steps: 'write trainer.max_training_steps',
+  max_turns: 'write generator.max_turns',
+  max_input_length: 'write generator.max_input_length',
+  max_generate_length: 'write generator.max_generate_length',
+  batch_size: 'write trainer.train_batch_size',
+  n_samples: 'write generator.n_samples_per_prompt',
+  n_samples_per_prompt: 'write generator.n_samples_per_prompt',
+  model_name:
+    'write model.path: a folder with config.json and safetensors; or model.served.name on a Tinker server',
+  data_version:
+    'a version is a part of the file’s address: data.tasks: s3://BUCKET/VERSION/openenv/all_tool_use.json',
+  num_epochs: 'write trainer.max_training_steps: epochs × training tasks / trainer.train_batch_size',
+  run_id: 'write name',
+  logger: 'name each tracker: tracking.wandb, tracking.tensorboard, tracking.metrics_jsonl',
+  resume_run_name: 'remove it; `longhaul train --run RUN` continues a run from its records',
+  task_name: 'remove it: the spec is the task’s file',
+  cloud: ofScripts,
+  disable_slack: 'remove it: without the key slack nothing is posted',
+  inference_backend: ofTheServer,
+  s3_dataset_bucket: 'name the whole address in data.tasks: s3://BUCKET/VERSION/openenv/all_tool_use.json',
+  s3_checkpoint_bucket:
+    'name one store: `longhaul up --store s3://BUCKET`; it has checkpoints/ and trajectories/',
+  s3_trajectory_bucket:
+    'name one store: `longhaul up --store s3://BUCKET`; it has checkpoints/ and trajectories/',
+  aws_region: 'set the variable AWS_REGION, or end the store’s address in ?region=…',
+
+  // Keys of a SkyPilot file.
+  resources: ofScripts,
+  num_nodes: ofScripts,
+  workdir: ofScripts,
+  file_mounts: ofScripts,
+  envs: ofScripts,
+  setup: ofScripts,
+  run: ofScripts,
+};
+
+/** Options of vLLM and of its place on GPUs, below `generator`. */
+const serverOptions = new Set(
+  (
+    'model_dtype run_engines_locally num_inference_engines backend weight_sync_backend ' +
+    'weight_transfer_threshold_cuda_ipc_GB inference_engine_tensor_parallel_size inference_engine_pipeline_parallel_size ' +
+    'inference_engine_expert_parallel_size inference_engine_data_parallel_size async_engine batched ' +
+    'vllm_v1_disable_multiproc enable_prefix_caching enable_chunked_prefill max_num_batched_tokens enforce_eager ' +
+    'fully_sharded_loras gpu_memory_utilization max_num_seqs remote_inference_engine_urls enable_http_endpoint ' +
+    'http_endpoint_host http_endpoint_port engine_init_kwargs override_existing_update_group'
+  ).split(' '),
+);
+
+/** A SkyRL key, and what to write instead. */
+export interface Mend {
+  path: PropertyKey[];
+  fix: string;
 }
 
-export function mendOfKey(key: string): string | null {
-  return Object.hasOwn(keys, key) ? (keys[key] as string) : null;
+/**
+ * What to write instead of an unknown key and, if it holds a mapping that SkyRL has, of each key in it. `known`: all keys of a run spec
+ * with their paths. Null if SkyRL has no such key here.
+ */
+export function mendsOf(
+  path: readonly PropertyKey[],
+  value: unknown,
+  known: readonly string[],
+): Mend[] | null {
+  const name = nameOf(path);
+  const isGroup = Object.keys(paths).some((other) => other.startsWith(`${name}.`)) || name === 'envs';
+  if (isGroup && isMapping(value) && Object.keys(value).length > 0)
+    return Object.entries(value).flatMap(([key, child]): Mend[] => {
+      const below = [...path, key];
+      return mendsOf(below, child, known) ?? [{ path: below, fix: nearestMend(path) }];
+    });
+  const fix = mendOf(path, value, known);
+  return fix === null ? null : [{ path: [...path], fix }];
+}
+
+/** The remedy of the nearest listed path above. */
+function nearestMend(path: readonly PropertyKey[]): string {
+  return own(paths, nameOf(path)) ?? (path.length > 1 ? nearestMend(path.slice(0, -1)) : neverHere);
+}
+
+function mendOf(path: readonly PropertyKey[], value: unknown, known: readonly string[]): string | null {
+  const name = nameOf(path);
+  const key = String(path.at(-1));
+  const listed = own(paths, name);
+  if (listed !== null) return listed;
+  if (name.startsWith('generator.') && serverOptions.has(key)) return ofTheServer;
+  if (name === `envs.${key}`) return secretKey.test(key) ? secretFix : own(paths, key.toLowerCase());
+  if (secretKey.test(key)) return name.includes('.skyrl_gym.') ? secretFix : own(keys, key);
+  if (name === `trainer.algorithm.${key}` && known.includes(`trainer.${key}`)) {
+    const fix = fixOfValue(path, value);
+    return `write trainer.${key}${fix === null ? '' : `; ${fix}`}`;
+  }
+  return own(keys, key);
+}
+
+/** Matches keys that other tools use for secrets. */
+export const secretKey = /token|secret|passw|api_?key|access_?key|credential/i;
+export const secretFix =
+  'a spec must not hold secrets: docs/security.md names the variable or file for each secret';
+
+/** The path without the indices of lists. */
+function nameOf(path: readonly PropertyKey[]): string {
+  return path.filter((part) => typeof part !== 'number').join('.');
+}
+
+function isMapping(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function own(table: Readonly<Record<string, string>>, key: string): string | null {
+  return Object.hasOwn(table, key) ? (table[key] as string) : null;
+}
+
+/** What to write instead of a SkyRL value; null if SkyRL has no such value or it is the same here. */
+export function fixOfValue(path: readonly PropertyKey[], value: unknown): string | null {
+  if (typeof value !== 'string') return null;
+  if (/\$\{.+\}/.test(value)) return 'write the value itself: references such as ${…} are not resolved';
+  return own(values[String(path.at(-1))] ?? {}, value);
 }

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { SpecProblem } from './invalid-spec.js';
 import { nearestName } from '../base/nearest-name.js';
 import { secretInUrl } from '../base/secrets.js';
-import { mendOfKey, fixOfValue } from './skyrl-names.js';
+import { fixOfValue, mendsOf, secretFix, secretKey } from './skyrl-names.js';
 
 type Issue = z.core.$ZodIssue;
 
@@ -11,7 +11,16 @@ export function issueProblems(issues: readonly Issue[], schema: z.ZodType, input
   return issues.flatMap((issue) => {
     if (issue.code !== 'unrecognized_keys') return [problemOf(issue, schema, input)];
     const known = keysAt(schema, issue.path);
-    return issue.keys.map((key) => unknownKey([...issue.path, key], key, known, schema));
+    return issue.keys.flatMap((key) => {
+      const path = [...issue.path, key];
+      const mends = mendsOf(path, valueAt(input, path), allKeyPaths(schema));
+      if (mends === null) return [unknownKey(path, key, known, schema)];
+      return mends.map(({ path: at, fix }) => ({
+        path: pathText(at),
+        problem: noKey(String(at.at(-1))),
+        fix,
+      }));
+    });
   });
 }
 
@@ -35,14 +44,9 @@ function unknownKey(
   known: readonly string[],
   schema: z.ZodType,
 ): SpecProblem {
-  const problem = `there is no key "${key}"`;
+  const problem = noKey(key);
   const near = nearestName(key, known);
-  if (secretKey.test(key) && near === null) {
-    const fix = 'a spec must not hold secrets: docs/security.md names the variable or file for each secret';
-    return { path: pathText(path), problem, fix };
-  }
-  const skyrl = mendOfKey(key);
-  if (skyrl !== null) return { path: pathText(path), problem, fix: skyrl };
+  if (secretKey.test(key) && near === null) return { path: pathText(path), problem, fix: secretFix };
   if (near !== null)
     return { path: pathText(path), problem, fix: `did you mean ${pathText([...path.slice(0, -1), near])}?` };
   const elsewhere = allKeyPaths(schema).filter((other) => other.split('.').at(-1) === key);
@@ -51,8 +55,7 @@ function unknownKey(
   return { path: pathText(path), problem, fix: `keys here: ${known.join(', ')}` };
 }
 
-/** Matches keys that other tools use for secrets. */
-const secretKey = /token|secret|passw|api_?key|access_?key|credential/i;
+const noKey = (key: string): string => `there is no key "${key}"`;
 
 function problemOf(issue: Issue, schema: z.ZodType, input: unknown): SpecProblem {
   const path = pathText(issue.path);
@@ -72,7 +75,7 @@ function problemOf(issue: Issue, schema: z.ZodType, input: unknown): SpecProblem
       return {
         path,
         problem: `must be ${typeWords[issue.expected] ?? issue.expected}, not ${shown}`,
-        fix: '',
+        fix: fixOfValue(issue.path, value) ?? '',
       };
     case 'too_small':
       return {
