@@ -15,4 +15,3 @@ export const share = z.number().min(0).max(1);
 export const betas = z.tuple([z.number().min(0).lt(1), z.number().min(0).lt(1)]);
 export const seed = z.int().min(0).max(Number.MAX_SAFE_INTEGER);
 export const notNegative = z.number().min(0);
-export const share = z.number().min(0).max(1);

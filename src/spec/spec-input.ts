@@ -26,9 +26,16 @@ export function parseRunSpec(input: unknown, context: { file?: string } = {}): R
   return located;
 }
 
-/** Reads a spec from a YAML or JSON file. Throws `InvalidSpec` if the file cannot be read or parsed, or the spec is not valid. */
-export async function readSpecFile(path: string): Promise<RunSpec> {
-  return parseRunSpec(await readSpecValue(path, '; presets/ has examples'), { file: resolve(path) });
+/**
+ * Reads a spec from a YAML or JSON file. Throws `InvalidSpec` if the file cannot be read or parsed, or the spec is not valid. `change`:
+ * changes the file's content before it is checked.
+ */
+export async function readSpecFile(
+  path: string,
+  change: (input: unknown) => unknown = (input) => input,
+): Promise<RunSpec> {
+  const input = await readSpecValue(path, '; presets/ has examples');
+  return parseRunSpec(change(input), { file: resolve(path) });
 }
 
 /** The value in a file. `hint`: which files there are. Throws `InvalidSpec` if the file cannot be read or parsed. */

@@ -5,6 +5,7 @@ import { refuseBadFiles } from '../../data/dataset-validation.js';
 import type { RunSpec } from '../../spec/run-spec.js';
 import { readSpecFile } from '../../spec/spec-input.js';
 import { folderOption, openStoreOf, type StoreFlags, withOutput } from '../output.js';
+import { withSettings } from './spec-settings.js';
 import { storedSpec, takingSpecOrRun } from './stored-spec.js';
 
 interface SpecFlags extends StoreFlags {
@@ -30,15 +31,20 @@ The output is the whole input of a run:
 With --run RUN it is the spec from which that run continues, even after a fork or a rewind.`,
     )
     .action(
-      withOutput(async (path: string | undefined, flags: SpecFlags, command: Command) => {
-        console.log(JSON.stringify(await specOf(path, flags, command), null, 2));
+      withOutput(async (path: string | undefined, settings: string[], flags: SpecFlags, command: Command) => {
+        console.log(JSON.stringify(await specOf(path, settings, flags, command), null, 2));
       }),
     );
 }
 
-async function specOf(path: string | undefined, flags: SpecFlags, command: Command): Promise<RunSpec> {
+async function specOf(
+  path: string | undefined,
+  settings: readonly string[],
+  flags: SpecFlags,
+  command: Command,
+): Promise<RunSpec> {
   if (path !== undefined) {
-    const spec = await readSpecFile(path);
+    const spec = await readSpecFile(path, (input) => withSettings(input, settings));
     await refuseBadFiles(spec);
     return spec;
   }

@@ -44,10 +44,11 @@ function asLastStarted(spec: RunSpec, { observed }: OwnerRecord): RunSpec {
   };
 }
 
-/** For commands that take a spec, either as a file or by `--run RUN`. Giving neither or both is an error. */
+/** For commands that take a spec, either as a file with settings or by `--run RUN`. Giving neither or both is an error. */
 export function takingSpecOrRun(command: Command): Command {
   return command
     .argument('[spec]', 'run spec, YAML or JSON')
+    .argument('[settings...]', 'KEY=VALUE, in place of what the file says: trainer.lr=1e-6, env_key=github')
     .option('--run <run>', 'use the spec of this run from the store instead of a file')
     .addOption(storeOption())
     .hook('preAction', (taking) => {

@@ -6,6 +6,7 @@ import { type FollowFlags, trainAndFollow } from './follow-training.js';
 import { sayingThatItGoesOn } from '../interruption.js';
 import { openExistingStore, withOutput } from '../output.js';
 import { storeOfCommand } from '../stack-store.js';
+import { withSettings } from './spec-settings.js';
 import { storedSpec, takingSpecOrRun } from './stored-spec.js';
 import { withClient, withTemporalFlags } from '../temporal-access.js';
 
@@ -26,18 +27,21 @@ export function register(program: Command): void {
     .option('--take-over', 'take the run over from an owner that can no longer be reached')
     .option('--json', 'print the result as JSON')
     .action(
-      withOutput(async (path: string | undefined, flags: TrainFlags, command: Command) => {
-        const { spec, begun } = path === undefined ? await fromStore(flags, command) : await fromFile(path);
-        const options = flags.takeOver ? { takeOver: true } : {};
-        await withClient(flags, (client) =>
-          sayingThatItGoesOn(spec.name, flags, () =>
-            trainAndFollow(client, spec, flags, {
-              ...{ begun, options },
-              store: () => storeOfCommand(command, flags),
-            }),
-          ),
-        );
-      }),
+      withOutput(
+        async (path: string | undefined, settings: string[], flags: TrainFlags, command: Command) => {
+          const { spec, begun } =
+            path === undefined ? await fromStore(flags, command) : await fromFile(path, settings);
+          const options = flags.takeOver ? { takeOver: true } : {};
+          await withClient(flags, (client) =>
+            sayingThatItGoesOn(spec.name, flags, () =>
+              trainAndFollow(client, spec, flags, {
+                ...{ begun, options },
+                store: () => storeOfCommand(command, flags),
+              }),
+            ),
+          );
+        },
+      ),
     );
 }
 
@@ -46,8 +50,8 @@ interface Beginning {
   begun: string;
 }
 
-async function fromFile(path: string): Promise<Beginning> {
-  const spec = await readSpecFile(path);
+async function fromFile(path: string, settings: readonly string[]): Promise<Beginning> {
+  const spec = await readSpecFile(path, (input) => withSettings(input, settings));
   return { spec, begun: `${spec.name} is started` };
 }
 
