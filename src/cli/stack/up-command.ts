@@ -2,6 +2,7 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { parseMetricsAddress } from '../../integrations/tracking/prometheus-server.js';
 import { defaultStackFolder, inFolder, wholeNumber, withOutput } from '../output.js';
+import { bucketNote } from './fleet-buckets.js';
 import { type StackFlags, StackStopped, whenEnding, withStack } from './stack-session.js';
 import { findTemporalBinary } from '../../stack/temporal-binary.js';
 
@@ -54,6 +55,8 @@ export function register(program: Command): void {
                     `Start a run in another terminal: longhaul train SPEC${inFolder(flags)}`,
                   ].join('\n'),
             );
+            const note = bucketNote(process.env, addresses.store);
+            if (note !== null) console.error(note);
             await whenEnding(signal);
           });
         } catch (error) {
