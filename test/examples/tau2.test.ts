@@ -1,6 +1,8 @@
 // What the example of τ²-bench commits; `tau2.slow.test.ts` plays it.
 import { readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
+import { parse as parseYaml } from 'yaml';
+import { parseDatasetSpec } from '../../src/spec/dataset-spec.js';
 import { ownFolder } from '../support/scratch-folder.js';
 import { tau2Spec } from './tau2-spec.js';
 
@@ -13,6 +15,13 @@ it('the spec of τ²-bench is valid, and reads the tasks that make_tasks.py writ
     ['tau2-telecom', 'http://127.0.0.1:8023'],
   ]);
   expect(spec.data.tasks).toBe(`${folder}/examples/tau2/data/tasks.jsonl`);
+});
+
+it('the dataset of τ²-bench is checked on the servers of its spec', async () => {
+  const { environments } = await tau2Spec(ownFolder(), '{}\n');
+  const file = 'examples/tau2/dataset.yaml';
+  const dataset = parseDatasetSpec(parseYaml(readFileSync(file, 'utf8')), { file });
+  expect(dataset.environments).toEqual(environments);
 });
 
 it('the requirements of τ²-bench name the exact version of every Python package', () => {
