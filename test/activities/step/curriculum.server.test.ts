@@ -4,10 +4,12 @@ import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
+import { planOf } from '../../../src/activities/step/step-plan.js';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { generateTasks } from '../../../src/environments/apps/generate.js';
 import type { Task } from '../../../src/spec/records/task.js';
 import type { GrpoPlan } from '../../../src/spec/records/plan.js';
+import { foldControl } from '../../../src/store/runs/control-records.js';
 import { readUpdate } from '../../../src/store/runs/run-records.js';
 import { lastSftStep, run, specFor, writeData } from '../fixture.js';
 import { harness, useHarness } from '../own-harness.js';
@@ -98,6 +100,27 @@ describe('a curriculum', () => {
   it('by template with factors is checked, too', async () => {
     await threeSteps(withTrainer({ curriculum: { weights: { tracker: 3 }, max_share: 0.6 } }));
     await expectChecked();
+  });
+
+  it('begins again in a fork whose parent kept rates by something else', async () => {
+    const parent = (await threeSteps(withTrainer({ curriculum: { by: 'env' } })))[2] as GrpoPlan;
+    const data = await harness.orchestrator.runs.get(run);
+    const { identity } = await readUpdate(harness.store, run, step + 2);
+    const next = (by: 'env' | 'template') => {
+      const trainer = { ...data.record.spec.trainer, curriculum: { by, floor: 0.1 } };
+      return planOf({
+        own: { ...parent, step: step + 3 },
+        data: { ...data, record: { ...data.record, spec: { ...data.record.spec, trainer } } },
+        control: foldControl([]),
+        before: { plan: parent, identity },
+        rebases: null,
+        reference: () => Promise.reject(new Error('the plan has no KL term')),
+      });
+    };
+    expect(Object.keys((await next('env')).curriculum.pass_rates).sort()).toEqual(['booking', 'tracker']);
+    const { pass_rates, cursors, by } = (await next('template')).curriculum;
+    expect({ pass_rates, by }).toEqual({ pass_rates: {}, by: undefined });
+    expect(Object.values(cursors).reduce((sum, cursor) => sum + cursor, 0)).toBe(2);
   });
 
   it('goes with overlong filtering, which the plan names', async () => {
