@@ -112,8 +112,16 @@ export interface PlannedStep extends Observation {
   kind: 'sft' | 'grpo' | 'rebased';
   plan: Digest;
   slots: number;
+  /** The step may get waves: further slots, after the outcomes of those before. */
+  waves?: true;
   /** The run's figures `ft/…` up to the step before, if they were counted in time. */
   faults?: Record<string, number>;
+}
+
+/** Slots of a wave, the last one excluded; equal if the step needs no further wave. */
+export interface PlannedWave extends Observation {
+  from: number;
+  to: number;
 }
 
 export interface CollectedRollouts extends Observation {
@@ -214,6 +222,8 @@ export interface OrchestratorActivities {
     change: ControlChange;
   }): Promise<ControlState>;
   planStep(input: StepReference & { control: number }): Promise<PlannedStep>;
+  /** Plans further slots of the step, if too few groups have different values. All slots before have their records. */
+  planWave(input: StepReference & { plan: Digest; wave: number }): Promise<PlannedWave>;
   /**
    * Deletes checkpoints beyond the retention and folds the episodes of committed steps (R23). Waits for the grace period before it deletes.
    */

@@ -9,6 +9,7 @@ import type { OpenedDeps } from './orchestrator-deps.js';
 import { planStep } from './step/plan-step.js';
 import { withFaultTotals } from './reports/fault-totals.js';
 import { pairsToDo, planSweep } from './evaluation/plan-sweep.js';
+import { planWave } from './step/plan-wave.js';
 import { recovering } from './attempt/recovery.js';
 import { recordControl } from './run/record-control.js';
 import { publishReport } from './reports/publish-report.js';
@@ -30,6 +31,7 @@ export function createOrchestratorActivities(
     closedRuns: withFailures((input) => closedRuns(deps, input)),
     recordControl: withFailures((input) => recordControl(deps, input)),
     planStep: withFailures(withRunView(deps, withFaultTotals(recovering(planStep)))),
+    planWave: withFailures(withRunView(deps, planWave)),
     collectGarbage: withFailures((input) => collectGarbage(deps, input)),
     writeReport: withFailures(withRunView(deps, publishReport)),
     planSweep: withFailures((input) => planSweep(deps, input, currentScope().signal)),

@@ -61,19 +61,26 @@ export function drawTasks(input: {
   rules: CurriculumRules;
   seed: number;
   step: number;
+  /** The tasks of the step's earlier slots, and how many of them its plan drew; absent for the plan itself. */
+  earlier?: { tasks: readonly DrawnTask[]; planned: number };
 }): { tasks: DrawnTask[]; cursors: Record<string, number> } {
-  const { pools, state, count, rules, seed, step } = input;
+  const { pools, state, count, rules, seed, step, earlier = { tasks: [], planned: count } } = input;
+  const first = earlier.tasks.length;
   const names = [...pools.keys()].sort();
   if (names.length === 0) throw new Error('there is no task to train on');
   const weights = names.map((name) => weightOf(pools.get(name) as TaskPool, state.pass_rates[name], rules));
   const turns = [...new Set(names.map((name) => pools.get(name)?.env))].sort();
-  const most = rules.maxShare === undefined ? count : Math.ceil(rules.maxShare * count);
+  const most = rules.maxShare === undefined ? first + count : Math.ceil(rules.maxShare * (first + count));
   const cursors = { ...state.cursors };
   const taken = new Map(names.map((name) => [name, new Set<number>()]));
   const slots = new Map<string, number>();
+  for (const { pool, index } of earlier.tasks) {
+    slots.set(pool, (slots.get(pool) ?? 0) + 1);
+    taken.get(pool)?.add(index);
+  }
   const tasks: DrawnTask[] = [];
-  for (let slot = 0; slot < count; slot++) {
-    const turn = turns[(step * count + slot) % turns.length];
+  for (let slot = first; slot < first + count; slot++) {
+    const turn = turns[(step * earlier.planned + slot) % turns.length];
     const open = names.map((name, at) => {
       const mayDraw = (slots.get(name) ?? 0) < most && (!rules.balanced || pools.get(name)?.env === turn);
       return mayDraw ? (weights[at] as number) : 0;

@@ -39,8 +39,6 @@ const keys: Record<string, string> = {
   use_kl_estimator_k3: 'write kl_estimator_type: k3',
   advantage_batch_normalize: 'advantage_estimator: reinforce++ is whitened over the step',
   zero_variance_filter: 'groups whose rewards are all the same never carry a loss',
-  dynamic_sampling:
-    'groups whose rewards are all the same never carry a loss; trainer.curriculum draws fewer of them',
   use_hybrid_env_sampling: 'trainer.balance: env gives every environment the same number of groups',
   value_head_prefix: 'no critic is trained here',
   lambd: 'no critic is trained here',

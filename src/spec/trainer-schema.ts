@@ -29,6 +29,21 @@ const curriculum = z.strictObject({
     .describe('factors of the weights, by `env_key`; an environment that is not listed has 1'),
 });
 
+const dynamicSampling = z.strictObject({
+  type: z
+    .enum(['filter', 'replace'])
+    .describe(
+      '`filter`: samples more groups until enough have different rewards; `replace`: only if few have, and uses good groups again in place of others',
+    ),
+  max_sample_batches: count
+    .min(2)
+    .default(3)
+    .describe('most waves of groups in a step, the first one included'),
+  min_replace_ratio: share
+    .exactOptional()
+    .describe('with `replace`: share of a step’s groups that are enough; absent: 0.3'),
+});
+
 export const trainer = z.strictObject({
   train_batch_size: count.default(32).describe('groups per GRPO step'),
   max_training_steps: count.describe('number of GRPO steps, without the steps of the warm start'),
@@ -97,6 +112,9 @@ export const trainer = z.strictObject({
     .default('population')
     .describe('`population` divides by n, `sample` (as in SkyRL) by n − 1'),
   advantage_eps: positive.default(1e-6).describe('added to the standard deviation; for `maxrl`, to the mean'),
+  dynamic_sampling: dynamicSampling
+    .exactOptional()
+    .describe('[waves](guide/own-tasks.md#what-a-step-learns-from) of further groups; absent: none'),
   apply_overlong_filtering: z
     .boolean()
     .default(false)
@@ -155,6 +173,12 @@ export function trainerProblems({ trainer, environments }: TrainerContext): Spec
       fix: 'remove it, or set loss_reduction: seq_mean_token_sum_norm',
     });
   }
+  if (trainer.dynamic_sampling?.type === 'filter' && trainer.dynamic_sampling.min_replace_ratio !== undefined)
+    problems.push({
+      path: 'trainer.dynamic_sampling.min_replace_ratio',
+      problem: 'is for type: replace',
+      fix: 'remove it: filter replaces nothing',
+    });
   return [...problems, ...curriculumProblems(trainer, environments)];
 }
 

@@ -13,6 +13,7 @@ const required: { [A in keyof Activities]?: Partial<Record<Members<A>, Kind>> } 
   openRun: { outline: 'object', owner: 'number', position: 'object', control: 'object' },
   recordControl: { n: 'number', paused: 'boolean' },
   planStep: { step: 'number', kind: 'string', plan: 'string', slots: 'number' },
+  planWave: { from: 'number', to: 'number' },
   writeReport: { key: 'string' },
   commitBase: { state: 'string' },
   collectRollouts: { graded: 'number', tokens: 'number', seconds: 'number' },

@@ -261,6 +261,10 @@ describe('an impossible combination', () => {
     ['trainer.warmup_steps', (spec) => (spec.trainer['warmup_steps'] = 11)],
     ['trainer.max_seq_len', (spec) => (spec.trainer['max_seq_len'] = 512)],
     [
+      'trainer.dynamic_sampling.min_replace_ratio',
+      (spec) => (spec.trainer['dynamic_sampling'] = { type: 'filter', min_replace_ratio: 0.2 }),
+    ],
+    [
       'trainer.curriculum_floor',
       (spec) => Object.assign(spec.trainer, { curriculum_floor: 0.1, curriculum: { floor: 0.1 } }),
     ],

@@ -85,6 +85,11 @@ export function recordsOfAllKinds(): RecordTypes {
       advantages: { estimator: 'grpo', norm_by_std: true, deviation: 'population', eps: 1e-6 },
       sampling,
     },
+    wave: {
+      ...{ schema: 'longhaul.wave/1', run: 'tiny', step: 1, wave: 1 },
+      ...{ plan: digestOf('5'), outcomes: digestOf('6'), cursors: { find: 4 } },
+      slots: [{ slot: 1, task_key: 't2', env_key: 'tracker', template: 'find', seed: 12 }],
+    },
     episode: {
       schema: 'longhaul.episode/2',
       plan: digestOf('5'),

@@ -170,6 +170,7 @@ export function scriptRun(outline: RunOutline, node = `node-${randomUUID().slice
           if (!script.committed.has(step)) plans.set(step, { control, lr });
           return { step, kind: kindOf(step), plan: `plan-${step}`, slots: 4 };
         }),
+      planWave: () => Promise.resolve({ from: 4, to: 4 }),
       collectGarbage: () => Promise.resolve({ n: null, checkpoints: 0, steps: 0, freed: 0 }),
       writeReport: ({ run }) => did('report', () => ({ key: `runs/${run}/report.html` })),
       commitBase: () =>

@@ -10,6 +10,8 @@ type StoppingPoint =
   | 'fork-named'
   | 'plan-built'
   | 'plan-written'
+  | 'wave-built'
+  | 'wave-written'
   | 'rollouts-asked-for'
   | 'episodes-looked-for'
   | 'episodes-missed'

@@ -10,6 +10,8 @@ import type { BatchIdentity } from '../../spec/records/update.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import { isFiltered } from '../../spec/records/overlong.js';
+import { groupsInBatch } from '../../spec/records/wave.js';
+import { valueOf } from './step-groups.js';
 import type { GrpoPlan, PlanRecord, SftPlan } from '../../spec/records/plan.js';
 import type { Demonstration } from '../../spec/records/task.js';
 import { encodeBatchFile, inputsDigest } from '../../store/files/batch-file.js';
@@ -65,16 +67,19 @@ interface BatchContent {
 
 function fromEpisodes(plan: GrpoPlan, groups: BatchSources['episodes']): BatchContent {
   const outcomes = groups.map((episodes) => episodes.map(valueOf));
-  const graded = groups.map((group) =>
-    group.map((episode) => ({ reward: valueOf(episode), tokens: episode.logprobs.length })),
+  const taken = groupsInBatch(plan, outcomes).map((slot) => groups[slot] ?? []);
+  const advantages = stepAdvantages(
+    taken.map((group) =>
+      group.map((episode) => ({ reward: valueOf(episode), tokens: episode.logprobs.length })),
+    ),
+    plan.advantages,
   );
-  const advantages = stepAdvantages(graded, plan.advantages);
   const episodes = groups.flat();
   return {
     miniBatches: [
-      groups.flatMap((group, slot) =>
+      taken.flatMap((group, place) =>
         group.map((episode, sample) =>
-          toSample(episode, isFiltered(plan, episode) ? null : (advantages[slot]?.[sample] ?? null)),
+          toSample(episode, isFiltered(plan, episode) ? null : (advantages[place]?.[sample] ?? null)),
         ),
       ),
     ],
@@ -82,15 +87,11 @@ function fromEpisodes(plan: GrpoPlan, groups: BatchSources['episodes']): BatchCo
     outcomes,
     metrics: {
       ...batchRewardMetrics(
-        plan.slots.map(({ env_key }, index) => ({ env: env_key, values: outcomes[index] ?? [] })),
+        groups.map(([first], index) => ({ env: first?.env_key ?? '', values: outcomes[index] ?? [] })),
       ),
       ...episodeMetrics(episodes),
     },
   };
-}
-
-function valueOf({ outcome }: EpisodeRecord): number | null {
-  return outcome.status === 'graded' ? outcome.value : null;
 }
 
 /** A null advantage gives no loss: the outcome is unknown, the group has no signal, or the episode is filtered. */

@@ -10,10 +10,12 @@ import { stoppingPoint } from '../attempt/stopping-point.js';
 import { mostFrequentReason, reasonText } from '../../rl/unknown-outcomes.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { GrpoPlan } from '../../spec/records/plan.js';
+import { withWaves } from '../../spec/records/wave.js';
 import { episodeKey, episodesFolder } from '../../store/objects/layout.js';
 import { checkOwner } from '../../store/runs/owners.js';
 import { checkRoots } from '../../store/runs/plan-roots.js';
 import { readPlan, readUpdateIfAny } from '../../store/runs/run-records.js';
+import { readWaves } from '../../store/runs/waves.js';
 import type { RunData } from '../../data/run-data.js';
 
 export async function collectRollouts(
@@ -45,7 +47,7 @@ export async function collectRollouts(
       sampling: plan.sampling,
       random: { seed: data.record.seed, domain: 'train', step },
       folder: episodesFolder(run, step),
-      seats: seatsOf(plan, data, input.slots),
+      seats: seatsOf(withWaves(plan, await readWaves(store, plan)), data, input.slots),
     },
     scope,
     attemptEvidence(store, run, step, scope, deps.life),

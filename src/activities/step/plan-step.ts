@@ -141,5 +141,6 @@ function answer(plan: PlanRecord): PlannedStep {
     kind: plan.rebased ? 'rebased' : plan.kind,
     plan: recordDigest(plan),
     slots: plan.kind === 'sft' ? 0 : plan.slots.length,
+    ...(plan.kind === 'grpo' && plan.dynamic_sampling && !plan.rebased ? { waves: true } : {}),
   };
 }

@@ -3,8 +3,9 @@ import { buildBatch } from './build-batch.js';
 import type { StepReference } from '../contracts.js';
 import type { NodeDeps } from '../node-deps.js';
 import { rebasedBatch } from './rebased-step.js';
-import { requireEpisode } from './episode-record.js';
 import { type EpisodeTokens, tokensOf } from './sent-figures.js';
+import { readStepGroups, valueOf } from './step-groups.js';
+import { nextWave, wavesOf } from './waves.js';
 import { currentScope } from '../attempt/scope.js';
 import { stoppingPoint } from '../attempt/stopping-point.js';
 import type { BatchIdentity } from '../../spec/records/update.js';
@@ -13,13 +14,11 @@ import type { EpisodeRecord } from '../../spec/records/episode.js';
 import type { GrpoPlan, PlanRecord } from '../../spec/records/plan.js';
 import { batchDifference } from '../../store/files/batch-file.js';
 import { recordDigest } from '../../store/records/canonical.js';
-import { inParallel } from '../../base/in-parallel.js';
 import { sha256Hex } from '../../base/sha256.js';
-import { withFoldedSteps } from '../../store/runs/episodes.js';
-import { batchKey, episodeKey } from '../../store/objects/layout.js';
-import type { ObjectStore } from '../../store/objects/object-store.js';
+import { readWaves } from '../../store/runs/waves.js';
+import { batchKey, waveKey } from '../../store/objects/layout.js';
 import { createFile } from '../../store/records/records.js';
-import { Diverged } from '../../store/objects/store-errors.js';
+import { Diverged, UnreadableRecord } from '../../store/objects/store-errors.js';
 
 /** The stored batch of a planned step. */
 export interface SealedBatch {
@@ -42,7 +41,7 @@ export async function sealBatch(
 ): Promise<SealedBatch> {
   const { store } = deps;
   const key = batchKey(run, step);
-  const episodes = plan.kind === 'grpo' && !plan.rebased ? await readEpisodes(store, plan) : [];
+  const episodes = plan.kind === 'grpo' && !plan.rebased ? await episodesOf(deps, plan) : [];
   const { bytes, identity } = plan.rebased
     ? await rebasedBatch(store, plan, plan.rebased)
     : await buildBatch(plan, { episodes, data: () => deps.runs.get(run) });
@@ -66,16 +65,25 @@ function otherBatch(stored: Uint8Array, computed: Uint8Array, key: string): Dive
 }
 
 /**
- * Reads the episodes by slot and sample. Throws `UnreadableRecord` if an episode is missing or belongs to another plan: the batch needs
- * every outcome.
+ * Reads the episodes of all slots, and checks that the step has exactly the waves that follow from them. Throws `UnreadableRecord`,
+ * `Diverged`.
  */
-async function readEpisodes(store: ObjectStore, plan: GrpoPlan): Promise<EpisodeRecord[][]> {
-  const { run, step, slots, samples_per_slot, previous_state: state } = plan;
-  const view = withFoldedSteps(store);
-  const source = { plan: recordDigest(plan), state };
-  const seats = slots.flatMap(({ slot }) =>
-    Array.from({ length: samples_per_slot }, (_, sample) => episodeKey(run, step, slot, sample)),
-  );
-  const episodes = await inParallel(seats, (key) => requireEpisode(view, key, source));
-  return slots.map((_, index) => episodes.slice(index * samples_per_slot, (index + 1) * samples_per_slot));
+async function episodesOf(
+  { store, runs }: Pick<NodeDeps, 'store' | 'runs'>,
+  plan: GrpoPlan,
+): Promise<EpisodeRecord[][]> {
+  const waves = await readWaves(store, plan);
+  const groups = await readStepGroups(store, plan, waves);
+  if (!plan.dynamic_sampling) return groups;
+  const data = await runs.get(plan.run);
+  const outcomes = groups.map((episodes) => episodes.map(valueOf));
+  const made = wavesOf(plan, outcomes, data);
+  for (const [index, wave] of waves.entries()) {
+    const key = waveKey(plan.run, plan.step, wave.wave);
+    if (!made[index] || recordDigest(made[index]) !== recordDigest(wave))
+      throw new UnreadableRecord(key, 'planned again from the outcomes before it, it is another wave');
+  }
+  if (nextWave(plan, waves, outcomes, data) !== null)
+    throw new Error(`wave ${waves.length + 1} of step ${plan.step} of ${plan.run} was not played`);
+  return groups;
 }

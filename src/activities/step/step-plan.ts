@@ -3,15 +3,11 @@
 import { settingsUnder } from '../run/live-settings.js';
 import { phaseAt } from '../run/phases.js';
 import type { RunData } from '../../data/run-data.js';
-import {
-  advancePassRates,
-  type CurriculumRules,
-  drawDemonstrations,
-  drawTasks,
-} from '../../rl/curriculum.js';
+import { drawSlots, dynamicSamplingOf, type PoolKind, poolOf, rulesOf } from './draw-slots.js';
+import { wavesOf } from './waves.js';
+import { advancePassRates, drawDemonstrations } from '../../rl/curriculum.js';
 import { constantWithWarmup, warmupThenDecay } from '../../rl/learning-rate.js';
 import { isPass } from '../../rl/pass.js';
-import { hash32 } from '../../rl/random.js';
 import { samplingOf } from '../../rl/sampling.js';
 import type { ControlState } from '../../spec/records/control-records.js';
 import { advantagesOf, crossEntropy, lossOf, wantsReference } from '../../spec/loss.js';
@@ -25,7 +21,7 @@ import type {
 import type { Digest } from '../../spec/records/parts.js';
 import type { LossPlan } from '../../spec/records/loss-plan.js';
 import type { UpdateRecord } from '../../spec/records/update.js';
-import type { Task } from '../../spec/records/task.js';
+import { withWaves } from '../../spec/records/wave.js';
 import type { RunSpec, SftPhaseSpec } from '../../spec/run-spec.js';
 
 /** The part of a plan that gives its place in the chain of steps. */
@@ -143,24 +139,14 @@ function grpoPart(
   { generator, trainer }: Pick<RunSpec, 'generator' | 'trainer'>,
 ): GrpoPart {
   const { by = 'template' } = trainer.curriculum ?? {};
-  const { pass_rates, cursors } = curriculumAfter(before, by);
-  const tasks = data.trainTasks[by];
-  const taskOf = (key: string): Task => data.taskByKey.get(key) as Task;
-  const drawn = drawTasks({
-    pools: new Map(
-      [...tasks].map(([pool, keys]) => [pool, { size: keys.length, env: taskOf(keys[0] as string).env_key }]),
-    ),
-    state: { pass_rates, cursors },
+  const { pass_rates, cursors } = curriculumAfter(before, by, data);
+  const rules = rulesOf(trainer);
+  const drawn = drawSlots(data, {
+    ...{ step, by, rules, state: { pass_rates, cursors } },
     count: trainer.train_batch_size,
-    rules: rulesOf(trainer),
-    seed: data.record.seed,
-    step,
   });
   return {
-    slots: drawn.tasks.map(({ pool, index: position }, slot) => {
-      const { task_key, env_key, template } = taskOf(tasks.get(pool)?.[position] as string);
-      return { slot, task_key, env_key, template, seed: hash32(data.record.seed, step, slot) };
-    }),
+    slots: drawn.slots,
     samples_per_slot: generator.n_samples_per_prompt,
     optimizer: {
       ...optimizerOf(data.record.spec),
@@ -170,17 +156,9 @@ function grpoPart(
     },
     loss: lossOf(trainer, generator),
     advantages: advantagesOf(trainer),
+    ...dynamicSamplingOf(trainer, rules),
     ...(trainer.apply_overlong_filtering ? { overlong_filtering: true as const } : {}),
     curriculum: { pass_rates, cursors: drawn.cursors, ...(by === 'env' ? { by } : {}) },
-  };
-}
-
-function rulesOf({ curriculum, curriculum_floor, balance }: RunSpec['trainer']): CurriculumRules {
-  return {
-    floor: curriculum?.floor ?? curriculum_floor,
-    maxShare: curriculum?.max_share,
-    weights: curriculum?.weights,
-    balanced: balance === 'env',
   };
 }
 
@@ -203,16 +181,18 @@ function resetIsDue(before: StepBefore | null, index: number): boolean {
  * The curriculum after a step's outcomes; empty before the first GRPO step, and where the step before kept its rates by something else, as
  * in the parent of a fork.
  */
-function curriculumAfter(before: StepBefore | null, by: 'template' | 'env'): CurriculumState {
+function curriculumAfter(
+  before: StepBefore | null,
+  by: PoolKind,
+  data: PlanSources['data'],
+): CurriculumState {
   const isKept = before?.plan.kind === 'grpo' && (before.plan.curriculum.by ?? 'template') === by;
   if (before?.plan.kind !== 'grpo' || !isKept) return { pass_rates: {}, cursors: {} };
-  const { plan, identity } = before;
-  const groups = plan.slots.map(({ template, env_key }, index) => ({
-    pool: by === 'env' ? env_key : template,
-    rewards: (identity.outcomes[index] ?? []).map((value) => (value === null ? null : Number(isPass(value)))),
+  const { outcomes } = before.identity;
+  const { slots, curriculum } = withWaves(before.plan, wavesOf(before.plan, outcomes, data));
+  const groups = slots.map((slot, index) => ({
+    pool: poolOf(slot, by),
+    rewards: (outcomes[index] ?? []).map((value) => (value === null ? null : Number(isPass(value)))),
   }));
-  return {
-    pass_rates: advancePassRates(plan.curriculum.pass_rates, groups),
-    cursors: plan.curriculum.cursors,
-  };
+  return { pass_rates: advancePassRates(curriculum.pass_rates, groups), cursors: curriculum.cursors };
 }

@@ -26,6 +26,8 @@ import { recordFunction } from '../../store/records/records.js';
 import { readPlan, readUpdateIfAny } from '../../store/runs/run-records.js';
 import { spentBy } from '../../rl/spending.js';
 import { Diverged } from '../../store/objects/store-errors.js';
+import { withWaves } from '../../spec/records/wave.js';
+import { wavesOf } from './waves.js';
 
 /** No group has two graded members with different rewards: there is nothing to learn, but this is no fault. */
 const noSignal: NoSignal = 'no_signal';
@@ -163,7 +165,7 @@ async function recordOf(
     },
     observed: {
       metrics: {
-        ...episodeFigures(plan, identity),
+        ...episodeFigures(await playedPlan(deps, plan, identity.outcomes), identity),
         ...policyMetrics(metrics),
         'policy/policy_lr': plan.optimizer.learning_rates.at(-1) ?? 0,
         ...(await sentFigures(deps, { run, step, episodes, applied }, committed_at)),
@@ -174,6 +176,16 @@ async function recordOf(
       worker: deps.life.identity,
     },
   };
+}
+
+/** The plan with the slots of its waves. */
+async function playedPlan(
+  { runs }: NodeDeps,
+  plan: PlanRecord,
+  outcomes: (number | null)[][],
+): Promise<PlanRecord> {
+  if (plan.kind !== 'grpo' || !plan.dynamic_sampling) return plan;
+  return withWaves(plan, wavesOf(plan, outcomes, await runs.get(plan.run)));
 }
 
 /** docs/records.md describes each timing under `longhaul.update`. */

@@ -53,7 +53,8 @@ const curriculum = z.strictObject({
 });
 
 /** Place of one group in a step: its task and seed. */
-const slot = z.strictObject({
+export type SlotPlan = z.infer<typeof slot>;
+export const slot = z.strictObject({
   slot: count,
   task_key: text,
   env_key: text,
@@ -95,6 +96,17 @@ const everyPlan = {
   sampling,
 };
 
+/** Everything that the step's waves depend on, beside the plan's curriculum and the outcomes. */
+const dynamicSampling = z.strictObject({
+  type: z.enum(['filter', 'replace']),
+  max_sample_batches: positive.describe('most waves, `slots` included'),
+  wanted: positive.describe('groups with different values that are enough'),
+  floor: amount.describe('this and the next three: how further tasks are drawn'),
+  max_share: share.exactOptional(),
+  weights: z.record(text, amount).exactOptional(),
+  balance: z.literal('env').exactOptional(),
+});
+
 export type GrpoPlan = z.infer<typeof grpoPlan>;
 const grpoPlan = z.strictObject({
   ...everyPlan,
@@ -102,6 +114,7 @@ const grpoPlan = z.strictObject({
   slots: z.array(slot).min(1),
   samples_per_slot: positive,
   advantages: advantages,
+  dynamic_sampling: dynamicSampling.exactOptional().describe('the step may get [waves](#longhaulwave1)'),
   overlong_filtering: z
     .literal(true)
     .exactOptional()

@@ -10,6 +10,7 @@ import { gc, name, notice, owner, ref, run } from './run-records.js';
 import { sweep, tally } from './sweep-record.js';
 import { instance, saved } from './served-model.js';
 import { base, batch, update } from './update.js';
+import { wave } from './wave.js';
 
 /**
  * `base` is `steps/000000/update.json`; `batch` is the identity in a batch file, `episodes` the first line of a file of folded episodes.
@@ -17,6 +18,7 @@ import { base, batch, update } from './update.js';
 const schemas = {
   run,
   plan,
+  wave,
   episode,
   episodes,
   batch,
@@ -51,6 +53,7 @@ export const recordSchemas: { [Kind in RecordKind]: z.ZodType<RecordTypes[Kind]>
 export const schemaVersions: Record<RecordKind, number> = {
   run: 2,
   plan: 3,
+  wave: 1,
   episode: 2,
   episodes: 2,
   batch: 2,

@@ -1,9 +1,10 @@
 // Checks a step's batch against its update, its plan and its inputs, and against the same batch sealed again.
 import { sha256Hex } from '../../base/sha256.js';
 import { isFiltered } from '../../spec/records/overlong.js';
+import { groupsInBatch } from '../../spec/records/wave.js';
 import type { GrpoPlan, PlanRecord } from '../../spec/records/plan.js';
 import type { Digest } from '../../spec/records/parts.js';
-import type { EpisodeRecord } from '../../spec/records/episode.js';
+import type { EpisodeRecord, Outcome } from '../../spec/records/episode.js';
 import type { UpdateRecord } from '../../spec/records/update.js';
 import { batchDifference, decodeBatchFile, inputsDigest } from '../files/batch-file.js';
 import { batchKey } from '../objects/layout.js';
@@ -92,14 +93,18 @@ const digestsOf = (episodes: EpisodeRecord[][]): Digest[] =>
 function targetsOf(groups: EpisodeRecord[][], plan: GrpoPlan): number {
   const { estimator } = plan.advantages;
   let targets = 0;
-  for (const group of estimator === 'reinforce++' ? [groups.flat()] : groups) {
+  const outcomes = groups.map((episodes) => episodes.map(({ outcome }) => valueOf(outcome)));
+  const taken = groupsInBatch(plan, outcomes).map((slot) => groups[slot] ?? []);
+  for (const group of estimator === 'reinforce++' ? [taken.flat()] : taken) {
     const graded = group.filter(
       ({ outcome, logprobs }) =>
         outcome.status === 'graded' && (estimator !== 'reinforce++' || logprobs.length > 0),
     );
-    const values = new Set(graded.map(({ outcome }) => (outcome.status === 'graded' ? outcome.value : null)));
+    const values = new Set(graded.map(({ outcome }) => valueOf(outcome)));
     if (values.size < 2) continue;
     for (const episode of graded) targets += isFiltered(plan, episode) ? 0 : episode.logprobs.length;
   }
   return targets;
 }
+
+const valueOf = (outcome: Outcome): number | null => (outcome.status === 'graded' ? outcome.value : null);

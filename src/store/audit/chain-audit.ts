@@ -13,6 +13,7 @@ import { canonicalText, differences, recordDigest, stepIdOf } from '../records/c
 import { checkBatch } from './batch-audit.js';
 import type { Chain, StepMakers } from './chain.js';
 import { auditCheckpoints, type StateDigest } from './checkpoint-audit.js';
+import { checkWaves } from './wave-audit.js';
 import { checkEpisodes } from './episode-audit.js';
 import { auditEvaluated } from './run-evaluations-audit.js';
 import { auditEvaluations, type IsPass } from './evaluation-audit.js';
@@ -232,7 +233,9 @@ async function checkStep(chain: Chain, step: number): Promise<void> {
   if (plan) await checkPlanned(chain, planKey(timeline, step), plan);
   if (plan?.rebased) await checkRebased(chain, planKey(timeline, step), plan, plan.rebased);
   const played = plan?.kind === 'grpo' && !plan.rebased;
-  const inputs = played ? await checkEpisodes(chain, timeline, plan, update) : null;
+  const inputs = played
+    ? await checkEpisodes(chain, timeline, await checkWaves(chain, plan, update), update)
+    : null;
   await checkBatch(chain, timeline, update, plan, inputs);
   const { lineage } = chain.record;
   if (lineage?.step === step && lineage.state !== update.identity.state) {

@@ -1,8 +1,9 @@
 // What a chain audit carries from step to step.
 import type { Digest } from '../../spec/records/parts.js';
 import type { EpisodeRecord } from '../../spec/records/episode.js';
-import type { PlanRecord } from '../../spec/records/plan.js';
+import type { GrpoPlan, PlanRecord } from '../../spec/records/plan.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
+import type { WaveRecord } from '../../spec/records/wave.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import type { AuditReport } from './audit-report.js';
 import type { Sequences } from './sequence-audit.js';
@@ -11,6 +12,8 @@ import type { Sequences } from './sequence-audit.js';
 export interface StepMakers {
   /** Makes the plan again from the records before it, to compare it with the stored plan. */
   plan: (stored: PlanRecord) => Promise<PlanRecord>;
+  /** Makes the waves of a step again from its plan and its outcomes. */
+  waves: (plan: GrpoPlan, outcomes: (number | null)[][]) => Promise<WaveRecord[]>;
   /** Makes the bytes of a step's batch from its plan and its episodes (by slot and sample; empty for a supervised plan). */
   batch: (plan: PlanRecord, episodes: EpisodeRecord[][]) => Promise<Uint8Array>;
 }

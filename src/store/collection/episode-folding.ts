@@ -83,7 +83,9 @@ async function problemOfStep(
   const plan = await requireRecord(view, planKey(run, step), 'plan');
   const { identity } = await readUpdate(view, run, step);
   const played = plan.kind === 'grpo' && !plan.rebased;
-  const seats = played ? plan.slots.length * plan.samples_per_slot : 0;
+  // With waves, a step has more slots than its plan.
+  const slots = played && plan.dynamic_sampling ? identity.outcomes : played ? plan.slots : [];
+  const seats = played ? slots.length * plan.samples_per_slot : 0;
   if (singles.size !== seats) return `it has ${singles.size} episodes, but its plan has ${seats}`;
   for (const [key, { record }] of singles) {
     const { slot, sample, outcome } = record;

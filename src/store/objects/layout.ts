@@ -99,6 +99,9 @@ export const sequenceKey = (folder: string, n: number) => `${folder}${whole(n, '
 export const stepsFolder = (run: string) => `${runFolder(run)}steps/`;
 export const stepFolder = (run: string, step: number) => `${stepsFolder(run)}${padded(step, 6, 'step')}/`;
 export const planKey = (run: string, step: number) => `${stepFolder(run, step)}plan.json`;
+export const wavesFolder = (run: string, step: number) => `${stepFolder(run, step)}waves/`;
+export const waveKey = (run: string, step: number, wave: number) =>
+  `${wavesFolder(run, step)}${whole(wave, 'wave')}.json`;
 export const batchKey = (run: string, step: number) => `${stepFolder(run, step)}batch.safetensors`;
 /** The batch's bytes, compressed when the step is folded (R23). */
 export const foldedBatchKey = (run: string, step: number) => `${batchKey(run, step)}.gz`;

@@ -9,12 +9,13 @@ import { BadKey } from '../objects/store-errors.js';
 
 /** Records that a run makes again if they are missing: a step's records before its update, and evaluations. */
 const replaceable =
-  /^(?<folder>runs\/[^/]+\/steps\/[0-9]+\/|evals\/[^/]+\/[^/]+\/)(?<name>plan\.json|batch\.safetensors|suite\.json|result\.json|episodes\/[0-9.]+\.json\.gz)(\.r[1-9][0-9]*)?$/;
+  /^(?<folder>runs\/[^/]+\/steps\/[0-9]+\/|evals\/[^/]+\/[^/]+\/)(?<name>plan\.json|waves\/[0-9]+\.json|batch\.safetensors|suite\.json|result\.json|episodes\/[0-9.]+\.json\.gz)(\.r[1-9][0-9]*)?$/;
 
 /** For each record: the names, in the same folder, of the files that are made from it and so are set aside with it. */
 const madeFrom: readonly [record: RegExp, made: RegExp][] = [
-  [/^plan\.json$/, /^(episodes\/|batch\.safetensors)/],
-  [/^episodes\//, /^(batch\.safetensors|result\.json)/],
+  [/^plan\.json$/, /^(waves\/|episodes\/|batch\.safetensors)/],
+  [/^waves\//, /^batch\.safetensors/],
+  [/^episodes\//, /^(waves\/|batch\.safetensors|result\.json)/],
 ];
 
 /** Throws `BadKey` unless a run makes the record at `key` again: only such records can be quarantined. */

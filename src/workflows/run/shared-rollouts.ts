@@ -39,14 +39,20 @@ export interface JoinedRollouts extends CollectedRollouts {
 
 /**
  * Plays the rollouts on all nodes that are granted now; a node granted later helps with the next step. With `keep`, the first node's
- * activity also saves the state it samples from, because a separate activity would add six events to the history.
+ * activity also saves the state it samples from, because a separate activity would add six events to the history. With `wave`, they are
+ * those of a wave.
  */
 export function collectOnAll(
   { owned, nodes, interruptible, progress }: Collecting,
   { step, plan, slots: count }: PlannedStep,
   keep: Saving | null,
+  wave: { wave: number; from: number; to: number } = { wave: 0, from: 0, to: count },
 ): Promise<JoinedRollouts> {
-  const shares = sharesOf(count, nodes.granted());
+  const shares = sharesOf(wave.to - wave.from, nodes.granted()).map(({ name, slots: [from, to], node }) => ({
+    name: wave.wave === 0 ? name : `wave-${wave.wave}-${name}`,
+    slots: [wave.from + from, wave.from + to] as [number, number],
+    node,
+  }));
   return collectShares(shares, (share) => {
     const { name, slots, node } = share;
     const kept = keep && share === shares[0] ? { keep: true, ...keep } : {};
@@ -112,6 +118,16 @@ export function joined(parts: readonly Part[]): JoinedRollouts {
     seconds: Math.max(...all.map((sampled) => sampled.seconds)),
     kept: all[0]?.kept ?? null,
     calls: parts.map(({ node, sampled }) => ({ node, seconds: sampled.seconds })),
+  };
+}
+
+/** The rollouts of a step and of its next wave. */
+export function withWave(before: JoinedRollouts, wave: JoinedRollouts): JoinedRollouts {
+  const parts = [before, wave].map((sampled) => ({ node: '', sampled }));
+  return {
+    ...joined(parts),
+    seconds: before.seconds + wave.seconds,
+    calls: [...before.calls, ...wave.calls],
   };
 }
 

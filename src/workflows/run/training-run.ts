@@ -15,6 +15,7 @@ import type {
   CommittedStep,
   OpenedRun,
   PlannedStep,
+  PlannedWave,
   RunOutline,
   RunStatus,
 } from '../../activities/contracts.js';
@@ -42,7 +43,7 @@ import { RunCollections } from './run-collections.js';
 import { openRun } from './run-opening.js';
 import type { CarriedRun, TrainingOptions } from './training-options.js';
 import { RunProgress } from './run-progress.js';
-import { collectOnAll, type JoinedRollouts, playedElsewhere } from './shared-rollouts.js';
+import { collectOnAll, type JoinedRollouts, playedElsewhere, withWave } from './shared-rollouts.js';
 import { outlineUnder, phaseOf, suiteDue, totalSteps } from './step-schedule.js';
 
 export interface TrainingResult {
@@ -292,9 +293,25 @@ class TrainingLoop {
 
   private async collect(planned: PlannedStep, keep: Saving | null): Promise<JoinedRollouts> {
     this.progress.phase('collecting');
-    const sampled = await collectOnAll(this, planned, keep);
+    let sampled = await collectOnAll(this, planned, keep);
     this.checkpoints.savedBeside(planned.step - 1, sampled);
+    for (let wave = 1; planned.waves; wave++) {
+      const { from, to } = await this.planWave(planned, wave);
+      if (from === to) break;
+      sampled = withWave(sampled, await collectOnAll(this, planned, null, { wave, from, to }));
+    }
     return sampled;
+  }
+
+  /** Plans the step's next wave from the outcomes so far; the answer is empty if the step needs none. */
+  private planWave({ step, plan }: PlannedStep, wave: number): Promise<PlannedWave> {
+    const name = `wave-${wave}`;
+    const plannedOnce = (): Promise<PlannedWave> =>
+      orchestrator(stepId(step, name), this.progress.summary(step, name), orchestratorPolicy).planWave({
+        ...this.owned,
+        ...{ step, plan, wave },
+      });
+    return untilFixed(this.desk, this.progress, plannedOnce, throwWhereRecordsChanged);
   }
 
   /** Saves the state before a supervised step, which has no rollouts to save it beside. */

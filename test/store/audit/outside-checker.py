@@ -202,34 +202,31 @@ def by_units(names):
     return sorted(names, key=lambda name: name.encode("utf-16-be"))
 
 
-def grpo(step, i, before, trainer):
-    curriculum = trainer.get("curriculum", {"by": "template", "floor": trainer["curriculum_floor"]})
-    pool_of = lambda one: one["env_key" if curriculum["by"] == "env" else "template"]
-    said = {"by": "env"} if curriculum["by"] == "env" else {}
-    rates, cursors = {}, {}
-    if before and before[0]["kind"] == "grpo" and before[0]["curriculum"].get("by") == said.get("by"):
-        rates, cursors = dict(before[0]["curriculum"]["pass_rates"]), dict(before[0]["curriculum"]["cursors"])
-        for slot, values in zip(before[0]["slots"], before[1]["outcomes"]):
-            graded = [value for value in values if value is not None]
-            if graded:
-                rate = rates.get(pool_of(slot), 0.5)
-                mean = sum(value >= 1 for value in graded) / len(graded)
-                rates[pool_of(slot)] = rate + 0.2 * (mean - rate)
-    pools, floor, count = {}, curriculum["floor"], trainer["train_batch_size"]
+def pools_by(by):
+    pools = {}
     for task in tasks:
         if task["split"] == "train":
-            pools.setdefault(pool_of(task), []).append(task)
+            pools.setdefault(task["env_key" if by == "env" else "template"], []).append(task)
+    return pools
+
+
+def draw(step, count, planned, earlier, by, rules, rates, cursors):
+    """`count` slots after `earlier` ones, of a step whose plan has `planned`; advances `cursors`."""
+    pool_of = lambda one: one["env_key" if by == "env" else "template"]
+    pools = pools_by(by)
     names = by_units(pools)
     env_of = lambda name: pools[name][0]["env_key"]
     rate_of = lambda name: rates.get(name, 0.5)
-    weight_of = lambda name: rate_of(name) * (1 - rate_of(name)) + floor if floor else len(pools[name])
-    weights = {name: weight_of(name) * curriculum.get("weights", {}).get(env_of(name), 1) for name in names}
+    weight_of = lambda name: rate_of(name) * (1 - rate_of(name)) + rules["floor"] if rules["floor"] else len(pools[name])
+    weights = {name: weight_of(name) * rules.get("weights", {}).get(env_of(name), 1) for name in names}
     turns = by_units({env_of(name) for name in names})
-    most = math.ceil(curriculum["max_share"] * count) if "max_share" in curriculum else count
-    taken, slots = {name: [] for name in names}, []
-    for s in range(count):
-        turn = turns[(step * count + s) % len(turns)]
-        mine = [n for n in names if len(taken[n]) < most and (trainer.get("balance") != "env" or env_of(n) == turn)]
+    total = len(earlier) + count
+    most = math.ceil(rules["max_share"] * total) if "max_share" in rules else total
+    taken = {name: [[t["task_key"] for t in pools[name]].index(s["task_key"]) for s in earlier if pool_of(s) == name] for name in names}
+    slots = []
+    for s in range(len(earlier), total):
+        turn = turns[(step * planned + s) % len(turns)]
+        mine = [n for n in names if len(taken[n]) < most and (rules.get("balance") != "env" or env_of(n) == turn)]
         at, reached = uniform(seed, step, s, 0x7A51) * sum(weights[n] for n in mine), 0
         for chosen in mine:
             reached += weights[chosen]
@@ -244,8 +241,63 @@ def grpo(step, i, before, trainer):
                 break
         used.append(index)
         slots.append({"slot": s, "seed": hash32(seed, step, s), **{name: own[index][name] for name in ("task_key", "env_key", "template")}})
+    return slots
+
+
+def grpo(step, i, before, trainer):
+    curriculum = trainer.get("curriculum", {"by": "template", "floor": trainer["curriculum_floor"]})
+    by = curriculum["by"]
+    said = {"by": "env"} if by == "env" else {}
+    rates, cursors = {}, {}
+    if before and before[0]["kind"] == "grpo" and before[0]["curriculum"].get("by") == said.get("by"):
+        plan, update, waves = before
+        rates = dict(plan["curriculum"]["pass_rates"])
+        cursors = dict(waves[-1]["cursors"] if waves else plan["curriculum"]["cursors"])
+        slots = plan["slots"] + [slot for wave in waves for slot in wave["slots"]]
+        for slot, values in zip(slots, update["outcomes"]):
+            graded = [value for value in values if value is not None]
+            if graded:
+                pool = slot["env_key" if by == "env" else "template"]
+                rate = rates.get(pool, 0.5)
+                rates[pool] = rate + 0.2 * (sum(value >= 1 for value in graded) / len(graded) - rate)
+    count = trainer["train_batch_size"]
+    rules = {name: value for name, value in {**curriculum, "balance": trainer.get("balance")}.items() if name != "by" and value is not None}
+    slots = draw(step, count, count, [], by, rules, rates, cursors)
+    expected = {"kind": "grpo", "slots": slots}
+    if "dynamic_sampling" in trainer:
+        asked = trainer["dynamic_sampling"]
+        enough = min(count, math.floor(asked.get("min_replace_ratio", 0.3) * count) + 1)
+        wanted = count if asked["type"] == "filter" else enough
+        expected["dynamic_sampling"] = {"type": asked["type"], "max_sample_batches": asked["max_sample_batches"], "wanted": wanted, **rules}
     rate = warmed(trainer["lr"], trainer["warmup_steps"], i)
-    return {"kind": "grpo", "slots": slots}, [rate], {"pass_rates": rates, "cursors": cursors, **said}
+    return expected, [rate], {"pass_rates": rates, "cursors": cursors, **said}
+
+
+def has_signal(values):
+    graded = [value for value in values if value is not None]
+    return any(value != graded[0] for value in graded)
+
+
+def waves_of(folder, plan, outcomes):
+    """The waves that follow from the outcomes, each compared with its record."""
+    waves, slots, asked = [], list(plan.get("slots", [])), plan.get("dynamic_sampling")
+    while asked and len(waves) + 1 < asked["max_sample_batches"] and len(outcomes) >= len(slots):
+        known, planned = outcomes[: len(slots)], len(plan["slots"])
+        good = sum(map(has_signal, known))
+        if good >= asked["wanted"]:
+            break
+        count = min(planned, math.ceil((asked["wanted"] - good) * len(slots) / good)) if good else planned
+        cursors = dict(waves[-1]["cursors"] if waves else plan["curriculum"]["cursors"])
+        by = plan["curriculum"].get("by", "template")
+        drawn = draw(plan["step"], count, planned, slots, by, asked, plan["curriculum"]["pass_rates"], cursors)
+        wave = {"schema": "longhaul.wave/1", "run": plan["run"], "step": plan["step"], "wave": len(waves) + 1, "plan": digest(plan)}
+        wave |= {"outcomes": sha(canonical(known)), "slots": drawn, "cursors": cursors}
+        key = f"{folder}/waves/{len(waves) + 1}.json"
+        check("wave follows from the outcomes before it", key, (store / key).exists() and read(key) == wave)
+        waves.append(wave)
+        slots += drawn
+    check("there are no other waves", folder, len(list((store / folder).glob("waves/*"))) == len(waves))
+    return waves
 
 
 def differ(episodes):
@@ -260,6 +312,12 @@ def overlong(episode, limits):
 
 
 def targets_of(plan, groups):
+    asked = plan.get("dynamic_sampling")
+    if asked:
+        planned = len(plan["slots"])
+        groups = [group for group in groups if differ(group)][:planned]
+        if asked["type"] == "replace" and len(groups) >= asked["wanted"]:
+            groups = [groups[at % len(groups)] for at in range(planned)]
     if plan["advantages"]["estimator"] == "reinforce++":
         groups = [[one for group in groups for one in group]]
     graded = [one for group in groups if differ(group) for one in group if one["outcome"]["status"] == "graded"]
@@ -335,7 +393,8 @@ for step in range(1, len(steps)):
     else:
         inputs, outcomes, groups, folded = [], [], [], folded_of(folder, {"run": run, "step": step})
         check("folded episodes were collected", folder, folded is None or step in gone["episodes"])
-        for slot in plan["slots"]:
+        waves = waves_of(folder, plan, update["outcomes"])
+        for slot in plan["slots"] + [slot for wave in waves for slot in wave["slots"]]:
             outcomes.append([])
             groups.append([])
             for sample in range(plan["samples_per_slot"]):
@@ -354,7 +413,7 @@ for step in range(1, len(steps)):
     check("batch names its inputs", folder, batch["inputs"] == sha_list(inputs))
     if update["applied"] is not True:
         check("what was not applied keeps the state", folder, update["state"] == state)
-    state, before = update["state"], (plan, update)
+    state, before = update["state"], (plan, update, [] if phase else waves)
     states[state] = step
 
 held_out = [task for task in tasks if task["split"] == "held_out"]

@@ -118,6 +118,38 @@ describe('trainingRun', { timeout: 120_000 }, () => {
     ]);
   });
 
+  it('collects the waves of a step, one after the other, before it updates; other steps have none', async () => {
+    const script = scriptRun(outlineOf(uniqueName('waves')));
+    const { planStep, collectRollouts, updatePolicy } = script.activities;
+    const done: string[] = [];
+    script.activities.planStep = async (input) => ({
+      ...(await planStep(input)),
+      ...(input.step === 4 ? { waves: true as const } : {}),
+    });
+    script.activities.planWave = ({ step, wave }) => {
+      done.push(`wave ${wave} of ${step}`);
+      return Promise.resolve({ from: wave + 3, to: wave === 3 ? 6 : wave + 4 });
+    };
+    script.activities.collectRollouts = (input) => {
+      if (input.step >= 3) done.push(`collect ${input.step}: ${input.slots.join(' to ')}`);
+      return collectRollouts(input);
+    };
+    script.activities.updatePolicy = (input) => {
+      if (input.step >= 3) done.push(`update ${input.step}`);
+      return updatePolicy(input);
+    };
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      const { tokens } = (await run.result()) as { tokens: number };
+      expect(tokens).toBeGreaterThan(0);
+    });
+    expect(done.slice(done.indexOf('collect 4: 0 to 4'), done.indexOf('update 4') + 1)).toEqual([
+      ...['collect 4: 0 to 4', 'wave 1 of 4', 'collect 4: 4 to 5', 'wave 2 of 4', 'collect 4: 5 to 6'],
+      ...['wave 3 of 4', 'update 4'],
+    ]);
+    expect(done.filter((one) => one.startsWith('wave'))).toHaveLength(3);
+  });
+
   it('shows the faults’ cost that the newest plan reports', async () => {
     const script = scriptRun(outlineOf(uniqueName('costs')));
     const { planStep } = script.activities;
