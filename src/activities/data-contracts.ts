@@ -2,8 +2,6 @@
 
 /** What the files of a dataset have. */
 export interface GatheredDataset {
-  /** `NAME@VERSION`. */
-  dataset: string;
   /** Tasks that the spec selects. */
   tasks: number;
   /** Those with a given solution. */
@@ -12,11 +10,15 @@ export interface GatheredDataset {
   has_teacher: boolean;
 }
 
+export interface TeacherSpent {
+  tokens: number;
+  usd: number;
+}
+
 export interface TaughtTasks {
   solved: number;
-  unsolved: number;
-  /** By all tries of the preparation so far. */
-  spent: { tokens: number; usd: number };
+  /** By all tries so far. */
+  spent: TeacherSpent;
   /** The budget is spent: no further task is tried. */
   exhausted: boolean;
 }
@@ -24,8 +26,6 @@ export interface TaughtTasks {
 export interface GatedTasks {
   passed: number;
   failed: number;
-  /** All tasks with a solution, given or taught. */
-  solved: number;
 }
 
 export interface PreparedDataset {
@@ -38,12 +38,12 @@ export interface PreparedDataset {
   demonstrations: Record<string, number>;
 }
 
-/** Activities of the queue `longhaul`. `spec`: the dataset's spec as JSON. */
+/** Activities of the queue `longhaul`. `spec`: the dataset's spec as JSON. `from`, …, `to` − 1: tasks in the order of the file. */
 export interface DataActivities {
   gatherDataset(input: { spec: unknown }): Promise<GatheredDataset>;
-  /** Lets the teacher try the unsolved tasks `from`, …, `to` − 1, in the order of the file; tries with records are not asked again. */
-  teachTasks(input: { spec: unknown; from: number; to: number }): Promise<TaughtTasks>;
-  /** Checks the solutions `from`, `from` + 1, … up to `to` − 1, in the order of given, then taught ones; those with records are not checked again. */
+  /** Lets the teacher try those of the tasks that have no solution; tries with records are not asked again. */
+  teachTasks(input: { spec: unknown; from: number; to: number; spent: TeacherSpent }): Promise<TaughtTasks>;
+  /** Checks those of the tasks that have a solution; gates with records are not played again. */
   gateTasks(input: { spec: unknown; from: number; to: number }): Promise<GatedTasks>;
   finishDataset(input: { spec: unknown }): Promise<PreparedDataset>;
 }

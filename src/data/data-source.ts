@@ -5,11 +5,14 @@ import { TextDecoder } from 'node:util';
 import { isInBucket, isOnServer } from '../spec/spec-paths.js';
 import type { Digest } from '../spec/records/parts.js';
 import { parseS3Address } from '../store/objects/s3-address.js';
+import { StoreUnavailable } from '../store/objects/store-errors.js';
+import { headersIn } from '../environments/openenv/server-options.js';
 import { readServerTasks } from '../environments/openenv/task-api.js';
 import { lines } from './dataset-writer.js';
 import { BadDataFile } from './task-file.js';
 
 const pieceBytes = 1 << 20;
+const serverParameters = ['split', 'held_out', 'env_key', 'headers_env'];
 /** For all tasks that a server lists. */
 const listWithinMs = 10 * 60_000;
 
@@ -34,7 +37,10 @@ export async function readSource(
   let size = 0;
   const pieces = (await open(path))[Symbol.asyncIterator]();
   for (;;) {
-    const next = await pieces.next().catch((error: unknown) => unreadable(path, error));
+    const next = await pieces.next().catch((error: unknown) => {
+      // What was read so far can be read again.
+      throw error instanceof StoreUnavailable ? error : unreadable(path, error);
+    });
     const bytes = next.done === true ? undefined : next.value;
     if (bytes) {
       hash.update(bytes);
@@ -69,7 +75,11 @@ async function open(path: string): Promise<AsyncIterable<Uint8Array>> {
 async function* openServer(path: string): AsyncIterable<Uint8Array> {
   const { origin, pathname, searchParams } = new URL(path.slice('openenv+'.length));
   const env = decodeURIComponent(pathname.replace(/^\/+|\/+$/g, ''));
-  if (env === '') unreadable(path, new Error('it names no environment: openenv+http://host:port/ENV'));
+  if (env === '') throw unreadable(path, new Error('it names no environment: openenv+http://host:port/ENV'));
+  const unknown = [...searchParams.keys()].find((name) => !serverParameters.includes(name));
+  if (unknown !== undefined)
+    throw unreadable(path, new Error(`it has the parameter "${unknown}"; known are ${serverParameters.join(', ')}`));
+  const headersName = searchParams.get('headers_env');
   const envKey = searchParams.get('env_key') ?? env;
   const heldOut = searchParams.get('held_out');
   const splits = [
@@ -77,7 +87,10 @@ async function* openServer(path: string): AsyncIterable<Uint8Array> {
     ...(heldOut === null ? [] : [{ name: heldOut, side: 'held_out' }]),
   ];
   for (const { name, side } of splits) {
-    const tasks = await readServerTasks(origin, env, name, AbortSignal.timeout(listWithinMs), { envKey });
+    const tasks = await readServerTasks(origin, env, name, AbortSignal.timeout(listWithinMs), {
+      envKey,
+      ...(headersName === null ? {} : { headers: headersIn(envKey, headersName) }),
+    });
     yield Buffer.from(lines(tasks.map((task) => ({ ...task, split: side }))));
   }
 }
@@ -98,10 +111,10 @@ async function openObject(path: string): Promise<AsyncIterable<Uint8Array>> {
     if (pieces === null) throw new Error('there is no such object');
     return pieces;
   } catch (error) {
-    return unreadable(path, error);
+    throw unreadable(path, error);
   }
 }
 
-function unreadable(path: string, error: unknown): never {
-  throw new BadDataFile(path, [`cannot be read: ${(error as Error).message}`]);
+function unreadable(path: string, error: unknown): BadDataFile {
+  return new BadDataFile(path, [`cannot be read: ${(error as Error).message}`]);
 }

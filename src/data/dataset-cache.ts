@@ -1,5 +1,6 @@
 // Caches datasets. A dataset never changes once it is written, so each is read and parsed once per process.
 import { RecentlyUsed } from '../base/recently-used.js';
+import { readDatasetFile } from './prepared-dataset.js';
 import { parseDemonstrations, parseTasks } from './task-file.js';
 import type { DatasetManifest } from '../spec/records/manifests.js';
 import type { DatasetReference } from '../spec/records/run-records.js';
@@ -38,7 +39,8 @@ export class DatasetCache {
 
 async function loadDataset(store: ObjectStore, reference: DatasetReference): Promise<Dataset> {
   const manifest = await readManifest(store, reference);
-  const read = (path: string) => readText(store, manifest, path);
+  const read = async (path: string) =>
+    Buffer.from(await readDatasetFile(store, manifest, path)).toString('utf8');
   const tasks = parseTasks(await read('tasks.jsonl'), 'tasks.jsonl');
   const demonstrations = parseDemonstrations(await read('demonstrations.jsonl'), 'demonstrations.jsonl');
   const tools = await read('tools.json');
@@ -81,19 +83,4 @@ function trainTasksBy(tasks: readonly Task[], poolOf: (task: Task) => string): M
     else pools.set(poolOf(task), [task.task_key]);
   }
   return pools;
-}
-
-async function readText(
-  store: ObjectStore,
-  { name, version, files }: DatasetManifest,
-  path: string,
-): Promise<string> {
-  const key = datasetFileKey(name, version, path);
-  const bytes = await store.get(key);
-  if (bytes === null) throw new UnreadableRecord(key, 'it is not in the store');
-  const found = sha256Hex(bytes);
-  const listed = files.find((file) => file.path === path)?.sha256;
-  if (found !== listed)
-    throw new UnreadableRecord(key, `its sha256 is ${found}, but its manifest says ${listed ?? 'nothing'}`);
-  return Buffer.from(bytes).toString('utf8');
 }

@@ -33,7 +33,9 @@ function refuseData(spec: RunSpec, data: { tasks: readonly Task[]; kinds: readon
     problems.push({
       path: 'data',
       problem: `the spec asks for ${wanted} evaluation ${wanted === 1 ? 'task' : 'tasks'}, but the data has only ${heldOut} held-out ${heldOut === 1 ? 'task' : 'tasks'}`,
-      fix: spec.data.split
+      fix: spec.data.source
+        ? 'lower eval_tasks and final_eval_tasks, or prepare a version with more held-out tasks'
+        : spec.data.split
         ? 'lower eval_tasks and final_eval_tasks, or raise data.split.max_held_out (an environment has at most 20)'
         : 'lower eval_tasks and final_eval_tasks, or add tasks with "split": "held_out"',
     });
@@ -42,7 +44,9 @@ function refuseData(spec: RunSpec, data: { tasks: readonly Task[]; kinds: readon
     problems.push({
       path: 'data',
       problem: 'the data has no training task',
-      fix: spec.data.split
+      fix: spec.data.source
+        ? 'prepare a version with training tasks'
+        : spec.data.split
         ? 'raise data.split.max_env_share: it is the share of all tasks that one environment keeps'
         : 'add tasks with "split": "train"',
     });

@@ -23,6 +23,8 @@ export interface DatasetFiles {
     gathered: Digest;
     /** List digest of the gate records. */
     gates: Digest;
+    /** Number of tasks that were checked. */
+    solved: number;
   };
 }
 
@@ -63,6 +65,7 @@ export async function writeDataset(
           prepared: {
             gathered: prepared.gathered,
             gates: prepared.gates,
+            solved: prepared.solved,
             excluded: counts(prepared.excluded.map(({ stage }) => stage)),
           },
         }

@@ -7,11 +7,13 @@ export interface Row {
   value: unknown;
 }
 
-/** A file that begins with an object is taken for lines if no `"tasks": [` stands in as many of its first characters. */
+/** Characters read to find `"tasks": [`. A file that begins with an object and lacks it there is read as lines. */
 const headLimit = 1 << 16;
 
 export class RowReader {
   private form: 'unknown' | 'lines' | 'array' | 'over' = 'unknown';
+  /** The array is the member `tasks` of an object. */
+  private isMember = false;
   /** Text that was not read yet. */
   private rest = '';
   /** Lines or elements of the array so far. */
@@ -26,7 +28,6 @@ export class RowReader {
     if (this.form === 'unknown') this.findForm(false);
     if (this.form === 'lines') yield* this.lines();
     if (this.form === 'array') yield* this.elements();
-    if (this.form === 'over') this.rest = '';
   }
 
   /** Must be called once, after the last piece. */
@@ -37,15 +38,18 @@ export class RowReader {
       const hasLineBreak = this.rest === '';
       if (!hasLineBreak) yield* this.line(this.rest, true);
     }
-    if (this.form === 'array') {
-      yield* this.elements();
-      if (this.isInArray())
-        this.problems.push(`task ${this.count + 1}: the file seems cut off: its array does not end here`);
-    }
+    if (this.form === 'array') yield* this.elements();
+    // `elements` may have found the array's end.
+    const form = this.form as 'array' | 'over';
+    if (form === 'array')
+      this.problems.push(`task ${this.count + 1}: the file seems cut off: its array does not end here`);
+    else if (form === 'over' && !this.endsWell())
+      this.problems.push(`after task ${this.count}: something follows the array of tasks; a file has one array`);
   }
 
-  private isInArray(): boolean {
-    return this.form === 'array';
+  /** Nothing may follow an array; the object around it may have more members. */
+  private endsWell(): boolean {
+    return this.isMember ? parsed(`{"tasks":[]${this.rest}`) !== unreadable : this.rest.trim() === '';
   }
 
   private findForm(isWhole: boolean): void {
@@ -57,7 +61,10 @@ export class RowReader {
     }
     if (this.rest[begin] === '[') return this.beginArray(begin + 1);
     const at = this.rest[begin] === '{' ? tasksArrayAt(this.rest, begin) : 'none';
-    if (typeof at === 'number') this.beginArray(at);
+    if (typeof at === 'number') {
+      this.isMember = true;
+      this.beginArray(at);
+    }
     else if (at === 'none' || isWhole || this.rest.length > headLimit) this.form = 'lines';
   }
 
@@ -93,7 +100,7 @@ export class RowReader {
       const end = scanElement(rest, scan);
       if (end === null) break;
       const text = rest.slice(from, end);
-      const closes = rest[end] === ']';
+      const closes = rest[end] !== ',';
       // An empty array, or a comma before its end, has no element here.
       if (text.trim() !== '' || !closes) {
         const place = `task ${++this.count}`;
@@ -104,7 +111,9 @@ export class RowReader {
       from = end + 1;
       Object.assign(scan, newScan(), { at: from });
       if (closes) {
+        if (rest[end] === '}') this.problems.push(`task ${this.count}: not JSON`);
         this.form = 'over';
+        this.rest = rest.slice(from);
         return;
       }
     }

@@ -22,6 +22,8 @@ export interface Exclusion {
    */
   stage: 'filter' | 'duplicate' | 'split' | 'gate' | 'unsolved';
   reason: string;
+  /** Its side in the dataset whose split is frozen. */
+  split?: Task['split'];
 }
 
 /** Throws `NothingSelected`. `excluded`: receives each task that is left out. */
@@ -127,8 +129,8 @@ export function splitTasks(
 }
 
 /**
- * Each task that an earlier version of the data has stays on its side; of the new ones of an environment, those are held out whose hash
- * lies below the ratio, or with null, whose row says so. No limit applies: it could move a known task.
+ * Each task that an earlier version of the data has stays on its side. A new task is held out if its hash is below the ratio; with null its
+ * row decides. No limit applies: it could move a known task.
  */
 export function splitAsBefore(
   tasks: readonly Task[],

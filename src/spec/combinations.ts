@@ -178,7 +178,7 @@ function dataProblems({ data }: RunSpec): SpecProblem[] {
     for (const key of ['demonstrations' as const, ...selecting].filter((one) => data[one] !== undefined))
       problems.push({
         path: `data.${key}`,
-        problem: `it belongs to files, and ${data.source} is prepared`,
+        problem: `does not apply to the prepared dataset ${data.source}`,
         fix: 'say it in the file that `longhaul data prepare` reads, under a new version',
       });
   }
@@ -276,7 +276,8 @@ function warmStartProblems({ warm_start, data }: RunSpec): SpecProblem[] {
       });
     }
     if (data.builtin === undefined) {
-      if (data.demonstrations === undefined) {
+      // What a prepared dataset has is known when the run starts.
+      if (data.demonstrations === undefined && data.source === undefined) {
         problems.push({
           path: `${path}.demonstrations`,
           problem: 'no demonstrations are given',

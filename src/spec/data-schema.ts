@@ -32,7 +32,7 @@ export const selection = {
     .describe('takes the tasks of this modality; a task without one is `tool_use`'),
   env_keys: z.array(name).min(1).exactOptional().describe('takes the tasks of these environments'),
   difficulty: z.array(count).min(1).exactOptional().describe('takes the tasks of these difficulties'),
-  max_tasks: count.exactOptional().describe('takes the first tasks of those, so many'),
+  max_tasks: count.exactOptional().describe('largest number of tasks; the first of those selected are taken'),
   exclude_envs: z.array(name).exactOptional().describe('leaves the tasks of these environments out'),
   held_out_envs: z.array(name).exactOptional().describe('holds all tasks of these environments out'),
   split: split
@@ -41,6 +41,11 @@ export const selection = {
       'holds tasks out by the hash of their key, as SkyRL Fleet Training does, in place of their own `split`',
     ),
 };
+
+/** A file, an object in a bucket, or the tasks of a server. */
+export const dataPath = text.refine((path) => !/^[a-z+]+:\/\/[^/?]*@/i.test(path), {
+  error: 'must not hold a user or a password: credentials come from the environment',
+});
 
 /** A dataset that `longhaul data prepare` has made: `NAME@VERSION`. */
 export const preparedName = z
@@ -53,13 +58,13 @@ export const preparedName = z
 export const data = z.strictObject({
   source: preparedName
     .exactOptional()
-    .describe('prepared dataset, `NAME@VERSION`; excludes all of the following but the last two'),
-  tasks: text
+    .describe('prepared dataset, `NAME@VERSION`; allows only `eval_tasks` and `final_eval_tasks` beside it'),
+  tasks: dataPath
     .exactOptional()
     .describe(
       'file of tasks, also `s3://bucket/key?endpoint=…&region=…`, or `openenv+http://host:port/ENV?split=train&held_out=test`; excludes `builtin`',
     ),
-  demonstrations: text.exactOptional().describe('JSONL file of demonstrations'),
+  demonstrations: dataPath.exactOptional().describe('JSONL file of demonstrations'),
   builtin: builtin.exactOptional().describe('tasks of the built-in apps; excludes `tasks`'),
   ...selection,
   eval_tasks: count.default(128).describe('number of held-out tasks in each interval evaluation'),

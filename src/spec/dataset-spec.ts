@@ -1,16 +1,12 @@
 // The file that `longhaul data prepare` reads: which tasks a dataset has, and how each of them is checked.
 import { z } from 'zod';
-import { preparedName, selection } from './data-schema.js';
+import { dataPath, preparedName, selection } from './data-schema.js';
 import { secretInUrl } from '../base/secrets.js';
 import { count, name, positive, text } from './fields.js';
 import { InvalidSpec, type SpecProblem } from './invalid-spec.js';
 import { environment, variableName } from './schema.js';
 import { issueProblems } from './spec-issues.js';
 import { withAbsolutePath } from './spec-paths.js';
-
-const gates = z.strictObject({
-  parallel: count.default(8).describe('tasks of an environment that are checked at once'),
-});
 
 const teacher = z.strictObject({
   url: z
@@ -24,10 +20,12 @@ const teacher = z.strictObject({
   api_key_env: variableName('key')
     .exactOptional()
     .describe('name of the environment variable with the endpoint’s key'),
-  samples: count.default(4).describe('tries a task, until one is graded 1'),
+  samples: count.default(4).describe('most tries for each task; the first one graded 1 ends them'),
   temperature: z.number().min(0).max(2).default(0.7).describe('sampling temperature'),
   max_turns: count.default(20).describe('turns a try'),
-  max_tokens: count.exactOptional().describe('budget in tokens, read and written'),
+  max_tokens: count
+    .exactOptional()
+    .describe('budget in tokens, read and written; looked at before each turn'),
   max_usd: positive.exactOptional().describe('budget in USD; needs `usd_per_million`'),
   usd_per_million: z
     .strictObject({
@@ -38,14 +36,14 @@ const teacher = z.strictObject({
     .describe('price of a million tokens'),
 });
 
-const datasetSpecSchema = z.strictObject({
+export const datasetSpecSchema = z.strictObject({
   name: name.describe('name of the dataset'),
   version: name.describe('its version: other bytes or other settings need another one'),
-  tasks: text.describe(
+  tasks: dataPath.describe(
     'file of tasks, also `s3://bucket/key?endpoint=…&region=…`, or `openenv+http://host:port/ENV?split=train&held_out=test`',
   ),
-  demonstrations: text.exactOptional().describe('JSONL file of demonstrations'),
-  solutions: text
+  demonstrations: dataPath.exactOptional().describe('JSONL file of demonstrations'),
+  solutions: dataPath
     .exactOptional()
     .describe('JSONL file of solutions; their tasks are checked, and what fails is left out'),
   ...selection,
@@ -64,8 +62,8 @@ const datasetSpecSchema = z.strictObject({
   unsolved: z
     .enum(['keep', 'leave_out'])
     .default('keep')
-    .describe('what becomes of tasks that have no solution, given or taught'),
-  gates: gates.prefault({}).describe('how tasks with solutions are checked'),
+    .describe('whether tasks without a solution, given or taught, stay in the dataset'),
+  parallel: count.default(8).describe('tasks of an environment that are played at once'),
 });
 
 /** A checked dataset spec, with all defaults. */
@@ -102,8 +100,29 @@ export function parseDatasetSpec(input: unknown, { file }: { file?: string } = {
       });
   }
   if (spec.teacher) problems.push(...budgetProblems(spec.teacher));
+  problems.push(...serverProblems(spec));
   if (problems.length > 0) throw new InvalidSpec(problems, where);
   return spec;
+}
+
+function serverProblems({ environments }: DatasetSpec): SpecProblem[] {
+  const keys = environments.map(({ env_key }) => env_key);
+  return environments.flatMap(({ env_key, sessions }, index) => {
+    const problems: SpecProblem[] = [];
+    if (keys.indexOf(env_key) < index)
+      problems.push({
+        path: `environments[${index}].env_key`,
+        problem: `"${env_key}" is listed twice`,
+        fix: 'list it once',
+      });
+    if (sessions === 'attached')
+      problems.push({
+        path: `environments[${index}].sessions`,
+        problem: 'solutions are played on sockets alone',
+        fix: 'remove it',
+      });
+    return problems;
+  });
 }
 
 function budgetProblems({ max_tokens, max_usd, usd_per_million }: TeacherSpec): SpecProblem[] {

@@ -39,7 +39,6 @@ const keys: Record<string, string> = {
   use_kl_estimator_k3: 'write kl_estimator_type: k3',
   advantage_batch_normalize: 'advantage_estimator: reinforce++ is whitened over the step',
   zero_variance_filter: 'groups whose rewards are all the same never carry a loss',
-  use_hybrid_env_sampling: 'trainer.balance: env gives every environment the same number of groups',
   value_head_prefix: 'no critic is trained here',
   lambd: 'no critic is trained here',
   gamma: 'no critic is trained here, and all tokens of a sample get the sample’s reward',
@@ -117,10 +116,8 @@ const paths: Record<string, string> = {
   'trainer.max_steps': 'write trainer.max_training_steps',
   'trainer.max_prompt_length':
     'write generator.max_input_length, which covers the whole transcript before a turn',
-  'trainer.use_hybrid_env_sampling':
-    'remove it: a GRPO step draws its tasks by template; trainer.curriculum_floor weighs the templates',
-  'trainer.min_samples_per_env':
-    'remove it: a GRPO step draws its tasks by template; trainer.curriculum_floor weighs the templates',
+  'trainer.use_hybrid_env_sampling': 'write trainer.balance: env, which gives every environment as many groups',
+  'trainer.min_samples_per_env': 'write trainer.balance: env, which gives every environment as many groups',
   'trainer.update_ref_every_epoch': 'the reference of trainer.use_kl_loss never changes: remove it',
   'trainer.eval_batch_size': 'a suite is played as a whole: remove it; data.eval_tasks is its size',
   'trainer.eval_before_train': always,
@@ -167,7 +164,7 @@ const paths: Record<string, string> = {
   'generator.use_conversation_multi_turn': always,
   'generator.append_eos_token_after_stop_str_in_multi_turn': always,
   'generator.zero_reward_on_non_stop': 'the environment’s grade counts, however an episode ended: remove it',
-  'generator.apply_overlong_filtering': neverHere,
+  'generator.apply_overlong_filtering': 'write trainer.apply_overlong_filtering',
   'generator.step_wise_trajectories':
     'a transcript is one sample, with the very tokens that were sampled: remove it',
   'generator.rope_scaling':

@@ -12,7 +12,7 @@ export function isInBucket(path: string): boolean {
   return path.startsWith('s3://');
 }
 
-/** `openenv+http://host:port/ENV?split=train&held_out=test&env_key=KEY`: tasks that an environment server lists. */
+/** `openenv+http://host:port/ENV?split=train&held_out=test&env_key=KEY&headers_env=NAME`: tasks that a server lists. */
 export function isOnServer(path: string): boolean {
   return /^openenv\+https?:\/\//.test(path);
 }

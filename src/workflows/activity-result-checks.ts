@@ -2,11 +2,12 @@
 // with a malformed result; a workflow that throws on it stops and cannot even answer a query.
 import { ActivityFailure, ApplicationFailure, RetryState } from '@temporalio/common';
 import type { NodeActivities, OrchestratorActivities, TransferActivities } from '../activities/contracts.js';
+import type { DataActivities } from '../activities/data-contracts.js';
 import type { Interruptions } from './interruptions.js';
 
 type Kind = 'boolean' | 'number' | 'number or null' | 'object' | 'string';
 
-type Activities = OrchestratorActivities & NodeActivities & TransferActivities;
+type Activities = OrchestratorActivities & NodeActivities & TransferActivities & DataActivities;
 type Members<A extends keyof Activities> = keyof Awaited<ReturnType<Activities[A]>>;
 
 const required: { [A in keyof Activities]?: Partial<Record<Members<A>, Kind>> } = {
@@ -18,6 +19,10 @@ const required: { [A in keyof Activities]?: Partial<Record<Members<A>, Kind>> } 
   commitBase: { state: 'string' },
   collectRollouts: { graded: 'number', tokens: 'number', seconds: 'number' },
   updatePolicy: { step: 'number', state: 'string', applied: 'boolean', metrics: 'object' },
+  gatherDataset: { tasks: 'number', solved: 'number', has_teacher: 'boolean' },
+  teachTasks: { solved: 'number', spent: 'object', exhausted: 'boolean' },
+  gateTasks: { passed: 'number', failed: 'number' },
+  finishDataset: { dataset: 'string', train_tasks: 'number', excluded: 'object', demonstrations: 'object' },
   evaluateState: { state: 'string', suite_name: 'string', pass_at_1: 'number or null', graded: 'number' },
 };
 

@@ -71,6 +71,19 @@ describe('the rows of a file', () => {
     expect(read(cut(text, [0.3, 0.9])).rows.map(({ place }) => place)).toEqual(['line 1', 'line 2']);
   });
 
+  it.each(['[{"a":1}]\n[{"a":2}]', '[{"a":1}]{garbage', '{"tasks":[{"a":1}]}\n{"tasks":[{"a":2}]}'])(
+    'of %j are not taken for those of one array',
+    (text) => {
+      expect(read([text]).problems).toEqual([
+        'after task 1: something follows the array of tasks; a file has one array',
+      ]);
+    },
+  );
+
+  it('of an array that a brace closes are not JSON', () => {
+    expect(read(['[1}']).problems).toContain('task 1: not JSON');
+  });
+
   it.each(['', '\n\n', '[]', '{"tasks": []}'])('of %j are none', (text) => {
     expect(read([text])).toEqual({ rows: [], problems: [] });
   });

@@ -48,7 +48,7 @@ const specOf = (version: string) => ({
   environments: ['tracker', 'booking'].map((env_key) => ({
     ...{ env_key, url: cluster.environments.url, grading_token_env: 'APPS_TOKEN' },
   })),
-  gates: { parallel: 2 },
+  parallel: 2,
 });
 const start = (version: string) =>
   cluster.temporal.client.workflow.start('prepareDataset', {
@@ -96,7 +96,7 @@ describe('a preparation', { timeout: 300_000 }, () => {
     const inStore = ['--store', cluster.storeAddress];
     expect(await longhaul('data', 'show', ...inStore)).toMatch(/apps@v1 .*\napps@v2 .*\napps@v3 /);
     const shown = await longhaul('data', 'show', 'apps@v3', ...inStore);
-    expect(shown).toContain('160 tasks with solutions were checked');
+    expect(shown).toContain('160 tasks with solutions, given or taught, were checked');
     expect(shown).toMatch(/gate\s+the solution is graded 0/);
     expect(await longhaul('data', 'diff', 'apps@v1', 'apps@v3', ...inStore)).toBe(
       'apps@v1 and apps@v3 have the same tasks on the same sides\n',
@@ -106,7 +106,7 @@ describe('a preparation', { timeout: 300_000 }, () => {
     expect(readdirSync(to)).toEqual([
       ...['demonstrations.jsonl', 'excluded.jsonl', 'manifest.json', 'tasks.jsonl', 'tools.json'],
     ]);
-    await expect(longhaul('data', 'show', 'apps@v9', ...inStore)).rejects.toThrow(/has no dataset apps@v9/);
+    await expect(longhaul('data', 'show', 'apps@v9', ...inStore)).rejects.toThrow(/has no prepared dataset apps@v9/);
   });
 });
 

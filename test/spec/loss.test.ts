@@ -144,7 +144,6 @@ describe('a SkyRL setting that Longhaul lacks', () => {
   });
 
   test.each([
-    ['algorithm', { policy_loss_type: 'gspo' }, /belong directly under trainer/],
     ['use_kl_in_reward', true, /use_kl_loss, kl_loss_coef/],
     ['gamma', 1, /no critic/],
     ['zero_variance_filter', true, /never carry a loss/],

@@ -51,7 +51,7 @@ describe('a sweep', () => {
     await expect(readSweepFile('/nowhere/x.yaml')).rejects.toThrow(
       /x\.yaml has one problem:\n {2}there is no such file/,
     );
-    await expect(readSweepFile('/')).rejects.toThrow('it cannot be read');
+    await expect(readSweepFile('/')).rejects.toThrow('it is a folder');
   });
 
   test('gets all of its problems at once, with paths and fixes', () => {

@@ -179,7 +179,7 @@ test('named files exist', () => {
 
 describe('examples', () => {
   const specFiles = filesBelow('examples')
-    .filter((file) => file.endsWith('.yaml'))
+    .filter((file) => file.endsWith('.yaml') && !file.endsWith('dataset.yaml'))
     .map((page) => ({ page, text: textOf(page) }));
   const specs = [...blocksOfKind('yaml spec'), ...specFiles];
   test.each(specs)('the run spec of $page is accepted', async ({ text }) => {

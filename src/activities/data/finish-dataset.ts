@@ -1,7 +1,7 @@
 // finishDataset: stores the dataset that follows from what was gathered and from the gates.
 import type { PreparedDataset } from '../data-contracts.js';
 import type { OrchestratorDeps } from '../orchestrator-deps.js';
-import { finishDataset as finishOnThread } from '../../data/preparation.js';
+import { finishDataset as finishOnThread } from '../../data/preparation/preparation.js';
 import { datasetId, parseDatasetSpec } from '../../spec/dataset-spec.js';
 import { datasetManifestKey, gatheredKey } from '../../store/objects/layout.js';
 import { readRecord, requireRecord } from '../../store/records/records.js';

@@ -1,6 +1,6 @@
 // gateTasks: plays solutions on their environments, one record a task and gate. A gate that has a record is not played again.
-import { checkGate, type GateInput } from '../../data/gates.js';
-import { solvedTasks, taskName } from '../../data/solved-tasks.js';
+import { checkGate, type GateInput } from '../../data/preparation/gates.js';
+import { solvedTasks, taskName } from '../../data/preparation/solved-tasks.js';
 import type { EnvironmentBackend } from '../../environments/environment.js';
 import { parseDatasetSpec } from '../../spec/dataset-spec.js';
 import {
@@ -8,7 +8,7 @@ import {
   type GatheredRecord,
   type GateName,
   type GateRecord,
-} from '../../spec/records/manifests.js';
+} from '../../spec/records/preparation-records.js';
 import type { Digest } from '../../spec/records/parts.js';
 import { gatheredKey, gateKey } from '../../store/objects/layout.js';
 import { recordDigest } from '../../store/records/canonical.js';
@@ -20,6 +20,18 @@ import { type DataScope, playEach } from './played-environments.js';
 
 type Deps = Pick<OrchestratorDeps, 'store'>;
 
+/** So many tasks in a row without a grade are the environment's fault, not the tasks'. */
+const maxUngraded = 5;
+
+/** A healthy environment has graded nothing; its name is one of the fatal failures. */
+class NothingGraded extends Error {
+  override readonly name = 'NothingGraded';
+}
+
+/**
+ * Checks the tasks `from`, …, `to` − 1 that have a solution. Throws `EnvironmentsUnavailable`, and `NothingGraded` where an environment
+ * gives no grade to 5 tasks in a row: these get no record.
+ */
 export async function gateTasks(
   { store }: Deps,
   input: { spec: unknown; from: number; to: number },
@@ -27,14 +39,35 @@ export async function gateTasks(
 ): Promise<GatedTasks> {
   const spec = parseDatasetSpec(input.spec);
   const gathered = await requireRecord(store, gatheredKey(spec.name, spec.version), 'gathered');
-  const solved = await solvedTasks(store, gathered);
+  const solved = await solvedTasks(store, gathered, input.from, input.to);
   const counts = { passed: 0, failed: 0 };
-  await playEach(spec, solved.slice(input.from, input.to), scope, async (one, backend) => {
-    const passed = await gatesOf({ store, gathered, backend, scope, ...one });
-    counts[passed ? 'passed' : 'failed'] += 1;
+  const ungraded = new Map<string, Ungraded[]>();
+  const record = (one: Ungraded): Promise<GateRecord> => recordGate({ store }, one, scope);
+  await playEach(spec, solved, scope, async ({ task, solution }, backend) => {
+    const held = ungraded.get(task.env_key) ?? [];
+    ungraded.set(task.env_key, held);
+    const result = await gatesOf({ store, gathered, backend, scope, task, solution });
+    counts[result.passed ? 'passed' : 'failed'] += 1;
     scope.progress({ ...counts });
+    if (result.ungraded) held.push(result.ungraded);
+    else for (const one of held.splice(0)) await record(one);
+    if (held.length >= maxUngraded) throw nothingGraded(task.env_key, held);
   });
-  return { ...counts, solved: solved.length };
+  for (const one of [...ungraded.values()].flat()) await record(one);
+  return counts;
+}
+
+function nothingGraded(envKey: string, held: readonly Ungraded[]): NothingGraded {
+  const reason = held.at(-1)?.record.reason ?? 'no reason is known';
+  return new NothingGraded(
+    `the environment ${envKey} gave no grade to ${held.length} tasks in a row (${reason}): mend it, then start the preparation again`,
+  );
+}
+
+/** A gate without a grade is recorded only once its environment has graded another task. */
+interface Ungraded {
+  key: string;
+  record: GateRecord;
 }
 
 interface TaskGates extends GateInput {
@@ -44,31 +77,29 @@ interface TaskGates extends GateInput {
   scope: DataScope;
 }
 
-/** True if the task passes all gates. The first gate that it fails is the last that it is checked at. */
-async function gatesOf(input: TaskGates): Promise<boolean> {
+/** The first gate that a task fails is the last that it is checked at. */
+async function gatesOf(input: TaskGates): Promise<{ passed: boolean; ungraded?: Ungraded }> {
   const { store, gathered, task } = input;
   const digest = recordDigest(gathered);
   let first: GateInput['first'];
   for (const gate of gateNames) {
     const key = gateKey(gathered.name, gathered.version, taskName(task.task_key), gate);
-    const record =
-      (await readRecord(store, key, 'gate')) ??
-      (await recordGate(key, { ...input, ...(first ? { first } : {}) }, gate, digest));
-    if (!record.passed) return false;
+    let record = await readRecord(store, key, 'gate');
+    if (record === null) {
+      record = await playedGate({ ...input, ...(first ? { first } : {}) }, gate, digest);
+      if (record.value === null) return { passed: false, ungraded: { key, record } };
+      record = await recordGate({ store }, { key, record }, input.scope);
+    }
+    if (!record.passed) return { passed: false };
     first ??= record;
   }
-  return true;
+  return { passed: true };
 }
 
-async function recordGate(
-  key: string,
-  input: TaskGates,
-  gate: GateName,
-  gathered: Digest,
-): Promise<GateRecord> {
+async function playedGate(input: TaskGates, gate: GateName, gathered: Digest): Promise<GateRecord> {
   const begun = performance.now();
   const { explanation, ...result } = await checkGate(input.backend, gate, input, input.scope.signal);
-  const record: GateRecord = {
+  return {
     schema: 'longhaul.gate/1',
     gathered,
     task_key: input.task.task_key,
@@ -80,8 +111,11 @@ async function recordGate(
       ...(explanation === undefined ? {} : { explanation }),
     },
   };
+}
+
+async function recordGate({ store }: Deps, { key, record }: Ungraded, scope: DataScope): Promise<GateRecord> {
   await stoppingPoint('gate-played');
-  const stored = await adoptOrCreate(input.store, key, 'gate', record);
-  input.scope.recorded();
+  const stored = await adoptOrCreate(store, key, 'gate', record);
+  scope.recorded();
   return stored.record;
 }

@@ -4,12 +4,12 @@ import type { OrchestratorDeps } from '../orchestrator-deps.js';
 import { readSource } from '../../data/data-source.js';
 import { refuseUnplayable } from '../../data/environment-check.js';
 import { writeAsset } from '../../data/dataset-writer.js';
-import { gatherTasks } from '../../data/preparation.js';
+import { gatherTasks } from '../../data/preparation/preparation.js';
 import { requirePrepared } from '../../data/prepared-dataset.js';
 import { toolListsOf } from '../../data/tool-lists.js';
-import { datasetId, type DatasetSpec, parseDatasetSpec } from '../../spec/dataset-spec.js';
+import { datasetId, type DatasetSpec, parseDatasetSpec, type TeacherSpec } from '../../spec/dataset-spec.js';
 import { InvalidSpec } from '../../spec/invalid-spec.js';
-import type { GatheredRecord } from '../../spec/records/manifests.js';
+import type { GatheredRecord } from '../../spec/records/preparation-records.js';
 import { gatheredKey } from '../../store/objects/layout.js';
 import { canonicalText, differences } from '../../store/records/canonical.js';
 import { adoptOrCreate, readRecord } from '../../store/records/records.js';
@@ -28,9 +28,10 @@ export async function gatherDataset(
     await refuseOtherBytes(existing, spec);
     return answer(existing);
   }
-  if (spec.frozen !== undefined) await requirePrepared(store, spec.frozen, 'frozen');
-  const { examples, files, ...read } = await gatherTasks(store.address, spec, signal);
-  const asked = [...new Set(examples.map(({ env_key }) => env_key))];
+  if (spec.frozen !== undefined) await requirePrepared(store, spec.frozen, 'frozen', 'the dataset spec');
+  const { examples, shown, files, ...read } = await gatherTasks(store.address, spec, signal);
+  // A demonstration of an environment without tasks is refused there.
+  const asked = [...new Set([...examples.map(({ env_key }) => env_key), ...shown])];
   refuseMissingServers(spec, asked);
   await refuseUnplayable(
     spec.environments.filter(({ env_key }) => asked.includes(env_key)),
@@ -53,25 +54,27 @@ export async function gatherDataset(
 }
 
 const answer = (record: GatheredRecord): GatheredDataset => ({
-  dataset: datasetId(record),
   tasks: record.tasks,
   solved: record.solved,
   has_teacher: record.spec.teacher !== undefined,
 });
 
-/** Where files and servers are may differ: what they hold is compared. */
-function comparable({
-  tasks: _tasks,
-  demonstrations: _shown,
-  solutions: _solutions,
-  ...spec
-}: DatasetSpec): unknown {
-  return { ...spec, environments: spec.environments.map(({ url: _url, ...environment }) => environment) };
+/** Where files and servers are may differ, and what a preparation may spend: what the files hold is compared. */
+function comparable({ parallel: _parallel, teacher, environments, ...spec }: DatasetSpec): unknown {
+  const paths = { tasks: '', ...(spec.demonstrations ? { demonstrations: '' } : {}), ...(spec.solutions ? { solutions: '' } : {}) };
+  const { url: _endpoint, api_key_env: _key, max_tokens: _tokens, max_usd: _usd, usd_per_million: _price, ...asked } =
+    teacher ?? ({} as Partial<TeacherSpec>);
+  return {
+    ...spec,
+    ...paths,
+    ...(teacher ? { teacher: asked } : {}),
+    environments: environments.map(({ url: _url, ...environment }) => environment),
+  };
 }
 
 function refuseOtherSpec({ spec: stored }: GatheredRecord, spec: DatasetSpec): void {
   const found = differences(comparable(stored), comparable(spec));
-  if (found.length > 0) throw otherVersion(spec, `another spec: ${found.join('; ')}`);
+  if (found.length > 0) throw otherVersion(spec, `from another spec; these keys differ: ${found.join('; ')}`);
 }
 
 /** A file that cannot be read any more has not changed. */
@@ -80,12 +83,12 @@ async function refuseOtherBytes({ sources }: GatheredRecord, spec: DatasetSpec):
   for (const [index, path] of paths.entries()) {
     const now = await readSource(path, () => undefined).catch(() => null);
     if (now !== null && now.sha256 !== sources[index]?.sha256)
-      throw otherVersion(spec, `other bytes of ${path}: sha256 ${now.sha256}`);
+      throw otherVersion(spec, `from other bytes: ${path} has the sha256 ${now.sha256} now`);
   }
 }
 
 function otherVersion(spec: DatasetSpec, from: string): InvalidSpec {
-  const problem = `${datasetId(spec)} was begun with something else: now there is ${from}`;
+  const problem = `${datasetId(spec)} was begun ${from}`;
   return new InvalidSpec([{ path: 'version', problem, fix: 'give a new version' }], 'the dataset spec');
 }
 

@@ -1,48 +1,52 @@
 // teachTasks: lets the teacher try tasks that have no solution, one record a try, within the budget. A try that has a record is not asked again.
-import { gatheredItems, isSuccess, taskName, triesByTask } from '../../data/solved-tasks.js';
-import { teach } from '../../data/teacher/teacher-episode.js';
+import { gatheredItems, isSuccess, taskName, triesOf } from '../../data/preparation/solved-tasks.js';
+import { type Spending, teach } from '../../data/preparation/teacher/teacher-episode.js';
+import { inParallel } from '../../base/in-parallel.js';
 import type { EnvironmentBackend } from '../../environments/environment.js';
 import { parseDatasetSpec, type TeacherSpec } from '../../spec/dataset-spec.js';
-import type { GatheredRecord, TaughtRecord } from '../../spec/records/manifests.js';
+import type { GatheredRecord, TaughtRecord } from '../../spec/records/preparation-records.js';
 import type { Task } from '../../spec/records/task.js';
 import { gatheredKey, taughtKey } from '../../store/objects/layout.js';
 import { recordDigest } from '../../store/records/canonical.js';
 import { adoptOrCreate, requireRecord } from '../../store/records/records.js';
 import { stoppingPoint } from '../attempt/stopping-point.js';
-import type { TaughtTasks } from '../data-contracts.js';
+import type { TaughtTasks, TeacherSpent } from '../data-contracts.js';
 import type { OrchestratorDeps } from '../orchestrator-deps.js';
 import { type DataScope, playEach } from './played-environments.js';
 
-/** Tries under way when the budget is spent are finished. */
+type Deps = Pick<OrchestratorDeps, 'store'>;
+
+/**
+ * Tries the tasks `from`, …, `to` − 1 that have no solution. Throws `EnvironmentsUnavailable`, and `InvalidSpec` if the endpoint cannot be
+ * used.
+ */
 export async function teachTasks(
-  { store }: Pick<OrchestratorDeps, 'store'>,
-  input: { spec: unknown; from: number; to: number },
+  { store }: Deps,
+  input: { spec: unknown; from: number; to: number; spent: TeacherSpent },
   scope: DataScope,
 ): Promise<TaughtTasks> {
   const spec = parseDatasetSpec(input.spec);
   const { teacher } = spec;
-  if (!teacher) return { solved: 0, unsolved: 0, spent: emptySpent(), exhausted: false };
+  if (!teacher) return { solved: 0, spent: input.spent, exhausted: false };
   const gathered = await requireRecord(store, gatheredKey(spec.name, spec.version), 'gathered');
   const { tasks, solutions } = await gatheredItems(store, gathered);
-  const given = new Set(solutions.map(({ task_key }) => task_key));
-  const unsolved = tasks.filter(({ task_key }) => !given.has(task_key)).slice(input.from, input.to);
-  const tries = await triesByTask(store, gathered);
-  const budget = new Budget(teacher, [...tries.values()].flat());
-  const counts = { solved: 0, unsolved: 0 };
-  await playEach(
-    spec,
-    unsolved.map((task) => ({ task, tries: [...(tries.get(task.task_key) ?? [])] })),
-    scope,
-    async ({ task, tries: own }, backend) => {
-      for (let sample = own.length; sample < teacher.samples && !own.some(isSuccess); sample++) {
-        if (budget.isSpent) break;
-        own.push(await recordTry({ store }, { gathered, backend, teacher, task, sample, budget }, scope));
-      }
-      counts[own.some(isSuccess) ? 'solved' : 'unsolved'] += 1;
-      scope.progress({ ...counts, ...budget.spent });
-    },
-  );
-  return { ...counts, spent: budget.spent, exhausted: budget.isSpent };
+  const unsolved = tasks.slice(input.from, input.to).filter(({ task_key }) => !solutions.has(task_key));
+  const items = await inParallel(unsolved, async (task) => ({
+    task,
+    tries: await triesOf(store, gathered, task.task_key),
+  }));
+  const budget = new Budget(teacher, input.spent);
+  for (const { tokens } of items.flatMap(({ tries }) => tries)) budget.add(tokens);
+  let solved = 0;
+  await playEach(spec, items, scope, async ({ task, tries }, backend, isOver) => {
+    for (let sample = tries.length; sample < teacher.samples && !tries.some(isSuccess); sample++) {
+      if (budget.isOver || isOver()) break;
+      tries.push(await recordTry({ store }, { gathered, backend, teacher, task, sample, budget }, scope));
+    }
+    if (tries.some(isSuccess)) solved += 1;
+    scope.progress({ solved, ...budget.spent });
+  });
+  return { solved, spent: budget.spent, exhausted: budget.isOver };
 }
 
 interface Try {
@@ -55,13 +59,12 @@ interface Try {
 }
 
 async function recordTry(
-  { store }: Pick<OrchestratorDeps, 'store'>,
+  { store }: Deps,
   { gathered, backend, teacher, task, sample, budget }: Try,
   scope: DataScope,
 ): Promise<TaughtRecord> {
   const begun = performance.now();
-  const onTokens = (tokens: TaughtRecord['tokens']): void => budget.add(tokens);
-  const taught = await teach(backend, teacher, { task, sample, onTokens }, scope.signal);
+  const taught = await teach(backend, teacher, { task, sample, spend: budget }, scope.signal);
   const record: TaughtRecord = {
     schema: 'longhaul.taught/1',
     gathered: recordDigest(gathered),
@@ -80,17 +83,15 @@ async function recordTry(
   return stored.record;
 }
 
-const emptySpent = () => ({ tokens: 0, usd: 0 });
-
 /** Counts what the tries of a preparation have spent. */
-class Budget {
-  readonly spent = emptySpent();
+class Budget implements Spending {
+  readonly spent: TeacherSpent;
 
   constructor(
     private readonly teacher: TeacherSpec,
-    earlier: readonly TaughtRecord[],
+    before: TeacherSpent,
   ) {
-    for (const { tokens } of earlier) this.add(tokens);
+    this.spent = { ...before };
   }
 
   add({ prompt, completion }: TaughtRecord['tokens']): void {
@@ -99,7 +100,7 @@ class Budget {
     this.spent.usd += (prompt * price.prompt + completion * price.completion) / 1e6;
   }
 
-  get isSpent(): boolean {
+  get isOver(): boolean {
     const { max_tokens = Infinity, max_usd = Infinity } = this.teacher;
     return this.spent.tokens >= max_tokens || this.spent.usd >= max_usd;
   }

@@ -2,16 +2,20 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Command } from 'commander';
-import { datasetParts, preparedDatasets, requirePrepared } from '../../data/prepared-dataset.js';
-import { readDatasetItems } from '../../data/finishing.js';
+import {
+  datasetParts,
+  preparedDatasets,
+  readDatasetFile,
+  readDatasetItems,
+  requirePrepared,
+} from '../../data/prepared-dataset.js';
 import type { Exclusion } from '../../data/task-selection.js';
 import { requireNewFolder } from '../../policy/model-export.js';
-import type { DatasetManifest, GatheredRecord } from '../../spec/records/manifests.js';
+import type { DatasetManifest } from '../../spec/records/manifests.js';
+import type { GatheredRecord } from '../../spec/records/preparation-records.js';
 import type { Task } from '../../spec/records/task.js';
-import { sha256Hex } from '../../base/sha256.js';
-import { datasetFileKey, gatheredKey } from '../../store/objects/layout.js';
+import { gatheredKey } from '../../store/objects/layout.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
-import { UnreadableRecord } from '../../store/objects/store-errors.js';
 import { readRecord } from '../../store/records/records.js';
 import { folderOption, openStoreOf, type StoreFlags, storeOption, withOutput } from '../output.js';
 import { printable } from '../printable.js';
@@ -38,7 +42,7 @@ export function addReaders(data: Command): void {
       const store = await openStoreOf(command, flags);
       if (id === undefined) {
         const manifests = await Promise.all(
-          (await preparedDatasets(store)).map((one) => requirePrepared(store, one, '')),
+          (await preparedDatasets(store)).map((one) => requirePrepared(store, one, '', 'the store')),
         );
         console.log(flags.json ? JSON.stringify(manifests) : listText(manifests));
         return;
@@ -65,11 +69,11 @@ export function addReaders(data: Command): void {
     .action(
       withOutput(async (id: string, flags: ReaderFlags & { to: string }, command: Command) => {
         const store = await openStoreOf(command, flags);
-        const manifest = await requirePrepared(store, id, '');
+        const manifest = await requirePrepared(store, id, '', 'the store');
         await requireNewFolder(flags.to);
         await mkdir(flags.to, { recursive: true });
-        for (const { path, sha256 } of manifest.files)
-          await writeFile(join(flags.to, path), await fileOf(store, manifest, path, sha256));
+        for (const { path } of manifest.files)
+          await writeFile(join(flags.to, path), await readDatasetFile(store, manifest, path));
         await writeFile(join(flags.to, 'manifest.json'), `${JSON.stringify(manifest, null, 2)}\n`);
         const paths = [...manifest.files.map(({ path }) => path), 'manifest.json'];
         console.log(
@@ -82,7 +86,7 @@ export function addReaders(data: Command): void {
 }
 
 async function contentsOf(store: ObjectStore, id: string): Promise<DatasetContents> {
-  const manifest = await requirePrepared(store, id, '');
+  const manifest = await requirePrepared(store, id, '', 'the store');
   const { name, version } = datasetParts(id);
   const gathered: GatheredRecord | null = await readRecord(store, gatheredKey(name, version), 'gathered');
   return {
@@ -91,17 +95,4 @@ async function contentsOf(store: ObjectStore, id: string): Promise<DatasetConten
     tasks: await readDatasetItems<Task>(store, manifest, 'tasks.jsonl'),
     excluded: manifest.prepared ? await readDatasetItems<Exclusion>(store, manifest, 'excluded.jsonl') : [],
   };
-}
-
-async function fileOf(
-  store: ObjectStore,
-  { name, version }: DatasetManifest,
-  path: string,
-  sha256: string,
-): Promise<Uint8Array> {
-  const key = datasetFileKey(name, version, path);
-  const bytes = await store.get(key);
-  if (bytes === null) throw new UnreadableRecord(key, 'it is not in the store');
-  if (sha256Hex(bytes) !== sha256) throw new UnreadableRecord(key, 'its bytes are not those of its manifest');
-  return bytes;
 }

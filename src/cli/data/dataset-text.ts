@@ -1,7 +1,8 @@
 // Datasets as text for people.
 import type { Exclusion } from '../../data/task-selection.js';
 import { whole } from '../../report/format.js';
-import type { DatasetManifest, GatheredRecord } from '../../spec/records/manifests.js';
+import type { DatasetManifest } from '../../spec/records/manifests.js';
+import type { GatheredRecord } from '../../spec/records/preparation-records.js';
 import type { Task } from '../../spec/records/task.js';
 import { textTable } from '../table.js';
 
@@ -37,7 +38,6 @@ export function listText(manifests: readonly DatasetManifest[]): string {
 
 export function showText({ manifest, gathered, tasks, excluded }: DatasetContents): string {
   const environments = [...new Set(tasks.map(({ env_key }) => env_key))].sort();
-  const solved = gathered === null ? 0 : gathered.solved;
   const sources = (gathered?.sources ?? []).map(
     ({ path, size, sha256 }) => `from ${path}: ${whole(size)} bytes, sha256 ${sha256.slice(0, 12)}`,
   );
@@ -52,7 +52,7 @@ export function showText({ manifest, gathered, tasks, excluded }: DatasetContent
   return [
     `${manifest.name}@${manifest.version}: ${whole(manifest.train_tasks)} training tasks, ${whole(manifest.held_out_tasks)} held out`,
     ...sources,
-    `${whole(solved)} tasks with solutions were checked on their environments`,
+    `${whole(manifest.prepared?.solved ?? 0)} tasks with solutions, given or taught, were checked on their environments`,
     `demonstrations: ${countsText(manifest.demonstrations)}`,
     '',
     table,

@@ -10,7 +10,9 @@ export interface PreparationStatus {
   solved: number;
   /** What the teacher has spent; null without a teacher. */
   spent: { tokens: number; usd: number } | null;
-  /** Of these, so many are checked: they passed, or failed. */
+  /** The teacher’s budget ended before it had tried all tasks. */
+  budget_spent: boolean;
+  /** Tasks with a solution that passed all gates, and those that failed one. */
   passed: number;
   failed: number;
   result: PreparedDataset | null;

@@ -2,11 +2,12 @@
 // done, so a preparation that was cancelled or lost goes on where it stopped when it is started again.
 import { proxyActivities, setCurrentDetails, setHandler } from '@temporalio/workflow';
 import type { DataActivities, PreparedDataset } from '../../activities/data-contracts.js';
+import { withCheckedAnswers } from '../activity-result-checks.js';
 import { dataPolicy } from '../policies.js';
 import { markdownTable, plain } from '../status/markdown.js';
 import { preparationQuery, type PreparationStatus } from './data-messages.js';
 
-/** Solutions that one activity checks. */
+/** Tasks whose solutions one activity checks. */
 const windowTasks = 200;
 /** Tasks that one activity lets the teacher try. */
 const windowTaught = 50;
@@ -15,7 +16,7 @@ const windowTaught = 50;
 export async function prepareDataset(spec: unknown): Promise<PreparedDataset> {
   const status: PreparationStatus = {
     ...{ phase: 'reading', tasks: 0, solved: 0, passed: 0, failed: 0 },
-    ...{ spent: null, result: null },
+    ...{ spent: null, budget_spent: false, result: null },
   };
   setHandler(preparationQuery, () => status, { description: 'Progress of the preparation' });
   const show = (change: Partial<PreparationStatus>): void => {
@@ -25,19 +26,13 @@ export async function prepareDataset(spec: unknown): Promise<PreparedDataset> {
   show({});
   const read = await activities('read', 'read the files').gatherDataset({ spec });
   show({ tasks: read.tasks, solved: read.solved });
-  if (read.has_teacher) await teachAll(spec, read.tasks - read.solved, status, show);
+  if (read.has_teacher) await teachAll(spec, read.tasks, status, show);
   show({ phase: 'checking' });
-  // A teacher's successes are counted with the first answer: an earlier execution may have had more of the budget.
-  let solved = read.has_teacher ? windowTasks : read.solved;
-  for (let from = 0; from < solved; from += windowTasks) {
-    const summary = `check the solutions from ${from + 1} on`;
-    const gated = await activities(`check-${from}`, summary).gateTasks({
-      spec,
-      from,
-      to: from + windowTasks,
-    });
-    solved = gated.solved;
-    show({ solved, passed: status.passed + gated.passed, failed: status.failed + gated.failed });
+  for (let from = 0; from < read.tasks && status.solved > 0; from += windowTasks) {
+    const to = Math.min(read.tasks, from + windowTasks);
+    const summary = `check the solutions of tasks ${from + 1} to ${to} of ${read.tasks}`;
+    const gated = await activities(`check-${from}`, summary).gateTasks({ spec, from, to });
+    show({ passed: status.passed + gated.passed, failed: status.failed + gated.failed });
   }
   show({ phase: 'writing' });
   const result = await activities('write', 'split and write the dataset').finishDataset({ spec });
@@ -47,30 +42,31 @@ export async function prepareDataset(spec: unknown): Promise<PreparedDataset> {
 
 async function teachAll(
   spec: unknown,
-  unsolved: number,
+  tasks: number,
   status: PreparationStatus,
   show: (change: Partial<PreparationStatus>) => void,
 ): Promise<void> {
   show({ phase: 'teaching' });
-  for (let from = 0; from < unsolved; from += windowTaught) {
-    const to = Math.min(unsolved, from + windowTaught);
-    const summary = `teach tasks ${from + 1} to ${to} of ${unsolved} without a solution`;
-    const taught = await activities(`teach-${from}`, summary).teachTasks({ spec, from, to });
-    show({ solved: status.solved + taught.solved, spent: taught.spent });
-    if (taught.exhausted) return;
+  let spent = { tokens: 0, usd: 0 };
+  for (let from = 0; from < tasks; from += windowTaught) {
+    const to = Math.min(tasks, from + windowTaught);
+    const summary = `teach the unsolved of tasks ${from + 1} to ${to} of ${tasks}`;
+    const taught = await activities(`teach-${from}`, summary).teachTasks({ spec, from, to, spent });
+    spent = taught.spent;
+    show({ solved: status.solved + taught.solved, spent, budget_spent: taught.exhausted });
   }
 }
 
 function activities(activityId: string, summary: string) {
-  return proxyActivities<DataActivities>({ ...dataPolicy, activityId, summary });
+  return withCheckedAnswers(proxyActivities<DataActivities>({ ...dataPolicy, activityId, summary }), activityId);
 }
 
-function details({ phase, tasks, solved, spent, passed, failed, result }: PreparationStatus): string {
+function details({ phase, tasks, solved, spent, budget_spent, passed, failed, result }: PreparationStatus): string {
   return markdownTable([
     ['phase', `**${phase}**`],
     ['tasks selected', tasks.toLocaleString('en')],
     ['with a solution', solved.toLocaleString('en')],
-    ...(spent ? [['spent by the teacher', spentText(spent)]] : []),
+    ...(spent ? [['spent by the teacher', `${spentText(spent)}${budget_spent ? ': its budget' : ''}`]] : []),
     ['checked', `${passed + failed}: **${passed}** passed, ${failed} failed`],
     ...(result
       ? [

@@ -5,6 +5,7 @@ import { collectRollouts } from '../../../src/activities/step/collect-rollouts.j
 import { commitBase } from '../../../src/activities/step/commit-base.js';
 import { evaluateState } from '../../../src/activities/evaluation/evaluate-state.js';
 import { planStep } from '../../../src/activities/step/plan-step.js';
+import { planWave } from '../../../src/activities/step/plan-wave.js';
 import { recordControl } from '../../../src/activities/run/record-control.js';
 import { saveState, uploadCheckpoint } from '../../../src/activities/step/save-state.js';
 import { updatePolicy } from '../../../src/activities/step/update-policy.js';
@@ -16,6 +17,8 @@ import { keysOf } from '../../store/overlaid-store.js';
 
 useHarness();
 beforeEach(async () => {
+  const dynamic_sampling = { type: 'filter', max_sample_batches: 2 };
+  Object.assign(harness.spec['trainer'] as object, { dynamic_sampling });
   await harness.open();
 });
 
@@ -35,6 +38,15 @@ const writers: Record<string, Prepared> = {
     await harness.advance(lastSftStep);
     const reference = harness.reference(await harness.plan(lastSftStep + 1));
     return () => collectRollouts(harness.node, { ...reference, slots: [0, 2] });
+  },
+  planWave: async () => {
+    await harness.advance(lastSftStep);
+    const answer = await harness.plan(lastSftStep + 1);
+    const reference = harness.reference(answer);
+    await harness.attempt('collect', () =>
+      collectRollouts(harness.node, { ...reference, slots: [0, answer.slots] }),
+    );
+    return () => planWave(harness.orchestrator, { ...reference, wave: 1 });
   },
   updatePolicy: async () => {
     await harness.advance(0);
@@ -62,11 +74,13 @@ const writers: Record<string, Prepared> = {
 
 /** A sweep writes only evaluations into a run; whichever run or sweep evaluates first writes them. */
 const ofSweeps = ['planSweep', 'pairsToDo', 'evaluatePair', 'compareSweep'];
+/** A dataset belongs to no run. */
+const ofDatasets = ['gatherDataset', 'teachTasks', 'gateTasks', 'finishDataset'];
 /**
  * These activities need no owner: openRun claims the run, requestLease and closedRuns only ask, and writeReport derives its files from
  * records.
  */
-const ownerless = ['openRun', 'requestLease', 'closedRuns', 'writeReport', ...ofSweeps];
+const ownerless = ['openRun', 'requestLease', 'closedRuns', 'writeReport', ...ofSweeps, ...ofDatasets];
 
 const keys = (): Promise<string[]> => keysOf(harness.store);
 

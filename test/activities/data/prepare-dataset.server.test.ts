@@ -7,7 +7,7 @@ import { gateTasks } from '../../../src/activities/data/gate-tasks.js';
 import { gatherDataset } from '../../../src/activities/data/gather-dataset.js';
 import { takeUpDataset } from '../../../src/data/run-dataset.js';
 import { DatasetCache } from '../../../src/data/dataset-cache.js';
-import { readDatasetItems } from '../../../src/data/finishing.js';
+import { readDatasetItems, requirePrepared } from '../../../src/data/prepared-dataset.js';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import type { Task } from '../../../src/spec/records/task.js';
 import { parseRunSpec } from '../../../src/spec/spec-input.js';
@@ -62,12 +62,12 @@ const scope = { signal: new AbortController().signal, progress: () => undefined,
 
 async function prepare(spec: object) {
   await gatherDataset({ store }, { spec }, scope.signal);
-  await gateTasks({ store }, { spec, from: 0, to: 2 }, scope);
-  await gateTasks({ store }, { spec, from: 2, to: 5 }, scope);
+  await gateTasks({ store }, { spec, from: 0, to: 3 }, scope);
+  await gateTasks({ store }, { spec, from: 3, to: 10 }, scope);
   return finishDataset({ store }, { spec }, scope.signal);
 }
-const itemsOf = <T>(version: string, path: string): Promise<T[]> =>
-  readDatasetItems<T>(store, { name: 'counting', version }, path);
+const itemsOf = async <T>(version: string, path: string): Promise<T[]> =>
+  readDatasetItems<T>(store, await requirePrepared(store, `counting@${version}`, ''), path);
 
 describe('a dataset with solutions', { timeout: 60_000 }, () => {
   it('keeps the tasks whose solutions are graded 1, and whose doing nothing is not', async () => {
@@ -79,13 +79,13 @@ describe('a dataset with solutions', { timeout: 60_000 }, () => {
     const kept = await itemsOf<Task>('v1', 'tasks.jsonl');
     expect(kept.map(({ task_key }) => task_key)).toEqual(['1', '3', '4', '5'].map((n) => `counter/up/${n}`));
     expect(await itemsOf('v1', 'excluded.jsonl')).toEqual([
-      { task_key: 'counter/up/0', stage: 'gate', reason: 'doing nothing is graded 1' },
-      { task_key: 'counter/up/2', stage: 'gate', reason: 'the solution is graded 0' },
       {
         task_key: 'counter/down/1',
         stage: 'gate',
         reason: expect.stringMatching(/^the environment failed 3 times: /) as string,
       },
+      { task_key: 'counter/up/0', stage: 'gate', reason: 'doing nothing is graded 1' },
+      { task_key: 'counter/up/2', stage: 'gate', reason: 'the solution is graded 0' },
     ]);
   });
 
@@ -111,7 +111,7 @@ describe('a dataset with solutions', { timeout: 60_000 }, () => {
     expect(dataset.tools['counter']?.map(({ name }) => name)).toContain('increment');
     const other = parseRunSpec({ ...own, data: { ...data, source: 'counting@v9' } });
     await expect(takeUpDataset(store, other)).rejects.toThrow(
-      /data\.source: .* has no dataset counting@v9 that is ready; there are counting@v1/,
+      /data\.source: .* has no prepared dataset counting@v9; there are counting@v1/,
     );
   });
 
@@ -126,11 +126,11 @@ describe('a dataset with solutions', { timeout: 60_000 }, () => {
     const spec = specOf('v1');
     writeFileSync(spec.tasks, `${JSON.stringify(counterTask(1))}\n`);
     await expect(gatherDataset({ store }, { spec }, scope.signal)).rejects.toThrow(
-      /version: counting@v1 was begun with something else: now there is other bytes of .*; give a new version/,
+      /version: counting@v1 was begun from other bytes: .*; give a new version/,
     );
     const other = specOf('v1', { difficulty: [1] });
     await expect(gatherDataset({ store }, { spec: other }, scope.signal)).rejects.toThrow(
-      /another spec: difficulty/,
+      /from another spec; these keys differ: difficulty/,
     );
   });
 
@@ -146,7 +146,7 @@ describe('a dataset with solutions', { timeout: 60_000 }, () => {
     );
     expect(await prepare(grown)).toMatchObject({ train_tasks: 4, held_out_tasks: 1 });
     await expect(prepare(specOf('w3', { frozen: 'counting@w0' }))).rejects.toThrow(
-      /frozen: .* has no dataset/,
+      /frozen: .* has no prepared dataset/,
     );
   });
 });
@@ -177,5 +177,35 @@ describe('a dataset that cannot be prepared has one error', () => {
     ['a mistyped key', () => ({ solution: '/x' }), /there is no key "solution"; did you mean solutions\?/],
   ])('%s', async (_, change, message) => {
     await refused('x', change()).toThrow(message);
+  });
+});
+
+describe('an environment that gives no grade', () => {
+  it('stops the preparation, and takes no task for a broken one', async () => {
+    const unplayable = numbers.map((n) => ({ ...counterTask(n), task_key: `counter/down/${n}` }));
+    const rows = [counterTask(1), ...unplayable];
+    const spec = specOf('u1', {
+      tasks: write('unplayable-tasks.jsonl', rows),
+      solutions: write(
+        'unplayable.jsonl',
+        rows.map(({ task_key }) => ({ task_key, calls: up(1) })),
+      ),
+    });
+    await gatherDataset({ store }, { spec }, scope.signal);
+    expect(await gateTasks({ store }, { spec, from: 0, to: 1 }, scope)).toEqual({ passed: 1, failed: 0 });
+    await expect(gateTasks({ store }, { spec, from: 1, to: 10 }, scope)).rejects.toMatchObject({
+      name: 'NothingGraded',
+      message: expect.stringMatching(/counter gave no grade to \d tasks in a row/) as string,
+    });
+    const records = await store.listFolder('datasets/counting/u1/gates/');
+    expect(records).toHaveLength(3);
+  });
+
+  it('leaves no dataset without tasks', async () => {
+    const spec = specOf('u2', {
+      tasks: write('zero.jsonl', [counterTask(0)]),
+      solutions: write('zero-solutions.jsonl', [{ task_key: 'counter/up/0' }]),
+    });
+    await expect(prepare(spec)).rejects.toThrow(/no task is left; 1 were left out because: doing nothing is graded 1/);
   });
 });

@@ -8,7 +8,7 @@ import { finishDataset } from '../../../src/activities/data/finish-dataset.js';
 import { gateTasks } from '../../../src/activities/data/gate-tasks.js';
 import { gatherDataset } from '../../../src/activities/data/gather-dataset.js';
 import { teachTasks } from '../../../src/activities/data/teach-tasks.js';
-import { readDatasetItems } from '../../../src/data/finishing.js';
+import { readDatasetItems, requirePrepared } from '../../../src/data/prepared-dataset.js';
 import type { Exclusion } from '../../../src/data/task-selection.js';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import type { Demonstration } from '../../../src/spec/records/task.js';
@@ -82,16 +82,17 @@ const specOf = (version: string, teacher: object = {}, change: object = {}) => {
       ...{ url: `http://127.0.0.1:${port}/v1`, model: 'big', api_key_env: 'TEACHER_KEY' },
       ...{ samples: 2, max_tokens: 100_000, ...teacher },
     },
-    gates: { parallel: 1 },
+    parallel: 1,
     ...change,
   };
 };
 const scope = { signal: new AbortController().signal, progress: () => undefined, recorded: () => undefined };
 const window = { from: 0, to: 10 };
+const spent = { tokens: 0, usd: 0 };
 
 async function prepare(spec: object) {
   await gatherDataset({ store }, { spec }, scope.signal);
-  const taught = await teachTasks({ store }, { spec, ...window }, scope);
+  const taught = await teachTasks({ store }, { spec, ...window, spent }, scope);
   await gateTasks({ store }, { spec, ...window }, scope);
   return { taught, result: await finishDataset({ store }, { spec }, scope.signal) };
 }
@@ -99,14 +100,14 @@ async function prepare(spec: object) {
 describe('a teacher', { timeout: 60_000 }, () => {
   it('gives solutions, and demonstrations without its mistakes', async () => {
     const { taught, result } = await prepare(specOf('v1', {}, { unsolved: 'leave_out' }));
-    expect(taught).toMatchObject({ solved: 3, unsolved: 1, exhausted: false });
+    expect(taught).toMatchObject({ solved: 3, exhausted: false });
     expect(taught.spent).toEqual({ tokens: asked.length * 110, usd: 0 });
     expect(result).toMatchObject({
       train_tasks: 3,
       excluded: { unsolved: 1 },
       demonstrations: { solution: 3 },
     });
-    const v1 = { name: 'taught', version: 'v1' };
+    const v1 = await requirePrepared(store, 'taught@v1', '');
     const [shown] = await readDatasetItems<Demonstration>(store, v1, 'demonstrations.jsonl');
     expect(shown?.messages.map(({ content }) => content)).toEqual([
       'Count to 1.',
@@ -115,7 +116,7 @@ describe('a teacher', { timeout: 60_000 }, () => {
       'I counted to 1. <done>',
     ]);
     expect(await readDatasetItems<Exclusion>(store, v1, 'excluded.jsonl')).toEqual([
-      { task_key: 'counter/up/4', stage: 'unsolved', reason: 'no solution was given or taught' },
+      { task_key: 'counter/up/4', stage: 'unsolved', reason: 'it has no solution that was given, or taught and checked' },
     ]);
   });
 
@@ -133,18 +134,18 @@ describe('a teacher', { timeout: 60_000 }, () => {
     const before = asked.length;
     const again = await prepare(spec);
     expect(asked).toHaveLength(before);
-    expect(again.taught).toMatchObject({ solved: 3, unsolved: 1, spent: { tokens: before * 110 } });
+    expect(again.taught).toMatchObject({ solved: 3, spent: { tokens: before * 110 } });
   });
 
   it('is asked no more once the budget is spent', async () => {
     const { taught } = await prepare(specOf('v4', { max_tokens: 200 }));
-    expect(taught).toMatchObject({ solved: 1, unsolved: 3, exhausted: true });
+    expect(taught).toMatchObject({ solved: 0, exhausted: true, spent: { tokens: 220 } });
     const price = { prompt: 10_000, completion: 0 };
     const usd = { max_tokens: undefined, max_usd: 2, usd_per_million: price };
     const spec = specOf('v5', usd);
     delete (spec.teacher as { max_tokens?: unknown }).max_tokens;
     const costly = await prepare(spec);
-    expect(costly.taught).toMatchObject({ solved: 1, exhausted: true, spent: { usd: 3 } });
+    expect(costly.taught).toMatchObject({ solved: 0, exhausted: true, spent: { usd: 2 } });
   });
 
   it('that is asked for patience is waited for', async () => {
@@ -161,7 +162,7 @@ describe('a teacher', { timeout: 60_000 }, () => {
         ? { status: 400, body: { error: 'too long' } }
         : countsUp(messages);
     const { taught } = await prepare(specOf('v7'));
-    expect(taught).toMatchObject({ solved: 2, unsolved: 2 });
+    expect(taught).toMatchObject({ solved: 2 });
   });
 
   it.each<[string, () => void, RegExp]>([

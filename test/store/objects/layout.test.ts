@@ -170,6 +170,13 @@ makes('trajectoryKey', 'trajectories/evals/', run, whole, name, name);
 makes('trajectoryResultsKey', 'trajectories/evals/', run, whole, name);
 makes('datasetManifestKey', 'datasets/', name, name);
 makes('datasetFileKey', 'datasets/', name, name, path);
+makes('datasetVersionsFolder', 'datasets/', name);
+makes('gatheredKey', 'datasets/', name, name);
+makes('taughtKey', 'datasets/', name, name, sha256, whole);
+makes('gateKey', 'datasets/', name, name, sha256, name);
+makes('taughtFolder', 'datasets/', name, name);
+makes('wavesFolder', 'runs/', run, whole);
+makes('waveKey', 'runs/', run, whole, whole);
 makes('assetKey', 'assets/', sha256);
 makes('weightsManifestKey', 'weights/', sha256);
 makes('weightsFileKey', 'weights/', sha256, path);
@@ -203,6 +210,7 @@ const others = [
   'checkSweepId',
   'sweepsRoot',
   'evaluationsRoot',
+  'datasetsRoot',
   'runIdOf',
   'nameOfRun',
   'parseStepFolder',

@@ -1,19 +1,21 @@
 // The first part of preparing a dataset: reads its files, and stores what the spec selects of them. All later parts read only what is stored
 // here.
-import type { Digest } from '../spec/records/parts.js';
-import type { GatheredRecord } from '../spec/records/manifests.js';
-import type { Task } from '../spec/records/task.js';
-import type { DatasetSpec } from '../spec/dataset-spec.js';
-import type { ObjectStore } from '../store/objects/object-store.js';
-import { readSource, type ReadSource } from './data-source.js';
-import { lines, writeAsset, writeVerifiers } from './dataset-writer.js';
-import { BadDataFile, parseDemonstrations, parseSolutions, TaskRows } from './task-file.js';
-import { type Exclusion, filterTasks, NothingSelected } from './task-selection.js';
+import type { Digest } from '../../spec/records/parts.js';
+import type { GatheredRecord } from '../../spec/records/preparation-records.js';
+import type { Task } from '../../spec/records/task.js';
+import type { DatasetSpec } from '../../spec/dataset-spec.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { readSource, type ReadSource } from '../data-source.js';
+import { lines, writeAsset, writeVerifiers } from '../dataset-writer.js';
+import { BadDataFile, parseDemonstrations, parseSolutions, TaskRows } from '../task-file.js';
+import { type Exclusion, filterTasks, NothingSelected } from '../task-selection.js';
 
 export type Gathered = Pick<GatheredRecord, 'sources' | 'tasks' | 'solved'> & {
   files: Omit<GatheredRecord['files'], 'tools'>;
   /** Some tasks of each environment that has solutions, demonstrations or a teacher: its server is asked for its tools. */
   examples: Task[];
+  /** Environments of the demonstrations. */
+  shown: string[];
 };
 
 /** The first one may be broken. */
@@ -59,6 +61,7 @@ export async function gather(store: ObjectStore, spec: DatasetSpec): Promise<Gat
       demonstrations: await writeAsset(store, lines(demonstrations)),
     },
     examples: asked.filter(firstOfEnvironment()),
+    shown: [...shown].flatMap((envKey) => envKey ?? []),
   };
 }
 

@@ -1,9 +1,9 @@
 // Starts the parts of preparing a dataset on a thread of their own: they read and write whole files.
-import { startThread } from '../base/worker-thread.js';
-import type { DatasetSpec } from '../spec/dataset-spec.js';
-import { InvalidSpec } from '../spec/invalid-spec.js';
-import type { GatheredRecord } from '../spec/records/manifests.js';
-import type { DatasetReference } from '../spec/records/run-records.js';
+import { startThread } from '../../base/worker-thread.js';
+import type { DatasetSpec } from '../../spec/dataset-spec.js';
+import { InvalidSpec } from '../../spec/invalid-spec.js';
+import type { GatheredRecord } from '../../spec/records/preparation-records.js';
+import type { DatasetReference } from '../../spec/records/run-records.js';
 import type { Gathered } from './gathering.js';
 import type { PreparationCall } from './preparation-thread.js';
 
@@ -36,7 +36,7 @@ async function onThread<Output>(call: PreparationCall, signal: AbortSignal | und
 }
 
 /** An error that came from a thread has its name and its message left. */
-export function asInvalidSpec(error: Error): Error {
-  if (error.name !== 'BadDataFile' || error instanceof InvalidSpec) return error;
+function asInvalidSpec(error: Error): Error {
+  if (error.name !== 'BadDataFile') return error;
   return new InvalidSpec([{ path: '', problem: error.message, fix: '' }], 'the data');
 }

@@ -1,9 +1,11 @@
 // Checks a task by its solution: played on its environment, the solution must be graded 1, again the same, and doing nothing 0 at most.
-import { type Environment, type EnvironmentBackend, EnvironmentError } from '../environments/environment.js';
-import { contentText } from '../episode/observation.js';
-import type { GateName, GateRecord } from '../spec/records/manifests.js';
-import type { DemonstrationMessage, Task } from '../spec/records/task.js';
-import type { Solution } from './task-file.js';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { withoutKnownSecrets } from '../../base/known-secrets.js';
+import { type Environment, type EnvironmentBackend, EnvironmentError } from '../../environments/environment.js';
+import { contentText } from '../../episode/observation.js';
+import type { GateName, GateRecord } from '../../spec/records/preparation-records.js';
+import type { DemonstrationMessage, Task } from '../../spec/records/task.js';
+import type { Solution } from '../task-file.js';
 
 /** What a gate found; the rest of its record is who checked what, and when. */
 export type GateResult = Pick<GateRecord, 'passed' | 'value' | 'reason' | 'errors' | 'messages'> & {
@@ -13,8 +15,14 @@ export type GateResult = Pick<GateRecord, 'passed' | 'value' | 'reason' | 'error
 /** All gates play in the same world. */
 const seed = 1;
 const fullReward = 1;
-/** A healthy server may fail so often before the gate is not passed. */
+/** Failures of a healthy server after which the gate is not passed. */
 const maxFailures = 3;
+const pauseMs = 500;
+const shownCharacters = 300;
+
+/** A server's words, as a record may hold them. */
+export const shortened = (message: string): string =>
+  withoutKnownSecrets(message).slice(0, shownCharacters);
 
 export interface GateInput {
   task: Task;
@@ -45,8 +53,11 @@ export async function checkGate(
     } catch (error) {
       if (!(error instanceof EnvironmentError) || error.kind === 'unavailable') throw error;
       failures += 1;
-      if (failures < maxFailures) continue;
-      const reason = `the environment failed ${failures} times: ${error.message.slice(0, 300)}`;
+      if (failures < maxFailures) {
+        await sleep(failures * pauseMs, undefined, { signal });
+        continue;
+      }
+      const reason = `the environment failed ${failures} times: ${shortened(error.message)}`;
       return { passed: false, value: null, errors: 0, reason };
     }
   }
@@ -96,7 +107,7 @@ function judged(
     ...(reason === null ? {} : { reason }),
     // With a mistake it is nothing to imitate.
     ...(gate === 'solution' && reason === null && errors === 0 ? { messages } : {}),
-    ...(explanation === '' ? {} : { explanation: explanation.slice(0, 500) }),
+    ...(explanation === '' ? {} : { explanation: withoutKnownSecrets(explanation).slice(0, 500) }),
   };
 }
 

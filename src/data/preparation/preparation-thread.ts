@@ -1,9 +1,9 @@
 // Worker thread: the parts of preparing a dataset that read and write whole files.
-import { answerCalls } from '../base/worker-thread.js';
-import type { DatasetSpec } from '../spec/dataset-spec.js';
-import type { GatheredRecord } from '../spec/records/manifests.js';
-import type { DatasetReference } from '../spec/records/run-records.js';
-import { openStore } from '../store/open-store.js';
+import { answerCalls } from '../../base/worker-thread.js';
+import type { DatasetSpec } from '../../spec/dataset-spec.js';
+import type { GatheredRecord } from '../../spec/records/preparation-records.js';
+import type { DatasetReference } from '../../spec/records/run-records.js';
+import { openStore } from '../../store/open-store.js';
 import { finish } from './finishing.js';
 import { gather, type Gathered } from './gathering.js';
 

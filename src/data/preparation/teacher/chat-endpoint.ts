@@ -1,11 +1,12 @@
 // Asks an OpenAI-compatible endpoint for the next message of a conversation.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
-import { Backoff } from '../../base/backoff.js';
-import { keepSecret } from '../../base/known-secrets.js';
-import { joinSignals } from '../../base/releasable-abort-signal.js';
-import { InvalidSpec } from '../../spec/invalid-spec.js';
-import type { TeacherSpec } from '../../spec/dataset-spec.js';
+import { awakeNow } from '../../../base/awake-clock.js';
+import { Backoff } from '../../../base/backoff.js';
+import { keepSecret, withoutKnownSecrets } from '../../../base/known-secrets.js';
+import { joinSignals } from '../../../base/releasable-abort-signal.js';
+import { InvalidSpec } from '../../../spec/invalid-spec.js';
+import type { TeacherSpec } from '../../../spec/dataset-spec.js';
 
 export interface ChatMessage {
   role: 'system' | 'user' | 'assistant';
@@ -17,7 +18,7 @@ export interface ChatReply {
   tokens: { prompt: number; completion: number };
 }
 
-/** Of one request: a teacher may think for long. */
+/** Limit of one request: a teacher may think for long. */
 const answerWithinMs = 10 * 60_000;
 /** How long the endpoint may be away, or refuse for its rate limit. */
 const patienceMs = 15 * 60_000;
@@ -43,12 +44,15 @@ export async function nextMessage(
   signal: AbortSignal,
 ): Promise<ChatReply> {
   const backoff = new Backoff(pauses);
-  const until = Date.now() + patienceMs;
+  const until = awakeNow() + patienceMs;
   for (;;) {
     const answer = await ask(teacher, messages, signal);
     if ('text' in answer) return answer;
-    if (Date.now() > until)
-      throw new Error(`${teacher.url} has not answered for 15 minutes: ${answer.problem}`);
+    if (awakeNow() > until) {
+      // An endpoint that has answered in this try refuses what comes next; else it is away. The server's words could differ at each attempt.
+      if (messages.some(({ role }) => role === 'assistant')) throw new RefusedConversation(answer.problem);
+      throw new Error(`${teacher.url} has not answered for 15 minutes`);
+    }
     await sleep(Math.max(backoff.next(), answer.waitMs), undefined, { signal });
   }
 }
@@ -69,7 +73,7 @@ async function ask(
       redirect: 'error',
     });
     const text = await response.text();
-    const shown = `${response.status} ${text.slice(0, 300)}`;
+    const shown = withoutKnownSecrets(`${response.status} ${text}`).slice(0, 300);
     if (response.ok) return replyIn(teacher, text);
     if (response.status === 429 || response.status >= 500) {
       const seconds = Number(response.headers.get('retry-after') ?? 0);

@@ -3,39 +3,47 @@ import {
   type Environment,
   type EnvironmentBackend,
   EnvironmentError,
-} from '../../environments/environment.js';
-import { malformedCallObservation, noCallObservation, resultObservation } from '../../episode/observation.js';
-import { systemPrompt } from '../../episode/system-prompt.js';
-import { finalAnswerOf, parseToolCall, saysDone } from '../../episode/tool-call-parser.js';
-import type { TaughtRecord } from '../../spec/records/manifests.js';
-import type { Task } from '../../spec/records/task.js';
-import type { TeacherSpec } from '../../spec/dataset-spec.js';
+} from '../../../environments/environment.js';
+import { malformedCallObservation, noCallObservation, resultObservation } from '../../../episode/observation.js';
+import { systemPrompt } from '../../../episode/system-prompt.js';
+import { finalAnswerOf, parseToolCall, saysDone } from '../../../episode/tool-call-parser.js';
+import type { TaughtRecord } from '../../../spec/records/preparation-records.js';
+import type { Task } from '../../../spec/records/task.js';
+import type { TeacherSpec } from '../../../spec/dataset-spec.js';
+import { shortened } from '../gates.js';
 import { type ChatMessage, nextMessage, RefusedConversation } from './chat-endpoint.js';
 
 export type Taught = Pick<TaughtRecord, 'value' | 'reason' | 'calls' | 'final_answer' | 'tokens'>;
 
+/** Counts what tries spend, also those that come to nothing. */
+export interface Spending {
+  add(tokens: Taught['tokens']): void;
+  /** The budget is spent: no further turn may be asked for. */
+  readonly isOver: boolean;
+}
+
 /** The seed of the gates: the solution is checked in the same world. */
 const seed = 1;
 const maxOutputChars = 20_000;
-/** A healthy server may fail so often before the try is given up. */
+/** Failures of a healthy server after which the try is given up. */
 const maxFailures = 3;
 
 /**
- * Throws `EnvironmentError` while the server is unavailable, and what `nextMessage` throws except `RefusedConversation`. `onTokens`: called
- * with what is spent, also by a try that comes to nothing.
+ * Throws `EnvironmentError` while the server is unavailable, and what `nextMessage` throws except `RefusedConversation`.
  */
 export async function teach(
   backend: EnvironmentBackend,
   teacher: TeacherSpec,
-  { task, sample, onTokens }: { task: Task; sample: number; onTokens: (tokens: Taught['tokens']) => void },
+  { task, sample, spend }: { task: Task; sample: number; spend: Spending },
   signal: AbortSignal,
 ): Promise<Taught> {
   const tokens = { prompt: 0, completion: 0 };
   const ask = async (messages: readonly ChatMessage[]): Promise<string> => {
+    if (spend.isOver) throw new RefusedConversation('the budget is spent');
     const reply = await nextMessage(teacher, messages, signal);
     tokens.prompt += reply.tokens.prompt;
     tokens.completion += reply.tokens.completion;
-    onTokens(reply.tokens);
+    spend.add(reply.tokens);
     return reply.text;
   };
   const failed = (reason: string): Taught => ({ value: null, reason, calls: [], final_answer: '', tokens });
@@ -49,11 +57,11 @@ export async function teach(
         tokens,
       };
     } catch (error) {
-      if (error instanceof RefusedConversation) return failed(`the teacher refused: ${error.message}`);
+      if (error instanceof RefusedConversation) return failed(`no answer of the teacher: ${error.message}`);
       if (!(error instanceof EnvironmentError) || error.kind === 'unavailable') throw error;
       failures += 1;
       if (failures >= maxFailures)
-        return failed(`the environment failed ${failures} times: ${error.message.slice(0, 300)}`);
+        return failed(`the environment failed ${failures} times: ${shortened(error.message)}`);
     } finally {
       await environment?.close();
     }

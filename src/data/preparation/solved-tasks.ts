@@ -1,0 +1,81 @@
+// The tasks of a dataset that have a solution: a given one, or the teacher's first success.
+import { sha256Hex } from '../../base/sha256.js';
+import { inParallel } from '../../base/in-parallel.js';
+import { RecentlyUsed } from '../../base/recently-used.js';
+import type { GatheredRecord, TaughtRecord } from '../../spec/records/preparation-records.js';
+import type { Digest } from '../../spec/records/parts.js';
+import type { Task } from '../../spec/records/task.js';
+import { taughtKey } from '../../store/objects/layout.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { recordDigest } from '../../store/records/canonical.js';
+import { readRecord } from '../../store/records/records.js';
+import { jsonItems } from '../dataset-writer.js';
+import { readAsset } from '../run-data.js';
+import type { Solution } from '../task-file.js';
+
+export interface SolvedTask {
+  task: Task;
+  solution: Solution;
+  isTaught: boolean;
+}
+
+interface GatheredItems {
+  tasks: readonly Task[];
+  /** Given solutions by task. */
+  solutions: ReadonlyMap<string, Solution>;
+}
+
+/** Activities of one preparation ask again and again; what was gathered never changes. */
+const recent = new RecentlyUsed<GatheredItems>(2);
+
+export function gatheredItems(store: ObjectStore, gathered: GatheredRecord): Promise<GatheredItems> {
+  return recent.get(recordDigest(gathered), async () => {
+    const { files } = gathered;
+    const items = async <T>(digest: Digest): Promise<T[]> => jsonItems<T>(await readAsset(store, digest));
+    const solutions = await items<Solution>(files.solutions);
+    return {
+      tasks: await items<Task>(files.tasks),
+      solutions: new Map(solutions.map((solution) => [solution.task_key, solution])),
+    };
+  });
+}
+
+/** Those of the tasks `from`, …, `to` − 1, in the order of the file. */
+export async function solvedTasks(
+  store: ObjectStore,
+  gathered: GatheredRecord,
+  from = 0,
+  to = Infinity,
+): Promise<SolvedTask[]> {
+  const { tasks, solutions } = await gatheredItems(store, gathered);
+  const found = await inParallel(tasks.slice(from, to), async (task): Promise<SolvedTask[]> => {
+    const given = solutions.get(task.task_key);
+    if (given) return [{ task, solution: given, isTaught: false }];
+    const success = (await triesOf(store, gathered, task.task_key)).find(isSuccess);
+    if (!success) return [];
+    const { task_key, calls, final_answer } = success;
+    return [{ task, solution: { task_key, calls, final_answer }, isTaught: true }];
+  });
+  return found.flat();
+}
+
+export const isSuccess = ({ value }: Pick<TaughtRecord, 'value'>): boolean => value !== null && value >= 1;
+
+/** The teacher's tries of a task, in the order of samples. */
+export async function triesOf(
+  store: ObjectStore,
+  gathered: GatheredRecord,
+  taskKey: string,
+): Promise<TaughtRecord[]> {
+  const tries: TaughtRecord[] = [];
+  if (!gathered.spec.teacher) return tries;
+  const { name, version } = gathered;
+  for (;;) {
+    const record = await readRecord(store, taughtKey(name, version, taskName(taskKey), tries.length), 'taught');
+    if (record === null) return tries;
+    tries.push(record);
+  }
+}
+
+/** The name under which a task's records lie. */
+export const taskName = (taskKey: string): Digest => sha256Hex(taskKey);
