@@ -78,7 +78,10 @@ async function* openServer(path: string): AsyncIterable<Uint8Array> {
   if (env === '') throw unreadable(path, new Error('it names no environment: openenv+http://host:port/ENV'));
   const unknown = [...searchParams.keys()].find((name) => !serverParameters.includes(name));
   if (unknown !== undefined)
-    throw unreadable(path, new Error(`it has the parameter "${unknown}"; known are ${serverParameters.join(', ')}`));
+    throw unreadable(
+      path,
+      new Error(`it has the parameter "${unknown}"; known are ${serverParameters.join(', ')}`),
+    );
   const headersName = searchParams.get('headers_env');
   const envKey = searchParams.get('env_key') ?? env;
   const heldOut = searchParams.get('held_out');

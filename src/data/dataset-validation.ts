@@ -36,8 +36,8 @@ function refuseData(spec: RunSpec, data: { tasks: readonly Task[]; kinds: readon
       fix: spec.data.source
         ? 'lower eval_tasks and final_eval_tasks, or prepare a version with more held-out tasks'
         : spec.data.split
-        ? 'lower eval_tasks and final_eval_tasks, or raise data.split.max_held_out (an environment has at most 20)'
-        : 'lower eval_tasks and final_eval_tasks, or add tasks with "split": "held_out"',
+          ? 'lower eval_tasks and final_eval_tasks, or raise data.split.max_held_out (an environment has at most 20)'
+          : 'lower eval_tasks and final_eval_tasks, or add tasks with "split": "held_out"',
     });
   }
   if (train === 0)
@@ -47,8 +47,8 @@ function refuseData(spec: RunSpec, data: { tasks: readonly Task[]; kinds: readon
       fix: spec.data.source
         ? 'prepare a version with training tasks'
         : spec.data.split
-        ? 'raise data.split.max_env_share: it is the share of all tasks that one environment keeps'
-        : 'add tasks with "split": "train"',
+          ? 'raise data.split.max_env_share: it is the share of all tasks that one environment keeps'
+          : 'add tasks with "split": "train"',
     });
   const known = new Set(spec.environments.map((environment) => environment.env_key));
   for (const envKey of new Set(data.tasks.map((task) => task.env_key))) {

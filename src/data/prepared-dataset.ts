@@ -1,7 +1,12 @@
 // Datasets that `longhaul data prepare` has made, by their name: `NAME@VERSION`.
 import type { DatasetManifest } from '../spec/records/manifests.js';
 import { InvalidSpec } from '../spec/invalid-spec.js';
-import { datasetFileKey, datasetManifestKey, datasetsRoot, datasetVersionsFolder } from '../store/objects/layout.js';
+import {
+  datasetFileKey,
+  datasetManifestKey,
+  datasetsRoot,
+  datasetVersionsFolder,
+} from '../store/objects/layout.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { UnreadableRecord } from '../store/objects/store-errors.js';
 import { readRecord } from '../store/records/records.js';

@@ -44,7 +44,9 @@ export class RowReader {
     if (form === 'array')
       this.problems.push(`task ${this.count + 1}: the file seems cut off: its array does not end here`);
     else if (form === 'over' && !this.endsWell())
-      this.problems.push(`after task ${this.count}: something follows the array of tasks; a file has one array`);
+      this.problems.push(
+        `after task ${this.count}: something follows the array of tasks; a file has one array`,
+      );
   }
 
   /** Nothing may follow an array; the object around it may have more members. */
@@ -64,8 +66,7 @@ export class RowReader {
     if (typeof at === 'number') {
       this.isMember = true;
       this.beginArray(at);
-    }
-    else if (at === 'none' || isWhole || this.rest.length > headLimit) this.form = 'lines';
+    } else if (at === 'none' || isWhole || this.rest.length > headLimit) this.form = 'lines';
   }
 
   private beginArray(at: number): void {

@@ -1,7 +1,18 @@
 // The schema of a run spec: every key with its bounds, default and meaning; `model-schema.ts`, `data-schema.ts` and `trainer-schema.ts` have the
 // keys of model, data and trainer. `run-spec.ts` names the types of the result, and `docs/run-spec.md` is generated from this schema.
 import { z } from 'zod';
-import { betas, count, countOrZero, name, notNegative, positive, runId, seed, share, text } from './fields.js';
+import {
+  betas,
+  count,
+  countOrZero,
+  name,
+  notNegative,
+  positive,
+  runId,
+  seed,
+  share,
+  text,
+} from './fields.js';
 import { data } from './data-schema.js';
 import { model } from './model-schema.js';
 import { trainer } from './trainer-schema.js';

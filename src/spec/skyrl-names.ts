@@ -116,7 +116,8 @@ const paths: Record<string, string> = {
   'trainer.max_steps': 'write trainer.max_training_steps',
   'trainer.max_prompt_length':
     'write generator.max_input_length, which covers the whole transcript before a turn',
-  'trainer.use_hybrid_env_sampling': 'write trainer.balance: env, which gives every environment as many groups',
+  'trainer.use_hybrid_env_sampling':
+    'write trainer.balance: env, which gives every environment as many groups',
   'trainer.min_samples_per_env': 'write trainer.balance: env, which gives every environment as many groups',
   'trainer.update_ref_every_epoch': 'the reference of trainer.use_kl_loss never changes: remove it',
   'trainer.eval_batch_size': 'a suite is played as a whole: remove it; data.eval_tasks is its size',

@@ -106,7 +106,9 @@ describe('a preparation', { timeout: 300_000 }, () => {
     expect(readdirSync(to)).toEqual([
       ...['demonstrations.jsonl', 'excluded.jsonl', 'manifest.json', 'tasks.jsonl', 'tools.json'],
     ]);
-    await expect(longhaul('data', 'show', 'apps@v9', ...inStore)).rejects.toThrow(/has no prepared dataset apps@v9/);
+    await expect(longhaul('data', 'show', 'apps@v9', ...inStore)).rejects.toThrow(
+      /has no prepared dataset apps@v9/,
+    );
   });
 });
 

@@ -57,7 +57,8 @@ export async function startHttpWorld(
     request.on('data', (piece: Buffer) => (text += piece.toString()));
     request.on('end', () => {
       const isThere = routes.includes(path);
-      const wrongMethod = isThere && ['/reset', '/step', '/mcp'].includes(path) !== (request.method === 'POST');
+      const wrongMethod =
+        isThere && ['/reset', '/step', '/mcp'].includes(path) !== (request.method === 'POST');
       const { status, body } = !isThere
         ? { status: 404, body: { detail: 'Not Found' } }
         : wrongMethod

@@ -61,9 +61,19 @@ const answer = (record: GatheredRecord): GatheredDataset => ({
 
 /** Where files and servers are may differ, and what a preparation may spend: what the files hold is compared. */
 function comparable({ parallel: _parallel, teacher, environments, ...spec }: DatasetSpec): unknown {
-  const paths = { tasks: '', ...(spec.demonstrations ? { demonstrations: '' } : {}), ...(spec.solutions ? { solutions: '' } : {}) };
-  const { url: _endpoint, api_key_env: _key, max_tokens: _tokens, max_usd: _usd, usd_per_million: _price, ...asked } =
-    teacher ?? ({} as Partial<TeacherSpec>);
+  const paths = {
+    tasks: '',
+    ...(spec.demonstrations ? { demonstrations: '' } : {}),
+    ...(spec.solutions ? { solutions: '' } : {}),
+  };
+  const {
+    url: _endpoint,
+    api_key_env: _key,
+    max_tokens: _tokens,
+    max_usd: _usd,
+    usd_per_million: _price,
+    ...asked
+  } = teacher ?? ({} as Partial<TeacherSpec>);
   return {
     ...spec,
     ...paths,

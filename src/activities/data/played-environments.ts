@@ -41,7 +41,9 @@ export async function playEach<Item extends { task: Task }>(
     const player = async (): Promise<void> => {
       for (const item of next) {
         if (isOver()) return;
-        await withPatience(item, backend, scope, isOver, play).catch((error: unknown) => failures.push(error));
+        await withPatience(item, backend, scope, isOver, play).catch((error: unknown) =>
+          failures.push(error),
+        );
       }
     };
     await Promise.all(Array.from({ length: Math.min(parallel, own.length) }, player));

@@ -1,7 +1,6 @@
 // The last part of preparing a dataset: leaves out what failed a gate, splits the rest, and stores the dataset. A function of records.
 import { sha256Hex } from '../../base/sha256.js';
 import { inParallel } from '../../base/in-parallel.js';
-import type { DatasetManifest } from '../../spec/records/manifests.js';
 import type { GatheredRecord, GateRecord } from '../../spec/records/preparation-records.js';
 import { gateNames } from '../../spec/records/preparation-records.js';
 import type { Demonstration, Task } from '../../spec/records/task.js';
@@ -17,14 +16,14 @@ import { readAsset } from '../run-data.js';
 import { gatheredItems, solvedTasks, taskName } from './solved-tasks.js';
 import { datasetId } from '../../spec/dataset-spec.js';
 import { InvalidSpec } from '../../spec/invalid-spec.js';
-import type { Solution } from '../task-file.js';
 import { type Exclusion, splitAsBefore, splitTasks } from '../task-selection.js';
 
 /** Throws `InvalidSpec` if no task is left, or if the dataset whose split is frozen does not exist. */
 export async function finish(store: ObjectStore, gathered: GatheredRecord): Promise<DatasetReference> {
   const { name, version, spec, files } = gathered;
   const { tasks } = await gatheredItems(store, gathered);
-  const known = spec.frozen === undefined ? new Map<string, Task['split']>() : await sidesIn(store, spec.frozen);
+  const known =
+    spec.frozen === undefined ? new Map<string, Task['split']>() : await sidesIn(store, spec.frozen);
   const excluded = jsonItems<Exclusion>(await readAsset(store, files.excluded));
   const checked = await readGates(store, gathered);
   const passed = tasks.filter(({ task_key }) => {
@@ -96,7 +95,10 @@ async function readGates(store: ObjectStore, gathered: GatheredRecord): Promise<
       if (record === null && isTaught) return [];
       if (record === null) throw new UnreadableRecord(key, 'it is not in the store');
       if (record.gathered !== digest)
-        throw new UnreadableRecord(key, `it names the gathered record ${record.gathered}, but gathered.json is ${digest}`);
+        throw new UnreadableRecord(
+          key,
+          `it names the gathered record ${record.gathered}, but gathered.json is ${digest}`,
+        );
       own.push({ ...record, isTaught });
       if (!record.passed) break;
     }
@@ -135,6 +137,8 @@ async function sidesIn(store: ObjectStore, id: string): Promise<Map<string, Task
   const manifest = await requirePrepared(store, id, 'frozen', 'the dataset spec');
   const tasks = await readDatasetItems<Task>(store, manifest, 'tasks.jsonl');
   const excluded = await readDatasetItems<Exclusion>(store, manifest, 'excluded.jsonl');
-  const sides = [...excluded, ...tasks].flatMap(({ task_key, split }) => (split ? [[task_key, split] as const] : []));
+  const sides = [...excluded, ...tasks].flatMap(({ task_key, split }) =>
+    split ? [[task_key, split] as const] : [],
+  );
   return new Map(sides);
 }

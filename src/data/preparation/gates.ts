@@ -1,7 +1,11 @@
 // Checks a task by its solution: played on its environment, the solution must be graded 1, again the same, and doing nothing 0 at most.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { withoutKnownSecrets } from '../../base/known-secrets.js';
-import { type Environment, type EnvironmentBackend, EnvironmentError } from '../../environments/environment.js';
+import {
+  type Environment,
+  type EnvironmentBackend,
+  EnvironmentError,
+} from '../../environments/environment.js';
 import { contentText } from '../../episode/observation.js';
 import type { GateName, GateRecord } from '../../spec/records/preparation-records.js';
 import type { DemonstrationMessage, Task } from '../../spec/records/task.js';
@@ -21,8 +25,7 @@ const pauseMs = 500;
 const shownCharacters = 300;
 
 /** A server's words, as a record may hold them. */
-export const shortened = (message: string): string =>
-  withoutKnownSecrets(message).slice(0, shownCharacters);
+export const shortened = (message: string): string => withoutKnownSecrets(message).slice(0, shownCharacters);
 
 export interface GateInput {
   task: Task;

@@ -71,7 +71,11 @@ export async function triesOf(
   if (!gathered.spec.teacher) return tries;
   const { name, version } = gathered;
   for (;;) {
-    const record = await readRecord(store, taughtKey(name, version, taskName(taskKey), tries.length), 'taught');
+    const record = await readRecord(
+      store,
+      taughtKey(name, version, taskName(taskKey), tries.length),
+      'taught',
+    );
     if (record === null) return tries;
     tries.push(record);
   }

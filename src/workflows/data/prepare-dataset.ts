@@ -58,10 +58,22 @@ async function teachAll(
 }
 
 function activities(activityId: string, summary: string) {
-  return withCheckedAnswers(proxyActivities<DataActivities>({ ...dataPolicy, activityId, summary }), activityId);
+  return withCheckedAnswers(
+    proxyActivities<DataActivities>({ ...dataPolicy, activityId, summary }),
+    activityId,
+  );
 }
 
-function details({ phase, tasks, solved, spent, budget_spent, passed, failed, result }: PreparationStatus): string {
+function details({
+  phase,
+  tasks,
+  solved,
+  spent,
+  budget_spent,
+  passed,
+  failed,
+  result,
+}: PreparationStatus): string {
   return markdownTable([
     ['phase', `**${phase}**`],
     ['tasks selected', tasks.toLocaleString('en')],

@@ -206,6 +206,8 @@ describe('an environment that gives no grade', () => {
       tasks: write('zero.jsonl', [counterTask(0)]),
       solutions: write('zero-solutions.jsonl', [{ task_key: 'counter/up/0' }]),
     });
-    await expect(prepare(spec)).rejects.toThrow(/no task is left; 1 were left out because: doing nothing is graded 1/);
+    await expect(prepare(spec)).rejects.toThrow(
+      /no task is left; 1 were left out because: doing nothing is graded 1/,
+    );
   });
 });

@@ -116,7 +116,11 @@ describe('a teacher', { timeout: 60_000 }, () => {
       'I counted to 1. <done>',
     ]);
     expect(await readDatasetItems<Exclusion>(store, v1, 'excluded.jsonl')).toEqual([
-      { task_key: 'counter/up/4', stage: 'unsolved', reason: 'it has no solution that was given, or taught and checked' },
+      {
+        task_key: 'counter/up/4',
+        stage: 'unsolved',
+        reason: 'it has no solution that was given, or taught and checked',
+      },
     ]);
   });
 

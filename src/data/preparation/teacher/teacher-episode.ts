@@ -4,7 +4,11 @@ import {
   type EnvironmentBackend,
   EnvironmentError,
 } from '../../../environments/environment.js';
-import { malformedCallObservation, noCallObservation, resultObservation } from '../../../episode/observation.js';
+import {
+  malformedCallObservation,
+  noCallObservation,
+  resultObservation,
+} from '../../../episode/observation.js';
 import { systemPrompt } from '../../../episode/system-prompt.js';
 import { finalAnswerOf, parseToolCall, saysDone } from '../../../episode/tool-call-parser.js';
 import type { TaughtRecord } from '../../../spec/records/preparation-records.js';
