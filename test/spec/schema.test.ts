@@ -101,6 +101,25 @@ describe('a valid spec', () => {
   });
 });
 
+describe('a prepared dataset', () => {
+  const withData = (data: object) =>
+    problemsOf((spec) => {
+      spec['data'] = { source: 'crm@v1', ...data };
+    }).map(({ path }) => path);
+
+  test('brings the demonstrations of a warm start', () => {
+    expect(withData({})).toEqual([]);
+  });
+
+  test('takes no keys of files', () => {
+    expect(withData({ demonstrations: '/data/d.jsonl', max_tasks: 5 })).toEqual([
+      ...['data.demonstrations', 'data.max_tasks'],
+    ]);
+    expect(withData({ tasks: '/data/t.jsonl' })).toContain('data');
+    expect(withData({ source: '/data/t.jsonl' })).toContain('data.source');
+  });
+});
+
 describe('a mistyped key', () => {
   test.each([
     ['trainer', 'weight_deca', 'trainer.weight_decay'],

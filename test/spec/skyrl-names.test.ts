@@ -50,6 +50,7 @@ describe('SkyRL’s whole configuration', () => {
     ['trainer.policy.model.path', 'write model.path: a folder'],
     ['trainer.algorithm.eps_clip_high', 'write trainer.eps_clip_high'],
     ['trainer.algorithm.use_kl_in_reward', 'the KL term is part of the loss'],
+    ['generator.apply_overlong_filtering', 'write trainer.apply_overlong_filtering'],
     ['trainer.epochs', 'write trainer.max_training_steps'],
     ['trainer.resume_mode', 'a run with records always goes on'],
     ['trainer.placement', 'the engine places the work itself'],

@@ -11,7 +11,6 @@ import {
 } from '../../data/prepared-dataset.js';
 import type { Exclusion } from '../../data/task-selection.js';
 import { requireNewFolder } from '../../policy/model-export.js';
-
 import type { GatheredRecord } from '../../spec/records/preparation-records.js';
 import type { Task } from '../../spec/records/task.js';
 import { gatheredKey } from '../../store/objects/layout.js';
