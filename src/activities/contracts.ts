@@ -143,6 +143,8 @@ export type KeptState = { seconds: number } | { problem: string };
 
 /** `reason` of a step that applied no update because no group had a learning signal. This is no fault. */
 export type NoSignal = 'no_signal';
+/** `reason` of a step that had a signal, but whose targets overlong filtering left out: it was meant to learn, so it counts (R27). */
+export type AllFiltered = 'all_filtered';
 
 export interface CommittedStep extends Observation {
   step: number;

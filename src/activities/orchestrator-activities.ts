@@ -31,7 +31,7 @@ export function createOrchestratorActivities(
     closedRuns: withFailures((input) => closedRuns(deps, input)),
     recordControl: withFailures((input) => recordControl(deps, input)),
     planStep: withFailures(withRunView(deps, withFaultTotals(recovering(planStep)))),
-    planWave: withFailures(withRunView(deps, planWave)),
+    planWave: withFailures(withRunView(deps, recovering(planWave))),
     collectGarbage: withFailures((input) => collectGarbage(deps, input)),
     writeReport: withFailures(withRunView(deps, publishReport)),
     planSweep: withFailures((input) => planSweep(deps, input, currentScope().signal)),

@@ -229,6 +229,7 @@ function environmentProblems({ environments, data }: RunSpec): SpecProblem[] {
     'headers_env',
     'contract',
     'transport',
+    'sessions',
     'max_sessions',
     'tools',
     'reward',
@@ -241,6 +242,12 @@ function environmentProblems({ environments, data }: RunSpec): SpecProblem[] {
         path: `environments[${i}].${named}`,
         problem: 'it describes a server with a url of its own, and this entry has none',
         fix: 'give the url, or remove this setting: the built-in server is known',
+      });
+    if (rest.sessions === 'attached' && rest.transport === 'http')
+      problems.push({
+        path: `environments[${i}].sessions`,
+        problem: 'attached sessions are played over a socket, and transport is http',
+        fix: 'remove one of them',
       });
     if (url === undefined || (fault_rate === 0 && tool_error_rate === 0)) continue;
     problems.push({

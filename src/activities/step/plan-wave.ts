@@ -29,8 +29,7 @@ export async function planWave(
   const known = waves[n - 1];
   if (known) return { from, to: from + known.slots.length };
   if (await readUpdateIfAny(store, run, step)) return { from, to: from };
-  const groups = await readStepGroups(store, plan, waves);
-  const outcomes = groups.map((episodes) => episodes.map(valueOf));
+  const outcomes = await readStepGroups(store, plan, waves, valueOf);
   const wave = nextWave(plan, waves, outcomes, await deps.runs.get(run));
   if (!wave) return { from, to: from };
   await stoppingPoint('wave-built');

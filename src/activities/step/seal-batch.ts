@@ -73,7 +73,7 @@ async function episodesOf(
   plan: GrpoPlan,
 ): Promise<EpisodeRecord[][]> {
   const waves = await readWaves(store, plan);
-  const groups = await readStepGroups(store, plan, waves);
+  const groups = await readStepGroups(store, plan, waves, (episode) => episode);
   if (!plan.dynamic_sampling) return groups;
   const data = await runs.get(plan.run);
   const outcomes = groups.map((episodes) => episodes.map(valueOf));

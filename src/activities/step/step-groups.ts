@@ -11,14 +11,15 @@ import { recordDigest } from '../../store/records/canonical.js';
 import { withFoldedSteps } from '../../store/runs/episodes.js';
 
 /**
- * Episodes by slot and sample. Throws `UnreadableRecord` if one is missing, or belongs to another plan or task: the batch needs every
+ * What `part` returns of each episode, by slot and sample; no whole episode is kept meanwhile. Throws `UnreadableRecord` if one is missing, or belongs to another plan or task: the batch needs every
  * outcome.
  */
-export async function readStepGroups(
+export async function readStepGroups<T>(
   store: ObjectStore,
   plan: GrpoPlan,
   waves: readonly WaveRecord[],
-): Promise<EpisodeRecord[][]> {
+  part: (episode: EpisodeRecord) => T,
+): Promise<T[][]> {
   const { run, step, samples_per_slot, previous_state: state } = plan;
   const view = withFoldedSteps(store);
   const source = { plan: recordDigest(plan), state };
@@ -29,14 +30,14 @@ export async function readStepGroups(
       key: episodeKey(run, step, slot, sample),
     })),
   );
-  const episodes = await inParallel(seats, async ({ key, task_key }) => {
+  const parts = await inParallel(seats, async ({ key, task_key }) => {
     const episode = await requireEpisode(view, key, source);
     // The task of a wave's slot follows from outcomes; if one of them was set aside and played again, the task may be another.
     if (episode.task_key !== task_key)
       throw new UnreadableRecord(key, `it was played for task ${episode.task_key}, not for ${task_key}`);
-    return episode;
+    return part(episode);
   });
-  return slots.map((_, index) => episodes.slice(index * samples_per_slot, (index + 1) * samples_per_slot));
+  return slots.map((_, index) => parts.slice(index * samples_per_slot, (index + 1) * samples_per_slot));
 }
 
 export function valueOf({ outcome }: EpisodeRecord): number | null {

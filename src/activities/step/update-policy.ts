@@ -1,7 +1,7 @@
 // updatePolicy (R10–R12): plan and episodes → batch → state n. It looks for the record first, then in the engine's memory, and computes
 // only if both lack the result.
 import { currentAccount } from '../attempt/attempt-account.js';
-import type { CommittedStep, NoSignal, StepReference } from '../contracts.js';
+import type { AllFiltered, CommittedStep, NoSignal, StepReference } from '../contracts.js';
 import { attemptEvidence, type EvidenceWriter } from '../attempt/attempt-evidence.js';
 import { lackOfGrades, maxUnknownShare, tooFewGraded } from '../../rl/grades.js';
 import type { NodeDeps } from '../node-deps.js';
@@ -26,11 +26,13 @@ import { recordFunction } from '../../store/records/records.js';
 import { readPlan, readUpdateIfAny } from '../../store/runs/run-records.js';
 import { spentBy } from '../../rl/spending.js';
 import { Diverged } from '../../store/objects/store-errors.js';
-import { withWaves } from '../../spec/records/wave.js';
+import { hasSignal, withWaves } from '../../spec/records/wave.js';
 import { wavesOf } from './waves.js';
 
 /** No group has two graded members with different rewards: there is nothing to learn, but this is no fault. */
 const noSignal: NoSignal = 'no_signal';
+/** Overlong filtering took every target of the groups that have a signal. */
+const allFiltered: AllFiltered = 'all_filtered';
 
 /** `elsewhere`: seconds in which other nodes played this step's episodes. */
 type UpdateInput = StepReference & { plan: Digest; elsewhere?: number };
@@ -124,7 +126,11 @@ async function compute(
     const { signal, progress } = scope;
     return holder.apply({ run, step, plan, batch, stepId, onProgress, signal, progress });
   };
-  const unchanged = { state: plan.previous_state, applied: { reason: noSignal }, metrics: {} };
+  const unchanged = {
+    state: plan.previous_state,
+    applied: { reason: lackOf(plan, identity.outcomes) },
+    metrics: {},
+  };
   const learns = identity.loss_tokens.every((tokens) => tokens > 0);
   const namesWeights = step === lastWarmStep(spec) && spec.model.lora === undefined;
   const advance = async (): Promise<UpdateResult & { weights?: Digest }> => {
@@ -135,6 +141,14 @@ async function compute(
   };
   if (!learns && !namesWeights) return unchanged;
   return holder.alone(run, step - 1, stepId, advance, scope, provenance);
+}
+
+/** Why a step has no targets. */
+function lackOf(plan: PlanRecord, outcomes: (number | null)[][]): NoSignal | AllFiltered {
+  if (plan.kind !== 'grpo' || !plan.overlong_filtering) return noSignal;
+  // reinforce++ compares the samples of the whole step.
+  const compared = plan.advantages.estimator === 'reinforce++' ? [outcomes.flat()] : outcomes;
+  return compared.some(hasSignal) ? allFiltered : noSignal;
 }
 
 async function recordOf(

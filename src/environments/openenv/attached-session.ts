@@ -1,8 +1,9 @@
 // A session of a stock server of OpenEnv 0.5 or later that outlives its socket: it is made over HTTP, played on over a socket that is attached to
-// it, and closed over HTTP. After a lost socket another one is attached. A request without an answer is sent again only if `state` shows that
-// it was not carried out; the server knows no idempotency keys.
+// it, and closed over HTTP. After a lost socket another one is attached. A step without an answer is sent again only if `state` shows that
+// it was not carried out; the server knows no idempotency keys. `state` shows it only if the server's `step_count` grows by one with every step that
+// it answers, refused ones included. So the count is compared after each answer; once it did not keep pace, no step is sent again.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { awakeNow } from '../../base/awake-clock.js';
+import { awakeNow, awakeTimeout } from '../../base/awake-clock.js';
 import { Backoff } from '../../base/backoff.js';
 import { EnvironmentError } from '../environment.js';
 import type { MadeSession, MadeSessions } from './made-sessions.js';
@@ -18,18 +19,26 @@ interface AttachedServer {
   headersEnv?: string;
   /** Sessions are noted here while they are open. */
   made: MadeSessions;
+  /** Removes secrets from what the server sends. */
+  censor: (text: string) => string;
 }
 
 /** Longer than the server needs to see that a socket is dead: until then it refuses another one (20 s between pings, 20 s for the answer). */
 const attachWithinMs = 45_000;
+/** How long the id of a session that is late is waited for, to close the session. */
+const lateAnswerMs = 600_000;
 
 export class AttachedSession implements OpenEnvConnection {
   /** No later process continues it: `state` does not name its world. */
   readonly sessionId = undefined;
-  censor = (text: string): string => text;
+  censor: (text: string) => string;
   #onIdleEnd: (() => void) | undefined;
   /** Steps that were answered since the newest reset. */
   #steps = 0;
+  /** Whether the server's count was the same after each of them. */
+  #keepsPace = true;
+  /** Resolves when the count was compared after the newest step, or its socket was lost. */
+  #compared: Promise<void> = Promise.resolve();
   #requests = 0;
   /** Resolves when the server knows that the session is over. */
   #over: Promise<void> | undefined;
@@ -40,33 +49,21 @@ export class AttachedSession implements OpenEnvConnection {
     private readonly session: MadeSession,
     private socket: OpenEnvSocket,
   ) {
+    this.censor = server.censor;
     this.#listenTo(socket);
   }
 
-  /** Rejects with `EnvironmentError` `unavailable`: `capacity`, or `connect`. */
+  /** Rejects with `EnvironmentError` `unavailable`: `capacity`, or `connect`; when the signal aborts, with its reason. */
   static async make(
     server: AttachedServer,
     timeoutMs: number,
     signal: AbortSignal,
   ): Promise<AttachedSession> {
-    const { url, headers, headersEnv, made } = server;
-    signal.throwIfAborted();
-    // Not ended by the signal: the server might make a session that nobody knows of.
-    const answer = await askMcp(server, headers, 'openenv/session/create', {}, timeoutMs).catch(
-      (error: unknown) => {
-        throw unavailable('connect', `${url} makes no session: ${(error as Error).message}`, error);
-      },
-    );
-    if (!('result' in answer)) {
-      const isFull = typeof answer.data.max_sessions === 'number';
-      const frame = new ErrorFrame(isFull ? 'CAPACITY_REACHED' : '', answer.message, answer.data);
-      throw unavailable(isFull ? 'capacity' : 'connect', `${url}: ${answer.message}`, frame);
-    }
-    const id = textOf(answer.result.session_id, '');
-    const session = { url, id, ...(headersEnv === undefined ? {} : { headers_env: headersEnv }) };
+    const { url, headers, made } = server;
+    const session = await newSession(server, timeoutMs, signal);
     try {
-      await made.add(session);
-      const socket = await OpenEnvSocket.connect({ url, headers }, timeoutMs, signal, { attach: id });
+      const attach = { attach: session.id };
+      const socket = await OpenEnvSocket.connect({ url, headers }, timeoutMs, signal, attach);
       return new AttachedSession(server, session, socket);
     } catch (error) {
       void made.close(session, headers);
@@ -93,19 +90,42 @@ export class AttachedSession implements OpenEnvConnection {
   async request(frame: Record<string, unknown>, timeoutMs: number): Promise<ReplyFrame> {
     try {
       const reply = await this.#answered(frame, timeoutMs);
-      if (frame.type === 'reset') this.#steps = 0;
-      if (frame.type === 'step') this.#steps += 1;
+      if (frame.type === 'reset') {
+        this.#steps = 0;
+        this.#keepsPace = true;
+      }
+      if (frame.type === 'step') {
+        this.#steps += 1;
+        this.#compared = this.#compare(timeoutMs);
+      }
       return reply;
     } catch (error) {
       const isOpen = error instanceof ErrorFrame && this.socket.usable;
       if (!isOpen) void this.#end();
+      else if (frame.type === 'step') this.#compared = this.#compare(timeoutMs);
       throw error;
     }
   }
 
+  /** Nobody waits for it but the next request, so it costs no time while the model samples. Never rejects. */
+  async #compare(timeoutMs: number): Promise<void> {
+    try {
+      const { data } = await this.socket.request({ type: 'state' }, timeoutMs);
+      this.#note(data);
+    } catch (error) {
+      if (error instanceof ErrorFrame) this.#keepsPace = false;
+    }
+  }
+
+  /** `state`: the session's, while no step is in flight. */
+  #note(state: Record<string, unknown>): void {
+    if (state.step_count !== this.#steps) this.#keepsPace = false;
+  }
+
   async #answered(frame: Record<string, unknown>, timeoutMs: number): Promise<ReplyFrame> {
-    // Nothing was in flight when this socket was lost.
-    if (!this.socket.usable) await this.#attachAgain(timeoutMs, undefined);
+    await this.#compared;
+    // No step was in flight when this socket was lost.
+    if (!this.socket.usable) this.#note(await this.#attachAgain(timeoutMs, undefined));
     for (;;) {
       try {
         return await this.socket.request(frame, timeoutMs);
@@ -115,7 +135,8 @@ export class AttachedSession implements OpenEnvConnection {
         if (!isLost || this.#over || frame.type === 'reset') throw error;
         const { step_count } = await this.#attachAgain(timeoutMs, error);
         // A count of 0 may be that of a server that does not count.
-        if (frame.type === 'step' && (step_count !== this.#steps || this.#steps === 0)) throw error;
+        const isUnseen = this.#keepsPace && step_count === this.#steps && this.#steps > 0;
+        if (frame.type === 'step' && !isUnseen) throw error;
       }
     }
   }
@@ -127,10 +148,11 @@ export class AttachedSession implements OpenEnvConnection {
     const giveUpAt = awakeNow() + attachWithinMs;
     const pauses = new Backoff([50, 2000]);
     while (!this.#over) {
+      let socket: OpenEnvSocket | undefined;
       try {
         const leftMs = Math.max(1, giveUpAt - awakeNow());
         const quiet = new AbortController().signal;
-        const socket = await OpenEnvSocket.connect({ url, headers }, leftMs, quiet, {
+        socket = await OpenEnvSocket.connect({ url, headers }, leftMs, quiet, {
           attach: this.session.id,
         });
         const { data } = await socket.request({ type: 'state' }, timeoutMs);
@@ -138,6 +160,8 @@ export class AttachedSession implements OpenEnvConnection {
         else this.#listenTo(socket);
         return data;
       } catch (error) {
+        // The server may have attached it: it would keep others out.
+        socket?.terminate();
         // The server has not noticed yet that the former socket is lost, or still carries out its last call.
         const isHeld = error instanceof ErrorFrame && /already/i.test(error.message);
         const isAway = error instanceof EnvironmentError && !isRefused(error.cause);
@@ -183,6 +207,70 @@ export class AttachedSession implements OpenEnvConnection {
     this.socket.terminate();
     return this.#over;
   }
+}
+
+/** A new session, which is noted. One that is made after the time limit or the signal is closed. */
+async function newSession(
+  server: AttachedServer,
+  timeoutMs: number,
+  signal: AbortSignal,
+): Promise<MadeSession> {
+  const { url, headers, made } = server;
+  signal.throwIfAborted();
+  let isLate = false;
+  // Ended by neither: the server might make a session that nobody knows of.
+  const asked = askForSession(server).then((session) => {
+    if (isLate) void made.close(session, headers);
+    return session;
+  });
+  const ended = new AbortController();
+  const late = new Promise<never>((_, reject) => {
+    const callOff = awakeTimeout(
+      () =>
+        reject(unavailable('connect', `${url} makes no session within ${Math.round(timeoutMs / 1000)} s`)),
+      timeoutMs,
+    );
+    const abort = (): void => reject(signal.reason as Error);
+    signal.addEventListener('abort', abort, { once: true, signal: ended.signal });
+    ended.signal.addEventListener('abort', callOff, { once: true });
+  });
+  try {
+    return await Promise.race([asked, late]);
+  } catch (error) {
+    isLate = true;
+    asked.catch(() => undefined);
+    throw error;
+  } finally {
+    ended.abort();
+  }
+}
+
+async function askForSession({
+  url,
+  headers,
+  headersEnv,
+  made,
+  censor,
+}: AttachedServer): Promise<MadeSession> {
+  const answer = await askMcp({ url }, headers, 'openenv/session/create', {}, lateAnswerMs).catch(
+    (error: unknown) => {
+      const message = censor((error as Error).message);
+      throw unavailable('connect', `${url} makes no session: ${message}`, error);
+    },
+  );
+  if (!('result' in answer)) {
+    const isFull = typeof answer.data.max_sessions === 'number';
+    const message = censor(answer.message);
+    const frame = new ErrorFrame(isFull ? 'CAPACITY_REACHED' : '', message, answer.data);
+    throw unavailable(isFull ? 'capacity' : 'connect', `${url}: ${message}`, frame);
+  }
+  const id = textOf(answer.result.session_id, '');
+  const session = { url, id, ...(headersEnv === undefined ? {} : { headers_env: headersEnv }) };
+  await made.add(session).catch((error: unknown) => {
+    void made.close(session, headers);
+    throw error;
+  });
+  return session;
 }
 
 function unavailable(reason: string, message: string, cause?: unknown): EnvironmentError {

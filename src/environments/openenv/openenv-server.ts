@@ -76,16 +76,22 @@ export class OpenEnvServer {
     timeoutMs: number,
     signal: AbortSignal,
   ): Promise<OpenEnvConnection> {
-    await this.#requireAttachable(Math.min(timeoutMs, connectTimeoutMs), signal);
+    const limitMs = Math.min(timeoutMs, connectTimeoutMs);
+    await this.#requireAttachable(limitMs, signal);
     const { headers = {} } = this.options;
-    return this.#censored(await AttachedSession.make({ ...this.options, headers, made }, timeoutMs, signal));
+    const server = { ...this.options, headers, made, censor: this.#censor };
+    return AttachedSession.make(server, limitMs, signal);
   }
 
   #censored(connection: OpenEnvConnection): OpenEnvConnection {
+    connection.censor = this.#censor;
+    return connection;
+  }
+
+  get #censor(): (text: string) => string {
     const { headers = {}, secrets = [] } = this.options;
     const known = [...secrets, ...secretsOf(headers)];
-    if (known.length > 0) connection.censor = (text) => withoutSecrets(text, known);
-    return connection;
+    return known.length > 0 ? (text) => withoutSecrets(text, known) : (text) => text;
   }
 
   async #connected(timeoutMs: number, signal: AbortSignal, session?: string): Promise<OpenEnvConnection> {
@@ -117,7 +123,19 @@ export class OpenEnvServer {
   async #requireAttachable(timeoutMs: number, signal: AbortSignal): Promise<void> {
     if (this.#isAttachable) return;
     const { url } = this.options;
-    const socket = await OpenEnvSocket.connect(this.options, timeoutMs, signal, { attach: noSession });
+    const attach = { attach: noSession };
+    const socket = await OpenEnvSocket.connect(this.options, timeoutMs, signal, attach).catch(
+      (error: unknown) => {
+        const status = handshakeStatus(error);
+        if (status === 401) throw unauthorized(url, status);
+        if (status !== 403 && status !== 404) throw error;
+        throw new EnvironmentError(
+          'failed',
+          noContract,
+          `${url} has no /ws, which sessions: attached needs: remove sessions from the environment`,
+        );
+      },
+    );
     const refused = await socket.request({ type: 'state' }, timeoutMs).catch((error: unknown) => error);
     socket.close();
     const isRefusal = refused instanceof ErrorFrame;

@@ -40,7 +40,7 @@ export async function checkBatch(
     fault('its outcomes are not those in update.json');
   }
   const learns = batch.loss_tokens.every((tokens) => tokens > 0);
-  if (learns === (identity.applied !== true && identity.applied.reason === 'no_signal')) {
+  if (learns === saysNoTargets(identity.applied)) {
     fault(
       learns ? 'it has targets, but its update says that there were none' : 'it was applied without targets',
     );
@@ -57,6 +57,11 @@ export async function checkBatch(
   }
   if (!sameInputs || recordDigest(plan) !== batch.plan) return;
   await checkRebuilt(chain, key, bytes, plan, episodes ?? []);
+}
+
+/** Versions before `all_filtered` said `no_signal` in its place. */
+function saysNoTargets(applied: UpdateRecord['identity']['applied']): boolean {
+  return applied !== true && ['no_signal', 'all_filtered'].includes(applied.reason);
 }
 
 async function checkRebuilt(

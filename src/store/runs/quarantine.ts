@@ -71,9 +71,29 @@ export async function keysMadeFrom(
   for await (const info of store.list(folder)) {
     if (made.test(info.key.slice(folder.length)) && !aside.has(info.key)) keys.add(info.key);
   }
+  if (name.startsWith('episodes/') && folder.startsWith('runs/'))
+    for (const episode of await wavesEpisodes(store, folder, aside))
+      if (episode !== key && !aside.has(episode)) keys.add(episode);
   const batch = `${folder}batch.safetensors`;
   if (folder.startsWith('runs/')) keys.add(aside.has(batch) ? inUse(batch, aside) : batch);
   return [...keys].sort();
+}
+
+/** Episodes of the slots that a step's waves have added: other outcomes may lead to other waves. */
+async function wavesEpisodes(
+  store: ObjectStore,
+  folder: string,
+  aside: ReadonlySet<string>,
+): Promise<string[]> {
+  const key = `${folder}plan.json`;
+  const plan = await readRecord(store, aside.has(key) ? inUse(key, aside) : key, 'plan');
+  if (plan?.kind !== 'grpo' || !plan.dynamic_sampling) return [];
+  const keys: string[] = [];
+  for await (const info of store.list(`${folder}episodes/`)) {
+    const slot = /^([0-9]+)\./.exec(info.key.slice(`${folder}episodes/`.length))?.[1];
+    if (slot !== undefined && Number(slot) >= plan.slots.length) keys.push(info.key);
+  }
+  return keys;
 }
 
 /** Keys that the run's control records set aside. */

@@ -129,7 +129,7 @@ describe('a curriculum', () => {
     expect(plans.map(({ overlong_filtering }) => overlong_filtering)).toEqual([true, true, true]);
     // A turn of this run has room for six tokens, which the barely trained policy always fills.
     const { identity } = await readUpdate(harness.store, run, step);
-    expect(identity.applied).toEqual({ reason: 'no_signal' });
+    expect(identity.applied).toEqual({ reason: 'all_filtered' });
     await expectChecked();
   });
 

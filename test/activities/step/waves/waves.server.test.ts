@@ -9,6 +9,7 @@ import { sha256Hex } from '../../../../src/base/sha256.js';
 import { foldStep } from '../../../../src/store/collection/episode-folding.js';
 import {
   batchKey,
+  episodeKey,
   episodesFolder,
   stepFolder,
   updateKey,
@@ -173,6 +174,24 @@ describe('a wave that was changed', () => {
     await tamper(harness.store, key, () => null);
     expect(await waveOf(answer, 1)).toEqual({ from: 2, to: 4 });
     expect(await update(answer)).toMatchObject({ applied: true });
+  });
+
+  it('has its episodes set aside with an episode before it', async () => {
+    const answer = await begin();
+    await firstWave(answer);
+    await collect(answer, [2, 4]);
+    const made = [
+      batchKey(run, step),
+      ...[2, 3].flatMap((slot) => [0, 1].map((sample) => episodeKey(run, step, slot, sample))),
+      waveKey(run, step, 1),
+    ];
+    const first = episodeKey(run, step, 0, 0);
+    expect(await keysMadeFrom(harness.store, first, new Set())).toEqual(made);
+    const last = made[4]!;
+    expect(await keysMadeFrom(harness.store, first, new Set([last]))).toEqual(
+      made.filter((key) => key !== last),
+    );
+    expect(await keysMadeFrom(harness.store, last, new Set())).toEqual(made.filter((key) => key !== last));
   });
 
   it('is found by the audit, as is one that is missing or too many', async () => {
