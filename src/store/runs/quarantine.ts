@@ -4,6 +4,7 @@ import type { ControlRecord } from '../../spec/records/control-records.js';
 import { readControl } from './control-records.js';
 import { checkKey, replacementKey } from '../objects/layout.js';
 import type { ObjectInfo, ObjectStore } from '../objects/object-store.js';
+import { readIfWhole } from '../records/records.js';
 import { timelinesOf } from './run-records.js';
 import { BadKey } from '../objects/store-errors.js';
 
@@ -86,7 +87,7 @@ async function wavesEpisodes(
   aside: ReadonlySet<string>,
 ): Promise<string[]> {
   const key = `${folder}plan.json`;
-  const plan = await readRecord(store, aside.has(key) ? inUse(key, aside) : key, 'plan');
+  const plan = await readIfWhole(store, aside.has(key) ? inUse(key, aside) : key, 'plan');
   if (plan?.kind !== 'grpo' || !plan.dynamic_sampling) return [];
   const keys: string[] = [];
   for await (const info of store.list(`${folder}episodes/`)) {
