@@ -269,6 +269,17 @@ describe('an impossible combination', () => {
       'environments[0]',
       (spec) => (spec.environments = [{ env_key: 'x', url: 'http://x:1', fault_rate: 0.1 }]),
     ],
+    [
+      'environments[0].sessions',
+      (spec) => (spec.environments = [{ env_key: 'tracker', sessions: 'attached' }]),
+    ],
+    [
+      'environments[0].sessions',
+      (spec) =>
+        (spec.environments = [
+          { env_key: 'tracker', url: 'http://x:1', sessions: 'attached', transport: 'http' },
+        ]),
+    ],
     ['generator.max_generate_length', (spec) => (spec['generator'] = { max_generate_length: 20_000 })],
     ['generator.max_sequence_length', (spec) => (spec['generator'] = { max_sequence_length: 40_000 })],
     ['generator.top_p', (spec) => (spec['generator'] = { top_p: 0.9 })],
