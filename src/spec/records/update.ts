@@ -35,7 +35,9 @@ export const update = z.strictObject({
     numerics,
     applied: z
       .union([z.literal(true), z.strictObject({ reason: text })])
-      .describe('`reason`: why the update was not applied; the state then stays the same: `no_signal`, `all_filtered` (overlong filtering left no target) or `non_finite`'),
+      .describe(
+        '`reason`: why the update was not applied; the state then stays the same: `no_signal`, `all_filtered` (overlong filtering left no target) or `non_finite`',
+      ),
     outcomes,
     weights: digest
       .exactOptional()
