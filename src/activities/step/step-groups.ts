@@ -11,8 +11,8 @@ import { recordDigest } from '../../store/records/canonical.js';
 import { withFoldedSteps } from '../../store/runs/episodes.js';
 
 /**
- * What `part` returns of each episode, by slot and sample; no whole episode is kept meanwhile. Throws `UnreadableRecord` if one is missing, or belongs to another plan or task: the batch needs every
- * outcome.
+ * What `part` returns for each episode, by slot and sample; no whole episode is kept meanwhile. Throws `UnreadableRecord` if one is missing,
+ * or belongs to another plan or task: the batch needs every outcome.
  */
 export async function readStepGroups<T>(
   store: ObjectStore,
