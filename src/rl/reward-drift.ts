@@ -23,7 +23,7 @@ export const stepsOfLevel = 5;
  */
 const loss = 0.1;
 const gain = 0.05;
-/** A drift ceases below this share of the loss, or when the reward has gained nothing, so that a value near a limit raises it once. */
+/** The alert ends below this share of the loss, or when the reward has gained nothing; the gap keeps it from repeating near the limit. */
 const ceasesBelow = 0.5;
 
 /** The levels after a GRPO step with these metrics. Environments without a graded episode, or in records of earlier versions, stay. */

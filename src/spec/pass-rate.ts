@@ -52,12 +52,25 @@ export function passAtKs(
     });
 }
 
+/** Fewer of the graded tasks than this share have no figure: it would be that of other tasks than pass@1, and change with the failures. */
+const tasksOfFigure = 0.9;
+
+/** pass@k by k, without those for which more than a tenth of the graded tasks have too few graded samples. */
+export function knownPassAtK(counted: readonly Counted[], samples: number): Record<string, number> {
+  const graded = counted.filter((one) => one.graded > 0).length;
+  return Object.fromEntries(
+    passAtKs(counted, samples).flatMap(({ k, value, tasks }) =>
+      value === null || tasks < tasksOfFigure * graded ? [] : [[k, value]],
+    ),
+  );
+}
+
 /** `61.0 %`, or `–`. */
 export function passRateText(rate: PassRate): string {
   return rate === null ? '–' : `${(100 * rate).toFixed(1)} %`;
 }
 
-/** pass@k by k, without those that no task has enough graded samples for; absent if the suite has one sample a task. */
+/** pass@k by k, as `knownPassAtK` gives it; absent if the suite has one sample a task. */
 export interface SeveralSamples {
   pass_at_k?: Record<string, number>;
 }

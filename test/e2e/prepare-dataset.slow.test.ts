@@ -92,12 +92,12 @@ describe('a preparation', { timeout: 300_000 }, () => {
     const file = join(cluster.folder, 'apps.yaml');
     writeFileSync(file, JSON.stringify(specOf('v3')));
     const prepared = await longhaul('data', 'prepare', file, '--temporal-address', cluster.temporal.address);
-    expect(prepared).toMatch(/^apps@v3: \d+ training tasks, \d+ held out\nleft out: .*gate/);
+    expect(prepared).toMatch(/^apps@v3: \d+ training tasks, \d+ held out\nleft out: .*failed a check/);
     const inStore = ['--store', cluster.storeAddress];
     expect(await longhaul('data', 'show', ...inStore)).toMatch(/apps@v1 .*\napps@v2 .*\napps@v3 /);
     const shown = await longhaul('data', 'show', 'apps@v3', ...inStore);
     expect(shown).toContain('160 tasks with solutions, given or taught, were checked');
-    expect(shown).toMatch(/gate\s+the solution is graded 0/);
+    expect(shown).toMatch(/failed a check\s+the solution is graded 0/);
     expect(await longhaul('data', 'diff', 'apps@v1', 'apps@v3', ...inStore)).toBe(
       'apps@v1 and apps@v3 have the same tasks on the same sides\n',
     );

@@ -2,7 +2,7 @@
 // that needs it; its random numbers depend only on the suite (R13).
 import type { EvaluationResult, SuiteRecord } from '../../spec/records/evaluation-records.js';
 import { InvalidSpec } from '../../spec/invalid-spec.js';
-import { type Counted, passAtKs, type PassRates, passRateOf } from '../../spec/pass-rate.js';
+import { type Counted, knownPassAtK, type PassRates, passRateOf } from '../../spec/pass-rate.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import { promptTooLong } from '../../episode/episode-loop.js';
@@ -297,9 +297,7 @@ function samplesFigures(
     graded: values.length,
   }));
   return {
-    pass_at_k: Object.fromEntries(
-      passAtKs(counted, samples).flatMap(({ k, value }) => (value === null ? [] : [[k, value]])),
-    ),
+    pass_at_k: knownPassAtK(counted, samples),
     pass_at_n: rewardFigures(tasks.map((values) => ({ env: '', values }))).pass_at_n,
   };
 }

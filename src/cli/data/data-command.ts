@@ -23,7 +23,7 @@ import { type TemporalFlags, withClient, withTemporalFlags } from '../temporal-a
 import { whyItEnded } from '../train/start-training.js';
 import { inputOfWorkflow } from '../train/workflow-input.js';
 import { addReaders } from './data-readers.js';
-import { countsText } from './dataset-text.js';
+import { countsText, excludedText } from './dataset-text.js';
 
 const reportEveryMs = 2_000;
 
@@ -132,8 +132,8 @@ function resultText({
 }: PreparedDataset): string {
   return [
     `${dataset}: ${train_tasks} training tasks, ${held_out_tasks} held out`,
-    `left out: ${countsText(excluded)}`,
-    `demonstrations: ${countsText(demonstrations)}`,
+    `left out: ${excludedText(excluded)}`,
+    `demonstrations, by kind: ${countsText(demonstrations)}`,
     `look at it: longhaul data show ${dataset}`,
     `train on it: in a run's spec, data: {source: ${dataset}}`,
   ].join('\n');

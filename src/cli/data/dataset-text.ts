@@ -23,6 +23,22 @@ export function countsText(counts: Readonly<Record<string, number>>): string {
   return entries.length === 0 ? 'none' : entries.map(([what, count]) => `${whole(count)} ${what}`).join(', ');
 }
 
+const stages: Record<Exclusion['stage'], string> = {
+  filter: 'by the selection',
+  duplicate: 'repeated keys',
+  split: 'over the split’s limits',
+  gate: 'failed a check',
+  unsolved: 'without a solution',
+};
+
+/** `2 by the selection, 1 failed a check`. */
+export function excludedText(counts: Readonly<Record<string, number>>): string {
+  const named = Object.entries(counts).map(
+    ([stage, count]) => [stages[stage as Exclusion['stage']], count] as const,
+  );
+  return countsText(Object.fromEntries(named));
+}
+
 export function listText(manifests: readonly DatasetManifest[]): string {
   if (manifests.length === 0) return 'no dataset is prepared here; make one: longhaul data prepare FILE';
   return textTable([
@@ -31,7 +47,7 @@ export function listText(manifests: readonly DatasetManifest[]): string {
       `${name}@${version}`,
       whole(train_tasks),
       whole(held_out_tasks),
-      countsText(prepared?.excluded ?? {}),
+      excludedText(prepared?.excluded ?? {}),
     ]),
   ]);
 }
@@ -53,15 +69,15 @@ export function showText({ manifest, gathered, tasks, excluded }: DatasetContent
     `${manifest.name}@${manifest.version}: ${whole(manifest.train_tasks)} training tasks, ${whole(manifest.held_out_tasks)} held out`,
     ...sources,
     `${whole(manifest.prepared?.solved ?? 0)} tasks with solutions, given or taught, were checked on their environments`,
-    `demonstrations: ${countsText(manifest.demonstrations)}`,
+    `demonstrations, by kind: ${countsText(manifest.demonstrations)}`,
     '',
     table,
     '',
-    ...excludedText(excluded),
+    ...excludedLines(excluded),
   ].join('\n');
 }
 
-function excludedText(excluded: readonly Exclusion[]): string[] {
+function excludedLines(excluded: readonly Exclusion[]): string[] {
   if (excluded.length === 0) return ['no task was left out'];
   const groups = new Map<string, Exclusion[]>();
   for (const one of excluded) {
@@ -71,12 +87,12 @@ function excludedText(excluded: readonly Exclusion[]): string[] {
   const sorted = [...groups.values()].sort((a, b) => b.length - a.length);
   const rows = sorted.slice(0, shownReasons).map((group) => {
     const [{ stage, reason }] = group as [Exclusion];
-    return [whole(group.length), stage, reason, keysText(group.map(({ task_key }) => task_key))];
+    return [whole(group.length), stages[stage], reason, keysText(group.map(({ task_key }) => task_key))];
   });
   const more = sorted.length - rows.length;
   return [
     `${whole(excluded.length)} tasks were left out:`,
-    textTable([['TASKS', 'STAGE', 'REASON', 'SUCH AS'], ...rows]),
+    textTable([['TASKS', 'LEFT OUT', 'REASON', 'SUCH AS'], ...rows]),
     ...(more > 0 ? [`and ${more} more reasons: see excluded.jsonl (longhaul data export)`] : []),
   ];
 }

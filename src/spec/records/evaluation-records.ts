@@ -85,7 +85,7 @@ const severalSamples = {
     .exactOptional()
     .describe(
       'by k from 2 on: mean, over the tasks with at least k graded samples, of the unbiased estimate that one of k passes; ' +
-        'a k without such a task is absent; the same, with `pass_at_n`, in `environments`',
+        'a k is absent if less than 0.9 of the tasks with a grade have so many; the same, with `pass_at_n`, in `environments`',
     ),
   pass_at_n: passRate
     .exactOptional()

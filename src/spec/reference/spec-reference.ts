@@ -1,13 +1,16 @@
 // Generates docs/run-spec.md from the schema, so that the two agree.
 import { z } from 'zod';
 import { type Node, valueText } from './schema-tables.js';
+import { selection } from '../data-schema.js';
+import { datasetSpecSchema } from '../dataset-spec.js';
 import { runSpecSchema } from '../schema.js';
 
 const introduction = `# The run spec
 
 A run is one YAML or JSON file; [\`presets/\`](../presets) has complete examples. \`longhaul spec FILE\` checks it, fills in all defaults, makes paths absolute (relative
 ones start at the file's folder) and prints the JSON that is the input of the workflow \`trainingRun\`. Unknown keys and impossible combinations are
-refused; one error lists all problems. Keys have the names that SkyRL uses, if it has them.
+refused; one error lists all problems. Keys have the names that SkyRL uses, if it has them. \`longhaul train FILE KEY=VALUE …\` overrides keys by their path
+(\`trainer.lr=1e-6\`); the inputs of SkyRL Fleet Training's launch workflow (\`env_key\`, \`difficulty\`, \`max_tasks\`, \`max_steps\`, …) set the keys that mean the same.
 
 Lengths are in tokens, times in seconds, shares from 0 to 1. A GRPO step is one optimizer update; a warm-start step has \`mini_batches_per_step\` updates. Each key
 is listed with its values and its default. A key without a default may be absent unless it is required.
@@ -33,7 +36,14 @@ A demonstration:
 - \`messages\` (list; required): messages with \`role\` and \`content\`. The first is from \`user\`, every second from \`assistant\`, the others from \`tool\` or \`user\`
 - \`env_key\` (text): environment whose system prompt comes first; absent: no system prompt
 - \`env_variables\` (texts by name; \`{}\`): as in a task
-- \`task_key\` (text): key of the task that the demonstration solves, used in error messages
+- \`task_key\` (text): key of the task that the demonstration solves; a prepared dataset leaves it out if the task is held out
+
+A solution, for \`longhaul data prepare\`: \`task_key\` (text; required), \`calls\` (list of \`{name, arguments}\`; \`[]\`), \`final_answer\` (text; \`""\`).
+`;
+
+const datasetFile = `## The dataset file
+
+[\`longhaul data prepare FILE\`](guide/own-tasks.md#prepared-datasets) reads it. Its keys to select and split, and \`environments[]\`, are those of a run; the others:
 `;
 
 /** The whole page in Markdown. */
@@ -46,7 +56,19 @@ export function specReference(): string {
   const top = Object.entries(root.properties ?? {})
     .map(([key, child]) => row(key, child, isNeeded(root, key)))
     .join('');
-  return `${introduction}\n## The run\n\n${top}\n${sections.join('\n')}\n${dataFiles}`;
+  return `${introduction}\n## The run\n\n${top}\n${sections.join('\n')}\n${dataFiles}\n${datasetSection()}`;
+}
+
+/** The keys that a run's spec does not have as well. */
+function datasetSection(): string {
+  const root = z.toJSONSchema(datasetSpecSchema, { io: 'input' }) as Node;
+  const shared = [...Object.keys(selection), 'environments', 'demonstrations'];
+  const own = Object.entries(root.properties ?? {}).filter(([key]) => !shared.includes(key));
+  const keys = own.flatMap(([key, child]) => [
+    row(key, child, isNeeded(root, key)),
+    ...rows(elementOf(child), `${key}.`),
+  ]);
+  return `${datasetFile}\n${keys.join('')}`;
 }
 
 const elementOf = (node: Node): Node => (node.items ? node.items : node);

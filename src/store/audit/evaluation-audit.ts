@@ -1,7 +1,7 @@
 // Checks the evaluations of a run's states: recomputes each result from its episodes, which must match the suite's tasks and must have been
 // announced before they were sampled (R9).
 import type { EvaluationResult, SuiteRecord } from '../../spec/records/evaluation-records.js';
-import { type PassRate, passAtKs, type PassRates, passRateOf } from '../../spec/pass-rate.js';
+import { knownPassAtK, type PassRate, type PassRates, passRateOf } from '../../spec/pass-rate.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { EpisodeRecord } from '../../spec/records/episode.js';
 import type { AuditReport } from './audit-report.js';
@@ -251,8 +251,6 @@ function samplesOf(
   }));
   return {
     pass_at_n: passRateOf(graded.filter((rewards) => rewards.some((one) => one > 0)).length, graded.length),
-    ks: Object.fromEntries(
-      passAtKs(counted, samples).flatMap(({ k, value }) => (value === null ? [] : [[k, value]])),
-    ),
+    ks: knownPassAtK(counted, samples),
   };
 }
