@@ -23,6 +23,7 @@ const teacher = z.strictObject({
   samples: count.default(4).describe('most tries for each task; the first one graded 1 ends them'),
   temperature: z.number().min(0).max(2).default(0.7).describe('sampling temperature'),
   max_turns: count.default(20).describe('turns a try'),
+  max_generate_length: count.default(1_024).describe('most tokens sampled in one turn'),
   max_tokens: count
     .exactOptional()
     .describe('budget in tokens, read and written; looked at before each turn'),

@@ -25,8 +25,17 @@ let store: OpenedStore;
 let restore: () => void;
 let endpoint: Server;
 /** What the endpoint was asked, and how it answers. */
-const asked: { model: string; messages: { role: string; content: string }[]; key: string | undefined }[] = [];
-let answer: (messages: { role: string; content: string }[]) => { status?: number; body: unknown };
+interface Asked {
+  model: string;
+  messages: { role: string; content: string }[];
+  max_tokens?: number;
+  max_completion_tokens?: number;
+}
+const asked: (Asked & { key: string | undefined })[] = [];
+let answer: (
+  messages: { role: string; content: string }[],
+  sent: Asked,
+) => { status?: number; body: unknown };
 
 beforeAll(async () => {
   restore = environmentWith({ COUNTER_TOKEN: token, TEACHER_KEY: 'a-teacher-key' });
@@ -36,9 +45,9 @@ beforeAll(async () => {
     let text = '';
     request.on('data', (piece: Buffer) => (text += piece.toString()));
     request.on('end', () => {
-      const { model, messages } = JSON.parse(text) as (typeof asked)[number];
-      asked.push({ model, messages, key: request.headers.authorization });
-      const { status = 200, body } = answer(messages);
+      const sent = JSON.parse(text) as Asked;
+      asked.push({ ...sent, key: request.headers.authorization });
+      const { status = 200, body } = answer(sent.messages, sent);
       response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body));
     });
   });
@@ -127,7 +136,7 @@ describe('a teacher', { timeout: 60_000 }, () => {
   it('reads what a policy reads, and is asked with its model and key', async () => {
     await prepare(specOf('v2'));
     const [first, second] = asked;
-    expect(first).toMatchObject({ model: 'big', key: 'Bearer a-teacher-key' });
+    expect(first).toMatchObject({ model: 'big', key: 'Bearer a-teacher-key', max_tokens: 1024 });
     expect(first?.messages[0]?.content).toContain('## Available Tools');
     expect(second?.messages.at(-1)).toEqual({ role: 'user', content: 'Error: repository x not found' });
   });
@@ -158,6 +167,17 @@ describe('a teacher', { timeout: 60_000 }, () => {
       refusals-- > 0 ? { status: refusals === 1 ? 429 : 503, body: { error: 'busy' } } : countsUp(messages);
     const { taught } = await prepare(specOf('v6'));
     expect(taught).toMatchObject({ solved: 3 });
+  });
+
+  it('that knows the length of a turn by OpenAI’s newer name is asked by that name', async () => {
+    answer = (messages, sent) =>
+      sent.max_completion_tokens === undefined
+        ? { status: 400, body: { error: "Unsupported parameter: 'max_tokens'; use 'max_completion_tokens'" } }
+        : countsUp(messages);
+    const { taught } = await prepare(specOf('v8', { max_generate_length: 77 }));
+    expect(taught).toMatchObject({ solved: 3 });
+    expect(asked[0]).toMatchObject({ max_tokens: 77 });
+    expect(asked[1]).toMatchObject({ max_completion_tokens: 77 });
   });
 
   it('that refuses a conversation loses the try alone', async () => {

@@ -61,15 +61,16 @@ async function ask(
   teacher: TeacherSpec,
   messages: readonly ChatMessage[],
   signal: AbortSignal,
+  lengthName: 'max_tokens' | 'max_completion_tokens' = 'max_tokens',
 ): Promise<ChatReply | { problem: string; waitMs: number }> {
-  const { model, temperature } = teacher;
-  const limit = joinSignals([signal, AbortSignal.timeout(answerWithinMs)]);
+  const { model, temperature, max_generate_length: limit } = teacher;
+  const ended = joinSignals([signal, AbortSignal.timeout(answerWithinMs)]);
   try {
     const response = await fetch(`${teacher.url.replace(/\/+$/, '')}/chat/completions`, {
       method: 'POST',
       headers: { 'content-type': 'application/json', ...authorization(teacher) },
-      body: JSON.stringify({ model, messages, temperature, stream: false }),
-      signal: limit.signal,
+      body: JSON.stringify({ model, messages, temperature, stream: false, [lengthName]: limit }),
+      signal: ended.signal,
       redirect: 'error',
     });
     const text = await response.text();
@@ -81,6 +82,9 @@ async function ask(
     }
     if ([401, 403, 404].includes(response.status))
       throw badTeacher('url', `the endpoint answers ${shown}`, 'correct url, model or api_key_env');
+    // Newer models of OpenAI know the limit by another name alone; others do not know that name.
+    if (lengthName === 'max_tokens' && text.includes('max_completion_tokens'))
+      return await ask(teacher, messages, signal, 'max_completion_tokens');
     throw new RefusedConversation(shown);
   } catch (error) {
     signal.throwIfAborted();
@@ -88,7 +92,7 @@ async function ask(
     const { cause, message } = error as Error;
     return { problem: cause instanceof Error ? cause.message : message, waitMs: 0 };
   } finally {
-    limit.release();
+    ended.release();
   }
 }
 
