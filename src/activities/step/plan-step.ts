@@ -37,7 +37,7 @@ export async function planStep(
   const existing = await readRecord(store, planKey(run, step), 'plan');
   if (existing) {
     await checkRoots(store, existing);
-    if (existing.schema === 'longhaul.plan/3') await checkMade(deps, existing, records);
+    if (existing.schema !== 'longhaul.plan/2') await checkMade(deps, existing, records);
     return answer(existing);
   }
   const plan = await makePlan(deps, input, records);
@@ -74,14 +74,14 @@ export async function makePlan(
   const control = foldControl(records);
   const place = { run, step, control: control.n, owner };
   const { lineage } = data.record;
-  const schema = stored?.schema ?? 'longhaul.plan/3';
-  return planOf({
+  const schema = stored?.schema === 'longhaul.plan/2' ? stored.schema : 'longhaul.plan/3';
+  const plan = await planOf({
     own: {
       schema,
       ...place,
       previous_state: await readState(store, run, step - 1),
       numerics: await readNumerics(store, run),
-      ...(schema === 'longhaul.plan/3' ? await rootsOf(store, place) : {}),
+      ...(schema === 'longhaul.plan/2' ? {} : await rootsOf(store, place)),
     },
     data,
     control,
@@ -90,6 +90,13 @@ export async function makePlan(
       lineage?.rebase && step <= lineage.rebase.to ? await rebasedPlan(store, lineage.run, step) : null,
     reference: async () => (await referenceOf(store, run)).weights,
   });
+  return needsVersion4(plan) ? { ...plan, schema: 'longhaul.plan/4' } : plan;
+}
+
+/** Whether a worker that knows version 3 alone would take the step for another one. All other plans keep their version, and their digests. */
+function needsVersion4(plan: PlanRecord): boolean {
+  if (plan.kind !== 'grpo') return false;
+  return Boolean(plan.dynamic_sampling ?? plan.overlong_filtering ?? plan.curriculum.by);
 }
 
 /** The step before, on which the next step's curriculum depends: one changed bit would draw other tasks. Throws `UnreadableRecord`. */

@@ -63,7 +63,7 @@ export const slot = z.strictObject({
 });
 
 const everyPlan = {
-  schema: z.enum(['longhaul.plan/2', 'longhaul.plan/3']),
+  schema: z.enum(['longhaul.plan/2', 'longhaul.plan/3', 'longhaul.plan/4']),
   run: text,
   step: positive,
   previous_state: digest,
@@ -114,7 +114,11 @@ const grpoPlan = z.strictObject({
   slots: z.array(slot).min(1),
   samples_per_slot: positive,
   advantages: advantages,
-  dynamic_sampling: dynamicSampling.exactOptional().describe('the step may get [waves](#longhaulwave1)'),
+  dynamic_sampling: dynamicSampling
+    .exactOptional()
+    .describe(
+      'the step may get [waves](#longhaulwave1); like the next and `curriculum.by`, from version 4 on',
+    ),
   overlong_filtering: z
     .literal(true)
     .exactOptional()
@@ -135,4 +139,5 @@ const sftPlan = z.strictObject({
 export type PlanRecord = z.infer<typeof plan>;
 export const plan = z
   .discriminatedUnion('kind', [grpoPlan, sftPlan])
-  .superRefine(since(3, { always: ['run_digest', 'control_digest', 'owner_digest'] }));
+  .superRefine(since(3, { always: ['run_digest', 'control_digest', 'owner_digest'] }))
+  .superRefine(since(4, { may: ['dynamic_sampling', 'overlong_filtering', 'curriculum.by'] }));

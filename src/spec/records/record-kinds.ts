@@ -53,7 +53,7 @@ export const recordSchemas: { [Kind in RecordKind]: z.ZodType<RecordTypes[Kind]>
 /** The newest version of each kind that this code knows; it writes this version. */
 export const schemaVersions: Record<RecordKind, number> = {
   run: 2,
-  plan: 3,
+  plan: 4,
   wave: 1,
   episode: 2,
   episodes: 2,

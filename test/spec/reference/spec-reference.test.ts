@@ -21,8 +21,8 @@ test('docs/records.md has one table for each kind of record', () => {
   const mark = '<!-- generated: plan -->';
   expect(() => withRecordTables(records.replace(mark, ''))).toThrow('no block for plan');
   expect(() => withRecordTables(`${records}\n${mark}\n\n`)).toThrow('has a block "plan"');
-  expect(() => withRecordTables(records.replace('longhaul.plan/3', 'longhaul.plan/2'))).toThrow(
-    'does not name longhaul.plan/3',
+  expect(() => withRecordTables(records.replace('longhaul.plan/4', 'longhaul.plan/2'))).toThrow(
+    'does not name longhaul.plan/4',
   );
 });
 

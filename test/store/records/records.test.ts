@@ -213,6 +213,7 @@ describe('a member that a version has added', () => {
 
   it.each([
     ['plan', { ...plan, schema: 'longhaul.plan/3', ...roots }],
+    ['plan', { ...plan, schema: 'longhaul.plan/4', ...roots, overlong_filtering: true }],
     ['suite', newSuite],
     ['suite', { ...newSuite, round: 2, again: 'p/s' }],
   ] as const)('is accepted in a %s of that version', (kind, record) => {
@@ -223,6 +224,11 @@ describe('a member that a version has added', () => {
     ['plan', { ...plan, run_digest: digest }, 'run_digest: is not known'],
     ['plan', { ...plan, schema: 'longhaul.plan/3', ...roots, owner_digest: undefined }, 'owner_digest'],
     ['plan', { ...plan, schema: 'longhaul.plan/3' }, 'run_digest: is missing'],
+    [
+      'plan',
+      { ...plan, schema: 'longhaul.plan/3', ...roots, overlong_filtering: true },
+      'overlong_filtering: is not known',
+    ],
     ['suite', { ...suite, environments: { tracker: digest } }, 'environments: is not known'],
     ['suite', { ...suite, round: 2 }, 'round: is not known'],
     ['suite', { ...suite, again: 'p/s' }, 'again: is not known'],
