@@ -27,15 +27,11 @@ interface Solution {
   task_key: string;
   calls: ToolCall[];
 }
-/** Telecom has 2,285 tasks; playing them takes minutes of both cores. */
-const isFull = process.env['LONGHAUL_TEST_TAU2_FULL'] === '1';
-if (!isFull) console.warn('skipped: 2,171 of the telecom tasks; LONGHAUL_TEST_TAU2_FULL=1 plays them all');
-
 /** Tasks of τ² by domain: those of the file, and those that it leaves out because doing nothing solves them. */
 const expected = {
   retail: { made: 107, leftOut: 7 },
   airline: { made: 31, leftOut: 19 },
-  telecom: { made: isFull ? 2285 : 114, leftOut: 0 },
+  telecom: { made: 2285, leftOut: 0 },
 };
 type Domain = keyof typeof expected;
 const domains = Object.keys(expected) as Domain[];
@@ -53,8 +49,7 @@ describe.skipIf('skipped' in venv)('the example of τ²-bench', { timeout: 1_200
   beforeAll(async () => {
     const made = await promisify(execFile)(python, [
       join(example, 'make_tasks.py'),
-      ...(isFull ? ['--full'] : []),
-      ...['--to', data],
+      ...['--full', '--to', data],
     ]);
     leftOut = [...made.stdout.matchAll(/^left out: (\S+): doing nothing is graded 1$/gm)].map(
       ([, key = '']) => key,
