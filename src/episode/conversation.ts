@@ -70,3 +70,8 @@ export function stopTokens({ tokenizer, template }: TextCoder): number[] {
   const marks = ['</tool_call>', '<done>'].map((mark) => tokenizer.addedToken(mark));
   return [...new Set([template.endOfTurn, ...marks.filter((id) => id !== undefined)])];
 }
+
+/** What a world shows at its beginning is part of the prompt: a game cannot be played without its board. */
+export function promptOf(prompt: string, opening: string): string {
+  return prompt === '' || opening === '' ? prompt || opening : `${prompt}\n\n${opening}`;
+}

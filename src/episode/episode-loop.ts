@@ -15,7 +15,7 @@ import {
 import type { Digest, SamplingPlan } from '../spec/records/parts.js';
 import type { EpisodeRecord, StopReason, TurnRecord } from '../spec/records/episode.js';
 import type { Task, ToolCall } from '../spec/records/task.js';
-import { observationTokens, promptTokens, stopTokens, type TextCoder } from './conversation.js';
+import { observationTokens, promptOf, promptTokens, stopTokens, type TextCoder } from './conversation.js';
 import { FailureLedger, failureOf } from './failure-ledger.js';
 import { outageClock, type OutageOptions } from './outage-clock.js';
 import { malformedCallObservation, noCallObservation, resultObservation } from './observation.js';
@@ -193,11 +193,6 @@ async function playThrough(
   } finally {
     await environment.close();
   }
-}
-
-/** What a world shows at its beginning is part of the prompt: a game cannot be played without its board. */
-function promptOf(prompt: string, opening: string): string {
-  return prompt === '' || opening === '' ? prompt || opening : `${prompt}\n\n${opening}`;
 }
 
 /**

@@ -1,5 +1,16 @@
 // SkyRL's names that differ from ours, and those of SkyRL Fleet Training. Each remedy says which names to write instead.
 
+/** Inputs of the launch workflows that set a key of ours. */
+export const launchInputs: Record<string, string> = {
+  max_steps: 'trainer.max_training_steps',
+  batch_size: 'trainer.train_batch_size',
+  n_samples: 'generator.n_samples_per_prompt',
+  n_samples_per_prompt: 'generator.n_samples_per_prompt',
+  max_turns: 'generator.max_turns',
+  max_input_length: 'generator.max_input_length',
+  max_generate_length: 'generator.max_generate_length',
+};
+
 /** SkyRL's values that are different here, by the last part of the key's path. */
 const values: Record<string, Record<string, string>> = {
   advantage_estimator: {
@@ -185,13 +196,7 @@ const paths: Record<string, string> = {
   modality: 'write data.modality',
   difficulty: 'write data.difficulty: [1, 2]',
   max_tasks: 'write data.max_tasks',
-  max_steps: 'write trainer.max_training_steps',
-  max_turns: 'write generator.max_turns',
-  max_input_length: 'write generator.max_input_length',
-  max_generate_length: 'write generator.max_generate_length',
-  batch_size: 'write trainer.train_batch_size',
-  n_samples: 'write generator.n_samples_per_prompt',
-  n_samples_per_prompt: 'write generator.n_samples_per_prompt',
+  ...Object.fromEntries(Object.entries(launchInputs).map(([name, key]) => [name, `write ${key}`])),
   model_name:
     'write model.path: a folder with config.json and safetensors; or model.served.name on a Tinker server',
   data_version:

@@ -1,13 +1,6 @@
 // `longhaul data`: prepares datasets, and shows what is in them.
 import { resolve } from 'node:path';
-import { setTimeout as delay } from 'node:timers/promises';
-import {
-  type Client,
-  WorkflowExecutionAlreadyStartedError,
-  WorkflowFailedError,
-  type WorkflowHandle,
-} from '@temporalio/client';
-import { CancelledFailure } from '@temporalio/common';
+import { type Client, WorkflowExecutionAlreadyStartedError, type WorkflowHandle } from '@temporalio/client';
 import type { Command } from 'commander';
 import type { PreparedDataset } from '../../activities/data-contracts.js';
 import { datasetId, type DatasetSpec, parseDatasetSpec } from '../../spec/dataset-spec.js';
@@ -17,15 +10,13 @@ import { differences } from '../../store/records/canonical.js';
 import { preparationQuery, type PreparationStatus } from '../../workflows/data/data-messages.js';
 import type { prepareDataset } from '../../workflows/data/prepare-dataset.js';
 import { orchestratorQueue } from '../../workflows/messages.js';
+import { followed } from '../followed-workflow.js';
 import { withOutput } from '../output.js';
 import { printable } from '../printable.js';
 import { type TemporalFlags, withClient, withTemporalFlags } from '../temporal-access.js';
-import { whyItEnded } from '../train/start-training.js';
 import { inputOfWorkflow } from '../train/workflow-input.js';
 import { addReaders } from './data-readers.js';
 import { countsText, excludedText } from './dataset-text.js';
-
-const reportEveryMs = 2_000;
 
 interface PrepareFlags extends TemporalFlags {
   detach?: boolean;
@@ -74,7 +65,11 @@ async function prepare(client: Client, spec: DatasetSpec, { detach, json }: Prep
     console.log(json ? JSON.stringify(started) : `started ${id} (workflow ${workflowId})`);
     return;
   }
-  const result = await followed(handle, id);
+  const result = await followed(handle, {
+    status: preparationQuery,
+    text: statusText,
+    cancelled: `${id} was cancelled; what it has checked is kept`,
+  });
   console.log(json ? JSON.stringify(result) : printable(resultText(result)));
 }
 
@@ -83,36 +78,6 @@ function refuseOther(id: string, running: unknown, spec: DatasetSpec): void {
   if (found.length === 0) return;
   const problem = `${id} is being prepared from another spec: ${found.join('; ')}`;
   throw new InvalidSpec([{ path: 'version', problem, fix: 'wait until it is ready, or give a new version' }]);
-}
-
-/** Reports progress on standard error until the workflow ends. Throws its failure. */
-async function followed(handle: Handle, id: string): Promise<PreparedDataset> {
-  let over = false;
-  const reported = reportProgress(handle, () => over);
-  try {
-    return await handle.result();
-  } catch (error) {
-    if (!(error instanceof WorkflowFailedError)) throw error;
-    const why =
-      error.cause instanceof CancelledFailure
-        ? `${id} was cancelled; what it has checked is kept`
-        : whyItEnded(error);
-    throw new Error(why, { cause: error });
-  } finally {
-    over = true;
-    await reported;
-  }
-}
-
-async function reportProgress(handle: Handle, over: () => boolean): Promise<void> {
-  let last = '';
-  while (!over()) {
-    const status = await handle.query(preparationQuery).catch(() => null);
-    const text = status ? statusText(status) : last;
-    if (text !== last && !over()) process.stderr.write(`${text}\n`);
-    last = text;
-    for (let waited = 0; waited < reportEveryMs && !over(); waited += 100) await delay(100);
-  }
 }
 
 function statusText({ phase, tasks, solved, spent, passed, failed }: PreparationStatus): string {

@@ -1,17 +1,9 @@
 // `longhaul sweeps`: runs sweeps by Temporal Schedules or by hand. Applying a file makes the schedule match the file.
-import { setTimeout as delay } from 'node:timers/promises';
-import {
-  type Client,
-  WorkflowExecutionAlreadyStartedError,
-  WorkflowFailedError,
-  type WorkflowHandle,
-  WorkflowNotFoundError,
-} from '@temporalio/client';
-import { CancelledFailure } from '@temporalio/common';
+import { type Client, WorkflowExecutionAlreadyStartedError, WorkflowNotFoundError } from '@temporalio/client';
 import { type Command, InvalidArgumentError } from 'commander';
+import { followed } from '../followed-workflow.js';
 import { withOutput } from '../output.js';
 import { printable } from '../printable.js';
-import { whyItEnded } from '../train/start-training.js';
 import {
   appliedText,
   apply,
@@ -40,7 +32,6 @@ import { inputOfWorkflow } from '../train/workflow-input.js';
 import { parseSweepSpec, readSweepFile } from '../../sweeps/sweep-input.js';
 import type { SweepSpec } from '../../spec/sweep-spec.js';
 
-const reportEveryMs = 2_000;
 const asJson = 'print the result as one JSON object';
 
 export function register(program: Command): void {
@@ -193,39 +184,13 @@ export async function runNow(client: Client, spec: SweepSpec, { id, detach, json
     );
     return;
   }
-  const result = await followed(handle, name);
+  const result = await followed(handle, {
+    status: sweepStatusQuery,
+    text: statusText,
+    cancelled: `${name} was cancelled; its finished evaluations are kept`,
+  });
   say({ json }, result, `${result.table.trimEnd()}\n\n${printable(resultText(result))}`);
 }
-
-/** Reports progress on standard error until the sweep ends. Throws the sweep's failure. */
-async function followed(handle: SweepHandle, name: string): Promise<SweepResult> {
-  let over = false;
-  const reported = reportProgress(handle, () => over);
-  try {
-    return await handle.result();
-  } catch (error) {
-    if (!(error instanceof WorkflowFailedError)) throw error;
-    if (error.cause instanceof CancelledFailure)
-      throw new Error(`${name} was cancelled; its finished evaluations are kept`, { cause: error });
-    throw new Error(whyItEnded(error), { cause: error });
-  } finally {
-    over = true;
-    await reported;
-  }
-}
-
-async function reportProgress(handle: SweepHandle, over: () => boolean): Promise<void> {
-  let last = '';
-  while (!over()) {
-    const status = await handle.query(sweepStatusQuery).catch(() => null);
-    const text = status ? printable(statusText(status)) : last;
-    if (text !== last && !over()) process.stderr.write(`${text}\n`);
-    last = text;
-    for (let waited = 0; waited < reportEveryMs && !over(); waited += 100) await delay(100);
-  }
-}
-
-type SweepHandle = WorkflowHandle<typeof evalSweep>;
 
 export function resultText({
   sweep,

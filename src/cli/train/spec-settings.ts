@@ -2,6 +2,7 @@
 // Fleet Training's launch workflows are keys, too; they and SkyRL's own settings that differ here are refused with what to write instead.
 import { parse } from 'yaml';
 import { InvalidSpec, type SpecProblem } from '../../spec/invalid-spec.js';
+import { launchInputs } from '../../spec/skyrl-names.js';
 
 /** Launch inputs that choose tasks. Empty or `all` takes all of them. */
 const filters: Record<string, { key: string; value: (text: string) => unknown }> = {
@@ -10,17 +11,6 @@ const filters: Record<string, { key: string; value: (text: string) => unknown }>
   difficulty: { key: 'difficulty', value: (text) => listed(text).map(valueOf) },
   modality: { key: 'modality', value: (text) => text },
   max_tasks: { key: 'max_tasks', value: valueOf },
-};
-
-/** Other launch inputs, with our key. Empty keeps what the file says. */
-const inputs: Record<string, string> = {
-  max_steps: 'trainer.max_training_steps',
-  batch_size: 'trainer.train_batch_size',
-  n_samples: 'generator.n_samples_per_prompt',
-  n_samples_per_prompt: 'generator.n_samples_per_prompt',
-  max_turns: 'generator.max_turns',
-  max_input_length: 'generator.max_input_length',
-  max_generate_length: 'generator.max_generate_length',
 };
 
 /** The file's content with the settings in it, not checked yet. Throws `InvalidSpec` for texts that are no `KEY=VALUE`. */
@@ -45,8 +35,8 @@ export function withSettings(input: unknown, settings: readonly string[]): unkno
     if (filter) {
       const all = isEmpty || text.trim() === 'all';
       changed = withValue(changed, ['data', filter.key], all ? undefined : filter.value(text));
-    } else if (Object.hasOwn(inputs, name)) {
-      if (!isEmpty) changed = withValue(changed, (inputs[name] as string).split('.'), valueOf(text));
+    } else if (Object.hasOwn(launchInputs, name)) {
+      if (!isEmpty) changed = withValue(changed, (launchInputs[name] as string).split('.'), valueOf(text));
     } else changed = withValue(changed, name.split('.'), valueOf(text));
   }
   if (problems.length > 0) throw new InvalidSpec(problems);

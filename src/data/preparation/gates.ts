@@ -6,6 +6,7 @@ import {
   type EnvironmentBackend,
   EnvironmentError,
 } from '../../environments/environment.js';
+import { promptOf } from '../../episode/conversation.js';
 import { contentText } from '../../episode/observation.js';
 import type { GateName, GateRecord } from '../../spec/records/preparation-records.js';
 import type { DemonstrationMessage, Task } from '../../spec/records/task.js';
@@ -79,8 +80,7 @@ async function play(
   { calls, finalAnswer, tryNumber }: { calls: Solution['calls']; finalAnswer: string; tryNumber: number },
 ): Promise<Played> {
   const { opening = '' } = environment;
-  const prompt = [task.prompt, opening].filter((part) => part !== '').join('\n\n');
-  const messages: DemonstrationMessage[] = [{ role: 'user', content: prompt }];
+  const messages: DemonstrationMessage[] = [{ role: 'user', content: promptOf(task.prompt, opening) }];
   let errors = 0;
   let hasEnded = false;
   for (const [turn, call] of calls.entries()) {

@@ -195,7 +195,13 @@ describe('the batch of twelve episodes', () => {
 
   test('with overlong filtering, has no loss for what a length limit cut off, and counts its value all the same', async () => {
     const limits = { ...plan.sampling, max_generate_length: 3, max_sequence_length: 16 };
-    const by: GrpoPlan = { ...plan, sampling: limits, overlong_filtering: true };
+    const digest = 'd'.repeat(64);
+    const by: GrpoPlan = {
+      ...plan,
+      schema: 'longhaul.plan/4',
+      ...{ run_digest: digest, control_digest: digest, owner_digest: digest },
+      ...{ sampling: limits, overlong_filtering: true },
+    };
     const played = allEpisodes();
     const change = (slot: number, sample: number, more: (one: EpisodeRecord) => Partial<EpisodeRecord>) => {
       const at = slot * 3 + sample;

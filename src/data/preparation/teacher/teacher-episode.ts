@@ -9,6 +9,7 @@ import {
   noCallObservation,
   resultObservation,
 } from '../../../episode/observation.js';
+import { promptOf } from '../../../episode/conversation.js';
 import { systemPrompt } from '../../../episode/system-prompt.js';
 import { finalAnswerOf, parseToolCall, saysDone } from '../../../episode/tool-call-parser.js';
 import type { TaughtRecord } from '../../../spec/records/preparation-records.js';
@@ -88,10 +89,9 @@ async function play(
 ): Promise<Omit<Taught, 'tokens'>> {
   const { tools, opening = '' } = environment;
   const sampling = { system_prompt: 'skyrl', tools_format: 'json' } as const;
-  const prompt = [task.prompt, opening].filter((part) => part !== '').join('\n\n');
   const messages: ChatMessage[] = [
     { role: 'system', content: systemPrompt({ env_variables: task.env_variables, tools, sampling }) },
-    { role: 'user', content: prompt },
+    { role: 'user', content: promptOf(task.prompt, opening) },
   ];
   const calls: Taught['calls'] = [];
   let text = '';
