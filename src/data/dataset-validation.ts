@@ -1,4 +1,5 @@
 // Checks that a run's data contains everything that its spec asks for.
+import { environmentOf } from '../spec/environments/environment-of.js';
 import type { DatasetCache } from './dataset-cache.js';
 import type { RunRecord } from '../spec/records/run-records.js';
 import { InvalidSpec, type SpecProblem } from '../spec/invalid-spec.js';
@@ -50,9 +51,8 @@ function refuseData(spec: RunSpec, data: { tasks: readonly Task[]; kinds: readon
           ? 'raise data.split.max_env_share: it is the share of all tasks that one environment keeps'
           : 'add tasks with "split": "train"',
     });
-  const known = new Set(spec.environments.map((environment) => environment.env_key));
   for (const envKey of new Set(data.tasks.map((task) => task.env_key))) {
-    if (!known.has(envKey))
+    if (!environmentOf(spec.environments, envKey))
       problems.push({
         path: 'environments',
         problem: `tasks name the environment "${envKey}", which is not listed`,

@@ -73,7 +73,7 @@ async function takeUpFiles(
   signal: AbortSignal | undefined,
 ): Promise<DatasetReference> {
   const { tasks, demonstrations, verifiers } = await readDataFiles(data);
-  await refuseUnplayable(environments, signal);
+  await refuseUnplayable(environments, signal, tasks);
   const lists = await toolListsFor(demonstrations, tasks, environments, signal ? { signal } : {});
   const used = new Set(tasks.map(({ verifier }) => verifier));
   await writeVerifiers(

@@ -4,15 +4,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { awakeLimit } from '../base/awake-clock.js';
 import { appByName, appNames } from '../environments/apps/registry.js';
 import { EnvironmentError } from '../environments/environment.js';
-import { createOpenEnvBackend, type OpenEnvOptions } from '../environments/openenv/openenv-backend.js';
-import { OpenEnvServer } from '../environments/openenv/openenv-server.js';
-import { serverOptionsOf } from '../environments/openenv/server-options.js';
+import { environmentKind } from '../environments/environment-kinds.js';
+import { environmentOf } from '../spec/environments/environment-of.js';
 import { InvalidSpec, type SpecProblem } from '../spec/invalid-spec.js';
 import type { EnvironmentSpec } from '../spec/run-spec.js';
 import type { Demonstration, Task, ToolSpec } from '../spec/records/task.js';
 
-/** A server without an answer after this time counts as down, and the start fails. */
-const answerWithinMs = 30_000;
 /** A task may be broken, so that its server cannot open it. */
 const triedTasks = 5;
 const minPauseMs = 100;
@@ -50,8 +47,9 @@ export async function toolListsOf(
   const problems: SpecProblem[] = [];
   // Asks all servers in parallel, so that several servers that are down take no longer than one.
   const asked = names.map(async (name) => {
-    const index = environments.findIndex(({ env_key }) => env_key === name);
-    return { name, index, answer: await toolsOf(name, environments[index], tasks, options) };
+    const environment = environmentOf(environments, name);
+    const index = environment ? environments.indexOf(environment) : -1;
+    return { name, index, answer: await toolsOf(name, environment, tasks, options) };
   });
   for (const { name, index, answer } of await Promise.all(asked)) {
     if (Array.isArray(answer)) lists[name] = answer;
@@ -73,7 +71,7 @@ async function toolsOf(
       fix: `add an entry with env_key: ${name}`,
     };
   }
-  if (environment.url === undefined) {
+  if (environment.url === undefined && environment.kind !== 'fleet') {
     if (appNames.includes(name)) return [...appByName(name).tools];
     return {
       problem: `demonstrations name the environment "${name}", which has no url and is not a built-in app (${appNames.join(', ')})`,
@@ -89,31 +87,26 @@ async function toolsOf(
   }
   let answer: Awaited<ReturnType<typeof askServer>> = [];
   for (const task of own) {
-    answer = await askServer({ ...environment, url: environment.url }, task, options);
+    answer = await askServer(environment, task, options);
     if (Array.isArray(answer)) break;
   }
   return answer;
 }
 
 async function askServer(
-  environment: EnvironmentSpec & { url: string },
+  environment: EnvironmentSpec,
   task: Task,
-  { signal, withinMs = answerWithinMs }: ToolListsOptions,
+  { signal, withinMs }: ToolListsOptions,
 ): Promise<ToolSpec[] | Omit<SpecProblem, 'path'>> {
-  const late = awakeLimit(withinMs);
+  const kind = environmentKind(environment);
+  const timeoutMs = withinMs ?? kind.opensWithinMs;
+  const late = awakeLimit(timeoutMs);
   const stop = signal ? AbortSignal.any([signal, late.signal]) : late.signal;
-  const { url, grading_token_env: tokenName } = environment;
-  const gradingToken = tokenName === undefined ? undefined : process.env[tokenName];
-  const server = {
-    url,
-    ...serverOptionsOf(environment),
-    callTimeoutMs: withinMs,
-    ...(gradingToken ? { gradingToken } : {}),
-  };
-  let reason = `${url} did not answer within ${withinMs / 1000} s`;
+  const server = environment.url ?? 'Fleet';
+  let reason = `${server} did not answer within ${timeoutMs / 1000} s`;
   for (let pauseMs = minPauseMs; !stop.aborted; pauseMs = Math.min(maxPauseMs, 2 * pauseMs)) {
     try {
-      return await askOnce(server, task, stop);
+      return await kind.tools(environment, task, { timeoutMs, signal: stop });
     } catch (error) {
       // Keep the earlier failure: it says more than the deadline's error.
       if (stop.aborted) break;
@@ -127,28 +120,4 @@ async function askServer(
     problem: `the tool list for demonstrations of "${task.env_key}" cannot be fetched: ${reason}`,
     fix: 'start the server, or correct the url',
   };
-}
-
-/** Uses a new backend each time: the circuit breaker of a used backend, opened by earlier failures, would hide the current problem. */
-async function askOnce(
-  server: Omit<OpenEnvOptions, 'maxSessions'>,
-  task: Task,
-  signal: AbortSignal,
-): Promise<ToolSpec[]> {
-  const { callTimeoutMs = answerWithinMs } = server;
-  const asked = new OpenEnvServer(server);
-  const found = await asked.look(callTimeoutMs, signal).catch(() => null);
-  if (found?.contract.act) return [found.contract.act];
-  // A reset would end the episode that plays on the only world of a server without sockets.
-  const tools = found?.transport === 'http' ? await asked.toolsWithoutEpisode(callTimeoutMs) : [];
-  if (tools.length > 0) return tools;
-  const backend = createOpenEnvBackend({ ...server, maxSessions: 1 });
-  try {
-    const options = { seed: 0, episodeId: `tools/${task.task_key}`, tryNumber: 0 };
-    const environment = await backend.open(task, options, signal);
-    await environment.close();
-    return [...environment.tools];
-  } finally {
-    await backend.close();
-  }
 }

@@ -1,8 +1,11 @@
-// What each kind of environment gives a node, and what the node has for all of them.
+// What each kind of environment gives a node and the start of a run, and what a node has for all of them.
+import type { Digest } from '../spec/records/parts.js';
+import type { Task, ToolSpec } from '../spec/records/task.js';
 import type { EnvironmentSpec } from '../spec/run-spec.js';
 import type { EnvironmentBackend } from './environment.js';
 import type { MadeSessions } from './openenv/made-sessions.js';
-import type { Semaphore } from './openenv/semaphore.js';
+import type { ServerFacts } from './openenv/server-facts.js';
+import type { Semaphore } from './semaphore.js';
 
 /** What a node has for all of its environments. */
 export interface EnvironmentHost {
@@ -11,8 +14,29 @@ export interface EnvironmentHost {
   token?: string;
   /** Sessions that outlive their sockets are noted here. */
   made?: MadeSessions;
+  /** The only process with this name; `folder` outlives it. Absent: a process whose worlds nobody looks for later. */
+  owner?: { name: string; folder: string };
+  /** Code of a verifier, by its sha256. */
+  verifierCode?(sha256: Digest): Promise<string>;
+  log?(message: string): void;
   /** Places on a server, shared by all backends there. `most`: at most this many. */
   placesOf(url: string, most?: number): Semaphore;
+}
+
+/** Why a run cannot begin, and the mend. */
+export interface Refusal {
+  problem: string;
+  fix: string;
+}
+
+/** What distinguishes an environment from others with the same tasks. */
+export type EnvironmentFacts = Pick<ServerFacts, 'tools' | 'name' | 'version' | 'reward_rule'> & {
+  contract: ServerFacts['contract'] | 'fleet';
+};
+
+interface Asking {
+  timeoutMs: number;
+  signal: AbortSignal;
 }
 
 export interface EnvironmentKind {
@@ -25,4 +49,12 @@ export interface EnvironmentKind {
     callTimeoutMs: number,
     host: EnvironmentHost,
   ): { key: string; create: () => EnvironmentBackend };
+  /** Why nobody can play these tasks there; null while that is not known. `tasks`: those that are known, all of this environment. */
+  refusal(spec: EnvironmentSpec, tasks: readonly Task[], signal: AbortSignal): Promise<Refusal | null>;
+  /** How long the first answer may take, in milliseconds. */
+  readonly opensWithinMs: number;
+  /** The tools that an episode of the task has. Throws `EnvironmentError`. */
+  tools(spec: EnvironmentSpec, task: Task, asking: Asking): Promise<ToolSpec[]>;
+  /** `tasks`: of one `env_key`. Throws `EnvironmentError`. */
+  facts(spec: EnvironmentSpec, tasks: readonly Task[], asking: Asking): Promise<EnvironmentFacts>;
 }

@@ -11,6 +11,12 @@ export interface OpenOptions {
   tryNumber: number;
   /** No other episode of this process may be open on the server: a death of the server then shows which episode caused it (R25). */
   alone?: boolean;
+  /** Number of worlds that this node has opened for the episode before; absent: `tryNumber`. */
+  opening?: number;
+  /** Id of the run that plays it, where there is one. */
+  run?: string;
+  /** Called repeatedly while the world is made, which may take minutes. */
+  onWait?: (reason: string) => void;
 }
 
 /** Part of a tool's result. */

@@ -47,6 +47,10 @@ export interface EpisodeRequest extends OutageOptions {
   /** Seed of the environment's world and faults; shared by a group. */
   episodeSeed: number;
   episodeId: string;
+  /** Id of the run, where the episode belongs to one. */
+  run?: string;
+  /** Called repeatedly while a world is made. */
+  onOpening?: (reason: string) => void;
   /** Awaited before the first token is sampled. An error that it throws ends the episode. */
   beforeSampling?: () => Promise<void>;
   /** Without a journal, the next attempt plays the episode from the start. */
@@ -88,6 +92,8 @@ interface Course {
   sampled: Map<string, SampledTurn>;
   /** The world that an earlier attempt left open; null once this attempt has tried it. */
   world: JournaledPast['world'];
+  /** Number of worlds that were opened for this episode, also by earlier attempts on this node. */
+  openings: number;
   hasSampled: boolean;
 }
 
@@ -113,9 +119,9 @@ export async function playEpisode(
 ): Promise<EpisodePlay> {
   const { max_episode_failures: maxFailures } = request.sampling;
   const journal = request.journal ?? unkeptJournal();
-  const { sampled, failures: past, world } = journal.past;
+  const { sampled, failures: past, world, openings } = journal.past;
   const ledger = new FailureLedger(past);
-  const course: Course = { journal, ledger, sampled, world, hasSampled: false };
+  const course: Course = { journal, ledger, sampled, world, openings, hasSampled: false };
   const { failures } = ledger;
   const outage = outageClock(deps.backend, request.task.env_key, request);
   for (;;) {
@@ -200,7 +206,7 @@ async function playThrough(
  */
 async function enterWorld(
   { backend }: EpisodeDeps,
-  { task, episodeSeed: seed, episodeId }: EpisodeRequest,
+  { task, episodeSeed: seed, episodeId, run, onOpening }: EpisodeRequest,
   playing: Playing,
   course: Course,
   signal: AbortSignal,
@@ -213,8 +219,13 @@ async function enterWorld(
     return left;
   }
   await left?.close();
-  const options = { seed, episodeId, tryNumber: ledger.tryAt('open'), alone: ledger.suspect };
+  const options = {
+    ...{ seed, episodeId, tryNumber: ledger.tryAt('open'), alone: ledger.suspect, opening: course.openings },
+    ...(run === undefined ? {} : { run }),
+    ...(onOpening ? { onWait: onOpening } : {}),
+  };
   const environment = await backend.open(task, options, signal);
+  course.openings += 1;
   // The session now takes a place on the server, so the journal must name it for a later attempt.
   journal.note({ type: 'session', session: environment.session ?? null });
   void journal.write();

@@ -68,6 +68,8 @@ export interface JournaledPast {
   failures: JournaledFailure[];
   /** The world of that attempt, and the calls sent to it, by turn. */
   world: { session: SessionReference; calls: Map<number, JournaledCall> } | null;
+  /** Number of worlds that were opened. */
+  openings: number;
 }
 
 /** Records the progress of an episode. */
@@ -79,7 +81,12 @@ export interface TurnJournal {
   write(): Promise<void>;
 }
 
-export const nothingPast = (): JournaledPast => ({ sampled: new Map(), failures: [], world: null });
+export const nothingPast = (): JournaledPast => ({
+  sampled: new Map(),
+  failures: [],
+  world: null,
+  openings: 0,
+});
 
 /** A journal that is not stored, so no later attempt can continue from it. */
 export const unkeptJournal = (): TurnJournal => ({
@@ -143,6 +150,7 @@ export function pastOf(entries: readonly JournalEntry[]): JournaledPast {
   for (const entry of entries) {
     switch (entry.type) {
       case 'session':
+        past.openings += 1;
         past.world = entry.session && { session: entry.session, calls: new Map() };
         break;
       case 'tokens':

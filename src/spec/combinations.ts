@@ -1,4 +1,5 @@
 // Checks combinations of values: each value is valid alone, but some are impossible together.
+import { entryProblems, ttlProblems } from './environments/environment-problems.js';
 import type { SpecProblem } from './invalid-spec.js';
 import type { ModelArchitecture, RunSpec } from './run-spec.js';
 import { largeSuites } from './schedule.js';
@@ -210,53 +211,16 @@ function dataProblems({ data }: RunSpec): SpecProblem[] {
   return problems;
 }
 
-function environmentProblems({ environments, data }: RunSpec): SpecProblem[] {
+function environmentProblems({ environments, data, generator }: RunSpec): SpecProblem[] {
   const keys = environments.map(({ env_key }) => env_key);
-  const problems = repeated(keys).map((key) => ({
-    path: `environments[${keys.lastIndexOf(key)}].env_key`,
-    problem: `"${key}" is listed twice`,
-    fix: 'tasks find their environment by this key: make it unique',
-  }));
-  for (const app of data.builtin?.apps ?? []) {
-    if (keys.includes(app)) continue;
-    problems.push({
+  const missing = (data.builtin?.apps ?? [])
+    .filter((app) => !keys.includes(app))
+    .map((app) => ({
       path: 'environments',
       problem: `data.builtin.apps names "${app}", and no environment has that env_key`,
       fix: `add an entry with env_key: ${app}`,
-    });
-  }
-  const ofServers = [
-    'headers_env',
-    'contract',
-    'transport',
-    'sessions',
-    'max_sessions',
-    'tools',
-    'reward',
-    'success_at',
-  ] as const;
-  for (const [i, { url, fault_rate, tool_error_rate, ...rest }] of environments.entries()) {
-    const named = ofServers.find((key) => rest[key] !== undefined);
-    if (url === undefined && named !== undefined)
-      problems.push({
-        path: `environments[${i}].${named}`,
-        problem: 'it describes a server with a url of its own, and this entry has none',
-        fix: 'give the url, or remove this setting: the built-in server is known',
-      });
-    if (rest.sessions === 'attached' && rest.transport === 'http')
-      problems.push({
-        path: `environments[${i}].sessions`,
-        problem: 'attached sessions are played over a socket, and transport is http',
-        fix: 'remove one of them',
-      });
-    if (url === undefined || (fault_rate === 0 && tool_error_rate === 0)) continue;
-    problems.push({
-      path: `environments[${i}]`,
-      problem: 'fault_rate and tool_error_rate are set for a server with its own url',
-      fix: 'only the built-in server fails on purpose: remove the url or the rates',
-    });
-  }
-  return problems;
+    }));
+  return [...entryProblems(environments), ...missing, ...ttlProblems(environments, generator)];
 }
 
 function warmStartProblems({ warm_start, data }: RunSpec): SpecProblem[] {

@@ -2,9 +2,10 @@
 import { z } from 'zod';
 import { dataPath, preparedName, selection } from './data-schema.js';
 import { secretInUrl } from '../base/secrets.js';
-import { count, name, positive, text } from './fields.js';
+import { count, name, positive, text, variableName } from './fields.js';
 import { InvalidSpec, type SpecProblem } from './invalid-spec.js';
-import { environment, variableName } from './schema.js';
+import { entryProblems } from './environments/environment-problems.js';
+import { environment } from './environments/environment-schema.js';
 import { issueProblems } from './spec-issues.js';
 import { withAbsolutePath } from './spec-paths.js';
 
@@ -107,23 +108,18 @@ export function parseDatasetSpec(input: unknown, { file }: { file?: string } = {
 }
 
 function serverProblems({ environments }: DatasetSpec): SpecProblem[] {
-  const keys = environments.map(({ env_key }) => env_key);
-  return environments.flatMap(({ env_key, sessions }, index) => {
-    const problems: SpecProblem[] = [];
-    if (keys.indexOf(env_key) < index)
-      problems.push({
-        path: `environments[${index}].env_key`,
-        problem: `"${env_key}" is listed twice`,
-        fix: 'list it once',
-      });
-    if (sessions === 'attached')
-      problems.push({
-        path: `environments[${index}].sessions`,
-        problem: 'solutions are played on sockets alone',
-        fix: 'remove it',
-      });
-    return problems;
-  });
+  const attached = environments.flatMap(({ sessions }, index) =>
+    sessions === 'attached'
+      ? [
+          {
+            path: `environments[${index}].sessions`,
+            problem: 'solutions are played on sockets alone',
+            fix: 'remove it',
+          },
+        ]
+      : [],
+  );
+  return [...entryProblems(environments), ...attached];
 }
 
 function budgetProblems({ max_tokens, max_usd, usd_per_million }: TeacherSpec): SpecProblem[] {

@@ -15,3 +15,14 @@ export const share = z.number().min(0).max(1);
 export const betas = z.tuple([z.number().min(0).lt(1), z.number().min(0).lt(1)]);
 export const seed = z.int().min(0).max(Number.MAX_SAFE_INTEGER);
 export const notNegative = z.number().min(0);
+
+/** The name of a variable that holds a secret. */
+export const variableName = (what: 'token' | 'headers' | 'key') =>
+  z
+    .string()
+    // `refine`, not `regex`: the message of `regex` would repeat the text, which may be the secret.
+    .refine((variable) => /^[A-Z_][A-Z0-9_]{0,63}$/.test(variable), {
+      error:
+        `must be the name of an environment variable, in capitals, such as TRACKER_${what.toUpperCase()}, and never the ${what} itself: ` +
+        'export the variable where the workers run',
+    });

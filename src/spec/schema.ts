@@ -14,76 +14,9 @@ import {
   text,
 } from './fields.js';
 import { data } from './data-schema.js';
+import { environment } from './environments/environment-schema.js';
 import { model } from './model-schema.js';
 import { trainer } from './trainer-schema.js';
-import { secretInUrl } from '../base/secrets.js';
-
-/** The name of a variable that holds a secret. */
-export const variableName = (what: 'token' | 'headers' | 'key') =>
-  z
-    .string()
-    // `refine`, not `regex`: the message of `regex` would repeat the text, which may be the secret.
-    .refine((variable) => /^[A-Z_][A-Z0-9_]{0,63}$/.test(variable), {
-      error:
-        `must be the name of an environment variable, in capitals, such as TRACKER_${what.toUpperCase()}, and never the ${what} itself: ` +
-        'export the variable where the workers run',
-    });
-
-export const environment = z.strictObject({
-  env_key: name.describe('key by which tasks name this environment'),
-  kind: z.enum(['openenv']).exactOptional().describe('what the environment is; absent: `openenv`'),
-  url: z
-    .url({ protocol: /^https?$/ })
-    .refine((url) => secretInUrl(url) === null, {
-      error:
-        'must be http://host:port without user, password or query: a spec is recorded and shown, so it must not hold a ' +
-        'secret. For a grading token, give the name of its environment variable in grading_token_env',
-    })
-    .exactOptional()
-    .describe('URL of an OpenEnv server; absent: the server of the embedded stack'),
-  grading_token_env: variableName('token')
-    .exactOptional()
-    .describe('name of the environment variable with the grading token'),
-  headers_env: variableName('headers')
-    .exactOptional()
-    .describe('name of the environment variable with HTTP headers for this server, one `Name: value` a line'),
-  contract: z
-    .enum(['mcp', 'gym'])
-    .exactOptional()
-    .describe(
-      '`mcp`: the server lists tools; `gym`: it takes one kind of action, which the model gives to a tool `act`; absent: the server’s `/schema` says it',
-    ),
-  transport: z
-    .enum(['ws', 'http'])
-    .exactOptional()
-    .describe('`http`: `POST /reset` and `/step`; absent: `ws` if the server has `/ws`'),
-  sessions: z
-    .enum(['socket', 'attached'])
-    .exactOptional()
-    .describe(
-      '`attached`: an episode goes on after a lost socket (OpenEnv 0.5 or later); absent: `socket`, it begins again in a fresh world',
-    ),
-  max_sessions: count
-    .exactOptional()
-    .describe('episodes that a node plays there at once; absent: as many as the server says'),
-  tools: z
-    .enum(['episode', 'shared'])
-    .exactOptional()
-    .describe('`shared`: all tasks have the same tools, which are asked for once; absent: `episode`'),
-  reward: z
-    .enum(['last', 'sum'])
-    .exactOptional()
-    .describe(
-      '`last`: the last observation’s reward is the grade; `sum`: the sum of all steps’ rewards; absent: `last`',
-    ),
-  success_at: positive
-    .exactOptional()
-    .describe('reward of a solved task; rewards are divided by it; absent: 1'),
-  fault_rate: share.default(0).describe('share of calls that the built-in server fails on purpose'),
-  tool_error_rate: share
-    .default(0)
-    .describe('share of tool calls that the built-in server answers with an error on purpose'),
-});
 
 const sftPhase = z.strictObject({
   name: name.describe('name of the phase in logs and charts'),

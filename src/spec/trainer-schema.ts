@@ -196,7 +196,7 @@ function curriculumProblems(
     });
   const keys = environments.map(({ env_key }) => env_key);
   for (const key of Object.keys(curriculum.weights ?? {}))
-    if (!keys.includes(key))
+    if (!keys.includes(key) && !keys.includes('*'))
       problems.push({
         path: `trainer.curriculum.weights.${key}`,
         problem: 'no environment has that env_key',

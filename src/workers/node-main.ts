@@ -7,7 +7,7 @@ import { keepLastCommit } from '../activities/step/upload-last-commit.js';
 import { NewestEntries } from '../base/newest-entries.js';
 import { createNodeActivities, createTransferActivities } from '../activities/node-activities.js';
 import type { CheckpointStall, LastCommit } from '../activities/node-deps.js';
-import { RunDataCache } from '../data/run-data.js';
+import { readAsset, RunDataCache } from '../data/run-data.js';
 import { MadeSessions } from '../environments/openenv/made-sessions.js';
 import { headersIn } from '../environments/openenv/server-options.js';
 import { JournalFolder } from '../episode/journal-folder.js';
@@ -62,7 +62,12 @@ async function createParts(
   const { engine } = holder;
   const made = new MadeSessions(join(config.folder, 'sessions'), log);
   void made.closeLeft((variable) => headersIn('of a session that an earlier process left', variable));
-  const environments = environmentBackends({ url: config.environments, made, ...(token ? { token } : {}) });
+  const environments = environmentBackends({
+    ...{ url: config.environments, made, log },
+    owner: { name: config.node, folder: join(config.folder, 'fleet') },
+    verifierCode: (sha256) => readAsset(store, sha256),
+    ...(token ? { token } : {}),
+  });
   const deps = {
     store,
     node: config.node,

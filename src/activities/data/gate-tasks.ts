@@ -43,7 +43,7 @@ export async function gateTasks(
   const counts = { passed: 0, failed: 0 };
   const ungraded = new Map<string, Ungraded[]>();
   const record = (one: Ungraded): Promise<GateRecord> => recordGate({ store }, one, scope);
-  await playEach(spec, solved, scope, async ({ task, solution }, backend) => {
+  await playEach({ ...spec, store }, solved, scope, async ({ task, solution }, backend) => {
     const held = ungraded.get(task.env_key) ?? [];
     ungraded.set(task.env_key, held);
     const result = await gatesOf({ store, gathered, backend, scope, task, solution });

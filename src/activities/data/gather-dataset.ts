@@ -8,6 +8,7 @@ import { gatherTasks } from '../../data/preparation/preparation.js';
 import { requirePrepared } from '../../data/prepared-dataset.js';
 import { toolListsOf } from '../../data/tool-lists.js';
 import { datasetId, type DatasetSpec, parseDatasetSpec, type TeacherSpec } from '../../spec/dataset-spec.js';
+import { environmentOf } from '../../spec/environments/environment-of.js';
 import { InvalidSpec } from '../../spec/invalid-spec.js';
 import type { GatheredRecord } from '../../spec/records/preparation-records.js';
 import { gatheredKey } from '../../store/objects/layout.js';
@@ -33,10 +34,8 @@ export async function gatherDataset(
   // A demonstration of an environment without tasks is refused there.
   const asked = [...new Set([...examples.map(({ env_key }) => env_key), ...shown])];
   refuseMissingServers(spec, asked);
-  await refuseUnplayable(
-    spec.environments.filter(({ env_key }) => asked.includes(env_key)),
-    signal,
-  );
+  const played = asked.flatMap((envKey) => environmentOf(spec.environments, envKey) ?? []);
+  await refuseUnplayable([...new Set(played)], signal, examples);
   const tools = canonicalText(await toolListsOf(asked, examples, spec.environments, { signal }));
   const record: GatheredRecord = {
     schema: 'longhaul.gathered/1',
@@ -104,8 +103,8 @@ function otherVersion(spec: DatasetSpec, from: string): InvalidSpec {
 
 function refuseMissingServers({ environments }: DatasetSpec, asked: readonly string[]): void {
   const problems = asked.flatMap((envKey) => {
-    const index = environments.findIndex(({ env_key }) => env_key === envKey);
-    if (index < 0)
+    const environment = environmentOf(environments, envKey);
+    if (environment === undefined)
       return [
         {
           path: 'environments',
@@ -113,10 +112,10 @@ function refuseMissingServers({ environments }: DatasetSpec, asked: readonly str
           fix: `add an entry with env_key: ${envKey}`,
         },
       ];
-    if (environments[index]?.url !== undefined) return [];
+    if (environment.url !== undefined || environment.kind === 'fleet') return [];
     return [
       {
-        path: `environments[${index}].url`,
+        path: `environments[${environments.indexOf(environment)}].url`,
         problem: 'is missing, so its tasks cannot be played',
         fix: 'give the address of its server',
       },

@@ -1,11 +1,15 @@
 // Plays tasks on the environments of a dataset's spec, some at once on each.
+import { readAsset } from '../../data/run-data.js';
 import { type EnvironmentBackend, EnvironmentError } from '../../environments/environment.js';
 import { environmentKind } from '../../environments/environment-kinds.js';
-import { createSemaphore, type Semaphore } from '../../environments/openenv/semaphore.js';
+import { createSemaphore, type Semaphore } from '../../environments/semaphore.js';
 import { outageClock } from '../../episode/outage-clock.js';
+import { environmentOf } from '../../spec/environments/environment-of.js';
 import type { DatasetSpec } from '../../spec/dataset-spec.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
+import type { Digest } from '../../spec/records/parts.js';
 import type { Task } from '../../spec/records/task.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
 import type { AttemptScope } from '../../policy/attended.js';
 
 /** How long a server may be away. */
@@ -21,7 +25,7 @@ type Play<Item> = (item: Item, backend: EnvironmentBackend, isOver: () => boolea
  * called again. Throws `EnvironmentsUnavailable` when the server has been away for 10 minutes.
  */
 export async function playEach<Item extends { task: Task }>(
-  { environments, parallel }: DatasetSpec,
+  { environments, parallel, store }: Pick<DatasetSpec, 'environments' | 'parallel'> & { store: ObjectStore },
   items: readonly Item[],
   scope: DataScope,
   play: Play<Item>,
@@ -36,7 +40,7 @@ export async function playEach<Item extends { task: Task }>(
   const failures: unknown[] = [];
   const isOver = (): boolean => failures.length > 0;
   const played = [...byEnvironment].map(async ([envKey, own]) => {
-    const backend = openBackend(environmentOf(environments, envKey), parallel);
+    const backend = openBackend(requireEnvironment(environments, envKey), parallel, store);
     const next = own.values();
     const player = async (): Promise<void> => {
       for (const item of next) {
@@ -53,16 +57,19 @@ export async function playEach<Item extends { task: Task }>(
   if (isOver()) throw failures[0];
 }
 
-function environmentOf(environments: readonly EnvironmentSpec[], envKey: string): EnvironmentSpec {
-  const environment = environments.find(({ env_key }) => env_key === envKey);
+function requireEnvironment(environments: readonly EnvironmentSpec[], envKey: string): EnvironmentSpec {
+  const environment = environmentOf(environments, envKey);
   if (!environment) throw new Error(`the spec has no environment ${envKey}`);
   return environment;
 }
 
 /** Its own places, since its sessions end with this activity. */
-function openBackend(environment: EnvironmentSpec, parallel: number): EnvironmentBackend {
+function openBackend(environment: EnvironmentSpec, parallel: number, store: ObjectStore): EnvironmentBackend {
   const placesOf = (_url: string, most = Infinity): Semaphore => createSemaphore(Math.min(parallel, most));
-  return environmentKind(environment).backend(environment, callTimeoutMs, { url: null, placesOf }).create();
+  const verifierCode = (sha256: Digest): Promise<string> => readAsset(store, sha256);
+  return environmentKind(environment)
+    .backend(environment, callTimeoutMs, { url: null, placesOf, verifierCode })
+    .create();
 }
 
 async function withPatience<Item extends { task: Task }>(

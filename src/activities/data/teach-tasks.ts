@@ -38,7 +38,7 @@ export async function teachTasks(
   const budget = new Budget(teacher, input.spent);
   for (const { tokens } of items.flatMap(({ tries }) => tries)) budget.add(tokens);
   let solved = 0;
-  await playEach(spec, items, scope, async ({ task, tries }, backend, isOver) => {
+  await playEach({ ...spec, store }, items, scope, async ({ task, tries }, backend, isOver) => {
     for (let sample = tries.length; sample < teacher.samples && !tries.some(isSuccess); sample++) {
       if (budget.isOver || isOver()) break;
       tries.push(await recordTry({ store }, { gathered, backend, teacher, task, sample, budget }, scope));

@@ -8,10 +8,11 @@ import { currentScope } from '../attempt/scope.js';
 import { appByName, appNames, appsVersion } from '../../environments/apps/registry.js';
 import { awakeNow } from '../../base/awake-clock.js';
 import { EnvironmentError } from '../../environments/environment.js';
-import { askServerFacts, type ServerFacts } from '../../environments/openenv/server-facts.js';
+import type { EnvironmentFacts } from '../../environments/environment-kind.js';
+import { environmentKind } from '../../environments/environment-kinds.js';
 import { EnvironmentsUnavailable } from '../../episode/outage-clock.js';
-import { serverOptionsOf } from '../../environments/openenv/server-options.js';
-import { inOrder } from '../../environments/openenv/tool-results.js';
+import { inOrder } from '../../environments/tool-results.js';
+import { environmentOf } from '../../spec/environments/environment-of.js';
 import type { EnvironmentIdentities } from '../../spec/records/evaluation-records.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
@@ -43,7 +44,7 @@ export async function askIdentities(
 ): Promise<EnvironmentIdentities> {
   const asked = await Promise.all(
     [...new Set(names)].sort().map(async (name) => {
-      const environment = asking.environments.find(({ env_key }) => env_key === name);
+      const environment = environmentOf(asking.environments, name);
       return [name, identityOf(await factsOf(name, asking), environment)] as const;
     }),
   );
@@ -54,7 +55,7 @@ export async function askIdentities(
  * sha256 of the canonical JSON of `facts`. If the facts do not distinguish the server from others, its address `url` is included. It is
  * also included for a server that has given no reward yet, because that server may never give one.
  */
-function identityOf(facts: ServerFacts, environment: EnvironmentSpec | undefined): Digest {
+function identityOf(facts: EnvironmentFacts, environment: EnvironmentSpec | undefined): Digest {
   const { contract, tools, name, version, reward_rule } = facts;
   const { url, reward, success_at } = environment ?? {};
   const isVague = tools === null || reward_rule === null || reward_rule === 'later_reward';
@@ -67,23 +68,21 @@ function identityOf(facts: ServerFacts, environment: EnvironmentSpec | undefined
   return sha256Hex(canonicalBytes({ contract, tools, metadata, reward_rule, ...address, ...graded }));
 }
 
-async function factsOf(name: string, asking: Asking): Promise<ServerFacts> {
-  const environment = asking.environments.find(({ env_key }) => env_key === name);
-  if (environment?.url === undefined) return builtInFacts(name);
-  const { url, grading_token_env } = environment;
+async function factsOf(name: string, asking: Asking): Promise<EnvironmentFacts> {
+  const environment = environmentOf(asking.environments, name);
+  if (environment === undefined || isBuiltIn(environment)) return builtInFacts(name);
   const own = asking.tasks.filter(({ env_key }) => env_key === name);
   // Held-out tasks first, because only they occur in suites.
   const tasks = [
     ...own.filter(({ split }) => split === 'held_out'),
     ...own.filter(({ split }) => split === 'train'),
   ].slice(0, tasksAsked);
+  const { signal } = asking;
   const timeoutMs = asking.callTimeoutS * 1000;
-  const gradesByToken = grading_token_env !== undefined;
-  const options = { ...serverOptionsOf(environment), url, gradesByToken, timeoutMs };
   const giveUpAt = awakeNow() + asking.maxWaitS * 1000;
   for (let pauseMs = minPauseMs; ; pauseMs = Math.min(maxPauseMs, 2 * pauseMs)) {
     try {
-      return await askServerFacts(options, tasks, asking.signal);
+      return await environmentKind(environment).facts(environment, tasks, { timeoutMs, signal });
     } catch (error) {
       asking.signal.throwIfAborted();
       if (!(error instanceof EnvironmentError)) throw error;
@@ -110,8 +109,10 @@ function unplayable(name: string, cause: EnvironmentError): EnvironmentsUnavaila
   );
 }
 
+const isBuiltIn = ({ url, kind }: EnvironmentSpec): boolean => url === undefined && kind !== 'fleet';
+
 /** Facts about the node's built-in server: they are known without asking. This process may not be able to reach the server. */
-function builtInFacts(name: string): ServerFacts {
+function builtInFacts(name: string): EnvironmentFacts {
   const tools = appNames.includes(name) ? inOrder(appByName(name).tools) : null;
   return {
     ...{ contract: 'openenv/tools', transport: 'ws', tools, name: 'longhaul' },
@@ -132,7 +133,7 @@ export async function identitiesOnNode(
   const { signal, progress } = currentScope();
   const { call_timeout_s: callTimeoutS, max_wait_s: maxWaitS } = record.spec.generator;
   const servers = environments
-    .filter(({ url }) => url !== undefined)
+    .filter((environment) => !isBuiltIn(environment))
     .map((environment) => ({ environment, backend: deps.backendFor(environment, callTimeoutS * 1000) }));
   // This node's own idle sessions must not be what it waits for.
   const releaseIdle = () => Promise.all(servers.map(async ({ backend }) => backend.releaseIdle?.()));

@@ -7,6 +7,7 @@ import type { EpisodeJournals, OpenJournal } from '../../episode/journal-folder.
 import type { TurnJournal } from '../../episode/turn-journal.js';
 import type { Digest, SamplingPlan } from '../../spec/records/parts.js';
 import type { EpisodeRecord } from '../../spec/records/episode.js';
+import { environmentOf } from '../../spec/environments/environment-of.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
 import type { Task } from '../../spec/records/task.js';
 import { recordDigest } from '../../store/records/canonical.js';
@@ -178,7 +179,7 @@ async function playUnlessFinished(
 ): Promise<EpisodeRecord> {
   const { data, random } = order;
   const spec = data.record.spec;
-  const environment = order.environments.find((candidate) => candidate.env_key === seat.task.env_key);
+  const environment = environmentOf(order.environments, seat.task.env_key);
   if (!environment)
     throw new Error(`No environment is configured for "${seat.task.env_key}" (task ${seat.task.task_key})`);
   const started = Date.now();
@@ -216,6 +217,8 @@ async function playUnlessFinished(
       policyStep: order.policyStep,
       episodeSeed: seat.seed,
       episodeId: seat.key,
+      run: data.record.run,
+      onOpening: (reason) => waits({ for: seat.task.env_key, reason }),
       journal: keeping(seat.journal, work),
       maxWaitMs: spec.generator.max_wait_s * 1000,
       onWait: (outage) => waits({ for: seat.task.env_key, ...outage }),

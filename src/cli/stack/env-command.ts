@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { type Command, InvalidArgumentError } from 'commander';
 import { keepSecret } from '../../base/known-secrets.js';
 import { serverOptionsOf } from '../../environments/openenv/server-options.js';
-import { isObject } from '../../environments/openenv/tool-results.js';
+import { isObject } from '../../environments/tool-results.js';
 import { BadInput, withOutput } from '../output.js';
 import { checksTable } from './doctor-checks.js';
 import { type Trial, tryEnvironment } from './environment-trial.js';

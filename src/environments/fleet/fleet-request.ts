@@ -1,4 +1,7 @@
-// One request to Fleet's control plane or to an instance.
+// Requests to Fleet's control plane.
+import { randomUUID } from 'node:crypto';
+import { isObject } from '../tool-results.js';
+import { jsonRequest } from './json-request.js';
 
 export interface FleetAnswer {
   status: number;
@@ -23,3 +26,29 @@ export type FleetRequest = (
   body?: object,
   options?: FleetRequestOptions,
 ) => Promise<FleetAnswer>;
+
+export const fleetUrl = 'https://orchestrator.fleetai.com';
+
+const usualTimeoutMs = 60_000;
+
+export function fleetRequests(url: string, apiKey: string): FleetRequest {
+  const base = url.replace(/\/+$/, '');
+  return (method, path, body, { timeoutMs = usualTimeoutMs, requestId = randomUUID(), signal } = {}) =>
+    jsonRequest({
+      method,
+      url: `${base}${path}`,
+      headers: {
+        Authorization: `Bearer ${apiKey}`,
+        'X-Request-ID': requestId,
+        'X-Request-Timestamp': String(Date.now()),
+      },
+      ...{ body, timeoutMs, signal },
+    });
+}
+
+/** Fleet's words for a refusal: `detail`, or its `message`. */
+export function detailOf({ status, body }: FleetAnswer): string {
+  const detail = isObject(body) ? body.detail : body;
+  const words = isObject(detail) ? detail.message : detail;
+  return (typeof words === 'string' && words !== '' ? words : `status ${status}`).slice(0, 500);
+}

@@ -10,7 +10,7 @@ import type { MadeSession, MadeSessions } from './made-sessions.js';
 import { askMcp } from './mcp-request.js';
 import { ErrorFrame, type OpenEnvConnection, type ReplyFrame } from './openenv-connection.js';
 import { OpenEnvSocket } from './openenv-socket.js';
-import { textOf } from './tool-results.js';
+import { textOf } from '../tool-results.js';
 import { isRefused } from './web-socket.js';
 
 interface AttachedServer {

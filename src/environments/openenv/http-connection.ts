@@ -5,7 +5,7 @@
 import { awakeLimit } from '../../base/awake-clock.js';
 import { EnvironmentError } from '../environment.js';
 import { ErrorFrame, type OpenEnvConnection, type ReplyFrame } from './openenv-connection.js';
-import { isObject, textOf } from './tool-results.js';
+import { isObject, textOf } from '../tool-results.js';
 
 export class HttpConnection implements OpenEnvConnection {
   readonly sessionId = undefined;

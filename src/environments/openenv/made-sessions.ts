@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Backoff } from '../../base/backoff.js';
 import { sha256Hex } from '../../base/sha256.js';
 import { askMcp } from './mcp-request.js';
-import { isObject } from './tool-results.js';
+import { isObject } from '../tool-results.js';
 
 export interface MadeSession {
   url: string;

@@ -1,6 +1,6 @@
 // One request to a server's `POST /mcp`, which speaks JSON-RPC 2.0.
 import { awakeLimit } from '../../base/awake-clock.js';
-import { isObject, textOf } from './tool-results.js';
+import { isObject, textOf } from '../tool-results.js';
 
 export type McpAnswer =
   { result: Record<string, unknown> } | { code: number; message: string; data: Record<string, unknown> };

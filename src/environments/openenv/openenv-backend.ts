@@ -19,9 +19,9 @@ import type { MadeSessions } from './made-sessions.js';
 import { ErrorFrame, type OpenEnvConnection, type ReplyFrame } from './openenv-connection.js';
 import { openEnvEpisode, type RewardRule } from './openenv-episode.js';
 import { type Contract, OpenEnvServer, type ServerOptions } from './openenv-server.js';
-import { createSemaphore, type Semaphore } from './semaphore.js';
+import { createSemaphore, type Semaphore } from '../semaphore.js';
 import { createSocketPool } from './socket-pool.js';
-import { inOrder, isObject, readTools } from './tool-results.js';
+import { inOrder, isObject, readTools } from '../tool-results.js';
 
 export interface OpenEnvOptions extends Omit<ServerOptions, 'secrets'>, Partial<RewardRule> {
   /** Token of the built-in server, which grades on request. Without a token, rewards are the grade. */

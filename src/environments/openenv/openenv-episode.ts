@@ -3,7 +3,7 @@ import type { ToolCall, ToolSpec } from '../../spec/records/task.js';
 import { EnvironmentError, type Environment, type Grade, type ToolResult } from '../environment.js';
 import { ErrorFrame, type OpenEnvConnection, type ReplyFrame } from './openenv-connection.js';
 import type { Contract } from './openenv-server.js';
-import { isObject, isReward, readToolAnswer, shownText, textOf, textResult } from './tool-results.js';
+import { isObject, isReward, readToolAnswer, shownText, textOf, textResult } from '../tool-results.js';
 
 /** How rewards become a grade. */
 export interface RewardRule {

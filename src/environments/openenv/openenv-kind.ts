@@ -1,9 +1,15 @@
 // The kind `openenv`: any OpenEnv server, and the built-in one where the spec names none.
 import { keepSecret } from '../../base/known-secrets.js';
+import type { Task, ToolSpec } from '../../spec/records/task.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
-import type { EnvironmentHost, EnvironmentKind } from '../environment-kind.js';
+import { EnvironmentError } from '../environment.js';
+import type { EnvironmentHost, EnvironmentKind, Refusal } from '../environment-kind.js';
 import { createOpenEnvBackend } from './openenv-backend.js';
+import { OpenEnvServer } from './openenv-server.js';
+import { askServerFacts } from './server-facts.js';
 import { serverOptionsOf } from './server-options.js';
+
+const lookMs = 5_000;
 
 export const openEnvKind: EnvironmentKind = {
   backend(spec, callTimeoutMs, host) {
@@ -29,7 +35,72 @@ export const openEnvKind: EnvironmentKind = {
         }),
     };
   },
+  refusal,
+  opensWithinMs: 30_000,
+  tools,
+  facts: (spec, tasks, { timeoutMs, signal }) =>
+    askServerFacts(
+      {
+        ...serverOptionsOf(spec),
+        ...{ url: addressOf(spec), timeoutMs, gradesByToken: spec.grading_token_env !== undefined },
+      },
+      tasks,
+      signal,
+    ),
 };
+
+/** A server that does not answer may only be starting: episodes wait for it. */
+async function refusal(
+  spec: EnvironmentSpec,
+  _tasks: readonly Task[],
+  signal: AbortSignal,
+): Promise<Refusal | null> {
+  const { url, headers_env } = spec;
+  // This process may lack what the node workers send.
+  if (url === undefined || (headers_env !== undefined && !process.env[headers_env])) return null;
+  try {
+    await new OpenEnvServer({ ...serverOptionsOf(spec), url }).look(lookMs, signal);
+    return null;
+  } catch (error) {
+    signal.throwIfAborted();
+    if (error instanceof EnvironmentError && error.kind === 'unavailable') return null;
+    return { problem: (error as Error).message, fix: 'correct the url, or what the spec says of the server' };
+  }
+}
+
+/** Uses a new backend each time: the circuit breaker of a used backend, opened by earlier failures, would hide the current problem. */
+async function tools(
+  spec: EnvironmentSpec,
+  task: Task,
+  { timeoutMs, signal }: { timeoutMs: number; signal: AbortSignal },
+): Promise<ToolSpec[]> {
+  const { grading_token_env: tokenName } = spec;
+  const gradingToken = tokenName === undefined ? undefined : process.env[tokenName];
+  const server = {
+    ...{ url: addressOf(spec), ...serverOptionsOf(spec), callTimeoutMs: timeoutMs },
+    ...(gradingToken ? { gradingToken } : {}),
+  };
+  const asked = new OpenEnvServer(server);
+  const found = await asked.look(timeoutMs, signal).catch(() => null);
+  if (found?.contract.act) return [found.contract.act];
+  // A reset would end the episode that plays on the only world of a server without sockets.
+  const listed = found?.transport === 'http' ? await asked.toolsWithoutEpisode(timeoutMs) : [];
+  if (listed.length > 0) return listed;
+  const backend = createOpenEnvBackend({ ...server, maxSessions: 1 });
+  try {
+    const options = { seed: 0, episodeId: `tools/${task.task_key}`, tryNumber: 0 };
+    const environment = await backend.open(task, options, signal);
+    await environment.close();
+    return [...environment.tools];
+  } finally {
+    await backend.close();
+  }
+}
+
+function addressOf({ env_key, url }: EnvironmentSpec): string {
+  if (url === undefined) throw new Error(`environment ${env_key} has no url`);
+  return url;
+}
 
 function gradingTokenOf(spec: EnvironmentSpec, { token: own }: EnvironmentHost): string | undefined {
   const named = spec.grading_token_env;

@@ -10,7 +10,7 @@ import type { MadeSessions } from './made-sessions.js';
 import { askMcp } from './mcp-request.js';
 import { ErrorFrame, type OpenEnvConnection } from './openenv-connection.js';
 import { OpenEnvSocket } from './openenv-socket.js';
-import { isObject, readTools } from './tool-results.js';
+import { isObject, readTools } from '../tool-results.js';
 
 /** `mcp`: actions list and call tools. `gym`: the environment has one kind of action, which the model gives as the arguments of `act`. */
 export type ContractKind = 'mcp' | 'gym';

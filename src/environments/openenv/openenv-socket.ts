@@ -8,7 +8,7 @@ import type { RawData, WebSocket } from 'ws';
 import { awakeNow, awakeTimeout } from '../../base/awake-clock.js';
 import { EnvironmentError } from '../environment.js';
 import { ErrorFrame, type OpenEnvConnection, type ReplyFrame } from './openenv-connection.js';
-import { isObject, textOf } from './tool-results.js';
+import { isObject, textOf } from '../tool-results.js';
 import { isRefused, openWebSocket } from './web-socket.js';
 
 interface Request {

@@ -4,7 +4,7 @@ import type { Task, ToolSpec } from '../../spec/records/task.js';
 import { EnvironmentError } from '../environment.js';
 import { ErrorFrame, type ReplyFrame } from './openenv-connection.js';
 import { type ContractKind, OpenEnvServer, type ServerOptions, type Transport } from './openenv-server.js';
-import { inOrder, isObject, isReward, readTools } from './tool-results.js';
+import { inOrder, isObject, isReward, readTools } from '../tool-results.js';
 
 export interface ServerFacts {
   /** The protocol that we use with the server. */

@@ -1,7 +1,7 @@
 // Reads the tasks that a server of OpenEnv 0.4.1 or later lists itself, page by page. Their form is the environment's own; a reset with `split` and
 // `index` selects one.
 import { awakeLimit } from '../../base/awake-clock.js';
-import { isObject, textOf } from './tool-results.js';
+import { isObject, textOf } from '../tool-results.js';
 
 /** A row of a task file. */
 export interface ServerTask {

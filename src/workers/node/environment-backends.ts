@@ -2,7 +2,7 @@
 import type { EnvironmentBackend } from '../../environments/environment.js';
 import type { EnvironmentHost } from '../../environments/environment-kind.js';
 import { environmentKind } from '../../environments/environment-kinds.js';
-import { createSemaphore, type Semaphore } from '../../environments/openenv/semaphore.js';
+import { createSemaphore, type Semaphore } from '../../environments/semaphore.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
 import { placesOfNode } from './server-capacity.js';
 

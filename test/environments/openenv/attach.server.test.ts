@@ -6,7 +6,7 @@ import type {
   SessionReference,
 } from '../../../src/environments/environment.js';
 import { createOpenEnvBackend } from '../../../src/environments/openenv/openenv-backend.js';
-import { textResult } from '../../../src/environments/openenv/tool-results.js';
+import { textResult } from '../../../src/environments/tool-results.js';
 import type { FaultSource } from '../../../src/environments/server/app-session.js';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import { startSeverableProxy, type SeverableProxy } from '../../support/servers/severable-proxy.js';

@@ -7,7 +7,7 @@ import { refuseUnplayable } from '../../../src/data/environment-check.js';
 import type { Environment, EnvironmentBackend } from '../../../src/environments/environment.js';
 import { MadeSessions } from '../../../src/environments/openenv/made-sessions.js';
 import { createOpenEnvBackend } from '../../../src/environments/openenv/openenv-backend.js';
-import { textResult } from '../../../src/environments/openenv/tool-results.js';
+import { textResult } from '../../../src/environments/tool-results.js';
 import type { Task } from '../../../src/spec/records/task.js';
 import { ensurePythonVenv } from '../../support/python-venv.js';
 import { type OpenEnvFixture, startOpenEnvFixture } from '../../support/servers/openenv-fixture.js';

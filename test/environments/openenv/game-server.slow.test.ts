@@ -7,7 +7,7 @@ import {
   type OpenEnvOptions,
 } from '../../../src/environments/openenv/openenv-backend.js';
 import { askServerFacts } from '../../../src/environments/openenv/server-facts.js';
-import { textResult } from '../../../src/environments/openenv/tool-results.js';
+import { textResult } from '../../../src/environments/tool-results.js';
 import { contentText } from '../../../src/episode/observation.js';
 import type { Task } from '../../../src/spec/records/task.js';
 import { ensurePythonVenv, type PythonVenv } from '../../support/python-venv.js';

@@ -6,7 +6,7 @@ import {
   createOpenEnvBackend,
   type OpenEnvOptions,
 } from '../../../src/environments/openenv/openenv-backend.js';
-import { textResult } from '../../../src/environments/openenv/tool-results.js';
+import { textResult } from '../../../src/environments/tool-results.js';
 import { environmentBackends } from '../../../src/workers/node/environment-backends.js';
 import { type HttpWorld, startHttpWorld } from '../http-world.js';
 import { counterTask } from '../stand-in.js';

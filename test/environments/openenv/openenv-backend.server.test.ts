@@ -9,7 +9,7 @@ import {
   createOpenEnvBackend,
   type OpenEnvOptions,
 } from '../../../src/environments/openenv/openenv-backend.js';
-import { textResult } from '../../../src/environments/openenv/tool-results.js';
+import { textResult } from '../../../src/environments/tool-results.js';
 import { contentText } from '../../../src/episode/observation.js';
 import type { InfrastructureFault } from '../../../src/environments/server/app-session.js';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';

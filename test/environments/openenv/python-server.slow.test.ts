@@ -1,7 +1,7 @@
 // Our client against the Python package's own server.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createOpenEnvBackend } from '../../../src/environments/openenv/openenv-backend.js';
-import { textResult } from '../../../src/environments/openenv/tool-results.js';
+import { textResult } from '../../../src/environments/tool-results.js';
 import { contentText } from '../../../src/episode/observation.js';
 import type { Task } from '../../../src/spec/records/task.js';
 import { ensurePythonVenv, type PythonVenv } from '../../support/python-venv.js';

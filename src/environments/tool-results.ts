@@ -1,7 +1,7 @@
 // Converts tool lists and results of all OpenEnv versions into one form: the case of their keys depends on the server's libraries.
-import { sha256Hex } from '../../base/sha256.js';
-import type { JsonSchemaObject, ToolSpec } from '../../spec/records/task.js';
-import type { ContentBlock, ToolResult } from '../environment.js';
+import { sha256Hex } from '../base/sha256.js';
+import type { JsonSchemaObject, ToolSpec } from '../spec/records/task.js';
+import type { ContentBlock, ToolResult } from './environment.js';
 
 type Json = Record<string, unknown>;
 
@@ -50,7 +50,7 @@ export function readToolAnswer(observation: Json): ToolAnswer {
     const { metadata: _, ...shown } = observation;
     return { kind: 'result', result: textResult(compact(shown)) };
   }
-  return { kind: 'result', result: readResult(result) };
+  return { kind: 'result', result: readToolResult(result) };
 }
 
 /** A whole observation as the model sees it, which does not see the metadata: its only text, or JSON. */
@@ -61,7 +61,8 @@ export function shownText(observation: unknown): string {
   return values.length === 1 && typeof values[0] === 'string' ? values[0] : compact(shown);
 }
 
-function readResult(result: unknown): ToolResult {
+/** Reads the result of a tool of any MCP version. */
+export function readToolResult(result: unknown): ToolResult {
   if (!isObject(result)) return textResult(typeof result === 'string' ? result : compact(result));
   const { content } = result;
   const isError = (result.is_error ?? result.isError) === true;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { createSemaphore } from '../../../src/environments/openenv/semaphore.js';
+import { createSemaphore } from '../../src/environments/semaphore.js';
 
 const quiet = new AbortController().signal;
 

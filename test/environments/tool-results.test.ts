@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { expect, it } from 'vitest';
-import { readToolAnswer } from '../../../src/environments/openenv/tool-results.js';
-import { resultObservation } from '../../../src/episode/observation.js';
+import { readToolAnswer } from '../../src/environments/tool-results.js';
+import { resultObservation } from '../../src/episode/observation.js';
 
 const bytes = Buffer.from('not really a picture');
 const sha256 = createHash('sha256').update(bytes).digest('hex');

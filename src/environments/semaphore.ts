@@ -1,5 +1,5 @@
 // A limited number of places on one server, first come, first served.
-import { awakeNow } from '../../base/awake-clock.js';
+import { awakeNow } from '../base/awake-clock.js';
 
 export interface Semaphore {
   /** Takes one place, or all. Resolves with a function that releases them once. Rejects with the signal's reason when it aborts. */

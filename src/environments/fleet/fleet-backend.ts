@@ -1,0 +1,161 @@
+// Fleet as an environment: each episode has an instance of its own, made for its task and deleted after it.
+import { setMaxListeners } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { isDeepStrictEqual } from 'node:util';
+import { abortable } from '../../base/abortable.js';
+import { awakeNow } from '../../base/awake-clock.js';
+import { Backoff } from '../../base/backoff.js';
+import type { Digest } from '../../spec/records/parts.js';
+import type { Task, ToolSpec } from '../../spec/records/task.js';
+import {
+  type Environment,
+  type EnvironmentBackend,
+  EnvironmentError,
+  type OpenOptions,
+} from '../environment.js';
+import type { Semaphore } from '../semaphore.js';
+import { inOrder } from '../tool-results.js';
+import { fleetEpisode } from './fleet-episode.js';
+import { FleetInstances, type Order, type Owner } from './fleet-instances.js';
+import { fleetRequests } from './fleet-request.js';
+import { InstanceApi } from './instance-api.js';
+import { versionOf } from './task-version.js';
+import { McpSession } from './mcp-session.js';
+import { type Instance, Orchestrator } from './orchestrator.js';
+
+export interface FleetOptions {
+  url: string;
+  apiKey: string;
+  region?: string;
+  /** End of an instance, in seconds after its creation. */
+  ttlSeconds: number;
+  callTimeoutMs: number;
+  /** Instances at once. */
+  places: Semaphore;
+  owner: Owner;
+  /** The code of a task's verifier, by its sha256. */
+  verifierCode: (sha256: Digest) => Promise<string>;
+}
+
+/** How long an episode waits for a free instance of the account before the wait is an outage. */
+const refusedMs = 10 * 60_000;
+const refusedPauses: [number, number] = [1_000, 30_000];
+const closeMs = 15_000;
+const deletedWithinMs = 10_000;
+
+export function createFleetBackend(options: FleetOptions): EnvironmentBackend {
+  const { url, apiKey, region, ttlSeconds, callTimeoutMs, places, owner, verifierCode } = options;
+  const request = fleetRequests(url, apiKey);
+  const orchestrator = new Orchestrator(request);
+  const instances = new FleetInstances(orchestrator, owner);
+  let closed = false;
+
+  function orderOf(task: Task): Order {
+    const { data_key, data_version, env_variables } = task;
+    const [env_key, version] = versionOf(task);
+    return {
+      env_key,
+      ...(version === undefined ? {} : { env_version: version }),
+      ...(data_key === undefined ? {} : { data_key }),
+      ...(data_version === undefined ? {} : { data_version }),
+      ...(region === undefined ? {} : { region }),
+      ...(Object.keys(env_variables).length === 0 ? {} : { env_variables }),
+      ttl_seconds: ttlSeconds,
+    };
+  }
+
+  /** Waits while the account has no place. */
+  async function make(task: Task, options: OpenOptions, signal: AbortSignal): Promise<Instance> {
+    const { run = 'longhaul', episodeId, opening = options.tryNumber, onWait } = options;
+    const pauses = new Backoff(refusedPauses);
+    const giveUpAt = awakeNow() + refusedMs;
+    for (;;) {
+      try {
+        return await instances.make(orderOf(task), { run, episodeId, opening }, signal, onWait);
+      } catch (error) {
+        const isFull = error instanceof EnvironmentError && error.reason === 'capacity';
+        if (!isFull || awakeNow() > giveUpAt) throw error;
+        places.shrinkTo(instances.count);
+        onWait?.(error.message);
+      }
+      await sleep(pauses.next(), undefined, { signal }).catch(() => signal.throwIfAborted());
+    }
+  }
+
+  async function open(task: Task, options: OpenOptions, signal: AbortSignal): Promise<Environment> {
+    if (closed) throw new Error('the environment backend is closed');
+    const { verifier } = task;
+    if (verifier === undefined)
+      throw new EnvironmentError('failed', 'open', `the task ${task.task_key} has no verifier`);
+    // One signal stops hundreds of episodes, so Node's warning about a leak would be wrong.
+    setMaxListeners(0, signal);
+    const release = await places.acquire(signal);
+    let instance: Instance | undefined;
+    const end = async (made: Instance): Promise<void> => {
+      // An instance that is not gone yet counts in the account.
+      const isGone = instances.end(made).finally(release);
+      await Promise.race([isGone, sleep(deletedWithinMs, undefined, { ref: false })]);
+    };
+    try {
+      const code = await abortable(verifierCode(verifier), signal);
+      instance = await make(task, options, signal);
+      const api = new InstanceApi(instance, orchestrator);
+      await reset(api, instance, signal);
+      const session = await McpSession.open(instance.root, apiKey, signal);
+      const made = instance;
+      return fleetEpisode({
+        ...{ task, code, api, session, instanceId: made.id, request, orchestrator, callTimeoutMs },
+        ...(region === undefined ? {} : { region }),
+        tools: knownList(task.env_key, offered(session.tools)),
+        onClose: () => end(made),
+      });
+    } catch (error) {
+      if (instance) await end(instance);
+      else release();
+      throw error;
+    }
+  }
+
+  /** Prompts are remembered by the identity of their tool list, and its order must not change them. */
+  const newestLists = new Map<string, readonly ToolSpec[]>();
+  function knownList(envKey: string, tools: readonly ToolSpec[]): readonly ToolSpec[] {
+    const newest = newestLists.get(envKey);
+    const ordered = inOrder(tools);
+    if (newest && isDeepStrictEqual(newest, ordered)) return newest;
+    newestLists.set(envKey, ordered);
+    return ordered;
+  }
+
+  let probing: Promise<boolean> | undefined;
+  void instances.sweepLeft();
+  return {
+    open,
+    healthy() {
+      probing ??= orchestrator
+        .account()
+        .then(
+          () => true,
+          () => false,
+        )
+        .finally(() => (probing = undefined));
+      return probing;
+    },
+    async close() {
+      closed = true;
+      await instances.close(closeMs);
+    },
+  };
+}
+
+/** A new instance has its seed; one that is adopted must be brought back to it. */
+async function reset(api: InstanceApi, { adopted }: Instance, signal: AbortSignal): Promise<void> {
+  try {
+    await api.reset(signal);
+  } catch (error) {
+    signal.throwIfAborted();
+    if (adopted || !(error instanceof EnvironmentError)) throw error;
+  }
+}
+
+/** `computer` is for models that see. */
+const offered = (tools: readonly ToolSpec[]): ToolSpec[] => tools.filter(({ name }) => name !== 'computer');

@@ -1,0 +1,135 @@
+// One episode on an instance: calls over MCP, an optional answer by tool, and the grade of the task's verifier.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Backoff } from '../../base/backoff.js';
+import type { Task, ToolCall, ToolSpec } from '../../spec/records/task.js';
+import { type Environment, EnvironmentError, type Grade, type ToolResult } from '../environment.js';
+import { textResult } from '../tool-results.js';
+import type { FleetRequest } from './fleet-request.js';
+import type { InstanceApi } from './instance-api.js';
+import type { McpSession } from './mcp-session.js';
+import type { Orchestrator } from './orchestrator.js';
+import { runVerifier } from './verifier.js';
+
+interface EpisodeParts {
+  task: Task;
+  /** Of the task's verifier. */
+  code: string;
+  tools: readonly ToolSpec[];
+  instanceId: string;
+  api: InstanceApi;
+  session: McpSession;
+  request: FleetRequest;
+  orchestrator: Orchestrator;
+  region?: string;
+  callTimeoutMs: number;
+  onClose: () => Promise<void>;
+}
+
+/** Fleet's tasks that ask for an answer name this tool, which no instance has. */
+const answerTool: ToolSpec = {
+  name: 'submit_final_answer',
+  description: 'Submits the final answer of the task, which ends it.',
+  input_schema: {
+    type: 'object',
+    properties: { answer: { type: 'string', description: 'the final answer' } },
+    required: ['answer'],
+  },
+};
+const triesToGrade = 3;
+const gradePauses: [number, number] = [1_000, 8_000];
+/** The mean and the variance over a group must be finite numbers too. */
+const maxReward = 1e100;
+
+export function fleetEpisode(parts: EpisodeParts): Environment {
+  const { task, session, api, callTimeoutMs } = parts;
+  const asksForAnswer =
+    task.prompt.includes(answerTool.name) && !parts.tools.some(({ name }) => name === answerTool.name);
+  let submitted: string | undefined;
+  let inFlight = false;
+  let broken = false;
+  let closing: Promise<void> | undefined;
+
+  async function exclusive<T>(run: () => Promise<T>): Promise<T> {
+    if (closing || broken) throw new Error('the episode has ended; it can only be closed');
+    if (inFlight) throw new Error('a call of this episode is still in flight');
+    inFlight = true;
+    try {
+      return await run();
+    } catch (error) {
+      broken = true;
+      throw error;
+    } finally {
+      inFlight = false;
+    }
+  }
+
+  async function callTool(call: ToolCall): Promise<ToolResult> {
+    if (asksForAnswer && call.name === answerTool.name) {
+      const { answer } = call.arguments;
+      if (typeof answer !== 'string') return textResult('answer: must be a text', true);
+      submitted = answer;
+      return { ...textResult('The answer is submitted.'), ends: true };
+    }
+    try {
+      return await session.call(call, callTimeoutMs);
+    } catch (error) {
+      throw error instanceof EnvironmentError ? await judged(error) : error;
+    }
+  }
+
+  /** Whose fault a lost answer is. While Fleet answers, a time-out and the end of the instance's time are the episode's. */
+  async function judged(lost: EnvironmentError): Promise<EnvironmentError> {
+    const status = await parts.orchestrator.status(parts.instanceId).catch(() => undefined);
+    if (status === undefined) return lost;
+    const charged = (reason: string, message: string): EnvironmentError =>
+      new EnvironmentError('failed', reason, message, { cause: lost });
+    if (status !== 'running')
+      return charged('expired', `the instance has ended (${status ?? 'unknown to Fleet'})`);
+    return lost.reason === 'timeout' ? charged('timeout', lost.message) : lost;
+  }
+
+  async function grade(finalAnswer: string): Promise<Grade> {
+    const pauses = new Backoff(gradePauses);
+    for (let tries = 1; ; tries++) {
+      try {
+        return await gradeOnce(finalAnswer);
+      } catch (error) {
+        const isCanary = error instanceof EnvironmentError && error.reason === 'canary';
+        if (!isCanary || tries >= triesToGrade) throw error;
+      }
+      await sleep(pauses.next());
+    }
+  }
+
+  async function gradeOnce(finalAnswer: string): Promise<Grade> {
+    await api.queryAll();
+    const verdict = await runVerifier(parts.request, {
+      ...{ key: task.task_key, code: parts.code, instanceId: parts.instanceId, finalAnswer },
+      ...(parts.region === undefined ? {} : { region: parts.region }),
+    });
+    await api.queryAll();
+    if (verdict.kind === 'ungraded') throw new EnvironmentError('failed', verdict.reason, verdict.message);
+    const { value, explanation } = verdict;
+    if (Math.abs(value) <= maxReward) return { outcome: { status: 'graded', value }, explanation };
+    throw new EnvironmentError('failed', 'grade', `the verifier gives the reward ${value}`);
+  }
+
+  return {
+    tools: asksForAnswer ? withAnswerTool(parts.tools) : parts.tools,
+    callTool: (call) => exclusive(() => callTool(call)),
+    grade: ({ finalAnswer }) => exclusive(() => grade(submitted ?? finalAnswer)),
+    close() {
+      closing ??= session.close().then(parts.onClose);
+      return closing;
+    },
+  };
+}
+
+/** One list for each list of tools: prompts are remembered by its identity. */
+const extended = new WeakMap<readonly ToolSpec[], readonly ToolSpec[]>();
+
+function withAnswerTool(tools: readonly ToolSpec[]): readonly ToolSpec[] {
+  const list = extended.get(tools) ?? [...tools, answerTool];
+  extended.set(tools, list);
+  return list;
+}

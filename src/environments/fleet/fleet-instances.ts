@@ -1,0 +1,187 @@
+// The instances that this process has open at Fleet. Each carries a `run_id` that names the run and this process's owner, for example a
+// node, and is kept alive by heartbeats; Fleet ends what gets none.
+//
+// A killed process leaves instances behind. Since only one process at a time has this owner, the next one deletes all instances of its
+// `run_id`s before it makes any: those in a file of its folder at once, any other before the first instance of the run.
+import { createHash } from 'node:crypto';
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { abortable } from '../../base/abortable.js';
+import { Backoff } from '../../base/backoff.js';
+import { sha256Hex } from '../../base/sha256.js';
+import { type Instance, type InstanceOrder, type Orchestrator, SpentRequest } from './orchestrator.js';
+
+export interface Owner {
+  /** Only one process at a time has this name. */
+  name: string;
+  /** Remembers the `run_id`s of earlier processes; absent: what this process leaves ends when its heartbeats stop. */
+  folder?: string;
+  log: (message: string) => void;
+}
+
+/** An instance is ended by Fleet after this time without a heartbeat, in seconds. */
+export const heartbeatIntervalS = 300;
+const beatMs = 60_000;
+const deletePauses: [number, number] = [500, 60_000];
+const triesToDelete = 60;
+const maxSpent = 20;
+
+export type Order = Omit<InstanceOrder, 'run_id' | 'heartbeat_interval'>;
+
+export class FleetInstances {
+  /** Request ids by instance. */
+  readonly #open = new Map<Instance, string>();
+  /** Sweeps by `run_id`. */
+  readonly #swept = new Map<string, Promise<void>>();
+  readonly #ending = new Set<Promise<void>>();
+  /** Request ids that are in use: a second attempt of an episode must not adopt the first one's world. */
+  readonly #requested = new Set<string>();
+  #beats: NodeJS.Timeout | undefined;
+
+  constructor(
+    private readonly orchestrator: Orchestrator,
+    private readonly owner: Owner,
+  ) {}
+
+  /**
+   * The instance of this opening of an episode: the same request id until one has been handed out. An abort ends what is being made.
+   * Throws `EnvironmentError`, and the signal's reason.
+   */
+  async make(
+    order: Order,
+    { run, episodeId, opening }: { run: string; episodeId: string; opening: number },
+    signal: AbortSignal,
+    onWait?: (reason: string) => void,
+  ): Promise<Instance> {
+    const run_id = `${run}@${this.owner.name}`;
+    await abortable(this.#sweep(run_id), signal);
+    for (let spent = 0; ; spent++) {
+      const requestId = uuidOf([this.owner.name, run, episodeId, String(opening), String(spent)]);
+      if (this.#requested.has(requestId)) continue;
+      this.#requested.add(requestId);
+      const whole = { ...order, run_id, heartbeat_interval: heartbeatIntervalS };
+      // Not called off: Fleet may have made the instance already.
+      const made = this.orchestrator.create(whole, requestId, new AbortController().signal, onWait);
+      try {
+        const instance = await abortable(made, signal);
+        this.#open.set(instance, requestId);
+        this.#beat();
+        return instance;
+      } catch (error) {
+        const ended = signal.aborted ? this.#endUnwanted(made) : Promise.resolve();
+        void ended.finally(() => this.#requested.delete(requestId));
+        // Whoever asks again for this opening gets what this request may have made.
+        if (!(error instanceof SpentRequest) || spent >= maxSpent) throw error;
+      }
+    }
+  }
+
+  #endUnwanted(made: Promise<Instance>): Promise<void> {
+    const ended = made.then(({ id }) => this.#end(id)).catch(() => undefined);
+    this.#track(ended);
+    return ended;
+  }
+
+  /** Instances that are open now. */
+  get count(): number {
+    return this.#open.size;
+  }
+
+  /** Asks Fleet to delete it until it answers, for about an hour. Resolves when the instance is gone, or given up. Never rejects. */
+  end(instance: Instance): Promise<void> {
+    const requestId = this.#open.get(instance);
+    this.#open.delete(instance);
+    const ended = this.#end(instance.id).finally(() => {
+      if (requestId !== undefined) this.#requested.delete(requestId);
+    });
+    this.#track(ended);
+    return ended;
+  }
+
+  /** Resolves when the instances that are being deleted are gone, at the latest after `withinMs`. */
+  async close(withinMs: number): Promise<void> {
+    clearInterval(this.#beats);
+    const ended = Promise.all([...this.#open.keys()].map((instance) => this.end(instance)));
+    const all = Promise.all([ended, ...this.#ending]);
+    await Promise.race([all, sleep(withinMs, undefined, { ref: false })]);
+  }
+
+  /** Deletes what earlier processes of this owner left. Never rejects. */
+  async sweepLeft(): Promise<void> {
+    const { folder } = this.owner;
+    const names: string[] = folder === undefined ? [] : await readdir(folder).catch(() => []);
+    const runIds = await Promise.all(
+      names.map((name) => readFile(join(folder as string, name), 'utf8').catch(() => '')),
+    );
+    await Promise.all(
+      runIds
+        .filter((runId) => runId !== '')
+        .map((runId) => this.#sweep(runId).catch((error: unknown) => this.#complain(runId, error))),
+    );
+  }
+
+  #sweep(runId: string): Promise<void> {
+    const known = this.#swept.get(runId);
+    if (known) return known;
+    const sweeping = this.#deleteAll(runId).catch((error: unknown) => {
+      this.#swept.delete(runId);
+      throw error;
+    });
+    this.#swept.set(runId, sweeping);
+    return sweeping;
+  }
+
+  async #deleteAll(runId: string): Promise<void> {
+    const { folder, log } = this.owner;
+    if (folder !== undefined) {
+      await mkdir(folder, { recursive: true });
+      await writeFile(join(folder, `${sha256Hex(runId)}.txt`), runId);
+    }
+    const left = await this.orchestrator.running(runId);
+    if (left.length > 0)
+      log(`deletes ${left.length} Fleet instances that an earlier process left (${runId})`);
+    await Promise.all(left.map((id) => this.#end(id)));
+  }
+
+  async #end(id: string): Promise<void> {
+    const pauses = new Backoff(deletePauses);
+    for (let tries = 1; ; tries++) {
+      try {
+        return await this.orchestrator.delete(id);
+      } catch (error) {
+        if (tries >= triesToDelete) return this.#complain(id, error);
+      }
+      await sleep(pauses.next(), undefined, { ref: false });
+    }
+  }
+
+  #complain(what: string, error: unknown): void {
+    this.owner.log(`Fleet keeps ${what} until its heartbeats are missed: ${(error as Error).message}`);
+  }
+
+  #track(ending: Promise<void>): void {
+    this.#ending.add(ending);
+    void ending.finally(() => this.#ending.delete(ending));
+  }
+
+  #beat(): void {
+    this.#beats ??= setInterval(() => {
+      // One that is missed is made up for by the next: Fleet waits for five.
+      for (const { id } of this.#open.keys()) this.orchestrator.heartbeat(id).catch(() => undefined);
+    }, beatMs).unref();
+  }
+}
+
+/** A UUID that is a function of the parts (RFC 9562, version 8). */
+function uuidOf(parts: readonly string[]): string {
+  const hex = createHash('sha256').update(JSON.stringify(parts)).digest('hex');
+  const variant = ((parseInt(hex.slice(16, 17), 16) & 3) | 8).toString(16);
+  return [
+    hex.slice(0, 8),
+    hex.slice(8, 12),
+    `8${hex.slice(13, 16)}`,
+    `${variant}${hex.slice(17, 20)}`,
+    hex.slice(20, 32),
+  ].join('-');
+}

@@ -1,0 +1,179 @@
+// The kind `fleet`: what a spec says of Fleet, and what can be known before the first episode.
+import { randomUUID } from 'node:crypto';
+import { keepSecret } from '../../base/known-secrets.js';
+import { RecentlyUsed } from '../../base/recently-used.js';
+import { usualTtlSeconds } from '../../spec/environments/environment-schema.js';
+import type { Task, ToolSpec } from '../../spec/records/task.js';
+import type { EnvironmentSpec } from '../../spec/run-spec.js';
+import { EnvironmentError } from '../environment.js';
+import type { EnvironmentFacts, EnvironmentKind, Refusal } from '../environment-kind.js';
+import { createSemaphore } from '../semaphore.js';
+import { createFleetBackend } from './fleet-backend.js';
+import { fleetRequests, fleetUrl } from './fleet-request.js';
+import { Orchestrator } from './orchestrator.js';
+import { versionOf } from './task-version.js';
+
+const verifiersKept = 1024;
+/** An instance may take 15 minutes. */
+const opensWithinMs = 20 * 60_000;
+
+export const fleetKind: EnvironmentKind = {
+  backend(spec, callTimeoutMs, { owner, verifierCode, log = () => undefined, placesOf }) {
+    if (!verifierCode) throw new Error(`environment ${spec.env_key}: this process has no verifiers`);
+    const { url = fleetUrl, region, ttl_s: ttlSeconds = usualTtlSeconds, max_sessions } = spec;
+    const apiKey = keyOf(spec);
+    // Also for a backend that is there already: a later run may name fewer.
+    const places = placesOf(url, max_sessions);
+    const codes = new RecentlyUsed<string>(verifiersKept);
+    const { name = randomUUID(), ...folder } = owner ?? {};
+    return {
+      key: JSON.stringify(['fleet', url, apiKey, region ?? null, ttlSeconds, callTimeoutMs]),
+      create: () =>
+        createFleetBackend({
+          ...{ url, apiKey, ttlSeconds, callTimeoutMs, places },
+          ...(region === undefined ? {} : { region }),
+          owner: { name, ...folder, log },
+          verifierCode: (sha256) => codes.get(sha256, () => verifierCode(sha256)),
+        }),
+    };
+  },
+  refusal,
+  opensWithinMs,
+  tools,
+  facts,
+};
+
+/** Throws if the variable is not set here. */
+function keyOf({ env_key, api_key_env = 'FLEET_API_KEY' }: EnvironmentSpec): string {
+  const key = process.env[api_key_env]?.trim();
+  if (!key)
+    throw new Error(
+      `environment ${env_key} takes the key of Fleet from ${api_key_env}, but this variable is not set here: export it`,
+    );
+  keepSecret(key);
+  return key;
+}
+
+function orchestratorOf(spec: EnvironmentSpec): Orchestrator {
+  return new Orchestrator(fleetRequests(spec.url ?? fleetUrl, keyOf(spec)));
+}
+
+async function refusal(
+  spec: EnvironmentSpec,
+  tasks: readonly Task[],
+  signal: AbortSignal,
+): Promise<Refusal | null> {
+  const own = taskRefusal(tasks);
+  if (own) return own;
+  const variable = spec.api_key_env ?? 'FLEET_API_KEY';
+  if (!process.env[variable]?.trim())
+    return {
+      problem: `the key of Fleet is expected in ${variable}, and this variable is not set`,
+      fix: 'export it where `longhaul up` and the workers are started',
+    };
+  try {
+    return await serviceRefusal(spec, orchestratorOf(spec), tasks, signal);
+  } catch (error) {
+    signal.throwIfAborted();
+    if (!(error instanceof EnvironmentError)) throw error;
+    // Episodes wait for a service that does not answer.
+    if (error.kind === 'unavailable') return null;
+    return { problem: error.message, fix: `put a valid key into ${variable}` };
+  }
+}
+
+function taskRefusal(tasks: readonly Task[]): Refusal | null {
+  const without = tasks.filter(({ verifier }) => verifier === undefined);
+  if (without[0])
+    return {
+      problem: `${without.length} tasks have no verifier_code, among them ${without[0].task_key}, so nothing grades them`,
+      fix: 'give each task its verifier, or leave these tasks out',
+    };
+  const seeing = tasks.filter(({ modality }) => modality === 'computer_use');
+  if (seeing[0])
+    return {
+      problem: `${seeing.length} tasks are for computer use, among them ${seeing[0].task_key}, and models here do not see`,
+      fix: 'set data.modality: tool_use',
+    };
+  return null;
+}
+
+async function serviceRefusal(
+  { region, env_key }: EnvironmentSpec,
+  orchestrator: Orchestrator,
+  tasks: readonly Task[],
+  signal: AbortSignal,
+): Promise<Refusal | null> {
+  const { limit } = await orchestrator.account(signal);
+  if (limit < 1)
+    return {
+      problem: `the Fleet account of this key may run ${limit} instances`,
+      fix: 'ask Fleet for a higher instance limit, or use another key',
+    };
+  const regions = region === undefined ? [] : await orchestrator.regions(signal);
+  if (region !== undefined && !regions.includes(region))
+    return { problem: `Fleet has no region "${region}"`, fix: `its regions: ${regions.join(', ')}` };
+  const wanted = new Map<string, Set<string>>();
+  if (env_key !== '*') wanted.set(versionOf({ env_key })[0], new Set());
+  for (const task of tasks) {
+    const [name, version] = versionOf(task);
+    const versions = wanted.get(name) ?? new Set();
+    if (version !== undefined) versions.add(version);
+    wanted.set(name, versions);
+  }
+  for (const [name, versions] of wanted) {
+    const known = await orchestrator.environment(name, signal);
+    if (known === null)
+      return {
+        problem: `Fleet has no environment "${name}"`,
+        fix: 'correct env_key of its tasks, or leave them out',
+      };
+    const gone = [...versions].find((version) => !known.versions.includes(version));
+    if (gone !== undefined)
+      return {
+        problem: `Fleet’s environment "${name}" has no version ${gone}`,
+        fix: `its versions: ${known.versions.join(', ')}`,
+      };
+  }
+  return null;
+}
+
+async function tools(
+  spec: EnvironmentSpec,
+  task: Task,
+  { signal }: { signal: AbortSignal },
+): Promise<ToolSpec[]> {
+  const host = {
+    url: null,
+    placesOf: () => createSemaphore(1),
+    // Nothing is graded.
+    verifierCode: () => Promise.resolve(''),
+  };
+  const backend = fleetKind.backend(spec, 60_000, host).create();
+  try {
+    const options = { seed: 0, episodeId: `tools/${task.task_key}`, tryNumber: 0 };
+    const environment = await backend.open(task, options, signal);
+    await environment.close();
+    return [...environment.tools];
+  } finally {
+    await backend.close();
+  }
+}
+
+/** Instances of one version are equal. Their tools are not asked for, since that would take an instance. */
+async function facts(
+  spec: EnvironmentSpec,
+  tasks: readonly Task[],
+  { signal }: { signal: AbortSignal },
+): Promise<EnvironmentFacts> {
+  const versions = new Set<string>();
+  const orchestrator = orchestratorOf(spec);
+  for (const task of tasks) {
+    const [name, version] = versionOf(task);
+    versions.add(version ?? (await orchestrator.environment(name, signal))?.default ?? '');
+  }
+  return {
+    ...{ contract: 'fleet', tools: null, name: 'fleet', reward_rule: 'grade' },
+    version: [...versions].sort().join(' '),
+  };
+}

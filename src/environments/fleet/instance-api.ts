@@ -1,0 +1,96 @@
+// An instance's own routes: reset, and a query of each of its databases.
+//
+// While a database answers "database is locked", most verifiers return 0 and say nothing. So a grade counts only if every database has
+// answered before and after it.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Backoff } from '../../base/backoff.js';
+import { EnvironmentError } from '../environment.js';
+import { isObject, textOf } from '../tool-results.js';
+import { detailOf, type FleetAnswer } from './fleet-request.js';
+import { jsonRequest } from './json-request.js';
+import type { Instance, Orchestrator } from './orchestrator.js';
+
+const resetMs = 30_000;
+const queryMs = 20_000;
+const triesToQuery = 4;
+const queryPauses: [number, number] = [250, 2_000];
+/** Reads a page of the file, so a lock is seen. */
+const canary = 'SELECT count(*) FROM sqlite_master';
+
+export class InstanceApi {
+  #databases: Promise<string[]> | undefined;
+
+  constructor(
+    private readonly instance: Instance,
+    private readonly orchestrator: Orchestrator,
+  ) {}
+
+  /** Brings the databases back to their seed. Throws `EnvironmentError`. */
+  async reset(signal: AbortSignal): Promise<void> {
+    const answer = await this.#ask('POST', '/reset', {}, resetMs, signal);
+    const isDone = answer.status < 300 && !(isObject(answer.body) && answer.body.success === false);
+    if (!isDone) throw refused(this.instance, 'reset', detailOf(answer));
+  }
+
+  /** Resolves when every database has answered a query; throws `EnvironmentError` `failed`, `canary` if one does not. */
+  async queryAll(): Promise<void> {
+    const pauses = new Backoff(queryPauses);
+    for (let tries = 1; ; tries++) {
+      const problem = await this.#problem();
+      if (problem === null) return;
+      if (tries >= triesToQuery) throw refused(this.instance, 'canary', problem);
+      await sleep(pauses.next());
+    }
+  }
+
+  async #problem(): Promise<string | null> {
+    try {
+      this.#databases ??= this.#listed();
+      const problems = await Promise.all((await this.#databases).map((name) => this.#queried(name)));
+      return problems.find((problem) => problem !== null) ?? null;
+    } catch (error) {
+      this.#databases = undefined;
+      if (error instanceof EnvironmentError) return error.message;
+      throw error;
+    }
+  }
+
+  async #listed(): Promise<string[]> {
+    const answer = await this.#ask('GET', '/resources', undefined, queryMs);
+    const { body } = answer;
+    const listed = isObject(body) ? body.resources : body;
+    if (answer.status >= 300 || !Array.isArray(listed))
+      throw refused(this.instance, 'canary', `lists no resources: ${detailOf(answer)}`);
+    return listed
+      .filter(isObject)
+      .filter(({ type }) => type === 'sqlite')
+      .map(({ name }) => textOf(name, ''));
+  }
+
+  async #queried(name: string): Promise<string | null> {
+    const path = `/resources/sqlite/${encodeURIComponent(name)}/query`;
+    const answer = await this.#ask('POST', path, { query: canary, read_only: true }, queryMs);
+    const { body } = answer;
+    if (answer.status < 300 && isObject(body) && body.success === true && !body.error) return null;
+    const words = isObject(body)
+      ? textOf(body.error, textOf(body.message, detailOf(answer)))
+      : detailOf(answer);
+    return `the database ${name} does not answer: ${words}`;
+  }
+
+  async #ask(
+    method: 'GET' | 'POST',
+    path: string,
+    body: object | undefined,
+    timeoutMs: number,
+    signal?: AbortSignal,
+  ): Promise<FleetAnswer> {
+    const token = await this.orchestrator.runnerToken(signal);
+    const headers = token === null ? {} : { 'X-Runner-Token': token };
+    return jsonRequest({ method, url: `${this.instance.manager}${path}`, headers, body, timeoutMs, signal });
+  }
+}
+
+function refused({ id }: Instance, reason: string, words: string): EnvironmentError {
+  return new EnvironmentError('failed', reason, `instance ${id}: ${words}`);
+}

@@ -1,0 +1,50 @@
+// One HTTP request with a JSON answer, sent once.
+import { awakeLimit } from '../../base/awake-clock.js';
+import { EnvironmentError } from '../environment.js';
+import type { FleetAnswer } from './fleet-request.js';
+
+interface JsonRequest {
+  method: 'GET' | 'POST' | 'DELETE';
+  url: string;
+  headers: Readonly<Record<string, string>>;
+  body?: object | undefined;
+  timeoutMs: number;
+  signal?: AbortSignal | undefined;
+}
+
+/** Rejects with `EnvironmentError` `unavailable` (`connect`, `timeout`) if no whole answer came, or with the signal's reason. */
+export async function jsonRequest(request: JsonRequest): Promise<FleetAnswer> {
+  const { method, url, headers, body, timeoutMs, signal } = request;
+  const limit = awakeLimit(timeoutMs);
+  const stop = signal ? AbortSignal.any([signal, limit.signal]) : limit.signal;
+  try {
+    const response = await fetch(url, {
+      method,
+      headers: { ...headers, ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      signal: stop,
+      redirect: 'error',
+    });
+    return { status: response.status, body: parsed(await response.text()) };
+  } catch (error) {
+    signal?.throwIfAborted();
+    if (limit.signal.aborted)
+      throw unanswered('timeout', `${method} ${url} has no answer within ${timeoutMs / 1000} s`, error);
+    const { cause = error } = error as Error;
+    throw unanswered('connect', `${method} ${url}: ${(cause as Error).message}`, error);
+  } finally {
+    limit.callOff();
+  }
+}
+
+function unanswered(reason: 'connect' | 'timeout', message: string, cause: unknown): EnvironmentError {
+  return new EnvironmentError('unavailable', reason, message, { cause });
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return text;
+  }
+}

@@ -1,0 +1,251 @@
+// Fleet's control plane: instances are created once for each request id, waited for, kept alive, listed and deleted.
+//
+// A creation is sent again with the same request id until it is answered. If Fleet has carried it out before, it answers 409 with the
+// instance, which is then the one that was asked for.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { awakeNow } from '../../base/awake-clock.js';
+import { Backoff } from '../../base/backoff.js';
+import { EnvironmentError } from '../environment.js';
+import { isObject, textOf } from '../tool-results.js';
+import { detailOf, type FleetAnswer, type FleetRequest } from './fleet-request.js';
+
+/** What `POST /v1/env/instances` asks for; without it Fleet uses its own defaults. */
+export interface InstanceOrder {
+  env_key: string;
+  env_version?: string;
+  data_key?: string;
+  data_version?: string;
+  region?: string;
+  env_variables?: Readonly<Record<string, string>>;
+  run_id: string;
+  ttl_seconds: number;
+  heartbeat_interval: number;
+}
+
+export interface Instance {
+  id: string;
+  /** Base of the MCP servers; ends with a slash. */
+  root: string;
+  /** Base of the instance's own routes. */
+  manager: string;
+  /** An earlier request with the same id has made it. */
+  adopted: boolean;
+}
+
+/** The instance of this request id has ended, so that another id is needed. */
+export class SpentRequest extends Error {}
+
+/** Node's `fetch` gives up after 5 minutes without headers. */
+const heldS = 240;
+const provisionMs = 15 * 60_000;
+const pollMs: [number, number] = [500, 5_000];
+const retryPauses: [number, number] = [500, 30_000];
+const triesToCreate = 8;
+
+export class Orchestrator {
+  readonly #tokens: RunnerToken;
+
+  constructor(private readonly request: FleetRequest) {
+    this.#tokens = new RunnerToken(request);
+  }
+
+  /**
+   * Resolves when the instance runs. Throws `SpentRequest`; `EnvironmentError` `unavailable`: `connect`, `timeout`, `capacity`; `failed`:
+   * `unauthorized`, or `open` if Fleet refuses the order or the instance does not start.
+   */
+  async create(
+    order: InstanceOrder,
+    requestId: string,
+    signal: AbortSignal,
+    onWait: (reason: string) => void = () => undefined,
+  ): Promise<Instance> {
+    const pauses = new Backoff(retryPauses);
+    const body = { ...order, created_from: 'sdk', max_wait_seconds: heldS };
+    const giveUpAt = awakeNow() + provisionMs;
+    const waiting = { giveUpAt, signal, onWait };
+    for (let tries = 1; ; tries++) {
+      onWait(`Fleet makes an instance of ${order.env_key}`);
+      try {
+        const options = { requestId, signal, timeoutMs: (heldS + 30) * 1000 };
+        const answer = await this.request('POST', '/v1/env/instances', body, options);
+        const duplicate = duplicateOf(answer);
+        if (duplicate !== null) return await this.#running(duplicate, true, waiting);
+        if (answer.status < 300) return await this.#running(idOf(answer), false, waiting, answer);
+        throw refusal(answer);
+      } catch (error) {
+        const isAway = error instanceof EnvironmentError && error.kind === 'unavailable';
+        if (!isAway || error.reason === 'capacity' || tries >= triesToCreate) throw error;
+      }
+      await pause(pauses.next(), signal);
+    }
+  }
+
+  /** Resolves when the instance is gone, also if it was gone before. */
+  async delete(id: string, timeoutMs = 30_000): Promise<void> {
+    const answer = await this.request('DELETE', `/v1/env/instances/${id}`, undefined, { timeoutMs });
+    if (answer.status >= 300 && answer.status !== 404 && answer.status !== 410) throw refusal(answer);
+  }
+
+  /** Ids of the running instances that carry this `run_id`. */
+  async running(runId: string, signal?: AbortSignal): Promise<string[]> {
+    const path = `/v1/env/instances?run_id=${encodeURIComponent(runId)}`;
+    const answer = await this.request('GET', path, undefined, signal ? { signal } : {});
+    if (answer.status >= 300 || !Array.isArray(answer.body)) throw refusal(answer);
+    const all: unknown[] = answer.body;
+    return all
+      .filter(isObject)
+      .filter(({ status, run_id }) => run_id === runId && !hasEnded(status))
+      .map(({ instance_id }) => textOf(instance_id, ''));
+  }
+
+  async heartbeat(id: string): Promise<void> {
+    await this.request('POST', `/v1/env/instances/${id}/heartbeat`, {}, { timeoutMs: 20_000 });
+  }
+
+  /** `running`, `stopped`, …; null if Fleet does not know the instance. */
+  async status(id: string, signal?: AbortSignal): Promise<string | null> {
+    const answer = await this.request('GET', `/v1/env/instances/${id}`, undefined, signal ? { signal } : {});
+    if (answer.status === 404) return null;
+    if (answer.status >= 300 || !isObject(answer.body)) throw refusal(answer);
+    return textOf(answer.body.status, '');
+  }
+
+  /** The most instances of the key's team, and how many run. */
+  async account(signal?: AbortSignal): Promise<{ limit: number; running: number }> {
+    const answer = await this.request('GET', '/v1/account', undefined, signal ? { signal } : {});
+    if (answer.status >= 300 || !isObject(answer.body)) throw refusal(answer);
+    const { instance_limit: limit, instance_count: running } = answer.body;
+    return {
+      limit: typeof limit === 'number' ? limit : Infinity,
+      running: typeof running === 'number' ? running : 0,
+    };
+  }
+
+  async regions(signal?: AbortSignal): Promise<string[]> {
+    const answer = await this.request('GET', '/v1/regions', undefined, signal ? { signal } : {});
+    if (answer.status >= 300 || !Array.isArray(answer.body)) throw refusal(answer);
+    return answer.body.map(String);
+  }
+
+  /** Versions and the default one; null if there is no such environment. */
+  async environment(
+    envKey: string,
+    signal?: AbortSignal,
+  ): Promise<{ versions: string[]; default: string | null } | null> {
+    const path = `/v1/env/${encodeURIComponent(envKey)}`;
+    const answer = await this.request('GET', path, undefined, signal ? { signal } : {});
+    if (answer.status === 404 || answer.status === 400) return null;
+    if (answer.status >= 300 || !isObject(answer.body)) throw refusal(answer);
+    const { versions, default_version } = answer.body;
+    return {
+      versions: isObject(versions) ? Object.keys(versions) : [],
+      default: typeof default_version === 'string' ? default_version : null,
+    };
+  }
+
+  /** What an instance's own routes want as `X-Runner-Token`; null if Fleet gives none. */
+  runnerToken(signal?: AbortSignal): Promise<string | null> {
+    return this.#tokens.get(signal);
+  }
+
+  async #running(
+    id: string,
+    adopted: boolean,
+    { giveUpAt, signal, onWait }: Waiting,
+    created?: FleetAnswer,
+  ): Promise<Instance> {
+    const pauses = new Backoff(pollMs);
+    for (let answer = created; ;) {
+      answer ??= await this.request('GET', `/v1/env/instances/${id}`, undefined, { signal });
+      if (answer.status === 404 && adopted) throw new SpentRequest(id);
+      if (answer.status >= 300 || !isObject(answer.body)) throw refusal(answer);
+      const { status } = answer.body;
+      if (status === 'running') return instanceOf(answer.body, id, adopted);
+      if (hasEnded(status)) {
+        if (adopted) throw new SpentRequest(id);
+        throw new EnvironmentError('failed', 'open', `the instance ${id} did not start: ${String(status)}`);
+      }
+      if (awakeNow() > giveUpAt)
+        throw new EnvironmentError(
+          'failed',
+          'open',
+          `the instance ${id} is still ${String(status)} after ${provisionMs / 60_000} minutes`,
+        );
+      onWait(`the instance ${id} is ${String(status)}`);
+      await pause(pauses.next(), signal);
+      answer = undefined;
+    }
+  }
+}
+
+interface Waiting {
+  giveUpAt: number;
+  signal: AbortSignal;
+  onWait: (reason: string) => void;
+}
+
+class RunnerToken {
+  #token: Promise<string | null> | undefined;
+
+  constructor(private readonly request: FleetRequest) {}
+
+  get(signal?: AbortSignal): Promise<string | null> {
+    this.#token ??= this.#ask(signal).catch((error: unknown) => {
+      // An answer that did not come says nothing of the token.
+      this.#token = undefined;
+      throw error;
+    });
+    return this.#token;
+  }
+
+  async #ask(signal?: AbortSignal): Promise<string | null> {
+    const own = process.env.RUNNER_AUTH_TOKEN?.trim();
+    if (own) return own;
+    const options = { timeoutMs: 10_000, ...(signal ? { signal } : {}) };
+    const { status, body } = await this.request('GET', '/v1/runner-auth/token', undefined, options);
+    if (status !== 200 || !isObject(body) || typeof body.token !== 'string') return null;
+    return body.token.trim() || null;
+  }
+}
+
+function instanceOf(body: Record<string, unknown>, id: string, adopted: boolean): Instance {
+  const urls = isObject(body.urls) ? body.urls : {};
+  const manager = isObject(urls.manager) ? urls.manager.api : undefined;
+  if (typeof urls.root !== 'string' || typeof manager !== 'string')
+    throw new EnvironmentError('failed', 'open', `Fleet gives no address of the instance ${id}`);
+  return { id, root: urls.root.replace(/\/*$/, '/'), manager: manager.replace(/\/+$/, ''), adopted };
+}
+
+const hasEnded = (status: unknown): boolean => status === 'error' || status === 'stopped';
+
+function idOf({ body }: FleetAnswer): string {
+  const id = isObject(body) ? body.instance_id : undefined;
+  if (typeof id === 'string') return id;
+  throw new EnvironmentError('failed', 'open', 'Fleet’s answer names no instance');
+}
+
+function duplicateOf({ status, body }: FleetAnswer): string | null {
+  const detail = isObject(body) ? body.detail : undefined;
+  if (status !== 409 || !isObject(detail) || detail.error !== 'duplicate_request_id') return null;
+  return typeof detail.instance_id === 'string' ? detail.instance_id : null;
+}
+
+/** Refusals that wait for people, for a place, or for Fleet. */
+export function refusal(answer: FleetAnswer): EnvironmentError {
+  const { status, body } = answer;
+  const words = `Fleet: ${detailOf(answer)}`;
+  const detail = isObject(body) && isObject(body.detail) ? body.detail : {};
+  const isLimit =
+    detail.error_type === 'instance_limit_exceeded' || /instance limit|running instances/i.test(words);
+  if (status === 403 && isLimit && detail.instance_limit !== 0)
+    return new EnvironmentError('unavailable', 'capacity', words);
+  if (status === 401 || status === 403) return new EnvironmentError('failed', 'unauthorized', words);
+  const isPassing = status === 429 || status >= 500;
+  return isPassing
+    ? new EnvironmentError('unavailable', 'connect', words)
+    : new EnvironmentError('failed', 'open', words);
+}
+
+async function pause(ms: number, signal: AbortSignal): Promise<void> {
+  await sleep(ms, undefined, { signal }).catch(() => signal.throwIfAborted());
+}

@@ -1,0 +1,82 @@
+// The schema of an environment's entry: what it is, where it is, and how it is played on.
+import { z } from 'zod';
+import { secretInUrl } from '../../base/secrets.js';
+import { count, name, positive, share, text, variableName } from '../fields.js';
+
+/** Two hours. */
+export const usualTtlSeconds = 7200;
+
+export const environment = z.strictObject({
+  env_key: name
+    .or(z.literal('*'))
+    .describe('key by which tasks name this environment; `*` (`kind: fleet`): that of any task'),
+  kind: z
+    .enum(['openenv', 'fleet'])
+    .exactOptional()
+    .describe(
+      '`fleet`: instances of Fleet, one for each episode, made for its task and graded by its verifier; absent: `openenv`',
+    ),
+  url: z
+    .url({ protocol: /^https?$/ })
+    .refine((url) => secretInUrl(url) === null, {
+      error:
+        'must be http://host:port without user, password or query: a spec is recorded and shown, so it must not hold a ' +
+        'secret. For a grading token, give the name of its environment variable in grading_token_env',
+    })
+    .exactOptional()
+    .describe('URL of an OpenEnv server; absent: the server of the embedded stack, or Fleet’s own address'),
+  api_key_env: variableName('key')
+    .exactOptional()
+    .describe('name of the environment variable with the key of Fleet; absent: `FLEET_API_KEY`'),
+  region: text.exactOptional().describe('where Fleet makes the instances; absent: Fleet decides'),
+  ttl_s: count
+    .max(86_400)
+    .exactOptional()
+    .describe(
+      `Fleet ends an instance after this time; longer than the longest episode; absent: ${usualTtlSeconds}`,
+    ),
+  grading_token_env: variableName('token')
+    .exactOptional()
+    .describe('name of the environment variable with the grading token'),
+  headers_env: variableName('headers')
+    .exactOptional()
+    .describe('name of the environment variable with HTTP headers for this server, one `Name: value` a line'),
+  contract: z
+    .enum(['mcp', 'gym'])
+    .exactOptional()
+    .describe(
+      '`mcp`: the server lists tools; `gym`: it takes one kind of action, which the model gives to a tool `act`; absent: the server’s `/schema` says it',
+    ),
+  transport: z
+    .enum(['ws', 'http'])
+    .exactOptional()
+    .describe('`http`: `POST /reset` and `/step`; absent: `ws` if the server has `/ws`'),
+  sessions: z
+    .enum(['socket', 'attached'])
+    .exactOptional()
+    .describe(
+      '`attached`: an episode goes on after a lost socket (OpenEnv 0.5 or later); absent: `socket`, it begins again in a fresh world',
+    ),
+  max_sessions: count
+    .exactOptional()
+    .describe(
+      'episodes that a node plays there at once; absent: as many as the server or the Fleet account allows',
+    ),
+  tools: z
+    .enum(['episode', 'shared'])
+    .exactOptional()
+    .describe('`shared`: all tasks have the same tools, which are asked for once; absent: `episode`'),
+  reward: z
+    .enum(['last', 'sum'])
+    .exactOptional()
+    .describe(
+      '`last`: the last observation’s reward is the grade; `sum`: the sum of all steps’ rewards; absent: `last`',
+    ),
+  success_at: positive
+    .exactOptional()
+    .describe('reward of a solved task; rewards are divided by it; absent: 1'),
+  fault_rate: share.default(0).describe('share of calls that the built-in server fails on purpose'),
+  tool_error_rate: share
+    .default(0)
+    .describe('share of tool calls that the built-in server answers with an error on purpose'),
+});
