@@ -1,0 +1,71 @@
+"""The clock of the service and the faults that a test asks for."""
+
+import random
+import time
+
+RATES = (
+    "drop_create_reply",
+    "fail_create",
+    "drop_call_reply",
+    "fail_call",
+    "drop_delete_reply",
+    "fail_delete",
+    "fail_verify",
+    "verify_http",
+    "judge_error",
+    "result_none",
+    "lock_while_verifying",
+)
+DEFAULTS = {
+    **dict.fromkeys(RATES, 0.0),
+    "seed": 0,
+    "lock": False,
+    "lock_ms": 500,
+    "provision_s": 0.0,
+    "instance_limit": 1000,
+    "gated": True,
+    "slow_call_s": 0.0,
+}
+
+
+class Clock:
+    """Seconds since 1970. `advance` moves it forward, so that a test need not wait for a deadline."""
+
+    def __init__(self):
+        self.ahead = 0.0
+
+    def now(self):
+        return time.time() + self.ahead
+
+    def advance(self, seconds):
+        self.ahead += seconds
+
+
+class Faults:
+    def __init__(self):
+        self.settings = dict(DEFAULTS)
+        self.struck = dict.fromkeys(RATES, 0)
+        self._seed_randoms()
+
+    def __getitem__(self, name):
+        return self.settings[name]
+
+    def merge(self, patch):
+        """Raises `KeyError` for a name that is no setting. A `seed` starts every sequence again."""
+        for name, value in patch.items():
+            if name not in DEFAULTS:
+                raise KeyError(name)
+            self.settings[name] = value
+        if "seed" in patch:
+            self._seed_randoms()
+
+    def strikes(self, name):
+        """Whether the fault hits this event. Each fault has its own sequence, so that one does not shift another."""
+        rate = self.settings[name]
+        if rate <= 0 or self.randoms[name].random() >= rate:
+            return False
+        self.struck[name] += 1
+        return True
+
+    def _seed_randoms(self):
+        self.randoms = {name: random.Random(f"{self.settings['seed']}:{name}") for name in RATES}

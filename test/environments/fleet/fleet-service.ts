@@ -1,0 +1,143 @@
+// A service that answers as Fleet's does, as one Python process (`service.py`), with 100 tasks for it.
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { createInterface } from 'node:readline';
+import { promisify } from 'node:util';
+import { ensurePythonVenv, type PythonVenv } from '../../support/python-venv.js';
+
+/** Imports of a busy machine took 70 s. */
+const startsWithinMs = 300_000;
+
+/** With Fleet's own client, whose local mode runs the verifiers. */
+export const fleetVenv = (): Promise<PythonVenv> =>
+  ensurePythonVenv(['fleet-python==0.2.133', 'fastapi==0.142.2', 'uvicorn==0.54.0', 'fastmcp==3.4.10'], {
+    uv: '0.13.9',
+  });
+
+/** A rate is a share of the events, 0 to 1. */
+export interface FleetFaults {
+  /** Starts the random sequence of every fault again. */
+  seed?: number;
+  /** The instance is made, and the connection ends without an answer. */
+  drop_create_reply?: number;
+  fail_create?: number;
+  /** The tool runs, and the connection ends without an answer. */
+  drop_call_reply?: number;
+  fail_call?: number;
+  drop_delete_reply?: number;
+  fail_delete?: number;
+  /** The answer has `success: false`. */
+  fail_verify?: number;
+  /** The answer is a 500. */
+  verify_http?: number;
+  judge_error?: number;
+  result_none?: number;
+  /** The databases are locked just before the verifier runs, and until `lock_ms` after its end. */
+  lock_while_verifying?: number;
+  lock_ms?: number;
+  /** Every query of every database answers "database is locked". */
+  lock?: boolean;
+  provision_s?: number;
+  instance_limit?: number;
+  /** Whether an instance's routes ask for a runner token. They do at the start. */
+  gated?: boolean;
+  slow_call_s?: number;
+  /** Ends all instances now. */
+  expire_all?: boolean;
+  /** Moves the service's clock forward: times to live, heartbeats, provisioning. */
+  advance_s?: number;
+}
+
+export interface FleetLog {
+  settings: Record<string, number | boolean>;
+  /** How often each fault struck. */
+  faults: Record<string, number>;
+  counts: Record<string, number>;
+  creates: {
+    request_id: string | null;
+    run_id: string | null;
+    instance_id: string | null;
+    duplicate: boolean;
+  }[];
+  instances: {
+    instance_id: string;
+    status: 'pending' | 'running' | 'stopped';
+    run_id: string | null;
+    env_key: string;
+    env_version: string;
+    data_version: string;
+    region: string;
+    ttl_seconds: number | null;
+    heartbeat_interval: number | null;
+    databases: { seed: string; current: string };
+  }[];
+  /** In the order in which they reached their instances, those whose answers were dropped among them. */
+  calls: { instance_id: string; tool: string; arguments: Record<string, unknown> }[];
+  executions: {
+    instance_id: string;
+    key: string | null;
+    sha256: string;
+    fault: string | null;
+    result: unknown;
+    success: boolean | null;
+  }[];
+  uploads: { sha256: string; is_repeated: boolean }[];
+}
+
+export interface FleetService {
+  url: string;
+  key: string;
+  /** Folder with `tasks.json`, `solutions.jsonl` and `wrong.jsonl`. */
+  tasks: string;
+  control(patch: FleetFaults): Promise<void>;
+  log(): Promise<FleetLog>;
+  stop(): Promise<void>;
+}
+
+const scripts = resolve('test/environments/fleet');
+
+export async function startFleetService(python: string): Promise<FleetService> {
+  const folder = mkdtempSync(join(tmpdir(), 'longhaul-fleet-'));
+  const tasks = join(folder, 'tasks');
+  await promisify(execFile)(python, [join(scripts, 'tasks.py'), '--out', tasks]);
+  const child = spawn(python, [join(scripts, 'service.py'), '--dir', join(folder, 'instances')], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const exit = once(child, 'exit');
+  let errors = '';
+  child.stderr.on('data', (chunk: Buffer) => (errors = (errors + chunk.toString()).slice(-10_000)));
+  const lines = createInterface({ input: child.stdout });
+  const ready = (async () => {
+    for await (const line of lines) if (line.startsWith('READY ')) return line.slice('READY '.length);
+    throw new Error(`the service ended before it was ready: ${errors}`);
+  })();
+  const deadline = setTimeout(() => child.kill('SIGKILL'), startsWithinMs);
+  const url = await ready.finally(() => clearTimeout(deadline));
+
+  const ask = async (init?: RequestInit): Promise<unknown> => {
+    const answer = await fetch(`${url}/control`, init);
+    if (!answer.ok) throw new Error(`the service answered ${answer.status}: ${await answer.text()}`);
+    return answer.json();
+  };
+  return {
+    url,
+    key: 'test-key',
+    tasks,
+    async control(patch) {
+      const headers = { 'content-type': 'application/json' };
+      await ask({ method: 'POST', headers, body: JSON.stringify(patch) });
+    },
+    log: async () => (await ask()) as FleetLog,
+    async stop() {
+      // Its own end stops the processes of its verifiers.
+      child.kill('SIGTERM');
+      const kill = setTimeout(() => child.kill('SIGKILL'), 5_000);
+      await exit;
+      clearTimeout(kill);
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
