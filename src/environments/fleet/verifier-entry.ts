@@ -1,0 +1,128 @@
+// The function of a verifier that Fleet calls, found without running Python.
+//
+// Fleet's SDK runs the code and takes the first name of the module that is bound to a function which this code defines. Names count in the
+// order in which they were first bound. Here the same is read from the lines without indentation; what an `if` or `try` binds is not seen.
+// A lambda is passed over: the SDK would ask for a function named `<lambda>`, and no module has one.
+import { EnvironmentError } from '../environment.js';
+
+export interface VerifierEntry {
+  name: string;
+  /** True if the function can be called with this keyword. */
+  accepts: (keyword: string) => boolean;
+}
+
+const identifier = '[\\p{ID_Start}_]\\p{ID_Continue}*';
+const definition = new RegExp(`^(?:async\\s+)?def\\s+(${identifier})`, 'u');
+const classDefinition = new RegExp(`^class\\s+(${identifier})`, 'u');
+const assignment = new RegExp(`^(${identifier})\\s*(?::[^=]*)?=(?!=)\\s*(.*)$`, 'su');
+const identifierOnly = new RegExp(`^${identifier}$`, 'u');
+const leadingIdentifier = new RegExp(`^${identifier}`, 'u');
+
+/** Throws an `EnvironmentError` if the code defines no function. */
+export function verifierEntry(code: string): VerifierEntry {
+  // A name's value: the function, or null for anything else.
+  const names = new Map<string, VerifierEntry | null>();
+  let firstDecorated: VerifierEntry | undefined;
+  let decorated = false;
+  for (const line of topLevelLines(code)) {
+    if (line.startsWith('@')) {
+      // The SDK removes its own decorator.
+      decorated ||= !line.startsWith('@verifier(');
+      continue;
+    }
+    const defined = definition.exec(line)?.[1];
+    if (defined !== undefined) {
+      const entry = { name: defined, accepts: parametersOf(line) };
+      // Other decorators mostly return an object, or a function that a library defines.
+      names.set(defined, decorated ? null : entry);
+      if (decorated) firstDecorated ??= entry;
+    } else bindOthers(line, names);
+    decorated = false;
+  }
+  for (const value of names.values()) if (value) return value;
+  if (firstDecorated) return firstDecorated;
+  throw new EnvironmentError('failed', 'grade', 'a verifier without a function: its code defines none');
+}
+
+function bindOthers(line: string, names: Map<string, VerifierEntry | null>): void {
+  const classNamed = classDefinition.exec(line)?.[1];
+  if (classNamed !== undefined) names.set(classNamed, null);
+  const imported = /^(from\s.*?\s)?import\s(.*)$/su.exec(line)?.[2];
+  for (const part of imported?.replace(/[()]/g, '').split(',') ?? []) {
+    const name = leadingIdentifier.exec(part.trim().replace(/^.*\sas\s+/su, ''))?.[0];
+    if (name !== undefined) names.set(name, null);
+  }
+  for (const name of /^del\s+(.*)$/su.exec(line)?.[1]?.split(',') ?? []) names.delete(name.trim());
+  const targets: string[] = [];
+  let value = line;
+  for (let found = assignment.exec(value); found; found = assignment.exec(value)) {
+    targets.push(found[1] as string);
+    value = (found[2] as string).trim();
+  }
+  const function_ = identifierOnly.test(value) ? (names.get(value) ?? null) : null;
+  for (const target of targets) names.set(target, function_);
+}
+
+/** Says which keywords the function of this `def` line takes. */
+function parametersOf(line: string): (keyword: string) => boolean {
+  const parameters: string[] = [];
+  let anyKeyword = false;
+  for (const part of splitAtCommas(line.slice(line.indexOf('(') + 1))) {
+    if (part.startsWith('**')) anyKeyword = true;
+    // Those before a slash are passed by position only.
+    else if (part === '/') parameters.length = 0;
+    else if (!part.startsWith('*')) parameters.push(leadingIdentifier.exec(part)?.[0] ?? '');
+  }
+  return (keyword) => anyKeyword || parameters.includes(keyword);
+}
+
+/** The parts up to the bracket that closes the list. */
+function splitAtCommas(text: string): string[] {
+  const parts: string[] = [];
+  let depth = 0;
+  let begin = 0;
+  for (let at = 0; at < text.length; at++) {
+    const char = text.charAt(at);
+    if ('([{'.includes(char)) depth += 1;
+    const closes = ')]}'.includes(char);
+    if (depth === 0 && (closes || char === ',')) {
+      parts.push(text.slice(begin, at).trim());
+      begin = at + 1;
+      if (closes) return parts;
+    }
+    if (closes) depth -= 1;
+  }
+  return parts;
+}
+
+/**
+ * The logical lines that begin at the margin. Comments are left out, each string is `''`, and a line that goes on in brackets or after a
+ * backslash is one line.
+ */
+function topLevelLines(code: string): string[] {
+  const lines: string[] = [];
+  let line = '';
+  let depth = 0;
+  const tokens =
+    /(?<string>'''(?:\\.|.)*?(?:'''|$)|"""(?:\\.|.)*?(?:"""|$)|'(?:\\.|[^'\\\n])*'?|"(?:\\.|[^"\\\n])*"?)|(?<comment>#[^\n]*)|(?<joined>\\\n)|(?<end>\n)|(?<other>.)/gsu;
+  const endLine = (): void => {
+    if (/^\S/u.test(line)) lines.push(line.trimEnd());
+    line = '';
+  };
+  for (const { groups } of code
+    .replace(/^\ufeff/u, '')
+    .replace(/\r\n?/g, '\n')
+    .matchAll(tokens)) {
+    const { string, comment, joined, end, other } = groups as Record<string, string | undefined>;
+    if (string !== undefined) line += "''";
+    else if (joined !== undefined || (end !== undefined && depth > 0)) line += ' ';
+    else if (end !== undefined) endLine();
+    else if (comment === undefined && other !== undefined) {
+      if ('([{'.includes(other)) depth += 1;
+      if (')]}'.includes(other)) depth = Math.max(0, depth - 1);
+      line += other;
+    }
+  }
+  endLine();
+  return lines;
+}
