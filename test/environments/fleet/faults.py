@@ -51,11 +51,8 @@ class Faults:
         return self.settings[name]
 
     def merge(self, patch):
-        """Raises `KeyError` for a name that is no setting. A `seed` starts every sequence again."""
-        for name, value in patch.items():
-            if name not in DEFAULTS:
-                raise KeyError(name)
-            self.settings[name] = value
+        """A `seed` starts every sequence again."""
+        self.settings.update(patch)
         if "seed" in patch:
             self._seed_randoms()
 

@@ -63,7 +63,7 @@ class Instances:
         now = self.clock.now()
         instance_id = hashlib.sha256(f"instance {len(self.all)}".encode()).hexdigest()[:12]
         folder = os.path.join(self.folder, instance_id)
-        os.makedirs(folder)
+        os.makedirs(folder, exist_ok=True)
         instance = Instance(instance_id, asked, folder, now, now + self.faults["provision_s"])
         self.all[instance_id] = instance
         if request_id:

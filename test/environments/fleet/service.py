@@ -17,12 +17,14 @@ from contextlib import asynccontextmanager
 import uvicorn
 from control_plane import control_plane
 from fastapi import FastAPI, HTTPException
-from faults import Clock, Faults
+from faults import DEFAULTS, Clock, Faults
 from instance_routes import instance_routes
 from instances import Instances
 from mcp_gateway import PATH, McpGateway
 from verifiers import Verifiers
 from world import Seeds
+
+ACTIONS = ("advance_s", "expire_all")
 
 
 class Service:
@@ -34,13 +36,16 @@ class Service:
         self.verifiers = Verifiers(self.instances, self.faults, self.log)
 
     def control(self, patch):
-        if patch.pop("expire_all", False):
+        """Raises `KeyError` for a name that is no setting; then nothing is changed."""
+        for name in patch:
+            if name not in (*DEFAULTS, *ACTIONS):
+                raise KeyError(name)
+        self.clock.advance(patch.get("advance_s", 0))
+        if patch.get("expire_all"):
             for each in self.instances.open_ones():
                 self.instances.end(each)
-        self.clock.advance(patch.pop("advance_s", 0))
-        self.instances.sweep()
         was_locked = self.faults["lock"]
-        self.faults.merge(patch)
+        self.faults.merge({name: value for name, value in patch.items() if name not in ACTIONS})
         if self.faults["lock"] != was_locked:
             self.instances.lock_all(self.faults["lock"])
 
@@ -116,12 +121,14 @@ def main():
         logging.getLogger(name).setLevel(logging.CRITICAL)
     parser = argparse.ArgumentParser()
     parser.add_argument("--dir", required=True)
-    listener = socket.socket()
+    # Without the protocol, asyncio leaves Nagle's delay of 40 ms on each answer.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", 0))
     service = Service(os.path.abspath(parser.parse_args().dir))
     service.instances.base_url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    Server(uvicorn.Config(application(service), log_level="warning", http="h11", ws="none")).run(sockets=[listener])
+    config = uvicorn.Config(application(service), log_level="warning", http="h11", ws="none", timeout_graceful_shutdown=1)
+    Server(config).run(sockets=[listener])
 
 
 if __name__ == "__main__":
