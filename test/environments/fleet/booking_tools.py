@@ -67,8 +67,8 @@ def world():
     instance = get_http_request().scope["fleet_instance"]
     db = sqlite3.connect(instance.path("current"), timeout=0)
     db.row_factory = sqlite3.Row
-    db.execute("PRAGMA synchronous = OFF")
     try:
+        db.execute("PRAGMA synchronous = OFF")
         yield World(db, instance.variables)
         db.commit()
     except sqlite3.Error as error:

@@ -111,10 +111,10 @@ def lifecycle(drive):
     made["data_version"] = refusal(lambda: fleet.make("harbour", data_key="coast:v9.9.9"))
     made["key"] = refusal(lambda: Fleet(api_key="other", base_url=drive.url).account())
     made["regions"], made["environments"] = fleet.list_regions(), [each.env_key for each in fleet.list_envs()]
-    made["account"] = fleet.account().instance_count
+    made["account"] = [fleet.account().instance_count, drive.state()["counts"]["open_instances"]]
+    made["deleted"] = [env.status, env.close().status]
     made["provisioned"] = provisioned(drive, task)
     made["kept"] = kept(drive, task)
-    made["deleted"] = env.close().status
     others = [drive.make(task, run_id="drive") for _ in range(2)]
     made["listed"] = [each.instance_id for each in fleet.instances(run_id="drive", status="running")]
     made["closed"] = [each.status for each in fleet.close_all(run_id="drive")]
@@ -134,7 +134,7 @@ def provisioned(drive, task):
     states.append(drive.make(task, run_id="drive").status)
     waited = time.monotonic() - started
     drive.control(provision_s=0)
-    drive.fleet.close_all(run_id="drive-none")
+    drive.fleet.close_all(run_id="drive")
     return {"states": states, "waited": waited}
 
 
@@ -189,11 +189,18 @@ def graded(drive, task, row):
         for name, path in files.items():
             shutil.copyfile(path, os.path.join(folder, f"{name}.sqlite"))
         local = local_result(drive.fleet, task, folder, row["final_answer"])
-    response = task.verify_detailed(env, **answer)
+    remote = outcome_of(task.verify_detailed(env, **answer))
+    drive.control(lock=True)
+    locked = outcome_of(task.verify_detailed(env, **answer))
+    drive.control(lock=False)
     env.close()
-    remote = {"success": response.success, "ms": response.execution_time_ms, "stdout": response.stdout}
-    remote |= {"result": response.result} if response.success else {"error": response.error["type"]}
-    return {"remote": remote, "local": local}
+    return {"remote": remote, "local": local, "locked": locked}
+
+
+def outcome_of(response):
+    if response.success:
+        return {"success": True, "result": response.result}
+    return {"success": False, "error": response.error["type"]}
 
 
 def main():
