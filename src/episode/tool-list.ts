@@ -1,8 +1,14 @@
 // Lists the available tools as text for the system prompt.
+import type { SamplingPlan } from '../spec/records/parts.js';
 import type { ToolSpec } from '../spec/records/task.js';
 
-export function toolListText(tools: readonly ToolSpec[], format: 'json' | 'signatures'): string {
-  return format === 'json' ? JSON.stringify(tools, null, 2) : tools.map(signature).join('\n');
+export function toolListText(tools: readonly ToolSpec[], format: SamplingPlan['tools_format']): string {
+  if (format === 'signatures') return tools.map(signature).join('\n');
+  return JSON.stringify(format === 'openai' ? tools.map(openAiTool) : tools, null, 2);
+}
+
+function openAiTool({ name, description, input_schema: parameters }: ToolSpec): object {
+  return { type: 'function', function: { name, description, parameters } };
 }
 
 const shortTypes: Readonly<Record<string, string>> = {

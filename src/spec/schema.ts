@@ -54,9 +54,11 @@ const generator = z.strictObject({
   max_generate_length: count.default(1_024).describe('most tokens sampled in one turn'),
   max_sequence_length: count.default(16_384).describe('most tokens of a transcript'),
   tools_format: z
-    .enum(['json', 'signatures'])
+    .enum(['json', 'signatures', 'openai'])
     .default('json')
-    .describe('`signatures`: one line per tool, for small models'),
+    .describe(
+      '`signatures`: one line per tool, for small models; `openai`: as functions of OpenAI’s API, as in SkyRL Fleet Training',
+    ),
   system_prompt: z
     .enum(['skyrl', 'short'])
     .default('skyrl')

@@ -184,11 +184,13 @@ const paths: Record<string, string> = {
   'generator.rope_theta':
     'write it into config.json of the folder in model.path, or into model.architecture.rope_theta',
 
-  environment: 'write environments: a list with env_key and url of each OpenEnv server',
-  'environment.env_class': 'write environments: a list with env_key and url of each OpenEnv server',
-  'environment.skyrl_gym': 'write environments: a list with env_key and url of each OpenEnv server',
+  environment: 'write environments: a list with env_key and url of each OpenEnv server, or kind: fleet',
+  'environment.env_class':
+    'write environments: a list with env_key and url of each OpenEnv server, or kind: fleet',
+  'environment.skyrl_gym':
+    'write environments: a list with env_key and url of each OpenEnv server, or kind: fleet',
   'environment.skyrl_gym.fleet_task.tasks_file': 'write data.tasks',
-  'environment.skyrl_gym.fleet_task.ttl_seconds': 'the server decides how long it keeps a session: remove it',
+  'environment.skyrl_gym.fleet_task.ttl_seconds': 'write environments[].ttl_s beside kind: fleet',
 
   // Inputs of the launch workflows, and the variables that they set.
   env_key: 'write data.env_keys: [NAME]',

@@ -18,7 +18,7 @@ import {
   probeTemporal,
   probeWorkers,
 } from './doctor-checks.js';
-import { playedEnvironment } from './environment-checks.js';
+import { fleetText, playedEnvironment } from './environment-checks.js';
 import { tinkerChecks, type TinkerFlags } from './tinker-checks.js';
 import {
   defaultStackFolder,
@@ -188,6 +188,7 @@ function specChecks(
   const environments = spec.environments.map((environment) => {
     const { env_key, url, grading_token_env } = environment;
     return check(`environment ${env_key}`, async () => {
+      if (environment.kind === 'fleet') return fleetText(environment, spec.environments, await reading);
       if (grading_token_env !== undefined && !process.env[grading_token_env]) {
         throw new Error(
           `the variable ${grading_token_env}, which holds the grading token, is not set here: export it`,

@@ -1,8 +1,11 @@
 // What `longhaul doctor --spec` says of an environment server: it begins an episode there, and tells what it found.
+import { environmentKind } from '../../environments/environment-kinds.js';
+import { fleetState } from '../../environments/fleet/fleet-kind.js';
 import { askServerFacts, nameOfContract, type ServerFacts } from '../../environments/openenv/server-facts.js';
 import { OpenEnvServer, type ServerOptions } from '../../environments/openenv/openenv-server.js';
 import { serverOptionsOf } from '../../environments/openenv/server-options.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
+import { environmentOf } from '../../spec/environments/environment-of.js';
 import type { Task } from '../../spec/records/task.js';
 
 const withinMs = 60_000;
@@ -31,6 +34,19 @@ export async function playedEnvironment(
   if (facts.tools === null && facts.transport === 'ws' && own.length > 0)
     throw new Error(`${url} lists no tools, so a model can do nothing there`);
   return factsText(url, facts);
+}
+
+/** What Fleet says of the key and of the tasks. Throws if a run could not begin, with the mend. */
+export async function fleetText(
+  environment: EnvironmentSpec,
+  environments: readonly EnvironmentSpec[],
+  tasks: readonly Task[],
+): Promise<string> {
+  const own = tasks.filter(({ env_key }) => environmentOf(environments, env_key) === environment);
+  const signal = AbortSignal.timeout(60_000);
+  const refusal = await environmentKind(environment).refusal(environment, own, signal);
+  if (refusal) throw new Error(`${refusal.problem}: ${refusal.fix}`);
+  return `${await fleetState(environment, signal)}; no episode was begun`;
 }
 
 async function askWithoutTask(options: ServerOptions, signal: AbortSignal): Promise<Facts> {

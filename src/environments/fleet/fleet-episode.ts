@@ -48,6 +48,7 @@ export function fleetEpisode(parts: EpisodeParts): Environment {
   let inFlight = false;
   let broken = false;
   let closing: Promise<void> | undefined;
+  const closed = new AbortController();
 
   async function exclusive<T>(run: () => Promise<T>): Promise<T> {
     if (closing || broken) throw new Error('the episode has ended; it can only be closed');
@@ -97,7 +98,7 @@ export function fleetEpisode(parts: EpisodeParts): Environment {
         const isCanary = error instanceof EnvironmentError && error.reason === 'canary';
         if (!isCanary || tries >= triesToGrade) throw error;
       }
-      await sleep(pauses.next());
+      await sleep(pauses.next(), undefined, { signal: closed.signal });
     }
   }
 
@@ -105,6 +106,7 @@ export function fleetEpisode(parts: EpisodeParts): Environment {
     await api.queryAll();
     const verdict = await runVerifier(parts.request, {
       ...{ key: task.task_key, code: parts.code, instanceId: parts.instanceId, finalAnswer },
+      signal: closed.signal,
       ...(parts.region === undefined ? {} : { region: parts.region }),
     });
     await api.queryAll();
@@ -119,6 +121,7 @@ export function fleetEpisode(parts: EpisodeParts): Environment {
     callTool: (call) => exclusive(() => callTool(call)),
     grade: ({ finalAnswer }) => exclusive(() => grade(submitted ?? finalAnswer)),
     close() {
+      closed.abort();
       closing ??= session.close().then(parts.onClose);
       return closing;
     },

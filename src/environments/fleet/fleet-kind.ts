@@ -177,3 +177,9 @@ async function facts(
     version: [...versions].sort().join(' '),
   };
 }
+
+/** What the account is, for people. Throws `EnvironmentError`. */
+export async function fleetState(spec: EnvironmentSpec, signal: AbortSignal): Promise<string> {
+  const { limit, running } = await orchestratorOf(spec).account(signal);
+  return `Fleet takes the key; ${running} of ${limit} instances run`;
+}

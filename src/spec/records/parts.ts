@@ -58,7 +58,7 @@ export const sampling = z
     max_input_length: positive,
     max_generate_length: positive,
     max_sequence_length: positive,
-    tools_format: z.enum(['json', 'signatures']),
+    tools_format: z.enum(['json', 'signatures', 'openai']),
     system_prompt: z.enum(['skyrl', 'short']),
     max_output_chars: positive,
     max_episode_failures: count,

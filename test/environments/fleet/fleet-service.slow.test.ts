@@ -12,7 +12,14 @@ if ('skipped' in venv) console.warn(`skipped: Fleet's client cannot run here: ${
 const python = 'skipped' in venv ? '' : venv.python;
 
 const tools = [
-  ...['search_hotels', 'get_hotel', 'list_reviews', 'check_availability', 'preview_booking', 'create_booking'],
+  ...[
+    'search_hotels',
+    'get_hotel',
+    'list_reviews',
+    'check_availability',
+    'preview_booking',
+    'create_booking',
+  ],
   ...['pay_booking', 'cancel_booking', 'change_guests', 'list_bookings', 'create_wishlist', 'save_property'],
   'get_profile',
 ];
