@@ -170,8 +170,10 @@ function readAnswer(answer: FleetAnswer): Attempt {
   if (judgeError !== undefined) return ungraded('judge_error', judgeError, true);
   if (success !== true) return ungraded('verifier_failed', errorOf(answer), true);
   const value = numberOf(result);
-  if (value === null)
-    return ungraded('no_number', `it returned ${JSON.stringify(result) ?? 'nothing'}`, false);
+  if (value === null) {
+    const returned = JSON.stringify(result) ?? 'nothing';
+    return ungraded('no_number', `the verifier returned no number: ${returned}`, false);
+  }
   const executionId = typeof execution_id === 'string' ? execution_id : null;
   return {
     result: { kind: 'graded', value, explanation: explanationOf(printed), executionId },

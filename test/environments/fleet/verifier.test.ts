@@ -175,6 +175,11 @@ describe('a verdict', () => {
     expect(await fleet.run()).toEqual(verdict);
   });
 
+  it('is none with the reason for people', async () => {
+    const message = 'the verifier returned no number: null';
+    expect(await new Fleet([ok({ result: null })]).run()).toMatchObject({ message });
+  });
+
   it('needs no name and no text', async () => {
     const fleet = new Fleet([{ status: 200, body: { success: true, result: 1, stdout: null } }]);
     expect(await fleet.run()).toEqual({ kind: 'graded', value: 1, explanation: '', executionId: null });
