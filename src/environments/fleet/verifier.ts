@@ -70,20 +70,23 @@ export async function runVerifier(request: FleetRequest, run: VerifierRun): Prom
   const execute = executor(request, run);
   for (let tries = 1; ; tries++) {
     signal.throwIfAborted();
-    const { result, again } = await attempt(execute, signal);
+    const { result, again } = await attempt(execute);
     if (!again || tries === mostTries) {
       if (result instanceof EnvironmentError) throw result;
       return result;
     }
-    await pause(firstPauseMs * 2 ** (tries - 1), signal);
+    await pause(firstPauseMs * 2 ** (tries - 1), signal).catch((error: unknown) => {
+      signal.throwIfAborted();
+      throw error;
+    });
   }
 }
 
-async function attempt(execute: () => Promise<FleetAnswer>, signal: AbortSignal): Promise<Attempt> {
+async function attempt(execute: () => Promise<FleetAnswer>): Promise<Attempt> {
   try {
     return readAnswer(await execute());
   } catch (error) {
-    if (signal.aborted || !(error instanceof EnvironmentError) || error.kind !== 'unavailable') throw error;
+    if (!(error instanceof EnvironmentError) || error.kind !== 'unavailable') throw error;
     return { result: error, again: true };
   }
 }
