@@ -46,10 +46,10 @@ describe.skipIf('skipped' in venv)("Fleet's client on the service", { timeout: 9
   }, 300_000);
   afterAll(() => service?.stop());
 
-  const drive = async (script: string, ...args: string[]): Promise<unknown> => {
+  const drive = async (script: string): Promise<unknown> => {
     const places = ['--url', service.url, '--tasks', service.tasks];
-    const file = resolve('test/environments/fleet', script);
-    const { stdout } = await promisify(execFile)(python, [file, ...args, ...places], { maxBuffer: 1 << 26 });
+    const file = resolve('test/environments/fleet/drives', script);
+    const { stdout } = await promisify(execFile)(python, [file, ...places], { maxBuffer: 1 << 26 });
     return JSON.parse(stdout);
   };
 
@@ -67,7 +67,6 @@ describe.skipIf('skipped' in venv)("Fleet's client on the service", { timeout: 9
   it('makes instances, uses them, keeps them alive and ends them', async () => {
     const { recovered, heartbeat, provisioned, listed, others, ...made } = (await drive(
       'client_drive.py',
-      'lifecycle',
     )) as Record<string, unknown> & {
       recovered: { id: string; status: string; creates: { request_id: string }[] };
       heartbeat: { interval: number; due_in: number };
@@ -170,7 +169,7 @@ describe.skipIf('skipped' in venv)("Fleet's client on the service", { timeout: 9
   });
 
   it('grades each of 100 tasks as its local mode does', async () => {
-    const rows = (await drive('client_drive.py', 'grades')) as Graded[];
+    const rows = (await drive('grade_drive.py')) as Graded[];
     expect(rows).toHaveLength(300);
     for (const { task, outcome, remote, local } of rows) {
       expect(remote, `${task} ${outcome}`).toEqual(local);

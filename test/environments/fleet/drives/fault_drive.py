@@ -1,44 +1,9 @@
-"""What the faults of the service do to Fleet's own client and to an MCP session. `python fault_drive.py --url URL --tasks DIR` prints JSON."""
+"""What the faults of the service do to Fleet's own client and to an MCP session."""
 
-import argparse
-import json
 import time
 
-import httpx
-from client_drive import KEY, Drive, refusal
+from drive import KEY, MCP_HEADERS, refusal, run
 from fleet.tasks import Task
-
-MCP_HEADERS = {"Authorization": f"Bearer {KEY}", "Accept": "application/json, text/event-stream"}
-
-
-class McpSession:
-    """Raw messages, because a client of FastMCP ends with its first lost answer."""
-
-    def __init__(self, env, path="mcp", headers=MCP_HEADERS):
-        self.url, self.headers, self.number = f"{env.urls.root}{path}", dict(headers), 1
-        facts = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "drive", "version": "1"}}
-        self.opened = self.post("initialize", facts)
-        self.headers["Mcp-Session-Id"] = self.opened.headers.get("mcp-session-id", "")
-        if self.opened.status_code == 200:
-            note = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-            httpx.post(self.url, json=note, headers=self.headers).raise_for_status()
-
-    def post(self, method, params):
-        self.number += 1
-        message = {"jsonrpc": "2.0", "id": self.number, "method": method, "params": params}
-        return httpx.post(self.url, json=message, headers=self.headers, timeout=20)
-
-    def call(self, name, /, **arguments):
-        """The text, with "error: " before one of a failed tool; the status of a refusal; or what broke the connection."""
-        try:
-            answer = self.post("tools/call", {"name": name, "arguments": arguments})
-        except httpx.HTTPError as error:
-            return type(error).__name__
-        if answer.status_code != 200:
-            return answer.status_code
-        [data] = [line[len("data: ") :] for line in answer.text.splitlines() if line.startswith("data: ")]
-        result = json.loads(data)["result"]
-        return ("error: " if result["isError"] else "") + result["content"][0]["text"]
 
 
 def creates(drive, task):
@@ -58,7 +23,7 @@ def creates(drive, task):
 
 def rates(drive):
     """Which of 40 creations a rate of a quarter hits, twice from the same seed."""
-    post = lambda: httpx.post(f"{drive.url}/v1/env/instances", json={"env_key": "harbour"}, headers={"Authorization": f"Bearer {KEY}"})
+    post = lambda: drive.http.post(f"{drive.url}/v1/env/instances", json={"env_key": "harbour"}, headers={"Authorization": f"Bearer {KEY}"})
     patterns = []
     for _ in range(2):
         drive.control(seed=7, fail_create=0.25)
@@ -68,7 +33,7 @@ def rates(drive):
 
 
 def calls(drive, env):
-    session = McpSession(env)
+    session = drive.session(env)
     before = len(drive.state()["calls"])
     drive.control(drop_call_reply=1)
     dropped = session.call("create_wishlist", name="Dropped")
@@ -91,14 +56,14 @@ def calls(drive, env):
 
 def gates(drive, task, env):
     other = drive.make(task)
-    session = McpSession(env)
+    session = drive.session(env)
     session.url = f"{other.urls.root}mcp"
-    stranger = McpSession(env, headers={**MCP_HEADERS, "Authorization": "Bearer other"})
-    bare = httpx.get(f"{env.urls.manager.api}/resources")
+    stranger = drive.session(env, headers={**MCP_HEADERS, "Authorization": "Bearer other"})
+    bare = drive.http.get(f"{env.urls.manager.api}/resources")
     other.close()
-    gone = McpSession(other)
-    token = httpx.get(f"{drive.url}/v1/runner-auth/token", headers={"Authorization": f"Bearer {KEY}"}).json()["token"]
-    resources = lambda each: httpx.get(f"{each.urls.manager.api}/resources", headers={"X-Runner-Token": token}).status_code
+    gone = drive.session(other)
+    token = drive.http.get(f"{drive.url}/v1/runner-auth/token", headers={"Authorization": f"Bearer {KEY}"}).json()["token"]
+    resources = lambda each: drive.http.get(f"{each.urls.manager.api}/resources", headers={"X-Runner-Token": token}).status_code
     return {
         "foreign_session": session.call("get_profile"),
         "wrong_key": stranger.opened.status_code,
@@ -113,7 +78,7 @@ def repeats(drive, task):
     texts = []
     for _ in range(2):
         env = drive.make(task)
-        session = McpSession(env)
+        session = drive.session(env)
         rows = [session.call(each["name"], **each["arguments"]) for each in drive.rows["solutions"][task.key]["calls"]]
         reviews = session.call("list_reviews", city="Bergen")
         texts.append([*rows, reviews, session.call("search_hotels", city="Bergen", page=2), session.call("list_bookings")])
@@ -178,31 +143,26 @@ def wrongs(drive, env):
     endless = verifier_task("def verify(env):\n    while True:\n        pass\n")
     endless._rebuild_verifier()
     bundle, sha = endless.verifier._get_or_create_bundle()
-    run = lambda **changes: env.execute_verifier_remote(
+    execute = lambda **changes: env.execute_verifier_remote(
         **{
             **{"bundle_data": bundle, "bundle_sha": sha, "key": "drive", "function_name": "verify", "timeout": 1},
             **{"args": ({"env": env.instance_id},), "args_array": [{"env": env.instance_id}], "kwargs": {}, **changes},
         }
     )
-    given["endless"] = run().error
-    message = lambda **changes: (refusal(lambda: run(**changes)) or {}).get("message")
+    given["endless"] = execute().error
+    message = lambda **changes: (refusal(lambda: execute(**changes)) or {}).get("message")
     given["unknown_bundle"] = message(bundle_sha="0" * 64, needs_upload=False)
     given["wrong_hash"] = message(bundle_sha="0" * 64)
     given["no_zip"] = message(bundle_data=b"text", bundle_sha="982d9e3eb996f559e633f4d194def3761d909f5a3b647d1a851fead67c32c9d1")
     given["other_array"] = message(args_array=[])
-    given["no_function"] = run(function_name="missing").error["message"]
+    given["no_function"] = execute(function_name="missing").error["message"]
     gone = {"env": "gone"}
-    given["no_instance"] = run(args=(gone,), args_array=[gone]).error["message"]
+    given["no_instance"] = execute(args=(gone,), args_array=[gone]).error["message"]
     given["at_last"] = verdict(verifier_task(codes["after"]), env)
     return given
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--url", required=True)
-    parser.add_argument("--tasks", required=True)
-    asked = parser.parse_args()
-    drive = Drive(asked.url, asked.tasks)
+def faults(drive):
     task = drive.tasks[0]
     given = {"creates": creates(drive, task), "rates": rates(drive)}
     env = drive.make(task)
@@ -211,8 +171,8 @@ def main():
     given["verdicts"], given["wrongs"] = verdicts(drive, env), wrongs(drive, env)
     drive.control(expire_all=True)
     given["expired"] = [drive.fleet.instance(env.instance_id).status, drive.state()["counts"]["open_instances"]]
-    print(json.dumps(given))
+    return given
 
 
 if __name__ == "__main__":
-    main()
+    run(faults)
