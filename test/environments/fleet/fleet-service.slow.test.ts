@@ -126,6 +126,7 @@ describe.skipIf('skipped' in venv)("Fleet's client on the service", { timeout: 9
       calls: {
         ...{ dropped: 'RemoteProtocolError', failed: 500, locked: 'error: database is locked' },
         logged: ['Dropped', null],
+        slow: true,
         exists: "error: 409: a wishlist 'Dropped' exists",
         made: '{"wishlist_id":5,"name":"Failed"}',
         missing: 'error: Booking 999 not found',

@@ -1,4 +1,4 @@
-// A service that answers as Fleet's does, as one Python process (`service.py`), with 100 tasks for it.
+// A service that answers as Fleet's does, as one Python process (`service/service.py`), with 100 tasks for it.
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -97,7 +97,7 @@ export interface FleetService {
   stop(): Promise<void>;
 }
 
-const scripts = resolve('test/environments/fleet');
+const scripts = resolve('test/environments/fleet/service');
 
 export async function startFleetService(python: string): Promise<FleetService> {
   const folder = mkdtempSync(join(tmpdir(), 'longhaul-fleet-'));

@@ -35,6 +35,14 @@ class Drive:
     def session(self, env, **more):
         return McpSession(self.http, env, **more)
 
+    def play(self, env, row):
+        """Carries out the calls of a solution. Raises when one fails."""
+        session = self.session(env)
+        for each in row["calls"]:
+            text = session.call(each["name"], **each["arguments"])
+            if not isinstance(text, str) or text.startswith("error"):
+                raise AssertionError((row["task_key"], each, text))
+
 
 class McpSession:
     """Raw messages, because a client of FastMCP ends with its first lost answer."""

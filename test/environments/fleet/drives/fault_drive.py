@@ -41,12 +41,17 @@ def calls(drive, env):
     failed = session.call("create_wishlist", name="Failed")
     drive.control(fail_call=0, lock=True)
     locked = session.call("list_bookings")
-    drive.control(lock=False)
+    drive.control(lock=False, slow_call_s=0.3)
+    started = time.monotonic()
+    session.call("get_profile")
+    is_slow = time.monotonic() - started >= 0.3
+    drive.control(slow_call_s=0)
     return {
+        "slow": is_slow,
         "dropped": dropped,
         "failed": failed,
         "locked": locked,
-        "logged": [each["arguments"].get("name") for each in drive.state()["calls"][before:]],
+        "logged": [each["arguments"].get("name") for each in drive.state()["calls"][before:][:2]],
         "exists": session.call("create_wishlist", name="Dropped"),
         "made": session.call("create_wishlist", name="Failed"),
         "missing": session.call("pay_booking", booking_id=999, payment_method_id="card_1a"),
@@ -109,13 +114,13 @@ def verdicts(drive, env):
         drive.control(**{fault: 0})
     drive.control(verify_http=1)
     given["verify_http"] = refusal(lambda: task.verify_detailed(env))["type"]
-    drive.control(verify_http=0, lock_while_verifying=1, lock_ms=600)
+    drive.control(verify_http=0, lock_while_verifying=1, lock_ms=3000)
+    env.instance.load()
     given["locked"] = verdict(task, env)
     query = lambda: [env.db(name).query("SELECT 1 FROM users").error for name in ("seed", "current")]
-    env.instance.load()
     after = [query()]
     drive.control(lock_while_verifying=0)
-    time.sleep(0.8)
+    time.sleep(3.2)
     given["canaries"] = [*after, query()]
     given["uploads"] = len([each for each in drive.state()["uploads"] if not each["is_repeated"]])
     return given

@@ -1,6 +1,7 @@
 """Runs verifiers as the service does: from uploaded bundles, in processes that a time limit can end."""
 
 import asyncio
+import contextlib
 import hashlib
 import io
 import json
@@ -41,12 +42,12 @@ class WorkerPool:
     async def start(self):
         self.idle = asyncio.Queue()
         self.processes = set()
-        for _ in range(PROCESSES):
-            await self._spawn()
+        self.spawning = set()
+        await asyncio.gather(*(self._spawn() for _ in range(PROCESSES)))
 
     async def stop(self):
         for process in self.processes:
-            process.kill()
+            end(process)
             await process.wait()
 
     async def run(self, job, timeout):
@@ -66,15 +67,24 @@ class WorkerPool:
                 self.idle.put_nowait(process)
             else:
                 self.processes.discard(process)
-                if process.returncode is None:
-                    process.kill()
-                await self._spawn()
+                end(process)
+                spawn = asyncio.create_task(self._spawn())
+                self.spawning.add(spawn)
+                spawn.add_done_callback(self.spawning.discard)
 
     async def _spawn(self):
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(sys.executable, WORKER, stdin=pipe, stdout=pipe, limit=1 << 24)
         self.processes.add(process)
+        # Its imports are no part of a verifier's time.
+        await process.stdout.readline()
         self.idle.put_nowait(process)
+
+
+def end(process):
+    """It may have ended by itself."""
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
 
 
 class Verifiers:

@@ -10,7 +10,7 @@ import re
 
 from fastmcp import FastMCP
 from fastmcp.utilities.types import Image
-from booking_tools import booking_tools
+from booking_tools import booking_tools, without_output_schema
 from control_plane import KEY
 
 PATH = re.compile(r"^/([^/]+)/(mcp|api/v1/mcp)/?$")
@@ -21,14 +21,15 @@ PIXEL = base64.b64decode(
 
 def runner_tools():
     server = FastMCP("runner")
+    tool = without_output_schema(server)
 
-    @server.tool
+    @tool
     async def computer(action: str, text: str = "") -> Image | dict:
         """Uses the screen. `action`: screenshot, wait, cursor_position or type."""
         return Image(data=PIXEL, format="png") if action == "screenshot" else {"output": "X=683,Y=384"}
 
     # The booking server has a tool of this name, too, and a client lists that server first.
-    @server.tool
+    @tool
     async def get_profile() -> dict:
         """The runner's own profile."""
         return {"name": "runner"}
