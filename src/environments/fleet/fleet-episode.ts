@@ -89,6 +89,13 @@ export function fleetEpisode(parts: EpisodeParts): Environment {
     return lost.reason === 'timeout' ? charged('timeout', lost.message) : lost;
   }
 
+  /** While Fleet answers, a verifier that cannot be run is charged: the episode would play for ever. */
+  async function ungraded(lost: EnvironmentError): Promise<EnvironmentError> {
+    const status = await parts.orchestrator.status(parts.instanceId).catch(() => undefined);
+    if (status === undefined) return lost;
+    return new EnvironmentError('failed', 'verifier_failed', lost.message, { cause: lost });
+  }
+
   async function grade(finalAnswer: string): Promise<Grade> {
     const pauses = new Backoff(gradePauses);
     for (let tries = 1; ; tries++) {
@@ -104,10 +111,13 @@ export function fleetEpisode(parts: EpisodeParts): Environment {
 
   async function gradeOnce(finalAnswer: string): Promise<Grade> {
     await api.queryAll();
-    const verdict = await runVerifier(parts.request, {
+    const asked = runVerifier(parts.request, {
       ...{ key: task.task_key, code: parts.code, instanceId: parts.instanceId, finalAnswer },
       signal: closed.signal,
       ...(parts.region === undefined ? {} : { region: parts.region }),
+    });
+    const verdict = await asked.catch(async (error: unknown) => {
+      throw error instanceof EnvironmentError && error.kind === 'unavailable' ? await ungraded(error) : error;
     });
     await api.queryAll();
     if (verdict.kind === 'ungraded') throw new EnvironmentError('failed', verdict.reason, verdict.message);

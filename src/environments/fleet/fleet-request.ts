@@ -1,13 +1,9 @@
 // Requests to Fleet's control plane.
 import { randomUUID } from 'node:crypto';
 import { isObject } from '../tool-results.js';
-import { jsonRequest } from './json-request.js';
+import { type FleetAnswer, jsonRequest } from './json-request.js';
 
-export interface FleetAnswer {
-  status: number;
-  /** Parsed JSON, or the text if it is not JSON. */
-  body: unknown;
-}
+export type { FleetAnswer };
 
 export interface FleetRequestOptions {
   timeoutMs?: number;

@@ -1,7 +1,12 @@
 // One HTTP request with a JSON answer, sent once.
 import { awakeLimit } from '../../base/awake-clock.js';
 import { EnvironmentError } from '../environment.js';
-import type { FleetAnswer } from './fleet-request.js';
+
+export interface FleetAnswer {
+  status: number;
+  /** Parsed JSON, or the text if it is not JSON. */
+  body: unknown;
+}
 
 interface JsonRequest {
   method: 'GET' | 'POST' | 'DELETE';

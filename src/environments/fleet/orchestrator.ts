@@ -63,18 +63,24 @@ export class Orchestrator {
     const body = { ...order, created_from: 'sdk', max_wait_seconds: heldS };
     const giveUpAt = awakeNow() + provisionMs;
     const waiting = { giveUpAt, signal, onWait };
+    // An answer that is always an error is no outage: its episode would wait for ever.
+    let answered = false;
     for (let tries = 1; ; tries++) {
       onWait(`Fleet makes an instance of ${order.env_key}`);
+      answered = false;
       try {
         const options = { requestId, signal, timeoutMs: (heldS + 30) * 1000 };
         const answer = await this.request('POST', '/v1/env/instances', body, options);
+        answered = true;
         const duplicate = duplicateOf(answer);
         if (duplicate !== null) return await this.#running(duplicate, true, waiting);
         if (answer.status < 300) return await this.#running(idOf(answer), false, waiting, answer);
         throw refusal(answer);
       } catch (error) {
         const isAway = error instanceof EnvironmentError && error.kind === 'unavailable';
-        if (!isAway || error.reason === 'capacity' || tries >= triesToCreate) throw error;
+        if (!isAway || error.reason === 'capacity') throw error;
+        if (tries >= triesToCreate)
+          throw answered ? new EnvironmentError('failed', 'open', error.message) : error;
       }
       await pause(pauses.next(), signal);
     }
