@@ -6,8 +6,6 @@ was not done: it gives 0 for both.
 
 from string import Template
 
-IGNORED = 'IgnoreConfig(tables={"activities", "order_tokens"})'
-
 BOOK = """
 def $entry(env: Environment, final_answer: str | None = None) -> int:
     env.instance.load()
