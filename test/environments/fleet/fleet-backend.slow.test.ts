@@ -1,73 +1,48 @@
 // Our client on a service that answers as Fleet's does.
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { parseSolutions, parseTasks, type Solution } from '../../../src/data/task-file.js';
+import type { Solution } from '../../../src/data/task-file.js';
 import type { Environment, EnvironmentBackend } from '../../../src/environments/environment.js';
-import { createFleetBackend } from '../../../src/environments/fleet/fleet-backend.js';
-import { createSemaphore } from '../../../src/environments/semaphore.js';
 import type { Task } from '../../../src/spec/records/task.js';
-import { type FleetService, fleetVenv, startFleetService } from './fleet-service.js';
+import { fleetBackend, type FleetTasks, playCalls, readFleetTasks, run } from './fixture.js';
+import { calm, type FleetService, fleetVenv, startFleetService } from './fleet-service.js';
 
 const venv = await fleetVenv();
 if ('skipped' in venv) console.warn(`skipped: the service cannot run here: ${venv.skipped}`);
 const quiet = new AbortController().signal;
 
-describe.skipIf('skipped' in venv)('Fleet', { timeout: 120_000 }, () => {
+describe.skipIf('skipped' in venv)('Fleet', { timeout: 180_000 }, () => {
   let service: FleetService;
-  let tasks: Task[];
-  let solutions: Map<string, Solution>;
-  const codes = new Map<string, string>();
+  let known: FleetTasks;
   const folder = mkdtempSync(join(tmpdir(), 'longhaul-fleet-owner-'));
   beforeAll(async () => {
     service = await startFleetService((venv as { python: string }).python);
-    const read = (name: string): string => readFileSync(join(service.tasks, name), 'utf8');
-    tasks = parseTasks(read('tasks.json'), 'tasks.json', (sha256, code) => codes.set(sha256, code));
-    solutions = new Map(
-      parseSolutions(read('solutions.jsonl'), 'solutions.jsonl').map((one) => [one.task_key, one]),
-    );
+    known = readFleetTasks(service.tasks);
   }, 400_000);
   afterAll(async () => {
     await service?.stop();
     rmSync(folder, { recursive: true, force: true });
   });
+  beforeEach(() => service.control(calm));
 
-  const usual = {
-    ...{ drop_create_reply: 0, fail_create: 0, drop_call_reply: 0, fail_call: 0, drop_delete_reply: 0 },
-    ...{ fail_delete: 0, fail_verify: 0, verify_http: 0, judge_error: 0, result_none: 0, lock: false },
-    ...{
-      lock_while_verifying: 0,
-      provision_s: 0,
-      instance_limit: 1000,
-      gated: true,
-      slow_call_s: 0,
-      seed: 1,
-    },
-  };
-  beforeEach(() => service.control(usual));
-
-  let episodes = 0;
-  function backendOf({
-    name = `node-${++episodes}`,
-    places = 8,
-    callTimeoutMs = 10_000,
-  } = {}): EnvironmentBackend {
-    return createFleetBackend({
-      ...{ url: service.url, apiKey: service.key, ttlSeconds: 600, callTimeoutMs },
-      places: createSemaphore(places),
-      owner: { name, folder: join(folder, name), log: () => undefined },
-      verifierCode: (sha256) => Promise.resolve(codes.get(sha256) ?? ''),
-    });
-  }
-  const run = 'run-a';
-  const optionsOf = (episodeId: string, opening = 0) => ({ seed: 1, tryNumber: 0, episodeId, opening, run });
-  const open = (backend: EnvironmentBackend, task: Task, episodeId = `e-${++episodes}`, opening = 0) =>
-    backend.open(task, optionsOf(episodeId, opening), quiet);
-  const taskAt = (index: number): Task => tasks[index] as Task;
-  const solutionOf = (task: Task): Solution => solutions.get(task.task_key) as Solution;
+  let names = 0;
+  const backendOf = (
+    more: Partial<Parameters<typeof fleetBackend>[0]> = {},
+    owner = `node-${++names}`,
+  ): EnvironmentBackend =>
+    fleetBackend({ url: service.url, key: service.key, codes: known.codes, owner, folder, ...more });
+  const open = (
+    backend: EnvironmentBackend,
+    task: Task,
+    { episodeId = `e-${++names}`, opening = 0, signal = quiet } = {},
+  ) => backend.open(task, { seed: 1, tryNumber: 0, episodeId, opening, run }, signal);
+  const taskAt = (index: number): Task => known.tasks[index] as Task;
+  const solutionOf = (task: Task): Solution => known.solutions.get(task.task_key) as Solution;
+  const instances = async () => (await service.log()).instances;
   const running = async (): Promise<number> =>
-    (await service.log()).instances.filter(({ status }) => status !== 'stopped').length;
+    (await instances()).filter(({ status }) => status !== 'stopped').length;
 
   async function solve(environment: Environment, { calls, final_answer }: Solution): Promise<number> {
     for (const [turn, call] of calls.entries())
@@ -76,51 +51,154 @@ describe.skipIf('skipped' in venv)('Fleet', { timeout: 120_000 }, () => {
     return outcome.value;
   }
 
-  it('grades a solution 1, and doing nothing 0, and leaves no instance', async () => {
+  it('grades each of 100 tasks: solved 1, otherwise and untouched 0', async () => {
     const backend = backendOf();
-    const [task, other] = [taskAt(0), taskAt(1)];
-    const solved = await open(backend, task);
-    const idle = await open(backend, other);
-    expect(solved.tools.length).toBeGreaterThan(8);
-    expect(solved.tools.map(({ name }) => name)).not.toContain('computer');
-    expect(idle.tools).toBe(solved.tools);
-    expect(await solve(solved, solutionOf(task))).toBe(1);
-    expect((await idle.grade({ finalAnswer: '', tryNumber: 0 })).outcome.value).toBe(0);
-    await Promise.all([solved.close(), idle.close()]);
+    const values = await Promise.all(
+      known.tasks.flatMap((task, index) =>
+        [
+          known.solutions.get(task.task_key),
+          known.wrong.get(task.task_key),
+          { calls: [], final_answer: '' },
+        ].map(async (played, which) => {
+          const { outcome } = await playCalls(backend, task, played as Solution, { slot: 3 * index + which });
+          return outcome.status === 'graded' ? outcome.value : outcome.reason;
+        }),
+      ),
+    );
+    expect(values).toEqual(known.tasks.flatMap(() => [1, 0, 0]));
     await backend.close();
     expect(await running()).toBe(0);
+  });
+
+  it('offers the tools of both servers but `computer`, in one list for all episodes', async () => {
+    const backend = backendOf();
+    const [one, other] = [await open(backend, taskAt(0)), await open(backend, taskAt(1))];
+    expect(one.tools.map(({ name }) => name)).toContain('create_booking');
+    expect(one.tools.map(({ name }) => name)).not.toContain('computer');
+    expect(other.tools).toBe(one.tools);
+    expect(await one.callTool({ name: 'no_such', arguments: {} }, { turn: 0, tryNumber: 0 })).toMatchObject({
+      isError: true,
+    });
+    await Promise.all([one.close(), other.close(), backend.close()]);
   });
 
   it('adopts the instance whose making was not answered', async () => {
     await service.control({ drop_create_reply: 1 });
     const backend = backendOf();
-    const before = (await service.log()).instances.length;
-    const opening = open(backend, taskAt(0));
-    await expect
-      .poll(async () => (await service.log()).instances.length, { timeout: 20_000 })
-      .toBe(before + 1);
-    const environment = await opening;
-    expect((await service.log()).instances.length).toBe(before + 1);
+    const before = (await instances()).length;
+    const environment = await open(backend, taskAt(0));
+    expect((await instances()).length).toBe(before + 1);
     expect(await solve(environment, solutionOf(taskAt(0)))).toBe(1);
     await environment.close();
     await backend.close();
     expect(await running()).toBe(0);
   });
 
+  it('does not adopt the world of an attempt that still plays', async () => {
+    const backend = backendOf();
+    const first = await open(backend, taskAt(0), { episodeId: 'e' });
+    const second = await open(backend, taskAt(0), { episodeId: 'e' });
+    expect(await solve(first, solutionOf(taskAt(0)))).toBe(1);
+    expect((await second.grade({ finalAnswer: '', tryNumber: 0 })).outcome.value).toBe(0);
+    await Promise.all([first.close(), second.close()]);
+    await backend.close();
+  });
+
   it('sends a call once, and gives up the world when its answer is lost', async () => {
     const backend = backendOf();
     const environment = await open(backend, taskAt(0));
-    const [call] = solutionOf(taskAt(0)).calls;
+    const [call] = solutionOf(taskAt(0)).calls as [Solution['calls'][0]];
     const before = (await service.log()).calls.length;
     await service.control({ drop_call_reply: 1 });
-    await expect(
-      environment.callTool(call as Solution['calls'][0], { turn: 0, tryNumber: 0 }),
-    ).rejects.toMatchObject({
+    await expect(environment.callTool(call, { turn: 0, tryNumber: 0 })).rejects.toMatchObject({
       ...{ kind: 'unavailable', reason: 'socket_lost' },
     });
     expect((await service.log()).calls.length).toBe(before + 1);
     await environment.close();
+    await backend.close();
     expect(await running()).toBe(0);
+  });
+
+  it('charges a call that takes too long, and the end of the instance, to the episode', async () => {
+    const backend = backendOf({ callTimeoutMs: 500 });
+    const [call] = solutionOf(taskAt(0)).calls as [Solution['calls'][0]];
+    const [slow, ended] = [await open(backend, taskAt(0)), await open(backend, taskAt(0))];
+    await service.control({ slow_call_s: 3 });
+    await expect(slow.callTool(call, { turn: 0, tryNumber: 0 })).rejects.toMatchObject({
+      ...{ kind: 'failed', reason: 'timeout' },
+    });
+    await service.control({ slow_call_s: 0, expire_all: true });
+    await expect(ended.callTool(call, { turn: 0, tryNumber: 0 })).rejects.toMatchObject({
+      ...{ kind: 'failed', reason: 'expired' },
+    });
+    await Promise.all([slow.close(), ended.close()]);
+    await backend.close();
+  });
+
+  it('ends what it was making when the episode is called off', async () => {
+    await service.control({ provision_s: 2 });
+    const backend = backendOf();
+    const stop = new AbortController();
+    const opening = open(backend, taskAt(0), { signal: stop.signal });
+    await expect.poll(running).toBe(1);
+    stop.abort(new Error('called off'));
+    await expect(opening).rejects.toThrow('called off');
+    await expect.poll(running, { timeout: 20_000 }).toBe(0);
+    await backend.close();
+  });
+
+  it('waits for a place where the account is full', async () => {
+    await service.control({ instance_limit: 1 });
+    const backend = backendOf();
+    const first = await open(backend, taskAt(0));
+    const waits: string[] = [];
+    const second = backend.open(
+      taskAt(1),
+      { seed: 1, tryNumber: 0, episodeId: 'waits', run, onWait: (reason) => waits.push(reason) },
+      quiet,
+    );
+    await expect.poll(() => waits.join()).toContain('running instances');
+    await first.close();
+    await (await second).close();
+    await backend.close();
+  });
+
+  it('deletes what a killed process of the same owner left, and nothing of another', async () => {
+    const left = backendOf({}, 'killed');
+    await open(left, taskAt(0), { episodeId: 'e' });
+    const other = backendOf();
+    const others = await open(other, taskAt(0));
+    const next = backendOf({}, 'killed');
+    await expect.poll(running, { timeout: 20_000 }).toBe(1);
+    // The same opening: its request id is spent.
+    const again = await open(next, taskAt(0), { episodeId: 'e' });
+    expect(await solve(again, solutionOf(taskAt(0)))).toBe(1);
+    await Promise.all([again.close(), others.close()]);
+    await Promise.all([next.close(), other.close()]);
+    expect(await running()).toBe(0);
+  });
+
+  it('repeats a deletion until it is answered', async () => {
+    await service.control({ fail_delete: 0.5, drop_delete_reply: 0.3 });
+    const backend = backendOf();
+    const opened = await Promise.all(known.tasks.slice(0, 6).map((task) => open(backend, task)));
+    await Promise.all(opened.map((environment) => environment.close()));
+    await backend.close();
+    await expect.poll(running, { timeout: 30_000 }).toBe(0);
+  });
+
+  it.each([
+    [{ lock: true }, 'canary'],
+    [{ result_none: 1 }, 'no_number'],
+  ])('gives no grade while the service has %j', async (fault, reason) => {
+    const backend = backendOf();
+    const environment = await open(backend, taskAt(0));
+    await service.control(fault);
+    await expect(environment.grade({ finalAnswer: '', tryNumber: 0 })).rejects.toMatchObject({
+      ...{ kind: 'failed', reason },
+    });
+    await service.control(calm);
+    await environment.close();
     await backend.close();
   });
 });

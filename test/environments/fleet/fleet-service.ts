@@ -51,6 +51,13 @@ export interface FleetFaults {
   advance_s?: number;
 }
 
+/** No faults, and the same random sequence each time. */
+export const calm: FleetFaults = {
+  ...{ drop_create_reply: 0, fail_create: 0, drop_call_reply: 0, fail_call: 0, drop_delete_reply: 0 },
+  ...{ fail_delete: 0, fail_verify: 0, verify_http: 0, judge_error: 0, result_none: 0, lock: false },
+  ...{ lock_while_verifying: 0, provision_s: 0, instance_limit: 1000, gated: true, slow_call_s: 0, seed: 1 },
+};
+
 export interface FleetLog {
   settings: Record<string, number | boolean>;
   /** How often each fault struck. */

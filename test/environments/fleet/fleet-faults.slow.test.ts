@@ -1,0 +1,31 @@
+// No fault of Fleet and no kill of a node makes a false grade, or leaves an instance.
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type FleetService, fleetVenv, startFleetService } from './fleet-service.js';
+import { faultsAt, killNode, playWithFaults } from './measures.js';
+
+const venv = await fleetVenv();
+if ('skipped' in venv) console.warn(`skipped: the service cannot run here: ${venv.skipped}`);
+
+describe.skipIf('skipped' in venv)('Fleet with faults', { timeout: 400_000 }, () => {
+  let service: FleetService;
+  beforeAll(async () => {
+    service = await startFleetService((venv as { python: string }).python);
+  }, 400_000);
+  afterAll(() => service?.stop());
+
+  it('grades no solved task 0 while a twentieth of everything fails', async () => {
+    const figures = await playWithFaults(service, faultsAt(0.05));
+    expect(figures).toMatchObject({ episodes: 100, false_zeros: 0, left: 0 });
+    expect(figures.met_a_fault).toBeGreaterThan(20);
+    expect(figures.unknown).toBeLessThan(20);
+  });
+
+  it('grades nothing while every database is locked', async () => {
+    const figures = await playWithFaults(service, { lock: true }, { tasks: 8 });
+    expect(figures).toMatchObject({ episodes: 8, false_zeros: 0, unknown: 8, left: 0 });
+  });
+
+  it('makes no instance twice and leaves none when the node is killed 5 times', async () => {
+    expect(await killNode(service, 5)).toEqual({ kills: 5, solved: 100, left: 0, made_twice: 0 });
+  });
+});

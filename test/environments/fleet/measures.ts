@@ -1,0 +1,133 @@
+// What faults of Fleet and kills of a node do to grades and instances.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Solution } from '../../../src/data/task-file.js';
+import { seededRandom } from '../../chaos/random.js';
+import { fleetBackend, playCalls, readFleetTasks } from './fixture.js';
+import { calm, type FleetFaults, type FleetService } from './fleet-service.js';
+
+export interface FaultFigures {
+  episodes: number;
+  /** Solved tasks with the grade 0. */
+  false_zeros: number;
+  unknown: number;
+  met_a_fault: number;
+  /** Instances that are still there when all episodes have ended. */
+  left: number;
+}
+
+/** Every fault of the service strikes this share of its events. */
+export const faultsAt = (rate: number): FleetFaults =>
+  Object.fromEntries(
+    [
+      ...[
+        'drop_create_reply',
+        'fail_create',
+        'drop_call_reply',
+        'fail_call',
+        'drop_delete_reply',
+        'fail_delete',
+      ],
+      ...['fail_verify', 'verify_http', 'judge_error', 'result_none', 'lock_while_verifying'],
+    ].map((name) => [name, rate]),
+  );
+
+/** Plays the solution of each task once while the service has these faults. */
+export async function playWithFaults(
+  service: FleetService,
+  faults: FleetFaults,
+  { tasks: count = 100 } = {},
+): Promise<FaultFigures> {
+  const folder = mkdtempSync(join(tmpdir(), 'longhaul-fleet-faults-'));
+  const { tasks, solutions, codes } = readFleetTasks(service.tasks);
+  const backend = fleetBackend({
+    ...{ url: service.url, key: service.key, codes, folder, owner: folder, places: 32 },
+  });
+  await service.control({ ...calm, ...faults });
+  try {
+    const plays = await Promise.all(
+      tasks
+        .slice(0, count)
+        .map((task, slot) => playCalls(backend, task, solutions.get(task.task_key) as Solution, { slot })),
+    );
+    await service.control(calm);
+    await backend.close();
+    return {
+      episodes: plays.length,
+      false_zeros: plays.filter(({ outcome }) => outcome.status === 'graded' && outcome.value !== 1).length,
+      unknown: plays.filter(({ outcome }) => outcome.status === 'unknown').length,
+      met_a_fault: plays.filter(({ failures }) => Object.keys(failures).length > 0).length,
+      left: await runningOn(service),
+    };
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+export interface KillFigures {
+  kills: number;
+  solved: number;
+  /** Instances that are still there at the end. */
+  left: number;
+  /** Requests that have made more than one instance. */
+  made_twice: number;
+}
+
+const register = resolve('test/support/preloads/typescript-register.mjs');
+const script = resolve('test/environments/fleet/killed-node.ts');
+
+/** A node plays the solutions of 100 tasks and is killed this often at random moments. */
+export async function killNode(service: FleetService, kills: number, seed = 1): Promise<KillFigures> {
+  const folder = mkdtempSync(join(tmpdir(), 'longhaul-fleet-kills-'));
+  const random = seededRandom(seed);
+  await service.control({ ...calm, provision_s: 0.2 });
+  const finished = (): string[] => {
+    try {
+      return readdirSync(join(folder, 'finished'));
+    } catch {
+      return [];
+    }
+  };
+  const start = () =>
+    spawn(process.execPath, ['--import', register, script, service.url, service.key, service.tasks, folder], {
+      stdio: ['ignore', 'inherit', 'inherit'],
+    });
+  try {
+    for (let kill = 0; kill < kills; kill++) {
+      const before = (await service.log()).creates.length;
+      const child = start();
+      const exit = once(child, 'exit');
+      // The process takes a while to start; it is killed amid its episodes.
+      while (child.exitCode === null && (await service.log()).creates.length === before) await delay(20);
+      await delay(400 * random.next());
+      child.kill('SIGKILL');
+      await exit;
+    }
+    const [code] = (await once(start(), 'exit')) as [number | null];
+    if (code !== 0) throw new Error(`the last process ended with ${code}`);
+    const { creates } = await service.log();
+    const made = new Map<string, Set<string>>();
+    for (const { request_id, instance_id } of creates)
+      if (request_id !== null && instance_id !== null)
+        made.set(request_id, (made.get(request_id) ?? new Set()).add(instance_id));
+    const outcomes = finished().map((name) =>
+      JSON.parse(readFileSync(join(folder, 'finished', name), 'utf8')),
+    );
+    return {
+      kills,
+      solved: outcomes.filter(({ value }: { value?: number }) => value === 1).length,
+      left: await runningOn(service),
+      made_twice: [...made.values()].filter(({ size }) => size > 1).length,
+    };
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+async function runningOn(service: FleetService): Promise<number> {
+  return (await service.log()).instances.filter(({ status }) => status !== 'stopped').length;
+}
