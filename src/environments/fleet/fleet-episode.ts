@@ -119,7 +119,7 @@ export function fleetEpisode(parts: EpisodeParts): Environment {
     const verdict = await asked.catch(async (error: unknown) => {
       throw error instanceof EnvironmentError && error.kind === 'unavailable' ? await ungraded(error) : error;
     });
-    await api.queryAll();
+    await api.queryAll(1);
     if (verdict.kind === 'ungraded') throw new EnvironmentError('failed', verdict.reason, verdict.message);
     const { value, explanation } = verdict;
     if (Math.abs(value) <= maxReward) return { outcome: { status: 'graded', value }, explanation };

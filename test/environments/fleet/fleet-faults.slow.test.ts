@@ -16,7 +16,7 @@ describe.skipIf('skipped' in venv)('Fleet with faults', { timeout: 400_000 }, ()
   it('grades no solved task 0 while a twentieth of everything fails', async () => {
     const figures = await playWithFaults(service, faultsAt(0.05));
     expect(figures).toMatchObject({ episodes: 100, false_zeros: 0, left: 0 });
-    expect(figures.met_a_fault).toBeGreaterThan(20);
+    expect(figures.met_a_fault).toBeGreaterThan(10);
     expect(figures.unknown).toBeLessThan(20);
   });
 

@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Solution } from '../../../src/data/task-file.js';
+import type { EpisodePlay } from '../../../src/episode/episode-loop.js';
 import { seededRandom } from '../../chaos/random.js';
 import { fleetBackend, playCalls, readFleetTasks } from './fixture.js';
 import { calm, type FleetFaults, type FleetService } from './fleet-service.js';
@@ -114,12 +115,12 @@ export async function killNode(service: FleetService, kills: number, seed = 1): 
     for (const { request_id, instance_id } of creates)
       if (request_id !== null && instance_id !== null)
         made.set(request_id, (made.get(request_id) ?? new Set()).add(instance_id));
-    const outcomes = finished().map((name) =>
-      JSON.parse(readFileSync(join(folder, 'finished', name), 'utf8')),
+    const outcomes = finished().map(
+      (name) => JSON.parse(readFileSync(join(folder, 'finished', name), 'utf8')) as EpisodePlay['outcome'],
     );
     return {
       kills,
-      solved: outcomes.filter(({ value }: { value?: number }) => value === 1).length,
+      solved: outcomes.filter((outcome) => outcome.status === 'graded' && outcome.value === 1).length,
       left: await runningOn(service),
       made_twice: [...made.values()].filter(({ size }) => size > 1).length,
     };
