@@ -5,6 +5,7 @@ import { chaosKills, measureChaos } from './durability/chaos.js';
 import { measureData } from './data/data.js';
 import { measureDurability } from './durability/disturbed-run.js';
 import { measureEnvironments } from './environments/environments.js';
+import { measureFleet } from './environments/fleet.js';
 import { measureEngine } from './engine/client.js';
 import { measureLoad } from './engine/load.js';
 import {
@@ -63,6 +64,7 @@ export const parts: readonly Part[] = [
   long('disturbed', () => withValues(measureDurability())),
   long('served', () => withValues(measureServed())),
   short('environments', () => withValues(measureEnvironments())),
+  short('fleet', () => withValues(measureFleet())),
   short('data', () => withValues(measureData())),
   short('curriculum', () => withValues(measureCurriculum())),
   short('restore', () => withValues(measureRestore())),

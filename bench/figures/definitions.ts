@@ -116,6 +116,21 @@ export const figureDefinitions: readonly FigureDefinition[] = [
     ],
     ['served_violations', '', '= 0', 'violations', 'in the audit after them'],
   ]),
+  ...rowsOf('fleet', 'fleet', [
+    [
+      'fleet_false_zeros',
+      'episodes',
+      '= 0',
+      'false_zeros',
+      '1, 5, 20 % of all events fail; every database locked',
+    ],
+    ['fleet_faulty_episodes', 'episodes', '', 'episodes', 'at these faults'],
+    ['fleet_met_a_fault', 'episodes', '', 'met_a_fault', 'of them'],
+    ['fleet_unknown', 'episodes', '', 'unknown', 'of them'],
+    ['fleet_left_instances', 'instances', '= 0', 'left', '20 kills of the node in 100 episodes'],
+    ['fleet_made_twice', 'requests', '= 0', 'made_twice', 'in them'],
+    ['fleet_other_grades', 'grades', '= 0', 'other_grades', '100 tasks thrice, beside Fleet’s own client'],
+  ]),
   ...rowsOf('environments', 'environments', [
     ['environments_false_zeros', 'episodes', '= 0', 'false_zeros', 'answers lost on 3 kinds of server'],
     ['environments_lossy_episodes', 'episodes', '≥ 500', 'lossy_episodes', 'at 1, 5 and 20 % lost answers'],

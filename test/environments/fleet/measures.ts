@@ -69,6 +69,29 @@ export async function playWithFaults(
   }
 }
 
+/** Grades of each task: `KEY/gold`, `KEY/wrong` and `KEY/nothing`; a text if there is none. */
+export async function gradesOf(service: FleetService): Promise<Map<string, number | string>> {
+  const folder = mkdtempSync(join(tmpdir(), 'longhaul-fleet-grades-'));
+  const { tasks, solutions, wrong, codes } = readFleetTasks(service.tasks);
+  const backend = fleetBackend({ url: service.url, key: service.key, codes, folder, owner: folder });
+  const nothing = { calls: [], final_answer: '' };
+  try {
+    const grades = tasks.flatMap((task, index) =>
+      Object.entries({ gold: solutions.get(task.task_key), wrong: wrong.get(task.task_key), nothing }).map(
+        async ([name, calls], which) => {
+          const { outcome } = await playCalls(backend, task, calls ?? nothing, { slot: 3 * index + which });
+          const grade = outcome.status === 'graded' ? outcome.value : outcome.reason;
+          return [`${task.task_key}/${name}`, grade] as const;
+        },
+      ),
+    );
+    return new Map(await Promise.all(grades));
+  } finally {
+    await backend.close();
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
 export interface KillFigures {
   kills: number;
   solved: number;
