@@ -4,9 +4,15 @@ import { count, countOrZero, name, seed, share, text } from './fields.js';
 
 const builtin = z.strictObject({
   apps: z
-    .array(z.enum(['tracker', 'booking']))
+    .array(z.enum(['tracker', 'booking', 'mail']))
     .min(1)
     .describe('apps for which tasks are made'),
+  profile: z
+    .enum(['default', 'wide'])
+    .exactOptional()
+    .describe(
+      '`wide`: larger worlds with pages of 10 to 20 rows, near-duplicates, and outputs of over 10,000 characters; their keys are `APP/wide/TEMPLATE/NUMBER`',
+    ),
   seed: seed.default(1).describe('seed of these tasks, independent of the run’s seed'),
   train_tasks: count.default(20_000).describe('number of training tasks'),
   held_out_tasks: count.default(512).describe('number of held-out tasks, used only for evaluation'),

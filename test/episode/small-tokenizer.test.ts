@@ -6,7 +6,7 @@ import { promptTokens } from '../../src/episode/conversation.js';
 import { tokenizeDemonstration } from '../../src/episode/demonstration.js';
 import { loadTokenizer } from '../../src/episode/tokenizer.js';
 import { generateDemonstrations, generateTasks } from '../../src/environments/apps/generate.js';
-import { appByName, appNames } from '../../src/environments/apps/registry.js';
+import { appByName } from '../../src/environments/apps/registry.js';
 import { sampling } from './fixtures.js';
 
 const tokenizer = loadTokenizer(readFileSync('presets/tokenizers/small/tokenizer.json'));
@@ -15,6 +15,8 @@ const template = loadChatTemplate(
   tokenizer,
 );
 const coder = { tokenizer, template };
+/** The apps of the quickstart, for whose texts the tokenizer was trained. */
+const appNames = ['tracker', 'booking'];
 
 describe('the small tokenizer', () => {
   test('has 1024 pieces', () => expect(tokenizer.vocabSize).toBe(1024));
@@ -82,6 +84,23 @@ describe('the small tokenizer', () => {
     expect(episode(2)).toBeLessThanOrEqual(36);
     expect(episode(3)).toBeLessThanOrEqual(80);
   });
+});
+
+test('episodes of mail fit into the quickstart’s context', async () => {
+  const spec = { apps: ['mail'], seed: 3, drill_demonstrations: 0, teacher_demonstrations: 300 };
+  const { tools } = appByName('mail');
+  const lengths = await Promise.all(
+    generateDemonstrations(spec).map(async (demonstration) => {
+      const { tokens, spans } = await tokenizeDemonstration(coder, demonstration, tools, sampling);
+      return { all: tokens.length, turn: Math.max(...spans.map(({ start, end }) => end - start)) };
+    }),
+  );
+  console.log({
+    longest: Math.max(...lengths.map(({ all }) => all)),
+    mean: mean(lengths.map(({ all }) => all)),
+  });
+  expect(Math.max(...lengths.map(({ all }) => all))).toBeLessThanOrEqual(448);
+  expect(Math.max(...lengths.map(({ turn }) => turn))).toBeLessThanOrEqual(64);
 });
 
 function mean(values: number[]): number {

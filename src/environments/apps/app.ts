@@ -4,8 +4,12 @@ import type { Connection } from './connection.js';
 import type { Draw } from './random.js';
 import type { Table, WorldRows } from './table.js';
 
+/** The size of worlds: `wide` has pages, near-duplicates and long outputs as real services do. */
+export type Profile = 'default' | 'wide';
+
 export interface ToolContext {
   db: Connection;
+  profile: Profile;
   /** The account as which the agent works (LOGGED_IN_USER). */
   user: string;
   /** The frozen clock, `YYYY-MM-DD` (CURRENT_DATE). */
@@ -52,6 +56,16 @@ export interface Mistakes {
   branch?: ToolCall;
 }
 
+/** What the final answer must say. Its value is in no number or name of the prompt. */
+export interface Question {
+  value: string | number;
+  /**
+   * Everything else of the same kind, such as all other users: an answer that names one of them is wrong. For a number, every other number
+   * that is not in the prompt is wrong, so this list only holds plausible mistakes.
+   */
+  others: readonly (string | number)[];
+}
+
 /** The world, the values of the wording, and the solution of a task. */
 export interface Scenario {
   rows: WorldRows;
@@ -62,17 +76,37 @@ export interface Scenario {
    * split.
    */
   entities: readonly (string | number)[];
-  /** The calls that solve the task; the last one makes the change. */
+  /** The calls that solve the task; the last one makes the change, or shows what was asked. */
   oracle: readonly ToolCall[];
   mistakes: Mistakes;
+  /** Absent if only the database counts. */
+  question?: Question;
+}
+
+/** What a scenario may depend on besides its draws. */
+export interface SceneOptions {
+  profile: Profile;
+  /** The id that a tool will give to a new row of `table`, which has the ids `taken` by then. */
+  nextId(prefix: string, table: string, taken: readonly string[]): string;
 }
 
 export interface TaskTemplate {
   name: string;
-  difficulty: 1 | 2;
+  /** 1: one call. 2: two to four calls. 3: five or more, each of which needs a result of those before. */
+  difficulty: 1 | 2 | 3;
   paraphrases: readonly string[];
-  /** Must be a pure function of the draws. */
-  build(draw: Draw): Scenario;
+  /** Must be a pure function of its arguments. */
+  build(draw: Draw, options: SceneOptions): Scenario;
+}
+
+/** Probability that a teacher's decision of each kind is right. */
+export interface TeacherSkill {
+  tool: number;
+  argument: number;
+  row: number;
+  branch: number;
+  flow: number;
+  answer: number;
 }
 
 export interface App {
@@ -88,4 +122,6 @@ export interface App {
   samples: Readonly<Record<string, (draw: Draw) => string | number>>;
   /** Arguments that drills copy in addition to `id`; their values are easy to tell apart. */
   drilled: readonly string[];
+  /** Absent: the usual skill, with which about half of the demonstrations are right. */
+  teacherSkill?: TeacherSkill;
 }

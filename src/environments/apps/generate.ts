@@ -1,11 +1,11 @@
 // Generates tasks and demonstrations of the built-in apps, as a function of the data spec.
 import type { BuiltinDataSpec } from '../../spec/run-spec.js';
 import type { Demonstration, DemonstrationMessage, Task, ToolCall } from '../../spec/records/task.js';
-import type { App, TaskTemplate } from './app.js';
+import type { App, Profile, TaskTemplate } from './app.js';
 import { Draw, hash32 } from './random.js';
 import { appByName } from './registry.js';
 import { formatTaskKey, keyNumbers, scenarioOf, splitOf, taskFromKey } from './task-key.js';
-import { teacherCalls } from './teacher.js';
+import { teacherAnswer, teacherCalls } from './teacher.js';
 import { openWorld } from './world.js';
 
 /** Share of teacher demonstrations in which the teacher searches first. */
@@ -14,17 +14,17 @@ const searchShare = 0.55;
 /** Tasks get keys from the first half of a template's numbers, demonstrations from the second, so they never share a world. */
 const half = keyNumbers / 2;
 
-type TaskSpec = Pick<BuiltinDataSpec, 'apps' | 'seed' | 'train_tasks' | 'held_out_tasks'>;
+type TaskSpec = Pick<BuiltinDataSpec, 'apps' | 'profile' | 'seed' | 'train_tasks' | 'held_out_tasks'>;
 type DemonstrationSpec = Pick<
   BuiltinDataSpec,
-  'apps' | 'seed' | 'drill_demonstrations' | 'teacher_demonstrations'
+  'apps' | 'profile' | 'seed' | 'drill_demonstrations' | 'teacher_demonstrations'
 >;
 
 /** Training tasks, then held-out tasks. Both parts take the templates of all apps in turn. Keys are unique. */
 export function generateTasks(spec: TaskSpec): Task[] {
   const cycles = templatesOf(spec.apps).map(([app, template]) => ({
-    train: keys(app, template, 'train', spec.seed, 0),
-    held_out: keys(app, template, 'held_out', spec.seed, 0),
+    train: keys(app, template, 'train', spec, 0),
+    held_out: keys(app, template, 'held_out', spec, 0),
   }));
   const take = (split: Task['split'], count: number) =>
     Array.from({ length: count }, (_, i) => taskFromKey(nextOf(at(cycles, i)[split])));
@@ -59,12 +59,15 @@ function drill(app: App, draw: Draw): Demonstration {
   };
 }
 
-function teacherEpisodes({ apps, seed, teacher_demonstrations: count }: DemonstrationSpec): Demonstration[] {
-  const cycles = ([1, 2] as const).map((difficulty) =>
+function teacherEpisodes(spec: DemonstrationSpec): Demonstration[] {
+  const { apps, seed, teacher_demonstrations: count } = spec;
+  const cyclesOf = (isDirect: boolean) =>
     templatesOf(apps)
-      .filter(([, template]) => template.difficulty === difficulty)
-      .map(([app, template]) => keys(app, template, 'train', seed, half)),
-  );
+      .filter(([, { difficulty }]) => (difficulty === 1) === isDirect)
+      .map(([app, template]) => keys(app, template, 'train', spec, half));
+  // An app may have templates of one kind only.
+  const [direct, searching] = [cyclesOf(true), cyclesOf(false)];
+  const cycles = [direct.length > 0 ? direct : searching, searching.length > 0 ? searching : direct];
   const draw = new Draw(`${seed}/teacher`);
   const used = [0, 0];
   return Array.from({ length: count }, () => {
@@ -85,7 +88,8 @@ function teacherEpisode(key: string, draw: Draw): Demonstration {
       messages.push({ role: 'assistant', content: callText(call) });
       messages.push({ role: 'tool', content: world.call(call).text });
     }
-    messages.push({ role: 'assistant', content: '<done>' });
+    const answer = teacherAnswer(address.app, scenario, draw);
+    messages.push({ role: 'assistant', content: `${answer} <done>`.trimStart() });
     const { env_key, env_variables } = task;
     return { kind: 'teacher', env_key, task_key: key, env_variables, messages };
   } finally {
@@ -114,12 +118,12 @@ function* keys(
   app: App,
   template: TaskTemplate,
   split: Task['split'],
-  seed: number,
+  { seed, profile }: { seed: number; profile?: Profile },
   offset: number,
 ): Generator<string> {
   const start = hash32(`${seed}/${app.name}/${template.name}`) % half;
   for (let i = 0; i < half; i++) {
-    const key = formatTaskKey(app, template, offset + ((start + i) % half));
+    const key = formatTaskKey(app, template, offset + ((start + i) % half), profile);
     if (splitOf(key) === split) yield key;
   }
 }

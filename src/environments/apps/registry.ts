@@ -1,9 +1,10 @@
 // The built-in apps by name.
 import type { App } from './app.js';
 import { booking } from './booking/booking.js';
+import { mail } from './mail/mail.js';
 import { tracker } from './tracker/tracker.js';
 
-const apps: readonly App[] = [tracker, booking];
+const apps: readonly App[] = [tracker, booking, mail];
 
 /** Increase it with each change of a tool or of grading: evaluations from before and after the change are then kept apart. */
 export const appsVersion = '1';

@@ -1,13 +1,16 @@
-// A task key (`tracker/close_issue/000123`) names an app, a template and a number; the whole task follows from it. Invariant: the split is
-// a function of the key, and one combination of entities never has tasks in both splits.
+// A task key (`tracker/close_issue/000123`) names an app, a template and a number; the whole task follows from it. A key of another profile
+// names that too (`tracker/wide/close_issue/000123`). Invariant: the split is a function of the key, and one combination of entities never
+// has tasks in both splits, of whichever profile.
 import type { Task, ToolCall } from '../../spec/records/task.js';
-import type { App, Scenario, TaskTemplate } from './app.js';
+import type { App, Profile, Scenario, TaskTemplate } from './app.js';
+import { newId } from './new-id.js';
 import { Draw, hash32 } from './random.js';
 import { appByName } from './registry.js';
 
 export interface TaskAddress {
   key: string;
   app: App;
+  profile: Profile;
   template: TaskTemplate;
   number: number;
 }
@@ -15,13 +18,22 @@ export interface TaskAddress {
 /** Each template's keys have numbers below this. */
 export const keyNumbers = 1_000_000;
 
-export function formatTaskKey(app: App, template: TaskTemplate, number: number): string {
-  return `${app.name}/${template.name}/${String(number).padStart(6, '0')}`;
+export function formatTaskKey(
+  app: App,
+  template: TaskTemplate,
+  number: number,
+  profile: Profile = 'default',
+): string {
+  return `${kindName(app, template, profile)}/${String(number).padStart(6, '0')}`;
+}
+
+function kindName(app: App, template: TaskTemplate, profile: Profile): string {
+  return profile === 'default' ? `${app.name}/${template.name}` : `${app.name}/${profile}/${template.name}`;
 }
 
 /** @throws RangeError if no built-in app or template has this key. */
 function parseTaskKey(key: string): TaskAddress {
-  const [, appName, templateName, digits] = /^([a-z_]+)\/([a-z_]+)\/(\d{6})$/.exec(key) ?? [];
+  const [, appName, wide, templateName, digits] = /^([a-z_]+)\/(wide\/)?([a-z_]+)\/(\d{6})$/.exec(key) ?? [];
   if (appName === undefined || templateName === undefined || digits === undefined) {
     throw new RangeError(`task key ${JSON.stringify(key)} is not of the form app/template/000123`);
   }
@@ -31,7 +43,7 @@ function parseTaskKey(key: string): TaskAddress {
     const names = app.templates.map(({ name }) => name).join(', ');
     throw new RangeError(`${appName} has no template ${templateName}; it has ${names}`);
   }
-  return { key, app, template, number: Number(digits) };
+  return { key, app, profile: wide === undefined ? 'default' : 'wide', template, number: Number(digits) };
 }
 
 const maxScenarios = 1024;
@@ -42,7 +54,11 @@ export function scenarioOf(key: string): { address: TaskAddress; scenario: Scena
   const known = scenarios.get(key);
   if (known) return known;
   const address = parseTaskKey(key);
-  const entry = { address, scenario: address.template.build(new Draw(`${key}/world`)) };
+  const scenario = address.template.build(new Draw(`${key}/world`), {
+    profile: address.profile,
+    nextId: (prefix, table, taken) => newId(key, prefix, table, taken.length, (id) => taken.includes(id)),
+  });
+  const entry = { address, scenario };
   if (scenarios.size >= maxScenarios) {
     const [oldest] = scenarios.keys();
     if (oldest !== undefined) scenarios.delete(oldest);
@@ -68,7 +84,7 @@ export function splitOf(key: string): Task['split'] {
 /** @throws RangeError if no built-in app or template has this key. */
 export function taskFromKey(key: string): Task {
   const { address, scenario } = scenarioOf(key);
-  const { app, template } = address;
+  const { app, profile, template } = address;
   const paraphrase = new Draw(`${key}/words`).pick(template.paraphrases);
   const prompt = paraphrase.replace(/\{(\w+)\}/g, (place, name: string) => {
     const value = scenario.values[name];
@@ -81,7 +97,7 @@ export function taskFromKey(key: string): Task {
     env_key: app.name,
     env_variables: { ...app.variables },
     difficulty: template.difficulty,
-    template: `${app.name}/${template.name}`,
+    template: kindName(app, template, profile),
     split: splitOf(key),
   };
 }
@@ -89,4 +105,9 @@ export function taskFromKey(key: string): Task {
 /** The calls that solve a task. */
 export function oracle(key: string): readonly ToolCall[] {
   return scenarioOf(key).scenario.oracle;
+}
+
+/** The final answer that solves a task; empty if the task asks nothing. */
+export function oracleAnswer(key: string): string {
+  return String(scenarioOf(key).scenario.question?.value ?? '');
 }

@@ -1,30 +1,44 @@
 // An imperfect teacher: its calls are always well-formed, and each of its decisions is right with a fixed probability. So the policy never
 // learns that a decision is certain, and GRPO has something left to improve.
 import type { ToolCall } from '../../spec/records/task.js';
-import type { App, Scenario } from './app.js';
+import type { App, Scenario, TeacherSkill } from './app.js';
 import type { Draw } from './random.js';
 
-/** Probability that a decision is right. */
-const teacherSkill = { tool: 0.6, argument: 0.85, row: 0.7, branch: 0.6, flow: 0.85 };
+const usualSkill: TeacherSkill = {
+  tool: 0.6,
+  argument: 0.85,
+  row: 0.7,
+  branch: 0.6,
+  flow: 0.85,
+  answer: 0.7,
+};
 
 /** The calls that the teacher makes in this scenario. */
 export function teacherCalls(app: App, scenario: Scenario, draw: Draw): ToolCall[] {
   const { oracle, mistakes } = scenario;
+  const skill = app.teacherSkill ?? usualSkill;
   const search = oracle.slice(0, -1);
   let act = oracle.at(-1) as ToolCall;
-  if (mistakes.branch && !draw.chance(teacherSkill.branch)) act = mistakes.branch;
-  if (!draw.chance(teacherSkill.tool)) {
+  if (mistakes.branch && !draw.chance(skill.branch)) act = mistakes.branch;
+  if (!draw.chance(skill.tool)) {
     act = otherTool(app, act, draw.pick(mistakes.tools), draw);
-  } else if (mistakes.argument && !draw.chance(teacherSkill.argument)) {
+  } else if (mistakes.argument && !draw.chance(skill.argument)) {
     const { name, values } = mistakes.argument;
     act = { ...act, arguments: { ...act.arguments, [name]: draw.pick(values) } };
   }
-  if (mistakes.rows && mistakes.rows.length > 0 && !draw.chance(teacherSkill.row)) {
+  if (mistakes.rows && mistakes.rows.length > 0 && !draw.chance(skill.row)) {
     act = withRow(act, draw.pick(mistakes.rows));
   }
-  if (draw.chance(teacherSkill.flow)) return [...search, act];
+  if (draw.chance(skill.flow)) return [...search, act];
   // A mistake in the flow: the teacher stops before the last call, or makes it twice.
   return draw.chance(0.5) ? search : [...search, act, act];
+}
+
+/** The answer that the teacher gives at the end; empty if the task asks nothing. */
+export function teacherAnswer(app: App, { question }: Scenario, draw: Draw): string {
+  if (!question) return '';
+  const isRight = draw.chance((app.teacherSkill ?? usualSkill).answer);
+  return String(isRight ? question.value : draw.pickOther(question.others, question.value));
 }
 
 // A call of a wrong tool keeps the arguments that both tools have, and copies texts of the right call, so it still teaches copying.

@@ -1,17 +1,19 @@
 // The world of one episode in a built-in app. Invariants: a world is a function of its task key; a call makes all of its changes or none; a
-// task is solved when all tables, except the ignored ones, equal those of a world after the oracle's calls.
+// task is solved when all tables, except the ignored ones, equal those of a world after the oracle's calls, and the final answer says what
+// was asked.
 import type { ToolCall } from '../../spec/records/task.js';
 import type { App, Scenario, TextResult, ToolContext } from './app.js';
 import { ToolError } from './app.js';
 import { type Connection, returnConnection, takeConnection } from './connection.js';
 import { describeDifference, sameContent } from './difference.js';
-import { Draw } from './random.js';
-import { scenarioOf, type TaskAddress } from './task-key.js';
+import { answerProblem } from './final-answer.js';
+import { newId } from './new-id.js';
+import { scenarioOf, type TaskAddress, taskFromKey } from './task-key.js';
 import { argumentProblem } from './tool.js';
 
 interface WorldGrade {
   value: 0 | 1;
-  /** The rows that differ, for people; never shown to the model. */
+  /** The rows that differ and what the answer lacks, for people; never shown to the model. */
   explanation: string;
 }
 
@@ -37,9 +39,17 @@ export class World {
     db.begin(scenario.rows);
     this.context = {
       db,
+      profile: address.profile,
       user: this.app.variables.LOGGED_IN_USER,
       today: this.app.variables.CURRENT_DATE,
-      newId: (prefix, table) => newId(db, prefix, table, this.taskKey),
+      newId: (prefix, table) =>
+        newId(
+          this.taskKey,
+          prefix,
+          table,
+          Number(db.get(`SELECT count(*) AS n FROM ${table}`)?.n),
+          (id) => db.get(`SELECT 1 FROM ${table} WHERE id = ?`, id) !== undefined,
+        ),
     };
   }
 
@@ -62,14 +72,21 @@ export class World {
     }
   }
 
-  /** Compares the whole database with that of a world after the oracle's calls. */
-  grade(): WorldGrade {
+  /** Compares the whole database with that of a world after the oracle's calls, and the answer with what the task asks. */
+  grade(finalAnswer = ''): WorldGrade {
+    const { rows, question } = this.scenario;
     const actual = this.dump();
     const expected = expectedDump(this.taskKey, this.scenario, this.app);
-    if (sameContent(this.app, this.scenario.rows, actual, expected)) {
-      return { value: 1, explanation: 'the database is as it should be' };
+    const problem = question && answerProblem(finalAnswer, question, taskFromKey(this.taskKey).prompt);
+    if (!sameContent(this.app, rows, actual, expected)) {
+      const difference = describeDifference(this.app, rows, actual, expected);
+      return { value: 0, explanation: problem === undefined ? difference : `${difference}; ${problem}` };
     }
-    return { value: 0, explanation: describeDifference(this.app, this.scenario.rows, actual, expected) };
+    if (problem !== undefined) return { value: 0, explanation: problem };
+    const words = question
+      ? 'the database and the answer are as they should be'
+      : 'the database is as it should be';
+    return { value: 1, explanation: words };
   }
 
   /** The rows of each table as JSON text, in key order, by table name. */
@@ -94,16 +111,6 @@ export class World {
 
 function failure(message: string): TextResult {
   return { text: JSON.stringify({ error: message }), isError: true };
-}
-
-// Depends only on the world and the row count, so the same calls give the same ids in every episode of the task.
-function newId(db: Connection, prefix: string, table: string, taskKey: string): string {
-  const count = db.get(`SELECT count(*) AS n FROM ${table}`)?.n;
-  const draw = new Draw(`${taskKey}/new/${table}/${String(count)}`);
-  for (;;) {
-    const id = draw.opaqueId(prefix);
-    if (!db.get(`SELECT 1 FROM ${table} WHERE id = ?`, id)) return id;
-  }
 }
 
 // All samples of a group share one task, and a step has some tens of groups, so a small cache saves most runs of the oracle.

@@ -38,7 +38,7 @@ function served(app: App): ServedApp {
       const world = openWorld(task.task_key);
       return {
         call: (name, args) => world.call({ name, arguments: args }),
-        grade: () => world.grade(),
+        grade: (finalAnswer) => world.grade(finalAnswer),
         close: () => world.close(),
       };
     },

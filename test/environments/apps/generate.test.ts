@@ -1,8 +1,15 @@
 import { describe, expect, it } from 'vitest';
 import { generateDemonstrations, generateTasks } from '../../../src/environments/apps/generate.js';
-import { oracle, splitIdentity, splitOf, taskFromKey } from '../../../src/environments/apps/task-key.js';
+import { appNames } from '../../../src/environments/apps/registry.js';
+import {
+  oracle,
+  scenarioOf,
+  splitIdentity,
+  splitOf,
+  taskFromKey,
+} from '../../../src/environments/apps/task-key.js';
 import type { Demonstration, ToolCall } from '../../../src/spec/records/task.js';
-import { inWorld, someKeys, templates } from './play.js';
+import { inWorld, play, someKeys, templates } from './play.js';
 
 const spec = {
   apps: ['tracker', 'booking'],
@@ -12,6 +19,8 @@ const spec = {
   drill_demonstrations: 300,
   teacher_demonstrations: 3000,
 };
+/** The templates of these apps. */
+const ownTemplates = (names: readonly string[]) => templates.filter(({ app }) => names.includes(app.name));
 const tasks = generateTasks(spec);
 const demonstrations = generateDemonstrations(spec);
 const drills = demonstrations.filter(({ kind }) => kind === 'drill');
@@ -35,7 +44,11 @@ describe('tasks', () => {
       for (const task of tasks.filter((candidate) => candidate.split === split)) {
         counts.set(task.template, (counts.get(task.template) ?? 0) + 1);
       }
-      expect([...counts.keys()].sort()).toEqual(templates.map(({ name }) => name).sort());
+      expect([...counts.keys()].sort()).toEqual(
+        ownTemplates(spec.apps)
+          .map(({ name }) => name)
+          .sort(),
+      );
       expect(new Set(counts.values())).toEqual(new Set([each]));
     }
   });
@@ -44,11 +57,12 @@ describe('tasks', () => {
     for (const task of tasks) expect(taskFromKey(task.task_key)).toEqual(task);
   });
 
-  it('of both splits have no combination of entities in common', () => {
+  it('of both splits have no combination of entities in common, in any profile', { timeout: 60_000 }, () => {
     const splits = new Map<string, string>();
     const keys = [
       ...tasks.map(({ task_key }) => task_key),
       ...templates.flatMap(({ app, template }) => someKeys(app, template, 300)),
+      ...templates.flatMap(({ app, template }) => someKeys(app, template, 20, 'wide')),
     ];
     for (const key of keys) {
       const identity = splitIdentity(key);
@@ -79,7 +93,42 @@ describe('tasks', () => {
 
   it('are refused without an app, and for an unknown one', () => {
     expect(() => generateTasks({ ...spec, apps: [] })).toThrow(/names no built-in app/);
-    expect(() => generateTasks({ ...spec, apps: ['mail'] })).toThrow(/no built-in app "mail"/);
+    expect(() => generateTasks({ ...spec, apps: ['chat'] })).toThrow(/no built-in app "chat"/);
+  });
+});
+
+describe.each(appNames.filter((name) => !spec.apps.includes(name)))('data of %s', (name) => {
+  const some = { apps: [name], seed: 3, train_tasks: 60, held_out_tasks: 30 };
+  const shown = { ...some, drill_demonstrations: 5, teacher_demonstrations: 120 };
+
+  it.each(['default', 'wide'] as const)('has tasks of both splits in the profile %s', (profile) => {
+    const own = generateTasks({ ...some, profile });
+    expect(new Set(own.map(({ task_key }) => task_key)).size).toBe(90);
+    for (const task of own) {
+      expect(taskFromKey(task.task_key)).toEqual(task);
+      expect(task.task_key.startsWith(`${name}/wide/`)).toBe(profile === 'wide');
+      expect(task.task_key.startsWith(`${task.template}/`)).toBe(true);
+    }
+  });
+
+  it('ends each demonstration with the answer, if the task asks for one, and <done>', () => {
+    const made = generateDemonstrations(shown).filter(({ kind }) => kind === 'teacher');
+    let [right, asked, answered] = [0, 0, 0];
+    for (const { task_key: key = '', messages } of made) {
+      const last = messages.at(-1)?.content ?? '';
+      const { question } = scenarioOf(key).scenario;
+      expect(last).toMatch(question ? /^\S.* <done>$/ : /^<done>$/);
+      const calls = messages.flatMap(({ role, content }) =>
+        role === 'assistant' && content !== last ? [callIn(content)] : [],
+      );
+      const { value } = play(key, calls, last.replace(/ ?<done>$/, '')).grade;
+      right += value;
+      if (question) [asked, answered] = [asked + 1, answered + value];
+    }
+    expect(right).toBeGreaterThan(made.length * (name === 'mail' ? 0.9 : 0.25));
+    expect(right).toBeLessThan(made.length);
+    expect(asked).toBeGreaterThan(0);
+    expect(answered).toBeGreaterThan(0);
   });
 });
 
@@ -143,7 +192,7 @@ describe('the teacher', () => {
     expect(overall).toBeGreaterThan(0.42);
     expect(overall).toBeLessThan(0.55);
     for (const [name, { passed, all: count }] of rates) expect(passed / count, name).toBeGreaterThan(0.15);
-    expect(rates.size).toBe(templates.length);
+    expect(rates.size).toBe(ownTemplates(spec.apps).length);
   });
 
   it('searches first in 55 % of its tasks', () => {

@@ -2,7 +2,7 @@
 import { appByName, appNames } from '../../../src/environments/apps/registry.js';
 import { formatTaskKey } from '../../../src/environments/apps/task-key.js';
 import { openWorld, type World } from '../../../src/environments/apps/world.js';
-import type { App, TaskTemplate } from '../../../src/environments/apps/app.js';
+import type { App, Profile, TaskTemplate } from '../../../src/environments/apps/app.js';
 import type { ToolCall } from '../../../src/spec/records/task.js';
 
 export const apps: App[] = appNames.map(appByName);
@@ -12,8 +12,15 @@ export const templates: { app: App; template: TaskTemplate; name: string }[] = a
 );
 
 /** `count` task keys of a template; their numbers are far apart. */
-export function someKeys(app: App, template: TaskTemplate, count: number): string[] {
-  return Array.from({ length: count }, (_, i) => formatTaskKey(app, template, (i * 7919 + 1) % 1_000_000));
+export function someKeys(
+  app: App,
+  template: TaskTemplate,
+  count: number,
+  profile: Profile = 'default',
+): string[] {
+  return Array.from({ length: count }, (_, i) =>
+    formatTaskKey(app, template, (i * 7919 + 1) % 1_000_000, profile),
+  );
 }
 
 export function inWorld<T>(key: string, body: (world: World) => T): T {
@@ -25,10 +32,10 @@ export function inWorld<T>(key: string, body: (world: World) => T): T {
   }
 }
 
-export function play(key: string, calls: readonly ToolCall[]) {
+export function play(key: string, calls: readonly ToolCall[], finalAnswer = '') {
   return inWorld(key, (world) => {
     const results = calls.map((call) => world.call(call));
-    return { results, grade: world.grade(), dump: Object.fromEntries(world.dump()) };
+    return { results, grade: world.grade(finalAnswer), dump: Object.fromEntries(world.dump()) };
   });
 }
 

@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { ToolError } from '../../../src/environments/apps/app.js';
+import { type TaskTemplate, ToolError } from '../../../src/environments/apps/app.js';
 import { describeDifference, sameContent } from '../../../src/environments/apps/difference.js';
 import { appByName } from '../../../src/environments/apps/registry.js';
-import { oracle, scenarioOf } from '../../../src/environments/apps/task-key.js';
+import { formatTaskKey, oracle, scenarioOf } from '../../../src/environments/apps/task-key.js';
 import { openWorld, World } from '../../../src/environments/apps/world.js';
 import { answer, apps, inWorld, play, rowsOf } from './play.js';
 
@@ -46,7 +46,8 @@ describe('arguments', () => {
 
   it('of any kind never make a call throw, and an error changes nothing', () => {
     for (const app of apps) {
-      const key = app.name === 'tracker' ? trackerKey : bookingKey;
+      const [template] = app.templates;
+      const key = formatTaskKey(app, template as TaskTemplate, 1);
       const ids = scenarioOf(key).scenario.rows;
       const known = Object.values(ids).flatMap((rows) => rows.slice(0, 3).flat());
       const value = fc.oneof(
@@ -251,7 +252,8 @@ describe('a world', () => {
 
   it.each([
     ['tracker', /not of the form app\/template\/000123/],
-    ['mail/close_issue/000001', /no built-in app "mail"; there are tracker, booking/],
+    ['chat/close_issue/000001', /no built-in app "chat"; there are tracker, booking, mail/],
+    ['tracker/tall/close_issue/000001', /not of the form app\/template\/000123/],
     ['tracker/nap/000001', /tracker has no template nap; it has close_issue/],
   ])('of key %s is refused', (key, message) => {
     expect(() => openWorld(key)).toThrow(message);

@@ -6,8 +6,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { generateTasks } from '../../../src/environments/apps/generate.js';
-import { appNames } from '../../../src/environments/apps/registry.js';
-import { oracle } from '../../../src/environments/apps/task-key.js';
+import { appByName, appNames } from '../../../src/environments/apps/registry.js';
+import { oracle, oracleAnswer, taskFromKey } from '../../../src/environments/apps/task-key.js';
 import { type EnvironmentBackend, EnvironmentError } from '../../../src/environments/environment.js';
 import { createOpenEnvBackend } from '../../../src/environments/openenv/openenv-backend.js';
 import type { Task } from '../../../src/spec/records/task.js';
@@ -66,7 +66,7 @@ async function playOracle(
         for (const [turn, call] of oracle(task.task_key).entries()) {
           expect(await env.callTool(call, { turn, tryNumber })).toMatchObject({ isError: false });
         }
-        const { outcome } = await env.grade({ finalAnswer: '', tryNumber });
+        const { outcome } = await env.grade({ finalAnswer: oracleAnswer(task.task_key), tryNumber });
         return { value: outcome.value, tries: tryNumber };
       } finally {
         await env.close();
@@ -82,7 +82,8 @@ async function playOracle(
 describe('the built-in environment server', () => {
   it('grades the oracle of every template as 1, and doing nothing as 0', async () => {
     const backend = connect((await start()).url);
-    for (const [seed, task] of tasks(48).entries()) {
+    const every = appNames.reduce((sum, name) => sum + appByName(name).templates.length, 0);
+    for (const [seed, task] of tasks(every).entries()) {
       expect({ key: task.task_key, ...(await playOracle(backend, task, seed)) }).toMatchObject({
         value: 1,
         tries: 0,
@@ -92,6 +93,21 @@ describe('the built-in environment server', () => {
     const env = await backend.open(idle!, { seed: 1, episodeId: 'e', tryNumber: 0 }, quiet);
     expect((await env.grade({ finalAnswer: '', tryNumber: 0 })).outcome.value).toBe(0);
     await env.close();
+  });
+
+  it('grades the final answer', async () => {
+    const backend = connect((await start()).url);
+    const task = taskFromKey('mail/sender_of/000001');
+    const value = async (finalAnswer: string): Promise<number | null> => {
+      const env = await backend.open(task, { seed: 1, episodeId: finalAnswer, tryNumber: 0 }, quiet);
+      const { outcome } = await env.grade({ finalAnswer, tryNumber: 0 });
+      await env.close();
+      return outcome.status === 'graded' ? outcome.value : null;
+    };
+    const answer = oracleAnswer(task.task_key);
+    expect(await value(`It is ${answer.toUpperCase()}!`)).toBe(1);
+    expect(await value(answer === 'nadia' ? 'oscar' : 'nadia')).toBe(0);
+    expect(await value('')).toBe(0);
   });
 
   it('grades the oracle as 1 even if a fifth of all requests fail', async () => {
