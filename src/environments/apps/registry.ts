@@ -2,9 +2,10 @@
 import type { App } from './app.js';
 import { booking } from './booking/booking.js';
 import { mail } from './mail/mail.js';
+import { sprints } from './sprints/sprints.js';
 import { tracker } from './tracker/tracker.js';
 
-const apps: readonly App[] = [tracker, booking, mail];
+const apps: readonly App[] = [tracker, booking, mail, sprints];
 
 /** Increase it with each change of a tool or of grading: evaluations from before and after the change are then kept apart. */
 export const appsVersion = '1';

@@ -3,7 +3,7 @@
 // has tasks in both splits, of whichever profile.
 import type { Task, ToolCall } from '../../spec/records/task.js';
 import type { App, Profile, Scenario, TaskTemplate } from './app.js';
-import { newId } from './new-id.js';
+import { newId } from './opaque-ids.js';
 import { Draw, hash32 } from './random.js';
 import { appByName } from './registry.js';
 

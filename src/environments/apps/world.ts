@@ -7,7 +7,7 @@ import { ToolError } from './app.js';
 import { type Connection, returnConnection, takeConnection } from './connection.js';
 import { describeDifference, sameContent } from './difference.js';
 import { answerProblem } from './final-answer.js';
-import { newId } from './new-id.js';
+import { newId } from './opaque-ids.js';
 import { scenarioOf, type TaskAddress, taskFromKey } from './task-key.js';
 import { argumentProblem } from './tool.js';
 
