@@ -4,7 +4,7 @@ import { count, countOrZero, name, seed, share, text } from './fields.js';
 
 const builtin = z.strictObject({
   apps: z
-    .array(z.enum(['tracker', 'booking', 'mail', 'sprints']))
+    .array(z.enum(['tracker', 'booking', 'mail', 'sprints', 'tickets']))
     .min(1)
     .describe('apps for which tasks are made'),
   profile: z

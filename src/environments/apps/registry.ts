@@ -3,9 +3,10 @@ import type { App } from './app.js';
 import { booking } from './booking/booking.js';
 import { mail } from './mail/mail.js';
 import { sprints } from './sprints/sprints.js';
+import { tickets } from './tickets/tickets.js';
 import { tracker } from './tracker/tracker.js';
 
-const apps: readonly App[] = [tracker, booking, mail, sprints];
+const apps: readonly App[] = [tracker, booking, mail, sprints, tickets];
 
 /** Increase it with each change of a tool or of grading: evaluations from before and after the change are then kept apart. */
 export const appsVersion = '1';

@@ -28,6 +28,16 @@ const strayWrites: Record<string, (world: World, isFree: (id: unknown) => boolea
     const other = rowsOf(world, 'issues').find(({ id }) => isFree(id));
     return { name: 'set_points', arguments: { id: other?.id, points: 99 } };
   },
+  tickets: (world, isFree) => {
+    const onSale = rowsOf(world, 'events').flatMap(({ id, state }) => (state === 'on sale' ? [id] : []));
+    const sections = rowsOf(world, 'sections').flatMap(({ id, event }) =>
+      onSale.includes(event ?? '') ? [id] : [],
+    );
+    const other = rowsOf(world, 'seats').find(
+      ({ id, section, state }) => isFree(id) && state === 'free' && sections.includes(section ?? ''),
+    );
+    return { name: 'hold_seats', arguments: { seat: other?.id } };
+  },
 };
 
 function strayWrite(world: World, solution: readonly ToolCall[]): ToolCall {
@@ -68,7 +78,7 @@ describe('every app', () => {
       apps.map((app) => [app.name, [...new Set(app.templates.map(({ difficulty }) => difficulty))].sort()]),
     );
     expect(difficulties).toEqual({
-      ...{ tracker: [1, 2], booking: [1, 2], mail: [1, 2], sprints: [2] },
+      ...{ tracker: [1, 2], booking: [1, 2], mail: [1, 2], sprints: [2], tickets: [3] },
     });
   });
 
