@@ -86,20 +86,22 @@ describe('the small tokenizer', () => {
   });
 });
 
-test('episodes of mail fit into the quickstart’s context', async () => {
-  const spec = { apps: ['mail'], seed: 3, drill_demonstrations: 0, teacher_demonstrations: 300 };
-  const { tools } = appByName('mail');
+// The teacher sometimes makes a call twice, so its longest episodes have four calls.
+test.each([
+  ['mail', 1],
+  ['sprints', 0.9],
+] as const)('episodes of %s fit into the quickstart’s context', async (name, share) => {
+  const spec = { apps: [name], seed: 3, drill_demonstrations: 0, teacher_demonstrations: 300 };
+  const { tools } = appByName(name);
   const lengths = await Promise.all(
     generateDemonstrations(spec).map(async (demonstration) => {
       const { tokens, spans } = await tokenizeDemonstration(coder, demonstration, tools, sampling);
       return { all: tokens.length, turn: Math.max(...spans.map(({ start, end }) => end - start)) };
     }),
   );
-  console.log({
-    longest: Math.max(...lengths.map(({ all }) => all)),
-    mean: mean(lengths.map(({ all }) => all)),
-  });
-  expect(Math.max(...lengths.map(({ all }) => all))).toBeLessThanOrEqual(448);
+  const fitting = lengths.filter(({ all }) => all <= 448).length / lengths.length;
+  console.log({ name, fitting, mean: mean(lengths.map(({ all }) => all)) });
+  expect(fitting).toBeGreaterThanOrEqual(share);
   expect(Math.max(...lengths.map(({ turn }) => turn))).toBeLessThanOrEqual(64);
 });
 

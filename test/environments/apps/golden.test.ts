@@ -2,25 +2,51 @@
 // change. So a change of the generators must be on purpose, and must change these digests too.
 import { createHash } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
-import { oracle, taskFromKey } from '../../../src/environments/apps/task-key.js';
+import { oracle, oracleAnswer, taskFromKey } from '../../../src/environments/apps/task-key.js';
+import { generateDemonstrations, generateTasks } from '../../../src/environments/apps/generate.js';
+import type { Profile } from '../../../src/environments/apps/app.js';
 import { openWorld } from '../../../src/environments/apps/world.js';
 import { play, someKeys, templates } from './play.js';
 
 const golden = {
   tracker: '6038378b8cddc67521f763cbc1fbcae136c90943679ec87defb33ea831efe390',
   booking: 'eb73f135c2f40d99f43cb8a9b02e6facf1582f7fbfe11ddd31cb040ca4ee7ffe',
+  mail: '8d1c7bda34279a02d3c53e264d75bf111c6311cf41b267358424e708f236fe6f',
+  sprints: '40d6e21d81db6a0c4060e1391714a434dcfaabce3a8d1d0ad38d673bf36003ae',
+  tickets: '4856e8dd0d2492c987adf8af57ba5376fdc2e671a044a01f96a31c1134e170e1',
+  'tracker/wide': 'b39d329bc8115c71c8091aff4af1c58969e49e95b5a2851356c99c5b59b69fef',
+  'booking/wide': 'fd0b617f47a08df75bd270fc99ce1e2789458c7e1b68f9cb689d6295288e7632',
+  'mail/wide': 'af71bf524d01748201cc10fe66c0c96125b894aeb5b3d71831a3d6d8675a2f9e',
+  'sprints/wide': '6a2189c54c298724eb4fc4f3c260259d80dfae19fe2120818b48e3d3ee6596a9',
+  'tickets/wide': '4e532387fb5b2eeca8f87af51b601c6f4d97ab3f8ccb560802e5019f0b4edb3b',
+};
+const goldenData = {
+  'tracker booking': '347035e1b8ad25a411bad20cd4e2fdb2ecf0681cfafb8e5c531e02bb45d418e1',
+  tracker: '98da5cc1f8c9b9fb8a86f4a3e3dd174c6a5ae751c8d2239af5a650e2226298b8',
+  'mail sprints tickets': 'b5886c198f70ead2289da378b528e6356529b2e7605886312d6b0d6d7ed2c67b',
 };
 
 describe('a key always gives the same task, world and results', () => {
   it.each(Object.entries(golden))('%s', (name, digest) => {
     const hash = createHash('sha256');
+    const [appName, profile = 'default'] = name.split('/') as [string, Profile?];
     for (const { app, template } of templates) {
-      if (app.name !== name) continue;
-      for (const key of someKeys(app, template, 3)) {
-        hash.update(JSON.stringify([taskFromKey(key), play(key, []).dump, play(key, oracle(key))]));
+      if (app.name !== appName) continue;
+      for (const key of someKeys(app, template, profile === 'wide' ? 1 : 3, profile)) {
+        const solved = play(key, oracle(key), oracleAnswer(key));
+        hash.update(JSON.stringify([taskFromKey(key), play(key, []).dump, solved]));
       }
     }
     expect(hash.digest('hex')).toBe(digest);
+  });
+});
+
+describe('a data spec always gives the same tasks and demonstrations', () => {
+  it.each(Object.entries(goldenData))('%s', (names, digest) => {
+    const spec = { apps: names.split(' '), seed: 1, train_tasks: 300, held_out_tasks: 100 };
+    const demonstrations = { ...spec, drill_demonstrations: 100, teacher_demonstrations: 400 };
+    const data = [generateTasks(spec), generateDemonstrations(demonstrations)];
+    expect(createHash('sha256').update(JSON.stringify(data)).digest('hex')).toBe(digest);
   });
 });
 

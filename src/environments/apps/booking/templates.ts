@@ -1,9 +1,12 @@
 // The booking desk's task templates. Difficulty 1 gives ids; difficulty 2 gives a description, so the agent must search first.
 import type { ToolCall } from '../../../spec/records/task.js';
-import type { Mistakes, Scenario, TaskTemplate } from '../app.js';
+import type { Mistakes, Profile, Scenario, TaskTemplate } from '../app.js';
+import { searchCalls } from '../paging.js';
 import type { Draw } from '../random.js';
+import type { Row, WorldRows } from '../table.js';
 import { drawDay, drawScene, type Scene, type SubjectOptions } from './scene.js';
 import { guests, rooms, wishes } from './tables.js';
+import { widened } from './wide.js';
 
 interface Plan {
   scene: Scene;
@@ -15,12 +18,16 @@ interface Plan {
 
 type Planner = (draw: Draw) => Plan;
 
+function rowsOf(scene: Scene, draw: Draw, profile: Profile): WorldRows {
+  return profile === 'wide' ? widened(draw, scene) : scene.rows;
+}
+
 /** A template that is solved by one call, with the id from the wording. */
 function direct(name: string, paraphrases: string[], plan: Planner): TaskTemplate {
-  const build = (draw: Draw): Scenario => {
+  const build: TaskTemplate['build'] = (draw, { profile }) => {
     const { scene, act, mistakes, values, entities } = plan(draw);
     return {
-      rows: scene.rows,
+      rows: rowsOf(scene, draw, profile),
       values: { id: scene.booking, hotel: scene.hotel, ...values },
       entities: entities ?? [],
       oracle: [act],
@@ -32,22 +39,35 @@ function direct(name: string, paraphrases: string[], plan: Planner): TaskTemplat
 
 /** A template that is solved by a search for the description, then a call. */
 function found(name: string, paraphrases: string[], by: 'booking' | 'hotel', plan: Planner): TaskTemplate {
-  const build = (draw: Draw): Scenario => {
+  const build: TaskTemplate['build'] = (draw, { profile }) => {
     const { scene, act, mistakes, values, entities } = plan(draw);
     const { guest, city } = scene;
+    const rows = rowsOf(scene, draw, profile);
+    const inCity = new Set(idsIn(rows.hotels, (row) => row[2] === city));
+    const [id, matches] =
+      by === 'hotel'
+        ? [scene.hotel, [...inCity].sort()]
+        : [
+            scene.booking,
+            idsIn(rows.bookings, (row) => row[2] === guest && inCity.has(String(row[1]))).sort(),
+          ];
     const find =
       by === 'hotel'
         ? { name: 'search_hotels', arguments: { city } }
         : { name: 'find_bookings', arguments: { guest, city } };
     return {
-      rows: scene.rows,
+      rows,
       values: { guest, city, name: scene.hotelName, ...values },
       entities: [city, ...(by === 'hotel' ? [] : [guest]), ...(entities ?? [])],
-      oracle: [find, act],
+      oracle: [...searchCalls(profile, find, matches, id), act],
       mistakes,
     };
   };
   return { name, difficulty: 2, paraphrases, build };
+}
+
+function idsIn(rows: readonly Row[] = [], has: (row: Row) => boolean): string[] {
+  return rows.filter(has).map(([id]) => String(id));
 }
 
 const call = (name: string, id: string, rest: ToolCall['arguments'] = {}): ToolCall => ({

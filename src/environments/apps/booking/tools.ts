@@ -2,9 +2,12 @@
 import type { ToolContext } from '../app.js';
 import type { Cell } from '../table.js';
 import { ToolError } from '../app.js';
+import { listSize, pageParameter as page, searchPage } from '../paging.js';
+import { Draw } from '../random.js';
 import { type Tool, tool } from '../tool.js';
 import { formatDay, parseDay } from './dates.js';
 import { ownAgency, rooms, statuses } from './tables.js';
+import { aboutHotel } from './wide.js';
 
 const done = { ok: true };
 const id = { type: 'string', description: 'Booking id, such as BKG-7Q2K' } as const;
@@ -13,13 +16,6 @@ const guest = { type: 'string', description: 'Guest' } as const;
 const room = { type: 'string', description: 'Kind of room', enum: rooms } as const;
 const date = { type: 'string', description: 'First day, such as May 12' } as const;
 const nights = { type: 'integer', description: 'Nights', minimum: 1, maximum: 30 } as const;
-const page = {
-  type: 'integer',
-  description: 'Page, from 1',
-  minimum: 1,
-  maximum: 1000,
-  optional: true,
-} as const;
 const limit = {
   type: 'integer',
   description: 'Rows of a page',
@@ -36,8 +32,15 @@ export const tools: readonly Tool[] = [
     description: 'Find the hotels of a city.',
     writes: false,
     parameters: { city: { type: 'string', description: 'City' }, page },
-    run: ({ db }, args) => {
+    run: ({ db, profile }, args) => {
       const matches = db.all('SELECT id, name, price FROM hotels WHERE city = ? ORDER BY id', args.city);
+      if (profile === 'wide') {
+        const described = matches.map((row) => ({
+          ...row,
+          about: aboutHotel(new Draw(`${String(row.id)}/about`)),
+        }));
+        return searchPage(profile, 'hotels', described, args.page);
+      }
       return pageOf('hotels', matches, args.page ?? 1);
     },
   }),
@@ -46,7 +49,7 @@ export const tools: readonly Tool[] = [
     description: 'Find the bookings of a guest in a city.',
     writes: false,
     parameters: { guest, city: { type: 'string', description: 'City' }, page },
-    run: ({ db }, args) => {
+    run: ({ db, profile }, args) => {
       const matches = db.all(
         `SELECT b.id, b.date, b.status FROM bookings b JOIN hotels h ON h.id = b.hotel
          WHERE b.guest = ? AND h.city = ? ORDER BY b.id`,
@@ -54,6 +57,7 @@ export const tools: readonly Tool[] = [
         args.city,
       );
       const bookings = matches.map((row) => ({ ...row, date: formatDay(String(row.date)) }));
+      if (profile === 'wide') return searchPage(profile, 'bookings', bookings, args.page);
       return pageOf('bookings', bookings, args.page ?? 1);
     },
   }),
@@ -62,8 +66,8 @@ export const tools: readonly Tool[] = [
     description: 'List bookings by status, a page at a time, with the total.',
     writes: false,
     parameters: { status: { type: 'string', description: 'Status', enum: statuses }, page, limit },
-    run: ({ db }, args) => {
-      const size = args.limit ?? 5;
+    run: ({ db, profile }, args) => {
+      const size = args.limit ?? listSize[profile];
       const count = db.get('SELECT count(*) AS total FROM bookings WHERE status = ?', args.status);
       const rows = db.all(
         'SELECT id, guest, date FROM bookings WHERE status = ? ORDER BY id LIMIT ? OFFSET ?',
@@ -71,9 +75,12 @@ export const tools: readonly Tool[] = [
         size,
         ((args.page ?? 1) - 1) * size,
       );
+      const total = Number(count?.total);
+      const next = (args.page ?? 1) * size < total ? { next: (args.page ?? 1) + 1 } : {};
       return {
         bookings: rows.map((row) => ({ ...row, date: formatDay(String(row.date)) })),
-        total: count?.total,
+        total,
+        ...(profile === 'wide' ? next : {}),
       };
     },
   }),

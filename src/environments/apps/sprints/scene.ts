@@ -9,8 +9,8 @@ import { components, labels, problems, projects, sizes, sprintNames, statuses, u
 type Status = (typeof statuses)[number];
 
 interface SubjectOptions {
-  /** State of the task's sprint; if it is planned, its project has no active one. */
-  sprint?: 'planned' | 'active';
+  /** State of the task's sprint; if it is pending, its project has no open one. */
+  sprint?: 'pending' | 'open';
   status?: Status;
   /** A label that the task's issue lacks. */
   lacks?: string;
@@ -44,7 +44,7 @@ export interface Scene {
 
 const extent = {
   default: { sprints: 3, board: 2, others: 5 },
-  wide: { sprints: 12, board: 90, others: 60 },
+  wide: { sprints: 12, board: 110, others: 60 },
 };
 /** Points of the largest issue of a wide world's sprint: more than any other has. */
 const wideLargest = 21;
@@ -86,17 +86,17 @@ export function drawScene(draw: Draw, profile: Profile, options: SubjectOptions 
   };
 
   const [name, ...otherNames] = draw.shuffled(sprintNames) as [string, ...string[]];
-  const state = options.sprint ?? 'active';
+  const state = options.sprint ?? 'open';
   const own = addSprint(project, name, state);
   const otherSprints = Array.from({ length: size.sprints - 1 }, (_, i) =>
     addSprint(
       project,
       otherNames[i % otherNames.length] as string,
-      i === 0 && state === 'active' ? 'planned' : 'finished',
+      i === 0 && state === 'open' ? 'pending' : 'closed',
     ),
   );
   for (const where of otherProjects)
-    addSprint(where, draw.pick([name, ...otherNames]), draw.pick(['planned', 'active']));
+    addSprint(where, draw.pick([name, ...otherNames]), draw.pick(['pending', 'open']));
 
   // One point value each, so that one issue has the most.
   const [first, second, third, ...points] = draw.shuffled(sizes) as [number, number, number, ...number[]];

@@ -19,7 +19,7 @@ export const problems = [
   'crash', 'timeout', 'leak', 'freeze', 'typo', 'flicker', 'deadlock', 'overflow', 'lag', 'outage',
 ] as const; // prettier-ignore
 export const statuses = ['todo', 'doing', 'done'] as const;
-export const states = ['planned', 'active', 'finished'] as const;
+export const states = ['pending', 'open', 'closed'] as const;
 export const kinds = ['blocks', 'duplicates', 'refers'] as const;
 export const sizes = [1, 2, 3, 5, 8, 13] as const;
 
@@ -52,7 +52,7 @@ export const tables: readonly Table[] = [
       id: 'TEXT NOT NULL',
       project: 'TEXT NOT NULL REFERENCES projects',
       name: 'TEXT NOT NULL',
-      state: "TEXT NOT NULL CHECK (state IN ('planned', 'active', 'finished'))",
+      state: "TEXT NOT NULL CHECK (state IN ('pending', 'open', 'closed'))",
     },
   },
   {

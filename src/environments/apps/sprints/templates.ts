@@ -48,7 +48,7 @@ function find({ profile, found }: Scene, { id, title }: { id: string; title: str
   return searchCalls(profile, call('find_issues', { query: title }), found(title), id);
 }
 const sprintsOf = ({ project }: Scene): ToolCall => call('list_sprints', { project });
-const boardOf = ({ sprint }: Scene): ToolCall => call('show_sprint', { sprint: sprint.id });
+const boardOf = ({ sprint }: Scene): ToolCall => call('view_sprint', { sprint: sprint.id });
 
 /** A change of one value of the task's issue. */
 function change(
@@ -67,7 +67,7 @@ function change(
       find: find(scene, scene.issue),
       act: call(tool, { id: scene.issue.id, [argument]: value }),
       mistakes: {
-        tools: ['set_status', 'set_owner', 'tag_issue'].filter((name) => name !== tool),
+        tools: ['set_status', 'set_owner', 'label_issue'].filter((name) => name !== tool),
         ...(typeof value === 'string'
           ? { argument: { name: argument, values: all as readonly string[] } }
           : {}),
@@ -79,13 +79,13 @@ function change(
   };
 }
 
-function finishActive(draw: Draw, profile: Profile): Plan {
+function closeOpen(draw: Draw, profile: Profile): Plan {
   const scene = drawScene(draw, profile);
   return {
     scene,
     find: [sprintsOf(scene)],
-    act: call('finish_sprint', { sprint: scene.sprint.id }),
-    mistakes: { tools: ['start_sprint', 'show_sprint'], rows: scene.otherSprints },
+    act: call('close_sprint', { sprint: scene.sprint.id }),
+    mistakes: { tools: ['open_sprint', 'view_sprint'], rows: scene.otherSprints },
     // A project has few sprints, so the key's number decides the split.
     entities: [],
   };
@@ -110,7 +110,7 @@ export const templates: readonly TaskTemplate[] = [
   template(
     'tag_found',
     ['Label the {title} issue with {label}.', 'Put the label {label} on the {title} issue.'],
-    change('tag_issue', 'label', labels),
+    change('label_issue', 'label', labels),
   ),
   template(
     'link_found',
@@ -125,7 +125,7 @@ export const templates: readonly TaskTemplate[] = [
         scene,
         find: [...find(scene, scene.issue), ...find(scene, scene.sibling)],
         act: call('link_issues', { id: scene.issue.id, other: scene.sibling.id, kind }),
-        mistakes: { tools: ['tag_issue', 'set_status'], argument: { name: 'kind', values: kinds } },
+        mistakes: { tools: ['label_issue', 'set_status'], argument: { name: 'kind', values: kinds } },
         values: { kind },
         entities: [scene.issue.title, scene.sibling.title],
       };
@@ -138,18 +138,18 @@ export const templates: readonly TaskTemplate[] = [
       'Put the {title} in sprint {sprint} of {project}.',
     ],
     (draw, profile) => {
-      const scene = drawScene(draw, profile, { sprint: draw.pick(['planned', 'active']) });
+      const scene = drawScene(draw, profile, { sprint: draw.pick(['pending', 'open']) });
       return {
         scene,
         find: [...find(scene, scene.issue), sprintsOf(scene)],
-        act: call('add_to_sprint', { sprint: scene.sprint.id, id: scene.issue.id }),
-        mistakes: { tools: ['drop_from_sprint', 'show_sprint'], rows: scene.otherSprints },
+        act: call('plan', { sprint: scene.sprint.id, id: scene.issue.id }),
+        mistakes: { tools: ['unplan', 'view_sprint'], rows: scene.otherSprints },
         entities: [scene.issue.title],
       };
     },
   ),
   template(
-    'drop_found',
+    'unplan_found',
     [
       'Remove the {title} issue from sprint {sprint} of {project}.',
       'Take the {title} out of sprint {sprint} of {project}.',
@@ -159,44 +159,44 @@ export const templates: readonly TaskTemplate[] = [
       return {
         scene,
         find: [...find(scene, scene.issue), sprintsOf(scene)],
-        act: call('drop_from_sprint', { sprint: scene.sprint.id, id: scene.issue.id }),
-        mistakes: { tools: ['add_to_sprint', 'show_sprint'], rows: scene.otherSprints },
+        act: call('unplan', { sprint: scene.sprint.id, id: scene.issue.id }),
+        mistakes: { tools: ['plan', 'view_sprint'], rows: scene.otherSprints },
         entities: [scene.issue.title],
       };
     },
   ),
   template(
-    'start_sprint',
-    ['Start sprint {sprint} of {project}.', 'Sprint {sprint} of {project} can start.'],
+    'open_sprint',
+    ['Open sprint {sprint} of {project}.', 'Sprint {sprint} of {project} can begin, open it.'],
     (draw, profile) => {
-      const scene = drawScene(draw, profile, { sprint: 'planned' });
+      const scene = drawScene(draw, profile, { sprint: 'pending' });
       return {
         scene,
         find: [sprintsOf(scene)],
-        act: call('start_sprint', { sprint: scene.sprint.id }),
-        mistakes: { tools: ['finish_sprint', 'show_sprint'], rows: scene.otherSprints },
+        act: call('open_sprint', { sprint: scene.sprint.id }),
+        mistakes: { tools: ['close_sprint', 'view_sprint'], rows: scene.otherSprints },
         entities: [],
       };
     },
   ),
   template(
-    'finish_active',
-    ['Finish the active sprint of {project}.', 'The active sprint of {project} is over, finish it.'],
-    finishActive,
+    'close_sprint',
+    ['Close the open sprint of {project}.', 'The open sprint of {project} is over, close it.'],
+    closeOpen,
   ),
   template(
-    'finish_and_name',
+    'close_and_name',
     [
-      'Finish the active sprint of {project} and say its name.',
-      'Say the name of the active sprint of {project} and finish it.',
+      'Close the open sprint of {project} and say its name.',
+      'Say the name of the open sprint of {project} and close it.',
     ],
     (draw, profile) => {
-      const plan = finishActive(draw, profile);
+      const plan = closeOpen(draw, profile);
       return { ...plan, question: { value: plan.scene.sprint.name, others: sprintNames } };
     },
   ),
   template(
-    'create_in_sprint',
+    'add_in_sprint',
     [
       'Create an issue {fresh} in sprint {sprint} of {project}.',
       'There is a {fresh}, create an issue in sprint {sprint} of {project}.',
@@ -207,8 +207,8 @@ export const templates: readonly TaskTemplate[] = [
       return {
         scene,
         find: [sprintsOf(scene)],
-        act: call('create_issue_in', { sprint: scene.sprint.id, title: fresh }),
-        mistakes: { tools: ['show_sprint'], rows: scene.otherSprints },
+        act: call('add_issue', { sprint: scene.sprint.id, title: fresh }),
+        mistakes: { tools: ['view_sprint'], rows: scene.otherSprints },
         values: { fresh },
         entities: [fresh],
       };
@@ -224,14 +224,14 @@ export const templates: readonly TaskTemplate[] = [
       const label = draw.pick(labels);
       const scene = drawScene(draw, profile, { lacks: label, status: draw.pick(['todo', 'done']) });
       const { id, status, title } = scene.issue;
-      const tag = call('tag_issue', { id, label });
+      const tag = call('label_issue', { id, label });
       const finish = call('set_status', { id, status: 'done' });
       const [act, branch] = status === 'done' ? [tag, finish] : [finish, tag];
       return {
         scene,
         find: find(scene, scene.issue),
         act,
-        mistakes: { tools: ['set_owner', 'show_issue'], branch },
+        mistakes: { tools: ['set_owner', 'view_issue'], branch },
         values: { label },
         entities: [title, label],
       };
@@ -245,8 +245,8 @@ export const templates: readonly TaskTemplate[] = [
       return {
         scene,
         find: find(scene, scene.issue),
-        act: call('show_issue', { id: scene.issue.id }),
-        mistakes: { tools: ['set_owner', 'tag_issue'], rows: [scene.sibling.id] },
+        act: call('view_issue', { id: scene.issue.id }),
+        mistakes: { tools: ['set_owner', 'label_issue'], rows: [scene.sibling.id] },
         entities: [scene.issue.title],
         question: { value: scene.issue.owner, others: users },
       };
@@ -265,7 +265,7 @@ export const templates: readonly TaskTemplate[] = [
         scene,
         find: [sprintsOf(scene)],
         act: boardOf(scene),
-        mistakes: { tools: ['start_sprint', 'finish_sprint'], rows: scene.otherSprints },
+        mistakes: { tools: ['open_sprint', 'close_sprint'], rows: scene.otherSprints },
         entities: [],
         question: { value: open, others: [open - 1, open + 1, open + 2] },
       };
@@ -288,7 +288,7 @@ export const templates: readonly TaskTemplate[] = [
         find: [sprintsOf(scene), boardOf(scene)],
         act: call('set_owner', { id, user }),
         mistakes: {
-          tools: ['tag_issue', 'set_status'],
+          tools: ['label_issue', 'set_status'],
           argument: { name: 'user', values: users },
           rows: scene.board.filter((issue) => issue.id !== id).map((issue) => issue.id),
         },

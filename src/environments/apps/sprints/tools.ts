@@ -1,7 +1,7 @@
 // The planner's tools. Each call writes to a side table that grading ignores: `pageviews` for what was read, `activities` for changes.
 import type { ToolContext } from '../app.js';
 import { ToolError } from '../app.js';
-import { listPage, pageParameter as page, searchPage } from '../paging.js';
+import { pageParameter as page, searchPage } from '../paging.js';
 import type { Cell } from '../table.js';
 import { hasWords } from '../text-search.js';
 import { type Tool, tool } from '../tool.js';
@@ -29,7 +29,7 @@ export const tools: readonly Tool[] = [
     },
   }),
   tool({
-    name: 'show_issue',
+    name: 'view_issue',
     description: 'Show everything about an issue.',
     writes: true,
     parameters: { id },
@@ -45,20 +45,20 @@ export const tools: readonly Tool[] = [
   }),
   tool({
     name: 'list_sprints',
-    description: 'List the sprints of a project, a page at a time, with the total.',
+    description: 'List the sprints of a project.',
     writes: true,
-    parameters: { project: { type: 'string', description: 'Project', enum: projects }, page },
+    parameters: { project: { type: 'string', description: 'Project', enum: projects } },
     run: (context, args) => {
-      const rows = context.db.all(
+      const sprints = context.db.all(
         'SELECT id, name, state FROM sprints WHERE project = ? ORDER BY id',
         args.project,
       );
       viewed(context, 'sprints', args.project);
-      return listPage(context.profile, 'sprints', rows, args.page);
+      return { sprints };
     },
   }),
   tool({
-    name: 'show_sprint',
+    name: 'view_sprint',
     description: 'Show the issues of a sprint.',
     writes: true,
     parameters: { sprint },
@@ -75,12 +75,12 @@ export const tools: readonly Tool[] = [
     },
   }),
   tool({
-    name: 'create_issue_in',
+    name: 'add_issue',
     description: 'Create an issue in a sprint.',
     writes: true,
     parameters: { sprint, title: { type: 'string', description: 'Title' } },
     run: (context, args) => {
-      const { project } = mustBeOpen(context, args.sprint);
+      const { project } = mustNotBeClosed(context, args.sprint);
       const issue = context.newId('ISS', 'issues');
       context.db.run(
         `INSERT INTO issues VALUES (?, ?, ?, 'todo', ?, 1)`,
@@ -119,7 +119,7 @@ export const tools: readonly Tool[] = [
     },
   }),
   tool({
-    name: 'tag_issue',
+    name: 'label_issue',
     description: 'Put a label on an issue.',
     writes: true,
     parameters: { id, label: { type: 'string', description: 'Label' } },
@@ -149,12 +149,12 @@ export const tools: readonly Tool[] = [
     },
   }),
   tool({
-    name: 'add_to_sprint',
+    name: 'plan',
     description: 'Plan an issue for a sprint.',
     writes: true,
     parameters: { sprint, id },
     run: (context, args) => {
-      mustBeOpen(context, args.sprint);
+      mustNotBeClosed(context, args.sprint);
       mustExist(context, 'issues', 'issue', args.id);
       const within = context.db.get('SELECT sprint FROM sprint_issues WHERE issue = ?', args.id);
       if (within) throw new ToolError(409, `${args.id} is in ${String(within.sprint)} already`);
@@ -163,12 +163,12 @@ export const tools: readonly Tool[] = [
     },
   }),
   tool({
-    name: 'drop_from_sprint',
+    name: 'unplan',
     description: 'Take an issue out of a sprint.',
     writes: true,
     parameters: { sprint, id },
     run: (context, args) => {
-      mustBeOpen(context, args.sprint);
+      mustNotBeClosed(context, args.sprint);
       const key = [args.sprint, args.id] as const;
       if (!context.db.get('SELECT 1 FROM sprint_issues WHERE sprint = ? AND issue = ?', ...key))
         throw new ToolError(404, `no issue ${args.id} in ${args.sprint}`);
@@ -177,30 +177,30 @@ export const tools: readonly Tool[] = [
     },
   }),
   tool({
-    name: 'start_sprint',
-    description: 'Start a planned sprint; a project has one active sprint at most.',
+    name: 'open_sprint',
+    description: 'Open a pending sprint; a project has one open sprint at most.',
     writes: true,
     parameters: { sprint },
     run: (context, args) => {
       const { project, state } = mustExist(context, 'sprints', 'sprint', args.sprint);
-      if (state !== 'planned') throw new ToolError(409, `${args.sprint} is ${String(state)}`);
-      const active = context.db.get(
-        `SELECT id FROM sprints WHERE project = ? AND state = 'active'`,
+      if (state !== 'pending') throw new ToolError(409, `${args.sprint} is ${String(state)}`);
+      const other = context.db.get(
+        `SELECT id FROM sprints WHERE project = ? AND state = 'open'`,
         project as Cell,
       );
-      if (active) throw new ToolError(409, `${String(active.id)} is active`);
-      return setState(context, args.sprint, 'active');
+      if (other) throw new ToolError(409, `${String(other.id)} is open`);
+      return setState(context, args.sprint, 'open');
     },
   }),
   tool({
-    name: 'finish_sprint',
-    description: 'Finish the active sprint.',
+    name: 'close_sprint',
+    description: 'Close the open sprint.',
     writes: true,
     parameters: { sprint },
     run: (context, args) => {
       const { state } = mustExist(context, 'sprints', 'sprint', args.sprint);
-      if (state !== 'active') throw new ToolError(409, `${args.sprint} is ${String(state)}`);
-      return setState(context, args.sprint, 'finished');
+      if (state !== 'open') throw new ToolError(409, `${args.sprint} is ${String(state)}`);
+      return setState(context, args.sprint, 'closed');
     },
   }),
 ];
@@ -227,9 +227,9 @@ function mustExist(
   return row;
 }
 
-function mustBeOpen(context: ToolContext, sprintId: string): Readonly<Record<string, Cell>> {
+function mustNotBeClosed(context: ToolContext, sprintId: string): Readonly<Record<string, Cell>> {
   const row = mustExist(context, 'sprints', 'sprint', sprintId);
-  if (row.state === 'finished') throw new ToolError(409, `${sprintId} is finished`);
+  if (row.state === 'closed') throw new ToolError(409, `${sprintId} is closed`);
   return row;
 }
 

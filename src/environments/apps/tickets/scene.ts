@@ -71,7 +71,11 @@ export function drawScene(draw: Draw, profile: Profile, options: SubjectOptions 
   const [artist, ...otherArtists] = draw.shuffled(artists) as [string, ...string[]];
   const [city, otherCity, ...farCities] = draw.shuffled(cities) as [string, string, ...string[]];
   const names = draw.shuffled(sectionNames).slice(0, size.sections) as [string, ...string[]];
-  const days = draw.shuffled(Array.from({ length: 28 }, (_, i) => 1 + i)).sort((a, b) => a - b);
+  const [firstNight, laterNight] = draw
+    .shuffled(Array.from({ length: 28 }, (_, i) => 1 + i))
+    .slice(0, 2)
+    .sort((a, b) => a - b) as [number, number];
+  const someDay = () => 1 + draw.below(28);
   const events: Row[] = [];
   const sections: Row[] = [];
   const seats: Row[] = [];
@@ -116,22 +120,16 @@ export function drawScene(draw: Draw, profile: Profile, options: SubjectOptions 
   const dateOf = (month: number, day: number) => `2026-0${month}-${String(day).padStart(2, '0')}`;
   const layouts = (first: Layout): Layout[] => names.map((_, i) => (i === 0 ? first : 'some'));
 
-  const show = addShow(
-    artist,
-    city,
-    dateOf(6, days[0] as number),
-    'on sale',
-    layouts(options.layout ?? 'some'),
-  );
+  const show = addShow(artist, city, dateOf(6, firstNight), 'on sale', layouts(options.layout ?? 'some'));
   const later = options.laterNight
-    ? addShow(artist, city, dateOf(6, days[9] as number), 'on sale', layouts('some'))
+    ? addShow(artist, city, dateOf(6, laterNight), 'on sale', layouts('some'))
     : undefined;
-  const elsewhere = addShow(artist, otherCity, dateOf(7, days[4] as number), 'on sale', layouts('some'));
-  addShow(artist, city, dateOf(5, days[12] as number), 'cancelled', layouts('some').slice(0, 1));
+  const elsewhere = addShow(artist, otherCity, dateOf(7, someDay()), 'on sale', layouts('some'));
+  addShow(artist, city, dateOf(5, someDay()), 'cancelled', layouts('some').slice(0, 1));
   for (let i = 0; i < size.others; i++) {
     const near = profile === 'wide' ? additions[i] : undefined;
     const who = near === undefined ? draw.pick(otherArtists) : `${artist} ${near}`;
-    addShow(who, draw.pick(cities), dateOf(5 + draw.below(4), 1 + draw.below(28)), 'on sale', ['some']);
+    addShow(who, draw.pick(cities), dateOf(5 + draw.below(4), someDay()), 'on sale', ['some']);
   }
   if (options.soldOutCheapest) sellCheapest(show, seats);
 
@@ -151,7 +149,9 @@ export function drawScene(draw: Draw, profile: Profile, options: SubjectOptions 
     tickets.push([newId('TKT'), order, seat, user, 'valid']);
     return order;
   };
-  const far = addShow(otherArtists[0] as string, farCities[0] as string, dateOf(8, 1), 'on sale', ['some']);
+  const far = addShow(otherArtists[0] as string, farCities[0] as string, dateOf(8, someDay()), 'on sale', [
+    'some',
+  ]);
   addOrder(account.user, far);
   addOrder(draw.pick(friends), show);
   return {

@@ -1,9 +1,13 @@
 // The tracker's task templates. Difficulty 1 gives the issue's id; difficulty 2 gives a description, so the agent must search first.
 import type { ToolCall } from '../../../spec/records/task.js';
-import type { Mistakes, Scenario, TaskTemplate } from '../app.js';
+import type { Mistakes, Profile, Scenario, TaskTemplate } from '../app.js';
+import { searchCalls } from '../paging.js';
 import type { Draw } from '../random.js';
+import type { WorldRows } from '../table.js';
+import { idsWithWords } from '../text-search.js';
 import { drawScene, type Scene } from './scene.js';
 import { components, labels, milestones, priorities, problems, remarks, users } from './tables.js';
+import { widened } from './wide.js';
 
 interface Plan {
   scene: Scene;
@@ -14,11 +18,15 @@ interface Plan {
   entities?: Scenario['entities'];
 }
 
+function rowsOf(scene: Scene, draw: Draw, profile: Profile): WorldRows {
+  return profile === 'wide' ? widened(draw, scene) : scene.rows;
+}
+
 function byId(name: string, paraphrases: string[], plan: (draw: Draw) => Plan): TaskTemplate {
-  const build = (draw: Draw): Scenario => {
+  const build: TaskTemplate['build'] = (draw, { profile }) => {
     const { scene, act, mistakes, values, entities } = plan(draw);
     return {
-      rows: scene.rows,
+      rows: rowsOf(scene, draw, profile),
       values: { id: scene.id, ...values },
       entities: entities ?? [],
       oracle: [act],
@@ -33,14 +41,15 @@ function byTitle(
   paraphrases: string[],
   plan: (draw: Draw) => Plan & { query?: string },
 ): TaskTemplate {
-  const build = (draw: Draw): Scenario => {
-    const { scene, act, mistakes, values, entities, query } = plan(draw);
-    const find = { name: 'search_issues', arguments: { query: query ?? scene.title } };
+  const build: TaskTemplate['build'] = (draw, { profile }) => {
+    const { scene, act, mistakes, values, entities, query = scene.title } = plan(draw);
+    const rows = rowsOf(scene, draw, profile);
+    const find = { name: 'search_issues', arguments: { query } };
     return {
-      rows: scene.rows,
+      rows,
       values: { title: scene.title, component: scene.component, ...values },
       entities: [scene.title, ...(entities ?? [])],
-      oracle: [find, act],
+      oracle: [...searchCalls(profile, find, idsWithWords(rows.issues ?? [], 2, query), scene.id), act],
       mistakes,
     };
   };
@@ -207,12 +216,12 @@ export const templates: readonly TaskTemplate[] = [
       'File a new {label} issue: {title}.',
       'There is a {title}, create a {label} issue for it.',
     ],
-    build: (draw) => {
+    build: (draw, { profile }) => {
       const scene = drawScene(draw);
       const title = `${draw.pickOther(components, scene.component)} ${draw.pick(problems)}`;
       const name = draw.pick(labels);
       return {
-        rows: scene.rows,
+        rows: rowsOf(scene, draw, profile),
         values: { title, label: name },
         entities: [title, name],
         oracle: [{ name: 'create_issue', arguments: { title, label: name } }],

@@ -2,18 +2,12 @@
 import type { ToolContext } from '../app.js';
 import type { Cell } from '../table.js';
 import { ToolError } from '../app.js';
+import { listSize, pageParameter as page, searchPage } from '../paging.js';
 import { type Tool, tool } from '../tool.js';
 import { openRepositories, priorities } from './tables.js';
 
 const done = { ok: true };
 const id = { type: 'string', description: 'Issue id, such as ISS-7Q2K' } as const;
-const page = {
-  type: 'integer',
-  description: 'Page, from 1',
-  minimum: 1,
-  maximum: 1000,
-  optional: true,
-} as const;
 const limit = {
   type: 'integer',
   description: 'Rows of a page',
@@ -30,13 +24,14 @@ export const tools: readonly Tool[] = [
     description: 'Find issues whose title has all words of the query.',
     writes: false,
     parameters: { query: { type: 'string', description: 'Words of the title' }, page },
-    run: ({ db }, args) => {
+    run: ({ db, profile }, args) => {
       const words = args.query.toLowerCase().split(/\s+/).filter(Boolean).slice(0, 8);
       const where = words.map(() => `instr(' ' || lower(title) || ' ', ?) > 0`).join(' AND ');
       const matches = db.all(
         `SELECT ${issueColumns} FROM issues WHERE ${where} ORDER BY id`,
         ...words.map((word) => ` ${word} `),
       );
+      if (profile === 'wide') return searchPage(profile, 'issues', matches, args.page);
       return pageOf(matches, args.page ?? 1, 3);
     },
   }),
@@ -49,8 +44,8 @@ export const tools: readonly Tool[] = [
       page,
       limit,
     },
-    run: ({ db }, args) => {
-      const size = args.limit ?? 5;
+    run: ({ db, profile }, args) => {
+      const size = args.limit ?? listSize[profile];
       const offset = ((args.page ?? 1) - 1) * size;
       const count = db.get('SELECT count(*) AS total FROM issues WHERE state = ?', args.state);
       const issues = db.all(
@@ -59,7 +54,9 @@ export const tools: readonly Tool[] = [
         size,
         offset,
       );
-      return { issues, total: count?.total };
+      const total = Number(count?.total);
+      const next = offset + size < total ? { next: (args.page ?? 1) + 1 } : {};
+      return { issues, total, ...(profile === 'wide' ? next : {}) };
     },
   }),
   tool({
