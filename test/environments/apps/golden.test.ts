@@ -11,19 +11,19 @@ import { play, someKeys, templates } from './play.js';
 const golden = {
   tracker: '6038378b8cddc67521f763cbc1fbcae136c90943679ec87defb33ea831efe390',
   booking: 'eb73f135c2f40d99f43cb8a9b02e6facf1582f7fbfe11ddd31cb040ca4ee7ffe',
-  mail: '8d1c7bda34279a02d3c53e264d75bf111c6311cf41b267358424e708f236fe6f',
-  sprints: '40d6e21d81db6a0c4060e1391714a434dcfaabce3a8d1d0ad38d673bf36003ae',
+  mail: 'ab8e294959821e12ba42a1853ff96502099982e555e74ad785e7eb0df8996fbc',
+  sprints: 'd2f125be765faf90f957417927e90878023d16a22ec020aba4e77c05aa7ff1b1',
   tickets: '4856e8dd0d2492c987adf8af57ba5376fdc2e671a044a01f96a31c1134e170e1',
   'tracker/wide': 'b39d329bc8115c71c8091aff4af1c58969e49e95b5a2851356c99c5b59b69fef',
   'booking/wide': 'fd0b617f47a08df75bd270fc99ce1e2789458c7e1b68f9cb689d6295288e7632',
-  'mail/wide': 'af71bf524d01748201cc10fe66c0c96125b894aeb5b3d71831a3d6d8675a2f9e',
-  'sprints/wide': '6a2189c54c298724eb4fc4f3c260259d80dfae19fe2120818b48e3d3ee6596a9',
+  'mail/wide': '3dbdb9055b796c6994dae1019af359bd343af01546a2d78f1dfca05a604977bb',
+  'sprints/wide': 'fc4be984291ca89faab6fa88a59cfe06fab1728c63bbe5968d4c0692af338af2',
   'tickets/wide': '4e532387fb5b2eeca8f87af51b601c6f4d97ab3f8ccb560802e5019f0b4edb3b',
 };
 const goldenData = {
   'tracker booking': '347035e1b8ad25a411bad20cd4e2fdb2ecf0681cfafb8e5c531e02bb45d418e1',
   tracker: '98da5cc1f8c9b9fb8a86f4a3e3dd174c6a5ae751c8d2239af5a650e2226298b8',
-  'mail sprints tickets': 'b5886c198f70ead2289da378b528e6356529b2e7605886312d6b0d6d7ed2c67b',
+  'mail sprints tickets': '5dc08dd9bd55506650ad2b756ca0c770d463066a0c52607bba8500a40fbfb7ff',
 };
 
 describe('a key always gives the same task, world and results', () => {

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type TaskTemplate, ToolError } from '../../../src/environments/apps/app.js';
 import { describeDifference, sameContent } from '../../../src/environments/apps/difference.js';
+import { Draw } from '../../../src/environments/apps/random.js';
 import { appByName } from '../../../src/environments/apps/registry.js';
 import { formatTaskKey, oracle, scenarioOf } from '../../../src/environments/apps/task-key.js';
 import { openWorld, World } from '../../../src/environments/apps/world.js';
@@ -42,6 +43,29 @@ describe('arguments', () => {
       const id = oracle(bookingKey)[0]?.arguments.id;
       expect(answer(world, name, { id, ...args })).toEqual({ error });
     });
+  });
+
+  it('that name unknown rows are answered with 404, by every tool', () => {
+    let answered = 0;
+    for (const app of apps) {
+      const [template] = app.templates;
+      inWorld(formatTaskKey(app, template as TaskTemplate, 1), (world) => {
+        for (const { name, input_schema: schema } of app.tools) {
+          const pairs = (schema.required ?? []).map((key) => {
+            const [, prefix] = /such as ([A-Z]{3})-/.exec(schema.properties[key]?.description ?? '') ?? [];
+            // No drawn id has a 0.
+            const value = prefix === undefined ? app.samples[key]?.(new Draw(key)) : `${prefix}-0000`;
+            return [key, value] as const;
+          });
+          if (!pairs.some(([, value]) => String(value).endsWith('-0000'))) continue;
+          expect(answer(world, name, Object.fromEntries(pairs)).error, name).toMatch(
+            /^404 no \w+ [A-Z]{3}-0000/,
+          );
+          answered++;
+        }
+      });
+    }
+    expect(answered).toBeGreaterThan(40);
   });
 
   it('of any kind never make a call throw, and an error changes nothing', () => {

@@ -119,7 +119,7 @@ export const templates: readonly TaskTemplate[] = [
   direct('label_mail', ['Label {id} with {label}.', 'Mark {id} with the label {label}.'], undivided(label)),
   direct('reply_mail', ['Reply to {id}: {text}.', 'Reply {text} to {id}.'], undivided(reply)),
   direct('forward_mail', ['Forward {id} to {to}.', 'Please forward {id} to {to}.'], undivided(forward)),
-  direct('sender_of', ['Say the sender of {id}.', 'Find the sender of {id}.'], (draw, profile) => {
+  direct('sender_of', ['Say the sender of {id}.', 'Who is the sender of {id}?'], (draw, profile) => {
     const scene = drawScene(draw, profile);
     return {
       scene,

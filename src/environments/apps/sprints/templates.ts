@@ -239,7 +239,7 @@ export const templates: readonly TaskTemplate[] = [
   ),
   template(
     'owner_of',
-    ['Say the owner of the {title} issue.', 'Find the owner of the {title} issue.'],
+    ['Say the owner of the {title} issue.', 'Who is the owner of the {title} issue?'],
     (draw, profile) => {
       const scene = drawScene(draw, profile);
       return {
@@ -256,7 +256,7 @@ export const templates: readonly TaskTemplate[] = [
     'open_count',
     [
       'Say the number of issues that are not done in sprint {sprint} of {project}.',
-      'Find the number of open issues in sprint {sprint} of {project}.',
+      'How many issues in sprint {sprint} of {project} are not done?',
     ],
     (draw, profile) => {
       const scene = drawScene(draw, profile);
