@@ -1,7 +1,7 @@
 // Generates tasks and demonstrations of the built-in apps, as a function of the data spec.
 import type { BuiltinDataSpec } from '../../spec/run-spec.js';
 import type { Demonstration, DemonstrationMessage, Task, ToolCall } from '../../spec/records/task.js';
-import type { App, Profile, TaskTemplate } from './app.js';
+import type { App, TaskTemplate } from './app.js';
 import { Draw, hash32 } from './random.js';
 import { appByName } from './registry.js';
 import { formatTaskKey, keyNumbers, scenarioOf, splitOf, taskFromKey } from './task-key.js';
@@ -118,7 +118,7 @@ function* keys(
   app: App,
   template: TaskTemplate,
   split: Task['split'],
-  { seed, profile }: { seed: number; profile?: Profile },
+  { seed, profile }: Pick<BuiltinDataSpec, 'seed' | 'profile'>,
   offset: number,
 ): Generator<string> {
   const start = hash32(`${seed}/${app.name}/${template.name}`) % half;
