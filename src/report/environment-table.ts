@@ -1,9 +1,14 @@
-// Tables by environment and by task template: pass@1 of the baseline and of the final evaluation, the change, and what the change means.
+// Tables by environment and by task template: pass@1 of the baseline and of the final evaluation, the change, and the regime.
 import { errorShare } from '../rl/metrics.js';
-import { largestPassAtK, type PassRate, type SeveralSamples } from '../spec/pass-rate.js';
+import {
+  largestPassAtK,
+  passRateChange,
+  passRateOf,
+  type PassRate,
+  type SeveralSamples,
+} from '../spec/pass-rate.js';
 import type { EvaluationFigure } from './history/evaluations.js';
-
-type EnvironmentStatus = 'saturated' | 'improving' | 'flat' | 'unclear' | 'declining' | 'failing' | 'new';
+import { type Regime, regimeOf } from './regime.js';
 
 export interface EnvironmentRow {
   env_key: string;
@@ -21,7 +26,7 @@ export interface EnvironmentRow {
   mean_turns: number;
   /** Share of tool calls that returned an error. */
   tool_error_rate: number | null;
-  status: EnvironmentStatus;
+  regime: Regime;
 }
 
 interface TemplateRow {
@@ -32,41 +37,21 @@ interface TemplateRow {
   delta: number | null;
 }
 
-interface CountedRate {
-  share: number;
-  graded: number;
-}
-
-/**
- * A change counts if it is at least this many standard errors of the difference. Chance alone causes such a change once in twenty times.
- */
-const significant = 2;
-/** If even a change of this size would not count, there are too few episodes to say "no change". */
-const noticeable = 0.1;
-/** The rule in words, for readers of the table. */
-export const statusRule =
-  'improving or declining: the change is more than two standard errors of the difference; unclear: there are too few episodes to detect ' +
-  'even a change of ten points';
-const allButPerfect = 0.95;
-const allButNothing = 0.1;
-
 /** One row for each environment, and a last row for all of them if there are several. */
 export function environmentRows(before: EvaluationFigure, after: EvaluationFigure): EnvironmentRow[] {
   const rows = Object.entries(after.result.environments).map(([env_key, final]) => {
     const base = before.result.environments[env_key];
-    const [then, now] = [base ? rateOf(base) : null, rateOf(final)];
-    const figures = compared(then, now);
     const calls = final.mean_tool_calls * (final.graded + final.unknown);
     return {
       env_key,
       graded: final.graded,
-      ...figures,
-      error: standardError(figures.after, final.graded),
+      ...compared(base?.pass_at_1 ?? null, final.pass_at_1),
+      error: standardError(final.pass_at_1, final.graded),
       largest: largestOf(base ?? {}, final),
       unknown: final.unknown,
       mean_turns: final.mean_turns,
       tool_error_rate: errorShare(final.tool_errors, calls),
-      status: statusOf(then, now),
+      regime: regimeOf(base, final),
     };
   });
   return rows.length > 1 ? [...rows, allOf(before, after, rows)] : rows;
@@ -79,13 +64,11 @@ function allOf(before: EvaluationFigure, after: EvaluationFigure, rows: Environm
   const weighted = (of: (index: number) => number): number =>
     environments.reduce((sum, _, index) => sum + of(index), 0);
   const calls = weighted((i) => (environments[i]?.mean_tool_calls ?? 0) * (episodes[i] ?? 0));
-  const [then, now] = [rateOf(before.result), rateOf(after.result)];
-  const figures = compared(then, now);
   return {
     env_key: 'all',
     graded: rows.reduce((sum, row) => sum + row.graded, 0),
-    ...figures,
-    error: standardError(figures.after, after.result.graded),
+    ...compared(before.result.pass_at_1, after.result.pass_at_1),
+    error: standardError(after.result.pass_at_1, after.result.graded),
     largest: largestOf(before.result, after.result),
     unknown: after.result.unknown,
     mean_turns:
@@ -94,17 +77,15 @@ function allOf(before: EvaluationFigure, after: EvaluationFigure, rows: Environm
       weighted((i) => environments[i]?.tool_errors ?? 0),
       calls,
     ),
-    status: statusOf(then, now),
+    regime: regimeOf(before.result, after.result),
   };
 }
 
 /** Sorted by pass rate, lowest first: these templates need attention. */
 export function templateRows(before: EvaluationFigure, after: EvaluationFigure): TemplateRow[] {
-  const rate = (of: EvaluationFigure, template: string): CountedRate | null => {
-    const counted = of.result.templates[template];
-    return counted && counted.graded > 0
-      ? { share: counted.passed / counted.graded, graded: counted.graded }
-      : null;
+  const rate = (of: EvaluationFigure, template: string): PassRate => {
+    const { passed = 0, graded = 0 } = of.result.templates[template] ?? {};
+    return passRateOf(passed, graded);
   };
   return Object.entries(after.result.templates)
     .map(([template, { graded }]) => ({
@@ -115,31 +96,6 @@ export function templateRows(before: EvaluationFigure, after: EvaluationFigure):
     .sort((a, b) => (a.after ?? 0) - (b.after ?? 0) || a.template.localeCompare(b.template));
 }
 
-/** An argument is null if it has no graded episode. */
-export function statusOf(before: CountedRate | null, after: CountedRate | null): EnvironmentStatus {
-  if (before === null || after === null) return 'new';
-  const change = after.share - before.share;
-  const margin = significant * errorOfDifference(before, after);
-  if (Math.abs(change) > margin) return change > 0 ? 'improving' : 'declining';
-  if (margin > noticeable) return 'unclear';
-  if (after.share >= allButPerfect) return 'saturated';
-  return after.share < allButNothing ? 'failing' : 'flat';
-}
-
-/**
- * Standard error of the difference under the assumption of equal rates, from the pooled rate. It is 0 only if both evaluations passed all
- * their episodes, or both passed none.
- */
-function errorOfDifference(before: CountedRate, after: CountedRate): number {
-  const graded = before.graded + after.graded;
-  const pooled = (before.share * before.graded + after.share * after.graded) / graded;
-  return Math.sqrt(pooled * (1 - pooled) * (1 / before.graded + 1 / after.graded));
-}
-
-function rateOf({ pass_at_1, graded }: { pass_at_1: PassRate; graded: number }): CountedRate | null {
-  return pass_at_1 === null ? null : { share: pass_at_1, graded };
-}
-
 function largestOf(before: SeveralSamples, after: SeveralSamples): EnvironmentRow['largest'] {
   const largest = largestPassAtK(after);
   if (largest === null) return null;
@@ -147,17 +103,10 @@ function largestOf(before: SeveralSamples, after: SeveralSamples): EnvironmentRo
   return { k, before: before.pass_at_k?.[k] ?? null, after: rate };
 }
 
-function compared(
-  before: CountedRate | null,
-  after: CountedRate | null,
-): Pick<EnvironmentRow, 'before' | 'after' | 'delta'> {
-  return {
-    before: before?.share ?? null,
-    after: after?.share ?? null,
-    delta: before === null || after === null ? null : after.share - before.share,
-  };
+function compared(before: PassRate, after: PassRate): Pick<EnvironmentRow, 'before' | 'after' | 'delta'> {
+  return { before, after, delta: passRateChange(before, after) };
 }
 
-function standardError(share: number | null, count: number): number | null {
+function standardError(share: PassRate, count: number): number | null {
   return share === null || count === 0 ? null : Math.sqrt((share * (1 - share)) / count);
 }

@@ -9,7 +9,7 @@ import {
   type ChartOptions,
   type ChartSeries,
 } from './charts/chart.js';
-import { environmentRows, statusRule, templateRows, type EnvironmentRow } from './environment-table.js';
+import { environmentRows, templateRows, type EnvironmentRow } from './environment-table.js';
 import { tasksOf, type EvaluationFigure } from './history/evaluations.js';
 import { type Faults, faultTable } from './history/faults.js';
 import { percent, points, timeSpan, whole } from './format.js';
@@ -28,6 +28,7 @@ import { trajectoryTables } from './transcripts/trajectory-table.js';
 import { trajectoryTrends } from './charts/trajectory-trends.js';
 import { transcriptViewer } from './transcripts/transcript-viewer.js';
 import { unfinishedText } from './unfinished-evaluation.js';
+import { countedRegimes, type Regime, regimeOf, regimeRule } from './regime.js';
 import { type LackingSink, missingDeliveriesTable } from './missing-deliveries.js';
 import { viewerScript } from './transcripts/viewer-script.js';
 import { metricsOf } from '../rl/metrics.js';
@@ -104,6 +105,7 @@ function header(history: RunHistory, { figures }: Faults): string {
   const faults = Object.entries(figures).filter(([name]) => name.startsWith('ft/restarts/'));
   const tiles = [
     passRateTile(history),
+    ...regimeTile(history),
     tile('steps committed', whole(updates.at(-1)?.identity.step ?? 0)),
     tile(
       'training episodes',
@@ -159,6 +161,21 @@ function passRateTile(history: RunHistory): string {
         'wide',
       )
     : tile('held-out pass@1 before GRPO', 'none yet', 'wide');
+}
+
+/** None for a single environment: its change is in the tile of the pass rate. */
+function regimeTile(history: RunHistory): string[] {
+  const change = beforeAndAfter(history);
+  const environments = Object.entries(change?.after.result.environments ?? {});
+  if (!change || environments.length < 2) return [];
+  const before = change.before.result.environments;
+  const counted = countedRegimes(environments.map(([env_key, after]) => regimeOf(before[env_key], after)));
+  const pills = counted.map(({ regime, count }) => regimePill(regime, `${whole(count)} ${regime}`));
+  return [tile('environments by regime', `<span class="pills">${pills.join(' ')}</span>`, 'wide')];
+}
+
+function regimePill(regime: Regime, text: string = regime): string {
+  return `<span class="status ${regime.replaceAll(' ', '-')}">${text}</span>`;
 }
 
 function ungradedNote(figures: readonly EvaluationFigure[]): string {
@@ -302,7 +319,7 @@ function environments(history: RunHistory): string {
     },
     { title: 'delta', cell: (row) => delta(row.delta), figure: true },
     ...(largest > 0 ? [passAtK] : []),
-    { title: 'status', cell: (row) => `<span class="status ${row.status}">${row.status}</span>` },
+    { title: 'regime', cell: (row) => regimePill(row.regime) },
     { title: 'unknown', cell: (row) => whole(row.unknown), figure: true },
     { title: 'turns', cell: (row) => row.mean_turns.toFixed(1), figure: true },
     { title: 'tool errors', cell: (row) => share(row.tool_error_rate), figure: true },
@@ -321,7 +338,7 @@ function environments(history: RunHistory): string {
   return (
     `${byEnvironment}<p class="quiet">State after step ${change.before.step} → state after step ${change.after.step}. ${partial}` +
     `pass@1 on held-out tasks, ${sampledHow(history)}; ± one standard error. Unknown outcomes ` +
-    `(broken environments) are counted separately and never scored as failures of the model. Status — ${statusRule}.</p>` +
+    `(broken environments) are counted separately and never scored as failures of the model. Regimes — ${regimeRule}.</p>` +
     `<details><summary>by task template, the weakest first</summary>${byTemplate}</details>`
   );
 }

@@ -25,6 +25,7 @@ h1 { font-size: 26px; margin: 0; } .title { display: flex; flex-wrap: wrap; alig
 .tiles { display: flex; flex-wrap: wrap; gap: 12px; margin-top: 16px; }
 .tile { flex: 1 1 120px; background: var(--card); border-radius: 8px; padding: 12px 14px; font-size: 13px; }
 .tile .value { font-size: 20px; font-weight: 600; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.tile .pills { white-space: normal; } .tile .pills .status { background: var(--page); }
 .tile.wide { flex-basis: 260px; } .tile .big { color: var(--final); }
 .chart { width: 100%; height: auto; } .chart text { fill: var(--quiet); font: 12px system-ui, sans-serif; }
 .legend { display: flex; flex-wrap: wrap; gap: 2px 20px; font-size: 13px; color: var(--quiet); margin-bottom: 8px; }
@@ -40,9 +41,9 @@ th { font-weight: 600; font-size: 13px; color: var(--quiet); } .facts th { width
 code, pre { font: 13px/1.45 ui-monospace, monospace; } td code { overflow-wrap: anywhere; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: 0; }
 .status, .position { display: inline-block; border-radius: 999px; padding: 0 9px; font-size: 12px; font-weight: 600; background: var(--card); }
-.status.improving, .status.saturated, .status.pass { color: var(--good); }
-.status.failing, .status.declining, .status.fail { color: var(--bad); }
-.status.flat, .status.unclear, .status.unknown, .status.new, .position.stopped, .position.paused { color: var(--warn); }
+.status.improving, .status.saturating, .status.pass { color: var(--good); }
+.status.failing, .status.falling, .status.declining, .status.fail { color: var(--bad); }
+.status.flat, .status.unclear, .status.too-few-episodes, .status.not-compared, .status.unknown, .position.stopped, .position.paused { color: var(--warn); }
 .position { font-size: 13px; padding: 2px 12px; } .position.completed { color: var(--good); } .position.unfinished { color: var(--interval); }
 summary { cursor: pointer; padding: 7px 0; } a { color: var(--interval); text-underline-offset: 2px; }
 h3 { font-size: 14px; margin: 20px 0 4px; color: var(--quiet); } .request { font-weight: 500; overflow-wrap: anywhere; }

@@ -87,6 +87,8 @@ describe.skipIf(browserPath === '')('the report in a browser (chromium, or LONGH
       expect(await page.locator('.tile').first().innerText()).toMatch(/37\.5 %\s*→\s*62\.5 %/);
       const tracker = page.locator('tr', { hasText: 'tracker' }).first();
       expect(await tracker.innerText()).toMatch(/25\.0 %\s+75\.0 % ± 4\.3\s+\+50\.0\s+improving/);
+      const regimes = page.locator('.tile', { hasText: 'environments by regime' });
+      expect(await regimes.innerText()).toMatch(/1 improving\s+1 too few episodes/);
       expect(await page.getByText('lr = 0.01').count()).toBe(1);
       expect(await page.locator('.tile', { hasText: 'faults on record' }).innerText()).toMatch(/\d/);
     });

@@ -1,0 +1,80 @@
+// The regime of an environment: what GRPO has done to its pass@1 on held-out tasks, and what is left to learn.
+import type { PassRate } from '../spec/pass-rate.js';
+
+export type Regime =
+  'saturating' | 'improving' | 'flat' | 'failing' | 'falling' | 'too few episodes' | 'not compared';
+
+/** In the order in which people want to read them: what needs attention comes first. */
+const regimes: readonly Regime[] = [
+  'falling',
+  'failing',
+  'flat',
+  'improving',
+  'saturating',
+  'too few episodes',
+  'not compared',
+];
+
+/** The pass rate of an evaluation, and the number of graded episodes behind it. */
+export interface CountedRate {
+  pass_at_1: PassRate;
+  graded: number;
+}
+
+/** Chance alone causes a change of so many standard errors once in twenty times. */
+const significant = 2;
+/** There are too few episodes for a verdict if even a change of this size could be chance. */
+const noticeable = 0.1;
+const allButPerfect = 0.9;
+const allButNothing = 0.1;
+
+/** The rule in words, for readers of the table. */
+export const regimeRule =
+  'falling or improving: pass@1 has changed by more than two standard errors of the difference; saturating: it ends at 90 % or more, ' +
+  'and has not fallen; failing: it ends at 10 % or less, and has not risen; flat: between, ' +
+  'without such a change; too few episodes: two standard errors are more than ten points';
+
+/** `before`: the evaluation where GRPO began, absent if it did not play the environment; `after`: a later one. */
+export function regimeOf(before: CountedRate | undefined, after: CountedRate): Regime {
+  if (!before || before.pass_at_1 === null || after.pass_at_1 === null) return 'not compared';
+  const [then, now] = [passesOf(before), passesOf(after)];
+  const change = shareOf(now) - shareOf(then);
+  const margin = significant * errorOfDifference(then, now);
+  if (change < -margin) return 'falling';
+  const isSure = significant * errorOf(now) <= noticeable;
+  if (isSure && after.pass_at_1 >= allButPerfect) return 'saturating';
+  if (change > margin) return 'improving';
+  if (isSure && after.pass_at_1 <= allButNothing) return 'failing';
+  return margin > noticeable ? 'too few episodes' : 'flat';
+}
+
+/** The regimes of these environments with their numbers, the most urgent first. */
+export function countedRegimes(of: readonly Regime[]): { regime: Regime; count: number }[] {
+  return regimes
+    .map((regime) => ({ regime, count: of.filter((one) => one === regime).length }))
+    .filter(({ count }) => count > 0);
+}
+
+interface Passes {
+  passed: number;
+  graded: number;
+}
+
+/** One pass and one failure more than were seen (Agresti and Caffo 2000). Without them, the error of 0 of 5 episodes would be 0. */
+function passesOf({ pass_at_1, graded }: CountedRate): Passes {
+  return { passed: (pass_at_1 ?? 0) * graded + 1, graded: graded + 2 };
+}
+
+function shareOf({ passed, graded }: Passes): number {
+  return passed / graded;
+}
+
+function errorOf(one: Passes): number {
+  return Math.sqrt((shareOf(one) * (1 - shareOf(one))) / one.graded);
+}
+
+/** The standard error of the difference if both rates are equal, from the pooled rate. */
+function errorOfDifference(before: Passes, after: Passes): number {
+  const pooled = (before.passed + after.passed) / (before.graded + after.graded);
+  return Math.sqrt(pooled * (1 - pooled) * (1 / before.graded + 1 / after.graded));
+}
