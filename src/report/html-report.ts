@@ -105,7 +105,6 @@ function header(history: RunHistory, { figures }: Faults): string {
   const faults = Object.entries(figures).filter(([name]) => name.startsWith('ft/restarts/'));
   const tiles = [
     passRateTile(history),
-    ...regimeTile(history),
     tile('steps committed', whole(updates.at(-1)?.identity.step ?? 0)),
     tile(
       'training episodes',
@@ -113,6 +112,7 @@ function header(history: RunHistory, { figures }: Faults): string {
     ),
     tile('wall time', timeSpan(secondsOf(history))),
     tile('faults on record', whole(faults.reduce((sum, [, count]) => sum + count, 0))),
+    ...regimeTile(history),
   ];
   const newest = updates.at(-1)?.observed.committed_at;
   const { lineage } = record;
@@ -171,7 +171,7 @@ function regimeTile(history: RunHistory): string[] {
   const before = change.before.result.environments;
   const counted = countedRegimes(environments.map(([env_key, after]) => regimeOf(before[env_key], after)));
   const pills = counted.map(({ regime, count }) => regimePill(regime, `${whole(count)} ${regime}`));
-  return [tile('environments by regime', `<span class="pills">${pills.join(' ')}</span>`, 'wide')];
+  return [tile('environments by regime', `<span class="pills">${pills.join(' ')}</span>`, 'whole-row')];
 }
 
 function regimePill(regime: Regime, text: string = regime): string {
@@ -338,7 +338,8 @@ function environments(history: RunHistory): string {
   return (
     `${byEnvironment}<p class="quiet">State after step ${change.before.step} → state after step ${change.after.step}. ${partial}` +
     `pass@1 on held-out tasks, ${sampledHow(history)}; ± one standard error. Unknown outcomes ` +
-    `(broken environments) are counted separately and never scored as failures of the model. Regimes — ${regimeRule}.</p>` +
+    `(broken environments) are counted separately and never scored as failures of the model.</p>` +
+    `<p class="quiet">${regimeRule}.</p>` +
     `<details><summary>by task template, the weakest first</summary>${byTemplate}</details>`
   );
 }

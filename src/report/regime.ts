@@ -30,7 +30,7 @@ const allButNothing = 0.1;
 
 /** The rule in words, for readers of the table. */
 export const regimeRule =
-  'falling or improving: pass@1 has changed by more than two standard errors of the difference; saturating: it ends at 90 % or more, ' +
+  'Falling or improving: pass@1 has changed by more than two standard errors of the difference; saturating: it ends at 90 % or more, ' +
   'and has not fallen; failing: it ends at 10 % or less, and has not risen; flat: between, ' +
   'without such a change; too few episodes: two standard errors are more than ten points';
 

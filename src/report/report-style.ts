@@ -25,7 +25,7 @@ h1 { font-size: 26px; margin: 0; } .title { display: flex; flex-wrap: wrap; alig
 .tiles { display: flex; flex-wrap: wrap; gap: 12px; margin-top: 16px; }
 .tile { flex: 1 1 120px; background: var(--card); border-radius: 8px; padding: 12px 14px; font-size: 13px; }
 .tile .value { font-size: 20px; font-weight: 600; font-variant-numeric: tabular-nums; white-space: nowrap; }
-.tile .pills { white-space: normal; } .tile .pills .status { background: var(--page); }
+.tile.whole-row { flex-basis: 100%; } .pills { display: flex; flex-wrap: wrap; gap: 6px; margin-bottom: 4px; line-height: 1.5; } .pills .status { background: var(--page); }
 .tile.wide { flex-basis: 260px; } .tile .big { color: var(--final); }
 .chart { width: 100%; height: auto; } .chart text { fill: var(--quiet); font: 12px system-ui, sans-serif; }
 .legend { display: flex; flex-wrap: wrap; gap: 2px 20px; font-size: 13px; color: var(--quiet); margin-bottom: 8px; }
