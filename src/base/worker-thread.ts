@@ -1,5 +1,6 @@
 // Runs a function on a thread of its own. On the main thread, seconds of computation would block heartbeats and all other activities.
 import { once } from 'node:events';
+import { types } from 'node:util';
 import { parentPort, Worker } from 'node:worker_threads';
 import { joinSignals } from './releasable-abort-signal.js';
 
@@ -57,7 +58,20 @@ export function startThread<Input, Output>(
 
 /** Call in a thread's entry module. An error thrown by `answer` ends the thread and is thrown to the caller. */
 export function answerCalls<Input, Output>(answer: (input: Input) => Output | Promise<Output>): void {
-  const reply = async (input: Input): Promise<void> => parentPort?.postMessage(await answer(input));
+  const reply = async (input: Input): Promise<void> => {
+    try {
+      parentPort?.postMessage(await answer(input));
+    } catch (error) {
+      throw asNativeError(error);
+    }
+  };
   // An error is an unhandled rejection here, which ends the thread.
   parentPort?.on('message', (input: Input) => void reply(input));
+}
+
+/** Between threads only native errors keep their message and stack. SQLite's errors are not native. */
+function asNativeError(error: unknown): unknown {
+  if (!(error instanceof Error) || types.isNativeError(error)) return error;
+  const { message, stack } = error;
+  return Object.assign(new Error(message), error, { stack });
 }

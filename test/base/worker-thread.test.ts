@@ -30,6 +30,13 @@ test('an error arrives with its class, its fields and its cause; the thread then
   await expect(thread.call({ answer: 'one' })).rejects.toBe(error);
 });
 
+test('an error of SQLite arrives with its message, its code and where it was thrown', async () => {
+  const error: unknown = await thread.call({ sql: 'SELEC 1' }).catch((reason: unknown) => reason);
+  expect(error).toBeInstanceOf(Error);
+  expect(error).toMatchObject({ message: 'near "SELEC": syntax error', code: 'SQLITE_ERROR' });
+  expect((error as Error).stack).toContain('awkward-thread');
+});
+
 test('a thread that ends without an answer is an error', async () => {
   await expect(thread.call('end')).rejects.toThrow('the thread awkward-thread.js ended with code 3');
 });
