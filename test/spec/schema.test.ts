@@ -78,7 +78,7 @@ describe('a valid spec', () => {
     expect(parseRunSpec(JSON.parse(JSON.stringify(once)))).toEqual(once);
   });
 
-  test.each(['presets/quickstart.yaml', 'presets/tiny.yaml'])(
+  test.each(['presets/quickstart.yaml', 'presets/suite.yaml', 'presets/tiny.yaml'])(
     'is in %s; its paths become absolute',
     async (file) => {
       const spec = await readSpecFile(file);
