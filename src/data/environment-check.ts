@@ -10,8 +10,10 @@ export async function refuseUnplayable(
   environments: readonly EnvironmentSpec[],
   signal: AbortSignal = new AbortController().signal,
   tasks: readonly Task[] = [],
+  isAsked: (environment: EnvironmentSpec) => boolean = () => true,
 ): Promise<void> {
   const asked = environments.map(async (environment, index) => {
+    if (!isAsked(environment)) return [];
     const own = tasks.filter(({ env_key }) => environmentOf(environments, env_key) === environment);
     const refusal = await environmentKind(environment).refusal(environment, own, signal);
     return refusal === null ? [] : [{ path: `environments[${index}]`, ...refusal }];

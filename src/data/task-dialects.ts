@@ -1,4 +1,4 @@
-// The names that rows of SkyRL Fleet Training have for what ours name otherwise.
+// Converts rows of Fleet's task files to our names.
 
 /** Their names, and ours. */
 const fleetNames: Readonly<Record<string, string>> = {
@@ -21,7 +21,7 @@ const sharedNames = [
     'modality',
     'env_variables',
   ],
-  ...['difficulty', 'verifier_code', 'split', 'template', 'reset'],
+  ...['difficulty', 'verifier_code', 'verifier_runtime_version', 'split', 'template', 'reset'],
 ];
 
 /** A row of Fleet in our names, without what only Fleet's own programs read; null for any other value. */
@@ -33,10 +33,18 @@ export function fleetRow(value: unknown): Record<string, unknown> | null {
   for (const [name, held] of Object.entries(row)) {
     const our = fleetNames[name] ?? name;
     // A row that has both names means ours.
-    if (!sharedNames.includes(our) || held === null || (our !== name && our in row)) continue;
+    if (
+      !sharedNames.includes(our) ||
+      held === null ||
+      (our === 'verifier_code' && held === '') ||
+      (our !== name && our in row)
+    )
+      continue;
     ours[our] = our === 'env_variables' ? asTexts(held) : held;
   }
-  return ours;
+  // Fleet's own client takes a version in the name for the version.
+  const [, name, version] = /^([^:]+):(.+)$/.exec(typeof ours.env_key === 'string' ? ours.env_key : '') ?? [];
+  return name === undefined ? ours : { ...ours, env_key: name, env_version: version };
 }
 
 /** Facts for the prompt may be numbers there. */

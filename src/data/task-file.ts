@@ -22,6 +22,7 @@ const taskSchema = z.strictObject({
   data_version: z.string().exactOptional(),
   verifier: digest.exactOptional(),
   verifier_code: z.string().min(1).exactOptional(),
+  verifier_runtime_version: z.string().min(1).exactOptional(),
 });
 
 const demonstrationSchema = z.strictObject({

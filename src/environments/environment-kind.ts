@@ -14,7 +14,7 @@ export interface EnvironmentHost {
   token?: string;
   /** Sessions that outlive their sockets are noted here. */
   made?: MadeSessions;
-  /** The only process with this name; `folder` outlives it. Absent: a process whose worlds nobody looks for later. */
+  /** No other running process has this name; `folder` outlives this one. Absent: nobody cleans up after a kill. */
   owner?: { name: string; folder: string };
   /** Code of a verifier, by its sha256. */
   verifierCode?(sha256: Digest): Promise<string>;
@@ -23,7 +23,7 @@ export interface EnvironmentHost {
   placesOf(url: string, most?: number): Semaphore;
 }
 
-/** Why a run cannot begin, and the mend. */
+/** Why a run cannot begin, and how to fix it. */
 export interface Refusal {
   problem: string;
   fix: string;

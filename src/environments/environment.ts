@@ -11,7 +11,7 @@ export interface OpenOptions {
   tryNumber: number;
   /** No other episode of this process may be open on the server: a death of the server then shows which episode caused it (R25). */
   alone?: boolean;
-  /** Number of worlds that this node has opened for the episode before; absent: `tryNumber`. */
+  /** Worlds that this node has already opened for the episode; absent: `tryNumber`. */
   opening?: number;
   /** Id of the run that plays it, where there is one. */
   run?: string;

@@ -1,4 +1,4 @@
-// Converts tool lists and results of all OpenEnv versions into one form: the case of their keys depends on the server's libraries.
+// Converts tool lists and results of OpenEnv and MCP servers into one form: the case of their keys depends on the server's libraries.
 import { sha256Hex } from '../base/sha256.js';
 import type { JsonSchemaObject, ToolSpec } from '../spec/records/task.js';
 import type { ContentBlock, ToolResult } from './environment.js';
@@ -116,3 +116,6 @@ export function textOf(value: unknown, fallback: string): string {
 export function isReward(reward: unknown): reward is number | boolean {
   return typeof reward === 'number' || typeof reward === 'boolean';
 }
+
+/** The mean and the variance over a group must be finite numbers too. */
+export const maxReward = 1e100;

@@ -24,7 +24,7 @@ export const split = z.strictObject({
   held_out_ratio: share
     .default(0.2)
     .describe(
-      'share of an environment’s tasks that is held out: at most 20 tasks, and none if it would be fewer than 5',
+      'share of an environment’s tasks that is held out: about 20 tasks at most, and none if it would be fewer than 5',
     ),
   max_held_out: countOrZero.default(60).describe('held-out tasks in all; 0: no limit'),
   max_env_share: share.default(0.2).describe('largest share of the training tasks that one environment has'),

@@ -34,8 +34,8 @@ export async function gatherDataset(
   // A demonstration of an environment without tasks is refused there.
   const asked = [...new Set([...examples.map(({ env_key }) => env_key), ...shown])];
   refuseMissingServers(spec, asked);
-  const played = asked.flatMap((envKey) => environmentOf(spec.environments, envKey) ?? []);
-  await refuseUnplayable([...new Set(played)], signal, examples);
+  const played = new Set(asked.map((envKey) => environmentOf(spec.environments, envKey)));
+  await refuseUnplayable(spec.environments, signal, examples, (environment) => played.has(environment));
   const tools = canonicalText(await toolListsOf(asked, examples, spec.environments, { signal }));
   const record: GatheredRecord = {
     schema: 'longhaul.gathered/1',

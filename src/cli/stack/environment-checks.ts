@@ -44,9 +44,13 @@ export async function fleetText(
 ): Promise<string> {
   const own = tasks.filter(({ env_key }) => environmentOf(environments, env_key) === environment);
   const signal = AbortSignal.timeout(60_000);
-  const refusal = await environmentKind(environment).refusal(environment, own, signal);
+  const late = (error: unknown): never => {
+    throw signal.aborted ? new Error('Fleet did not answer within 60 s: check the network, or url') : error;
+  };
+  const refusal = await environmentKind(environment).refusal(environment, own, signal).catch(late);
   if (refusal) throw new Error(`${refusal.problem}: ${refusal.fix}`);
-  return `${await fleetState(environment, signal)}; no episode was begun`;
+  const state = await fleetState(environment, signal).catch(late);
+  return `${state}; ${own.length} tasks are checked; no episode was begun`;
 }
 
 async function askWithoutTask(options: ServerOptions, signal: AbortSignal): Promise<Facts> {

@@ -19,7 +19,6 @@ import { fleetEpisode } from './fleet-episode.js';
 import { FleetInstances, type Order, type Owner } from './fleet-instances.js';
 import { fleetRequests } from './fleet-request.js';
 import { InstanceApi } from './instance-api.js';
-import { versionOf } from './task-version.js';
 import { McpSession } from './mcp-session.js';
 import { type Instance, Orchestrator } from './orchestrator.js';
 
@@ -51,11 +50,10 @@ export function createFleetBackend(options: FleetOptions): EnvironmentBackend {
   let closed = false;
 
   function orderOf(task: Task): Order {
-    const { data_key, data_version, env_variables } = task;
-    const [env_key, version] = versionOf(task);
+    const { env_key, env_version, data_key, data_version, env_variables } = task;
     return {
       env_key,
-      ...(version === undefined ? {} : { env_version: version }),
+      ...(env_version === undefined ? {} : { env_version }),
       ...(data_key === undefined ? {} : { data_key }),
       ...(data_version === undefined ? {} : { data_version }),
       ...(region === undefined ? {} : { region }),

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Backoff } from '../../base/backoff.js';
 import type { Task, ToolCall, ToolSpec } from '../../spec/records/task.js';
 import { type Environment, EnvironmentError, type Grade, type ToolResult } from '../environment.js';
-import { textResult } from '../tool-results.js';
+import { maxReward, textResult } from '../tool-results.js';
 import type { FleetRequest } from './fleet-request.js';
 import type { InstanceApi } from './instance-api.js';
 import type { McpSession } from './mcp-session.js';
@@ -12,7 +12,7 @@ import { runVerifier } from './verifier.js';
 
 interface EpisodeParts {
   task: Task;
-  /** Of the task's verifier. */
+  /** Python source of the task's verifier. */
   code: string;
   tools: readonly ToolSpec[];
   instanceId: string;
@@ -37,8 +37,6 @@ const answerTool: ToolSpec = {
 };
 const triesToGrade = 3;
 const gradePauses: [number, number] = [1_000, 8_000];
-/** The mean and the variance over a group must be finite numbers too. */
-const maxReward = 1e100;
 
 export function fleetEpisode(parts: EpisodeParts): Environment {
   const { task, session, api, callTimeoutMs } = parts;
@@ -78,7 +76,7 @@ export function fleetEpisode(parts: EpisodeParts): Environment {
     }
   }
 
-  /** Whose fault a lost answer is. While Fleet answers, a time-out and the end of the instance's time are the episode's. */
+  /** Decides whether a lost answer is charged to the episode: it is if Fleet answers and the call timed out or the instance has ended. */
   async function judged(lost: EnvironmentError): Promise<EnvironmentError> {
     const status = await parts.orchestrator.status(parts.instanceId).catch(() => undefined);
     if (status === undefined) return lost;
@@ -110,11 +108,13 @@ export function fleetEpisode(parts: EpisodeParts): Environment {
   }
 
   async function gradeOnce(finalAnswer: string): Promise<Grade> {
+    const { verifier_runtime_version: runtimeVersion } = task;
     await api.queryAll();
     const asked = runVerifier(parts.request, {
       ...{ key: task.task_key, code: parts.code, instanceId: parts.instanceId, finalAnswer },
       signal: closed.signal,
       ...(parts.region === undefined ? {} : { region: parts.region }),
+      ...(runtimeVersion === undefined ? {} : { runtimeVersion }),
     });
     const verdict = await asked.catch(async (error: unknown) => {
       throw error instanceof EnvironmentError && error.kind === 'unavailable' ? await ungraded(error) : error;

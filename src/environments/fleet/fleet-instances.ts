@@ -21,7 +21,7 @@ export interface Owner {
 }
 
 /** An instance is ended by Fleet after this time without a heartbeat, in seconds. */
-export const heartbeatIntervalS = 300;
+const heartbeatIntervalS = 300;
 const beatMs = 60_000;
 const deletePauses: [number, number] = [500, 60_000];
 const triesToDelete = 60;
@@ -167,7 +167,7 @@ export class FleetInstances {
 
   #beat(): void {
     this.#beats ??= setInterval(() => {
-      // One that is missed is made up for by the next: Fleet waits for five.
+      // A missed heartbeat does no harm: Fleet ends an instance after five.
       for (const { id } of this.#open.keys()) this.orchestrator.heartbeat(id).catch(() => undefined);
     }, beatMs).unref();
   }

@@ -1,6 +1,8 @@
 // The kind `fleet`: what a spec says of Fleet, and what can be known before the first episode.
 import { randomUUID } from 'node:crypto';
+import { join } from 'node:path';
 import { keepSecret } from '../../base/known-secrets.js';
+import { sha256Hex } from '../../base/sha256.js';
 import { RecentlyUsed } from '../../base/recently-used.js';
 import { usualTtlSeconds } from '../../spec/environments/environment-schema.js';
 import type { Task, ToolSpec } from '../../spec/records/task.js';
@@ -11,11 +13,10 @@ import { createSemaphore } from '../semaphore.js';
 import { createFleetBackend } from './fleet-backend.js';
 import { fleetRequests, fleetUrl } from './fleet-request.js';
 import { Orchestrator } from './orchestrator.js';
-import { versionOf } from './task-version.js';
 
 const verifiersKept = 1024;
-/** An instance may take 15 minutes. */
-const opensWithinMs = 20 * 60_000;
+/** The start of a run ends after 15 minutes. */
+const opensWithinMs = 10 * 60_000;
 
 export const fleetKind: EnvironmentKind = {
   backend(spec, callTimeoutMs, { owner, verifierCode, log = () => undefined, placesOf }) {
@@ -25,14 +26,21 @@ export const fleetKind: EnvironmentKind = {
     // Also for a backend that is there already: a later run may name fewer.
     const places = placesOf(url, max_sessions);
     const codes = new RecentlyUsed<string>(verifiersKept);
-    const { name = randomUUID(), ...folder } = owner ?? {};
+    const settings = [url, spec.api_key_env ?? null, region ?? null, ttlSeconds, callTimeoutMs];
+    const key = JSON.stringify(['fleet', ...settings]);
+    // A backend deletes what its owner left, so two backends of one process must not have the same owner.
+    const part = sha256Hex(key).slice(0, 8);
     return {
-      key: JSON.stringify(['fleet', url, apiKey, region ?? null, ttlSeconds, callTimeoutMs]),
+      key,
       create: () =>
         createFleetBackend({
           ...{ url, apiKey, ttlSeconds, callTimeoutMs, places },
           ...(region === undefined ? {} : { region }),
-          owner: { name, ...folder, log },
+          owner: {
+            name: `${owner?.name ?? randomUUID()}.${part}`,
+            ...(owner ? { folder: join(owner.folder, part) } : {}),
+            log,
+          },
           verifierCode: (sha256) => codes.get(sha256, () => verifierCode(sha256)),
         }),
     };
@@ -78,7 +86,11 @@ async function refusal(
     if (!(error instanceof EnvironmentError)) throw error;
     // Episodes wait for a service that does not answer.
     if (error.kind === 'unavailable') return null;
-    return { problem: error.message, fix: `put a valid key into ${variable}` };
+    const fix =
+      error.reason === 'unauthorized'
+        ? `put a valid key into ${variable}`
+        : 'correct the url: the key is not the cause';
+    return { problem: error.message, fix };
   }
 }
 
@@ -86,13 +98,13 @@ function taskRefusal(tasks: readonly Task[]): Refusal | null {
   const without = tasks.filter(({ verifier }) => verifier === undefined);
   if (without[0])
     return {
-      problem: `${without.length} tasks have no verifier_code, among them ${without[0].task_key}, so nothing grades them`,
-      fix: 'give each task its verifier, or leave these tasks out',
+      problem: `${without.length} of ${tasks.length} tasks have no verifier, for example ${without[0].task_key}: nothing can grade them`,
+      fix: 'add verifier_func to these rows, or leave the tasks out',
     };
   const seeing = tasks.filter(({ modality }) => modality === 'computer_use');
   if (seeing[0])
     return {
-      problem: `${seeing.length} tasks are for computer use, among them ${seeing[0].task_key}, and models here do not see`,
+      problem: `${seeing.length} of ${tasks.length} tasks are for computer use, for example ${seeing[0].task_key}, and models here do not see`,
       fix: 'set data.modality: tool_use',
     };
   return null;
@@ -114,12 +126,11 @@ async function serviceRefusal(
   if (region !== undefined && !regions.includes(region))
     return { problem: `Fleet has no region "${region}"`, fix: `its regions: ${regions.join(', ')}` };
   const wanted = new Map<string, Set<string>>();
-  if (env_key !== '*') wanted.set(versionOf({ env_key })[0], new Set());
+  if (env_key !== '*') wanted.set(env_key, new Set());
   for (const task of tasks) {
-    const [name, version] = versionOf(task);
-    const versions = wanted.get(name) ?? new Set();
-    if (version !== undefined) versions.add(version);
-    wanted.set(name, versions);
+    const versions = wanted.get(task.env_key) ?? new Set();
+    if (task.env_version !== undefined) versions.add(task.env_version);
+    wanted.set(task.env_key, versions);
   }
   for (const [name, versions] of wanted) {
     const known = await orchestrator.environment(name, signal);
@@ -129,7 +140,7 @@ async function serviceRefusal(
         fix: 'correct env_key of its tasks, or leave them out',
       };
     const gone = [...versions].find((version) => !known.versions.includes(version));
-    if (gone !== undefined)
+    if (gone !== undefined && known.versions.length > 0)
       return {
         problem: `Fleet’s environment "${name}" has no version ${gone}`,
         fix: `its versions: ${known.versions.join(', ')}`,
@@ -169,8 +180,8 @@ async function facts(
   const versions = new Set<string>();
   const orchestrator = orchestratorOf(spec);
   for (const task of tasks) {
-    const [name, version] = versionOf(task);
-    versions.add(version ?? (await orchestrator.environment(name, signal))?.default ?? '');
+    const { env_key, env_version } = task;
+    versions.add(env_version ?? (await orchestrator.environment(env_key, signal))?.default ?? '');
   }
   return {
     ...{ contract: 'fleet', tools: null, name: 'fleet', reward_rule: 'grade' },
@@ -181,5 +192,6 @@ async function facts(
 /** What the account is, for people. Throws `EnvironmentError`. */
 export async function fleetState(spec: EnvironmentSpec, signal: AbortSignal): Promise<string> {
   const { limit, running } = await orchestratorOf(spec).account(signal);
-  return `Fleet takes the key; ${running} of ${limit} instances run`;
+  const most = Number.isFinite(limit) ? `, at most ${limit}` : '';
+  return `Fleet accepts the key; ${running} instances run${most}`;
 }

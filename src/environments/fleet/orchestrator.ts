@@ -75,7 +75,7 @@ export class Orchestrator {
         const duplicate = duplicateOf(answer);
         if (duplicate !== null) return await this.#running(duplicate, true, waiting);
         if (answer.status < 300) return await this.#running(idOf(answer), false, waiting, answer);
-        throw refusal(answer);
+        throw errorOf(answer);
       } catch (error) {
         const isAway = error instanceof EnvironmentError && error.kind === 'unavailable';
         if (!isAway || error.reason === 'capacity') throw error;
@@ -89,14 +89,14 @@ export class Orchestrator {
   /** Resolves when the instance is gone, also if it was gone before. */
   async delete(id: string, timeoutMs = 30_000): Promise<void> {
     const answer = await this.request('DELETE', `/v1/env/instances/${id}`, undefined, { timeoutMs });
-    if (answer.status >= 300 && answer.status !== 404 && answer.status !== 410) throw refusal(answer);
+    if (answer.status >= 300 && answer.status !== 404 && answer.status !== 410) throw errorOf(answer);
   }
 
   /** Ids of the running instances that carry this `run_id`. */
   async running(runId: string, signal?: AbortSignal): Promise<string[]> {
     const path = `/v1/env/instances?run_id=${encodeURIComponent(runId)}`;
     const answer = await this.request('GET', path, undefined, signal ? { signal } : {});
-    if (answer.status >= 300 || !Array.isArray(answer.body)) throw refusal(answer);
+    if (answer.status >= 300 || !Array.isArray(answer.body)) throw errorOf(answer);
     const all: unknown[] = answer.body;
     return all
       .filter(isObject)
@@ -112,14 +112,14 @@ export class Orchestrator {
   async status(id: string, signal?: AbortSignal): Promise<string | null> {
     const answer = await this.request('GET', `/v1/env/instances/${id}`, undefined, signal ? { signal } : {});
     if (answer.status === 404) return null;
-    if (answer.status >= 300 || !isObject(answer.body)) throw refusal(answer);
+    if (answer.status >= 300 || !isObject(answer.body)) throw errorOf(answer);
     return textOf(answer.body.status, '');
   }
 
   /** The most instances of the key's team, and how many run. */
   async account(signal?: AbortSignal): Promise<{ limit: number; running: number }> {
     const answer = await this.request('GET', '/v1/account', undefined, signal ? { signal } : {});
-    if (answer.status >= 300 || !isObject(answer.body)) throw refusal(answer);
+    if (answer.status >= 300 || !isObject(answer.body)) throw errorOf(answer);
     const { instance_limit: limit, instance_count: running } = answer.body;
     return {
       limit: typeof limit === 'number' ? limit : Infinity,
@@ -129,7 +129,7 @@ export class Orchestrator {
 
   async regions(signal?: AbortSignal): Promise<string[]> {
     const answer = await this.request('GET', '/v1/regions', undefined, signal ? { signal } : {});
-    if (answer.status >= 300 || !Array.isArray(answer.body)) throw refusal(answer);
+    if (answer.status >= 300 || !Array.isArray(answer.body)) throw errorOf(answer);
     return answer.body.map(String);
   }
 
@@ -141,7 +141,7 @@ export class Orchestrator {
     const path = `/v1/env/${encodeURIComponent(envKey)}`;
     const answer = await this.request('GET', path, undefined, signal ? { signal } : {});
     if (answer.status === 404 || answer.status === 400) return null;
-    if (answer.status >= 300 || !isObject(answer.body)) throw refusal(answer);
+    if (answer.status >= 300 || !isObject(answer.body)) throw errorOf(answer);
     const { versions, default_version } = answer.body;
     return {
       versions: isObject(versions) ? Object.keys(versions) : [],
@@ -164,7 +164,7 @@ export class Orchestrator {
     for (let answer = created; ;) {
       answer ??= await this.request('GET', `/v1/env/instances/${id}`, undefined, { signal });
       if (answer.status === 404 && adopted) throw new SpentRequest(id);
-      if (answer.status >= 300 || !isObject(answer.body)) throw refusal(answer);
+      if (answer.status >= 300 || !isObject(answer.body)) throw errorOf(answer);
       const { status } = answer.body;
       if (status === 'running') return instanceOf(answer.body, id, adopted);
       if (hasEnded(status)) {
@@ -237,7 +237,7 @@ function duplicateOf({ status, body }: FleetAnswer): string | null {
 }
 
 /** Refusals that wait for people, for a place, or for Fleet. */
-export function refusal(answer: FleetAnswer): EnvironmentError {
+function errorOf(answer: FleetAnswer): EnvironmentError {
   const { status, body } = answer;
   const words = `Fleet: ${detailOf(answer)}`;
   const detail = isObject(body) && isObject(body.detail) ? body.detail : {};

@@ -5,6 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { sha256Hex } from '../../base/sha256.js';
 import { EnvironmentError } from '../environment.js';
+import { isObject } from '../tool-results.js';
 import { explanationOf } from './explanation.js';
 import type { FleetAnswer, FleetRequest, FleetRequestOptions } from './fleet-request.js';
 import { pickle, Tuple } from './pickle.js';
@@ -127,7 +128,7 @@ function executor(request: FleetRequest, run: VerifierRun): () => Promise<FleetA
       throw new EnvironmentError(
         'failed',
         'unauthorized',
-        `Fleet refuses to run verifier ${key} (${answer.status}): ${textOf(answer)}`,
+        `Fleet refuses to run verifier ${key} (${answer.status}): ${bodyText(answer)}`,
       );
     return answer;
   };
@@ -155,13 +156,13 @@ function executor(request: FleetRequest, run: VerifierRun): () => Promise<FleetA
 
 /** Fleet does not have the bundle, as far as an answer can say. */
 function isNotFound(answer: FleetAnswer): boolean {
-  if (answer.status >= 400) return answer.status === 404 || /not found/iu.test(textOf(answer));
+  if (answer.status >= 400) return answer.status === 404 || /not found/iu.test(bodyText(answer));
   return fieldsOf(answer).success === false && /(bundle|verifier) not found/iu.test(errorOf(answer));
 }
 
 function readAnswer(answer: FleetAnswer): Attempt {
   const { status } = answer;
-  const message = `Fleet answers ${status}: ${textOf(answer)}`;
+  const message = `Fleet answers ${status}: ${bodyText(answer)}`;
   if (status === 429) return unavailable('capacity', message);
   if (status === 504) return unavailable('timeout', message);
   if (status === 502 || status === 503) return unavailable('connect', message);
@@ -205,20 +206,16 @@ function numberOf(result: unknown): number | null {
 /** Why the verifier failed, as Fleet says. */
 function errorOf(answer: FleetAnswer): string {
   const { error } = fieldsOf(answer);
-  if (!isObject(error)) return `Fleet gives no error: ${textOf(answer)}`;
+  if (!isObject(error)) return `Fleet gives no error: ${bodyText(answer)}`;
   const parts = [error.type, error.message].filter((part) => typeof part === 'string' && part !== '');
   return parts.length > 0 ? parts.join(': ') : JSON.stringify(error);
 }
 
-function textOf({ body }: FleetAnswer): string {
+function bodyText({ body }: FleetAnswer): string {
   const text = typeof body === 'string' ? body : (JSON.stringify(body) ?? '');
   return text.slice(0, 500);
 }
 
 function fieldsOf({ body }: FleetAnswer): Record<string, unknown> {
   return isObject(body) ? body : {};
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

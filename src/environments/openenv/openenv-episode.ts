@@ -3,7 +3,15 @@ import type { ToolCall, ToolSpec } from '../../spec/records/task.js';
 import { EnvironmentError, type Environment, type Grade, type ToolResult } from '../environment.js';
 import { ErrorFrame, type OpenEnvConnection, type ReplyFrame } from './openenv-connection.js';
 import type { Contract } from './openenv-server.js';
-import { isObject, isReward, readToolAnswer, shownText, textOf, textResult } from '../tool-results.js';
+import {
+  isObject,
+  isReward,
+  maxReward,
+  readToolAnswer,
+  shownText,
+  textOf,
+  textResult,
+} from '../tool-results.js';
 
 /** How rewards become a grade. */
 export interface RewardRule {
@@ -33,9 +41,6 @@ interface EpisodeParts {
   /** The server has no frame that asks for a grade. */
   onUngraded: () => void;
 }
-
-/** The mean and the variance over a group must be finite numbers too. */
-const maxReward = 1e100;
 
 export function openEnvEpisode(parts: EpisodeParts): Environment {
   const { url, connection, contract, tools, world, rule, gradingToken, opening, request } = parts;

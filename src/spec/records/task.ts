@@ -23,6 +23,8 @@ export interface Task {
   data_version?: string;
   /** sha256 of its verifier's code, which lies beside the tasks. */
   verifier?: Digest;
+  /** Fleet's runtime that the verifier was written for. */
+  verifier_runtime_version?: string;
 }
 
 export interface ToolCall {
