@@ -25,6 +25,12 @@ export interface FleetFigures {
   other_grades: number;
 }
 
+interface LocalGrade {
+  task: string;
+  outcome: string;
+  local: { result: number | { score: number } };
+}
+
 const kills = 20;
 
 export async function measureFleet(): Promise<FleetFigures> {
@@ -36,8 +42,10 @@ export async function measureFleet(): Promise<FleetFigures> {
     const script = resolve('test/environments/fleet/drives/grade_drive.py');
     const args = [script, '--url', service.url, '--tasks', service.tasks];
     const { stdout } = await promisify(execFile)(venv.python, args, { maxBuffer: 1 << 26 });
-    const local = JSON.parse(stdout) as { task: string; outcome: string; local: { result: number } }[];
-    const other = local.filter((row) => grades.get(`${row.task}/${row.outcome}`) !== row.local.result);
+    const local = JSON.parse(stdout) as LocalGrade[];
+    const scoreOf = ({ result }: LocalGrade['local']): number =>
+      typeof result === 'number' ? result : result.score;
+    const other = local.filter((row) => grades.get(`${row.task}/${row.outcome}`) !== scoreOf(row.local));
     const killed = await killNode(service, kills);
     const faulty: FaultFigures[] = [];
     for (const rate of [0.01, 0.05, 0.2]) faulty.push(await playWithFaults(service, faultsAt(rate)));

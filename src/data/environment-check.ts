@@ -1,7 +1,9 @@
 // Refuses a run whose environments nobody can play on, when it starts: a wrong address, key or contract must not wait for the first episodes.
 import { environmentKind } from '../environments/environment-kinds.js';
+import { verifierEntry } from '../environments/fleet/verifier-entry.js';
 import { environmentOf } from '../spec/environments/environment-of.js';
 import { InvalidSpec } from '../spec/invalid-spec.js';
+import type { Digest } from '../spec/records/parts.js';
 import type { Task } from '../spec/records/task.js';
 import type { EnvironmentSpec } from '../spec/run-spec.js';
 
@@ -20,4 +22,30 @@ export async function refuseUnplayable(
   });
   const problems = (await Promise.all(asked)).flat();
   if (problems.length > 0) throw new InvalidSpec(problems);
+}
+
+/** Throws `InvalidSpec` if Fleet could not run the verifier of a task there. `codes`: of verifiers, by sha256. */
+export function refuseVerifiers(
+  environments: readonly EnvironmentSpec[],
+  tasks: readonly Task[],
+  codes: ReadonlyMap<Digest, string>,
+): void {
+  const broken = tasks.filter(({ env_key, verifier }) => {
+    const code = verifier && codes.get(verifier);
+    return code !== undefined && environmentOf(environments, env_key)?.kind === 'fleet' && !hasEntry(code);
+  });
+  if (!broken[0]) return;
+  const problem = `the verifiers of ${broken.length} tasks define no function, for example that of ${broken[0].task_key}`;
+  throw new InvalidSpec([
+    { path: 'data.tasks', problem, fix: 'correct verifier_func of these rows, or leave them out' },
+  ]);
+}
+
+function hasEntry(code: string): boolean {
+  try {
+    verifierEntry(code);
+    return true;
+  } catch {
+    return false;
+  }
 }

@@ -13,7 +13,7 @@ import type { ObjectStore } from '../store/objects/object-store.js';
 import { readRecord } from '../store/records/records.js';
 import { readSource, readSourceText } from './data-source.js';
 import { jsonItems, lines, writeDataset, writeVerifiers } from './dataset-writer.js';
-import { refuseUnplayable } from './environment-check.js';
+import { refuseUnplayable, refuseVerifiers } from './environment-check.js';
 import { requirePrepared } from './prepared-dataset.js';
 import { BadDataFile, parseDemonstrations, parseTasks, TaskRows, type VerifierSink } from './task-file.js';
 import { NothingSelected, selectTasks } from './task-selection.js';
@@ -73,6 +73,7 @@ async function takeUpFiles(
   signal: AbortSignal | undefined,
 ): Promise<DatasetReference> {
   const { tasks, demonstrations, verifiers } = await readDataFiles(data);
+  refuseVerifiers(environments, tasks, verifiers);
   await refuseUnplayable(environments, signal, tasks);
   const lists = await toolListsFor(demonstrations, tasks, environments, signal ? { signal } : {});
   const used = new Set(tasks.map(({ verifier }) => verifier));

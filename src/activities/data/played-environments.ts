@@ -84,8 +84,8 @@ async function withPatience<Item extends { task: Task }>(
   const outage = outageClock(backend, env_key, { maxWaitMs, onWait });
   const watched: EnvironmentBackend = {
     ...backend,
-    async open(...input) {
-      const environment = await backend.open(...input);
+    async open(played, options, signal) {
+      const environment = await backend.open(played, { ...options, onWait }, signal);
       outage.answered();
       return environment;
     },

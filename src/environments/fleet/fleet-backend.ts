@@ -99,11 +99,14 @@ export function createFleetBackend(options: FleetOptions): EnvironmentBackend {
       instance = await make(task, options, signal);
       const api = new InstanceApi(instance, orchestrator);
       await reset(api, instance, signal);
-      const session = await McpSession.open(instance.root, apiKey, signal);
+      const session = await McpSession.open(instance.root, apiKey, signal).catch(async (error: unknown) => {
+        throw error instanceof EnvironmentError ? await orchestrator.chargeable(error, 'open') : error;
+      });
       const made = instance;
       return fleetEpisode({
         ...{ task, code, api, session, instanceId: made.id, request, orchestrator, callTimeoutMs },
-        ...(region === undefined ? {} : { region }),
+        ...(made.region === undefined ? {} : { region: made.region }),
+        endsAt: Date.now() + ttlSeconds * 1000,
         tools: knownList(task.env_key, offered(session.tools)),
         onClose: () => end(made),
       });

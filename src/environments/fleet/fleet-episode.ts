@@ -1,5 +1,6 @@
 // One episode on an instance: calls over MCP, an optional answer by tool, and the grade of the task's verifier.
 import { setTimeout as sleep } from 'node:timers/promises';
+import { awakeNow } from '../../base/awake-clock.js';
 import { Backoff } from '../../base/backoff.js';
 import type { Task, ToolCall, ToolSpec } from '../../spec/records/task.js';
 import { type Environment, EnvironmentError, type Grade, type ToolResult } from '../environment.js';
@@ -22,6 +23,8 @@ interface EpisodeParts {
   orchestrator: Orchestrator;
   region?: string;
   callTimeoutMs: number;
+  /** When Fleet ends the instance, in milliseconds since 1970. */
+  endsAt: number;
   onClose: () => Promise<void>;
 }
 
@@ -35,7 +38,11 @@ const answerTool: ToolSpec = {
     required: ['answer'],
   },
 };
+/** Reasons that may be gone at the next try. */
+const passing = new Set(['canary', 'unsteady']);
 const triesToGrade = 3;
+/** With one more verifier, less than the time without progress that ends an attempt. */
+const gradeAgainMs = 5 * 60_000;
 const gradePauses: [number, number] = [1_000, 8_000];
 
 export function fleetEpisode(parts: EpisodeParts): Environment {
@@ -82,42 +89,53 @@ export function fleetEpisode(parts: EpisodeParts): Environment {
     if (status === undefined) return lost;
     const charged = (reason: string, message: string): EnvironmentError =>
       new EnvironmentError('failed', reason, message, { cause: lost });
+    // Before its time, Fleet ends what gets no heartbeats, for example while this process is stopped.
     if (status !== 'running')
-      return charged('expired', `the instance has ended (${status ?? 'unknown to Fleet'})`);
+      return Date.now() < parts.endsAt
+        ? lost
+        : charged('expired', `the instance has ended (${status ?? 'unknown to Fleet'})`);
     return lost.reason === 'timeout' ? charged('timeout', lost.message) : lost;
   }
 
-  /** While Fleet answers, a verifier that cannot be run is charged: the episode would play for ever. */
-  async function ungraded(lost: EnvironmentError): Promise<EnvironmentError> {
-    const status = await parts.orchestrator.status(parts.instanceId).catch(() => undefined);
-    if (status === undefined) return lost;
-    return new EnvironmentError('failed', 'verifier_failed', lost.message, { cause: lost });
-  }
-
-  async function grade(finalAnswer: string): Promise<Grade> {
+  async function grade(finalAnswer: string | undefined): Promise<Grade> {
     const pauses = new Backoff(gradePauses);
+    const giveUpAt = awakeNow() + gradeAgainMs;
     for (let tries = 1; ; tries++) {
       try {
-        return await gradeOnce(finalAnswer);
+        return await confirmed(finalAnswer);
       } catch (error) {
-        const isCanary = error instanceof EnvironmentError && error.reason === 'canary';
-        if (!isCanary || tries >= triesToGrade) throw error;
+        if (!(error instanceof EnvironmentError) || !passing.has(error.reason)) throw error;
+        if (tries >= triesToGrade || awakeNow() > giveUpAt)
+          throw await parts.orchestrator.chargeable(error, error.reason);
       }
       await sleep(pauses.next(), undefined, { signal: closed.signal });
     }
   }
 
-  async function gradeOnce(finalAnswer: string): Promise<Grade> {
+  /** A lock may come and go between two queries, so a failure of the model is asked for twice. */
+  async function confirmed(finalAnswer: string | undefined): Promise<Grade> {
+    const grade = await gradeOnce(finalAnswer);
+    const { value } = grade.outcome;
+    if (value > 0) return grade;
+    const again = (await gradeOnce(finalAnswer)).outcome.value;
+    if (again === value) return grade;
+    throw new EnvironmentError('failed', 'unsteady', `the verifier gives ${value}, and then ${again}`);
+  }
+
+  async function gradeOnce(finalAnswer: string | undefined): Promise<Grade> {
     const { verifier_runtime_version: runtimeVersion } = task;
     await api.queryAll();
     const asked = runVerifier(parts.request, {
-      ...{ key: task.task_key, code: parts.code, instanceId: parts.instanceId, finalAnswer },
+      ...{ key: task.task_key, code: parts.code, instanceId: parts.instanceId },
+      ...(finalAnswer === undefined ? {} : { finalAnswer }),
       signal: closed.signal,
       ...(parts.region === undefined ? {} : { region: parts.region }),
       ...(runtimeVersion === undefined ? {} : { runtimeVersion }),
     });
     const verdict = await asked.catch(async (error: unknown) => {
-      throw error instanceof EnvironmentError && error.kind === 'unavailable' ? await ungraded(error) : error;
+      throw error instanceof EnvironmentError && error.kind === 'unavailable'
+        ? await parts.orchestrator.chargeable(error, 'verifier_failed')
+        : error;
     });
     await api.queryAll(1);
     if (verdict.kind === 'ungraded') throw new EnvironmentError('failed', verdict.reason, verdict.message);
@@ -129,7 +147,8 @@ export function fleetEpisode(parts: EpisodeParts): Environment {
   return {
     tools: asksForAnswer ? withAnswerTool(parts.tools) : parts.tools,
     callTool: (call) => exclusive(() => callTool(call)),
-    grade: ({ finalAnswer }) => exclusive(() => grade(submitted ?? finalAnswer)),
+    // None where nothing was answered: some verifiers take an empty answer for a wrong one.
+    grade: ({ finalAnswer }) => exclusive(() => grade(asksForAnswer ? submitted : finalAnswer || undefined)),
     close() {
       closed.abort();
       closing ??= session.close().then(parts.onClose);

@@ -3,13 +3,14 @@
 //
 // A killed process leaves instances behind. Since only one process at a time has this owner, the next one deletes all instances of its
 // `run_id`s before it makes any: those in a file of its folder at once, any other before the first instance of the run.
-import { createHash } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { abortable } from '../../base/abortable.js';
 import { Backoff } from '../../base/backoff.js';
 import { sha256Hex } from '../../base/sha256.js';
+import { EnvironmentError } from '../environment.js';
 import { type Instance, type InstanceOrder, type Orchestrator, SpentRequest } from './orchestrator.js';
 
 export interface Owner {
@@ -37,6 +38,7 @@ export class FleetInstances {
   readonly #ending = new Set<Promise<void>>();
   /** Request ids that are in use: a second attempt of an episode must not adopt the first one's world. */
   readonly #requested = new Set<string>();
+  readonly #nonce = randomUUID();
   #beats: NodeJS.Timeout | undefined;
 
   constructor(
@@ -55,9 +57,12 @@ export class FleetInstances {
     onWait?: (reason: string) => void,
   ): Promise<Instance> {
     const run_id = `${run}@${this.owner.name}`;
-    await abortable(this.#sweep(run_id), signal);
+    // Without a folder, no process before this one had its name.
+    if (this.owner.folder !== undefined) await abortable(this.#sweep(run_id), signal);
     for (let spent = 0; ; spent++) {
-      const requestId = uuidOf([this.owner.name, run, episodeId, String(opening), String(spent)]);
+      // Behind a spent id comes one of this process, so that no process tries those of the others.
+      const again = spent === 0 ? [] : [this.#nonce, String(spent)];
+      const requestId = uuidOf([this.owner.name, run, episodeId, String(opening), ...again]);
       if (this.#requested.has(requestId)) continue;
       this.#requested.add(requestId);
       const whole = { ...order, run_id, heartbeat_interval: heartbeatIntervalS };
@@ -72,7 +77,9 @@ export class FleetInstances {
         const ended = signal.aborted ? this.#endUnwanted(made) : Promise.resolve();
         void ended.finally(() => this.#requested.delete(requestId));
         // Whoever asks again for this opening gets what this request may have made.
-        if (!(error instanceof SpentRequest) || spent >= maxSpent) throw error;
+        if (!(error instanceof SpentRequest)) throw error;
+        if (spent >= maxSpent)
+          throw new EnvironmentError('failed', 'open', `Fleet ends each instance of ${episodeId} at once`);
       }
     }
   }
@@ -83,9 +90,9 @@ export class FleetInstances {
     return ended;
   }
 
-  /** Instances that are open now. */
+  /** Instances that are open or in the making. */
   get count(): number {
-    return this.#open.size;
+    return this.#requested.size;
   }
 
   /** Asks Fleet to delete it until it answers, for about an hour. Resolves when the instance is gone, or given up. Never rejects. */
@@ -141,7 +148,8 @@ export class FleetInstances {
     const left = await this.orchestrator.running(runId);
     if (left.length > 0)
       log(`deletes ${left.length} Fleet instances that an earlier process left (${runId})`);
-    await Promise.all(left.map((id) => this.#end(id)));
+    // In the background: none of them is one that is made from now on.
+    for (const id of left) this.#track(this.#end(id));
   }
 
   async #end(id: string): Promise<void> {

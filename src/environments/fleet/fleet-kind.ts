@@ -1,5 +1,6 @@
 // The kind `fleet`: what a spec says of Fleet, and what can be known before the first episode.
 import { randomUUID } from 'node:crypto';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { keepSecret } from '../../base/known-secrets.js';
 import { sha256Hex } from '../../base/sha256.js';
@@ -7,7 +8,7 @@ import { RecentlyUsed } from '../../base/recently-used.js';
 import { usualTtlSeconds } from '../../spec/environments/environment-schema.js';
 import type { Task, ToolSpec } from '../../spec/records/task.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
-import { EnvironmentError } from '../environment.js';
+import { type EnvironmentBackend, EnvironmentError } from '../environment.js';
 import type { EnvironmentFacts, EnvironmentKind, Refusal } from '../environment-kind.js';
 import { createSemaphore } from '../semaphore.js';
 import { createFleetBackend } from './fleet-backend.js';
@@ -37,7 +38,7 @@ export const fleetKind: EnvironmentKind = {
           ...{ url, apiKey, ttlSeconds, callTimeoutMs, places },
           ...(region === undefined ? {} : { region }),
           owner: {
-            name: `${owner?.name ?? randomUUID()}.${part}`,
+            name: `${owner ? ownerIn(owner) : randomUUID()}.${part}`,
             ...(owner ? { folder: join(owner.folder, part) } : {}),
             log,
           },
@@ -50,6 +51,18 @@ export const fleetKind: EnvironmentKind = {
   tools,
   facts,
 };
+
+/** Nodes of different stacks may have the same name and the same Fleet account. */
+function ownerIn({ name, folder }: { name: string; folder: string }): string {
+  const path = join(folder, 'owner.txt');
+  mkdirSync(folder, { recursive: true });
+  try {
+    writeFileSync(path, randomUUID().slice(0, 8), { flag: 'wx' });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+  }
+  return `${name}.${readFileSync(path, 'utf8')}`;
+}
 
 /** Throws if the variable is not set here. */
 function keyOf({ env_key, api_key_env = 'FLEET_API_KEY' }: EnvironmentSpec): string {
@@ -160,16 +173,17 @@ async function tools(
     // Nothing is graded.
     verifierCode: () => Promise.resolve(''),
   };
-  const backend = fleetKind.backend(spec, 60_000, host).create();
-  try {
-    const options = { seed: 0, episodeId: `tools/${task.task_key}`, tryNumber: 0 };
-    const environment = await backend.open(task, options, signal);
-    await environment.close();
-    return [...environment.tools];
-  } finally {
-    await backend.close();
-  }
+  const { key, create } = fleetKind.backend(spec, 60_000, host);
+  const backend = asking.get(key) ?? create();
+  asking.set(key, backend);
+  const options = { seed: 0, episodeId: `tools/${task.task_key}`, tryNumber: 0 };
+  const environment = await backend.open(task, options, signal);
+  await environment.close();
+  return [...environment.tools];
 }
+
+/** Kept for the next try, which then takes the instance whose making was not answered. */
+const asking = new Map<string, EnvironmentBackend>();
 
 /** Instances of one version are equal. Their tools are not asked for, since that would take an instance. */
 async function facts(

@@ -62,7 +62,8 @@ export class InstanceApi {
     const answer = await this.#ask('GET', '/resources', undefined, queryMs);
     const { body } = answer;
     const listed = isObject(body) ? body.resources : body;
-    if (answer.status >= 300 || !Array.isArray(listed))
+    // One whose resources are not loaded yet lists none.
+    if (answer.status >= 300 || !Array.isArray(listed) || listed.length === 0)
       throw refused(this.instance, 'canary', `lists no resources: ${detailOf(answer)}`);
     return listed
       .filter(isObject)
@@ -88,9 +89,21 @@ export class InstanceApi {
     timeoutMs: number,
     signal?: AbortSignal,
   ): Promise<FleetAnswer> {
-    const token = await this.orchestrator.runnerToken(signal);
-    const headers = token === null ? {} : { 'X-Runner-Token': token };
-    return jsonRequest({ method, url: `${this.instance.manager}${path}`, headers, body, timeoutMs, signal });
+    const ask = async (isRefused: boolean): Promise<FleetAnswer> => {
+      const token = await this.orchestrator.runnerToken({ isRefused });
+      const headers = token === null ? {} : { 'X-Runner-Token': token };
+      return jsonRequest({
+        method,
+        url: `${this.instance.manager}${path}`,
+        headers,
+        body,
+        timeoutMs,
+        signal,
+      });
+    };
+    const answer = await ask(false);
+    // A gate answers 404 to a token that it does not know.
+    return [401, 403, 404].includes(answer.status) ? ask(true) : answer;
   }
 }
 

@@ -3,7 +3,7 @@
 // A call is sent once. If its answer is lost, nobody knows whether it was carried out, so the episode needs a fresh world.
 import { Client, ProtocolError, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { awakeNow } from '../../base/awake-clock.js';
+import { awakeLimit, awakeNow } from '../../base/awake-clock.js';
 import { Backoff } from '../../base/backoff.js';
 import type { ToolCall, ToolSpec } from '../../spec/records/task.js';
 import { EnvironmentError, type ToolResult } from '../environment.js';
@@ -12,6 +12,8 @@ import { readToolResult, readTools, textResult } from '../tool-results.js';
 /** Where an instance has its servers. A tool belongs to the first that lists it. */
 const places = ['mcp', 'api/v1/mcp'] as const;
 const listWithinMs = 60_000;
+/** The library's own limit counts the time in which this process was stopped. */
+const unlimitedMs = 2 ** 31 - 1;
 const listPauses: [number, number] = [250, 5_000];
 
 export class McpSession {
@@ -33,7 +35,7 @@ export class McpSession {
       // A server that is not there answers 404; one that is starting, something else.
       const isWhole = listed.every((one) => 'tools' in one || one.isAbsent);
       const isLate = awakeNow() > giveUpAt;
-      if (tools.length > 0 && (isWhole || isLate)) return McpSession.#of(found);
+      if (tools.length > 0 && isWhole) return McpSession.#of(found);
       await Promise.all(found.map(({ client }) => client.close().catch(() => undefined)));
       if (isLate) {
         const reasons = listed.flatMap((one) => ('tools' in one ? [] : [one.reason]));
@@ -67,17 +69,25 @@ export class McpSession {
   async call({ name, arguments: input }: ToolCall, timeoutMs: number): Promise<ToolResult> {
     const client = this.ownerOf.get(name);
     if (!client) return textResult(`unknown tool ${name.slice(0, 100)}`, true);
-    const limit = { timeout: timeoutMs, maxTotalTimeout: timeoutMs };
+    const limit = awakeLimit(timeoutMs);
     try {
       // Not by `callTool`, which makes an error of an answer that differs from the tool's declared output.
       const params = { name, arguments: input };
-      return readToolResult(await client.request({ method: 'tools/call', params }, limit));
+      return readToolResult(
+        await client.request(
+          { method: 'tools/call', params },
+          { signal: limit.signal, timeout: unlimitedMs },
+        ),
+      );
     } catch (error) {
       // An answer of the server: it did not accept the call.
       if (error instanceof ProtocolError) return textResult(error.message, true);
-      const { message } = error as Error;
-      const reason = /timed? ?out/i.test(message) ? 'timeout' : 'socket_lost';
-      throw new EnvironmentError('unavailable', reason, `${name}: no answer: ${message}`, { cause: error });
+      const isLate = limit.signal.aborted;
+      const words = isLate ? `nothing within ${timeoutMs / 1000} s` : (error as Error).message;
+      const reason = isLate ? 'timeout' : 'socket_lost';
+      throw new EnvironmentError('unavailable', reason, `${name}: no answer: ${words}`, { cause: error });
+    } finally {
+      limit.callOff();
     }
   }
 

@@ -3,6 +3,7 @@
 // A creation is sent again with the same request id until it is answered. If Fleet has carried it out before, it answers 409 with the
 // instance, which is then the one that was asked for.
 import { setTimeout as sleep } from 'node:timers/promises';
+import { keepSecret } from '../../base/known-secrets.js';
 import { awakeNow } from '../../base/awake-clock.js';
 import { Backoff } from '../../base/backoff.js';
 import { EnvironmentError } from '../environment.js';
@@ -30,6 +31,7 @@ export interface Instance {
   manager: string;
   /** An earlier request with the same id has made it. */
   adopted: boolean;
+  region?: string;
 }
 
 /** The instance of this request id has ended, so that another id is needed. */
@@ -71,7 +73,7 @@ export class Orchestrator {
       try {
         const options = { requestId, signal, timeoutMs: (heldS + 30) * 1000 };
         const answer = await this.request('POST', '/v1/env/instances', body, options);
-        answered = true;
+        answered = answer.status >= 500;
         const duplicate = duplicateOf(answer);
         if (duplicate !== null) return await this.#running(duplicate, true, waiting);
         if (answer.status < 300) return await this.#running(idOf(answer), false, waiting, answer);
@@ -79,11 +81,21 @@ export class Orchestrator {
       } catch (error) {
         const isAway = error instanceof EnvironmentError && error.kind === 'unavailable';
         if (!isAway || error.reason === 'capacity') throw error;
-        if (tries >= triesToCreate)
-          throw answered ? new EnvironmentError('failed', 'open', error.message) : error;
+        if (tries >= triesToCreate) throw answered ? await this.chargeable(error, 'open') : error;
       }
       await pause(pauses.next(), signal);
     }
+  }
+
+  /** The failure as one of the episode if Fleet answers now, otherwise as an outage. */
+  async chargeable(cause: EnvironmentError, reason: string): Promise<EnvironmentError> {
+    const answers = await this.account().then(
+      () => true,
+      (error: unknown) => error instanceof EnvironmentError && error.kind === 'failed',
+    );
+    return answers
+      ? new EnvironmentError('failed', reason, cause.message, { cause })
+      : new EnvironmentError('unavailable', 'connect', cause.message, { cause });
   }
 
   /** Resolves when the instance is gone, also if it was gone before. */
@@ -149,9 +161,9 @@ export class Orchestrator {
     };
   }
 
-  /** What an instance's own routes want as `X-Runner-Token`; null if Fleet gives none. */
-  runnerToken(signal?: AbortSignal): Promise<string | null> {
-    return this.#tokens.get(signal);
+  /** What an instance's own routes want as `X-Runner-Token`; null if Fleet gives none. `isRefused`: the last one was. */
+  runnerToken({ isRefused = false } = {}): Promise<string | null> {
+    return this.#tokens.get(isRefused);
   }
 
   async #running(
@@ -161,6 +173,11 @@ export class Orchestrator {
     created?: FleetAnswer,
   ): Promise<Instance> {
     const pauses = new Backoff(pollMs);
+    let beatAt = awakeNow();
+    const giveUp = (words: string): EnvironmentError => {
+      void this.delete(id).catch(() => undefined);
+      return new EnvironmentError('failed', 'open', words);
+    };
     for (let answer = created; ;) {
       answer ??= await this.request('GET', `/v1/env/instances/${id}`, undefined, { signal });
       if (answer.status === 404 && adopted) throw new SpentRequest(id);
@@ -169,14 +186,14 @@ export class Orchestrator {
       if (status === 'running') return instanceOf(answer.body, id, adopted);
       if (hasEnded(status)) {
         if (adopted) throw new SpentRequest(id);
-        throw new EnvironmentError('failed', 'open', `the instance ${id} did not start: ${String(status)}`);
+        throw giveUp(`the instance ${id} did not start: ${String(status)}`);
       }
       if (awakeNow() > giveUpAt)
-        throw new EnvironmentError(
-          'failed',
-          'open',
-          `the instance ${id} is still ${String(status)} after ${provisionMs / 60_000} minutes`,
-        );
+        throw giveUp(`the instance ${id} is still ${String(status)} after ${provisionMs / 60_000} minutes`);
+      if (awakeNow() - beatAt > 60_000) {
+        beatAt = awakeNow();
+        void this.heartbeat(id).catch(() => undefined);
+      }
       onWait(`the instance ${id} is ${String(status)}`);
       await pause(pauses.next(), signal);
       answer = undefined;
@@ -195,8 +212,9 @@ class RunnerToken {
 
   constructor(private readonly request: FleetRequest) {}
 
-  get(signal?: AbortSignal): Promise<string | null> {
-    this.#token ??= this.#ask(signal).catch((error: unknown) => {
+  get(isRefused: boolean): Promise<string | null> {
+    if (isRefused) this.#token = undefined;
+    this.#token ??= this.#ask().catch((error: unknown) => {
       // An answer that did not come says nothing of the token.
       this.#token = undefined;
       throw error;
@@ -204,13 +222,16 @@ class RunnerToken {
     return this.#token;
   }
 
-  async #ask(signal?: AbortSignal): Promise<string | null> {
+  async #ask(): Promise<string | null> {
     const own = process.env.RUNNER_AUTH_TOKEN?.trim();
     if (own) return own;
-    const options = { timeoutMs: 10_000, ...(signal ? { signal } : {}) };
-    const { status, body } = await this.request('GET', '/v1/runner-auth/token', undefined, options);
-    if (status !== 200 || !isObject(body) || typeof body.token !== 'string') return null;
-    return body.token.trim() || null;
+    const answer = await this.request('GET', '/v1/runner-auth/token', undefined, { timeoutMs: 10_000 });
+    // This Fleet asks for none.
+    if (answer.status === 404) return null;
+    const { token } = isObject(answer.body) ? answer.body : {};
+    if (answer.status !== 200 || typeof token !== 'string') throw errorOf(answer);
+    keepSecret(token.trim());
+    return token.trim();
   }
 }
 
@@ -219,7 +240,10 @@ function instanceOf(body: Record<string, unknown>, id: string, adopted: boolean)
   const manager = isObject(urls.manager) ? urls.manager.api : undefined;
   if (typeof urls.root !== 'string' || typeof manager !== 'string')
     throw new EnvironmentError('failed', 'open', `Fleet gives no address of the instance ${id}`);
-  return { id, root: urls.root.replace(/\/*$/, '/'), manager: manager.replace(/\/+$/, ''), adopted };
+  return {
+    ...{ id, root: urls.root.replace(/\/*$/, '/'), manager: manager.replace(/\/+$/, ''), adopted },
+    ...(typeof body.region === 'string' ? { region: body.region } : {}),
+  };
 }
 
 const hasEnded = (status: unknown): boolean => status === 'error' || status === 'stopped';
@@ -246,8 +270,8 @@ function errorOf(answer: FleetAnswer): EnvironmentError {
   if (status === 403 && isLimit && detail.instance_limit !== 0)
     return new EnvironmentError('unavailable', 'capacity', words);
   if (status === 401 || status === 403) return new EnvironmentError('failed', 'unauthorized', words);
-  const isPassing = status === 429 || status >= 500;
-  return isPassing
+  if (status === 429) return new EnvironmentError('unavailable', 'capacity', words);
+  return status >= 500
     ? new EnvironmentError('unavailable', 'connect', words)
     : new EnvironmentError('failed', 'open', words);
 }

@@ -172,6 +172,8 @@ function readAnswer(answer: FleetAnswer): Attempt {
   const printed = typeof stdout === 'string' ? stdout : '';
   const judgeError = /^JUDGE ERROR:.*$/mu.exec(printed)?.[0];
   if (judgeError !== undefined) return ungraded('judge_error', judgeError, true);
+  const locked = /^.*database (?:table )?is locked.*$/imu.exec(printed)?.[0];
+  if (locked !== undefined) return ungraded('verifier_failed', locked, true);
   if (success !== true) return ungraded('verifier_failed', errorOf(answer), true);
   const value = numberOf(result);
   if (value === null) {

@@ -43,12 +43,14 @@ interface BackendOptions {
   places?: number;
   callTimeoutMs?: number;
   region?: string;
+  ttlSeconds?: number;
 }
 
 export function fleetBackend(options: BackendOptions): EnvironmentBackend {
   const { url, key, codes, owner, folder, places = 8, callTimeoutMs = 10_000, region } = options;
+  const { ttlSeconds = 600 } = options;
   return createFleetBackend({
-    ...{ url, apiKey: key, ttlSeconds: 600, callTimeoutMs, places: createSemaphore(places) },
+    ...{ url, apiKey: key, ttlSeconds, callTimeoutMs, places: createSemaphore(places) },
     ...(region === undefined ? {} : { region }),
     owner: { name: owner, folder: join(folder, owner), log: () => undefined },
     verifierCode: (sha256) => Promise.resolve(codes.get(sha256) ?? ''),

@@ -2,6 +2,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { Solution } from '../../../src/data/task-file.js';
 import type { Environment, EnvironmentBackend } from '../../../src/environments/environment.js';
@@ -108,19 +109,32 @@ describe.skipIf('skipped' in venv)('Fleet', { timeout: 180_000 }, () => {
     expect(await running()).toBe(0);
   });
 
-  it('charges a call that takes too long, and the end of the instance, to the episode', async () => {
-    const backend = backendOf({ callTimeoutMs: 500 });
+  it('charges a call that takes too long, and the end of its time, to the episode', async () => {
+    const backend = backendOf({ callTimeoutMs: 500, ttlSeconds: 3 });
     const [call] = solutionOf(taskAt(0)).calls as [Solution['calls'][0]];
-    const [slow, ended] = [await open(backend, taskAt(0)), await open(backend, taskAt(0))];
+    const [slow, late] = [await open(backend, taskAt(0)), await open(backend, taskAt(0))];
     await service.control({ slow_call_s: 3 });
     await expect(slow.callTool(call, { turn: 0, tryNumber: 0 })).rejects.toMatchObject({
       ...{ kind: 'failed', reason: 'timeout' },
     });
-    await service.control({ slow_call_s: 0, expire_all: true });
-    await expect(ended.callTool(call, { turn: 0, tryNumber: 0 })).rejects.toMatchObject({
+    await service.control({ slow_call_s: 0 });
+    await delay(3_000);
+    await expect(late.callTool(call, { turn: 0, tryNumber: 0 })).rejects.toMatchObject({
       ...{ kind: 'failed', reason: 'expired' },
     });
-    await Promise.all([slow.close(), ended.close()]);
+    await Promise.all([slow.close(), late.close()]);
+    await backend.close();
+  });
+
+  it('does not charge the end of an instance before its time', async () => {
+    const backend = backendOf();
+    const environment = await open(backend, taskAt(0));
+    const [call] = solutionOf(taskAt(0)).calls as [Solution['calls'][0]];
+    await service.control({ expire_all: true });
+    await expect(environment.callTool(call, { turn: 0, tryNumber: 0 })).rejects.toMatchObject({
+      ...{ kind: 'unavailable', reason: 'socket_lost' },
+    });
+    await environment.close();
     await backend.close();
   });
 
