@@ -32,19 +32,20 @@ export function refuseVerifiers(
 ): void {
   const broken = tasks.filter(({ env_key, verifier }) => {
     const code = verifier && codes.get(verifier);
-    return code !== undefined && environmentOf(environments, env_key)?.kind === 'fleet' && !hasEntry(code);
+    return code !== undefined && environmentOf(environments, env_key)?.kind === 'fleet' && !canBeCalled(code);
   });
   if (!broken[0]) return;
-  const problem = `the verifiers of ${broken.length} tasks define no function, for example that of ${broken[0].task_key}`;
+  const problem =
+    `the verifiers of ${broken.length} tasks define no function that takes (env, final_answer), ` +
+    `for example that of ${broken[0].task_key}`;
   throw new InvalidSpec([
     { path: 'data.tasks', problem, fix: 'correct verifier_func of these rows, or leave them out' },
   ]);
 }
 
-function hasEntry(code: string): boolean {
+function canBeCalled(code: string): boolean {
   try {
-    verifierEntry(code);
-    return true;
+    return verifierEntry(code).required.every((name) => name === 'final_answer');
   } catch {
     return false;
   }

@@ -8,7 +8,7 @@ import {
   type SeveralSamples,
 } from '../spec/pass-rate.js';
 import type { EvaluationFigure } from './history/evaluations.js';
-import { type Regime, regimeOf } from './regime.js';
+import { type CountedRate, type Regime, regimeOf } from './regime.js';
 
 export interface EnvironmentRow {
   env_key: string;
@@ -51,10 +51,15 @@ export function environmentRows(before: EvaluationFigure, after: EvaluationFigur
       unknown: final.unknown,
       mean_turns: final.mean_turns,
       tool_error_rate: errorShare(final.tool_errors, calls),
-      regime: regimeOf(base, final),
+      regime: regimeOf(base && counted(before, base), counted(after, final)),
     };
   });
   return rows.length > 1 ? [...rows, allOf(before, after, rows)] : rows;
+}
+
+/** Of the whole evaluation, or of one environment in it. */
+function counted({ result }: EvaluationFigure, one: CountedRate): CountedRate {
+  return { ...one, samples: result.samples_per_task ?? 1 };
 }
 
 function allOf(before: EvaluationFigure, after: EvaluationFigure, rows: EnvironmentRow[]): EnvironmentRow {
@@ -77,7 +82,7 @@ function allOf(before: EvaluationFigure, after: EvaluationFigure, rows: Environm
       weighted((i) => environments[i]?.tool_errors ?? 0),
       calls,
     ),
-    regime: regimeOf(before.result, after.result),
+    regime: regimeOf(counted(before, before.result), counted(after, after.result)),
   };
 }
 

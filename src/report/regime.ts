@@ -15,30 +15,41 @@ const regimes: readonly Regime[] = [
   'not compared',
 ];
 
-/** The pass rate of an evaluation, and the number of graded episodes behind it. */
+/** The pass rate of an evaluation, and the number of episodes behind it. */
 export interface CountedRate {
   pass_at_1: PassRate;
   graded: number;
+  /** Episodes without a grade; absent: 0. */
+  unknown?: number;
+  /** Episodes of each task, which are alike; absent: 1. */
+  samples?: number;
 }
 
 /** Chance alone causes a change of so many standard errors once in twenty times. */
 const significant = 2;
 /** There are too few episodes for a verdict if even a change of this size could be chance. */
 const noticeable = 0.1;
+/** The others may be of another kind. */
+const mostUnknown = 0.1;
 const allButPerfect = 0.9;
 const allButNothing = 0.1;
 
 /** The rule in words, for readers of the table. */
 export const regimeRule =
-  'Falling or improving: pass@1 has changed by more than two standard errors of the difference; saturating: it ends at 90 % or more, ' +
-  'and has not fallen; failing: it ends at 10 % or less, and has not risen; flat: between, ' +
-  'without such a change; too few episodes: two standard errors are more than ten points';
+  'The first that holds. Not compared: a tenth of the outcomes of one side is unknown, or there are none; falling: pass@1 has fallen by more than ' +
+  'two standard errors of the difference; saturating: it ends at 90 % or more; improving: it has risen by more than two; failing: it ends ' +
+  'at 10 % or less; too few episodes: two standard errors are more than ten points; flat: otherwise';
 
 /** `before`: the evaluation where GRPO began, absent if it did not play the environment; `after`: a later one. */
 export function regimeOf(before: CountedRate | undefined, after: CountedRate): Regime {
   if (!before || before.pass_at_1 === null || after.pass_at_1 === null) return 'not compared';
+  if ([before, after].some(({ graded, unknown = 0 }) => unknown > mostUnknown * (graded + unknown)))
+    return 'not compared';
   const [then, now] = [passesOf(before), passesOf(after)];
-  const change = shareOf(now) - shareOf(then);
+  // Of unequal counts, the added passes and failures alone would be a change.
+  const seen = after.pass_at_1 - before.pass_at_1;
+  const added = shareOf(now) - shareOf(then);
+  const change = seen * added > 0 ? Math.sign(seen) * Math.min(Math.abs(seen), Math.abs(added)) : 0;
   const margin = significant * errorOfDifference(then, now);
   if (change < -margin) return 'falling';
   const isSure = significant * errorOf(now) <= noticeable;
@@ -61,8 +72,9 @@ interface Passes {
 }
 
 /** One pass and one failure more than were seen (Agresti and Caffo 2000). Without them, the error of 0 of 5 episodes would be 0. */
-function passesOf({ pass_at_1, graded }: CountedRate): Passes {
-  return { passed: (pass_at_1 ?? 0) * graded + 1, graded: graded + 2 };
+function passesOf({ pass_at_1, graded, samples = 1 }: CountedRate): Passes {
+  const tasks = graded / samples;
+  return { passed: (pass_at_1 ?? 0) * tasks + 1, graded: tasks + 2 };
 }
 
 function shareOf({ passed, graded }: Passes): number {
@@ -73,8 +85,9 @@ function errorOf(one: Passes): number {
   return Math.sqrt((shareOf(one) * (1 - shareOf(one))) / one.graded);
 }
 
-/** The standard error of the difference if both rates are equal, from the pooled rate. */
+/** The standard error of the difference: that of equal rates, from the pooled rate, or that of the two rates if it is larger. */
 function errorOfDifference(before: Passes, after: Passes): number {
   const pooled = (before.passed + after.passed) / (before.graded + after.graded);
-  return Math.sqrt(pooled * (1 - pooled) * (1 / before.graded + 1 / after.graded));
+  const equal = Math.sqrt(pooled * (1 - pooled) * (1 / before.graded + 1 / after.graded));
+  return Math.max(equal, Math.hypot(errorOf(before), errorOf(after)));
 }

@@ -26,6 +26,28 @@ describe('the regime of an environment', () => {
     expect(regimeOf(rate(then, thenGraded), rate(now, nowGraded))).toBe(regime);
   });
 
+  test('is no change that unequal counts alone make', () => {
+    const regime = (then: number, thenOf: number, now: number, nowOf: number) =>
+      regimeOf({ pass_at_1: then / thenOf, graded: thenOf }, { pass_at_1: now / nowOf, graded: nowOf });
+    expect(regime(0, 10, 0, 200)).toBe('failing');
+    expect(regime(0, 240, 0, 20)).not.toBe('improving');
+    expect(regime(240, 240, 22, 22)).not.toBe('falling');
+    expect(regime(1, 10, 5, 200)).not.toBe('falling');
+  });
+
+  test('is not compared if a tenth of the outcomes is unknown', () => {
+    const after = { pass_at_1: 0.9, graded: 100 };
+    expect(regimeOf({ pass_at_1: 0.5, graded: 100 }, { ...after, unknown: 20 })).toBe('not compared');
+    expect(regimeOf({ pass_at_1: 0.5, graded: 100 }, { ...after, unknown: 5 })).toBe('saturating');
+  });
+
+  test('counts tasks, not their samples', () => {
+    const several = { graded: 96, samples: 16 };
+    expect(regimeOf({ pass_at_1: 0.5, ...several }, { pass_at_1: 0.83, ...several })).toBe(
+      'too few episodes',
+    );
+  });
+
   test('is not compared if the baseline lacks the environment', () => {
     expect(regimeOf(undefined, { pass_at_1: 0.5, graded: 500 })).toBe('not compared');
   });

@@ -73,7 +73,7 @@ export function createFleetBackend(options: FleetOptions): EnvironmentBackend {
       } catch (error) {
         const isFull = error instanceof EnvironmentError && error.reason === 'capacity';
         if (!isFull || awakeNow() > giveUpAt) throw error;
-        places.shrinkTo(instances.count);
+        if (isLimit(error)) places.shrinkTo(instances.count);
         onWait?.(error.message);
       }
       await sleep(pauses.next(), undefined, { signal }).catch(() => signal.throwIfAborted());
@@ -97,16 +97,19 @@ export function createFleetBackend(options: FleetOptions): EnvironmentBackend {
     try {
       const code = await abortable(verifierCode(verifier), signal);
       instance = await make(task, options, signal);
+      const endsAt = Date.now() + ttlSeconds * 1000;
       const api = new InstanceApi(instance, orchestrator);
       await reset(api, instance, signal);
       const session = await McpSession.open(instance.root, apiKey, signal).catch(async (error: unknown) => {
-        throw error instanceof EnvironmentError ? await orchestrator.chargeable(error, 'open') : error;
+        throw error instanceof EnvironmentError
+          ? await orchestrator.chargeable(error, 'open', instance?.id)
+          : error;
       });
       const made = instance;
       return fleetEpisode({
         ...{ task, code, api, session, instanceId: made.id, request, orchestrator, callTimeoutMs },
         ...(made.region === undefined ? {} : { region: made.region }),
-        endsAt: Date.now() + ttlSeconds * 1000,
+        endsAt,
         tools: knownList(task.env_key, offered(session.tools)),
         onClose: () => end(made),
       });
@@ -147,6 +150,9 @@ export function createFleetBackend(options: FleetOptions): EnvironmentBackend {
     },
   };
 }
+
+/** A rate limit says nothing of the places. */
+const isLimit = ({ message }: EnvironmentError): boolean => /instance/i.test(message);
 
 /** A new instance has its seed; one that is adopted must be brought back to it. */
 async function reset(api: InstanceApi, { adopted }: Instance, signal: AbortSignal): Promise<void> {

@@ -41,8 +41,8 @@ const answerTool: ToolSpec = {
 /** Reasons that may be gone at the next try. */
 const passing = new Set(['canary', 'unsteady']);
 const triesToGrade = 3;
-/** With one more verifier, less than the time without progress that ends an attempt. */
-const gradeAgainMs = 5 * 60_000;
+/** With one more request, less than the time without progress that ends an attempt. */
+const gradeWithinMs = 12 * 60_000;
 const gradePauses: [number, number] = [1_000, 8_000];
 
 export function fleetEpisode(parts: EpisodeParts): Environment {
@@ -99,46 +99,50 @@ export function fleetEpisode(parts: EpisodeParts): Environment {
 
   async function grade(finalAnswer: string | undefined): Promise<Grade> {
     const pauses = new Backoff(gradePauses);
-    const giveUpAt = awakeNow() + gradeAgainMs;
+    const giveUpAt = awakeNow() + gradeWithinMs;
     for (let tries = 1; ; tries++) {
       try {
-        return await confirmed(finalAnswer);
+        return await confirmed(finalAnswer, giveUpAt);
       } catch (error) {
         if (!(error instanceof EnvironmentError) || !passing.has(error.reason)) throw error;
         if (tries >= triesToGrade || awakeNow() > giveUpAt)
-          throw await parts.orchestrator.chargeable(error, error.reason);
+          throw await parts.orchestrator.chargeable(error, error.reason, parts.instanceId);
       }
       await sleep(pauses.next(), undefined, { signal: closed.signal });
     }
   }
 
   /** A lock may come and go between two queries, so a failure of the model is asked for twice. */
-  async function confirmed(finalAnswer: string | undefined): Promise<Grade> {
-    const grade = await gradeOnce(finalAnswer);
+  async function confirmed(finalAnswer: string | undefined, giveUpAt: number): Promise<Grade> {
+    const grade = await gradeOnce(finalAnswer, giveUpAt);
     const { value } = grade.outcome;
     if (value > 0) return grade;
-    const again = (await gradeOnce(finalAnswer)).outcome.value;
+    const again = (await gradeOnce(finalAnswer, giveUpAt)).outcome.value;
     if (again === value) return grade;
     throw new EnvironmentError('failed', 'unsteady', `the verifier gives ${value}, and then ${again}`);
   }
 
-  async function gradeOnce(finalAnswer: string | undefined): Promise<Grade> {
+  async function gradeOnce(finalAnswer: string | undefined, giveUpAt: number): Promise<Grade> {
     const { verifier_runtime_version: runtimeVersion } = task;
     await api.queryAll();
     const asked = runVerifier(parts.request, {
       ...{ key: task.task_key, code: parts.code, instanceId: parts.instanceId },
       ...(finalAnswer === undefined ? {} : { finalAnswer }),
       signal: closed.signal,
+      giveUpAt,
       ...(parts.region === undefined ? {} : { region: parts.region }),
       ...(runtimeVersion === undefined ? {} : { runtimeVersion }),
     });
     const verdict = await asked.catch(async (error: unknown) => {
       throw error instanceof EnvironmentError && error.kind === 'unavailable'
-        ? await parts.orchestrator.chargeable(error, 'verifier_failed')
+        ? await parts.orchestrator.chargeable(error, 'verifier_failed', parts.instanceId)
         : error;
     });
     await api.queryAll(1);
-    if (verdict.kind === 'ungraded') throw new EnvironmentError('failed', verdict.reason, verdict.message);
+    if (verdict.kind === 'ungraded') {
+      const error = new EnvironmentError('failed', verdict.reason, verdict.message);
+      throw await parts.orchestrator.chargeable(error, verdict.reason, parts.instanceId);
+    }
     const { value, explanation } = verdict;
     if (Math.abs(value) <= maxReward) return { outcome: { status: 'graded', value }, explanation };
     throw new EnvironmentError('failed', 'grade', `the verifier gives the reward ${value}`);

@@ -4,7 +4,7 @@
 // A killed process leaves instances behind. Since only one process at a time has this owner, the next one deletes all instances of its
 // `run_id`s before it makes any: those in a file of its folder at once, any other before the first instance of the run.
 import { createHash, randomUUID } from 'node:crypto';
-import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { abortable } from '../../base/abortable.js';
@@ -36,8 +36,12 @@ export class FleetInstances {
   /** Sweeps by `run_id`. */
   readonly #swept = new Map<string, Promise<void>>();
   readonly #ending = new Set<Promise<void>>();
+  /** What an earlier process left: it is being deleted, so no episode may adopt it. */
+  readonly #left = new Set<string>();
   /** Request ids that are in use: a second attempt of an episode must not adopt the first one's world. */
   readonly #requested = new Set<string>();
+  /** Files of the runs that this process plays. */
+  readonly #noted = new Map<string, Promise<void>>();
   readonly #nonce = randomUUID();
   #beats: NodeJS.Timeout | undefined;
 
@@ -58,7 +62,11 @@ export class FleetInstances {
   ): Promise<Instance> {
     const run_id = `${run}@${this.owner.name}`;
     // Without a folder, no process before this one had its name.
-    if (this.owner.folder !== undefined) await abortable(this.#sweep(run_id), signal);
+    if (this.owner.folder !== undefined)
+      await abortable(
+        this.#note(run_id).then(() => this.#sweep(run_id)),
+        signal,
+      );
     for (let spent = 0; ; spent++) {
       // Behind a spent id comes one of this process, so that no process tries those of the others.
       const again = spent === 0 ? [] : [this.#nonce, String(spent)];
@@ -70,6 +78,7 @@ export class FleetInstances {
       const made = this.orchestrator.create(whole, requestId, new AbortController().signal, onWait);
       try {
         const instance = await abortable(made, signal);
+        if (this.#left.has(instance.id)) throw new SpentRequest(instance.id);
         this.#open.set(instance, requestId);
         this.#beat();
         return instance;
@@ -121,11 +130,32 @@ export class FleetInstances {
     const runIds = await Promise.all(
       names.map((name) => readFile(join(folder as string, name), 'utf8').catch(() => '')),
     );
-    await Promise.all(
-      runIds
-        .filter((runId) => runId !== '')
-        .map((runId) => this.#sweep(runId).catch((error: unknown) => this.#complain(runId, error))),
-    );
+    for (const runId of runIds.filter((one) => one !== ''))
+      try {
+        await this.#sweep(runId);
+        await Promise.all(this.#ending);
+        if (!this.#noted.has(runId)) await unlink(this.#fileOf(runId));
+      } catch (error) {
+        this.#complain(runId, error);
+      }
+  }
+
+  /** Written before the first instance of the run is made. */
+  #note(runId: string): Promise<void> {
+    const noted = this.#noted.get(runId) ?? this.#write(runId);
+    this.#noted.set(runId, noted);
+    noted.catch(() => this.#noted.delete(runId));
+    return noted;
+  }
+
+  async #write(runId: string): Promise<void> {
+    const { folder = '' } = this.owner;
+    await mkdir(folder, { recursive: true });
+    await writeFile(this.#fileOf(runId), runId);
+  }
+
+  #fileOf(runId: string): string {
+    return join(this.owner.folder ?? '', `${sha256Hex(runId)}.txt`);
   }
 
   #sweep(runId: string): Promise<void> {
@@ -140,16 +170,15 @@ export class FleetInstances {
   }
 
   async #deleteAll(runId: string): Promise<void> {
-    const { folder, log } = this.owner;
-    if (folder !== undefined) {
-      await mkdir(folder, { recursive: true });
-      await writeFile(join(folder, `${sha256Hex(runId)}.txt`), runId);
-    }
+    const { log } = this.owner;
     const left = await this.orchestrator.running(runId);
     if (left.length > 0)
       log(`deletes ${left.length} Fleet instances that an earlier process left (${runId})`);
     // In the background: none of them is one that is made from now on.
-    for (const id of left) this.#track(this.#end(id));
+    for (const id of left) {
+      this.#left.add(id);
+      this.#track(this.#end(id));
+    }
   }
 
   async #end(id: string): Promise<void> {

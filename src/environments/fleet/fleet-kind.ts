@@ -1,6 +1,6 @@
 // The kind `fleet`: what a spec says of Fleet, and what can be known before the first episode.
 import { randomUUID } from 'node:crypto';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { linkSync, mkdirSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { keepSecret } from '../../base/known-secrets.js';
 import { sha256Hex } from '../../base/sha256.js';
@@ -16,6 +16,8 @@ import { fleetRequests, fleetUrl } from './fleet-request.js';
 import { Orchestrator } from './orchestrator.js';
 
 const verifiersKept = 1024;
+/** Instances that are made at once to ask for tools. */
+const askedAtOnce = 8;
 /** The start of a run ends after 15 minutes. */
 const opensWithinMs = 10 * 60_000;
 
@@ -55,11 +57,17 @@ export const fleetKind: EnvironmentKind = {
 /** Nodes of different stacks may have the same name and the same Fleet account. */
 function ownerIn({ name, folder }: { name: string; folder: string }): string {
   const path = join(folder, 'owner.txt');
+  const id = randomUUID().slice(0, 8);
+  const whole = `${path}.${id}`;
   mkdirSync(folder, { recursive: true });
+  // Written aside first: a process that is killed must not leave an empty name.
+  writeFileSync(whole, id);
   try {
-    writeFileSync(path, randomUUID().slice(0, 8), { flag: 'wx' });
+    linkSync(whole, path);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+  } finally {
+    unlinkSync(whole);
   }
   return `${name}.${readFileSync(path, 'utf8')}`;
 }
@@ -169,21 +177,24 @@ async function tools(
 ): Promise<ToolSpec[]> {
   const host = {
     url: null,
-    placesOf: () => createSemaphore(1),
+    placesOf: () => createSemaphore(askedAtOnce),
     // Nothing is graded.
     verifierCode: () => Promise.resolve(''),
   };
   const { key, create } = fleetKind.backend(spec, 60_000, host);
   const backend = asking.get(key) ?? create();
   asking.set(key, backend);
-  const options = { seed: 0, episodeId: `tools/${task.task_key}`, tryNumber: 0 };
-  const environment = await backend.open(task, options, signal);
+  const episodeId = `tools/${task.task_key}`;
+  const opening = asked.get(episodeId) ?? 0;
+  const environment = await backend.open(task, { seed: 0, episodeId, tryNumber: 0, opening }, signal);
+  asked.set(episodeId, opening + 1);
   await environment.close();
   return [...environment.tools];
 }
 
 /** Kept for the next try, which then takes the instance whose making was not answered. */
 const asking = new Map<string, EnvironmentBackend>();
+const asked = new Map<string, number>();
 
 /** Instances of one version are equal. Their tools are not asked for, since that would take an instance. */
 async function facts(

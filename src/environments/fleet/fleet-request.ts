@@ -1,5 +1,6 @@
 // Requests to Fleet's control plane.
 import { randomUUID } from 'node:crypto';
+import { withoutKnownSecrets } from '../../base/known-secrets.js';
 import { isObject } from '../tool-results.js';
 import { type FleetAnswer, jsonRequest } from './json-request.js';
 
@@ -46,5 +47,6 @@ export function fleetRequests(url: string, apiKey: string): FleetRequest {
 export function detailOf({ status, body }: FleetAnswer): string {
   const detail = isObject(body) ? body.detail : body;
   const words = isObject(detail) ? detail.message : detail;
-  return (typeof words === 'string' && words !== '' ? words : `status ${status}`).slice(0, 500);
+  const said = typeof words === 'string' && words !== '' ? words : `status ${status}`;
+  return withoutKnownSecrets(said).slice(0, 500);
 }

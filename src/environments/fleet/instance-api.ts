@@ -39,17 +39,23 @@ export class InstanceApi {
   async queryAll(most = triesToQuery): Promise<void> {
     const pauses = new Backoff(queryPauses);
     for (let tries = 1; ; tries++) {
-      const problem = await this.#problem();
+      const problem = await this.#problem(tries < most);
       if (problem === null) return;
       if (tries >= most) throw refused(this.instance, 'canary', problem);
       await sleep(pauses.next());
     }
   }
 
-  async #problem(): Promise<string | null> {
+  /** `isWaiting`: a list without entries may be one that is not loaded yet. */
+  async #problem(isWaiting: boolean): Promise<string | null> {
     try {
       this.#databases ??= this.#listed();
-      const problems = await Promise.all((await this.#databases).map((name) => this.#queried(name)));
+      const names = await this.#databases;
+      if (names.length === 0 && isWaiting) {
+        this.#databases = undefined;
+        return 'lists no databases';
+      }
+      const problems = await Promise.all(names.map((name) => this.#queried(name)));
       return problems.find((problem) => problem !== null) ?? null;
     } catch (error) {
       this.#databases = undefined;
@@ -62,8 +68,7 @@ export class InstanceApi {
     const answer = await this.#ask('GET', '/resources', undefined, queryMs);
     const { body } = answer;
     const listed = isObject(body) ? body.resources : body;
-    // One whose resources are not loaded yet lists none.
-    if (answer.status >= 300 || !Array.isArray(listed) || listed.length === 0)
+    if (answer.status >= 300 || !Array.isArray(listed))
       throw refused(this.instance, 'canary', `lists no resources: ${detailOf(answer)}`);
     return listed
       .filter(isObject)
@@ -89,8 +94,7 @@ export class InstanceApi {
     timeoutMs: number,
     signal?: AbortSignal,
   ): Promise<FleetAnswer> {
-    const ask = async (isRefused: boolean): Promise<FleetAnswer> => {
-      const token = await this.orchestrator.runnerToken({ isRefused });
+    const ask = async (token: string | null): Promise<FleetAnswer> => {
       const headers = token === null ? {} : { 'X-Runner-Token': token };
       return jsonRequest({
         method,
@@ -101,9 +105,12 @@ export class InstanceApi {
         signal,
       });
     };
-    const answer = await ask(false);
+    const token = await this.orchestrator.runnerToken();
+    const answer = await ask(token);
     // A gate answers 404 to a token that it does not know.
-    return [401, 403, 404].includes(answer.status) ? ask(true) : answer;
+    if (![401, 403, 404].includes(answer.status)) return answer;
+    const newer = await this.orchestrator.runnerToken(token);
+    return newer === token ? answer : ask(newer);
   }
 }
 

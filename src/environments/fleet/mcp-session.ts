@@ -4,6 +4,7 @@
 import { Client, ProtocolError, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { awakeLimit, awakeNow } from '../../base/awake-clock.js';
+import { withoutKnownSecrets } from '../../base/known-secrets.js';
 import { Backoff } from '../../base/backoff.js';
 import type { ToolCall, ToolSpec } from '../../spec/records/task.js';
 import { EnvironmentError, type ToolResult } from '../environment.js';
@@ -14,13 +15,15 @@ const places = ['mcp', 'api/v1/mcp'] as const;
 const listWithinMs = 60_000;
 /** The library's own limit counts the time in which this process was stopped. */
 const unlimitedMs = 2 ** 31 - 1;
+/** An answer at the end of a stream is read after the end is heard. */
+const deliveredWithinMs = 500;
 const listPauses: [number, number] = [250, 5_000];
 
 export class McpSession {
   private constructor(
     readonly tools: readonly ToolSpec[],
-    private readonly ownerOf: ReadonlyMap<string, Client>,
-    private readonly clients: readonly Client[],
+    private readonly ownerOf: ReadonlyMap<string, Connection>,
+    private readonly connections: readonly Connection[],
   ) {}
 
   /** Connects to the servers below `root`, which may take a while to come up. Throws `EnvironmentError` `failed`, `open` if none lists a tool. */
@@ -36,7 +39,7 @@ export class McpSession {
       const isWhole = listed.every((one) => 'tools' in one || one.isAbsent);
       const isLate = awakeNow() > giveUpAt;
       if (tools.length > 0 && isWhole) return McpSession.#of(found);
-      await Promise.all(found.map(({ client }) => client.close().catch(() => undefined)));
+      await Promise.all(found.map(({ connection }) => connection.close()));
       if (isLate) {
         const reasons = listed.flatMap((one) => ('tools' in one ? [] : [one.reason]));
         throw new EnvironmentError(
@@ -50,40 +53,34 @@ export class McpSession {
   }
 
   static #of(found: readonly Listed[]): McpSession {
-    const ownerOf = new Map<string, Client>();
+    const ownerOf = new Map<string, Connection>();
     const tools: ToolSpec[] = [];
-    for (const { client, tools: listed } of found)
+    for (const { connection, tools: listed } of found)
       for (const tool of listed) {
         if (ownerOf.has(tool.name)) continue;
-        ownerOf.set(tool.name, client);
+        ownerOf.set(tool.name, connection);
         tools.push(tool);
       }
     return new McpSession(
       tools,
       ownerOf,
-      found.map(({ client }) => client),
+      found.map(({ connection }) => connection),
     );
   }
 
   /** A mistake of the model is a result. Throws `EnvironmentError` `unavailable`: `timeout`, `socket_lost`. */
   async call({ name, arguments: input }: ToolCall, timeoutMs: number): Promise<ToolResult> {
-    const client = this.ownerOf.get(name);
-    if (!client) return textResult(`unknown tool ${name.slice(0, 100)}`, true);
+    const owner = this.ownerOf.get(name);
+    if (!owner) return textResult(`unknown tool ${name.slice(0, 100)}`, true);
     const limit = awakeLimit(timeoutMs);
     try {
-      // Not by `callTool`, which makes an error of an answer that differs from the tool's declared output.
-      const params = { name, arguments: input };
-      return readToolResult(
-        await client.request(
-          { method: 'tools/call', params },
-          { signal: limit.signal, timeout: unlimitedMs },
-        ),
-      );
+      return withoutSecrets(readToolResult(await owner.call({ name, arguments: input }, limit.signal)));
     } catch (error) {
+      const message = withoutKnownSecrets((error as Error).message);
       // An answer of the server: it did not accept the call.
-      if (error instanceof ProtocolError) return textResult(error.message, true);
+      if (error instanceof ProtocolError) return textResult(message, true);
       const isLate = limit.signal.aborted;
-      const words = isLate ? `nothing within ${timeoutMs / 1000} s` : (error as Error).message;
+      const words = isLate ? `nothing within ${timeoutMs / 1000} s` : message;
       const reason = isLate ? 'timeout' : 'socket_lost';
       throw new EnvironmentError('unavailable', reason, `${name}: no answer: ${words}`, { cause: error });
     } finally {
@@ -93,12 +90,20 @@ export class McpSession {
 
   /** Never rejects. */
   async close(): Promise<void> {
-    await Promise.all(this.clients.map((client) => client.close().catch(() => undefined)));
+    await Promise.all(this.connections.map((connection) => connection.close()));
   }
 }
 
+/** A server may repeat the key that it was sent. */
+function withoutSecrets({ content, ...rest }: ToolResult): ToolResult {
+  const shown = content.map((block) =>
+    block.type === 'text' ? { ...block, text: withoutKnownSecrets(block.text) } : block,
+  );
+  return { ...rest, content: shown };
+}
+
 interface Listed {
-  client: Client;
+  connection: Connection;
   tools: ToolSpec[];
 }
 
@@ -107,31 +112,87 @@ async function listedBy(
   apiKey: string,
   signal: AbortSignal,
 ): Promise<Listed | { reason: string; isAbsent: boolean }> {
-  const client = new Client({ name: 'longhaul', version: '1' });
-  let isAbsent = false;
-  const transport = new StreamableHTTPClientTransport(new URL(url), {
-    requestInit: { headers: { Authorization: `Bearer ${apiKey}` } },
-    // A call whose stream has ended is lost.
-    reconnectionOptions: {
-      initialReconnectionDelay: 0,
-      maxReconnectionDelay: 0,
-      reconnectionDelayGrowFactor: 1,
-      maxRetries: 0,
-    },
-    fetch: async (input, init) => {
-      // The stream of the server's own messages, which nobody reads here.
-      if (init?.method === 'GET') return new Response(null, { status: 405 });
-      const response = await fetch(input, init);
-      if (response.status === 404) isAbsent = true;
-      return response;
-    },
-  });
+  const connection = new Connection(url, apiKey);
   try {
-    await client.connect(transport, { signal, timeout: 30_000 });
-    const { tools } = await client.listTools(undefined, { signal, timeout: 30_000 });
-    return { client, tools: readTools(tools) };
+    return { connection, tools: await connection.list(signal) };
   } catch (error) {
-    await client.close().catch(() => undefined);
-    return { reason: `${url}: ${(error as Error).message}`, isAbsent };
+    await connection.close();
+    const reason = withoutKnownSecrets(`${url}: ${(error as Error).message}`);
+    return { reason, isAbsent: connection.isAbsent };
+  }
+}
+
+/** The session with one server. It takes one request at a time. */
+class Connection {
+  /** The server has answered 404. */
+  isAbsent = false;
+  readonly #client = new Client({ name: 'longhaul', version: '1' });
+  readonly #transport: StreamableHTTPClientTransport;
+  /** Called when the stream that should bring an answer has ended. */
+  #onStreamEnd = (): void => undefined;
+
+  constructor(url: string, apiKey: string) {
+    this.#transport = new StreamableHTTPClientTransport(new URL(url), {
+      requestInit: { headers: { Authorization: `Bearer ${apiKey}` } },
+      // A call whose stream has ended is lost.
+      reconnectionOptions: {
+        initialReconnectionDelay: 0,
+        maxReconnectionDelay: 0,
+        reconnectionDelayGrowFactor: 1,
+        maxRetries: 0,
+      },
+      fetch: async (input, init) => {
+        // The stream of the server's own messages, which nobody reads here.
+        if (init?.method === 'GET') return new Response(null, { status: 405 });
+        const response = await fetch(input, init);
+        if (response.status === 404) this.isAbsent = true;
+        return this.#watched(response);
+      },
+    });
+    this.#client.onerror = ({ message }) => {
+      if (/disconnected|reconnect/i.test(message)) this.#onStreamEnd();
+    };
+  }
+
+  async list(signal: AbortSignal): Promise<ToolSpec[]> {
+    await this.#client.connect(this.#transport, { signal, timeout: 30_000 });
+    const { tools } = await this.#client.listTools(undefined, { signal, timeout: 30_000 });
+    return readTools(tools);
+  }
+
+  async call(
+    params: { name: string; arguments: Record<string, unknown> },
+    signal: AbortSignal,
+  ): Promise<unknown> {
+    const ended = new AbortController();
+    // The library waits for its time limit where a stream ends without an answer.
+    const lost = new Promise<never>((_, reject) => {
+      this.#onStreamEnd = () =>
+        setTimeout(() => {
+          reject(new Error('the connection has ended'));
+          ended.abort();
+        }, deliveredWithinMs).unref();
+    });
+    lost.catch(() => undefined);
+    // Not by `callTool`, which makes an error of an answer that differs from the tool's declared output.
+    const asked = this.#client.request(
+      { method: 'tools/call', params },
+      { signal: AbortSignal.any([signal, ended.signal]), timeout: unlimitedMs },
+    );
+    return Promise.race([asked, lost]);
+  }
+
+  /** Never rejects. */
+  async close(): Promise<void> {
+    await this.#client.close().catch(() => undefined);
+  }
+
+  #watched(response: Response): Response {
+    const { body, status, statusText, headers } = response;
+    if (!body || !headers.get('content-type')?.includes('text/event-stream')) return response;
+    const watched = body.pipeThrough(
+      new TransformStream<Uint8Array, Uint8Array>({ flush: () => this.#onStreamEnd() }),
+    );
+    return new Response(watched, { status, statusText, headers });
   }
 }

@@ -65,15 +65,11 @@ export class Orchestrator {
     const body = { ...order, created_from: 'sdk', max_wait_seconds: heldS };
     const giveUpAt = awakeNow() + provisionMs;
     const waiting = { giveUpAt, signal, onWait };
-    // An answer that is always an error is no outage: its episode would wait for ever.
-    let answered = false;
     for (let tries = 1; ; tries++) {
       onWait(`Fleet makes an instance of ${order.env_key}`);
-      answered = false;
       try {
         const options = { requestId, signal, timeoutMs: (heldS + 30) * 1000 };
         const answer = await this.request('POST', '/v1/env/instances', body, options);
-        answered = answer.status >= 500;
         const duplicate = duplicateOf(answer);
         if (duplicate !== null) return await this.#running(duplicate, true, waiting);
         if (answer.status < 300) return await this.#running(idOf(answer), false, waiting, answer);
@@ -81,21 +77,31 @@ export class Orchestrator {
       } catch (error) {
         const isAway = error instanceof EnvironmentError && error.kind === 'unavailable';
         if (!isAway || error.reason === 'capacity') throw error;
-        if (tries >= triesToCreate) throw answered ? await this.chargeable(error, 'open') : error;
+        // An answer that is always an error is no outage: its episode would wait for ever.
+        if (tries >= triesToCreate)
+          throw error.cause === undefined ? await this.chargeable(error, 'open') : error;
       }
       await pause(pauses.next(), signal);
     }
   }
 
-  /** The failure as one of the episode if Fleet answers now, otherwise as an outage. */
-  async chargeable(cause: EnvironmentError, reason: string): Promise<EnvironmentError> {
-    const answers = await this.account().then(
-      () => true,
-      (error: unknown) => error instanceof EnvironmentError && error.kind === 'failed',
-    );
-    return answers
-      ? new EnvironmentError('failed', reason, cause.message, { cause })
-      : new EnvironmentError('unavailable', 'connect', cause.message, { cause });
+  /**
+   * How a failure counts. While Fleet does not answer, it is an outage. What Fleet refused to do for a while, and the end of the instance `id`,
+   * are free at first (`socket_lost`). Anything else is charged with `reason`.
+   */
+  async chargeable(cause: EnvironmentError, reason: string, id?: string): Promise<EnvironmentError> {
+    const { message } = cause;
+    try {
+      await this.account();
+      const hasEnded = id !== undefined && (await this.status(id)) !== 'running';
+      const isFree = hasEnded || cause.kind === 'unavailable';
+      return isFree
+        ? new EnvironmentError('unavailable', 'socket_lost', message, { cause })
+        : new EnvironmentError('failed', reason, message, { cause });
+    } catch (error) {
+      if (error instanceof EnvironmentError && error.kind === 'failed') return error;
+      return new EnvironmentError('unavailable', 'connect', message, { cause });
+    }
   }
 
   /** Resolves when the instance is gone, also if it was gone before. */
@@ -161,9 +167,9 @@ export class Orchestrator {
     };
   }
 
-  /** What an instance's own routes want as `X-Runner-Token`; null if Fleet gives none. `isRefused`: the last one was. */
-  runnerToken({ isRefused = false } = {}): Promise<string | null> {
-    return this.#tokens.get(isRefused);
+  /** What an instance's own routes want as `X-Runner-Token`; null if Fleet gives none. `refused`: the one that was not accepted. */
+  runnerToken(refused?: string | null): Promise<string | null> {
+    return this.#tokens.get(refused);
   }
 
   async #running(
@@ -212,8 +218,16 @@ class RunnerToken {
 
   constructor(private readonly request: FleetRequest) {}
 
-  get(isRefused: boolean): Promise<string | null> {
-    if (isRefused) this.#token = undefined;
+  async get(refused?: string | null): Promise<string | null> {
+    const held = this.#token;
+    // Only the first of those that were refused asks again.
+    if (
+      held &&
+      refused !== undefined &&
+      (await held.catch(() => undefined)) === refused &&
+      this.#token === held
+    )
+      this.#token = undefined;
     this.#token ??= this.#ask().catch((error: unknown) => {
       // An answer that did not come says nothing of the token.
       this.#token = undefined;
@@ -228,10 +242,11 @@ class RunnerToken {
     const answer = await this.request('GET', '/v1/runner-auth/token', undefined, { timeoutMs: 10_000 });
     // This Fleet asks for none.
     if (answer.status === 404) return null;
-    const { token } = isObject(answer.body) ? answer.body : {};
-    if (answer.status !== 200 || typeof token !== 'string') throw errorOf(answer);
-    keepSecret(token.trim());
-    return token.trim();
+    if (answer.status !== 200 || !isObject(answer.body)) throw errorOf(answer);
+    const token = textOf(answer.body.token, '').trim();
+    if (token === '') return null;
+    keepSecret(token);
+    return token;
   }
 }
 

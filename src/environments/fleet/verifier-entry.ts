@@ -9,6 +9,8 @@ export interface VerifierEntry {
   name: string;
   /** True if the function can be called with this keyword. */
   accepts: (keyword: string) => boolean;
+  /** Parameters without a default, except the first, which is the environment. */
+  required: readonly string[];
 }
 
 const identifier = '[\\p{ID_Start}_]\\p{ID_Continue}*';
@@ -32,7 +34,7 @@ export function verifierEntry(code: string): VerifierEntry {
     }
     const defined = definition.exec(line)?.[1];
     if (defined !== undefined) {
-      const entry = { name: defined, accepts: parametersOf(line) };
+      const entry = { name: defined, ...parametersOf(line) };
       // Other decorators mostly return an object, or a function that a library defines.
       names.set(defined, decorated ? null : entry);
       if (decorated) firstDecorated ??= entry;
@@ -63,17 +65,24 @@ function bindOthers(line: string, names: Map<string, VerifierEntry | null>): voi
   for (const target of targets) names.set(target, function_);
 }
 
-/** Says which keywords the function of this `def` line takes. */
-function parametersOf(line: string): (keyword: string) => boolean {
+/** Which arguments the function of this `def` line takes. */
+function parametersOf(line: string): Omit<VerifierEntry, 'name'> {
   const parameters: string[] = [];
+  const required: string[] = [];
+  let isFirst = true;
   let anyKeyword = false;
   for (const part of splitAtCommas(line.slice(line.indexOf('(') + 1))) {
     if (part.startsWith('**')) anyKeyword = true;
     // Those before a slash are passed by position only.
     else if (part === '/') parameters.length = 0;
-    else if (!part.startsWith('*')) parameters.push(leadingIdentifier.exec(part)?.[0] ?? '');
+    else if (!part.startsWith('*') && part !== '') {
+      const name = leadingIdentifier.exec(part)?.[0] ?? '';
+      parameters.push(name);
+      if (!isFirst && !part.includes('=')) required.push(name);
+      isFirst = false;
+    }
   }
-  return (keyword) => anyKeyword || parameters.includes(keyword);
+  return { accepts: (keyword) => anyKeyword || parameters.includes(keyword), required };
 }
 
 /** The parts up to the bracket that closes the list. */

@@ -3,6 +3,7 @@
 // The code travels as a zip that Fleet keeps by its sha256, so that most requests do not carry it. To run a verifier twice is harmless: it
 // only reads the instance.
 import { setTimeout as sleep } from 'node:timers/promises';
+import { awakeNow } from '../../base/awake-clock.js';
 import { sha256Hex } from '../../base/sha256.js';
 import { EnvironmentError } from '../environment.js';
 import { isObject } from '../tool-results.js';
@@ -32,6 +33,8 @@ export interface VerifierRun {
   finalAnswer?: string;
   region?: string;
   signal: AbortSignal;
+  /** After this reading of `awakeNow` no further try begins. */
+  giveUpAt?: number;
   /** Waits between two tries; for tests. */
   pause?: (ms: number, signal: AbortSignal) => Promise<void>;
 }
@@ -67,12 +70,12 @@ const uploaded = new WeakMap<FleetRequest, Set<string>>();
  * function, `unavailable` if Fleet could not be reached or was overloaded at the last of 4 tries. Rejects with the signal's reason.
  */
 export async function runVerifier(request: FleetRequest, run: VerifierRun): Promise<Verdict> {
-  const { signal, pause = (ms) => sleep(ms, undefined, { signal }) } = run;
+  const { signal, giveUpAt = Infinity, pause = (ms) => sleep(ms, undefined, { signal }) } = run;
   const execute = executor(request, run);
   for (let tries = 1; ; tries++) {
     signal.throwIfAborted();
     const { result, again } = await attempt(execute);
-    if (!again || tries === mostTries) {
+    if (!again || tries === mostTries || awakeNow() > giveUpAt) {
       if (result instanceof EnvironmentError) throw result;
       return result;
     }
@@ -102,8 +105,9 @@ function executor(request: FleetRequest, run: VerifierRun): () => Promise<FleetA
   ]);
   const sha256 = sha256Hex(bundle);
   const environment = { env: instanceId };
-  const kwargs =
-    finalAnswer !== undefined && entry.accepts('final_answer') ? { final_answer: finalAnswer } : {};
+  // Where nothing was answered, only a verifier that must have an answer gets an empty one.
+  const answer = finalAnswer ?? (entry.required.includes('final_answer') ? '' : undefined);
+  const kwargs = answer !== undefined && entry.accepts('final_answer') ? { final_answer: answer } : {};
   const question = {
     key,
     sha256,
@@ -172,14 +176,14 @@ function readAnswer(answer: FleetAnswer): Attempt {
   const printed = typeof stdout === 'string' ? stdout : '';
   const judgeError = /^JUDGE ERROR:.*$/mu.exec(printed)?.[0];
   if (judgeError !== undefined) return ungraded('judge_error', judgeError, true);
-  const locked = /^.*database (?:table )?is locked.*$/imu.exec(printed)?.[0];
-  if (locked !== undefined) return ungraded('verifier_failed', locked, true);
   if (success !== true) return ungraded('verifier_failed', errorOf(answer), true);
   const value = numberOf(result);
   if (value === null) {
     const returned = JSON.stringify(result) ?? 'nothing';
     return ungraded('no_number', `the verifier returned no number: ${returned}`, false);
   }
+  const locked = /^.*database (?:table )?is locked.*$/imu.exec(printed)?.[0];
+  if (locked !== undefined && value <= 0) return ungraded('verifier_failed', locked, true);
   const executionId = typeof execution_id === 'string' ? execution_id : null;
   return {
     result: { kind: 'graded', value, explanation: explanationOf(printed), executionId },

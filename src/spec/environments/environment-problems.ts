@@ -80,12 +80,23 @@ function serverProblems(environment: EnvironmentSpec, path: string): SpecProblem
   return problems;
 }
 
+/** Node's `fetch` waits 5 minutes for an answer. */
+const longestCallS = 280;
+
 /** Fleet must not end an instance before its episode. The time that the model takes is not known here. */
 export function ttlProblems(
   environments: readonly EnvironmentSpec[],
   { max_turns, call_timeout_s }: RunSpec['generator'],
 ): SpecProblem[] {
   const longest = max_turns * call_timeout_s;
+  if (call_timeout_s > longestCallS && environments.some(({ kind }) => kind === 'fleet'))
+    return [
+      {
+        path: 'generator.call_timeout_s',
+        problem: `a connection to Fleet ends after ${longestCallS} s without an answer`,
+        fix: `lower it to ${longestCallS}`,
+      },
+    ];
   return environments.flatMap(({ kind, ttl_s = usualTtlSeconds }, index) =>
     kind === 'fleet' && ttl_s < longest
       ? [

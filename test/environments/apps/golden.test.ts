@@ -11,19 +11,19 @@ import { play, someKeys, templates } from './play.js';
 const golden = {
   tracker: '6038378b8cddc67521f763cbc1fbcae136c90943679ec87defb33ea831efe390',
   booking: 'eb73f135c2f40d99f43cb8a9b02e6facf1582f7fbfe11ddd31cb040ca4ee7ffe',
-  mail: 'ab8e294959821e12ba42a1853ff96502099982e555e74ad785e7eb0df8996fbc',
-  sprints: 'd2f125be765faf90f957417927e90878023d16a22ec020aba4e77c05aa7ff1b1',
-  tickets: '4856e8dd0d2492c987adf8af57ba5376fdc2e671a044a01f96a31c1134e170e1',
+  mail: '2e4a1a217582996abd504d212f9c05f82298d02ccdaeaf0d0f5d23d331928c10',
+  sprints: 'e5d79e3d469c95906b76be055d1dd7b0fc339fa5088cc4df3d036c1f72be6546',
+  tickets: 'c62d62d862dc9639791c3fd568c39f025aa7dfd58027961fb37e7df5d0ab304a',
   'tracker/wide': 'b39d329bc8115c71c8091aff4af1c58969e49e95b5a2851356c99c5b59b69fef',
   'booking/wide': 'fd0b617f47a08df75bd270fc99ce1e2789458c7e1b68f9cb689d6295288e7632',
-  'mail/wide': '3dbdb9055b796c6994dae1019af359bd343af01546a2d78f1dfca05a604977bb',
-  'sprints/wide': 'fc4be984291ca89faab6fa88a59cfe06fab1728c63bbe5968d4c0692af338af2',
-  'tickets/wide': '4e532387fb5b2eeca8f87af51b601c6f4d97ab3f8ccb560802e5019f0b4edb3b',
+  'mail/wide': 'd2ef797fdf8030c670e199122bf7bcd9ecee1085431de5726629063850da5547',
+  'sprints/wide': '826474080fadadbcbbbac451040757e3b1049ec37d4e9d9bb740254b1e8778c7',
+  'tickets/wide': '86d8052b3dc72026f531d8299e5479aa1329450ce769144fdf4139d63f56fa3e',
 };
 const goldenData = {
   'tracker booking': '347035e1b8ad25a411bad20cd4e2fdb2ecf0681cfafb8e5c531e02bb45d418e1',
   tracker: '98da5cc1f8c9b9fb8a86f4a3e3dd174c6a5ae751c8d2239af5a650e2226298b8',
-  'mail sprints tickets': '5dc08dd9bd55506650ad2b756ca0c770d463066a0c52607bba8500a40fbfb7ff',
+  'mail sprints tickets': '21148641c07d103bb12366d00c3cb3ae4db2b1a33754cee8ff8bb5069fe2d3fe',
 };
 
 describe('a key always gives the same task, world and results', () => {

@@ -1,11 +1,14 @@
 // Our client on a service that answers as Fleet's does.
 import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { Solution } from '../../../src/data/task-file.js';
 import type { Environment, EnvironmentBackend } from '../../../src/environments/environment.js';
+import { McpSession } from '../../../src/environments/fleet/mcp-session.js';
 import type { Task } from '../../../src/spec/records/task.js';
 import { fleetBackend, type FleetTasks, readFleetTasks, run } from './fixture.js';
 import { calm, type FleetService, fleetVenv, startFleetService } from './fleet-service.js';
@@ -14,6 +17,45 @@ import { gradesOf } from './measures.js';
 const venv = await fleetVenv();
 if ('skipped' in venv) console.warn(`skipped: the service cannot run here: ${venv.skipped}`);
 const quiet = new AbortController().signal;
+
+/** Passes requests on, but ends the connection after the headers of a tool's answer. */
+async function cuttingProxy(target: string): Promise<{ url: string; close: () => Promise<void> }> {
+  const server = createServer((request, response) => {
+    const chunks: Buffer[] = [];
+    request.on('data', (chunk: Buffer) => chunks.push(chunk));
+    request.on('end', () => {
+      void (async () => {
+        const body = Buffer.concat(chunks);
+        const { host: _, 'content-length': __, connection: ___, ...headers } = request.headers;
+        const answer = await fetch(`${target}${request.url ?? ''}`, {
+          method: request.method ?? 'GET',
+          headers: headers as Record<string, string>,
+          ...(body.length > 0 ? { body } : {}),
+        });
+        const type = answer.headers.get('content-type');
+        const session = answer.headers.get('mcp-session-id');
+        response.writeHead(answer.status, {
+          ...(type === null ? {} : { 'content-type': type }),
+          ...(session === null ? {} : { 'mcp-session-id': session }),
+        });
+        const text = await answer.text();
+        if (!body.includes('tools/call')) return response.end(text);
+        response.flushHeaders();
+        return setTimeout(() => response.destroy(), 50);
+      })();
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  return {
+    url: `http://127.0.0.1:${port}`,
+    close: () =>
+      new Promise((resolve) => {
+        server.closeAllConnections();
+        server.close(() => resolve());
+      }),
+  };
+}
 
 describe.skipIf('skipped' in venv)('Fleet', { timeout: 180_000 }, () => {
   let service: FleetService;
@@ -107,6 +149,23 @@ describe.skipIf('skipped' in venv)('Fleet', { timeout: 180_000 }, () => {
     await environment.close();
     await backend.close();
     expect(await running()).toBe(0);
+  });
+
+  it('hears at once that the connection ended after the answer had begun', async () => {
+    const backend = backendOf();
+    const environment = await open(backend, taskAt(0));
+    const instance_id = (await instances()).find(({ status }) => status !== 'stopped')?.instance_id ?? '';
+    const proxy = await cuttingProxy(service.url);
+    const session = await McpSession.open(`${proxy.url}/${instance_id}/`, service.key, quiet);
+    const begun = performance.now();
+    await expect(session.call({ name: 'get_profile', arguments: {} }, 30_000)).rejects.toMatchObject({
+      ...{ kind: 'unavailable', reason: 'socket_lost' },
+    });
+    expect(performance.now() - begun).toBeLessThan(10_000);
+    await session.close();
+    await proxy.close();
+    await environment.close();
+    await backend.close();
   });
 
   it('charges a call that takes too long, and the end of its time, to the episode', async () => {

@@ -117,7 +117,7 @@ export const templates: readonly TaskTemplate[] = [
   ),
   direct('move_mail', ['Move {id} to {folder}.', 'Put {id} in {folder}.'], undivided(move)),
   direct('label_mail', ['Label {id} with {label}.', 'Mark {id} with the label {label}.'], undivided(label)),
-  direct('reply_mail', ['Reply to {id}: {text}.', 'Reply {text} to {id}.'], undivided(reply)),
+  direct('reply_mail', ['Reply to {id}: "{text}".', 'Reply "{text}" to {id}.'], undivided(reply)),
   direct('forward_mail', ['Forward {id} to {to}.', 'Please forward {id} to {to}.'], undivided(forward)),
   direct('sender_of', ['Say the sender of {id}.', 'Who is the sender of {id}?'], (draw, profile) => {
     const scene = drawScene(draw, profile);
@@ -155,7 +155,7 @@ export const templates: readonly TaskTemplate[] = [
   ),
   found(
     'reply_found',
-    ['Reply to the {subject} mail: {text}.', 'Reply {text} to the mail about the {subject}.'],
+    ['Reply to the {subject} mail: "{text}".', 'Reply "{text}" to the mail about the {subject}.'],
     reply,
   ),
 ];

@@ -19,7 +19,6 @@ export const problems = [
   'crash', 'timeout', 'leak', 'freeze', 'typo', 'flicker', 'deadlock', 'overflow', 'lag', 'outage',
 ] as const; // prettier-ignore
 export const statuses = ['todo', 'doing', 'done'] as const;
-export const states = ['pending', 'open', 'closed'] as const;
 export const kinds = ['blocks', 'duplicates', 'refers'] as const;
 export const sizes = [1, 2, 3, 5, 8, 13] as const;
 

@@ -218,7 +218,7 @@ export const templates: readonly TaskTemplate[] = [
     'done_or_tag',
     [
       'If the {title} issue is done, label it with {label}, else set it to done.',
-      'Set the {title} issue to done; if it is done, label it with {label}.',
+      'Set the {title} issue to done, unless it is done already: in that case label it with {label}.',
     ],
     (draw, profile) => {
       const label = draw.pick(labels);
@@ -293,7 +293,7 @@ export const templates: readonly TaskTemplate[] = [
           rows: scene.board.filter((issue) => issue.id !== id).map((issue) => issue.id),
         },
         values: { user },
-        entities: [],
+        entities: [user, scene.project, scene.sprint.name],
       };
     },
   ),

@@ -127,8 +127,8 @@ export const templates: readonly TaskTemplate[] = [
   template(
     'buy_pair',
     [
-      'Buy the two free seats side by side in the {section} for {artist} in {city} with the {card} card.',
-      '{artist} plays in {city}: buy two {section} seats next to each other, pay by {card}.',
+      'Buy the two free seats side by side in the {section} for {artist} in {city} in one order with the {card} card.',
+      '{artist} plays in {city}: buy two {section} seats next to each other in one order, pay by {card}.',
     ],
     (draw, profile) => buyPair(drawScene(draw, profile, { layout: 'one_pair' })),
   ),
@@ -142,7 +142,8 @@ export const templates: readonly TaskTemplate[] = [
       const scene = drawScene(draw, profile, { soldOutCheapest: draw.chance(0.5) });
       const open = scene.show.sections.filter(({ free }) => free.length > 0);
       const section = open.reduce((least, other) => (other.price < least.price ? other : least));
-      return { ...buyFirst(scene), section, seats: firstFree(section) };
+      const entities = [scene.artist, scene.show.city];
+      return { ...buyFirst(scene), section, seats: firstFree(section), entities };
     },
   ),
   template(
@@ -189,8 +190,8 @@ export const templates: readonly TaskTemplate[] = [
   template(
     'first_open_night',
     [
-      'Buy the first free seat in the {section} for {artist} in {city}, on the first night that is not sold out there, with the {card} card.',
-      '{artist} plays in {city} twice: buy the first free {section} seat of the first night that has one, pay by {card}.',
+      'Buy the first free seat in the {section} for {artist} in {city}, on the first night on sale that has one, with the {card} card.',
+      '{artist} plays in {city} on several nights: buy the first free {section} seat of the first night on sale that has one, pay by {card}.',
     ],
     (draw, profile) => {
       const scene = drawScene(draw, profile, { layout: 'none', laterNight: true });
@@ -207,8 +208,8 @@ export const templates: readonly TaskTemplate[] = [
   template(
     'pair_and_total',
     [
-      'Buy the two free seats side by side in the {section} for {artist} in {city} with the {card} card and say the total.',
-      '{artist} plays in {city}: buy two {section} seats next to each other by {card}, and say what they cost in all.',
+      'Buy the two free seats side by side in the {section} for {artist} in {city} in one order with the {card} card and say the total alone.',
+      '{artist} plays in {city}: buy two {section} seats next to each other in one order by {card}, and say only what they cost in all.',
     ],
     (draw, profile) => {
       const scene = drawScene(draw, profile, { layout: 'one_pair' });
@@ -223,8 +224,8 @@ export const templates: readonly TaskTemplate[] = [
   template(
     'cheaper_city',
     [
-      'Find the city where the {section} is cheaper for {artist}, {city} or {away}; buy its first free seat with the {card} card and say the total.',
-      '{artist} plays in {city} and {away}: buy the first free {section} seat where it is cheaper, pay by {card}, and say the total.',
+      'Find the city where the {section} is cheaper for {artist}, {city} or {away}; buy its first free seat with the {card} card and say the total alone.',
+      '{artist} plays in {city} and {away}: buy the first free {section} seat where it is cheaper, pay by {card}, and say the total alone.',
     ],
     (draw, profile) => {
       let scene = drawScene(draw, profile);
