@@ -5,7 +5,7 @@ import { awakeLimit } from '../base/awake-clock.js';
 import { appByName, appNames } from '../environments/apps/registry.js';
 import { EnvironmentError } from '../environments/environment.js';
 import { environmentKind } from '../environments/environment-kinds.js';
-import { environmentOf } from '../spec/environments/environment-of.js';
+import { environmentOf, isBuiltIn } from '../spec/environments/environment-of.js';
 import { InvalidSpec, type SpecProblem } from '../spec/invalid-spec.js';
 import type { EnvironmentSpec } from '../spec/run-spec.js';
 import type { Demonstration, Task, ToolSpec } from '../spec/records/task.js';
@@ -71,7 +71,7 @@ async function toolsOf(
       fix: `add an entry with env_key: ${name}`,
     };
   }
-  if (environment.url === undefined && environment.kind !== 'fleet') {
+  if (isBuiltIn(environment)) {
     if (appNames.includes(name)) return [...appByName(name).tools];
     return {
       problem: `demonstrations name the environment "${name}", which has no url and is not a built-in app (${appNames.join(', ')})`,

@@ -8,7 +8,7 @@ import { gatherTasks } from '../../data/preparation/preparation.js';
 import { requirePrepared } from '../../data/prepared-dataset.js';
 import { toolListsOf } from '../../data/tool-lists.js';
 import { datasetId, type DatasetSpec, parseDatasetSpec, type TeacherSpec } from '../../spec/dataset-spec.js';
-import { environmentOf } from '../../spec/environments/environment-of.js';
+import { environmentOf, isBuiltIn } from '../../spec/environments/environment-of.js';
 import { InvalidSpec } from '../../spec/invalid-spec.js';
 import type { GatheredRecord } from '../../spec/records/preparation-records.js';
 import { gatheredKey } from '../../store/objects/layout.js';
@@ -112,7 +112,7 @@ function refuseMissingServers({ environments }: DatasetSpec, asked: readonly str
           fix: `add an entry with env_key: ${envKey}`,
         },
       ];
-    if (environment.url !== undefined || environment.kind === 'fleet') return [];
+    if (!isBuiltIn(environment)) return [];
     return [
       {
         path: `environments[${environments.indexOf(environment)}].url`,

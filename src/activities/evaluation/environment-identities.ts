@@ -12,7 +12,7 @@ import type { EnvironmentFacts } from '../../environments/environment-kind.js';
 import { environmentKind } from '../../environments/environment-kinds.js';
 import { EnvironmentsUnavailable } from '../../episode/outage-clock.js';
 import { inOrder } from '../../environments/tool-results.js';
-import { environmentOf } from '../../spec/environments/environment-of.js';
+import { environmentOf, isBuiltIn } from '../../spec/environments/environment-of.js';
 import type { EnvironmentIdentities } from '../../spec/records/evaluation-records.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
@@ -108,8 +108,6 @@ function unplayable(name: string, cause: EnvironmentError): EnvironmentsUnavaila
     { cause },
   );
 }
-
-const isBuiltIn = ({ url, kind }: EnvironmentSpec): boolean => url === undefined && kind !== 'fleet';
 
 /** Facts about the node's built-in server: they are known without asking. This process may not be able to reach the server. */
 function builtInFacts(name: string): EnvironmentFacts {

@@ -4,6 +4,7 @@ import { awakeNow } from '../../base/awake-clock.js';
 import { Backoff } from '../../base/backoff.js';
 import type { Task, ToolCall, ToolSpec } from '../../spec/records/task.js';
 import { type Environment, EnvironmentError, type Grade, type ToolResult } from '../environment.js';
+import { ExclusiveCalls } from '../exclusive-calls.js';
 import { maxReward, textResult } from '../tool-results.js';
 import type { FleetRequest } from './fleet-request.js';
 import type { InstanceApi } from './instance-api.js';
@@ -50,24 +51,9 @@ export function fleetEpisode(parts: EpisodeParts): Environment {
   const asksForAnswer =
     task.prompt.includes(answerTool.name) && !parts.tools.some(({ name }) => name === answerTool.name);
   let submitted: string | undefined;
-  let inFlight = false;
-  let broken = false;
+  const calls = new ExclusiveCalls();
   let closing: Promise<void> | undefined;
   const closed = new AbortController();
-
-  async function exclusive<T>(run: () => Promise<T>): Promise<T> {
-    if (closing || broken) throw new Error('the episode has ended; it can only be closed');
-    if (inFlight) throw new Error('a call of this episode is still in flight');
-    inFlight = true;
-    try {
-      return await run();
-    } catch (error) {
-      broken = true;
-      throw error;
-    } finally {
-      inFlight = false;
-    }
-  }
 
   async function callTool(call: ToolCall): Promise<ToolResult> {
     if (asksForAnswer && call.name === answerTool.name) {
@@ -150,10 +136,11 @@ export function fleetEpisode(parts: EpisodeParts): Environment {
 
   return {
     tools: asksForAnswer ? withAnswerTool(parts.tools) : parts.tools,
-    callTool: (call) => exclusive(() => callTool(call)),
+    callTool: (call) => calls.run(() => callTool(call)),
     // None where nothing was answered: some verifiers take an empty answer for a wrong one.
-    grade: ({ finalAnswer }) => exclusive(() => grade(asksForAnswer ? submitted : finalAnswer || undefined)),
+    grade: ({ finalAnswer }) => calls.run(() => grade(asksForAnswer ? submitted : finalAnswer || undefined)),
     close() {
+      calls.end();
       closed.abort();
       closing ??= session.close().then(parts.onClose);
       return closing;

@@ -3,6 +3,7 @@ import type { ToolCall, ToolSpec } from '../../spec/records/task.js';
 import { EnvironmentError, type Environment, type Grade, type ToolResult } from '../environment.js';
 import { ErrorFrame, type OpenEnvConnection, type ReplyFrame } from './openenv-connection.js';
 import type { Contract } from './openenv-server.js';
+import { ExclusiveCalls } from '../exclusive-calls.js';
 import {
   isObject,
   isReward,
@@ -49,23 +50,7 @@ export function openEnvEpisode(parts: EpisodeParts): Environment {
   let total: number | null = null;
   /** The server's explanation of the newest reward; empty if it gives none. */
   let said = '';
-  let inFlight = false;
-  let over = false;
-  let broken = false;
-
-  async function exclusive<T>(run: () => Promise<T>): Promise<T> {
-    if (over || broken) throw new Error('the episode has ended; it can only be closed');
-    if (inFlight) throw new Error('a call of this episode is still in flight');
-    inFlight = true;
-    try {
-      return await run();
-    } catch (error) {
-      broken = true;
-      throw error;
-    } finally {
-      inFlight = false;
-    }
-  }
+  const calls = new ExclusiveCalls();
 
   async function callTool(call: ToolCall, turn: number, tryNumber: number): Promise<ToolResult> {
     if (contract.act && call.name !== contract.act.name)
@@ -140,16 +125,14 @@ export function openEnvEpisode(parts: EpisodeParts): Environment {
     tools,
     ...(text === '' ? {} : { opening: text }),
     ...(sessionId === undefined ? {} : { session: { url, id: sessionId, world } }),
-    callTool: (call, { turn, tryNumber }) => exclusive(() => callTool(call, turn, tryNumber)),
+    callTool: (call, { turn, tryNumber }) => calls.run(() => callTool(call, turn, tryNumber)),
     grade: ({ finalAnswer, tryNumber }) =>
-      exclusive(
+      calls.run(
         async () =>
           (gradingToken === null ? undefined : await gradeByFrame(finalAnswer, tryNumber)) ?? gradeByReward(),
       ),
     close() {
-      if (over) return Promise.resolve();
-      over = true;
-      parts.onClose(!inFlight);
+      if (calls.end()) parts.onClose(!calls.inFlight);
       return Promise.resolve();
     },
   };
