@@ -63,6 +63,8 @@ const idleMs = 15 * 60_000;
 const mostCreations = 3;
 /** How often a server without a free place for a model is asked again. Dead clients lose theirs after minutes. */
 const placePauseMs = 5_000;
+/** A model whose creation was given up. What is not unloaded by then ends with its session. */
+const givenUpWithinMs = 20_000;
 const nothing: AdamParams = { learning_rate: 0, beta1: 0.9, beta2: 0.95, eps: 1e-8, weight_decay: 0 };
 
 export class TinkerService {
@@ -112,19 +114,27 @@ export class TinkerService {
     return this.create(base, lora, options);
   }
 
-  /** No number makes a creation one request: where its answer is lost, the model that may be there ends with its session. */
+  /**
+   * No number makes a creation one request: where its answer is lost, the model that may be there ends with its session, minutes later. One
+   * that was given up is unloaded, since others wait for its place.
+   */
   private async create(base: string, lora: ServedLora, options: WaitOptions): Promise<CreatedModel> {
     const giveUpAt = performance.now() + (options.maxWaitMs ?? 0);
     for (let lost = 1; ;) {
       const session = await this.newSession(options);
+      let made: string | undefined;
       try {
         const body = { session_id: session, base_model: base, lora_config: lora, model_role: 'policy' };
         const { model_id, request_id } = await this.client.call('/create_model', body, options);
         if (typeof model_id !== 'string' || typeof request_id !== 'string')
           throw new InDoubt('create_model was answered without a model id');
+        made = model_id;
         await this.client.wait(request_id, options);
         return { model: model_id, session };
       } catch (error) {
+        const isGivenUp = options.signal?.aborted ?? false;
+        if (isGivenUp && made !== undefined)
+          await this.unload(made, { signal: AbortSignal.timeout(givenUpWithinMs) }).catch(() => undefined);
         this.release(session);
         options.signal?.throwIfAborted();
         if (isFull(error) && performance.now() < giveUpAt) await this.client.pause(placePauseMs, options);

@@ -153,6 +153,22 @@ describe.skipIf('skipped' in venv)('a stock Tinker server', { timeout: 400_000 }
     expect(results.at(-1)?.detail).toContain('their models are unloaded');
   });
 
+  // That all places are free is seen after each test.
+  test('keeps no place for a model whose creation was given up', async () => {
+    const given = new AbortController();
+    const client = new (class extends TinkerClient {
+      override async call<T extends object>(path: string, body?: Body, options?: WaitOptions): Promise<T> {
+        const answer = await super.call<T>(path, body, options);
+        if (path === '/create_model') given.abort(new Error('given up'));
+        return answer;
+      }
+    })({ url: server.url });
+    const service = new TinkerService(client);
+    const { signal } = given;
+    await expect(service.createModel(server.model, { rank: 8, seed: 3 }, { signal })).rejects.toThrow('given up');
+    service.close();
+  });
+
   test.each<[string, typeof TinkerClient, (models: ProbeModels) => Promise<unknown>, unknown]>([
     ['without numbers', withBody(withoutNumber), probeNumbers, 'unknown'],
     ['with cold loads', withBody(withoutOptimizer), probeLoad, 'cold'],
