@@ -10,6 +10,7 @@
 #include <exception>
 #include <string_view>
 
+#include "backend/backend.h"
 #include "serve/log.h"
 #include "serve/selftest.h"
 #include "serve/server.h"

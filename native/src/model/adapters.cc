@@ -200,7 +200,16 @@ void Adapters::initialize(uint64_t seed) {
   changed();
 }
 
-void Adapters::changed(ThreadPool* pool) { pack_all(layout_, values_.data(), true, forward_, pool); }
+void Adapters::pack_forward(ThreadPool* pool) const {
+  if (packed_) return;
+  pack_all(layout_, values_.data(), true, forward_, pool);
+  packed_ = true;
+}
+
+const std::vector<LayerAdapterPanels>& Adapters::forward_panels() const {
+  if (!packed_) throw std::logic_error("adapters: their panels are not packed");
+  return forward_;
+}
 
 void Adapters::pack_backward(std::vector<LayerAdapterPanels>& out, ThreadPool* pool) const {
   pack_all(layout_, values_.data(), false, out, pool);

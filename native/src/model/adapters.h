@@ -75,10 +75,10 @@ struct LayerAdapterPanels {
 
 class Adapters {
  public:
-  /// All zero: fill `values()` and call `changed`, or call `initialize`.
+  /// All zero: fill `values()`, or call `initialize`.
   Adapters(const Architecture& architecture, const LoraSettings& settings);
 
-  /// Draws A uniformly in ±1/√inputs (PEFT's default, Kaiming with a = √5; Philox domain 3), zeroes B, calls `changed`.
+  /// Draws A uniformly in ±1/√inputs (PEFT's default, Kaiming with a = √5; Philox domain 3), zeroes B.
   void initialize(uint64_t seed);
 
   const LoraSettings& settings() const { return settings_; }
@@ -86,9 +86,12 @@ class Adapters {
   std::span<float> values() { return values_.span(); }
   std::span<const float> values() const { return values_.span(); }
 
-  /// Rebuilds the panels that a forward pass reads. Call it after every change of the values.
-  void changed(ThreadPool* pool = nullptr);
-  const std::vector<LayerAdapterPanels>& forward_panels() const { return forward_; }
+  /// Call it after every change of values that may have been packed.
+  void changed() { packed_ = false; }
+  /// Packs the rows of A and B, unless they are packed. Only a CPU's forward pass reads them. One thread at a time.
+  void pack_forward(ThreadPool* pool) const;
+  /// Throws std::logic_error if they are not packed.
+  const std::vector<LayerAdapterPanels>& forward_panels() const;
   /// Packs the columns of A and B, for dx = dy·B·A.
   void pack_backward(std::vector<LayerAdapterPanels>& out, ThreadPool* pool = nullptr) const;
 
@@ -96,7 +99,8 @@ class Adapters {
   LoraSettings settings_;
   AdapterLayout layout_;
   AlignedBuffer values_{BufferMemory::mapped};
-  std::vector<LayerAdapterPanels> forward_;
+  mutable std::vector<LayerAdapterPanels> forward_;
+  mutable bool packed_ = false;
 };
 
 }  // namespace longhaul

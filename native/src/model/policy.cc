@@ -94,13 +94,18 @@ std::vector<TensorPlace> Policy::trained_places() const {
   return adapters_ ? tensor_places(adapters_->settings(), adapters_->layout()) : tensor_places(architecture(), layout());
 }
 
-void Policy::changed(ThreadPool* pool) {
+void Policy::changed() {
   if (frozen_) return;
   if (adapters_) {
-    adapters_->changed(pool);
+    adapters_->changed();
   } else {
-    own_weights().changed(pool);
+    own_weights().changed();
   }
+}
+
+void Policy::pack_forward(ThreadPool* pool) const {
+  weights_->pack_forward(pool);
+  if (adapters_) adapters_->pack_forward(pool);
 }
 
 }  // namespace longhaul

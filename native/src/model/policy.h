@@ -23,12 +23,12 @@ struct TrainedRange {
 /// (`shared_weights`, such as a reference) are never written: a caller that asks to write gets a copy.
 class Policy {
  public:
-  /// Full fine-tuning from these weights, on which `changed` has been called. They are copied if they have another holder.
+  /// Full fine-tuning from these weights. They are copied if they have another holder.
   explicit Policy(std::shared_ptr<Weights> weights, MomentFormat moments = MomentFormat::fp32);
-  /// LoRA beside frozen weights, on which `changed` has been called. Adapters are initialised from `seed`; the policy is ready for use.
+  /// LoRA beside frozen weights. Adapters are initialised from `seed`; the policy is ready for use.
   Policy(std::shared_ptr<const Weights> base, const LoraSettings& lora, uint64_t seed,
          MomentFormat moments = MomentFormat::fp32);
-  /// Weights, on which `changed` has been called, for forward passes only: nothing is trained. Copies share them.
+  /// Weights for forward passes only: nothing is trained. Copies share them.
   static Policy frozen(std::shared_ptr<const Weights> weights);
   Policy(const Policy& other);
   Policy& operator=(const Policy& other);
@@ -56,8 +56,10 @@ class Policy {
   const Moments& moments() const { return moments_; }
   int64_t optimizer_steps = 0;
 
-  /// Call it after every change of the trained part.
-  void changed(ThreadPool* pool = nullptr);
+  /// Call it after every change of a trained part that may have been packed.
+  void changed();
+  /// Packs what is not packed of the matrices that a CPU's forward pass reads. One thread at a time.
+  void pack_forward(ThreadPool* pool) const;
 
  private:
   Policy() = default;

@@ -128,7 +128,7 @@ void Weights::initialize(double initializer_range, uint64_t seed, ThreadPool* po
       }
     });
   }
-  changed(pool);
+  changed();
 }
 
 std::vector<NamedTensor<float>> Weights::tensors() {
@@ -139,7 +139,16 @@ std::vector<NamedTensor<const float>> Weights::tensors() const {
   return list_tensors<const float>(tensor_places(architecture_, layout_), values());
 }
 
-void Weights::changed(ThreadPool* pool) { pack_all(*this, forward_, true, pool); }
+void Weights::pack_forward(ThreadPool* pool) const {
+  if (packed_) return;
+  pack_all(*this, forward_, true, pool);
+  packed_ = true;
+}
+
+const WeightPanels& Weights::forward_panels() const {
+  if (!packed_) throw std::logic_error("weights: their panels are not packed");
+  return forward_;
+}
 
 void Weights::pack_backward(WeightPanels& out, ThreadPool* pool) const { pack_all(*this, out, false, pool); }
 

@@ -25,14 +25,14 @@ struct WeightPanels {
 
 class Weights {
  public:
-  /// All zero (norms too): fill `values()` or `tensors()` and call `changed`, or call `initialize`.
+  /// All zero (norms too): fill `values()` or `tensors()`, or call `initialize`.
   explicit Weights(const Architecture& architecture, ThreadPool* pool = nullptr);
   /// A deep copy, except for the rotary table, which is shared. Assignment reuses memory.
   Weights(const Weights&) = default;
   Weights& operator=(const Weights&) = default;
 
   /// Draws normal weights with this standard deviation (Philox domain 3), divides o_proj and down_proj by √(2·layers),
-  /// sets norms to 1 and biases to 0, and calls `changed`. The bits depend only on architecture, range and seed.
+  /// sets norms to 1 and biases to 0. The bits depend only on architecture, range and seed.
   void initialize(double initializer_range, uint64_t seed, ThreadPool* pool = nullptr);
 
   const Architecture& architecture() const { return architecture_; }
@@ -48,9 +48,12 @@ class Weights {
   std::vector<NamedTensor<float>> tensors();
   std::vector<NamedTensor<const float>> tensors() const;
 
-  /// Rebuilds the panels that a forward pass reads (rows of W, for y = x·Wᵀ). Call it after every change of the values.
-  void changed(ThreadPool* pool = nullptr);
-  const WeightPanels& forward_panels() const { return forward_; }
+  /// Call it after every change of values that may have been packed.
+  void changed() { packed_ = false; }
+  /// Packs the rows of W, for y = x·Wᵀ, unless they are packed. Only a CPU's forward pass reads them. One thread at a time.
+  void pack_forward(ThreadPool* pool) const;
+  /// Throws std::logic_error if they are not packed.
+  const WeightPanels& forward_panels() const;
   /// Packs the columns of W, for dx = dy·W. Only training needs them, so the trainer keeps them.
   void pack_backward(WeightPanels& out, ThreadPool* pool = nullptr) const;
 
@@ -58,7 +61,8 @@ class Weights {
   Architecture architecture_;
   ParameterLayout layout_;
   AlignedBuffer values_{BufferMemory::mapped};
-  WeightPanels forward_;
+  mutable WeightPanels forward_;
+  mutable bool packed_ = false;
   std::shared_ptr<const RopeTable> rope_;
 };
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/cpu_backend.h"
 #include "base/philox.h"
 #include "ops/ops.h"
 #include "serve/generation/scheduler.h"
@@ -50,7 +51,6 @@ Policy make_policy(const Model& model, ThreadPool& pool) {
   auto weights = std::make_shared<Weights>(tiny_architecture(model.type), &pool);
   weights->initialize(0.2, 7, &pool);
   fill_zeros(weights->values());
-  weights->changed(&pool);
   if (!model.lora) return Policy(std::move(weights));
   LoraSettings lora;
   lora.rank = 4;
@@ -58,7 +58,6 @@ Policy make_policy(const Model& model, ThreadPool& pool) {
   lora.targets = {LoraTarget::q_proj, LoraTarget::v_proj, LoraTarget::o_proj, LoraTarget::up_proj, LoraTarget::down_proj};
   Policy policy(std::shared_ptr<const Weights>(std::move(weights)), lora, 9);
   fill_zeros(policy.trained());
-  policy.changed(&pool);
   return policy;
 }
 
@@ -72,7 +71,7 @@ struct Results {
 
 // Trains one step on the second half of the sampled tokens, with the log-probs of sampling.
 std::string train(const Policy& policy, const std::vector<std::int32_t>& tokens, const std::vector<float>& logprobs,
-                  ThreadPool& pool) {
+                  Backend& backend, ThreadPool& pool) {
   const std::vector<std::int32_t> nodes{-1, static_cast<std::int32_t>(tokens.size()), 0};
   std::vector<std::int32_t> rows, targets, samples;
   std::vector<float> advantages, old;
@@ -97,15 +96,16 @@ std::string train(const Policy& policy, const std::vector<std::int32_t>& tokens,
   settings.loss.kind = LossKind::regular;
   settings.loss.eps_clip_low = settings.loss.eps_clip_high = 0.2;
   settings.loss.entropy_weight = 0.01;
-  const UpdateReport report = compute_update(policy, batch, settings, pool);
+  const UpdateReport report = compute_update(policy, batch, settings, backend);
   return report.applied ? state_digest(*report.next, pool) : report.reason;
 }
 
 Results run(const Model& model, int threads) {
   ThreadPool pool(threads);
+  CpuBackend backend(pool);
   const Policy policy = make_policy(model, pool);
   GenerationCounters counters;
-  Scheduler scheduler(policy.architecture(), 0, counters);
+  Scheduler scheduler(policy.architecture(), 0, counters, backend);
   Generation generation;
   generation.tokens = {1, 2, 3, 4, 5};
   generation.prompt_length = 5;
@@ -113,14 +113,14 @@ Results run(const Model& model, int threads) {
   generation.key.seed = 11;
   scheduler.submit(std::move(generation));
   std::vector<Finished> finished;
-  while (!scheduler.idle()) scheduler.step(policy, pool, true, finished);
+  while (!scheduler.idle()) scheduler.step(policy, backend, true, finished);
   Results results;
   results.state = state_digest(policy, pool);
   results.tokens = finished.at(0).generation.tokens;
   results.logprobs = finished.at(0).generation.logprobs;
-  const auto all = score(policy, results.tokens, 1.0, pool);
+  const auto all = score(policy, results.tokens, 1.0, backend);
   results.scored.assign(all.end() - static_cast<std::ptrdiff_t>(results.logprobs.size()), all.end());
-  results.trained = train(policy, results.tokens, results.logprobs, pool);
+  results.trained = train(policy, results.tokens, results.logprobs, backend, pool);
   return results;
 }
 

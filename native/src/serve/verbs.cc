@@ -8,6 +8,7 @@
 #include <exception>
 #include <new>
 
+#include "backend/cpu_backend.h"
 #include "ops/ops.h"
 #include "serve/faults.h"
 #include "serve/log.h"
@@ -156,16 +157,20 @@ void Verbs::hello(const Request& request) {
   options.threads = request.has("threads") ? static_cast<int>(request.whole("threads", 1, 1024)) : available_cores();
   if (request.has("instruction_set")) choose_instruction_set(request.text("instruction_set"));
   if (!pool_ || pool_->threads() != options.threads) {
-    updates_.forget();  // the trainer refers to the pool
+    updates_.forget();  // the trainer refers to the backend, which refers to the pool
+    backend_ = nullptr;
     pool_ = std::make_unique<ThreadPool>(options.threads);
+    backend_ = std::make_unique<CpuBackend>(*pool_);
+    if (const auto held = held_.get()) backend_->hold(held->policy);
+    backend_->hold_reference(reference_.weights);
   }
-  memory_.configure(options);
+  memory_.configure(options, *backend_);
   generations_.set_cache_bytes(options.cache_bytes);
   greeted_ = true;
 
   Json numerics;
-  numerics.set("backend", "cpu");
-  numerics.set("version", numerics_version);
+  numerics.set("backend", backend_->numerics().backend);
+  numerics.set("version", backend_->numerics().version);
   Json fields;
   fields.set("protocol", protocol_version);
   fields.set("version", engine_version);
@@ -191,8 +196,9 @@ void Verbs::load_model(const Request& request, LoadKind kind) {
   next->weights_digest = std::move(loaded.weights_digest);
   next->policy = updates_.lend(std::move(loaded.policy));
   const Architecture& architecture = next->policy->architecture();
-  generations_.prepare(architecture);
-  if (reference_.weights && !(reference_.weights->architecture() == architecture)) reference_ = {};
+  backend_->hold(next->policy);
+  generations_.prepare(architecture, *backend_);
+  if (reference_.weights && !(reference_.weights->architecture() == architecture)) refer_to({});
   Json parameters;
   parameters.set("model", static_cast<std::uint64_t>(next->policy->layout().total));
   parameters.set("trained", static_cast<std::uint64_t>(next->policy->trained().size()));
@@ -225,20 +231,25 @@ void Verbs::advance() {
   throw std::bad_alloc();
 }
 
+void Verbs::refer_to(Reference reference) {
+  backend_->hold_reference(reference.weights);
+  reference_ = std::move(reference);
+}
+
 void Verbs::set_reference(const Request& request) {
   const std::string from = request.text("from");
   if (from == "none") {
-    reference_ = {};
+    refer_to({});
   } else if (from == "held") {
     // A state never changes, so its weights can be shared. But then an update of all weights needs other memory to write to, and that must
     // fit.
     const auto held = with_weights_digest(require_model(request));
     const bool frozen = held->policy->adapters() != nullptr;
     if (!frozen && reference_.weights != held->policy->shared_weights()) memory_.plan_reference(*held->policy);
-    reference_ = {held->policy->shared_weights(), held->weights_digest};
+    refer_to({held->policy->shared_weights(), held->weights_digest});
   } else if (from == "path") {
     require_model(request);
-    reference_ = loader_for(request).reference_at(request.text("path"));
+    refer_to(loader_for(request).reference_at(request.text("path")));
   } else {
     throw RequestError("BadInput", "from must be held, path or none");
   }
@@ -335,7 +346,7 @@ void Verbs::score_tokens(const Request& request) {
   const auto held = require_state(request);
   const std::vector<std::int32_t> tokens = read_tokens(request, *held->policy);
   const std::vector<float> logprobs =
-      score(*held->policy, tokens, read_temperature(request), *pool_, [&] {
+      score(*held->policy, tokens, read_temperature(request), *backend_, [&] {
         clock_.advance();
         if (*request.cancelled) throw RequestError("Cancelled", "cancelled");
       });
@@ -350,7 +361,7 @@ void Verbs::update(const Request& request) {
   const auto began = std::chrono::steady_clock::now();
   const std::string step_id = request.digest("step_id");
   if (const auto held = held_.get(); held && held->last_step_id == step_id) return replies_.reply(request.id(), held->last_update);
-  auto next = updates_.compute(request, *require_state(request), reference_, *pool_);
+  auto next = updates_.compute(request, *require_state(request), reference_, *backend_, *pool_);
   Json fields = next->last_update;
   log_line("info", "update is done", {{"ms", ms_since(began)}, {"state", next->digest}, {"step_id", step_id}});
   exchange(std::move(next));

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 
+#include "backend/backend.h"
 #include "base/thread_pool.h"
 #include "serve/generation/generations.h"
 #include "serve/policy/held_state.h"
@@ -40,7 +41,7 @@ class Verbs {
   // True if generations have something to compute.
   bool ready() const { return generations_.ready(); }
   // Samples one more token for each running generation.
-  void step() { generations_.step(*held_.get()->policy, *pool_); }
+  void step() { generations_.step(*held_.get()->policy, *backend_); }
   // Answers cancelled generations.
   void drop_cancelled() { generations_.drop_cancelled(); }
 
@@ -83,6 +84,8 @@ class Verbs {
   void load_model(const Request& request, LoadKind kind);
   Loader loader_for(const Request& request);
   void exchange(std::shared_ptr<const HeldState> next) noexcept;
+  // Holds these reference weights from now on.
+  void refer_to(Reference reference);
   // Reports progress of the current work; a test can make memory run out here.
   void advance();
   // The held state. Throws RequestError if no state is held.
@@ -101,6 +104,7 @@ class Verbs {
   Updates updates_;
   Saver saver_;
   std::unique_ptr<ThreadPool> pool_;
+  std::unique_ptr<Backend> backend_;
   Reference reference_;
   bool greeted_ = false;
   bool shutting_down_ = false;

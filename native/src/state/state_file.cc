@@ -127,7 +127,6 @@ LoadedState load_state(const std::string& path, ThreadPool& pool, const BaseWeig
     const auto leaves = read_and_hash(file, tensors, state_tensors(policy), pool, progress);
     check_scales(policy);
     policy.optimizer_steps = header.optimizer_steps;
-    policy.changed(&pool);
     loaded.digest = state_digest(policy, leaves, header.base);
     loaded.weights = header.lora ? header.base : weights_digest(policy.weights(), pool);
     return loaded;

@@ -49,7 +49,6 @@ LoadedWeights load_weights(const std::string& path, ThreadPool& pool, const Prog
     LoadedWeights loaded;
     loaded.weights = std::make_shared<Weights>(architecture, &pool);
     const auto leaves = read_and_hash(file, header, weight_tensors(*loaded.weights), pool, progress);
-    loaded.weights->changed(&pool);
     loaded.digest = weights_digest(architecture, leaves);
     return loaded;
   });

@@ -199,6 +199,16 @@ std::array<MemoryPart, 12> parts(const MemoryPlan& plan) {
            {"head", "head", plan.head}}};
 }
 
+std::size_t resident_bytes() {
+  unsigned long long total = 0, resident = 0, shared = 0;
+  std::FILE* file = std::fopen("/proc/self/statm", "re");
+  if (file == nullptr) return 0;
+  const int read = std::fscanf(file, "%llu %llu %llu", &total, &resident, &shared);
+  std::fclose(file);
+  if (read != 3 || shared > resident) return 0;
+  return static_cast<std::size_t>(resident - shared) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
 std::size_t available_memory() {
   const std::size_t machine = read_field("/proc/meminfo", "MemAvailable");
   return std::min({machine == 0 ? unlimited : machine * 1024, rest_of_cgroups(), rest_of_address_space()});

@@ -118,9 +118,7 @@ double gradient_norm(const Policy& policy, std::span<const float> gradients, Thr
   return std::sqrt(total);
 }
 
-void optimizer_step(Policy& next, const Policy& from, bool reset_moments, std::span<const float> gradients, double norm,
-                    double learning_rate, const OptimizerSettings& settings, ThreadPool& pool) {
-  const int64_t t = (reset_moments ? 0 : from.optimizer_steps) + 1;
+ops::AdamStep adam_step(int64_t t, double norm, double learning_rate, const OptimizerSettings& settings) {
   ops::AdamStep adam{};
   adam.learning_rate = float(learning_rate);
   adam.eps = float(settings.adam_eps);
@@ -132,13 +130,19 @@ void optimizer_step(Policy& next, const Policy& from, bool reset_moments, std::s
   adam.correction1 = float(1 - exact::integer_power(settings.beta1, t));
   adam.correction2 = float(1 - exact::integer_power(settings.beta2, t));
   adam.gradient_scale = norm > settings.max_grad_norm ? float(settings.max_grad_norm / norm) : 1.0f;
-  const Step step{next, from, reset_moments, gradients, adam};
+  return adam;
+}
+
+void optimizer_step(Policy& next, const Policy& from, bool reset_moments, std::span<const float> gradients, double norm,
+                    double learning_rate, const OptimizerSettings& settings, ThreadPool& pool) {
+  const int64_t t = (reset_moments ? 0 : from.optimizer_steps) + 1;
+  const Step step{next, from, reset_moments, gradients, adam_step(t, norm, learning_rate, settings)};
   if (from.moments().format == MomentFormat::int8)
     step_8bit(step, ops::table(), pool);
   else
     step_fp32(step, ops::table(), pool);
   next.optimizer_steps = t;
-  next.changed(&pool);
+  next.changed();
 }
 
 }  // namespace longhaul

@@ -1,9 +1,9 @@
 #include "train/score.h"
 
+#include <memory>
 #include <stdexcept>
 #include <string>
 
-#include "train/forest/forest_pass.h"
 
 namespace longhaul {
 
@@ -14,7 +14,7 @@ constexpr int score_pass_rows = 2048;
 
 }  // namespace
 
-std::vector<float> score(const Policy& policy, std::span<const int32_t> tokens, double temperature, ThreadPool& pool,
+std::vector<float> score(const Policy& policy, std::span<const int32_t> tokens, double temperature, Backend& backend,
                          const std::function<void()>& advanced) {
   const Architecture& architecture = policy.architecture();
   if (tokens.size() < 2) throw std::invalid_argument("score: at least two tokens are needed");
@@ -31,9 +31,10 @@ std::vector<float> score(const Policy& policy, std::span<const int32_t> tokens, 
   std::vector<int32_t> rows;
   for (size_t i = 0; i + 1 < tokens.size(); ++i) rows.push_back(int32_t(i));
   std::vector<float> logprobs(rows.size());
-  ForestPass pass(pool, {score_pass_rows, false});
-  pass.begin(policy, forest, rows, tokens.subspan(1), float(temperature), advanced);
-  pass.logprobs(logprobs);
+  const std::unique_ptr<Training> passes = backend.make_training();
+  passes->prepare({score_pass_rows, false}, forest.rows());
+  passes->begin(policy, forest, rows, tokens.subspan(1), float(temperature), advanced, {});
+  passes->logprobs(logprobs);
   return logprobs;
 }
 

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <stdexcept>
 #include <utility>
 
 #include "train/forest/forest_pass_plan.h"
-#include "train/gradient_work.h"
 
 namespace longhaul {
 
@@ -15,6 +13,17 @@ namespace {
 
 /// Thrown to end a cancelled update.
 struct CancelledUpdate {};
+
+/// Whom the passes of an update tell of their progress.
+struct Progress {
+  OnAdvance advanced, passed;
+};
+
+struct PlannedMiniBatch {
+  MiniBatch mini;
+  /// Empty if not wanted.
+  std::vector<float> reference_logprobs, start_logprobs;
+};
 
 void check(const UpdateSettings& settings) {
   const auto require = [](bool ok, const char* what) {
@@ -113,29 +122,10 @@ bool fits(const Policy& spent, const Policy& policy) {
 }  // namespace
 
 struct Trainer::State {
-  explicit State(ThreadPool& the_pool) : pool(the_pool) {}
+  explicit State(Backend& backend) : training(backend.make_training()) {}
 
-  ThreadPool& pool;
-  std::unique_ptr<ForestPass> pass;
-  bool recomputes = false;
-  /// Rows of the largest pass that `pass` has had memory for.
-  int held_rows = 0;
-  AlignedBuffer gradients{BufferMemory::mapped};
+  std::unique_ptr<Training> training;
   std::unique_ptr<Policy> spare;
-  std::vector<float> reference_logprobs, old_logprobs;
-
-  /// Keeps the memory of earlier passes, unless the settings allow less memory than those passes took.
-  void prepare_pass(const ForestPassSettings& settings, int most_rows) {
-    const int rows = std::min(most_rows, settings.pass_rows);
-    const bool tighter = (settings.recompute && !recomputes) || (rows < most_rows && rows < held_rows);
-    if (!pass || tighter) {
-      pass = std::make_unique<ForestPass>(pool, settings);
-      held_rows = 0;
-    }
-    pass->configure(settings);
-    recomputes = settings.recompute;
-    held_rows = std::max(held_rows, rows);
-  }
 
   /// A policy that can receive the result of a step from `policy`; the step overwrites its values.
   std::unique_ptr<Policy> place_for_next(const Policy& policy) {
@@ -144,96 +134,104 @@ struct Trainer::State {
     return std::make_unique<Policy>(policy);
   }
 
-  std::span<float> zero_gradients(size_t size) {
-    float* all = room(gradients, size);
-    constexpr size_t block = size_t{1} << 18;
-    pool.parallel_for((size + block - 1) / block, [&](size_t b) {
-      std::memset(all + b * block, 0, std::min(block, size - b * block) * sizeof(float));
-    });
-    return {all, size};
-  }
-
+  std::vector<PlannedMiniBatch> plan(const Policy& policy, const Batch& batch, const UpdateSettings& settings, const Progress& progress);
+  void begin(const Policy& policy, const MiniBatch& mini, const UpdateSettings& settings, const Progress& progress);
+  LossReport gradient(const Policy& policy, const PlannedMiniBatch& planned, const UpdateSettings& settings, const Progress& progress);
   UpdateReport update(const Policy& policy, const Batch& batch, const UpdateSettings& settings);
-  LossReport gradient(const Policy& policy, const Policy& start, const MiniBatch& mini, const UpdateSettings& settings,
-                      const OnAdvance& advanced, const OnAdvance& passed, std::span<float> out);
 };
 
-/// Computes log-probs of the reference and, if the batch lacks old log-probs, of `start`, the policy that the update started from. Then
-/// computes the policy's log-probs and the loss, and adds the gradient to `out`.
-LossReport Trainer::State::gradient(const Policy& policy, const Policy& start, const MiniBatch& mini, const UpdateSettings& settings,
-                                    const OnAdvance& advanced, const OnAdvance& passed, std::span<float> out) {
-  const float temperature = float(settings.temperature);
-  const auto score_with = [&](const Policy& other, std::vector<float>& logprobs) {
-    logprobs.resize(mini.target_rows.size());
-    pass->begin(other, mini.forest, mini.target_rows, mini.target_tokens, temperature, advanced, passed);
-    pass->logprobs(logprobs);
-  };
-  reference_logprobs.clear();
-  if (settings.loss.wants_reference()) score_with(Policy::frozen(settings.reference), reference_logprobs);
-  const bool has_old = !mini.old_logprobs.empty(), is_start = &policy == &start;
-  if (!has_old && !is_start) score_with(start, old_logprobs);
+void Trainer::State::begin(const Policy& policy, const MiniBatch& mini, const UpdateSettings& settings, const Progress& progress) {
+  training->begin(policy, mini.forest, mini.target_rows, mini.target_tokens, float(settings.temperature), progress.advanced,
+                  progress.passed);
+}
+
+/// All mini-batches, with the log-probs that must not see a step of this update: those of the reference, and, if the batch lacks old
+/// log-probs, those of the policy that the update starts from (which the first mini-batch's gradient computes itself).
+std::vector<PlannedMiniBatch> Trainer::State::plan(const Policy& policy, const Batch& batch, const UpdateSettings& settings,
+                                                   const Progress& progress) {
+  std::vector<PlannedMiniBatch> all(settings.learning_rates.size());
+  for (size_t k = 0; k < all.size(); ++k) {
+    PlannedMiniBatch& one = all[k];
+    one.mini = mini_batch_of(batch, int(k));
+    const auto score_with = [&](const Policy& other, std::vector<float>& logprobs) {
+      logprobs.resize(one.mini.target_rows.size());
+      begin(other, one.mini, settings, progress);
+      training->logprobs(logprobs);
+    };
+    if (settings.loss.wants_reference()) score_with(Policy::frozen(settings.reference), one.reference_logprobs);
+    if (one.mini.old_logprobs.empty() && k > 0) score_with(policy, one.start_logprobs);
+  }
+  return all;
+}
+
+/// Computes the policy's log-probs, the loss and the gradient.
+LossReport Trainer::State::gradient(const Policy& policy, const PlannedMiniBatch& planned, const UpdateSettings& settings,
+                                    const Progress& progress) {
+  const MiniBatch& mini = planned.mini;
+  const bool has_old = !mini.old_logprobs.empty();
   LossReport report;
   const auto derive = [&](std::span<const float> logprobs, std::span<const float> entropies, std::span<double> derivatives,
                           std::span<double> entropy_derivatives) {
     LossInputs inputs;
     inputs.logprobs = logprobs;
-    inputs.old_logprobs = has_old ? mini.old_logprobs : is_start ? logprobs : std::span<const float>(old_logprobs);
+    inputs.old_logprobs = has_old                          ? mini.old_logprobs
+                          : planned.start_logprobs.empty() ? logprobs
+                                                           : std::span<const float>(planned.start_logprobs);
     inputs.advantages = mini.advantages;
     inputs.samples = mini.target_samples;
     inputs.rollout_logprobs = mini.rollout_logprobs;
-    inputs.reference_logprobs = reference_logprobs;
+    inputs.reference_logprobs = planned.reference_logprobs;
     inputs.entropies = entropies;
     report = compute_loss(settings.loss, inputs, derivatives, entropy_derivatives);
     if (!has_old) report.max_difference = largest_difference(logprobs, mini.rollout_logprobs);
   };
-  pass->begin(policy, mini.forest, mini.target_rows, mini.target_tokens, temperature, advanced, passed);
-  pass->gradient(derive, settings.loss.entropy_weight != 0, out);
+  begin(policy, mini, settings, progress);
+  training->gradient(derive, settings.loss.entropy_weight != 0);
   return report;
 }
 
 UpdateReport Trainer::State::update(const Policy& policy, const Batch& batch, const UpdateSettings& settings) {
-  const int mini_batches = int(settings.learning_rates.size());
   const std::vector<int> rows = rows_of_mini_batches(batch, settings.learning_rates.size());
   const int total = count_work(rows, settings, !batch.target_old_logprobs.empty());
   int done = 0;
-  const OnAdvance advanced = [&] {
+  Progress progress;
+  progress.advanced = [&] {
     if (settings.advanced) settings.advanced();
     if (settings.cancelled && settings.cancelled->load(std::memory_order_relaxed)) throw CancelledUpdate{};
   };
-  const OnAdvance passed = [&] {
+  progress.passed = [&] {
     if (settings.progress) settings.progress(++done, total);
     if (settings.cancelled && settings.cancelled->load(std::memory_order_relaxed)) throw CancelledUpdate{};
   };
-  prepare_pass(settings.passes, *std::max_element(rows.begin(), rows.end()));
+  training->prepare(settings.passes, *std::max_element(rows.begin(), rows.end()));
   std::unique_ptr<Policy> next = place_for_next(policy);
   // The first step reads the held policy and writes `next`, so nothing is copied; all later steps work in `next`.
   const Policy* from = &policy;
   Totals totals;
   const auto give_up = [&](const char* reason) {
+    training->give_up();
     spare = std::move(next);
     return UpdateReport{false, nullptr, reason, {}};
   };
   try {
-    for (int k = 0; k < mini_batches; ++k) {
-      const MiniBatch mini = mini_batch_of(batch, k);
-      const std::span<float> gradients = zero_gradients(from->trained().size());
-      pass->weights_changed();
-      const LossReport report = gradient(*from, policy, mini, settings, advanced, passed, gradients);
-      const double norm = gradient_norm(*from, gradients, pool);
+    const std::vector<PlannedMiniBatch> all = plan(policy, batch, settings, progress);
+    for (size_t k = 0; k < all.size(); ++k) {
+      const LossReport report = gradient(*from, all[k], settings, progress);
+      const double norm = training->gradient_norm();
       if (!std::isfinite(norm) || !std::isfinite(report.loss)) return give_up("non_finite");
-      optimizer_step(*next, *from, k == 0 && settings.reset_moments, gradients, norm, settings.learning_rates[size_t(k)],
-                     settings.optimizer, pool);
+      training->step(*next, *from, k == 0 && settings.reset_moments, norm, settings.learning_rates[k], settings.optimizer);
       from = next.get();
-      passed();
-      totals.add(report, mini, norm, k == 0);
+      progress.passed();
+      totals.add(report, all[k].mini, norm, k == 0);
     }
   } catch (const CancelledUpdate&) {
     return give_up("cancelled");
   }
-  return {true, std::move(next), "", totals.metrics(settings.loss, mini_batches)};
+  training->collect(*next);
+  return {true, std::move(next), "", totals.metrics(settings.loss, int(settings.learning_rates.size()))};
 }
 
-Trainer::Trainer(ThreadPool& pool) : state_(std::make_unique<State>(pool)) {}
+Trainer::Trainer(Backend& backend) : state_(std::make_unique<State>(backend)) {}
 
 Trainer::~Trainer() = default;
 
@@ -245,8 +243,8 @@ UpdateReport Trainer::update(const Policy& policy, const Batch& batch, const Upd
 
 void Trainer::recycle(std::unique_ptr<Policy> spent) { state_->spare = std::move(spent); }
 
-UpdateReport compute_update(const Policy& policy, const Batch& batch, const UpdateSettings& settings, ThreadPool& pool) {
-  Trainer trainer(pool);
+UpdateReport compute_update(const Policy& policy, const Batch& batch, const UpdateSettings& settings, Backend& backend) {
+  Trainer trainer(backend);
   return trainer.update(policy, batch, settings);
 }
 

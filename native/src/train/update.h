@@ -9,10 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/thread_pool.h"
+#include "backend/backend.h"
 #include "model/policy.h"
 #include "train/batch.h"
-#include "train/forest/forest_pass.h"
 #include "train/loss.h"
 #include "train/optimizer.h"
 
@@ -49,11 +48,11 @@ struct UpdateReport {
   std::vector<std::pair<std::string, double>> metrics;
 };
 
-/// Keeps working memory (gradients, activations, and the policy of the update before last) between updates: fresh pages cost as much as the
-/// arithmetic of a small model.
+/// Keeps working memory (the backend's, and the policy of the update before last) between updates: fresh pages cost as much as the arithmetic
+/// of a small model.
 class Trainer {
  public:
-  explicit Trainer(ThreadPool& pool);
+  explicit Trainer(Backend& backend);
   ~Trainer();
 
   /// The batch must be valid. Throws std::invalid_argument on bad settings.
@@ -67,6 +66,6 @@ class Trainer {
 };
 
 /// Runs one update with a temporary trainer.
-UpdateReport compute_update(const Policy& policy, const Batch& batch, const UpdateSettings& settings, ThreadPool& pool);
+UpdateReport compute_update(const Policy& policy, const Batch& batch, const UpdateSettings& settings, Backend& backend);
 
 }  // namespace longhaul

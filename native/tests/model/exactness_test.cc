@@ -2,6 +2,7 @@
 // number of threads, division of work, instruction set and prefix sharing.
 #include <algorithm>
 
+#include "support/cpu.h"
 #include "support/check.h"
 #include "support/policies.h"
 #include "train/forest/forest_pass.h"
@@ -31,7 +32,7 @@ constexpr std::pair<Split, const char*> splits[] = {
 
 std::vector<float> score(const Policy& policy, std::span<const int32_t> tokens, double temperature = 1) {
   ThreadPool pool(1);
-  return longhaul::score(policy, tokens, temperature, pool);
+  return longhaul::score(policy, tokens, temperature, cpu(pool));
 }
 
 void prefill_in_chunks_equals_score() {
@@ -55,7 +56,7 @@ void scoring_does_not_depend_on_threads() {
     const std::vector<float> alone = score(policy, tokens);
     for (const int threads : {2, 3}) {
       ThreadPool pool(threads);
-      check_same_bits(longhaul::score(policy, tokens, 1, pool), alone, name + ", " + std::to_string(threads) + " threads");
+      check_same_bits(longhaul::score(policy, tokens, 1, cpu(pool)), alone, name + ", " + std::to_string(threads) + " threads");
     }
   }
 }
@@ -101,7 +102,7 @@ void decode_does_not_depend_on_batch_blocks_or_threads() {
   // Enough that each half of a thread's rows has more than two tiles.
   for (int s = 0; s < 55; ++s) {
     Sequence sequence{random_tokens(3 + s % 29 * 3, vocab, uint32_t(50 + s)), {}};
-    for (size_t p = 0; p < sequence.tokens.size(); p += KvCache::block_positions) sequence.blocks.push_back(next_block++);
+    for (size_t p = 0; p < sequence.tokens.size(); p += block_positions) sequence.blocks.push_back(next_block++);
     sequences.push_back(std::move(sequence));
   }
   // The order of blocks is unrelated to positions.

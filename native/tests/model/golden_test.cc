@@ -3,6 +3,7 @@
 #include <cinttypes>
 #include <fstream>
 
+#include "support/cpu.h"
 #include "support/check.h"
 #include "support/policies.h"
 #include "train/score.h"
@@ -25,7 +26,7 @@ class Record {
     text_ += line;
   }
   void add_logprobs(const Policy& policy, ThreadPool& pool) {
-    for (const float logprob : score(policy, random_tokens(40, policy.architecture().vocab_size, 77), 0.8, pool)) {
+    for (const float logprob : score(policy, random_tokens(40, policy.architecture().vocab_size, 77), 0.8, cpu(pool))) {
       char line[128];
       std::snprintf(line, sizeof line, "log-prob %a\n", double(logprob));
       text_ += line;

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "support/cpu.h"
 #include "support/check.h"
 #include "support/fixture_file.h"
 #include "support/loss_settings.h"
@@ -105,7 +106,7 @@ double check_close(std::span<const float> actual, const std::vector<float>& expe
 std::vector<float> decoded_logits(const Policy& policy, const std::vector<int32_t>& tokens) {
   ThreadPool pool(1);
   std::vector<int32_t> blocks;
-  for (size_t p = 0; p < tokens.size(); p += KvCache::block_positions) blocks.push_back(int32_t(blocks.size()));
+  for (size_t p = 0; p < tokens.size(); p += block_positions) blocks.push_back(int32_t(blocks.size()));
   KvCache cache(policy.architecture(), int(blocks.size()));
   const size_t vocab = size_t(policy.architecture().vocab_size);
   std::vector<float> logits(tokens.size() * vocab);
@@ -131,7 +132,7 @@ void logits_and_logprobs(const std::string& name) {
     }
     greatest_logits = std::max(greatest_logits, greatest / scale);
     check(greatest <= 1e-5 * scale, "greatest difference of logits: " + std::to_string(greatest / scale * 1e6) + "e-6");
-    check_close(score(policy, test.sequences[s], 1, pool), test.file.floats("logprobs" + suffix), 2e-6, "log-probs" + suffix);
+    check_close(score(policy, test.sequences[s], 1, cpu(pool)), test.file.floats("logprobs" + suffix), 2e-6, "log-probs" + suffix);
   }
 }
 
@@ -246,7 +247,7 @@ void adamw_steps(const std::string& name) {
   ThreadPool pool(2);
   std::unique_ptr<Policy> policy = std::make_unique<Policy>(test.policy());
   for (size_t step = 0; step < losses.size(); ++step) {
-    UpdateReport report = compute_update(*policy, batch.view(), settings, pool);
+    UpdateReport report = compute_update(*policy, batch.view(), settings, cpu(pool));
     check(report.applied, "applied: " + report.reason);
     policy = std::move(report.next);
     const std::map<std::string, double> metrics(report.metrics.begin(), report.metrics.end());

@@ -133,6 +133,8 @@ void packing_does_not_depend_on_threads() {
   Weights alone(wide), shared(wide);
   alone.initialize(0.1, 1);
   shared.initialize(0.1, 1, &pool);
+  alone.pack_forward(nullptr);
+  shared.pack_forward(&pool);
   WeightPanels backward_alone, backward_shared;
   alone.pack_backward(backward_alone);
   shared.pack_backward(backward_shared, &pool);
@@ -183,6 +185,7 @@ void copies_share_what_is_frozen_and_copy_what_is_trained() {
 void assignment_keeps_the_memory() {
   const Policy full = tiny_policy(1), lora = tiny_lora_policy(2);
   for (const Policy* from : {&full, &lora}) {
+    from->pack_forward(nullptr);
     Policy to = *from;
     to.optimizer_steps = 3;
     to.trained()[7] = 99;

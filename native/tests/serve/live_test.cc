@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "support/cpu.h"
 #include "support/checks.h"
 #include "support/forked_engine.h"
 #include "serve/generation/scheduler.h"
@@ -98,7 +99,7 @@ void half_of_thousands_can_be_cancelled_between_passes() {
   ThreadPool pool(1);
   const Policy policy = random_policy(smallest(), 0.2, 7);
   GenerationCounters counters;
-  Scheduler scheduler(policy.architecture(), 8 << 20, counters);
+  Scheduler scheduler(policy.architecture(), 8 << 20, counters, cpu(pool));
   std::vector<std::shared_ptr<std::atomic<bool>>> flags;
   for (std::uint32_t id = 1; id <= live_generations; ++id) {
     Generation generation;
@@ -110,7 +111,7 @@ void half_of_thousands_can_be_cancelled_between_passes() {
     scheduler.submit(std::move(generation));
   }
   std::vector<Finished> finished;
-  for (int i = 0; i < 5; ++i) scheduler.step(policy, pool, true, finished);
+  for (int i = 0; i < 5; ++i) scheduler.step(policy, cpu(pool), true, finished);
   CHECK(counters.running > 50 && counters.waiting > 1000 && counters.running + counters.waiting == live_generations);
   for (std::uint32_t i = 0; i < live_generations; i += 2) *flags[i] = true;
   finished.clear();
@@ -118,7 +119,7 @@ void half_of_thousands_can_be_cancelled_between_passes() {
   CHECK(finished.size() == live_generations / 2 && counters.running + counters.waiting == live_generations / 2);
   for (const Finished& one : finished) CHECK(one.how == Finished::How::cancelled && one.generation.id % 2 == 1);
   finished.clear();
-  while (!scheduler.idle()) scheduler.step(policy, pool, true, finished);
+  while (!scheduler.idle()) scheduler.step(policy, cpu(pool), true, finished);
   CHECK(finished.size() == live_generations / 2);
   for (const Finished& one : finished) CHECK(one.how == Finished::How::length && one.generation.logprobs.size() == 80);
 }
@@ -129,7 +130,7 @@ void a_small_cache_does_not_preempt_again_and_again() {
   ThreadPool pool(1);
   const Policy policy = random_policy(smallest(), 0.2, 7);
   GenerationCounters counters;
-  Scheduler scheduler(policy.architecture(), 48 * KvCache::block_bytes(policy.architecture()), counters);
+  Scheduler scheduler(policy.architecture(), 48 * KvCache::block_bytes(policy.architecture()), counters, cpu(pool));
   for (std::uint32_t id = 1; id <= 400; ++id) {
     Generation generation;
     generation.id = id;
@@ -139,7 +140,7 @@ void a_small_cache_does_not_preempt_again_and_again() {
     scheduler.submit(std::move(generation));
   }
   std::vector<Finished> finished;
-  while (!scheduler.idle()) scheduler.step(policy, pool, true, finished);
+  while (!scheduler.idle()) scheduler.step(policy, cpu(pool), true, finished);
   CHECK(finished.size() == 400);
   std::printf("%llu prefilled tokens, %llu preemptions\n", static_cast<unsigned long long>(counters.prefilled_tokens.load()),
               static_cast<unsigned long long>(counters.preemptions.load()));
@@ -231,7 +232,7 @@ void waiting_generations_cost_nothing() {
   const Policy policy = random_policy(smallest(), 0.2, 7);
   const auto seconds_with = [&](std::uint32_t live) {
     GenerationCounters counters;
-    Scheduler scheduler(policy.architecture(), 64 << 20, counters);
+    Scheduler scheduler(policy.architecture(), 64 << 20, counters, cpu(pool));
     for (std::uint32_t id = 1; id <= live; ++id) {
       Generation generation;
       generation.id = id;
@@ -241,11 +242,11 @@ void waiting_generations_cost_nothing() {
       scheduler.submit(std::move(generation));
     }
     std::vector<Finished> finished;
-    while (counters.running < Scheduler::most_running) scheduler.step(policy, pool, true, finished);
+    while (counters.running < Scheduler::most_running) scheduler.step(policy, cpu(pool), true, finished);
     double best = 1e9;
     for (int i = 0; i < 30; ++i) {
       const auto began = std::chrono::steady_clock::now();
-      scheduler.step(policy, pool, true, finished);
+      scheduler.step(policy, cpu(pool), true, finished);
       best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
     }
     return best;

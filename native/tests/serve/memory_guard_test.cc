@@ -5,7 +5,9 @@
 #include <fstream>
 #include <sstream>
 
+#include "model/inference/decode.h"
 #include "support/checks.h"
+#include "support/cpu.h"
 #include "support/forked_engine.h"
 #include "serve/policy/memory_guard.h"
 #include "serve/protocol/request.h"
@@ -95,7 +97,8 @@ void a_model_whose_rotary_table_does_not_fit_is_refused() {
   architecture.num_hidden_layers = architecture.num_attention_heads = architecture.num_key_value_heads = 1;
   architecture.max_position_embeddings = 1 << 18;
   MemoryGuard guard;
-  guard.configure({1, 0, 512, true});
+  ThreadPool pool(1);
+  guard.configure({1, 0, 512, true}, cpu(pool));
   const auto plan = [&](bool shared) { return guard.plan_load(architecture, {}, MomentFormat::fp32, false, shared); };
   const Json figures = plan(false);
   const double table = figure(&figures, "rope");
@@ -193,7 +196,7 @@ void a_working_engine_takes_the_memory_that_was_planned() {
   request.architecture = architecture;
   request.reference = true;
   request.threads = threads;
-  request.kv_cache_bytes = Scheduler::most_cache_bytes(architecture, cache_bytes);
+  request.kv_cache_bytes = Scheduler::most_cache_bytes(architecture, cache_bytes, KvCache::block_bytes(architecture));
   request.pass_rows = request.batch_rows = rows;
   request.longest_chain = 512;
   const MemoryPlan plan = plan_memory(request);

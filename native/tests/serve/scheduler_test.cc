@@ -1,6 +1,7 @@
 // Ownership of the cache's blocks: a cancelled generation returns all its blocks, and an evicted block is never found again.
 #include "serve/generation/scheduler.h"
 
+#include "support/cpu.h"
 #include "support/checks.h"
 #include "support/policies.h"
 
@@ -32,7 +33,7 @@ std::vector<Finished> run_alone(Scheduler& scheduler, const Policy& policy, Thre
   const std::size_t passes = generation.max_length;
   scheduler.submit(std::move(generation));
   std::vector<Finished> finished;
-  for (std::size_t i = 0; i < passes && !scheduler.idle(); ++i) scheduler.step(policy, pool, true, finished);
+  for (std::size_t i = 0; i < passes && !scheduler.idle(); ++i) scheduler.step(policy, cpu(pool), true, finished);
   return finished;
 }
 
@@ -40,7 +41,7 @@ void cancelled_generations_release_their_blocks() {
   ThreadPool pool(1);
   const Policy policy = policy_of(256);
   GenerationCounters counters;
-  Scheduler scheduler(policy.architecture(), 0, counters);
+  Scheduler scheduler(policy.architecture(), 0, counters, cpu(pool));
   for (std::uint32_t round = 0; round < 4; ++round) {
     std::vector<std::shared_ptr<std::atomic<bool>>> flags;
     for (std::uint32_t i = 0; i < 4; ++i) {
@@ -50,7 +51,7 @@ void cancelled_generations_release_their_blocks() {
     }
     std::vector<Finished> finished;
     // The first passes start generations; later there is no room for all, and some are sent back to the queue.
-    for (std::uint32_t i = 0; i < 3 + 20 * round; ++i) scheduler.step(policy, pool, true, finished);
+    for (std::uint32_t i = 0; i < 3 + 20 * round; ++i) scheduler.step(policy, cpu(pool), true, finished);
     CHECK(counters.running >= 2 && finished.empty());
     for (const auto& flag : flags) *flag = true;
     scheduler.drop_cancelled(finished);
@@ -69,7 +70,7 @@ void blocks_below_an_evicted_block_are_not_found() {
   ThreadPool pool(1);
   const Policy policy = policy_of(96);
   GenerationCounters counters;
-  Scheduler scheduler(policy.architecture(), 0, counters);  // four blocks
+  Scheduler scheduler(policy.architecture(), 0, counters, cpu(pool));  // four blocks
   const std::vector<std::int32_t> a = tokens_of(32, 1), b = tokens_of(32, 2), tail = tokens_of(33, 3);
   const auto behind = [&](std::vector<std::int32_t> tokens) {
     tokens.insert(tokens.end(), tail.begin(), tail.end());
@@ -84,7 +85,7 @@ void blocks_below_an_evicted_block_are_not_found() {
   CHECK(counters.reused_tokens >= 32 && counters.evicted_blocks > 1);
 
   GenerationCounters of_another;
-  Scheduler another(policy.architecture(), 0, of_another);
+  Scheduler another(policy.architecture(), 0, of_another, cpu(pool));
   const auto alone = run_alone(another, policy, pool, generation_of(behind(b), 20));
   CHECK(after.size() == 1 && alone.size() == 1);
   if (after.size() != 1 || alone.size() != 1) return;
@@ -92,7 +93,7 @@ void blocks_below_an_evicted_block_are_not_found() {
 
   // The first prompt again, after its blocks were evicted.
   GenerationCounters of_third;
-  Scheduler third(policy.architecture(), 0, of_third);
+  Scheduler third(policy.architecture(), 0, of_third, cpu(pool));
   const auto again = run_alone(scheduler, policy, pool, generation_of(behind(a), 20));
   const auto expected = run_alone(third, policy, pool, generation_of(behind(a), 20));
   CHECK(again.size() == 1 && expected.size() == 1 && again[0].generation.logprobs == expected[0].generation.logprobs);

@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 
+#include "support/cpu.h"
 #include "support/checks.h"
 #include "support/forked_engine.h"
 #include "state/batch_file.h"
@@ -189,7 +190,7 @@ void every_setting_of_a_request_takes_effect() {
   // One step first, so that there are moments to reset, and the weights differ from the reference.
   const OwnedBatch warm_up = group_batch(tiny_architecture().vocab_size, mini_batch_count, 2, 9, 2, 6);
   const Answer first = engine.call(update_request(start, write_batch(path_of("first"), warm_up, start, mini_batch_count), mini_batch_count, "first"));
-  const UpdateReport report = compute_update(begun, warm_up.view(), settings_of_request(), pool);
+  const UpdateReport report = compute_update(begun, warm_up.view(), settings_of_request(), cpu(pool));
   CHECK(report.applied && first.ok());
   const Policy& policy = *report.next;
   const std::string state = state_digest(policy, pool);
@@ -210,7 +211,7 @@ void every_setting_of_a_request_takes_effect() {
       const Answer answer = engine.call(std::move(request));
       UpdateSettings settings = settings_of_request();
       one.set(settings);
-      const UpdateReport expected = compute_update(policy, batch.view(), settings, pool);
+      const UpdateReport expected = compute_update(policy, batch.view(), settings, cpu(pool));
       const std::string digest = expected.applied ? state_digest(*expected.next, pool) : expected.reason;
       const bool same = answer.ok() && answer.state() == digest;
       if (!same) std::printf("%s: %s\n", one.name.c_str(), answer.error().c_str());

@@ -10,6 +10,7 @@
 
 #include "base/philox.h"
 #include "base/thread_pool.h"
+#include "support/cpu.h"
 #include "support/logprob.h"
 #include "support/loss_values.h"
 #include "model/inference/decode.h"
@@ -176,7 +177,7 @@ inline OwnedBatch group_batch(int vocab, int mini_batches, int groups, int prefi
 
 /// Runs an update and, if it was applied, replaces `policy` by the result.
 inline UpdateReport apply_update(Policy& policy, const Batch& batch, const UpdateSettings& settings, ThreadPool& pool) {
-  UpdateReport report = compute_update(policy, batch, settings, pool);
+  UpdateReport report = compute_update(policy, batch, settings, cpu(pool));
   if (report.applied) policy = *report.next;
   return report;
 }
@@ -198,7 +199,7 @@ inline std::vector<float> logprobs_under(const Policy& policy, const Batch& batc
 /// Blocks from `first_block` on, as many as `positions` need.
 inline std::vector<int32_t> own_blocks(int positions, int first_block = 0) {
   std::vector<int32_t> blocks;
-  for (int p = 0; p < positions; p += KvCache::block_positions) blocks.push_back(first_block++);
+  for (int p = 0; p < positions; p += block_positions) blocks.push_back(first_block++);
   return blocks;
 }
 

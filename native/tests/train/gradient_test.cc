@@ -115,7 +115,7 @@ void losses_match_finite_differences() {
   }
   for (const auto& [name, settings] : cases) {
     LossReport report;
-    const ForestPass::Derive derive = [&, &settings = settings](std::span<const float> logprobs, std::span<const float> entropies,
+    const Derive derive = [&, &settings = settings](std::span<const float> logprobs, std::span<const float> entropies,
                                                                  std::span<double> derivatives, std::span<double> entropy_derivatives) {
       LossInputs inputs;
       inputs.logprobs = logprobs;

@@ -10,6 +10,7 @@
 #include <sstream>
 #include <utility>
 
+#include "support/cpu.h"
 #include "support/check.h"
 #include "support/policies.h"
 
@@ -127,7 +128,7 @@ void an_update_takes_the_memory_that_was_planned() {
       UpdateSettings settings;
       settings.learning_rates = {1e-3};
       settings.passes = {way.pass_rows, way.recompute};
-      Trainer trainer(pool);
+      Trainer trainer(cpu(pool));
       // Moments are pages of zeros, which take no memory, until the first step has written them.
       for (int step = 0; step < 2; ++step) {
         UpdateReport report = trainer.update(*held, batch.view(), settings);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "support/cpu.h"
 #include "support/updates.h"
 
 using namespace longhaul;
@@ -26,7 +27,7 @@ void repeated_updates_learn_a_sequence() {
   ThreadPool pool(2);
   const OwnedBatch batch = sequence_batch(random_tokens(40, vocab, 3));
   for (auto& [name, policy] : policies_to_train()) {
-    Trainer trainer(pool);
+    Trainer trainer(cpu(pool));
     double loss = 0;
     for (int i = 0; i < 60; ++i) {
       UpdateReport report = trainer.update(policy, batch.view(), cross_entropy_settings(1e-2));

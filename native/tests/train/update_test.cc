@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include "support/cpu.h"
 #include "support/every_set.h"
 #include "train/forest/forest_pass.h"
 #include "train/score.h"
@@ -27,7 +28,7 @@ void cross_entropy_is_the_mean_over_all_targets() {
   batch.add_node(-1, first, 0);
   batch.add_node(-1, second, 0);
   double expected = 0;
-  const std::vector<float> scores[] = {score(policy, first, 1, pool), score(policy, second, 1, pool)};
+  const std::vector<float> scores[] = {score(policy, first, 1, cpu(pool)), score(policy, second, 1, cpu(pool))};
   for (int i = 1; i < 12; ++i) {
     batch.add_target(i - 1, first[size_t(i)], 1, 0, 0);
     expected -= scores[0][size_t(i) - 1];
@@ -88,7 +89,7 @@ void mini_batches_are_updates_in_turn() {
 void a_resumed_run_takes_the_same_steps() {
   for (const auto& [name, start] : policies_to_train()) {
     ThreadPool pool(2), other_pool(3);
-    Trainer trainer(pool);
+    Trainer trainer(cpu(pool));
     std::unique_ptr<Policy> held = std::make_unique<Policy>(start);
     Policy resumed = start;
     for (int step = 0; step < 5; ++step) {
@@ -120,25 +121,25 @@ void kl_is_zero_at_the_reference_and_pulls_towards_it() {
     Policy policy = lora ? tiny_lora_policy() : tiny_policy();
     const std::shared_ptr<const Weights> reference = lora ? policy.shared_weights() : std::make_shared<Weights>(policy.weights());
     UpdateSettings settings = policy_settings({2e-2});
-    check_equal(metrics_of(compute_update(policy, batch.view(), settings, pool)).count("kl"), size_t{0}, "kl without a weight");
+    check_equal(metrics_of(compute_update(policy, batch.view(), settings, cpu(pool))).count("kl"), size_t{0}, "kl without a weight");
     settings.loss.kl_weight = 1e-9;
     settings.reference = reference;
-    const double at_first = metrics_of(compute_update(policy, batch.view(), settings, pool)).at("kl");
+    const double at_first = metrics_of(compute_update(policy, batch.view(), settings, cpu(pool))).at("kl");
     if (lora)
       check(at_first > 1e-3, "adapters that do something differ from their base: " + std::to_string(at_first));
     else
       check_equal(at_first, 0.0, "kl of the reference to itself");
     for (int i = 0; i < 4; ++i) apply_update(policy, batch.view(), settings, pool);
-    const double away = metrics_of(compute_update(policy, batch.view(), settings, pool)).at("kl");
+    const double away = metrics_of(compute_update(policy, batch.view(), settings, cpu(pool))).at("kl");
     check(away > 1e-3, "the policy moved away: " + std::to_string(away));
     settings.loss.kl_weight = 1e3;
     for (int i = 0; i < 6; ++i) apply_update(policy, batch.view(), settings, pool);
-    const double back = metrics_of(compute_update(policy, batch.view(), settings, pool)).at("kl");
+    const double back = metrics_of(compute_update(policy, batch.view(), settings, cpu(pool))).at("kl");
     check(back < 0.5 * away, "the policy came back: from " + std::to_string(away) + " to " + std::to_string(back));
     settings.reference = nullptr;
-    check_throws<std::invalid_argument>([&] { compute_update(policy, batch.view(), settings, pool); }, "no reference", "no reference");
+    check_throws<std::invalid_argument>([&] { compute_update(policy, batch.view(), settings, cpu(pool)); }, "no reference", "no reference");
     settings.reference = tiny_weights(1, tiny_architectures()[1].second);
-    check_throws<std::invalid_argument>([&] { compute_update(policy, batch.view(), settings, pool); }, "another architecture", "another model");
+    check_throws<std::invalid_argument>([&] { compute_update(policy, batch.view(), settings, cpu(pool)); }, "another architecture", "another model");
   }
 }
 
@@ -150,7 +151,7 @@ void entropy_and_importance_weights_are_reported() {
   UpdateSettings settings = policy_settings({1e-3, 1e-3});
   settings.loss.entropy_weight = 0.01;
   settings.loss.tis_cap = 2;
-  const auto metrics = metrics_of(compute_update(policy, batch.view(), settings, pool));
+  const auto metrics = metrics_of(compute_update(policy, batch.view(), settings, cpu(pool)));
   check(metrics.at("entropy") > 0.1 && metrics.at("entropy") < std::log(double(vocab)), "entropy in nats");
   check_near(metrics.at("tis_weight"), 0.5, 1e-6, "importance weight");
 }
@@ -186,13 +187,13 @@ void entropy_is_always_reported() {
         settings.passes.pass_rows = pass_rows;
         settings.passes.recompute = pass_rows == 512;
         settings.loss.entropy_weight = threads == 1 ? 0.01 : 0;
-        const double entropy = metrics_of(compute_update(policy, batch.view(), settings, pool)).at("entropy");
+        const double entropy = metrics_of(compute_update(policy, batch.view(), settings, cpu(pool))).at("entropy");
         check_near(entropy, expected, 1e-14, std::string("entropy on ") + table.name);
       });
   ThreadPool pool(2);
   UpdateSettings imitation = cross_entropy_settings(0.0);
   imitation.learning_rates = {0.0, 0.0};
-  check_near(metrics_of(compute_update(policy, batch.view(), imitation, pool)).at("entropy"), expected, 1e-14, "of imitation");
+  check_near(metrics_of(compute_update(policy, batch.view(), imitation, cpu(pool))).at("entropy"), expected, 1e-14, "of imitation");
 }
 
 /// The batch was sampled by another policy. Ratios compare with the policy that the update starts from; importance weights correct for the
@@ -208,9 +209,9 @@ void missing_old_logprobs_are_those_of_the_starting_policy() {
     UpdateSettings settings = policy_settings({1e-2, 1e-2, 1e-2});
     settings.loss.tis_cap = 2;
     int last = 0, of = 0;
-    const UpdateReport expected = compute_update(policy, given.view(), settings, pool);
+    const UpdateReport expected = compute_update(policy, given.view(), settings, cpu(pool));
     settings.progress = [&](int done, int total) { last = done, of = total; };
-    const UpdateReport report = compute_update(policy, left_out.view(), settings, pool);
+    const UpdateReport report = compute_update(policy, left_out.view(), settings, cpu(pool));
     check_same_bits(state_of(*report.next), state_of(*expected.next), name + ": state");
     check_equal(last, of, name + ": passes");
     check_near(metrics_of(report).at("tis_weight"), (2 * std::exp(-0.2) + 2) / 3, 1e-3, name + ": importance weight");
@@ -228,15 +229,15 @@ void non_finite_update_leaves_everything_as_it_was() {
   Policy policy = tiny_policy();
   apply_update(policy, group_batch(vocab, 1, 2, 20, 2, 12).view(), policy_settings({1e-3}), pool);
   const std::vector<float> before = state_of(policy);
-  const std::vector<float> scored = score(policy, random_tokens(30, vocab, 1), 1, pool);
+  const std::vector<float> scored = score(policy, random_tokens(30, vocab, 1), 1, cpu(pool));
   UpdateSettings settings = policy_settings({1e-2, 1e-2});
   settings.reset_moments = true;
-  Trainer trainer(pool);
+  Trainer trainer(cpu(pool));
   const UpdateReport report = trainer.update(policy, batch.view(), settings);
   check(!report.applied && !report.next, "not applied");
   check_equal(report.reason, std::string("non_finite"), "reason");
   check_same_bits(state_of(policy), before, "state");
-  check_same_bits(score(policy, random_tokens(30, vocab, 1), 1, pool), scored, "log-probs");
+  check_same_bits(score(policy, random_tokens(30, vocab, 1), 1, cpu(pool)), scored, "log-probs");
   // Memory that the trainer kept from it does not affect the next update.
   batch.old_logprobs.back() = -3.5f;
   Policy undisturbed = policy;
@@ -253,10 +254,10 @@ void non_finite_loss_is_not_applied_though_its_gradient_is_finite() {
   UpdateSettings settings = policy_settings({1e-2});
   settings.loss.eps_clip_high = 1e308;
   const Policy policy = tiny_policy();
-  check(std::isfinite(metrics_of(compute_update(policy, batch.view(), settings, pool)).at("loss")), "a bound that nothing reaches");
+  check(std::isfinite(metrics_of(compute_update(policy, batch.view(), settings, cpu(pool))).at("loss")), "a bound that nothing reaches");
   batch.old_logprobs.back() = -1e6f;
   batch.advantages.back() = 1000;
-  const UpdateReport report = compute_update(policy, batch.view(), settings, pool);
+  const UpdateReport report = compute_update(policy, batch.view(), settings, cpu(pool));
   check(!report.applied && !report.next, "not applied");
   check_equal(report.reason, std::string("non_finite"), "reason");
 }
@@ -311,7 +312,7 @@ void scoring_advances_layer_by_layer() {
   const Policy policy = tiny_policy();
   ThreadPool pool(2);
   int advances = 0;
-  score(policy, random_tokens(250, vocab, 1), 1, pool, [&] { ++advances; });
+  score(policy, random_tokens(250, vocab, 1), 1, cpu(pool), [&] { ++advances; });
   check_equal(advances, 2 + 1, "two layers and the head");
 }
 
@@ -320,7 +321,7 @@ void an_update_that_throws_in_its_second_mini_batch_changes_nothing() {
   const OwnedBatch batch = group_batch(vocab, 2, 3, 20, 2, 12);
   for (const int threads : {1, 2}) {
     ThreadPool pool(threads);
-    Trainer trainer(pool);
+    Trainer trainer(cpu(pool));
     Policy policy = tiny_policy(), undisturbed = tiny_policy();
     const std::vector<float> before = state_of(policy);
     UpdateSettings settings = policy_settings({1e-2, 1e-2});

@@ -4,6 +4,7 @@
 #include "options.h"
 #include "report.h"
 #include "sizes.h"
+#include "backend/cpu_backend.h"
 #include "serve/generation/scheduler.h"
 
 namespace longhaul::bench {
@@ -20,10 +21,11 @@ inline void bench_generate(Options options) {
   if (prompt + fresh > architecture.max_position_embeddings)
     throw std::invalid_argument("--prompt and --new together are above " + std::to_string(architecture.max_position_embeddings));
   ThreadPool pool(threads);
+  CpuBackend backend(pool);
   const Policy policy = policy_of(architecture, pool);
-  const size_t blocks = size_t(batch) * (size_t(prompt + fresh) / KvCache::block_positions + 2);
+  const size_t blocks = size_t(batch) * (size_t(prompt + fresh) / block_positions + 2);
   GenerationCounters counters;
-  Scheduler scheduler(architecture, blocks * KvCache::block_bytes(architecture), counters);
+  Scheduler scheduler(architecture, blocks * backend.block_bytes(architecture), counters, backend);
 
   double processor = 1e9;
   const auto run = [&](uint32_t round) {
@@ -38,7 +40,7 @@ inline void bench_generate(Options options) {
     }
     const double start = now(), start_processor = processor_time();
     std::vector<Finished> finished;
-    while (!scheduler.idle()) scheduler.step(policy, pool, true, finished);
+    while (!scheduler.idle()) scheduler.step(policy, backend, true, finished);
     for (const Finished& one : finished)
       if (one.how != Finished::How::length) throw std::runtime_error("a generation did not reach its length");
     if (int(finished.size()) != batch) throw std::runtime_error("a generation was lost");

@@ -6,6 +6,7 @@
 #include "options.h"
 #include "report.h"
 #include "sizes.h"
+#include "backend/cpu_backend.h"
 #include "state/digest/digest.h"
 #include "train/update.h"
 
@@ -35,7 +36,7 @@ struct TrainingBatch {
 /// Updates one policy repeatedly.
 class Updater {
  public:
-  Updater(Policy policy, ThreadPool& pool) : policy_(std::make_unique<Policy>(std::move(policy))), pool_(pool), trainer_(pool) {
+  Updater(Policy policy, ThreadPool& pool) : policy_(std::make_unique<Policy>(std::move(policy))), pool_(pool), backend_(pool), trainer_(backend_) {
     settings_.learning_rates = {1e-5};
   }
 
@@ -58,6 +59,7 @@ class Updater {
  private:
   std::unique_ptr<Policy> policy_;
   ThreadPool& pool_;
+  CpuBackend backend_;
   Trainer trainer_;
   UpdateSettings settings_;
 };

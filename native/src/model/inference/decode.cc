@@ -15,27 +15,7 @@ namespace {
 
 /// Floats of one KV head in one layer of a block: keys, then values in panels of 32 columns.
 size_t floats_per_head(int head_dim) {
-  return size_t(KvCache::block_positions) * (size_t(head_dim) + size_t(ops::panel_count(head_dim)) * ops::panel_columns);
-}
-
-void check(const Feed& feed, size_t index, const Architecture& architecture, const KvCache& cache) {
-  const auto refuse = [index](const std::string& what) {
-    throw std::invalid_argument("feed " + std::to_string(index) + ": " + what);
-  };
-  const size_t end = size_t(std::max(feed.position, 0)) + feed.tokens.size();
-  if (feed.tokens.empty()) refuse("has no tokens");
-  if (feed.position < 0) refuse("starts at position " + std::to_string(feed.position));
-  if (end > size_t(architecture.max_position_embeddings))
-    refuse("ends at position " + std::to_string(end) + ", past max_position_embeddings, " +
-           std::to_string(architecture.max_position_embeddings));
-  if (feed.blocks.size() * KvCache::block_positions < end)
-    refuse(std::to_string(feed.blocks.size()) + " blocks do not cover " + std::to_string(end) + " positions");
-  for (const int32_t token : feed.tokens)
-    if (token < 0 || token >= architecture.vocab_size)
-      refuse("token " + std::to_string(token) + " is not in the vocabulary of " + std::to_string(architecture.vocab_size));
-  const size_t used = (end + KvCache::block_positions - 1) / KvCache::block_positions;
-  for (const int32_t block : feed.blocks.first(used))
-    if (block < 0 || block >= cache.block_capacity()) refuse("block " + std::to_string(block) + " does not exist");
+  return size_t(block_positions) * (size_t(head_dim) + size_t(ops::panel_count(head_dim)) * ops::panel_columns);
 }
 
 ExtensionRows lay_out(std::span<const Feed> feeds) {
@@ -90,8 +70,9 @@ void KvCache::copy_block(int from, int to) {
 }
 
 void extend(const Policy& policy, KvCache& cache, std::span<const Feed> feeds, float* logits, ThreadPool& pool, Split split) {
-  for (size_t i = 0; i < feeds.size(); ++i) check(feeds[i], i, policy.architecture(), cache);
+  validate(feeds, policy.architecture(), cache.block_capacity());
   if (feeds.empty()) return;
+  policy.pack_forward(&pool);
   Extension extension(policy, cache, lay_out(feeds), pool);
   if (split == Split::by_columns || (split == Split::as_fits && extension.better_by_columns())) {
     extension.run_by_columns(logits);

@@ -3,26 +3,23 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 
 #include "base/aligned_buffer.h"
 #include "base/thread_pool.h"
+#include "model/inference/feed.h"
 #include "model/policy.h"
 
 namespace longhaul {
 
-/// Keys and values of `block_capacity` blocks of 32 positions; a block holds all layers of its positions. The scheduler decides which
-/// sequence owns which block; block b of a table holds positions [32·b, 32·b + 32). The capacity is only address space: a block takes
+/// The blocks in a CPU's memory. The capacity is only address space: a block takes
 /// memory when it is first written. So allocate low ids first: a cache costs as much as the highest block ever used. Addresses never move.
-class KvCache {
+class KvCache final : public BlockCache {
  public:
-  static constexpr int block_positions = 32;
-
   /// Throws std::bad_alloc if even the address space is not available.
   KvCache(const Architecture& architecture, int block_capacity);
 
-  int block_capacity() const { return block_capacity_; }
+  int block_capacity() const override { return block_capacity_; }
   static size_t block_bytes(const Architecture& architecture);
 
   /// Keys of one block, layer and KV head: [head_dim, 32 positions]; then its values: [⌈head_dim / 32⌉, 32 positions, 32], zero past
@@ -33,8 +30,7 @@ class KvCache {
   size_t block_stride() const;
   size_t head_stride() const { return head_stride_; }
 
-  /// Copies all layers of a block (copy on write for a partly filled shared block).
-  void copy_block(int from, int to);
+  void copy_block(int from, int to) override;
 
  private:
   int block_capacity_ = 0;
@@ -42,17 +38,6 @@ class KvCache {
   int heads_ = 0;
   size_t head_stride_ = 0;
   AlignedBuffer storage_{BufferMemory::mapped};
-};
-
-/// Tokens to append to the tokens that the blocks already hold.
-struct Feed {
-  std::span<const int32_t> tokens;
-  /// Position of tokens[0]. The positions before it are in the cache, or an earlier feed of the same call computes them.
-  int position = 0;
-  /// Block table that covers position + tokens.size() positions.
-  std::span<const int32_t> blocks;
-  /// Whether to compute the logits of the last token.
-  bool want_logits = false;
 };
 
 /// How threads share the work of a call: by rows; by columns of the weights (for large models and few rows); or by rows in two halves that

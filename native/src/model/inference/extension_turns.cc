@@ -25,7 +25,7 @@ class Extension::Attendance {
     chunks_.clear();
     for (int i = done_; i < due(worked_ + more); ++i) {
       const int row = half_.first + i;
-      for (int b = 0; b <= extension_.rows_.positions[size_t(row)] / KvCache::block_positions; ++b)
+      for (int b = 0; b <= extension_.rows_.positions[size_t(row)] / block_positions; ++b)
         chunks_.push_back(extension_.cache_.keys(extension_.rows_.block_tables[size_t(row)][b], layer_, 0));
     }
     return {chunks_.data(), int(chunks_.size()), chunk_size_};
@@ -72,7 +72,7 @@ size_t steps(const LayerLinears& linear) { return steps(linear.output) + steps(l
 bool Extension::alone() const {
   if (rows_.wanted.size() != rows_.tokens.size()) return false;
   std::vector<uint8_t> written(size_t(cache_.block_capacity()), 0);
-  const auto last = [&](int row) { return rows_.positions[size_t(row)] / KvCache::block_positions; };
+  const auto last = [&](int row) { return rows_.positions[size_t(row)] / block_positions; };
   for (int row = 0; row < rows_.size(); ++row) {
     uint8_t& mark = written[size_t(rows_.block_tables[size_t(row)][last(row)])];
     if (mark != 0) return false;

@@ -77,6 +77,12 @@ std::vector<Candidate> truncated(Ranking& ranking, ops::RowNormalizer normalizer
 
 }  // namespace
 
+Drawn draw(const float* logits, int vocab, const DrawRequest& request) {
+  if (request.top_p < 1 || request.top_k > 0)
+    return draw_truncated(logits, vocab, request.temperature, request.uniform, request.top_p, request.top_k);
+  return draw(logits, vocab, request.temperature, request.uniform);
+}
+
 Drawn draw(const float* logits, int vocab, float temperature, float uniform) {
   const float inverse_temperature = 1.0f / temperature;
   ops::RowNormalizer normalizer;

@@ -5,11 +5,22 @@
 
 namespace longhaul {
 
+/// How a token is drawn: `draw` with top_p = 1 and top_k = 0, else `draw_truncated`.
+struct DrawRequest {
+  float temperature = 1;
+  float uniform = 0;
+  double top_p = 1;
+  int top_k = 0;
+};
+
 struct Drawn {
   /// −1 if the logits are not finite.
   int32_t token = -1;
   float logprob = 0;
 };
+
+/// logits [vocab]
+Drawn draw(const float* logits, int vocab, const DrawRequest& request);
 
 /// Inverse CDF of softmax(logits / temperature) in token order; `uniform` in [0, 1). logits [vocab], temperature > 0.
 Drawn draw(const float* logits, int vocab, float temperature, float uniform);

@@ -15,9 +15,9 @@ const char* finish_text(Finished::How how) {
 
 }  // namespace
 
-void Generations::prepare(const Architecture& architecture) {
+void Generations::prepare(const Architecture& architecture, Backend& backend) {
   if (scheduler_ && architecture_ == architecture) return;
-  scheduler_ = std::make_unique<Scheduler>(architecture, cache_bytes_, counters_);
+  scheduler_ = std::make_unique<Scheduler>(architecture, cache_bytes_, counters_, backend);
   if (architecture_.vocab_size != architecture.vocab_size) vocabulary_ = nullptr;
   architecture_ = architecture;
 }
@@ -70,10 +70,10 @@ void Generations::drop_cancelled() {
   for (const Finished& one : finished) answer(one);
 }
 
-void Generations::step(const Policy& policy, ThreadPool& pool) {
+void Generations::step(const Policy& policy, Backend& backend) {
   std::vector<Finished> finished;
   try {
-    scheduler_->step(policy, pool, !replies_.blocked(), finished);
+    scheduler_->step(policy, backend, !replies_.blocked(), finished);
   } catch (...) {
     const ErrorReply error = error_reply(std::current_exception(), "this pass of the generations");
     for (const Generation& generation : scheduler_->take_all()) replies_.refuse(generation.id, error);

@@ -5,7 +5,6 @@
 
 #include <memory>
 
-#include "base/thread_pool.h"
 #include "serve/protocol/replies.h"
 #include "serve/protocol/request.h"
 #include "serve/generation/scheduler.h"
@@ -20,7 +19,7 @@ class Generations {
   void set_cache_bytes(std::size_t bytes) { cache_bytes_ = bytes; }
 
   // Makes room for states of this architecture. Call it only while idle.
-  void prepare(const Architecture& architecture);
+  void prepare(const Architecture& architecture, Backend& backend);
   // Forgets all cached blocks, because the weights changed. Call it only while idle, after `prepare`.
   void forget_cache() noexcept { scheduler_->forget_cache(); }
 
@@ -36,7 +35,7 @@ class Generations {
   // Ends and answers the generations whose cancellation flag is set.
   void drop_cancelled();
   // Samples one more token for each running generation.
-  void step(const Policy& policy, ThreadPool& pool);
+  void step(const Policy& policy, Backend& backend);
 
   const GenerationCounters& counters() const { return counters_; }
 

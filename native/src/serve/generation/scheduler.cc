@@ -2,29 +2,29 @@
 
 #include <algorithm>
 
-#include "model/inference/sample.h"
-
 namespace longhaul {
 namespace {
 
 constexpr int block_tokens = BlockTrie::block_tokens;
-static_assert(block_tokens == KvCache::block_positions);
+static_assert(block_tokens == block_positions);
 
-int choose_capacity(const Architecture& architecture, std::size_t cache_bytes) {
+int choose_capacity(const Architecture& architecture, std::size_t cache_bytes, std::size_t block_bytes) {
   // At least one transcript of full length, and one more block to copy from.
   const std::size_t least = static_cast<std::size_t>(architecture.max_position_embeddings + block_tokens - 1) / block_tokens + 1;
-  return static_cast<int>(std::max(least, cache_bytes / KvCache::block_bytes(architecture)));
+  return static_cast<int>(std::max(least, cache_bytes / block_bytes));
 }
 
 std::size_t blocks_for(std::size_t positions) { return (positions + block_tokens - 1) / block_tokens; }
 
 }  // namespace
 
-Scheduler::Scheduler(const Architecture& architecture, std::size_t cache_bytes, GenerationCounters& counters)
-    : trie_(choose_capacity(architecture, cache_bytes)), cache_(architecture, trie_.capacity()), counters_(counters) {}
+Scheduler::Scheduler(const Architecture& architecture, std::size_t cache_bytes, GenerationCounters& counters, Backend& backend)
+    : trie_(choose_capacity(architecture, cache_bytes, backend.block_bytes(architecture))),
+      cache_(backend.make_cache(architecture, trie_.capacity())),
+      counters_(counters) {}
 
-std::size_t Scheduler::most_cache_bytes(const Architecture& architecture, std::size_t cache_bytes) {
-  return static_cast<std::size_t>(choose_capacity(architecture, cache_bytes)) * KvCache::block_bytes(architecture);
+std::size_t Scheduler::most_cache_bytes(const Architecture& architecture, std::size_t cache_bytes, std::size_t block_bytes) {
+  return static_cast<std::size_t>(choose_capacity(architecture, cache_bytes, block_bytes)) * block_bytes;
 }
 
 void Scheduler::submit(Generation generation) {
@@ -32,7 +32,7 @@ void Scheduler::submit(Generation generation) {
   count();
 }
 
-void Scheduler::step(const Policy& policy, ThreadPool& pool, bool admit, std::vector<Finished>& finished) {
+void Scheduler::step(const Policy& policy, Backend& backend, bool admit, std::vector<Finished>& finished) {
   feeds_.clear();
   fed_.clear();
   ended_.clear();
@@ -40,7 +40,7 @@ void Scheduler::step(const Policy& policy, ThreadPool& pool, bool admit, std::ve
   feed_running();
   if (admit) admit_waiting();
   if (!feeds_.empty()) {
-    compute(policy, pool);
+    compute(policy, backend);
     sweep_ended(finished);
     ++counters_.passes;
   }
@@ -131,7 +131,7 @@ void Scheduler::reuse_prefix(Generation& generation, bool& wait) {
         trie_.hold(match.block);  // otherwise making room could evict the source
         const int block = trie_.create(parent);
         if (block != BlockTrie::no_block) {
-          cache_.copy_block(match.block, block);
+          cache_->copy_block(match.block, block);
           trie_.append_copied(block, match.block, match.tokens);
           generation.blocks.push_back(block);
         }
@@ -145,47 +145,27 @@ void Scheduler::reuse_prefix(Generation& generation, bool& wait) {
   }
 }
 
-// Runs the feeds in order, in calls with a bounded number of logits. A feed reads only what it or an earlier feed writes.
-void Scheduler::compute(const Policy& policy, ThreadPool& pool) {
-  const int vocab = policy.architecture().vocab_size;
-  const std::size_t most_rows = std::max<std::size_t>(logits_bytes / (static_cast<std::size_t>(vocab) * sizeof(float)), 16);
-  for (std::size_t first = 0; first < feeds_.size();) {
-    std::size_t end = first;
-    std::size_t rows = 0;
-    while (end < feeds_.size() && rows + feeds_[end].want_logits <= most_rows) rows += feeds_[end++].want_logits;
-    const std::size_t values = rows * static_cast<std::size_t>(vocab);
-    if (logits_.size() < values) logits_.resize(values);
-    extend(policy, cache_, std::span<const Feed>(feeds_).subspan(first, end - first), logits_.data(), pool);
-    sample(first, end, vocab, pool);
-    first = end;
+// Computes the feeds and draws a token behind each whole transcript.
+void Scheduler::compute(const Policy& policy, Backend& backend) {
+  draws_.clear();
+  for (std::size_t i = 0; i < feeds_.size(); ++i) {
+    if (!feeds_[i].want_logits) continue;
+    const Generation& one = *fed_[i];
+    const float uniform = sampling_uniform(one.key, static_cast<std::uint32_t>(one.tokens.size()));
+    draws_.push_back({one.temperature, uniform, one.top_p, one.top_k});
   }
-  trie_.end_pass();
-}
-
-void Scheduler::sample(std::size_t first, std::size_t end, int vocab, ThreadPool& pool) {
-  std::vector<Generation*> sampling;
-  for (std::size_t i = first; i < end; ++i) {
+  drawn_.resize(draws_.size());
+  backend.extend(policy, *cache_, feeds_, draws_, drawn_);
+  std::size_t draw = 0;
+  for (std::size_t i = 0; i < feeds_.size(); ++i) {
     fed_[i]->cached += feeds_[i].tokens.size();
-    if (feeds_[i].want_logits) sampling.push_back(fed_[i]);
-  }
-  std::vector<Drawn> drawn(sampling.size());
-  constexpr std::size_t rows_per_task = 8;
-  pool.parallel_for((sampling.size() + rows_per_task - 1) / rows_per_task, [&](std::size_t task) {
-    const std::size_t last = std::min(sampling.size(), (task + 1) * rows_per_task);
-    for (std::size_t row = task * rows_per_task; row < last; ++row) {
-      const Generation& one = *sampling[row];
-      const float uniform = sampling_uniform(one.key, static_cast<std::uint32_t>(one.tokens.size()));
-      const float* logits = logits_.data() + row * static_cast<std::size_t>(vocab);
-      drawn[row] = one.top_p < 1 || one.top_k > 0
-                       ? draw_truncated(logits, vocab, one.temperature, uniform, one.top_p, one.top_k)
-                       : draw(logits, vocab, one.temperature, uniform);
-    }
-  });
-  for (std::size_t row = 0; row < sampling.size(); ++row) {
+    if (!feeds_[i].want_logits) continue;
+    const Drawn& drawn = drawn_[draw++];
     Finished::How how = Finished::How::length;
-    if (take_token(*sampling[row], drawn[row].token, drawn[row].logprob, how)) ended_.push_back({sampling[row], how});
+    if (take_token(*fed_[i], drawn.token, drawn.logprob, how)) ended_.push_back({fed_[i], how});
   }
-  counters_.generated_tokens += sampling.size();
+  counters_.generated_tokens += draws_.size();
+  trie_.end_pass();
 }
 
 // True if the generation ends with this token.

@@ -10,10 +10,8 @@
 #include <memory>
 #include <vector>
 
+#include "backend/backend.h"
 #include "base/philox.h"
-#include "base/thread_pool.h"
-#include "model/inference/decode.h"
-#include "model/policy.h"
 #include "serve/generation/block_trie.h"
 #include "serve/generation/stop_strings.h"
 #include "serve/generation/vocabulary.h"
@@ -63,20 +61,17 @@ class Scheduler {
   static constexpr std::size_t most_running = 1024;
   // Prompts are prefilled in pieces of this size beside decoding, so that a cancellation does not wait for a long prompt.
   static constexpr std::size_t prefill_per_pass = 1024;
-  // Bound of the logits that exist at once, in bytes; a pass that needs more takes several calls.
-  static constexpr std::size_t logits_bytes = std::size_t{64} << 20;
-
   // `cache_bytes` bounds the KV cache, which always has room for at least one transcript of full length.
-  Scheduler(const Architecture& architecture, std::size_t cache_bytes, GenerationCounters& counters);
-  // The size in bytes to which the cache of a scheduler with these arguments may grow.
-  static std::size_t most_cache_bytes(const Architecture& architecture, std::size_t cache_bytes);
+  Scheduler(const Architecture& architecture, std::size_t cache_bytes, GenerationCounters& counters, Backend& backend);
+  // The size in bytes to which the cache of such a scheduler may grow, with blocks of `block_bytes`.
+  static std::size_t most_cache_bytes(const Architecture& architecture, std::size_t cache_bytes, std::size_t block_bytes);
 
   void submit(Generation generation);
   bool idle() const { return waiting_.empty() && running_.empty(); }
   bool has_running() const { return !running_.empty(); }
 
   // Runs one pass. With `admit` false, waiting generations stay waiting.
-  void step(const Policy& policy, ThreadPool& pool, bool admit, std::vector<Finished>& finished);
+  void step(const Policy& policy, Backend& backend, bool admit, std::vector<Finished>& finished);
 
   // Moves the generations whose cancellation flag is set to `finished`.
   void drop_cancelled(std::vector<Finished>& finished);
@@ -94,8 +89,7 @@ class Scheduler {
   void admit_waiting();
   void reuse_prefix(Generation& generation, bool& wait);
   Built build_feed(Generation& generation);
-  void compute(const Policy& policy, ThreadPool& pool);
-  void sample(std::size_t first, std::size_t end, int vocab, ThreadPool& pool);
+  void compute(const Policy& policy, Backend& backend);
   bool take_token(Generation& generation, std::int32_t token, float logprob, Finished::How& how) const;
   void sweep_ended(std::vector<Finished>& finished);
   void send_back_last();
@@ -108,7 +102,7 @@ class Scheduler {
   };
 
   BlockTrie trie_;
-  KvCache cache_;
+  std::unique_ptr<BlockCache> cache_;
   GenerationCounters& counters_;
   std::deque<Generation> waiting_;
   std::deque<Generation> running_;  // in order of admission
@@ -118,7 +112,8 @@ class Scheduler {
   std::size_t prefill_left_ = 0;
   std::vector<Feed> feeds_;
   std::vector<Generation*> fed_;
-  std::vector<float> logits_;
+  std::vector<DrawRequest> draws_;
+  std::vector<Drawn> drawn_;
   std::vector<Ended> ended_;  // in the order of `running_`
 };
 

@@ -1,10 +1,7 @@
 #include "serve/policy/memory_guard.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,12 +27,6 @@ Json figures(const MemoryPlan& plan, std::size_t available) {
 
 [[noreturn]] void refuse(const std::string& what, const MemoryPlan& plan, std::size_t available) {
   throw RequestError("OutOfMemory", what + " " + describe(plan, available), {{"memory", figures(plan, available)}});
-}
-
-// The most memory that this process may use in all.
-std::size_t most_bytes(std::size_t available) {
-  const std::size_t resident = resident_bytes();
-  return available > SIZE_MAX - resident ? SIZE_MAX : available + resident;
 }
 
 int whole_pieces(int rows) {
@@ -65,16 +56,6 @@ BatchSize size_of(const Batch& batch) {
 
 }  // namespace
 
-std::size_t resident_bytes() {
-  unsigned long long total = 0, resident = 0, shared = 0;
-  std::FILE* file = std::fopen("/proc/self/statm", "re");
-  if (file == nullptr) return 0;
-  const int read = std::fscanf(file, "%llu %llu %llu", &total, &resident, &shared);
-  std::fclose(file);
-  if (read != 3 || shared > resident) return 0;
-  return static_cast<std::size_t>(resident - shared) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-}
-
 MemoryRequest MemoryGuard::request_for(const Architecture& architecture, const std::optional<LoraSettings>& lora,
                                        MomentFormat moments, bool reference) const {
   MemoryRequest request;
@@ -83,7 +64,7 @@ MemoryRequest MemoryGuard::request_for(const Architecture& architecture, const s
   request.moments = moments;
   request.reference = reference;
   request.threads = options_.threads;
-  request.kv_cache_bytes = Scheduler::most_cache_bytes(architecture, options_.cache_bytes);
+  request.kv_cache_bytes = Scheduler::most_cache_bytes(architecture, options_.cache_bytes, backend_->block_bytes(architecture));
   return request;
 }
 
@@ -109,8 +90,8 @@ std::vector<ForestPassSettings> MemoryGuard::choices(int most_rows) const {
 
 Json MemoryGuard::plan_load(const Architecture& architecture, const std::optional<LoraSettings>& lora, MomentFormat moments,
                             bool reference, bool shared) const {
-  const std::size_t available = available_memory();
-  const std::size_t most = most_bytes(available);
+  const MemoryUse memory = backend_->memory();
+  const std::size_t available = memory.available, most = memory.most();
   MemoryRequest request = request_for(architecture, lora, moments, reference);
   MemoryPlan plan;
   bool fits = false;
@@ -119,7 +100,7 @@ Json MemoryGuard::plan_load(const Architecture& architecture, const std::optiona
     request.recompute = passes.recompute;
     request.batch_rows = std::min(passes.pass_rows, planned_rows);
     request.longest_chain = std::min(architecture.max_position_embeddings, request.batch_rows);
-    plan = plan_memory(request);
+    plan = backend_->plan(request);
     fits = plan.total <= most;
     if (fits) break;
   }
@@ -133,14 +114,14 @@ Json MemoryGuard::plan_load(const Architecture& architecture, const std::optiona
 void MemoryGuard::plan_reference(const Policy& policy) const {
   MemoryRequest request = request_for(policy.architecture(), {}, policy.moments().format, true);
   request.batch_rows = request.pass_rows = piece_rows;
-  const MemoryPlan plan = plan_memory(request);
-  const std::size_t available = available_memory();
+  const MemoryPlan plan = backend_->plan(request);
+  const std::size_t available = backend_->memory().available;
   if (plan.reference > available) refuse("holding reference weights in addition to this model", plan, available);
 }
 
 ForestPassSettings MemoryGuard::plan_update(const Policy& policy, const Batch& batch, bool reference) const {
   const BatchSize size = size_of(batch);
-  const std::size_t most = most_bytes(available_memory());
+  const std::size_t most = backend_->memory().most();
   std::optional<LoraSettings> lora;
   if (policy.adapters() != nullptr) lora = policy.adapters()->settings();
   MemoryRequest request = request_for(policy.architecture(), lora, policy.moments().format, reference);
@@ -149,7 +130,7 @@ ForestPassSettings MemoryGuard::plan_update(const Policy& policy, const Batch& b
   const auto plan_of = [&](const ForestPassSettings& passes) {
     request.pass_rows = passes.pass_rows;
     request.recompute = passes.recompute;
-    return plan_memory(request);
+    return backend_->plan(request);
   };
   const std::vector<ForestPassSettings> all = choices(size.rows);
   // Prefers a choice that leaves some memory to other processes.

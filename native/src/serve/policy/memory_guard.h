@@ -1,23 +1,18 @@
 // Refuses work before memory runs out. The memory that a load or an update will take is planned, and compared with the memory that this
 // process may use, before anything is allocated. If the peer gives no pass size, one that fits is chosen; the size does not change a bit of
 // the results.
-// defines: MemoryGuard, resident_bytes
+// defines: MemoryGuard
 #pragma once
 
 #include <cstddef>
 #include <optional>
 #include <vector>
 
-#include "model/policy.h"
+#include "backend/backend.h"
 #include "train/batch.h"
-#include "train/forest/forest_pass.h"
-#include "train/memory_plan.h"
 #include "wire/json.h"
 
 namespace longhaul {
-
-// Resident memory of this process, without pages that belong to files.
-std::size_t resident_bytes();
 
 struct MemoryOptions {
   int threads = 1;
@@ -30,7 +25,11 @@ struct MemoryOptions {
 
 class MemoryGuard {
  public:
-  void configure(const MemoryOptions& options) { options_ = options; }
+  // `backend` must outlive the calls that follow: its memory is planned.
+  void configure(const MemoryOptions& options, const Backend& backend) {
+    options_ = options;
+    backend_ = &backend;
+  }
   const MemoryOptions& options() const { return options_; }
 
   // Plans the memory for sampling from a model of this shape and training it. Returns the plan's parts, `total` and `available`. Throws
@@ -51,6 +50,7 @@ class MemoryGuard {
   std::vector<ForestPassSettings> choices(int most_rows) const;
 
   MemoryOptions options_;
+  const Backend* backend_ = nullptr;
 };
 
 }  // namespace longhaul

@@ -39,7 +39,7 @@ void Updates::forget() {
 }
 
 std::shared_ptr<const HeldState> Updates::compute(const Request& request, const HeldState& held, const Reference& reference,
-                                                  ThreadPool& pool) {
+                                                  Backend& backend, ThreadPool& pool) {
   UpdateSettings settings = read_update_settings(request);
   settings.reference = require_reference(request, settings.loss, reference);
   const auto mini_batches = static_cast<int>(settings.learning_rates.size());
@@ -53,7 +53,7 @@ std::shared_ptr<const HeldState> Updates::compute(const Request& request, const 
   settings.progress = [this, id = request.id()](int done, int total) {
     replies_.progress(id, static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
   };
-  UpdateReport report = train(*held.policy, batch, settings, pool);
+  UpdateReport report = train(*held.policy, batch, settings, backend);
   if (!report.applied && report.reason == "cancelled") throw RequestError("Cancelled", "cancelled");
 
   auto next = std::make_shared<HeldState>(held);
@@ -64,11 +64,12 @@ std::shared_ptr<const HeldState> Updates::compute(const Request& request, const 
   next->digest = state_digest(*report.next, pool, adapters ? held.weights_digest : std::string());
   if (!adapters) next->weights_digest.clear();
   next->policy = lend(std::move(report.next));
+  backend.hold(next->policy);
   return next;
 }
 
-UpdateReport Updates::train(const Policy& policy, const Batch& batch, const UpdateSettings& settings, ThreadPool& pool) {
-  if (!trainer_) trainer_ = std::make_unique<Trainer>(pool);
+UpdateReport Updates::train(const Policy& policy, const Batch& batch, const UpdateSettings& settings, Backend& backend) {
+  if (!trainer_) trainer_ = std::make_unique<Trainer>(backend);
   if (auto spent = bin_->take()) trainer_->recycle(std::move(spent));
   try {
     return trainer_->update(policy, batch, settings);

@@ -27,17 +27,17 @@ class Updates {
   // Returns the policy for use; when its last holder releases it, a later update reuses its memory.
   std::shared_ptr<const Policy> lend(std::unique_ptr<Policy> policy) { return PolicyBin::lend(bin_, std::move(policy)); }
 
-  // Frees all working memory: before a load, or when the number of threads changes.
+  // Frees all working memory: before a load, or when the backend changes.
   void forget();
 
   // Returns the state after the requested update, with its digest, `step_id` and reply (`last_update`). If the update was not applied,
   // returns the held state with the new `step_id` and reply. Does not change the held state. Throws RequestError, BatchError and any
   // exception of an update.
   std::shared_ptr<const HeldState> compute(const Request& request, const HeldState& held, const Reference& reference,
-                                           ThreadPool& pool);
+                                           Backend& backend, ThreadPool& pool);
 
  private:
-  UpdateReport train(const Policy& policy, const Batch& batch, const UpdateSettings& settings, ThreadPool& pool);
+  UpdateReport train(const Policy& policy, const Batch& batch, const UpdateSettings& settings, Backend& backend);
 
   Replies& replies_;
   const MemoryGuard& memory_;

@@ -272,7 +272,6 @@ LoadedHf load_hf(const std::string& path, ThreadPool& pool, const Progress& prog
   });
   const auto head = files.tensors().find(head_tensor);
   if (architecture.tie_word_embeddings && head != files.tensors().end()) check_tied_head(head->second, *loaded.weights, pool);
-  loaded.weights->changed(&pool);
   loaded.digest = weights_digest(architecture, digests);
   return loaded;
 }

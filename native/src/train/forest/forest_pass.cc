@@ -29,6 +29,7 @@ void ForestPass::begin(const Policy& policy, const Forest& forest, std::span<con
 
 void ForestPass::State::start(bool entropy) {
   op = &ops::table();
+  policy->pack_forward(&pool);
   linears.clear();
   for (int layer = 0; layer < architecture().num_hidden_layers; ++layer) linears.push_back(longhaul::linears(*policy, layer));
   with_entropy = entropy;

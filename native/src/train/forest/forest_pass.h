@@ -9,29 +9,15 @@
 // comes before them.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <span>
-#include <vector>
 
 #include "base/thread_pool.h"
 #include "model/policy.h"
 #include "train/forest/forest.h"
+#include "train/forest/pass_settings.h"
 
 namespace longhaul {
-
-/// If given, called on the calling thread after each layer and each piece of the head, so that a long pass can report progress. May throw
-/// to end the pass (a cancellation).
-using OnAdvance = std::function<void()>;
-
-constexpr int piece_rows = 512;
-
-struct ForestPassSettings {
-  /// The most rows whose activations exist at once; a multiple of 512, at least 512.
-  int pass_rows = 1 << 30;
-  /// Keep only each layer's input, and compute the layer again in the backward pass.
-  bool recompute = false;
-};
 
 class ForestPass {
  public:
@@ -50,10 +36,7 @@ class ForestPass {
   void logprobs(std::span<float> out, std::span<float> entropies = {});
 
   /// Computes log-probs as above; then calls `derive` once, when every log-prob is known; then adds ∂L/∂(trained parameters) to
-  /// `gradients`, laid out as policy.trained(). `derive(logprobs, entropies, derivatives, entropy_derivatives)`; the last span is empty if
-  /// `trains_entropy` is false.
-  using Derive = std::function<void(std::span<const float> logprobs, std::span<const float> entropies,
-                                    std::span<double> derivatives, std::span<double> entropy_derivatives)>;
+  /// `gradients`, laid out as policy.trained(). The last span of `derive` is empty if `trains_entropy` is false.
   void gradient(const Derive& derive, bool trains_entropy, std::span<float> gradients);
 
   /// Call it after every change of the policy's trained values, and between two policies that may have had the same address.

@@ -1,0 +1,34 @@
+// The CPU as a backend: all threads of a pool, and the host's own arrays.
+#pragma once
+
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/thread_pool.h"
+
+namespace longhaul {
+
+class CpuBackend final : public Backend {
+ public:
+  /// Bound of the logits that exist at once in a call of `extend`, in bytes.
+  static constexpr std::size_t logits_bytes = std::size_t{64} << 20;
+
+  explicit CpuBackend(ThreadPool& pool) : pool_(pool) {}
+
+  Numerics numerics() const override;
+  MemoryUse memory() const override;
+  MemoryPlan plan(const MemoryRequest& request) const override;
+  std::size_t block_bytes(const Architecture& architecture) const override;
+  void hold(std::shared_ptr<const Policy> policy) override;
+  void hold_reference(std::shared_ptr<const Weights> reference) override;
+  std::unique_ptr<BlockCache> make_cache(const Architecture& architecture, int block_capacity) override;
+  void extend(const Policy& policy, BlockCache& cache, std::span<const Feed> feeds, std::span<const DrawRequest> draws,
+              std::span<Drawn> drawn) override;
+  std::unique_ptr<Training> make_training() override;
+
+ private:
+  ThreadPool& pool_;
+  std::vector<float> logits_;
+};
+
+}  // namespace longhaul
