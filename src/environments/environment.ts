@@ -91,7 +91,7 @@ export interface EnvironmentBackend {
 export class EnvironmentError extends Error {
   constructor(
     readonly kind: 'unavailable' | 'failed',
-    /** Short name for counters: `connect`, `socket_lost`, `timeout`, `capacity`, `open`, `call`, `grade`, `world`, `contract`, `unauthorized`. */
+    /** Short name for counters: `connect`, `socket_lost`, `timeout`, `capacity`, `open`, `call`, `grade`, `world`, `contract`, `unauthorized`, `forbidden`. */
     readonly reason: string,
     message: string,
     options?: ErrorOptions,

@@ -20,7 +20,7 @@ import { FleetInstances, type Order, type Owner } from './fleet-instances.js';
 import { fleetRequests } from './fleet-request.js';
 import { InstanceApi } from './instance-api.js';
 import { McpSession } from './mcp-session.js';
-import { type Instance, Orchestrator } from './orchestrator.js';
+import { FullAccount, type Instance, Orchestrator } from './orchestrator.js';
 
 export interface FleetOptions {
   url: string;
@@ -73,7 +73,8 @@ export function createFleetBackend(options: FleetOptions): EnvironmentBackend {
       } catch (error) {
         const isFull = error instanceof EnvironmentError && error.reason === 'capacity';
         if (!isFull || awakeNow() > giveUpAt) throw error;
-        if (isLimit(error)) places.shrinkTo(instances.count);
+        // A rate limit says nothing of the places.
+        if (error instanceof FullAccount) places.shrinkTo(instances.count);
         onWait?.(error.message);
       }
       await sleep(pauses.next(), undefined, { signal }).catch(() => signal.throwIfAborted());
@@ -81,7 +82,6 @@ export function createFleetBackend(options: FleetOptions): EnvironmentBackend {
   }
 
   async function open(task: Task, options: OpenOptions, signal: AbortSignal): Promise<Environment> {
-    if (closed) throw new Error('the environment backend is closed');
     const { verifier } = task;
     if (verifier === undefined)
       throw new EnvironmentError('failed', 'open', `the task ${task.task_key} has no verifier`);
@@ -95,17 +95,21 @@ export function createFleetBackend(options: FleetOptions): EnvironmentBackend {
       await Promise.race([isGone, sleep(deletedWithinMs, undefined, { ref: false })]);
     };
     try {
+      if (closed) throw new Error('the environment backend is closed');
       const code = await abortable(verifierCode(verifier), signal);
       instance = await make(task, options, signal);
       const endsAt = Date.now() + ttlSeconds * 1000;
       const api = new InstanceApi(instance, orchestrator);
-      await reset(api, instance, signal);
-      const session = await McpSession.open(instance.root, apiKey, signal).catch(async (error: unknown) => {
+      const made = instance;
+      const entered = async (): Promise<McpSession> => {
+        await reset(api, made, signal);
+        return McpSession.open(made.root, apiKey, signal);
+      };
+      const session = await entered().catch(async (error: unknown) => {
         throw error instanceof EnvironmentError
-          ? await orchestrator.chargeable(error, 'open', instance?.id)
+          ? await orchestrator.chargeable(error, error.reason === 'reset' ? 'reset' : 'open', made.id)
           : error;
       });
-      const made = instance;
       return fleetEpisode({
         ...{ task, code, api, session, instanceId: made.id, request, orchestrator, callTimeoutMs },
         ...(made.region === undefined ? {} : { region: made.region }),
@@ -151,16 +155,14 @@ export function createFleetBackend(options: FleetOptions): EnvironmentBackend {
   };
 }
 
-/** A rate limit says nothing of the places. */
-const isLimit = ({ message }: EnvironmentError): boolean => /instance/i.test(message);
-
-/** A new instance has its seed; one that is adopted must be brought back to it. */
+/** A new instance has its seed, so its refusal does no harm. A reset without an answer may be carried out during the episode. */
 async function reset(api: InstanceApi, { adopted }: Instance, signal: AbortSignal): Promise<void> {
   try {
     await api.reset(signal);
   } catch (error) {
     signal.throwIfAborted();
-    if (adopted || !(error instanceof EnvironmentError)) throw error;
+    const isRefused = error instanceof EnvironmentError && error.kind === 'failed';
+    if (adopted || !isRefused) throw error;
   }
 }
 

@@ -50,6 +50,7 @@ export function fleetEpisode(parts: EpisodeParts): Environment {
   const { task, session, api, callTimeoutMs } = parts;
   const asksForAnswer =
     task.prompt.includes(answerTool.name) && !parts.tools.some(({ name }) => name === answerTool.name);
+  const asksDatabases = /\.db\s*\(/u.test(parts.code);
   let submitted: string | undefined;
   const calls = new ExclusiveCalls();
   let closing: Promise<void> | undefined;
@@ -103,6 +104,8 @@ export function fleetEpisode(parts: EpisodeParts): Environment {
     const grade = await gradeOnce(finalAnswer, giveUpAt);
     const { value } = grade.outcome;
     if (value > 0) return grade;
+    if (awakeNow() > giveUpAt)
+      throw new EnvironmentError('failed', 'unsteady', `no time is left to confirm the reward ${value}`);
     const again = (await gradeOnce(finalAnswer, giveUpAt)).outcome.value;
     if (again === value) return grade;
     throw new EnvironmentError('failed', 'unsteady', `the verifier gives ${value}, and then ${again}`);
@@ -110,7 +113,7 @@ export function fleetEpisode(parts: EpisodeParts): Environment {
 
   async function gradeOnce(finalAnswer: string | undefined, giveUpAt: number): Promise<Grade> {
     const { verifier_runtime_version: runtimeVersion } = task;
-    await api.queryAll();
+    await api.queryAll(asksDatabases);
     const asked = runVerifier(parts.request, {
       ...{ key: task.task_key, code: parts.code, instanceId: parts.instanceId },
       ...(finalAnswer === undefined ? {} : { finalAnswer }),
@@ -124,7 +127,7 @@ export function fleetEpisode(parts: EpisodeParts): Environment {
         ? await parts.orchestrator.chargeable(error, 'verifier_failed', parts.instanceId)
         : error;
     });
-    await api.queryAll(1);
+    await api.queryAgain();
     if (verdict.kind === 'ungraded') {
       const error = new EnvironmentError('failed', verdict.reason, verdict.message);
       throw await parts.orchestrator.chargeable(error, verdict.reason, parts.instanceId);

@@ -42,8 +42,13 @@ export class FleetInstances {
   readonly #requested = new Set<string>();
   /** Files of the runs that this process plays. */
   readonly #noted = new Map<string, Promise<void>>();
+  /** The newest removal of such a file: one that is written meanwhile would be lost. */
+  #unlinking = Promise.resolve();
+  /** Ids whose refused heartbeat was reported. */
+  readonly #refused = new Set<string>();
   readonly #nonce = randomUUID();
   #beats: NodeJS.Timeout | undefined;
+  #isClosed = false;
 
   constructor(
     private readonly orchestrator: Orchestrator,
@@ -51,8 +56,8 @@ export class FleetInstances {
   ) {}
 
   /**
-   * The instance of this opening of an episode: the same request id until one has been handed out. An abort ends what is being made.
-   * Throws `EnvironmentError`, and the signal's reason.
+   * The instance of this opening of an episode: the same request id until one has been handed out. What is made and not handed out is
+   * ended. Throws `EnvironmentError`, and the signal's reason.
    */
   async make(
     order: Order,
@@ -72,31 +77,37 @@ export class FleetInstances {
       const again = spent === 0 ? [] : [this.#nonce, String(spent)];
       const requestId = uuidOf([this.owner.name, run, episodeId, String(opening), ...again]);
       if (this.#requested.has(requestId)) continue;
+      this.#refuseClosed();
       this.#requested.add(requestId);
       const whole = { ...order, run_id, heartbeat_interval: heartbeatIntervalS };
-      // Not called off: Fleet may have made the instance already.
-      const made = this.orchestrator.create(whole, requestId, new AbortController().signal, onWait);
+      let named: string | undefined;
+      const unwanted = new AbortController();
+      // Not called off before it is named: Fleet may have made the instance already.
+      const onNamed = (id: string): void => {
+        named = id;
+        if (signal.aborted) unwanted.abort();
+      };
+      const options = { signal: unwanted.signal, onNamed, ...(onWait ? { onWait } : {}) };
+      const made = this.orchestrator.create(whole, requestId, options);
       try {
         const instance = await abortable(made, signal);
+        this.#refuseClosed();
         if (this.#left.has(instance.id)) throw new SpentRequest(instance.id);
         this.#open.set(instance, requestId);
         this.#beat();
         return instance;
       } catch (error) {
-        const ended = signal.aborted ? this.#endUnwanted(made) : Promise.resolve();
-        void ended.finally(() => this.#requested.delete(requestId));
-        // Whoever asks again for this opening gets what this request may have made.
-        if (!(error instanceof SpentRequest)) throw error;
+        if (named !== undefined) unwanted.abort();
+        const isSpent = error instanceof SpentRequest;
+        const ended = made
+          .catch(() => undefined)
+          .then(() => (named && !isSpent ? this.#end(named) : undefined));
+        this.#track(ended.finally(() => this.#requested.delete(requestId)));
+        if (!isSpent) throw error;
         if (spent >= maxSpent)
           throw new EnvironmentError('failed', 'open', `Fleet ends each instance of ${episodeId} at once`);
       }
     }
-  }
-
-  #endUnwanted(made: Promise<Instance>): Promise<void> {
-    const ended = made.then(({ id }) => this.#end(id)).catch(() => undefined);
-    this.#track(ended);
-    return ended;
   }
 
   /** Instances that are open or in the making. */
@@ -117,6 +128,7 @@ export class FleetInstances {
 
   /** Resolves when the instances that are being deleted are gone, at the latest after `withinMs`. */
   async close(withinMs: number): Promise<void> {
+    this.#isClosed = true;
     clearInterval(this.#beats);
     const ended = Promise.all([...this.#open.keys()].map((instance) => this.end(instance)));
     const all = Promise.all([ended, ...this.#ending]);
@@ -134,7 +146,11 @@ export class FleetInstances {
       try {
         await this.#sweep(runId);
         await Promise.all(this.#ending);
-        if (!this.#noted.has(runId)) await unlink(this.#fileOf(runId));
+        if (!this.#noted.has(runId)) {
+          const unlinking = unlink(this.#fileOf(runId));
+          this.#unlinking = unlinking.catch(() => undefined);
+          await unlinking;
+        }
       } catch (error) {
         this.#complain(runId, error);
       }
@@ -150,6 +166,7 @@ export class FleetInstances {
 
   async #write(runId: string): Promise<void> {
     const { folder = '' } = this.owner;
+    await this.#unlinking;
     await mkdir(folder, { recursive: true });
     await writeFile(this.#fileOf(runId), runId);
   }
@@ -181,6 +198,11 @@ export class FleetInstances {
     }
   }
 
+  /** Nothing sends heartbeats any more. */
+  #refuseClosed(): void {
+    if (this.#isClosed) throw new Error('the environment backend is closed');
+  }
+
   async #end(id: string): Promise<void> {
     const pauses = new Backoff(deletePauses);
     for (let tries = 1; ; tries++) {
@@ -204,9 +226,16 @@ export class FleetInstances {
 
   #beat(): void {
     this.#beats ??= setInterval(() => {
-      // A missed heartbeat does no harm: Fleet ends an instance after five.
-      for (const { id } of this.#open.keys()) this.orchestrator.heartbeat(id).catch(() => undefined);
+      for (const instance of this.#open.keys())
+        this.orchestrator.heartbeat(instance).catch((error: unknown) => this.#missed(instance, error));
     }, beatMs).unref();
+  }
+
+  /** A missed heartbeat does no harm: Fleet ends an instance after five. One that Fleet refuses may be the first of all. */
+  #missed(instance: Instance, error: unknown): void {
+    if (!this.#open.has(instance) || this.#refused.has(instance.id)) return;
+    this.#refused.add(instance.id);
+    this.owner.log(`no heartbeat of the Fleet instance ${instance.id}: ${(error as Error).message}`);
   }
 }
 

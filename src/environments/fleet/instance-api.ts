@@ -4,13 +4,14 @@
 // answered before and after it.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Backoff } from '../../base/backoff.js';
+import { withoutKnownSecrets } from '../../base/known-secrets.js';
 import { EnvironmentError } from '../environment.js';
 import { isObject, textOf } from '../tool-results.js';
 import { detailOf, type FleetAnswer } from './fleet-request.js';
 import { jsonRequest } from './json-request.js';
 import type { Instance, Orchestrator } from './orchestrator.js';
 
-const resetMs = 30_000;
+const resetMs = 60_000;
 const queryMs = 20_000;
 const triesToQuery = 4;
 const queryPauses: [number, number] = [250, 2_000];
@@ -18,7 +19,7 @@ const queryPauses: [number, number] = [250, 2_000];
 const canary = 'SELECT count(*) FROM sqlite_master';
 
 export class InstanceApi {
-  #databases: Promise<string[]> | undefined;
+  #databases: readonly string[] = [];
 
   constructor(
     private readonly instance: Instance,
@@ -33,32 +34,39 @@ export class InstanceApi {
   }
 
   /**
-   * Resolves when every database has answered a query; throws `EnvironmentError` `failed`, `canary` if one does not. After a grade, ask
-   * once: a lock that is gone at the second try may have been there while the verifier ran.
+   * Before a grade: resolves when every database has answered a query; throws `EnvironmentError` `failed`, `canary` if one does not. An
+   * instance may have no databases, unless the verifier asks for one (`isNeeded`).
    */
-  async queryAll(most = triesToQuery): Promise<void> {
+  async queryAll(isNeeded: boolean): Promise<void> {
     const pauses = new Backoff(queryPauses);
     for (let tries = 1; ; tries++) {
-      const problem = await this.#problem(tries < most);
+      const isLast = tries >= triesToQuery;
+      const problem = await this.#problem(async () => {
+        // A list that is empty or short may be one that is not loaded yet, so an earlier one does not serve.
+        this.#databases = await this.#listed();
+        return this.#databases.length === 0 && (isNeeded || !isLast) ? 'lists no databases' : null;
+      });
       if (problem === null) return;
-      if (tries >= most) throw refused(this.instance, 'canary', problem);
+      if (isLast) throw refused(this.instance, 'canary', problem);
       await sleep(pauses.next());
     }
   }
 
-  /** `isWaiting`: a list without entries may be one that is not loaded yet. */
-  async #problem(isWaiting: boolean): Promise<string | null> {
+  /**
+   * After a grade: the same, asked once and without delay. A lock that is gone at the second try may have been there while the verifier ran.
+   */
+  async queryAgain(): Promise<void> {
+    const problem = await this.#problem();
+    if (problem !== null) throw refused(this.instance, 'canary', problem);
+  }
+
+  async #problem(list?: () => Promise<string | null>): Promise<string | null> {
     try {
-      this.#databases ??= this.#listed();
-      const names = await this.#databases;
-      if (names.length === 0 && isWaiting) {
-        this.#databases = undefined;
-        return 'lists no databases';
-      }
-      const problems = await Promise.all(names.map((name) => this.#queried(name)));
-      return problems.find((problem) => problem !== null) ?? null;
+      const problem = await list?.();
+      if (typeof problem === 'string') return problem;
+      const problems = await Promise.all(this.#databases.map((name) => this.#queried(name)));
+      return problems.find((one) => one !== null) ?? null;
     } catch (error) {
-      this.#databases = undefined;
       if (error instanceof EnvironmentError) return error.message;
       throw error;
     }
@@ -84,7 +92,7 @@ export class InstanceApi {
     const words = isObject(body)
       ? textOf(body.error, textOf(body.message, detailOf(answer)))
       : detailOf(answer);
-    return `the database ${name} does not answer: ${words}`;
+    return `the database ${name} does not answer: ${withoutKnownSecrets(words).slice(0, 500)}`;
   }
 
   async #ask(

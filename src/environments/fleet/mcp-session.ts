@@ -2,6 +2,7 @@
 //
 // A call is sent once. If its answer is lost, nobody knows whether it was carried out, so the episode needs a fresh world.
 import { Client, ProtocolError, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import { ReadableStream } from 'node:stream/web';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { awakeLimit, awakeNow } from '../../base/awake-clock.js';
 import { withoutKnownSecrets } from '../../base/known-secrets.js';
@@ -18,6 +19,8 @@ const unlimitedMs = 2 ** 31 - 1;
 /** An answer at the end of a stream is read after the end is heard. */
 const deliveredWithinMs = 500;
 const listPauses: [number, number] = [250, 5_000];
+/** A server is not there once this many tries in a row, over 8 s, were answered 404: the gate of one that is starting answers 404, too. */
+const triesToBeAbsent = 6;
 
 export class McpSession {
   private constructor(
@@ -30,13 +33,18 @@ export class McpSession {
   static async open(root: string, apiKey: string, signal: AbortSignal): Promise<McpSession> {
     const pauses = new Backoff(listPauses);
     const giveUpAt = awakeNow() + listWithinMs;
+    /** Tries in a row that found no server, by place. */
+    const absent = places.map(() => 0);
     for (;;) {
       const listed = await Promise.all(places.map((place) => listedBy(`${root}${place}`, apiKey, signal)));
       signal.throwIfAborted();
       const found = listed.filter((one) => 'tools' in one);
       const tools = found.flatMap((one) => one.tools);
-      // A server that is not there answers 404; one that is starting, something else.
-      const isWhole = listed.every((one) => 'tools' in one || one.isAbsent);
+      const isWhole = listed.every((one, index) => {
+        if ('tools' in one) return true;
+        absent[index] = one.isAbsent ? (absent[index] ?? 0) + 1 : 0;
+        return absent[index] >= triesToBeAbsent;
+      });
       const isLate = awakeNow() > giveUpAt;
       if (tools.length > 0 && isWhole) return McpSession.#of(found);
       await Promise.all(found.map(({ connection }) => connection.close()));
@@ -124,8 +132,9 @@ async function listedBy(
 
 /** The session with one server. It takes one request at a time. */
 class Connection {
-  /** The server has answered 404. */
+  /** The server has answered 404 before it had accepted the session. */
   isAbsent = false;
+  #isOpen = false;
   readonly #client = new Client({ name: 'longhaul', version: '1' });
   readonly #transport: StreamableHTTPClientTransport;
   /** Called when the stream that should bring an answer has ended. */
@@ -144,18 +153,18 @@ class Connection {
       fetch: async (input, init) => {
         // The stream of the server's own messages, which nobody reads here.
         if (init?.method === 'GET') return new Response(null, { status: 405 });
+        // Of this request: its stream may end after the next call was sent.
+        const onEnd = this.#onStreamEnd;
         const response = await fetch(input, init);
-        if (response.status === 404) this.isAbsent = true;
-        return this.#watched(response);
+        if (response.status === 404) this.isAbsent = !this.#isOpen;
+        return watched(response, onEnd);
       },
     });
-    this.#client.onerror = ({ message }) => {
-      if (/disconnected|reconnect/i.test(message)) this.#onStreamEnd();
-    };
   }
 
   async list(signal: AbortSignal): Promise<ToolSpec[]> {
     await this.#client.connect(this.#transport, { signal, timeout: 30_000 });
+    this.#isOpen = true;
     const { tools } = await this.#client.listTools(undefined, { signal, timeout: 30_000 });
     return readTools(tools);
   }
@@ -179,20 +188,29 @@ class Connection {
       { method: 'tools/call', params },
       { signal: AbortSignal.any([signal, ended.signal]), timeout: unlimitedMs },
     );
-    return Promise.race([asked, lost]);
+    return Promise.race([asked, lost]).finally(() => (this.#onStreamEnd = () => undefined));
   }
 
   /** Never rejects. */
   async close(): Promise<void> {
     await this.#client.close().catch(() => undefined);
   }
+}
 
-  #watched(response: Response): Response {
-    const { body, status, statusText, headers } = response;
-    if (!body || !headers.get('content-type')?.includes('text/event-stream')) return response;
-    const watched = body.pipeThrough(
-      new TransformStream<Uint8Array, Uint8Array>({ flush: () => this.#onStreamEnd() }),
-    );
-    return new Response(watched, { status, statusText, headers });
+/** The response, whose stream calls `onEnd` however it ends. */
+function watched(response: Response, onEnd: () => void): Response {
+  const { body, status, statusText, headers } = response;
+  if (!body || !headers.get('content-type')?.includes('text/event-stream')) return response;
+  async function* passedOn(stream: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array> {
+    try {
+      yield* stream;
+    } finally {
+      onEnd();
+    }
   }
+  return new Response(ReadableStream.from(passedOn(body as ReadableStream<Uint8Array>)), {
+    status,
+    statusText,
+    headers,
+  });
 }

@@ -32,10 +32,22 @@ export interface Instance {
   /** An earlier request with the same id has made it. */
   adopted: boolean;
   region?: string;
+  /** Where Fleet wants its heartbeats; absent: anywhere. */
+  heartbeatRegion?: string;
 }
 
 /** The instance of this request id has ended, so that another id is needed. */
 export class SpentRequest extends Error {}
+
+/** The account may run no further instance now. A rate limit is of the same kind and reason, but no `FullAccount`. */
+export class FullAccount extends EnvironmentError {}
+
+interface CreateOptions {
+  signal: AbortSignal;
+  /** Called with the id of the instance as soon as Fleet names it. It exists from then on, also if `create` rejects. */
+  onNamed?: (id: string) => void;
+  onWait?: (reason: string) => void;
+}
 
 /** Node's `fetch` gives up after 5 minutes without headers. */
 const heldS = 240;
@@ -53,13 +65,12 @@ export class Orchestrator {
 
   /**
    * Resolves when the instance runs. Throws `SpentRequest`; `EnvironmentError` `unavailable`: `connect`, `timeout`, `capacity`; `failed`:
-   * `unauthorized`, or `open` if Fleet refuses the order or the instance does not start.
+   * `unauthorized`, `forbidden`, or `open` if Fleet refuses the order or the instance does not start.
    */
   async create(
     order: InstanceOrder,
     requestId: string,
-    signal: AbortSignal,
-    onWait: (reason: string) => void = () => undefined,
+    { signal, onNamed = () => undefined, onWait = () => undefined }: CreateOptions,
   ): Promise<Instance> {
     const pauses = new Backoff(retryPauses);
     const body = { ...order, created_from: 'sdk', max_wait_seconds: heldS };
@@ -71,14 +82,15 @@ export class Orchestrator {
         const options = { requestId, signal, timeoutMs: (heldS + 30) * 1000 };
         const answer = await this.request('POST', '/v1/env/instances', body, options);
         const duplicate = duplicateOf(answer);
-        if (duplicate !== null) return await this.#running(duplicate, true, waiting);
-        if (answer.status < 300) return await this.#running(idOf(answer), false, waiting, answer);
-        throw errorOf(answer);
+        if (duplicate === null && answer.status >= 300) throw errorOf(answer);
+        const id = duplicate ?? idOf(answer);
+        onNamed(id);
+        return await this.#running(id, duplicate !== null, waiting, duplicate === null ? answer : undefined);
       } catch (error) {
         const isAway = error instanceof EnvironmentError && error.kind === 'unavailable';
         if (!isAway || error.reason === 'capacity') throw error;
         // An answer that is always an error is no outage: its episode would wait for ever.
-        if (tries >= triesToCreate)
+        if (tries >= triesToCreate || awakeNow() > giveUpAt)
           throw error.cause === undefined ? await this.chargeable(error, 'open') : error;
       }
       await pause(pauses.next(), signal);
@@ -122,8 +134,11 @@ export class Orchestrator {
       .map(({ instance_id }) => textOf(instance_id, ''));
   }
 
-  async heartbeat(id: string): Promise<void> {
-    await this.request('POST', `/v1/env/instances/${id}/heartbeat`, {}, { timeoutMs: 20_000 });
+  async heartbeat({ id, heartbeatRegion }: Pick<Instance, 'id' | 'heartbeatRegion'>): Promise<void> {
+    const body = heartbeatRegion === undefined ? {} : { region: heartbeatRegion };
+    const path = `/v1/env/instances/${id}/heartbeat`;
+    const answer = await this.request('POST', path, body, { timeoutMs: 20_000 });
+    if (answer.status >= 300) throw errorOf(answer);
   }
 
   /** `running`, `stopped`, …; null if Fleet does not know the instance. */
@@ -179,30 +194,32 @@ export class Orchestrator {
     created?: FleetAnswer,
   ): Promise<Instance> {
     const pauses = new Backoff(pollMs);
-    let beatAt = awakeNow();
-    const giveUp = (words: string): EnvironmentError => {
-      void this.delete(id).catch(() => undefined);
-      return new EnvironmentError('failed', 'open', words);
-    };
-    for (let answer = created; ;) {
+    // One that is adopted may be without heartbeats for minutes already.
+    let beatAt = adopted ? -Infinity : awakeNow();
+    for (let answer = created; ; answer = undefined) {
       answer ??= await this.request('GET', `/v1/env/instances/${id}`, undefined, { signal });
+      let status: unknown = 'not shown yet';
       if (answer.status === 404 && adopted) throw new SpentRequest(id);
-      if (answer.status >= 300 || !isObject(answer.body)) throw errorOf(answer);
-      const { status } = answer.body;
-      if (status === 'running') return instanceOf(answer.body, id, adopted);
-      if (hasEnded(status)) {
-        if (adopted) throw new SpentRequest(id);
-        throw giveUp(`the instance ${id} did not start: ${String(status)}`);
+      // To give it up for a rate limit would make another creation.
+      if (answer.status !== 429) {
+        if (answer.status >= 300 || !isObject(answer.body)) throw errorOf(answer);
+        status = answer.body.status;
+        if (hasEnded(status)) {
+          if (adopted) throw new SpentRequest(id);
+          throw new EnvironmentError('failed', 'open', `the instance ${id} did not start: ${String(status)}`);
+        }
+        if (awakeNow() - beatAt > 60_000) {
+          beatAt = awakeNow();
+          void this.heartbeat({ id, ...heartbeatRegionOf(answer.body) }).catch(() => undefined);
+        }
+        if (status === 'running') return instanceOf(answer.body, id, adopted);
       }
-      if (awakeNow() > giveUpAt)
-        throw giveUp(`the instance ${id} is still ${String(status)} after ${provisionMs / 60_000} minutes`);
-      if (awakeNow() - beatAt > 60_000) {
-        beatAt = awakeNow();
-        void this.heartbeat(id).catch(() => undefined);
+      if (awakeNow() > giveUpAt) {
+        const words = `the instance ${id} is still ${String(status)} after ${provisionMs / 60_000} minutes`;
+        throw new EnvironmentError('failed', 'open', words);
       }
       onWait(`the instance ${id} is ${String(status)}`);
       await pause(pauses.next(), signal);
-      answer = undefined;
     }
   }
 }
@@ -258,7 +275,14 @@ function instanceOf(body: Record<string, unknown>, id: string, adopted: boolean)
   return {
     ...{ id, root: urls.root.replace(/\/*$/, '/'), manager: manager.replace(/\/+$/, ''), adopted },
     ...(typeof body.region === 'string' ? { region: body.region } : {}),
+    ...heartbeatRegionOf(body),
   };
+}
+
+function heartbeatRegionOf({ heartbeat_region: region }: Record<string, unknown>): {
+  heartbeatRegion?: string;
+} {
+  return typeof region === 'string' && region !== '' ? { heartbeatRegion: region } : {};
 }
 
 const hasEnded = (status: unknown): boolean => status === 'error' || status === 'stopped';
@@ -283,8 +307,9 @@ function errorOf(answer: FleetAnswer): EnvironmentError {
   const isLimit =
     detail.error_type === 'instance_limit_exceeded' || /instance limit|running instances/i.test(words);
   if (status === 403 && isLimit && detail.instance_limit !== 0)
-    return new EnvironmentError('unavailable', 'capacity', words);
-  if (status === 401 || status === 403) return new EnvironmentError('failed', 'unauthorized', words);
+    return new FullAccount('unavailable', 'capacity', words);
+  if (status === 401) return new EnvironmentError('failed', 'unauthorized', words);
+  if (status === 403) return new EnvironmentError('failed', 'forbidden', words);
   if (status === 429) return new EnvironmentError('unavailable', 'capacity', words);
   return status >= 500
     ? new EnvironmentError('unavailable', 'connect', words)

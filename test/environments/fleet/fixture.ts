@@ -44,15 +44,16 @@ interface BackendOptions {
   callTimeoutMs?: number;
   region?: string;
   ttlSeconds?: number;
+  log?: (message: string) => void;
 }
 
 export function fleetBackend(options: BackendOptions): EnvironmentBackend {
   const { url, key, codes, owner, folder, places = 8, callTimeoutMs = 10_000, region } = options;
-  const { ttlSeconds = 600 } = options;
+  const { ttlSeconds = 600, log = () => undefined } = options;
   return createFleetBackend({
     ...{ url, apiKey: key, ttlSeconds, callTimeoutMs, places: createSemaphore(places) },
     ...(region === undefined ? {} : { region }),
-    owner: { name: owner, folder: join(folder, owner), log: () => undefined },
+    owner: { name: owner, folder: join(folder, owner), log },
     verifierCode: (sha256) => Promise.resolve(codes.get(sha256) ?? ''),
   });
 }

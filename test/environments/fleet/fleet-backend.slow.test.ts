@@ -8,18 +8,26 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { Solution } from '../../../src/data/task-file.js';
 import type { Environment, EnvironmentBackend } from '../../../src/environments/environment.js';
+import { fleetRequests } from '../../../src/environments/fleet/fleet-request.js';
 import { McpSession } from '../../../src/environments/fleet/mcp-session.js';
+import { Orchestrator } from '../../../src/environments/fleet/orchestrator.js';
 import type { Task } from '../../../src/spec/records/task.js';
 import { fleetBackend, type FleetTasks, readFleetTasks, run } from './fixture.js';
-import { calm, type FleetService, fleetVenv, startFleetService } from './fleet-service.js';
+import { calm, type FleetFaults, type FleetService, fleetVenv, startFleetService } from './fleet-service.js';
 import { gradesOf } from './measures.js';
 
 const venv = await fleetVenv();
 if ('skipped' in venv) console.warn(`skipped: the service cannot run here: ${venv.skipped}`);
 const quiet = new AbortController().signal;
 
-/** Passes requests on, but ends the connection after the headers of a tool's answer. */
-async function cuttingProxy(target: string): Promise<{ url: string; close: () => Promise<void> }> {
+/**
+ * Passes requests on. It `cuts` the connection after the headers of a tool's answer, or ends the stream `late`, after the answer in it was
+ * sent.
+ */
+async function proxyTo(
+  target: string,
+  how: 'cuts' | 'late',
+): Promise<{ url: string; close: () => Promise<void> }> {
   const server = createServer((request, response) => {
     const chunks: Buffer[] = [];
     request.on('data', (chunk: Buffer) => chunks.push(chunk));
@@ -41,6 +49,10 @@ async function cuttingProxy(target: string): Promise<{ url: string; close: () =>
         const text = await answer.text();
         if (!body.includes('tools/call')) return response.end(text);
         response.flushHeaders();
+        if (how === 'late') {
+          response.write(text);
+          return setTimeout(() => response.end(), 100);
+        }
         return setTimeout(() => response.destroy(), 50);
       })();
     });
@@ -155,7 +167,7 @@ describe.skipIf('skipped' in venv)('Fleet', { timeout: 180_000 }, () => {
     const backend = backendOf();
     const environment = await open(backend, taskAt(0));
     const instance_id = (await instances()).find(({ status }) => status !== 'stopped')?.instance_id ?? '';
-    const proxy = await cuttingProxy(service.url);
+    const proxy = await proxyTo(service.url, 'cuts');
     const session = await McpSession.open(`${proxy.url}/${instance_id}/`, service.key, quiet);
     const begun = performance.now();
     await expect(session.call({ name: 'get_profile', arguments: {} }, 30_000)).rejects.toMatchObject({
@@ -164,6 +176,60 @@ describe.skipIf('skipped' in venv)('Fleet', { timeout: 180_000 }, () => {
     expect(performance.now() - begun).toBeLessThan(10_000);
     await session.close();
     await proxy.close();
+    await environment.close();
+    await backend.close();
+  });
+
+  it('loses no call because the stream of the one before ends late', async () => {
+    const backend = backendOf();
+    const environment = await open(backend, taskAt(0));
+    const instance_id = (await instances()).find(({ status }) => status !== 'stopped')?.instance_id ?? '';
+    const proxy = await proxyTo(service.url, 'late');
+    const session = await McpSession.open(`${proxy.url}/${instance_id}/`, service.key, quiet);
+    await service.control({ slow_call_s: 1.5 });
+    for (let call = 0; call < 3; call++)
+      expect(await session.call({ name: 'get_profile', arguments: {} }, 30_000)).toMatchObject({
+        isError: false,
+      });
+    await session.close();
+    await proxy.close();
+    await environment.close();
+    await backend.close();
+  });
+
+  it.each<[string, FleetFaults]>([
+    ['its gate answers 404 while it starts', { app_starts_s: 3 }],
+    ['it answers 404 when asked for its tools', { hide_tools: 0.6 }],
+  ])('never leaves out the tools of the app: %s', async (_, fault) => {
+    await service.control(fault);
+    const backend = backendOf();
+    const environment = await open(backend, taskAt(0));
+    expect(environment.tools.map(({ name }) => name)).toContain('create_booking');
+    await environment.close();
+    await backend.close();
+  });
+
+  it('gives up an instance whose reset was not answered: it may come during the episode', async () => {
+    await service.control({ drop_reset_reply: 1 });
+    const backend = backendOf();
+    await expect(open(backend, taskAt(0))).rejects.toMatchObject({
+      ...{ kind: 'unavailable', reason: 'socket_lost' },
+    });
+    await backend.close();
+    expect(await running()).toBe(0);
+  });
+
+  it('sends heartbeats to the region that Fleet names, at once for an instance that it adopts', async () => {
+    await service.control({ drop_create_reply: 1 });
+    const backend = backendOf({ region: 'eu-west-2' });
+    const environment = await open(backend, taskAt(0));
+    const instance_id = (await instances()).find(({ status }) => status !== 'stopped')?.instance_id ?? '';
+    const beats = async () =>
+      (await service.log()).heartbeats.filter((beat) => beat.instance_id === instance_id);
+    await expect.poll(beats).toEqual([{ instance_id, region: 'eu-west-2' }]);
+    const orchestrator = new Orchestrator(fleetRequests(service.url, service.key));
+    await orchestrator.heartbeat({ id: instance_id, heartbeatRegion: 'eu-west-2' });
+    await expect(orchestrator.heartbeat({ id: instance_id })).rejects.toThrow('no heartbeats in region None');
     await environment.close();
     await backend.close();
   });
@@ -209,6 +275,31 @@ describe.skipIf('skipped' in venv)('Fleet', { timeout: 180_000 }, () => {
     await backend.close();
   });
 
+  it('ends an instance that Fleet has named when the episode is called off', async () => {
+    await service.control({ drop_create_reply: 1, provision_s: 600, limit_polls: 1 });
+    const backend = backendOf();
+    const stop = new AbortController();
+    const opening = open(backend, taskAt(0), { signal: stop.signal });
+    await expect.poll(async () => (await service.log()).faults.limit_polls).toBeGreaterThan(0);
+    await delay(500);
+    stop.abort(new Error('called off'));
+    await expect(opening).rejects.toThrow('called off');
+    await expect.poll(running, { timeout: 20_000 }).toBe(0);
+    await backend.close();
+  });
+
+  it('opens nothing after its end', async () => {
+    await service.control({ provision_s: 2 });
+    const backend = backendOf();
+    const opening = open(backend, taskAt(0));
+    await expect.poll(running).toBe(1);
+    const refused = expect(opening).rejects.toThrow('closed');
+    await backend.close();
+    await refused;
+    await expect(open(backend, taskAt(0))).rejects.toThrow('closed');
+    await expect.poll(running, { timeout: 20_000 }).toBe(0);
+  });
+
   it('waits for a place where the account is full', async () => {
     await service.control({ instance_limit: 1 });
     const backend = backendOf();
@@ -251,6 +342,7 @@ describe.skipIf('skipped' in venv)('Fleet', { timeout: 180_000 }, () => {
 
   it.each([
     [{ lock: true }, 'canary'],
+    [{ databases: 0 }, 'canary'],
     [{ result_none: 1 }, 'no_number'],
   ])('gives no grade while the service has %j', async (fault, reason) => {
     const backend = backendOf();

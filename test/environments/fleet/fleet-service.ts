@@ -33,6 +33,14 @@ export interface FleetFaults {
   fail_verify?: number;
   /** The answer is a 500. */
   verify_http?: number;
+  /** The answer is a 504. */
+  verify_busy?: number;
+  /** The connection ends without an answer, and the reset is carried out a second later. */
+  drop_reset_reply?: number;
+  /** The app's server answers 404 when it is asked for its tools. */
+  hide_tools?: number;
+  /** An instance is not shown: the answer is a 429. */
+  limit_polls?: number;
   judge_error?: number;
   result_none?: number;
   /** The databases are locked just before the verifier runs, and until `lock_ms` after its end. */
@@ -45,6 +53,10 @@ export interface FleetFaults {
   /** Whether an instance's routes ask for a runner token. They do at the start. */
   gated?: boolean;
   slow_call_s?: number;
+  /** The app's server answers 404 until its instance is so old. */
+  app_starts_s?: number;
+  /** How many of the two databases an instance lists. */
+  databases?: number;
   /** Ends all instances now. */
   expire_all?: boolean;
   /** Moves the service's clock forward: times to live, heartbeats, provisioning. */
@@ -55,6 +67,7 @@ export interface FleetFaults {
 export const calm: FleetFaults = {
   ...{ drop_create_reply: 0, fail_create: 0, drop_call_reply: 0, fail_call: 0, drop_delete_reply: 0 },
   ...{ fail_delete: 0, fail_verify: 0, verify_http: 0, judge_error: 0, result_none: 0, lock: false },
+  ...{ verify_busy: 0, drop_reset_reply: 0, hide_tools: 0, limit_polls: 0, app_starts_s: 0, databases: 2 },
   ...{ lock_while_verifying: 0, provision_s: 0, instance_limit: 1000, gated: true, slow_call_s: 0, seed: 1 },
 };
 
@@ -91,6 +104,7 @@ export interface FleetLog {
     result: unknown;
     success: boolean | null;
   }[];
+  heartbeats: { instance_id: string; region: string | null }[];
   uploads: { sha256: string; is_repeated: boolean }[];
 }
 

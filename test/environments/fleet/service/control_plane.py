@@ -123,6 +123,8 @@ def control_plane(service):
 
     @routes.get("/env/instances/{instance_id}")
     async def one(instance_id: str) -> InstanceResponse:
+        if faults.strikes("limit_polls"):
+            raise HTTPException(429, "Rate limit exceeded: too many instance requests")
         return instances.row(known(instance_id))
 
     @routes.delete("/env/instances/{instance_id}")
@@ -136,8 +138,12 @@ def control_plane(service):
         return instances.row(instance)
 
     @routes.post("/env/instances/{instance_id}/heartbeat")
-    async def heartbeat(instance_id: str) -> HeartbeatResponse:
+    async def heartbeat(instance_id: str, asked: dict = None) -> HeartbeatResponse:
+        region = (asked or {}).get("region")
+        log["heartbeats"].append({"instance_id": instance_id, "region": region})
         instance = known(instance_id)
+        if region != instance.heartbeat_region:
+            raise HTTPException(404, f"Instance '{instance_id}' has no heartbeats in region {region}")
         if instance.ended is not None:
             raise HTTPException(404, f"Instance '{instance_id}' is not running")
         interval = instance.asked.heartbeat_interval
@@ -181,6 +187,8 @@ def control_plane(service):
 
     @routes.post("/verifiers/execute")
     async def execute(asked: VerifiersExecuteRequest) -> VerifiersExecuteResponse:
+        if faults.strikes("verify_busy"):
+            raise HTTPException(504, "Gateway Timeout")
         if faults.strikes("verify_http"):
             raise HTTPException(500, "Internal server error")
         try:

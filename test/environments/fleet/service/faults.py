@@ -12,6 +12,10 @@ RATES = (
     "fail_delete",
     "fail_verify",
     "verify_http",
+    "verify_busy",
+    "drop_reset_reply",
+    "hide_tools",
+    "limit_polls",
     "judge_error",
     "result_none",
     "lock_while_verifying",
@@ -25,6 +29,8 @@ DEFAULTS = {
     "instance_limit": 1000,
     "gated": True,
     "slow_call_s": 0.0,
+    "app_starts_s": 0.0,
+    "databases": 2,
 }
 
 

@@ -1,5 +1,6 @@
 """The routes of an instance under `/{instance}/api/v1/env`: its reset, its databases and their difference."""
 
+import asyncio
 import sqlite3
 from datetime import datetime, timezone
 
@@ -14,8 +15,11 @@ from fleet.instance.models import (
     ResetResponse,
 )
 from fleet.verifiers.local_executor import diff_dbs
-from control_plane import RUNNER_TOKEN
+from control_plane import RUNNER_TOKEN, drop_reply
 from instances import DATABASES
+
+# After the first calls of an episode that did not wait for the answer.
+LATE_RESET_S = 1.0
 
 
 def instance_routes(service):
@@ -44,8 +48,12 @@ def instance_routes(service):
         return HealthResponse(status="healthy", timestamp=datetime.now(timezone.utc).isoformat(), service="manager")
 
     @routes.post("/reset")
-    async def reset(instance_id: str, asked: ResetRequest = None) -> ResetResponse:
+    async def reset(instance_id: str, request: Request, asked: ResetRequest = None) -> ResetResponse:
         instance = running(instance_id)
+        if service.faults.strikes("drop_reset_reply"):
+            drop_reply(request)
+            asyncio.get_running_loop().call_later(LATE_RESET_S, service.instances.fill, instance)
+            return ResetResponse(success=True, message="")
         if instance.locks.holds > 0:
             raise HTTPException(500, "database is locked")
         service.instances.fill(instance)
@@ -54,7 +62,7 @@ def instance_routes(service):
     @routes.get("/resources")
     async def resources(instance_id: str) -> list[Resource]:
         running(instance_id)
-        return [Resource(name=name, type="sqlite", mode="ro" if name == "seed" else "rw") for name in DATABASES]
+        return [Resource(name=name, type="sqlite", mode="ro" if name == "seed" else "rw") for name in DATABASES[: service.faults["databases"]]]
 
     @routes.get("/resources/sqlite/{name}/describe")
     async def describe(instance_id: str, name: str) -> DescribeResponse:

@@ -39,6 +39,11 @@ class Instance:
         return "running" if self.is_running else "pending"
 
     @property
+    def heartbeat_region(self):
+        """Where its heartbeats are taken; None without an interval."""
+        return None if self.asked.heartbeat_interval is None else self.asked.region
+
+    @property
     def deadline(self):
         """When its next heartbeat is due; None without an interval."""
         interval = self.asked.heartbeat_interval
@@ -74,6 +79,8 @@ class Instances:
 
     def fill(self, instance):
         """Gives it the databases of its data version, as at its start."""
+        if instance.ended is not None:
+            return
         for name in DATABASES:
             self.seeds.copy(instance.data_version, instance.path(name))
         if self.faults["lock"]:
@@ -157,6 +164,7 @@ class Instances:
             health=instance.status == "running",
             run_id=instance.asked.run_id,
             heartbeat_interval=instance.asked.heartbeat_interval,
+            heartbeat_region=instance.heartbeat_region,
         )
 
     def log_row(self, instance):

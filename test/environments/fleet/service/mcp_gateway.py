@@ -53,6 +53,8 @@ class McpGateway:
         if instance is None or (session is not None and self.instance_of_session.get(session) != (instance_id, endpoint)):
             return await refuse(send, 404, f"Instance '{instance_id}' is not running, or has no such session")
         body = await body_of(receive) if scope["method"] == "POST" else b""
+        if endpoint == "mcp" and self.is_hidden(instance, body):
+            return await refuse(send, 404, "Not Found")
         call = call_in(body)
         if call is not None:
             if self.service.faults["slow_call_s"] > 0:
@@ -73,6 +75,12 @@ class McpGateway:
         # Both servers' paths begin at the endpoint.
         inner = {**scope, "path": "/", "raw_path": b"/", "fleet_instance": instance}
         await self.apps[endpoint](inner, replayed(body, receive) if body else receive, sent)
+
+    def is_hidden(self, instance, body):
+        """Whether the gate answers as if there were no such server."""
+        faults = self.service.faults
+        is_starting = self.service.clock.now() < instance.created + faults["app_starts_s"]
+        return is_starting or (b'"tools/list"' in body and faults.strikes("hide_tools"))
 
 
 async def body_of(receive):

@@ -31,7 +31,7 @@ class Service:
     def __init__(self, folder):
         os.makedirs(folder, exist_ok=True)
         self.clock, self.faults = Clock(), Faults()
-        self.log = {"creates": [], "calls": [], "executions": [], "uploads": []}
+        self.log = {"creates": [], "calls": [], "executions": [], "uploads": [], "heartbeats": []}
         self.instances = Instances(folder, Seeds(folder), self.faults, self.clock)
         self.verifiers = Verifiers(self.instances, self.faults, self.log)
 
