@@ -92,7 +92,7 @@ async function takeUpFiles(
   return writeDataset(store, { name: 'files', version }, { tasks, demonstrations, tools });
 }
 
-interface DataFiles {
+export interface DataFiles {
   tasks: Task[];
   demonstrations: Demonstration[];
   /** Code by its sha256, of all tasks of the file. */

@@ -118,6 +118,9 @@ async function askServer(
   signal?.throwIfAborted();
   return {
     problem: `the tool list for demonstrations of "${task.env_key}" cannot be fetched: ${reason}`,
-    fix: 'start the server, or correct the url',
+    fix:
+      environment.kind === 'fleet'
+        ? 'see what Fleet says of the key and the environment: `longhaul doctor --spec`'
+        : 'start the server, or correct the url',
   };
 }

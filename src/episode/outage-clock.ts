@@ -56,7 +56,7 @@ export function outageClock(
         if (leftMs <= 0) {
           throw new EnvironmentsUnavailable(
             `The environment of ${envKey} has been down for ${Math.round(maxWaitMs / 1000)} s ` +
-              `(${cause.message}). Start it again, then resume the run`,
+              `(${cause.message}). Make sure that it answers, then resume the run`,
             { cause },
           );
         }

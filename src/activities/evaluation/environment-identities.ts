@@ -96,7 +96,7 @@ async function factsOf(name: string, asking: Asking): Promise<EnvironmentFacts> 
 
 function unavailable(name: string, { maxWaitS }: Asking, cause: EnvironmentError): EnvironmentsUnavailable {
   return new EnvironmentsUnavailable(
-    `The environment server of ${name} did not list its tools within ${maxWaitS} s (${cause.message}). Start it again, then resume the run`,
+    `The environment server of ${name} did not list its tools within ${maxWaitS} s (${cause.message}). Make sure that it answers, then resume the run`,
     { cause },
   );
 }

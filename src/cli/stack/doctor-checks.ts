@@ -1,6 +1,7 @@
 // Probes for everything that a run needs. Each probe answers in seconds; a failed one says how to fix the problem.
 import { statfs } from 'node:fs/promises';
 import type { Client } from '@temporalio/client';
+import { withoutKnownSecrets } from '../../base/known-secrets.js';
 import { createNativeEngine } from '../../engine/native/native-engine.js';
 import { nameOfNumerics } from '../../spec/records/numerics.js';
 import { openStore, probeStore } from '../../store/open-store.js';
@@ -29,7 +30,8 @@ export async function check(name: string, probe: () => Promise<string>): Promise
   try {
     return { check: name, ok: true, detail: await probe() };
   } catch (error) {
-    return { check: name, ok: false, detail: error instanceof Error ? error.message : String(error) };
+    const detail = withoutKnownSecrets(error instanceof Error ? error.message : String(error));
+    return { check: name, ok: false, detail };
   }
 }
 

@@ -184,7 +184,8 @@ function specChecks(
 ): Promise<CheckResult>[] {
   if (spec instanceof Error) return [Promise.resolve({ check: 'spec', ok: false, detail: spec.message })];
   // Read once: a task file may be large, and in a bucket.
-  const reading = spec.data.tasks === undefined ? [] : readDataFiles(spec.data).then(({ tasks }) => tasks);
+  const noFiles = { tasks: [], verifiers: new Map<string, string>() };
+  const reading = spec.data.tasks === undefined ? Promise.resolve(noFiles) : readDataFiles(spec.data);
   const environments = spec.environments.map((environment) => {
     const { env_key, url, grading_token_env } = environment;
     return check(`environment ${env_key}`, async () => {
@@ -199,8 +200,8 @@ function specChecks(
         throw new Error(`it has no url, and no embedded stack runs: start one with \`${start}\``);
       const { headers } = serverOptionsOf(environment);
       const health = await probeEnvironments(server, headers);
-      return url === undefined ? health : playedEnvironment({ ...environment, url }, await reading);
+      return url === undefined ? health : playedEnvironment({ ...environment, url }, (await reading).tasks);
     });
   });
-  return [check('spec', async () => soundText(path, await reading)), ...environments];
+  return [check('spec', async () => soundText(path, (await reading).tasks)), ...environments];
 }

@@ -1,4 +1,6 @@
 // What `longhaul doctor --spec` says of an environment server: it begins an episode there, and tells what it found.
+import { refuseVerifiers } from '../../data/environment-check.js';
+import type { DataFiles } from '../../data/run-dataset.js';
 import { environmentKind } from '../../environments/environment-kinds.js';
 import { fleetState } from '../../environments/fleet/fleet-kind.js';
 import { askServerFacts, nameOfContract, type ServerFacts } from '../../environments/openenv/server-facts.js';
@@ -40,9 +42,10 @@ export async function playedEnvironment(
 export async function fleetText(
   environment: EnvironmentSpec,
   environments: readonly EnvironmentSpec[],
-  tasks: readonly Task[],
+  { tasks, verifiers }: Pick<DataFiles, 'tasks' | 'verifiers'>,
 ): Promise<string> {
   const own = tasks.filter(({ env_key }) => environmentOf(environments, env_key) === environment);
+  refuseVerifiers(environments, own, verifiers);
   const signal = AbortSignal.timeout(60_000);
   const late = (error: unknown): never => {
     throw signal.aborted ? new Error('Fleet did not answer within 60 s: check the network, or url') : error;

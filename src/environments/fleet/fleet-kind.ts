@@ -72,15 +72,22 @@ function ownerIn({ name, folder }: { name: string; folder: string }): string {
   return `${name}.${readFileSync(path, 'utf8')}`;
 }
 
-/** Throws if the variable is not set here. */
-function keyOf({ env_key, api_key_env = 'FLEET_API_KEY' }: EnvironmentSpec): string {
-  const key = process.env[api_key_env]?.trim();
-  if (!key)
-    throw new Error(
-      `environment ${env_key} takes the key of Fleet from ${api_key_env}, but this variable is not set here: export it`,
-    );
+const variableOf = ({ api_key_env = 'FLEET_API_KEY' }: EnvironmentSpec): string => api_key_env;
+
+/** Throws if the variable is not set here, or holds what no header can carry. */
+function keyOf(spec: EnvironmentSpec): string {
+  const key = process.env[variableOf(spec)]?.trim();
   keepSecret(key);
-  return key;
+  const problem = keyProblem(key);
+  if (key !== undefined && problem === null) return key;
+  throw new Error(
+    `environment ${spec.env_key} takes the key of Fleet from ${variableOf(spec)}, but this variable ${problem} here: export it`,
+  );
+}
+
+function keyProblem(key = ''): string | null {
+  if (key === '') return 'is not set';
+  return /^[\x21-\x7e]+$/u.test(key) ? null : 'holds spaces, line ends or other characters that no key has';
 }
 
 function orchestratorOf(spec: EnvironmentSpec): Orchestrator {
@@ -94,10 +101,11 @@ async function refusal(
 ): Promise<Refusal | null> {
   const own = taskRefusal(tasks);
   if (own) return own;
-  const variable = spec.api_key_env ?? 'FLEET_API_KEY';
-  if (!process.env[variable]?.trim())
+  const variable = variableOf(spec);
+  const problem = keyProblem(process.env[variable]?.trim());
+  if (problem !== null)
     return {
-      problem: `the key of Fleet is expected in ${variable}, and this variable is not set`,
+      problem: `the key of Fleet is expected in ${variable}, and this variable ${problem}`,
       fix: 'export it where `longhaul up` and the workers are started',
     };
   try {
@@ -107,11 +115,14 @@ async function refusal(
     if (!(error instanceof EnvironmentError)) throw error;
     // Episodes wait for a service that does not answer.
     if (error.kind === 'unavailable') return null;
-    const fix =
-      error.reason === 'unauthorized'
-        ? `put a valid key into ${variable}`
-        : 'correct the url: the key is not the cause';
-    return { problem: error.message, fix };
+    const fixes: Record<string, string> = {
+      unauthorized: `put a valid key into ${variable}`,
+      forbidden: 'ask Fleet for access, or use the key of a team that has it',
+    };
+    return {
+      problem: error.message,
+      fix: fixes[error.reason] ?? 'correct the url: the key is not the cause',
+    };
   }
 }
 

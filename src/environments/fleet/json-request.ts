@@ -1,5 +1,6 @@
 // One HTTP request with a JSON answer, sent once.
 import { awakeLimit } from '../../base/awake-clock.js';
+import { withoutKnownSecrets } from '../../base/known-secrets.js';
 import { EnvironmentError } from '../environment.js';
 
 export interface FleetAnswer {
@@ -43,7 +44,7 @@ export async function jsonRequest(request: JsonRequest): Promise<FleetAnswer> {
 }
 
 function unanswered(reason: 'connect' | 'timeout', message: string, cause: unknown): EnvironmentError {
-  return new EnvironmentError('unavailable', reason, message, { cause });
+  return new EnvironmentError('unavailable', reason, withoutKnownSecrets(message), { cause });
 }
 
 function parsed(text: string): unknown {

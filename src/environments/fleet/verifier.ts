@@ -4,6 +4,7 @@
 // only reads the instance.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { awakeNow } from '../../base/awake-clock.js';
+import { withoutKnownSecrets } from '../../base/known-secrets.js';
 import { sha256Hex } from '../../base/sha256.js';
 import { EnvironmentError } from '../environment.js';
 import { isObject } from '../tool-results.js';
@@ -173,7 +174,7 @@ function readAnswer(answer: FleetAnswer): Attempt {
   if (status >= 300) return ungraded('verifier_failed', message, status >= 500);
 
   const { success, result, stdout, execution_id } = fieldsOf(answer);
-  const printed = typeof stdout === 'string' ? stdout : '';
+  const printed = typeof stdout === 'string' ? withoutKnownSecrets(stdout) : '';
   const judgeError = /^JUDGE ERROR:.*$/mu.exec(printed)?.[0];
   if (judgeError !== undefined) return ungraded('judge_error', judgeError, true);
   if (success !== true) return ungraded('verifier_failed', errorOf(answer), true);
@@ -200,7 +201,10 @@ function ungraded(
   message: string,
   again: boolean,
 ): Attempt {
-  return { result: { kind: 'ungraded', reason, message: message.slice(0, 1000) }, again };
+  return {
+    result: { kind: 'ungraded', reason, message: withoutKnownSecrets(message).slice(0, 1000) },
+    again,
+  };
 }
 
 function numberOf(result: unknown): number | null {
@@ -219,7 +223,7 @@ function errorOf(answer: FleetAnswer): string {
 
 function bodyText({ body }: FleetAnswer): string {
   const text = typeof body === 'string' ? body : (JSON.stringify(body) ?? '');
-  return text.slice(0, 500);
+  return withoutKnownSecrets(text).slice(0, 500);
 }
 
 function fieldsOf({ body }: FleetAnswer): Record<string, unknown> {

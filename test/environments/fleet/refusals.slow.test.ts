@@ -2,6 +2,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { refuseUnplayable, refuseVerifiers } from '../../../src/data/environment-check.js';
 import { askIdentities } from '../../../src/activities/evaluation/environment-identities.js';
+import { fleetText } from '../../../src/cli/stack/environment-checks.js';
 import { toolListsOf } from '../../../src/data/tool-lists.js';
 import type { EnvironmentSpec } from '../../../src/spec/run-spec.js';
 import type { Task } from '../../../src/spec/records/task.js';
@@ -76,11 +77,23 @@ describe.skipIf('skipped' in venv)('a run on Fleet', { timeout: 60_000 }, () => 
     await expect(begun()).rejects.toThrow(/may run 0 instances/);
   });
 
-  it('refuses a verifier without a function', () => {
-    const codes = new Map([[task().verifier ?? '', 'x = 1']]);
-    expect(() => refuseVerifiers([entry()], tasks.slice(0, 2), codes)).toThrow(
-      new RegExp(`1 tasks define no function that takes .*, for example that of ${task().task_key}`),
+  it('refuses a key that no header can carry, and does not show it', async () => {
+    process.env[variable] = 'a-secret-key\nof two lines';
+    const refused = begun();
+    await expect(refused).rejects.toThrow(/FLEET_KEY_OF_TESTS.* line ends/);
+    await expect(refused).rejects.not.toThrow(/secret-key/);
+    process.env[variable] = service.key;
+  });
+
+  it('refuses a verifier without a function, and so does the doctor', async () => {
+    process.env[variable] = service.key;
+    const verifiers = new Map([[task().verifier ?? '', 'x = 1']]);
+    const [environment, played] = [entry(), tasks.slice(0, 2)];
+    const words = new RegExp(
+      `1 tasks define no function that takes .*, for example that of ${task().task_key}`,
     );
+    expect(() => refuseVerifiers([environment], played, verifiers)).toThrow(words);
+    await expect(fleetText(environment, [environment], { tasks: played, verifiers })).rejects.toThrow(words);
   });
 
   it('shows demonstrations the tools of an instance, and leaves none', async () => {

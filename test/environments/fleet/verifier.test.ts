@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { EnvironmentError } from '../../../src/environments/environment.js';
+import { keepSecret } from '../../../src/base/known-secrets.js';
 import type { FleetAnswer, FleetRequest } from '../../../src/environments/fleet/fleet-request.js';
 import { runVerifier, type Verdict, type VerifierRun } from '../../../src/environments/fleet/verifier.js';
 import { built, goldens, shortened } from './goldens.js';
@@ -63,6 +64,20 @@ class Fleet {
 
 const known: FleetAnswer = { status: 200, body: { success: true } };
 const notFound: FleetAnswer = { status: 404, body: { detail: 'Bundle not found' } };
+
+it('leaves no part of a secret where a text is cut', async () => {
+  const secret = 'a-secret-of-the-verifier-test';
+  keepSecret(secret);
+  const long = (most: number): string => `${'x'.repeat(most - 10)}${secret}`;
+  const answers = [
+    { status: 400, body: long(500) },
+    failed(long(1000 - 'ValueError: '.length)),
+    ok({ stdout: `${secret}${'x'.repeat(990)}` }),
+    ok({ stdout: `>>> ERROR_ACCUMULATOR >>>\n['${long(990)}']\n<<< ERROR_ACCUMULATOR <<<\n` }),
+  ];
+  for (const answer of answers)
+    expect(JSON.stringify(await new Fleet([answer]).run())).not.toMatch(/a-secret|verifier-test/);
+});
 
 describe('requests', () => {
   it.each(goldens.asked.map((asked) => [JSON.stringify(asked.answer), asked]))(
