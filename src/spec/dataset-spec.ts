@@ -65,7 +65,7 @@ export const datasetSpecSchema = z.strictObject({
     .enum(['keep', 'leave_out'])
     .default('keep')
     .describe('whether tasks without a solution, given or taught, stay in the dataset'),
-  parallel: count.default(8).describe('tasks of an environment that are played at once'),
+  parallel: count.default(8).describe('tasks of an entry of `environments` that are played at once'),
 });
 
 /** A checked dataset spec, with all defaults. */

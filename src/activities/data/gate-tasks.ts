@@ -2,6 +2,7 @@
 import { checkGate, type GateInput } from '../../data/preparation/gates.js';
 import { solvedTasks, taskName } from '../../data/preparation/solved-tasks.js';
 import type { EnvironmentBackend } from '../../environments/environment.js';
+import type { FailureLedger } from '../../episode/failure-ledger.js';
 import { parseDatasetSpec } from '../../spec/dataset-spec.js';
 import {
   gateNames,
@@ -43,10 +44,10 @@ export async function gateTasks(
   const counts = { passed: 0, failed: 0 };
   const ungraded = new Map<string, Ungraded[]>();
   const record = (one: Ungraded): Promise<GateRecord> => recordGate({ store }, one, scope);
-  await playEach({ ...spec, store }, solved, scope, async ({ task, solution }, backend) => {
+  await playEach({ ...spec, store }, solved, scope, async ({ task, solution }, { backend, ledgerOf }) => {
     const held = ungraded.get(task.env_key) ?? [];
     ungraded.set(task.env_key, held);
-    const result = await gatesOf({ store, gathered, backend, scope, task, solution });
+    const result = await gatesOf({ store, gathered, backend, ledgerOf, scope, task, solution });
     counts[result.passed ? 'passed' : 'failed'] += 1;
     scope.progress({ ...counts });
     if (result.ungraded) held.push(result.ungraded);
@@ -70,10 +71,11 @@ interface Ungraded {
   record: GateRecord;
 }
 
-interface TaskGates extends GateInput {
+interface TaskGates extends Omit<GateInput, 'ledger'> {
   store: Deps['store'];
   gathered: GatheredRecord;
   backend: EnvironmentBackend;
+  ledgerOf: (gate: GateName) => FailureLedger;
   scope: DataScope;
 }
 
@@ -98,7 +100,9 @@ async function gatesOf(input: TaskGates): Promise<{ passed: boolean; ungraded?: 
 
 async function playedGate(input: TaskGates, gate: GateName, gathered: Digest): Promise<GateRecord> {
   const begun = performance.now();
-  const { explanation, ...result } = await checkGate(input.backend, gate, input, input.scope.signal);
+  const ledger = input.ledgerOf(gate);
+  const asked = { ...input, ledger };
+  const { explanation, ...result } = await checkGate(input.backend, gate, asked, input.scope.signal);
   return {
     schema: 'longhaul.gate/1',
     gathered,

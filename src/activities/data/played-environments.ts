@@ -3,6 +3,7 @@ import { readAsset } from '../../data/run-data.js';
 import { type EnvironmentBackend, EnvironmentError } from '../../environments/environment.js';
 import { environmentKind } from '../../environments/environment-kinds.js';
 import { createSemaphore, type Semaphore } from '../../environments/semaphore.js';
+import { FailureLedger } from '../../episode/failure-ledger.js';
 import { outageClock } from '../../episode/outage-clock.js';
 import { environmentOf } from '../../spec/environments/environment-of.js';
 import type { DatasetSpec } from '../../spec/dataset-spec.js';
@@ -18,11 +19,18 @@ const callTimeoutMs = 60_000;
 
 export type DataScope = Pick<AttemptScope, 'signal' | 'progress' | 'recorded'>;
 
-type Play<Item> = (item: Item, backend: EnvironmentBackend, isOver: () => boolean) => Promise<void>;
+interface Stage {
+  backend: EnvironmentBackend;
+  isOver: () => boolean;
+  /** The failures of this item's episode of that name, also before `play` was called again. */
+  ledgerOf: (episode: string) => FailureLedger;
+}
+
+type Play<Item> = (item: Item, stage: Stage) => Promise<void>;
 
 /**
- * Calls `play` for each item, at most `parallel` at once on an environment. `play` may throw an `EnvironmentError` while the server is away: it is
- * called again. Throws `EnvironmentsUnavailable` when the server has been away for 10 minutes.
+ * Calls `play` for each item, at most `parallel` at once on an entry of the spec's environments. `play` may throw an `EnvironmentError` that
+ * its ledger does not charge: it is called again once the server answers. Throws `EnvironmentsUnavailable` when the server has been away for 10 minutes.
  */
 export async function playEach<Item extends { task: Task }>(
   { environments, parallel, store }: Pick<DatasetSpec, 'environments' | 'parallel'> & { store: ObjectStore },
@@ -30,17 +38,19 @@ export async function playEach<Item extends { task: Task }>(
   scope: DataScope,
   play: Play<Item>,
 ): Promise<void> {
-  const byEnvironment = new Map<string, Item[]>();
+  // An entry may serve many environments, and its places are theirs together.
+  const byEntry = new Map<EnvironmentSpec, Item[]>();
   for (const item of items) {
-    const own = byEnvironment.get(item.task.env_key);
+    const entry = requireEnvironment(environments, item.task.env_key);
+    const own = byEntry.get(entry);
     if (own) own.push(item);
-    else byEnvironment.set(item.task.env_key, [item]);
+    else byEntry.set(entry, [item]);
   }
   // After a failure nothing more is begun; what is under way ends first, since the next attempt follows in this process.
   const failures: unknown[] = [];
   const isOver = (): boolean => failures.length > 0;
-  const played = [...byEnvironment].map(async ([envKey, own]) => {
-    const backend = openBackend(requireEnvironment(environments, envKey), parallel, store);
+  const played = [...byEntry].map(async ([entry, own]) => {
+    const backend = openBackend(entry, parallel, store);
     const next = own.values();
     const player = async (): Promise<void> => {
       for (const item of next) {
@@ -90,9 +100,15 @@ async function withPatience<Item extends { task: Task }>(
       return environment;
     },
   };
+  const ledgers = new Map<string, FailureLedger>();
+  const ledgerOf = (episode: string): FailureLedger => {
+    const ledger = ledgers.get(episode) ?? new FailureLedger([]);
+    ledgers.set(episode, ledger);
+    return ledger;
+  };
   for (;;) {
     try {
-      return await play(item, watched, isOver);
+      return await play(item, { backend: watched, isOver, ledgerOf });
     } catch (error) {
       if (!(error instanceof EnvironmentError) || isOver()) throw error;
       await outage.waitUntilHealthy(error, scope.signal);

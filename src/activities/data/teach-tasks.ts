@@ -3,6 +3,7 @@ import { gatheredItems, isSuccess, taskName, triesOf } from '../../data/preparat
 import { type Spending, teach } from '../../data/preparation/teacher/teacher-episode.js';
 import { inParallel } from '../../base/in-parallel.js';
 import type { EnvironmentBackend } from '../../environments/environment.js';
+import type { FailureLedger } from '../../episode/failure-ledger.js';
 import { parseDatasetSpec, type TeacherSpec } from '../../spec/dataset-spec.js';
 import type { GatheredRecord, TaughtRecord } from '../../spec/records/preparation-records.js';
 import type { Task } from '../../spec/records/task.js';
@@ -38,10 +39,12 @@ export async function teachTasks(
   const budget = new Budget(teacher, input.spent);
   for (const { tokens } of items.flatMap(({ tries }) => tries)) budget.add(tokens);
   let solved = 0;
-  await playEach({ ...spec, store }, items, scope, async ({ task, tries }, backend, isOver) => {
+  await playEach({ ...spec, store }, items, scope, async ({ task, tries }, { backend, isOver, ledgerOf }) => {
     for (let sample = tries.length; sample < teacher.samples && !tries.some(isSuccess); sample++) {
       if (budget.isOver || isOver()) break;
-      tries.push(await recordTry({ store }, { gathered, backend, teacher, task, sample, budget }, scope));
+      const ledger = ledgerOf(String(sample));
+      const one = { gathered, backend, ledger, teacher, task, sample, budget };
+      tries.push(await recordTry({ store }, one, scope));
     }
     if (tries.some(isSuccess)) solved += 1;
     scope.progress({ solved, ...budget.spent });
@@ -52,6 +55,7 @@ export async function teachTasks(
 interface Try {
   gathered: GatheredRecord;
   backend: EnvironmentBackend;
+  ledger: FailureLedger;
   teacher: TeacherSpec;
   task: Task;
   sample: number;
@@ -60,11 +64,11 @@ interface Try {
 
 async function recordTry(
   { store }: Deps,
-  { gathered, backend, teacher, task, sample, budget }: Try,
+  { gathered, backend, ledger, teacher, task, sample, budget }: Try,
   scope: DataScope,
 ): Promise<TaughtRecord> {
   const begun = performance.now();
-  const taught = await teach(backend, teacher, { task, sample, spend: budget }, scope.signal);
+  const taught = await teach(backend, teacher, { task, sample, spend: budget, ledger }, scope.signal);
   const record: TaughtRecord = {
     schema: 'longhaul.taught/1',
     gathered: recordDigest(gathered),

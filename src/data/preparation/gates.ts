@@ -7,6 +7,7 @@ import {
   EnvironmentError,
 } from '../../environments/environment.js';
 import { promptOf } from '../../episode/conversation.js';
+import { type FailureLedger, failureOf } from '../../episode/failure-ledger.js';
 import { contentText } from '../../episode/observation.js';
 import type { GateName, GateRecord } from '../../spec/records/preparation-records.js';
 import type { DemonstrationMessage, Task } from '../../spec/records/task.js';
@@ -20,7 +21,7 @@ export type GateResult = Pick<GateRecord, 'passed' | 'value' | 'reason' | 'error
 /** All gates play in the same world. */
 const seed = 1;
 const fullReward = 1;
-/** Failures of a healthy server after which the gate is not passed. */
+/** Charged failures after which the gate is not passed. */
 const maxFailures = 3;
 const pauseMs = 500;
 const shownCharacters = 300;
@@ -33,9 +34,11 @@ export interface GateInput {
   solution: Solution;
   /** The first gate's result, which `repeat` compares. */
   first?: { value: number | null };
+  /** Failures of this gate. */
+  ledger: FailureLedger;
 }
 
-/** Throws the signal's reason, and `EnvironmentError` while the server is unavailable: nothing is known of the task then. */
+/** Throws the signal's reason, and an `EnvironmentError` that is not charged to the task: nothing is known of it then. */
 export async function checkGate(
   backend: EnvironmentBackend,
   gate: GateName,
@@ -44,24 +47,25 @@ export async function checkGate(
 ): Promise<GateResult> {
   const calls = gate === 'nothing' ? [] : input.solution.calls;
   const finalAnswer = gate === 'nothing' ? '' : input.solution.final_answer;
-  for (let failures = 0; ;) {
+  const { ledger } = input;
+  for (;;) {
     signal.throwIfAborted();
     try {
       const episodeId = `gate/${gate}/${input.task.task_key}`.slice(0, 200);
-      const options = { seed, episodeId, tryNumber: failures };
+      const tryNumber = ledger.charged;
+      const options = { seed, episodeId, tryNumber, alone: ledger.suspect };
       const environment = await backend.open(input.task, options, signal);
-      const played = await play(environment, input.task, { calls, finalAnswer, tryNumber: failures }).finally(
-        () => environment.close(),
+      const played = await play(environment, input.task, { calls, finalAnswer, tryNumber }).finally(() =>
+        environment.close(),
       );
       return judged(gate, played, input);
     } catch (error) {
-      if (!(error instanceof EnvironmentError) || error.kind === 'unavailable') throw error;
-      failures += 1;
-      if (failures < maxFailures) {
-        await sleep(failures * pauseMs, undefined, { signal });
+      if (!(error instanceof EnvironmentError) || !ledger.add(failureOf(error, 'open'))) throw error;
+      if (ledger.charged < maxFailures) {
+        await sleep(ledger.charged * pauseMs, undefined, { signal });
         continue;
       }
-      const reason = `the environment failed ${failures} times: ${shortened(error.message)}`;
+      const reason = `the environment failed ${ledger.charged} times: ${shortened(error.message)}`;
       return { passed: false, value: null, errors: 0, reason };
     }
   }

@@ -9,6 +9,7 @@ import {
   noCallObservation,
   resultObservation,
 } from '../../../episode/observation.js';
+import { type FailureLedger, failureOf } from '../../../episode/failure-ledger.js';
 import { promptOf } from '../../../episode/conversation.js';
 import { systemPrompt } from '../../../episode/system-prompt.js';
 import { finalAnswerOf, parseToolCall, saysDone } from '../../../episode/tool-call-parser.js';
@@ -30,16 +31,14 @@ export interface Spending {
 /** The seed of the gates: the solution is checked in the same world. */
 const seed = 1;
 const maxOutputChars = 20_000;
-/** Failures of a healthy server after which the try is given up. */
+/** Charged failures after which the try is given up. */
 const maxFailures = 3;
 
-/**
- * Throws `EnvironmentError` while the server is unavailable, and what `nextMessage` throws except `RefusedConversation`.
- */
+/** Throws an `EnvironmentError` that `ledger` does not charge, and what `nextMessage` throws except `RefusedConversation`. */
 export async function teach(
   backend: EnvironmentBackend,
   teacher: TeacherSpec,
-  { task, sample, spend }: { task: Task; sample: number; spend: Spending },
+  { task, sample, spend, ledger }: { task: Task; sample: number; spend: Spending; ledger: FailureLedger },
   signal: AbortSignal,
 ): Promise<Taught> {
   const tokens = { prompt: 0, completion: 0 };
@@ -52,21 +51,22 @@ export async function teach(
     return reply.text;
   };
   const failed = (reason: string): Taught => ({ value: null, reason, calls: [], final_answer: '', tokens });
-  for (let failures = 0; ;) {
+  for (;;) {
     const episodeId = `taught/${sample}/${task.task_key}`.slice(0, 200);
     let environment: Environment | undefined;
     try {
-      environment = await backend.open(task, { seed, episodeId, tryNumber: failures }, signal);
+      const tryNumber = ledger.charged;
+      const options = { seed, episodeId, tryNumber, alone: ledger.suspect };
+      environment = await backend.open(task, options, signal);
       return {
-        ...(await play(environment, { task, ask, turns: teacher.max_turns, tryNumber: failures })),
+        ...(await play(environment, { task, ask, turns: teacher.max_turns, tryNumber })),
         tokens,
       };
     } catch (error) {
       if (error instanceof RefusedConversation) return failed(`no answer of the teacher: ${error.message}`);
-      if (!(error instanceof EnvironmentError) || error.kind === 'unavailable') throw error;
-      failures += 1;
-      if (failures >= maxFailures)
-        return failed(`the environment failed ${failures} times: ${shortened(error.message)}`);
+      if (!(error instanceof EnvironmentError) || !ledger.add(failureOf(error, 'open'))) throw error;
+      if (ledger.charged >= maxFailures)
+        return failed(`the environment failed ${ledger.charged} times: ${shortened(error.message)}`);
     } finally {
       await environment?.close();
     }
