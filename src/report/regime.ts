@@ -36,7 +36,7 @@ const allButNothing = 0.1;
 
 /** The rule in words, for readers of the table. */
 export const regimeRule =
-  'The first that holds. Not compared: a tenth of the outcomes of one side is unknown, or there are none; falling: pass@1 has fallen by more than ' +
+  'The first that holds. Not compared: more than a tenth of the outcomes of one side are unknown, or there are none; falling: pass@1 has fallen by more than ' +
   'two standard errors of the difference; saturating: it ends at 90 % or more; improving: it has risen by more than two; failing: it ends ' +
   'at 10 % or less; too few episodes: two standard errors are more than ten points; flat: otherwise';
 

@@ -35,7 +35,7 @@ describe('the regime of an environment', () => {
     expect(regime(1, 10, 5, 200)).not.toBe('falling');
   });
 
-  test('is not compared if a tenth of the outcomes is unknown', () => {
+  test('is not compared if more than a tenth of the outcomes is unknown', () => {
     const after = { pass_at_1: 0.9, graded: 100 };
     expect(regimeOf({ pass_at_1: 0.5, graded: 100 }, { ...after, unknown: 20 })).toBe('not compared');
     expect(regimeOf({ pass_at_1: 0.5, graded: 100 }, { ...after, unknown: 5 })).toBe('saturating');
