@@ -1,0 +1,117 @@
+#include "cuda/device/emulated/fiber.h"
+
+#include <sys/mman.h>
+
+#include <new>
+
+#include "cuda/device/emulated/barrier.h"
+#include "cuda/device/emulated/sanitizer.h"
+
+namespace longhaul::cuda::emulated {
+namespace {
+
+// Sanitizers make frames larger.
+constexpr size_t stack_bytes = address_check || race_check ? 256 * 1024 : 64 * 1024;
+
+char* stacks = nullptr;
+size_t stack_count = 0;
+
+void allocate_stacks(size_t count) {
+  if (stack_count >= count) return;
+  if (stacks) munmap(stacks, stack_count * stack_bytes);
+  stack_count = 0;
+  void* memory = mmap(nullptr, count * stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  stacks = static_cast<char*>(memory);
+  stack_count = count;
+  // A guard page below each stack: a kernel with a frame too large ends by a signal, and overwrites nothing.
+  for (size_t i = 0; i < count; ++i) mprotect(stacks + i * stack_bytes, 4096, PROT_NONE);
+#if defined(LONGHAUL_RACE_CHECK)
+  AnnotateBenignRaceSized(__FILE__, __LINE__, stacks, count * stack_bytes, "a stack that a thread of a later block uses too");
+#endif
+}
+
+// Stores this fiber's stack pointer in *save and goes on with the fiber that stored `load`. Both stand at label 1 when they wait, in one
+// function that is never inlined, so only rbp and rbx need saving: the compiler saves what else it holds in registers. There is neither
+// call nor ret, which would put the processor's prediction of returns out of step (it doubles the time of a switch). 128 bytes below the
+// stack pointer belong to the function.
+__attribute__((noinline, noipa, no_sanitize("address"))) void switch_stacks(void** save, void* load) {
+  asm volatile(
+      "leaq -128(%%rsp), %%rsp\n"
+      "pushq %%rbp\n"
+      "pushq %%rbx\n"
+      "leaq 1f(%%rip), %%rax\n"
+      "pushq %%rax\n"
+      "movq %%rsp, (%0)\n"
+      "movq %1, %%rsp\n"
+      "popq %%rax\n"
+      "jmp *%%rax\n"
+      "1: popq %%rbx\n"
+      "popq %%rbp\n"
+      "leaq 128(%%rsp), %%rsp\n"
+      : "+D"(save), "+S"(load)
+      :
+      : "rax", "rcx", "rdx", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "memory", "cc");
+}
+
+void run_thread() {
+#if defined(__SANITIZE_ADDRESS__)
+  const void* bottom = nullptr;
+  size_t size = 0;
+  __sanitizer_finish_switch_fiber(nullptr, &bottom, &size);
+  if (!block.launcher.stack) {
+    block.launcher.stack = static_cast<char*>(const_cast<void*>(bottom));
+    block.launcher.stack_bytes = size;
+  }
+#endif
+  block.body(block.body_argument);
+  exit_thread();
+}
+
+}  // namespace
+
+void start_fibers() {
+  allocate_stacks(size_t(block.threads));
+  allow_access(stacks, stack_count * stack_bytes);  // threads that a failure left behind had forbidden parts
+  for (int i = 0; i < block.threads; ++i) {
+    Fiber& fiber = block.fibers[i];
+    fiber.stack = stacks + size_t(i) * stack_bytes;
+    fiber.stack_bytes = stack_bytes;
+    // Tops 128 bytes apart: else the same variable of 32 lanes would share a cache set.
+    void** top = reinterpret_cast<void**>(fiber.stack + stack_bytes - 128 - size_t(i % warp_lanes) * 128);
+    top[-1] = nullptr;  // run_thread has no caller
+    top[-2] = reinterpret_cast<void*>(&run_thread);
+    fiber.stack_pointer = top - 2;
+#if defined(LONGHAUL_RACE_CHECK)
+    fiber.sanitizer = __tsan_create_fiber(0);
+#endif
+  }
+  block.launcher.stack = nullptr;  // another OS thread may have launched before
+#if defined(LONGHAUL_RACE_CHECK)
+  block.launcher.sanitizer = __tsan_get_current_fiber();
+#endif
+}
+
+void end_fibers() {
+#if defined(LONGHAUL_RACE_CHECK)
+  acquire(&block.exit_object);
+  for (int i = 0; i < block.threads; ++i) __tsan_destroy_fiber(block.fibers[i].sanitizer);
+#endif
+}
+
+void switch_to(Fiber* to) {
+  Fiber* from = current;
+  if (to == from) return;
+  current = to;
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_start_switch_fiber(from->state == State::exited ? nullptr : &from->sanitizer, to->stack, to->stack_bytes);
+#elif defined(LONGHAUL_RACE_CHECK)
+  __tsan_switch_to_fiber(to->sanitizer, __tsan_switch_to_fiber_no_sync);
+#endif
+  switch_stacks(&from->stack_pointer, to->stack_pointer);
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(from->sanitizer, nullptr, nullptr);
+#endif
+}
+
+}  // namespace longhaul::cuda::emulated
