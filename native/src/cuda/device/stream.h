@@ -13,6 +13,19 @@ using Stream = CUstream_st*;
 Stream make_stream();
 void free_stream(Stream stream);
 
+/// A stream that lives as long as this.
+class OwnedStream {
+ public:
+  OwnedStream() : stream_(make_stream()) {}
+  OwnedStream(const OwnedStream&) = delete;
+  OwnedStream& operator=(const OwnedStream&) = delete;
+  ~OwnedStream() { free_stream(stream_); }
+  operator Stream() const { return stream_; }
+
+ private:
+  Stream stream_;
+};
+
 /// Returns when all launched kernels and copies are done. Throws the first error of one of them.
 void device_sync();
 

@@ -91,7 +91,7 @@ extern Fiber* current;
 std::string text_of(Location location);
 std::string text_of(dim3 index);
 
-/// Ends the launch with an Error that adds the thread, the block, the seed and the place of the launch.
+/// Throws an Error that adds the thread, the block, the seed and the place of the launch. It ends the launch.
 [[noreturn]] void fail(const std::string& what);
 
 /// Fails unless a kernel's thread runs.

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <exception>
 #include <new>
 
 #include "cuda/device/emulated/barrier.h"
@@ -55,7 +56,7 @@ __attribute__((noinline, noipa, no_sanitize("address"))) void switch_stacks(void
 }
 
 void run_thread() {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(LONGHAUL_ADDRESS_CHECK)
   const void* bottom = nullptr;
   size_t size = 0;
   __sanitizer_finish_switch_fiber(nullptr, &bottom, &size);
@@ -64,8 +65,14 @@ void run_thread() {
     block.launcher.stack_bytes = size;
   }
 #endif
-  block.body(block.body_argument);
-  exit_thread();
+  try {
+    block.body(block.body_argument);
+  } catch (const std::exception& error) {
+    block.error = error.what();
+  }
+  if (block.error.empty()) exit_thread();
+  current->state = State::exited;
+  switch_to(&block.launcher);
 }
 
 }  // namespace
@@ -94,8 +101,18 @@ void start_fibers() {
 
 void end_fibers() {
 #if defined(LONGHAUL_RACE_CHECK)
-  acquire(&block.exit_object);
-  for (int i = 0; i < block.threads; ++i) __tsan_destroy_fiber(block.fibers[i].sanitizer);
+  const bool failed = block.exited != block.threads;
+  for (int i = 0; i < block.threads; ++i) {
+    void* fiber = block.fibers[i].sanitizer;
+    if (failed) {
+      // Those that still wait have not told of their accesses, and never will.
+      __tsan_switch_to_fiber(fiber, __tsan_switch_to_fiber_no_sync);
+      release(&block.exit_object);
+      __tsan_switch_to_fiber(block.launcher.sanitizer, __tsan_switch_to_fiber_no_sync);
+    }
+    __tsan_destroy_fiber(fiber);
+  }
+  if (failed) acquire(&block.exit_object);
 #endif
 }
 
@@ -103,13 +120,13 @@ void switch_to(Fiber* to) {
   Fiber* from = current;
   if (to == from) return;
   current = to;
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(LONGHAUL_ADDRESS_CHECK)
   __sanitizer_start_switch_fiber(from->state == State::exited ? nullptr : &from->sanitizer, to->stack, to->stack_bytes);
 #elif defined(LONGHAUL_RACE_CHECK)
   __tsan_switch_to_fiber(to->sanitizer, __tsan_switch_to_fiber_no_sync);
 #endif
   switch_stacks(&from->stack_pointer, to->stack_pointer);
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(LONGHAUL_ADDRESS_CHECK)
   __sanitizer_finish_switch_fiber(from->sanitizer, nullptr, nullptr);
 #endif
 }

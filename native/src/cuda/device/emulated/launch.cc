@@ -21,6 +21,8 @@ Fiber* current = &block.launcher;
 namespace {
 
 std::mutex one_grid;
+// This OS thread runs a grid: its code is the launch's, or a kernel's.
+thread_local bool launching = false;
 uint64_t schedule_seed = 0;
 
 size_t product(dim3 d) { return size_t(d.x) * d.y * d.z; }
@@ -82,23 +84,21 @@ std::string text_of(dim3 index) {
 }
 
 void fail(const std::string& what) {
-  Fiber* fiber = current;
-  const bool in_thread = fiber != &block.launcher;
-  block.error = what + "; " + (in_thread ? "thread " + text_of(fiber->thread_index) + ", " : "") + "block " + text_of(block.index) +
-                ", seed " + std::to_string(block.seed) + ", launched at " + text_of(block.launched);
-  if (!in_thread) throw Error(block.error);
-  release(&block.exit_object);
-  switch_to(&block.launcher);
-  __builtin_unreachable();
+  if (!launching) throw Error(what + ": outside of a kernel");
+  const Fiber* fiber = current;
+  const std::string thread = fiber == &block.launcher ? "" : "thread " + text_of(fiber->thread_index) + ", ";
+  throw Error(what + "; " + thread + "block " + text_of(block.index) + ", seed " + std::to_string(block.seed) + ", launched at " +
+              text_of(block.launched));
 }
 
 void require_kernel(const char* operation, Location location) {
-  if (current == &block.launcher) throw Error(std::string(operation) + " " + text_of(location) + ": outside of a kernel");
+  if (!launching) fail(std::string(operation) + " " + text_of(location));
 }
 
 void run_grid(dim3 grid, dim3 size, size_t shared_bytes, const LaunchStream& stream, void (*body)(void*), void* argument) {
+  if (launching) fail("launch at " + text_of(stream.location) + ": a kernel launches a kernel");
   check_launch(grid, size, shared_bytes, stream);
-  std::lock_guard<std::mutex> lock(one_grid);
+  const std::lock_guard<std::mutex> lock(one_grid);
   if (!block.fibers) {
     block.fibers = new Fiber[most_threads];
     block.warps = new Warp[most_warps];
@@ -116,16 +116,21 @@ void run_grid(dim3 grid, dim3 size, size_t shared_bytes, const LaunchStream& str
   std::vector<uint32_t> order(product(grid));
   for (size_t i = 0; i < order.size(); ++i) order[i] = uint32_t(i);
   if (block.seed) std::shuffle(order.begin(), order.end(), std::mt19937_64(block.seed));
-  struct EndShared {
-    ~EndShared() { end_shared(); }
-  } end;
+  struct Running {
+    Running() { launching = true; }
+    ~Running() {
+      acquire(&block.exit_object);
+      end_shared();
+      launching = false;
+    }
+  } running;
   for (const uint32_t i : order) run_block(dim3(i % grid.x, i / grid.x % grid.y, i / grid.x / grid.y));
 }
 
 }  // namespace emulated
 
 void set_schedule(uint64_t seed) {
-  std::lock_guard<std::mutex> lock(emulated::one_grid);
+  const std::lock_guard<std::mutex> lock(emulated::one_grid);
   emulated::schedule_seed = seed;
 }
 

@@ -1,6 +1,8 @@
 // Launching a kernel on the emulated device: it has run when `launch` returns.
 #pragma once
 
+#include <concepts>
+
 #include "cuda/device/emulated/block.h"
 #include "cuda/device/stream.h"
 
@@ -12,7 +14,8 @@ namespace emulated {
 struct LaunchStream {
   Stream stream;
   Location location;
-  LaunchStream(Stream stream, Location location = Location::current()) : stream(stream), location(location) {}
+  template <std::convertible_to<Stream> S>
+  LaunchStream(const S& stream, Location location = Location::current()) : stream(stream), location(location) {}
 };
 
 /// Runs `body(argument)` as each thread of each block. Throws an Error where a kernel breaks a rule. One grid runs at a time: a launch from

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(LONGHAUL_ADDRESS_CHECK)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
@@ -15,7 +15,7 @@ extern "C" void AnnotateBenignRaceSized(const char* file, int line, const volati
 
 namespace longhaul::cuda::emulated {
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(LONGHAUL_ADDRESS_CHECK)
 constexpr bool address_check = true;
 inline void forbid_access(void* p, size_t bytes) { ASAN_POISON_MEMORY_REGION(p, bytes); }
 inline void allow_access(void* p, size_t bytes) { ASAN_UNPOISON_MEMORY_REGION(p, bytes); }
@@ -35,5 +35,8 @@ constexpr bool race_check = false;
 inline void release(void*) {}
 inline void acquire(void*) {}
 #endif
+
+/// Fills memory with bytes 0xFF: NaN, as float. Not by memset, which a thread sanitizer would take for the kernel's access.
+inline void fill_with_nan(void* p, size_t bytes) { asm volatile("rep stosb" : "+D"(p), "+c"(bytes) : "a"(0xFF) : "memory"); }
 
 }  // namespace longhaul::cuda::emulated

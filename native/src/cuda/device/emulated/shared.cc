@@ -1,7 +1,6 @@
 #include "cuda/device/emulated/shared.h"
 
 #include <cstdlib>
-#include <cstring>
 #include <new>
 #include <vector>
 
@@ -43,7 +42,7 @@ void start_shared() {
   ++block.generation;
   forbid_access(memory.data, memory.bytes);
   allow_access(block.dynamic_shared, block.dynamic_bytes);
-  std::memset(block.dynamic_shared, 0xFF, block.dynamic_bytes);
+  fill_with_nan(block.dynamic_shared, block.dynamic_bytes);
 }
 
 void end_shared() {
@@ -67,7 +66,7 @@ void* static_shared(SharedSlot& slot, size_t bytes, Location location) {
   slot.data = block.static_shared + block.static_used;
   block.static_used = used + gap;
   allow_access(slot.data, bytes);
-  std::memset(slot.data, 0xFF, bytes);
+  fill_with_nan(slot.data, bytes);
   return slot.data;
 }
 
