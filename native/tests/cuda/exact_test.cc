@@ -1,6 +1,9 @@
 // The device's exponential, logarithm and sums over sixteen lanes have the bits of the CPU's.
 #include "cuda/device/exact.h"
 
+#include <algorithm>
+#include <bit>
+
 #include "cpu/vec16.h"
 #include "support/every_set.h"
 
@@ -25,7 +28,7 @@ __global__ void evaluate(Functions f) {
   }
 }
 
-// sums[half-warp], maxima[warp] of `rounds` × 64 values.
+// sums[i], maxima[i]: of the 16, or 32, values among which value i of `rounds` × 64 lies.
 __global__ void reduce(const float* values, float* sums, float* maxima, int rounds) {
   for (int r = 0; r < rounds; ++r) {
     const float v = values[r * threads + int(threadIdx.x)];
@@ -72,15 +75,15 @@ void functions_of_special_values() {
                         0.707106781f, 2.0f, 87.0f, 88.0f, 88.7228394f, 87.3365448f, 103.97f, 0.34657359f, 1.03972077f, 0.69314718f, 12582912.0f})
     for (int step = -2; step <= 2; ++step)
       for (const uint32_t sign : {0u, 0x80000000u}) {
-        const uint32_t bits = __float_as_uint(x) + uint32_t(step);
-        inputs.push_back(__uint_as_float(bits ^ sign));
+        const uint32_t bits = std::bit_cast<uint32_t>(x) + uint32_t(step);
+        inputs.push_back(std::bit_cast<float>(bits ^ sign));
       }
   check_functions(inputs);
 }
 
 void functions_over_all_floats() {
   std::vector<float> inputs;
-  for (uint64_t bits = 0; bits < (uint64_t{1} << 32); bits += 16381) inputs.push_back(__uint_as_float(uint32_t(bits)));
+  for (uint64_t bits = 0; bits < (uint64_t{1} << 32); bits += 16381) inputs.push_back(std::bit_cast<float>(uint32_t(bits)));
   check_functions(inputs);
 }
 
