@@ -30,7 +30,7 @@ inline std::vector<float> row_values() {
 }
 
 // shares[row, thread] = value − (Σ of the row: 16 lanes by their tree, then 8 such sums in order). One block a row.
-// Fault 1: no barrier before the partial sums are read. 2: none before the sum is read. 3: not the first, and a thread of the last warp adds.
+// Fault 1: no barrier before the partial sums are read. 2: none before the sum is read. 3: as 1, and a thread of the last warp adds.
 template <int Fault>
 __global__ void __launch_bounds__(row_threads) row_sums(const float* values, float* shares) {
   SHARED(float, partial, [row_threads / 16]);

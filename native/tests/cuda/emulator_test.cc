@@ -140,7 +140,16 @@ void a_seed_is_a_schedule() {
   const std::vector<int> natural = arrivals_with(0);
   for (int t = 0; t < 64; ++t) check_equal(natural[size_t(t)], t, "natural order, first block");
   check(arrivals_with(5) == arrivals_with(5), "one seed always gives one order");
-  check(arrivals_with(5) != arrivals_with(6) && arrivals_with(5) != natural, "seeds give different orders");
+  // First the arrivals at the start, then those behind the barrier: 3 blocks of 64 threads.
+  const auto orders = [](uint64_t seed) {
+    const std::vector<int> turns = arrivals_with(seed);
+    return std::pair(std::vector<int>(turns.begin(), turns.begin() + 192), std::vector<int>(turns.begin() + 192, turns.end()));
+  };
+  check(orders(5).first != orders(6).first && orders(5).first != orders(0).first, "seeds give different orders from the start");
+  check(orders(5).second != orders(6).second && orders(5).second != orders(0).second, "seeds give different orders behind a barrier");
+  bool blocks_differ = false;
+  for (uint64_t seed = 1; seed <= 8; ++seed) blocks_differ |= orders(seed).first[0] >= 64;
+  check(blocks_differ, "the first block is not always the first to run");
 }
 
 __global__ void read_unwritten(float* out) {

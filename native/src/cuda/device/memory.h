@@ -38,7 +38,9 @@ template <class T>
 class DeviceArray {
  public:
   explicit DeviceArray(size_t size = 0) : data_(size ? device_alloc<T>(size) : nullptr), size_(size) {}
-  DeviceArray(const std::vector<T>& values, Stream stream) : DeviceArray(values.size()) { device_copy(data_, values.data(), size_, stream); }
+  DeviceArray(const std::vector<T>& values, Stream stream) : DeviceArray(values.size()) {
+    device_copy(data_, values.data(), size_, stream);
+  }
   DeviceArray(DeviceArray&& other) noexcept : data_(other.data_), size_(other.size_) { other.data_ = nullptr, other.size_ = 0; }
   DeviceArray& operator=(DeviceArray&& other) noexcept {
     std::swap(data_, other.data_);

@@ -97,4 +97,11 @@ std::string text_of(dim3 index);
 /// Fails unless a kernel's thread runs.
 void require_kernel(const char* operation, Location location);
 
+/// Fails with the place of the access.
+[[noreturn]] void fail_misaligned(const char* operation, Location location);
+
+inline void require_aligned(const void* p, size_t bytes, const char* operation, Location location) {
+  if (reinterpret_cast<uintptr_t>(p) % bytes) fail_misaligned(operation, location);
+}
+
 }  // namespace longhaul::cuda::emulated

@@ -91,6 +91,10 @@ void fail(const std::string& what) {
               text_of(block.launched));
 }
 
+void fail_misaligned(const char* operation, Location location) {
+  fail(std::string("misaligned vector access: ") + operation + " " + text_of(location));
+}
+
 void require_kernel(const char* operation, Location location) {
   if (!launching) fail(std::string(operation) + " " + text_of(location));
 }

@@ -1,5 +1,5 @@
-// What the sanitizers must know of fibers. Each CUDA thread is a thread of its own to the thread sanitizer, and only barriers and the end of
-// the launch order its accesses; so a missing barrier is a data race, whatever the schedule was.
+// What the sanitizers must know of fibers. Each CUDA thread is a thread of its own to the thread sanitizer, and only barriers and the end
+// of the launch order its accesses; so a missing barrier is a data race, whatever the schedule was.
 #pragma once
 
 #include <cstddef>

@@ -22,11 +22,13 @@
 
 #define DEVICE static inline
 #define UNROLL
-#define SHARED(type, name, extent)                                \
-  static ::longhaul::cuda::emulated::SharedSlot name##_slot;      \
-  using name##_type = type extent;                                \
+/// Static shared memory: SHARED(float, tile, [16][17]).
+#define SHARED(type, name, extent)                                                          \
+  static ::longhaul::cuda::emulated::SharedSlot name##_slot;                                \
+  using name##_type = type extent;                                                          \
   name##_type& name = *static_cast<name##_type*>(::longhaul::cuda::emulated::static_shared( \
       name##_slot, sizeof(name##_type), ::longhaul::cuda::emulated::Location::current()))
+/// The launch's dynamic shared memory, as bytes aligned to 16 or more.
 #define DYNAMIC_SHARED(name) unsigned char* const name = ::longhaul::cuda::emulated::block.dynamic_shared
 
 #define threadIdx (::longhaul::cuda::emulated::current->thread_index)
@@ -77,14 +79,14 @@ namespace longhaul::cuda {
 /// A vector from an address that is a multiple of its size, in one access. A GPU would trap at any other address.
 template <class Vector>
 inline Vector load(const void* p, emulated::Location at = emulated::Location::current()) {
-  if (reinterpret_cast<uintptr_t>(p) % sizeof(Vector)) emulated::fail("misaligned vector access: load " + emulated::text_of(at));
+  emulated::require_aligned(p, sizeof(Vector), "load", at);
   return *static_cast<const Vector*>(p);
 }
 
 /// Writes a vector to an address that is a multiple of its size, in one access.
 template <class Vector>
 inline void store(void* p, Vector v, emulated::Location at = emulated::Location::current()) {
-  if (reinterpret_cast<uintptr_t>(p) % sizeof(Vector)) emulated::fail("misaligned vector access: store " + emulated::text_of(at));
+  emulated::require_aligned(p, sizeof(Vector), "store", at);
   *static_cast<Vector*>(p) = v;
 }
 
