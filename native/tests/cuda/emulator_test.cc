@@ -10,7 +10,8 @@ using namespace longhaul::test;
 
 namespace {
 
-constexpr uint64_t seeds = 16;
+// The thread sanitizer takes 0.5 ms to make a CUDA thread, and finds a race in any schedule.
+constexpr uint64_t seeds = race_check_builds ? 2 : 16;
 
 using Run = std::function<std::vector<float>(Stream)>;
 
@@ -20,7 +21,7 @@ size_t differing(const std::vector<float>& a, const std::vector<float>& b) {
   return n;
 }
 
-/// Number of the schedules 1 to 16 in which the result is not `expected`.
+/// Number of the schedules from 1 to `seeds` in which the result is not `expected`.
 uint64_t wrong_schedules(const Run& run, const std::vector<float>& expected) {
   const OwnedStream stream;
   uint64_t wrong = 0;
