@@ -113,12 +113,12 @@ void steps_with_8bit_moments() {
 /// Ranges of several stretches of 16,384 values, with shorter rests, and one of a single value.
 void squares_are_added_as_the_cpu_adds_them() {
   for (const bool extremes : {false, true}) {
-    const std::vector<size_t> sizes{1, 4096, 5000, 16384, 16384 * 2 + 4096 + 17};
+    const std::vector<size_t> sizes{1, 4096, 5000, 16384, 16384 * 3 + 4096 + 17};
     std::vector<Values> ranges;
     for (size_t i = 0; i < sizes.size(); ++i) {
       ranges.push_back(with_zeros(random_values(sizes[i], uint32_t(i))));
       // Blocks of very different size: otherwise their sum would be exact in double, in any order.
-      for (size_t at = 0; at < sizes[i]; ++at) ranges.back()[at] *= std::pow(10.0f, float(int(i * 5 + at / 4096 * 3) % 7 * 2 - 6));
+      for (size_t at = 0; at < sizes[i]; ++at) ranges.back()[at] *= std::pow(10.0f, float(int(i * 5 + at / 4096 * 3) % 7 - 3));
       if (extremes && i > 1) ranges.back()[sizes[i] / 2] = std::numeric_limits<float>::infinity();
     }
     const auto bits_of = [](double value) {
