@@ -88,7 +88,7 @@ Values normalized_on_device(const Batch& batch, float inverse_temperature, int f
   const DeviceArray<int32_t> tokens(batch.tokens);
   const DeviceArray<ops::RowNormalizer> normalizers(size_t(batch.rows()));
   cuda::testing::normalize_rows(
-      {logits.data(), batch.rows(), batch.vocab, inverse_temperature, normalizers.data(), tokens.data(), logprobs.data()}, {}, fault);
+      {logits.data(), batch.rows(), batch.vocab, inverse_temperature, normalizers.data(), tokens.data(), logprobs.data()}, stream(), fault);
   return joined(flat(normalizers.values()), logprobs.values());
 }
 
@@ -128,7 +128,7 @@ void entropies_have_the_same_bits() {
     const auto on_device = [&](int fault) {
       const DeviceArray<float> logits(batch.logits), entropies(size_t(batch.rows()));
       const DeviceArray<ops::RowNormalizer> normalizers(by);
-      cuda::testing::row_entropies({logits.data(), batch.rows(), vocab, inverse_temperature, normalizers.data(), entropies.data()}, {},
+      cuda::testing::row_entropies({logits.data(), batch.rows(), vocab, inverse_temperature, normalizers.data(), entropies.data()}, stream(),
                                    fault);
       return entropies.values();
     };
@@ -169,7 +169,7 @@ void tokens_are_drawn_as_on_the_cpu() {
       const DeviceArray<float> logits(batch.logits);
       const DeviceArray<cuda::RowDraw> device_draws(draws);
       const DeviceArray<cuda::DrawnToken> drawn(draws.size());
-      cuda::testing::draw_rows({logits.data(), int(draws.size()), vocab, device_draws.data(), drawn.data()}, {}, fault);
+      cuda::testing::draw_rows({logits.data(), int(draws.size()), vocab, device_draws.data(), drawn.data()}, stream(), fault);
       Values all;
       for (const cuda::DrawnToken& token : drawn.values()) listed(all, token.token, token.logprob);
       return all;
@@ -207,7 +207,7 @@ void gradients_have_the_same_bits() {
         const DeviceArray<int32_t> tokens(batch.tokens);
         cuda::softmax_gradient({d.data(), int(rows), vocab, inverse_temperature, normalizers.data(), tokens.data(), s.data(),
                                 with_entropy ? e.data() : nullptr, with_entropy ? es.data() : nullptr},
-                               {});
+                               stream());
         return d.values();
       };
       check_same_values(on_device(0), expected, what);

@@ -46,9 +46,9 @@ void check_rows(const std::string& what, const Values& x, const Values& dy, int 
   const auto on_device = [&](int) {
     const DeviceArray<float> device_x(x), w(weight), d(dy), y(n), inverse(rows), dx(before), d_weight(weight_before),
         blocks(size_t(cuda::sum_blocks(rows)) * width);
-    cuda::rms_norm({device_x.data(), w.data(), eps, y.data(), inverse.data(), rows, width}, {});
+    cuda::rms_norm({device_x.data(), w.data(), eps, y.data(), inverse.data(), rows, width}, stream());
     cuda::rms_norm_backward({device_x.data(), w.data(), inverse.data(), d.data(), dx.data(), d_weight.data(), blocks.data(), rows, width},
-                            {});
+                            stream());
     return joined({y.values(), inverse.values(), dx.values(), d_weight.values()});
   };
   check_same_values(on_device(0), expected, what);
@@ -74,7 +74,7 @@ void a_frozen_norm_has_no_weight_gradient() {
     return dx;
   });
   const DeviceArray<float> device_x(x), w(weight), i(inverse), d(dy), dx(Values(rows * width, 0.0f));
-  cuda::rms_norm_backward({device_x.data(), w.data(), i.data(), d.data(), dx.data(), nullptr, nullptr, rows, width}, {});
+  cuda::rms_norm_backward({device_x.data(), w.data(), i.data(), d.data(), dx.data(), nullptr, nullptr, rows, width}, stream());
   check_same_values(dx.values(), expected, "frozen");
 }
 
@@ -115,11 +115,11 @@ void check_heads(const HeadCase& c) {
     cuda::Heads heads{y.data(), ld, c.normed ? w.data() : nullptr, device_places.data(), device_cos.data(), device_sin.data(), c.rows,
                       c.heads, c.head_dim};
     cuda::testing::head_norm_rope(
-        {heads, eps, c.normed ? saved.data() : nullptr, ld_saved, c.normed ? inverse.data() : nullptr, ld_inverse}, {}, fault);
+        {heads, eps, c.normed ? saved.data() : nullptr, ld_saved, c.normed ? inverse.data() : nullptr, ld_inverse}, stream(), fault);
     heads.x = dx.data();
     cuda::head_norm_rope_backward({heads, c.normed ? saved.data() : nullptr, ld_saved, c.normed ? inverse.data() : nullptr, ld_inverse,
                                    c.normed ? d_weight.data() : nullptr, c.normed ? blocks.data() : nullptr},
-                                  {});
+                                  stream());
     return joined({y.values(), saved.values(), inverse.values(), dx.values(), d_weight.values()});
   };
   check_same_values(on_device(0), expected, c.name);

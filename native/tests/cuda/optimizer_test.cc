@@ -57,8 +57,7 @@ void steps_with_fp32_moments() {
       const DeviceArray<float> w(before), m(zeros), v(zeros);
       for (int t = 1; t <= steps; ++t) {
         const DeviceArray<float> g(gradient(n, t));
-        cuda::adamw({step_number(t, 0.1f), w.data(), m.data(), v.data(), g.data(), n}, {});
-        device_sync();
+        cuda::adamw({step_number(t, 0.1f), w.data(), m.data(), v.data(), g.data(), n}, stream());
       }
       return joined(w.values(), m.values(), v.values());
     };
@@ -100,9 +99,8 @@ void steps_with_8bit_moments() {
           const DeviceArray<float> g(gradient_of(t));
           cuda::testing::adamw_8bit({step_number(t, 0.1f), w.data(), first.data(), first_scales.data(), second.data(),
                                      second_scales.data(), g.data(), n, some_decay ? device_decayed.data() : nullptr},
-                                    {}, fault);
-          device_sync();
-        }
+                                    stream(), fault);
+          }
         return joined(w.values(), first_scales.values(), second_scales.values(), first.values(), second.values());
       };
       check_same_values(on_device(0), expected, what);
@@ -140,7 +138,7 @@ void squares_are_added_as_the_cpu_adds_them() {
           double total = 0;
           for (const Values& range : ranges) {
             const DeviceArray<float> x(range), totals(cuda::square_blocks(range.size()));
-            cuda::squares(x.data(), range.size(), totals.data(), {});
+            cuda::squares(x.data(), range.size(), totals.data(), stream());
             total = cuda::add_squares(total, totals.values().data(), range.size());
           }
           return bits_of(total);

@@ -98,9 +98,9 @@ void products_have_the_bits_of_the_cpu() {
           if (accumulate) check(std::signbit(expected[0]), what + ": the CPU keeps −0");
           for (const ProductTile tile : tiles)
             check_same_values(
-                on_device(from, accumulate, gap, [&](const Product& args) { cuda::testing::product(args, {}, tile, 0); }), expected,
+                on_device(from, accumulate, gap, [&](const Product& args) { cuda::testing::product(args, stream(), tile, 0); }), expected,
                 what + ", tile " + std::to_string(int(tile)));
-          check_same_values(on_device(from, accumulate, 0, [](const Product& args) { cuda::product(args, {}); }), expected, what);
+          check_same_values(on_device(from, accumulate, 0, [](const Product& args) { cuda::product(args, stream()); }), expected, what);
         }
 }
 
@@ -111,7 +111,7 @@ void a_row_with_nan_and_infinities_leaves_the_others_alone() {
     from.b = with_extremes(from.b);
     const std::vector<float> expected = reference("extremes", [&](const ops::Table& table) { return on_cpu(from, true, table); });
     for (const ProductTile tile : tiles)
-      check_same_values(on_device(from, true, 0, [&](const Product& args) { cuda::testing::product(args, {}, tile, 0); }), expected,
+      check_same_values(on_device(from, true, 0, [&](const Product& args) { cuda::testing::product(args, stream(), tile, 0); }), expected,
                         title(from, true) + " with NaN and infinities, tile " + std::to_string(int(tile)));
   }
 }
@@ -122,7 +122,7 @@ void every_schedule_gives_the_same_bits_and_needs_the_barriers() {
     const std::vector<float> expected = on_cpu(from, true, ops::table());
     check_schedules<float>(
         [&](int fault) {
-          return on_device(from, true, 0, [&](const Product& args) { cuda::testing::product(args, {}, tile, fault); });
+          return on_device(from, true, 0, [&](const Product& args) { cuda::testing::product(args, stream(), tile, fault); });
         },
         expected, 2, "tile " + std::to_string(int(tile)));
   }

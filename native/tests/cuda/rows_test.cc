@@ -44,7 +44,7 @@ void biases_scales_and_sums() {
         },
         [&] {
           const DeviceArray<float> c(x), b(bias);
-          cuda::add_bias({c.data(), ld}, b.data(), rows, width, {});
+          cuda::add_bias({c.data(), ld}, b.data(), rows, width, stream());
           return c.values();
         });
     check_kernel(
@@ -56,7 +56,7 @@ void biases_scales_and_sums() {
         },
         [&] {
           const DeviceArray<float> c(x);
-          cuda::scale_rows({c.data(), ld}, -0.3f, rows, width, {});
+          cuda::scale_rows({c.data(), ld}, -0.3f, rows, width, stream());
           return c.values();
         });
     check_kernel(
@@ -68,7 +68,7 @@ void biases_scales_and_sums() {
         },
         [&] {
           const DeviceArray<float> c(x), b(y);
-          cuda::add(c.data(), b.data(), x.size(), {});
+          cuda::add(c.data(), b.data(), x.size(), stream());
           return c.values();
         });
   });
@@ -93,7 +93,7 @@ void column_sums_go_from_the_last_block_to_the_first() {
         },
         [&] {
           const DeviceArray<float> d(dy), blocks(size_t(cuda::sum_blocks(rows)) * width), target(before);
-          cuda::column_sums({d.data(), ld}, rows, blocks.data(), target.data(), width, {});
+          cuda::column_sums({d.data(), ld}, rows, blocks.data(), target.data(), width, stream());
           return target.values();
         });
   });
@@ -112,7 +112,7 @@ void swiglu_and_its_gradient() {
         },
         [&] {
           const DeviceArray<float> from(gate_up), y(size_t(rows) * f);
-          cuda::swiglu(from.data(), y.data(), rows, f, {});
+          cuda::swiglu(from.data(), y.data(), rows, f, stream());
           return y.values();
         });
     check_kernel(
@@ -124,7 +124,7 @@ void swiglu_and_its_gradient() {
         },
         [&] {
           const DeviceArray<float> from(gate_up), d_y(dy), d(gate_up.size());
-          cuda::swiglu_backward(from.data(), d_y.data(), d.data(), rows, f, {});
+          cuda::swiglu_backward(from.data(), d_y.data(), d.data(), rows, f, stream());
           return d.values();
         });
   });
@@ -150,13 +150,13 @@ void rows_are_gathered_and_scattered() {
   };
   check_kernel(
       "gathered", [&](const ops::Table&) { return on_cpu([&](int i) { return size_t(indices[i]); }, same); },
-      [&] { return on_device([&](cuda::Rows to) { cuda::gather_rows({x.data(), ld_from}, sources.data(), to, count, width, {}); }); });
+      [&] { return on_device([&](cuda::Rows to) { cuda::gather_rows({x.data(), ld_from}, sources.data(), to, count, width, stream()); }); });
   check_kernel(
       "copied", [&](const ops::Table&) { return on_cpu(same, same); },
-      [&] { return on_device([&](cuda::Rows to) { cuda::gather_rows({x.data(), ld_from}, nullptr, to, count, width, {}); }); });
+      [&] { return on_device([&](cuda::Rows to) { cuda::gather_rows({x.data(), ld_from}, nullptr, to, count, width, stream()); }); });
   check_kernel(
       "scattered", [&](const ops::Table&) { return on_cpu(same, [&](int i) { return size_t(places[i]); }); },
-      [&] { return on_device([&](cuda::Rows to) { cuda::scatter_rows({x.data(), ld_from}, targets.data(), to, count, width, {}); }); });
+      [&] { return on_device([&](cuda::Rows to) { cuda::scatter_rows({x.data(), ld_from}, targets.data(), to, count, width, stream()); }); });
 }
 
 void listed_rows_are_added_in_order() {
@@ -179,7 +179,7 @@ void listed_rows_are_added_in_order() {
         },
         [&] {
           const DeviceArray<float> to(before);
-          cuda::sum_rows({x.data(), width}, {device_starts.data(), nullptr, count}, {to.data(), width}, width, {});
+          cuda::sum_rows({x.data(), width}, {device_starts.data(), nullptr, count}, {to.data(), width}, width, stream());
           return to.values();
         });
     check_kernel(
@@ -194,7 +194,7 @@ void listed_rows_are_added_in_order() {
         [&] {
           const DeviceArray<float> to(before);
           cuda::add_rows({x.data(), width}, {device_starts.data(), device_indices.data(), count}, device_places.data(),
-                         {to.data(), width}, width, {});
+                         {to.data(), width}, width, stream());
           return to.values();
         });
   });

@@ -8,50 +8,46 @@
 #include <string>
 #include <vector>
 
-#include "cuda/device/device.h"
+#include "cuda/device/memory.h"
+#include "cuda/device/stream.h"
 #include "support/every_set.h"
 
 namespace longhaul::test {
 
-using namespace cuda;
+/// The stream of all kernels of a test.
+inline cuda::Stream stream() {
+  static const cuda::Stream made = cuda::make_stream();
+  return made;
+}
 
 /// An array in the device's memory.
 template <class T>
 class DeviceArray {
  public:
-  explicit DeviceArray(const std::vector<T>& values) : size_(values.size()), data_(device_alloc<T>(values.size())) {
-    if (size_ > 0) std::memcpy(static_cast<void*>(data_), values.data(), size_ * sizeof(T));
-  }
+  explicit DeviceArray(const std::vector<T>& values) : array_(values, stream()) {}
   /// Contents are unspecified: NaN when emulated.
-  explicit DeviceArray(size_t size) : size_(size), data_(device_alloc<T>(size)) {}
-  ~DeviceArray() { device_free(data_); }
-  DeviceArray(const DeviceArray&) = delete;
-  DeviceArray& operator=(const DeviceArray&) = delete;
+  explicit DeviceArray(size_t size) : array_(size) {}
 
-  T* data() const { return data_; }
-  /// Waits for the kernels launched before.
-  std::vector<T> values() const {
-    device_sync();
-    return std::vector<T>(data_, data_ + size_);
-  }
+  T* data() const { return array_.data(); }
+  /// The values after the kernels launched before.
+  std::vector<T> values() const { return array_.host(stream()); }
 
  private:
-  size_t size_;
-  T* data_;
+  mutable cuda::DeviceArray<T> array_;
 };
 
 /// Calls fn in natural order (seed 0) and with 16 other orders of blocks, warps and threads.
 inline void for_each_schedule(const std::function<void(const std::string&)>& fn) {
   for (uint64_t seed = 0; seed <= 16; ++seed) {
-    set_schedule(seed);
+    cuda::set_schedule(seed);
     try {
       fn("schedule " + std::to_string(seed));
     } catch (...) {
-      set_schedule(0);
+      cuda::set_schedule(0);
       throw;
     }
   }
-  set_schedule(0);
+  cuda::set_schedule(0);
 }
 
 /// Equal bits, or both NaN: IEEE 754 leaves a NaN's payload to the machine.

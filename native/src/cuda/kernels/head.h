@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "cuda/device/device.h"
+#include "cuda/device/stream.h"
 #include "ops/ops.h"
 
 namespace longhaul::cuda {

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cuda/device/device.h"
+#include "cuda/device/stream.h"
 #include "cuda/kernels/rows.h"
 
 namespace longhaul::cuda {

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "cuda/device/device.h"
+#include "cuda/device/stream.h"
 
 namespace longhaul::cuda {
 

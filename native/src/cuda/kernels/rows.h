@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cuda/device/device.h"
+#include "cuda/device/stream.h"
 
 namespace longhaul::cuda {
 
