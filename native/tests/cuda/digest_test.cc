@@ -75,7 +75,8 @@ void leaves_of_several_tensors() {
     for (const size_t size : sizes) total += size;
     const Bytes bytes = random_bytes(total);
     for (const size_t offset : {0, 2})
-      check(on_device(bytes, sizes, offset, 0) == on_cpu(bytes), std::to_string(sizes.size()) + " tensors, offset " + std::to_string(offset));
+      check(on_device(bytes, sizes, offset, 0) == on_cpu(bytes),
+            std::to_string(sizes.size()) + " tensors, offset " + std::to_string(offset));
   }
 }
 

@@ -128,8 +128,8 @@ void entropies_have_the_same_bits() {
     const auto on_device = [&](int fault) {
       const DeviceArray<float> logits(batch.logits), entropies(size_t(batch.rows()));
       const DeviceArray<ops::RowNormalizer> normalizers(by);
-      cuda::testing::row_entropies({logits.data(), batch.rows(), vocab, inverse_temperature, normalizers.data(), entropies.data()}, stream(),
-                                   fault);
+      cuda::testing::row_entropies({logits.data(), batch.rows(), vocab, inverse_temperature, normalizers.data(), entropies.data()},
+                                   stream(), fault);
       return entropies.values();
     };
     check_same_values(on_device(0), expected, what);

@@ -91,7 +91,8 @@ void check_heads(const HeadCase& c) {
   const size_t ld = size_t(width) + 16, ld_saved = size_t(width) + 8, ld_inverse = size_t(c.heads) + 1, rows = size_t(c.rows);
   const Values weight = with_zeros(random_values(c.head_dim, 1)), cos = random_values(size_t(positions) * half, 2),
                sin = with_zeros(random_values(size_t(positions) * half, 3)), dy = with_zeros(random_values(rows * ld, 5)),
-               d_weight_before = with_zeros(random_values(c.head_dim, 6)), empty(rows * ld_saved, 0.5f), no_inverse(rows * ld_inverse, 0.5f);
+               d_weight_before = with_zeros(random_values(c.head_dim, 6)), empty(rows * ld_saved, 0.5f),
+               no_inverse(rows * ld_inverse, 0.5f);
   Values x = with_zeros(random_values(rows * ld, 4));
   if (c.extremes) x = with_extremes(x);
   std::vector<int32_t> places;

@@ -66,8 +66,8 @@ void steps_with_fp32_moments() {
   }
 }
 
-/// Whole blocks of 256, a last block that is shorter, and one that is no multiple of 16. A block may be all zero, or so small that its first
-/// moments are stored as zero.
+/// Whole blocks of 256, a last block that is shorter, and one that is no multiple of 16. A block may be all zero, or so small that its
+/// first moments are stored as zero.
 void steps_with_8bit_moments() {
   for (const size_t n : {size_t(1), size_t(256), size_t(256 * 3 + 48), size_t(256 * 5 + 21)})
     for (const bool some_decay : {false, true}) {

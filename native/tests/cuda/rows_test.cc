@@ -150,13 +150,17 @@ void rows_are_gathered_and_scattered() {
   };
   check_kernel(
       "gathered", [&](const ops::Table&) { return on_cpu([&](int i) { return size_t(indices[i]); }, same); },
-      [&] { return on_device([&](cuda::Rows to) { cuda::gather_rows({x.data(), ld_from}, sources.data(), to, count, width, stream()); }); });
+      [&] {
+        return on_device([&](cuda::Rows to) { cuda::gather_rows({x.data(), ld_from}, sources.data(), to, count, width, stream()); });
+      });
   check_kernel(
       "copied", [&](const ops::Table&) { return on_cpu(same, same); },
       [&] { return on_device([&](cuda::Rows to) { cuda::gather_rows({x.data(), ld_from}, nullptr, to, count, width, stream()); }); });
   check_kernel(
       "scattered", [&](const ops::Table&) { return on_cpu(same, [&](int i) { return size_t(places[i]); }); },
-      [&] { return on_device([&](cuda::Rows to) { cuda::scatter_rows({x.data(), ld_from}, targets.data(), to, count, width, stream()); }); });
+      [&] {
+        return on_device([&](cuda::Rows to) { cuda::scatter_rows({x.data(), ld_from}, targets.data(), to, count, width, stream()); });
+      });
 }
 
 void listed_rows_are_added_in_order() {

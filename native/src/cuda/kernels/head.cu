@@ -20,8 +20,8 @@ DEVICE float log_probability(float logit, const ops::RowNormalizer& by, float in
   return (logit - by.max) * inverse_temperature - by.log_sum;
 }
 
-/// The greatest logit as the CPU finds it: each of 16 lanes goes through the row in order, starting again after a NaN; then their tree. Each
-/// half-warp goes through a part of the row.
+/// The greatest logit as the CPU finds it: each of 16 lanes goes through the row in order, starting again after a NaN; then their tree.
+/// Each half-warp goes through a part of the row.
 template <int Fault>
 DEVICE float row_maximum(const float* z, int vocab) {
   SHARED(float, greatest_of, [half_warps][lanes]);

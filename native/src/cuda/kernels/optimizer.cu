@@ -43,7 +43,8 @@ DEVICE float block_maximum(const float (&values)[moment_block], int steps) {
   return maximum_of_lanes(greatest);
 }
 
-/// A block of threads takes a block of moments, a thread one parameter. Past the end, up to a multiple of 16, parameters and gradients are 0.
+/// A block of threads takes a block of moments, a thread one parameter. Past the end, up to a multiple of 16, parameters and
+/// gradients are 0.
 template <int Fault>
 __global__ void __launch_bounds__(moment_block) adamw_8bit_kernel(AdamW8Bit a) {
   SHARED(float, firsts, [moment_block]);

@@ -44,8 +44,8 @@ constexpr size_t square_blocks(size_t n) { return (n + square_block - 1) / squar
 /// totals[square_blocks(n)] = Σ x² of each block.
 void squares(const float* x, size_t n, float* totals, Stream stream);
 
-/// `total` + Σ x² of a trained range of n values, from its totals (in the host's memory), in the order of gradient_norm (train/optimizer.h):
-/// in double, by stretches of 16,384 values.
+/// `total` + Σ x² of a trained range of n values, from its totals (in the host's memory), in the order of gradient_norm
+/// (train/optimizer.h): in double, by stretches of 16,384 values.
 double add_squares(double total, const float* totals, size_t n);
 
 namespace testing {

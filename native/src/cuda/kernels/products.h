@@ -1,4 +1,5 @@
-// Matrix products. Every element of C is one chain of fused multiply-adds over k = 0..K−1, whatever the tile: the bits of cpu/gemm_kernels.h.
+// Matrix products with the bits of cpu/gemm_kernels.h: every element of C is one chain of fused multiply-adds over k = 0..K−1, whatever the
+// tile.
 #pragma once
 
 #include <cstddef>
