@@ -10,6 +10,9 @@
 
 #define DEVICE static __device__ __forceinline__
 #define UNROLL _Pragma("unroll")
+/// The loop is unrolled `times` times at most, which bounds the registers that it takes.
+#define UNROLL_BY(times) LONGHAUL_PRAGMA(unroll times)
+#define LONGHAUL_PRAGMA(text) _Pragma(#text)
 /// Static shared memory: SHARED(float, tile, [16][17]).
 #define SHARED(type, name, extent) __shared__ type name extent
 /// The launch's dynamic shared memory, as bytes aligned to 16.
