@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 
+#include "base/thread_pool.h"
 #include "model/inference/feed.h"
 #include "model/inference/sample.h"
 #include "model/policy.h"
@@ -18,6 +19,13 @@
 #include "train/optimizer.h"
 
 namespace longhaul {
+
+/// What a backend computes on.
+struct DeviceInfo {
+  std::string kind;    // "cpu", "cuda"; "emulated" in tests
+  std::string name;    // "NVIDIA H100 80GB HBM3"; empty for a CPU
+  std::size_t memory_bytes = 0;  // of a GPU; 0 for a CPU
+};
 
 /// Raise it by hand when the committed golden digest changes; a test checks this.
 inline constexpr int numerics_version = 2;
@@ -61,7 +69,7 @@ class Training {
   virtual void collect(Policy& next) = 0;
 
   /// Forgets the steps since `prepare`: the update is not applied.
-  virtual void give_up() = 0;
+  virtual void give_up() noexcept = 0;
 };
 
 class Backend {
@@ -69,6 +77,7 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual Numerics numerics() const = 0;
+  virtual DeviceInfo device() const = 0;
 
   /// Of the memory that this backend computes in.
   virtual MemoryUse memory() const = 0;
@@ -81,7 +90,7 @@ class Backend {
   /// The same for the reference weights of a KL term; null: none.
   virtual void hold_reference(std::shared_ptr<const Weights> reference) = 0;
 
-  /// The capacity is only address space: a block takes memory when it is first written.
+  /// On a CPU the capacity is only address space: a block takes memory when it is first written.
   virtual std::unique_ptr<BlockCache> make_cache(const Architecture& architecture, int block_capacity) = 0;
 
   /// Writes keys and values of all feeds, and draws a token behind each feed that wants logits: draws, drawn [such feeds], in feed order.
@@ -92,5 +101,8 @@ class Backend {
 
   virtual std::unique_ptr<Training> make_training() = 0;
 };
+
+/// Makes a process's backend; the pool outlives it. Throws std::runtime_error if the device cannot be used.
+using MakeBackend = std::unique_ptr<Backend> (*)(ThreadPool& pool);
 
 }  // namespace longhaul

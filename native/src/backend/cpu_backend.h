@@ -1,6 +1,7 @@
 // The CPU as a backend: all threads of a pool, and the host's own arrays.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "backend/backend.h"
@@ -16,6 +17,7 @@ class CpuBackend final : public Backend {
   explicit CpuBackend(ThreadPool& pool) : pool_(pool) {}
 
   Numerics numerics() const override;
+  DeviceInfo device() const override { return {"cpu", "", 0}; }
   MemoryUse memory() const override;
   MemoryPlan plan(const MemoryRequest& request) const override;
   std::size_t block_bytes(const Architecture& architecture) const override;
@@ -30,5 +32,7 @@ class CpuBackend final : public Backend {
   ThreadPool& pool_;
   std::vector<float> logits_;
 };
+
+inline std::unique_ptr<Backend> make_cpu_backend(ThreadPool& pool) { return std::make_unique<CpuBackend>(pool); }
 
 }  // namespace longhaul

@@ -20,7 +20,7 @@ class CpuTraining final : public Training {
   void step(Policy& next, const Policy& from, bool reset_moments, double norm, double learning_rate,
             const OptimizerSettings& settings) override;
   void collect(Policy& next) override;
-  void give_up() override {}
+  void give_up() noexcept override {}
 
  private:
   std::span<float> zero_gradients(std::size_t size);

@@ -17,7 +17,8 @@ Server::Server(const ServerOptions& options)
             _exit(3);
           }),
       replies_(channel_, held_, open_),
-      verbs_({.test_faults = options.test_faults, .save_ended = [this] { mailbox_.wake(); }}, replies_, held_, clock_) {}
+      verbs_({.test_faults = options.test_faults, .make_backend = options.make_backend, .save_ended = [this] { mailbox_.wake(); }}, replies_,
+             held_, clock_) {}
 
 int Server::run() {
   channel_.start();

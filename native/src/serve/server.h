@@ -22,6 +22,7 @@ struct ServerOptions {
   int fd = 3;
   // Allows the verb `fault`.
   bool test_faults = false;
+  MakeBackend make_backend = make_cpu_backend;
 };
 
 class Server {

@@ -8,7 +8,6 @@
 #include <exception>
 #include <new>
 
-#include "backend/cpu_backend.h"
 #include "ops/ops.h"
 #include "serve/faults.h"
 #include "serve/log.h"
@@ -71,6 +70,14 @@ HfExport read_export(const Request& request, const Architecture& architecture) {
   }
   if (request.has("base_model")) settings.base_model = request.text("base_model");
   return settings;
+}
+
+Json device_json(const DeviceInfo& device) {
+  Json json;
+  json.set("kind", device.kind);
+  if (!device.name.empty()) json.set("name", device.name);
+  if (device.memory_bytes > 0) json.set("memory_bytes", static_cast<std::uint64_t>(device.memory_bytes));
+  return json;
 }
 
 // Digest of the weights under a policy's adapters; empty for a policy without adapters.
@@ -160,7 +167,7 @@ void Verbs::hello(const Request& request) {
     updates_.forget();  // the trainer refers to the backend, which refers to the pool
     backend_ = nullptr;
     pool_ = std::make_unique<ThreadPool>(options.threads);
-    backend_ = std::make_unique<CpuBackend>(*pool_);
+    backend_ = options_.make_backend(*pool_);
     if (const auto held = held_.get()) backend_->hold(held->policy);
     backend_->hold_reference(reference_.weights);
   }
@@ -176,6 +183,7 @@ void Verbs::hello(const Request& request) {
   fields.set("version", engine_version);
   fields.set("build", build_text());
   fields.set("numerics", std::move(numerics));
+  fields.set("device", device_json(backend_->device()));
   fields.set("instruction_set", ops::name(ops::instruction_set()));
   fields.set("threads", options.threads);
   replies_.reply(request.id(), std::move(fields));
@@ -196,7 +204,6 @@ void Verbs::load_model(const Request& request, LoadKind kind) {
   next->weights_digest = std::move(loaded.weights_digest);
   next->policy = updates_.lend(std::move(loaded.policy));
   const Architecture& architecture = next->policy->architecture();
-  backend_->hold(next->policy);
   generations_.prepare(architecture, *backend_);
   if (reference_.weights && !(reference_.weights->architecture() == architecture)) refer_to({});
   Json parameters;
@@ -206,6 +213,7 @@ void Verbs::load_model(const Request& request, LoadKind kind) {
   loaded.fields.set("parameters", std::move(parameters));
   log_line("info", request.verb + " is done",
            {{"ms", ms_since(began)}, {"state", next->digest}, {"resident_bytes", std::uint64_t{resident_bytes()}}});
+  backend_->hold(next->policy);
   exchange(std::move(next));
   updates_.forget();  // frees the policy that was held before
   replies_.reply(request.id(), std::move(loaded.fields));
@@ -364,6 +372,7 @@ void Verbs::update(const Request& request) {
   auto next = updates_.compute(request, *require_state(request), reference_, *backend_, *pool_);
   Json fields = next->last_update;
   log_line("info", "update is done", {{"ms", ms_since(began)}, {"state", next->digest}, {"step_id", step_id}});
+  backend_->hold(next->policy);
   exchange(std::move(next));
   ++updates_done_;
   if (aborts_after_update_) std::abort();

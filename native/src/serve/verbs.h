@@ -9,7 +9,7 @@
 #include <functional>
 #include <memory>
 
-#include "backend/backend.h"
+#include "backend/cpu_backend.h"
 #include "base/thread_pool.h"
 #include "serve/generation/generations.h"
 #include "serve/policy/held_state.h"
@@ -26,6 +26,7 @@ namespace longhaul {
 struct VerbOptions {
   // Allows the verb `fault`.
   bool test_faults = false;
+  MakeBackend make_backend = make_cpu_backend;
   // Called on another thread when a save has ended.
   std::function<void()> save_ended;
 };

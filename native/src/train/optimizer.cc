@@ -69,19 +69,6 @@ void step_fp32(const Step& step, const ops::Table& op, ThreadPool& pool) {
   });
 }
 
-/// A block of 256 values may span two matrices, so decay is given for every 16 values (all widths are multiples of 16).
-constexpr size_t decay_unit = 16;
-
-/// Marks, for every 16 values of [first, last), whether they decay.
-void mark_decayed(const std::vector<TrainedRange>& ranges, size_t first, size_t last, uint8_t* decayed) {
-  const auto behind = [](size_t at, const TrainedRange& range) { return at < range.offset + range.size; };
-  auto range = std::upper_bound(ranges.begin(), ranges.end(), first, behind);
-  for (size_t at = first; at < last; at += decay_unit) {
-    while (range != ranges.end() && at >= range->offset + range->size) ++range;
-    *decayed++ = range != ranges.end() && range->decayed;
-  }
-}
-
 void step_8bit(const Step& step, const ops::Table& op, ThreadPool& pool) {
   const std::vector<TrainedRange> ranges = step.from.trained_ranges();
   const std::span<float> values = step.next.trained();
@@ -105,6 +92,15 @@ void step_8bit(const Step& step, const ops::Table& op, ThreadPool& pool) {
 }
 
 }  // namespace
+
+void mark_decayed(const std::vector<TrainedRange>& ranges, size_t first, size_t last, uint8_t* decayed) {
+  const auto behind = [](size_t at, const TrainedRange& range) { return at < range.offset + range.size; };
+  auto range = std::upper_bound(ranges.begin(), ranges.end(), first, behind);
+  for (size_t at = first; at < last; at += decay_unit) {
+    while (range != ranges.end() && at >= range->offset + range->size) ++range;
+    *decayed++ = range != ranges.end() && range->decayed;
+  }
+}
 
 double gradient_norm(const Policy& policy, std::span<const float> gradients, ThreadPool& pool) {
   const ops::Table& op = ops::table();

@@ -1,7 +1,9 @@
 // AdamW on the trained part of a policy. Threads share fixed blocks, so the bits do not depend on the number of threads.
 #pragma once
 
+#include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/thread_pool.h"
 #include "model/policy.h"
@@ -19,6 +21,12 @@ struct OptimizerSettings {
 
 /// √Σ g²: sums of blocks of 16,384 values of each range, added in order, in double.
 double gradient_norm(const Policy& policy, std::span<const float> gradients, ThreadPool& pool);
+
+/// 8-bit moments: a block of 256 values may span two matrices, so decay is given for every 16 values (all widths are multiples of 16).
+inline constexpr size_t decay_unit = 16;
+
+/// Marks, for every 16 values of [first, last) of the trained array, whether they decay.
+void mark_decayed(const std::vector<TrainedRange>& ranges, size_t first, size_t last, uint8_t* decayed);
 
 /// The factors of step `t`, which counts from 1: learning rate, clipping by the norm, bias corrections.
 ops::AdamStep adam_step(int64_t t, double norm, double learning_rate, const OptimizerSettings& settings);

@@ -224,10 +224,13 @@ UpdateReport Trainer::State::update(const Policy& policy, const Batch& batch, co
       progress.passed();
       totals.add(report, all[k].mini, norm, k == 0);
     }
+    training->collect(*next);
   } catch (const CancelledUpdate&) {
     return give_up("cancelled");
+  } catch (...) {
+    training->give_up();
+    throw;
   }
-  training->collect(*next);
   return {true, std::move(next), "", totals.metrics(settings.loss, int(settings.learning_rates.size()))};
 }
 

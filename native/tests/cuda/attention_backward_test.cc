@@ -1,5 +1,5 @@
 // Gradients of attention on the device have the CPU's bits, also where several segments add to the same keys.
-#include "cuda/kernels/attention_backward.h"
+#include "cuda/kernels/attention/attention_backward.h"
 
 #include "support/attention_inputs.h"
 

@@ -1,7 +1,7 @@
 // Queries of a forest's nodes with their keys and values, for tests of attention: on the CPU and in the device's memory.
 #pragma once
 
-#include "cuda/kernels/attention.h"
+#include "cuda/kernels/attention/attention.h"
 #include "support/device_checks.h"
 
 namespace longhaul::test {

@@ -20,6 +20,9 @@
 #include <string>
 #include <vector>
 
+#ifdef LONGHAUL_TEST_ON_DEVICE
+#include "cuda/cuda_backend.h"
+#endif
 #include "support/checks.h"
 #include "support/policies.h"
 #include "serve/server.h"
@@ -63,6 +66,13 @@ struct EngineOptions {
   bool test_faults = false;
 };
 
+// The backend of the engines that tests start: in a program of `serve_on_device_…` the emulated device's.
+#ifdef LONGHAUL_TEST_ON_DEVICE
+inline std::unique_ptr<Backend> make_test_backend(ThreadPool&) { return std::make_unique<cuda::CudaBackend>(); }
+#else
+inline constexpr MakeBackend make_test_backend = make_cpu_backend;
+#endif
+
 class ForkedEngine {
  public:
   explicit ForkedEngine(const EngineOptions& options = {}) {
@@ -78,7 +88,7 @@ class ForkedEngine {
       for (const int fd : {socket_ends[0], error_ends[0], error_ends[1]}) close(fd);
       options.prepare();
       try {
-        Server server({.fd = socket_ends[1], .test_faults = options.test_faults});
+        Server server({.fd = socket_ends[1], .test_faults = options.test_faults, .make_backend = make_test_backend});
         _exit(server.run());
       } catch (const std::exception&) {
         _exit(1);

@@ -13,6 +13,7 @@ namespace longhaul::cuda {
 void* allocate_device_bytes(size_t bytes);
 void free_device_bytes(void* p);
 void copy_device_bytes(void* to, const void* from, size_t bytes, Stream stream);
+void zero_device_bytes(void* p, size_t bytes, Stream stream);
 
 /// n values, aligned to 256 bytes. The emulated device fills them with NaN (bytes 0xFF). Throws where memory is short.
 template <class T>
@@ -31,6 +32,13 @@ template <class T>
 void device_copy(T* to, const T* from, size_t n, Stream stream) {
   static_assert(std::is_trivially_copyable_v<T>);
   copy_device_bytes(to, from, n * sizeof(T), stream);
+}
+
+/// Sets n values to zero after the stream's earlier work.
+template <class T>
+void device_zero(T* p, size_t n, Stream stream) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  zero_device_bytes(p, n * sizeof(T), stream);
 }
 
 /// An array in device memory, which it owns.

@@ -64,7 +64,6 @@ std::shared_ptr<const HeldState> Updates::compute(const Request& request, const 
   next->digest = state_digest(*report.next, pool, adapters ? held.weights_digest : std::string());
   if (!adapters) next->weights_digest.clear();
   next->policy = lend(std::move(report.next));
-  backend.hold(next->policy);
   return next;
 }
 

@@ -1,5 +1,6 @@
 // Streams and memory of the emulated device, which is the host's.
 #include "cuda/device/memory.h"
+#include "cuda/device/properties.h"
 
 #include <cstdlib>
 #include <cstring>
@@ -12,6 +13,8 @@ namespace longhaul::cuda {
 Stream make_stream() { return reinterpret_cast<Stream>(new char); }
 
 void free_stream(Stream stream) { delete reinterpret_cast<char*>(stream); }
+
+DeviceProperties device_properties() { return {"emulated", "emulated device", 0}; }
 
 void device_sync() {}
 
@@ -28,6 +31,11 @@ void free_device_bytes(void* p) { std::free(p); }
 void copy_device_bytes(void* to, const void* from, size_t bytes, Stream stream) {
   if (!stream) throw emulated::Error("device_copy on a null stream; make_stream() gives one");
   if (bytes) std::memmove(to, from, bytes);
+}
+
+void zero_device_bytes(void* p, size_t bytes, Stream stream) {
+  if (!stream) throw emulated::Error("device_zero on a null stream; make_stream() gives one");
+  if (bytes) std::memset(p, 0, bytes);
 }
 
 }  // namespace longhaul::cuda

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "cuda/device/device.h"
-#include "cuda/kernels/attention.h"
+#include "cuda/kernels/attention/attention.h"
 
 namespace longhaul::cuda {
 

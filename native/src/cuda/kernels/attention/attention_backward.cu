@@ -1,9 +1,9 @@
-#include "cuda/kernels/attention_backward.h"
+#include "cuda/kernels/attention/attention_backward.h"
 
 #include <stdexcept>
 
 #include "cuda/device/exact.h"
-#include "cuda/kernels/tile_products.cuh"
+#include "cuda/kernels/attention/tile_products.cuh"
 
 namespace longhaul::cuda {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cuda/kernels/cache_blocks.h"
+#include "cuda/kernels/attention/cache_blocks.h"
 
 namespace longhaul::cuda {
 

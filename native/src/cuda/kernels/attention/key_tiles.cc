@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "cuda/kernels/attention_backward.h"
+#include "cuda/kernels/attention/attention_backward.h"
 
 namespace longhaul::cuda {
 

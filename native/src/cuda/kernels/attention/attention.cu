@@ -1,9 +1,9 @@
-#include "cuda/kernels/attention.h"
+#include "cuda/kernels/attention/attention.h"
 
 #include <stdexcept>
 
 #include "cuda/device/exact.h"
-#include "cuda/kernels/tile_products.cuh"
+#include "cuda/kernels/attention/tile_products.cuh"
 
 namespace longhaul::cuda {
 namespace {

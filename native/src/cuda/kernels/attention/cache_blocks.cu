@@ -1,4 +1,4 @@
-#include "cuda/kernels/cache_blocks.h"
+#include "cuda/kernels/attention/cache_blocks.h"
 
 #include <stdexcept>
 

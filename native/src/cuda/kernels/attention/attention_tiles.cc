@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "cuda/kernels/attention.h"
+#include "cuda/kernels/attention/attention.h"
 
 namespace longhaul::cuda {
 

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "cuda/kernels/attention.h"
+#include "cuda/kernels/attention/attention.h"
 
 namespace longhaul::cuda {
 

@@ -1,0 +1,77 @@
+#include "cuda/cuda_backend.h"
+
+#include <stdexcept>
+
+#include "cuda/device/properties.h"
+
+namespace longhaul::cuda {
+
+Numerics CudaBackend::numerics() const { return {"cpu", numerics_version}; }
+
+DeviceInfo CudaBackend::device() const {
+  const DeviceProperties properties = device_properties();
+  return {properties.kind, properties.name, properties.memory_bytes};
+}
+
+MemoryUse CudaBackend::memory() const { return {resident_bytes(), available_memory()}; }
+
+MemoryPlan CudaBackend::plan(const MemoryRequest& request) const { return plan_memory(request); }
+
+std::size_t CudaBackend::block_bytes(const Architecture& architecture) const { return DeviceCache::block_bytes(architecture); }
+
+void CudaBackend::hold(std::shared_ptr<const Policy> policy) {
+  if (policy.get() != current_) copy(*policy);
+  held_ = std::move(policy);
+}
+
+void CudaBackend::copy(const Policy& policy) {
+  const std::shared_ptr<DeviceWeights> base = model_ ? model_->weights() : nullptr;
+  current_ = nullptr;
+  model_.reset();
+  model_.emplace(policy, base, stream_);
+  moments_ = DeviceMoments(policy.moments(), stream_);
+  current_ = &policy;
+}
+
+void CudaBackend::hold_reference(std::shared_ptr<const Weights> reference) {
+  if (reference == reference_weights_) return;
+  reference_.reset();
+  reference_weights_ = std::move(reference);
+  if (!reference_weights_) return;
+  // Weights under adapters never change, so the reference shares them.
+  const bool shares = model_ && model_->frozen() && model_->weights()->source.lock() == reference_weights_;
+  reference_.emplace(Policy::frozen(reference_weights_), shares ? model_->weights() : nullptr, stream_);
+}
+
+std::unique_ptr<BlockCache> CudaBackend::make_cache(const Architecture& architecture, int block_capacity) {
+  return std::make_unique<DeviceCache>(architecture, block_capacity, stream_);
+}
+
+void CudaBackend::extend(const Policy& policy, BlockCache& cache, std::span<const Feed> feeds, std::span<const DrawRequest> draws,
+                         std::span<Drawn> drawn) {
+  validate(feeds, policy.architecture(), cache.block_capacity());
+  extension_.run(model_of(policy), dynamic_cast<DeviceCache&>(cache), feeds, draws, drawn);
+}
+
+std::unique_ptr<Training> CudaBackend::make_training() {
+  DevicePolicies& policies = *this;
+  return std::make_unique<DeviceTraining>(policies, stream_);
+}
+
+DeviceModel& CudaBackend::model_of(const Policy& policy) {
+  if (&policy == held_.get() && current_ == nullptr) copy(policy);
+  if (model_ && &policy == current_) return *model_;
+  if (reference_ && policy.shared_weights() == reference_weights_ && !policy.adapters()) return *reference_;
+  throw std::logic_error("the device does not hold this policy");
+}
+
+void CudaBackend::stepped_to(const Policy& next) {
+  current_ = &next;
+  if (!model_->frozen()) model_->weights()->source.reset();
+}
+
+void CudaBackend::forget_steps() noexcept {
+  if (current_ != held_.get()) current_ = nullptr;
+}
+
+}  // namespace longhaul::cuda

@@ -1,0 +1,28 @@
+#include "cuda/host/device_cache.h"
+
+#include <stdexcept>
+#include <string>
+
+namespace longhaul::cuda {
+
+namespace {
+
+static_assert(block_positions == longhaul::block_positions);
+
+CacheBlocks blocks_of(const Architecture& architecture) {
+  return {nullptr, architecture.num_hidden_layers, architecture.num_key_value_heads, architecture.head_dim};
+}
+
+}  // namespace
+
+DeviceCache::DeviceCache(const Architecture& architecture, int block_capacity, Stream stream)
+    : block_capacity_(block_capacity), stream_(stream), blocks_(blocks_of(architecture)) {
+  if (block_capacity < 1)
+    throw std::invalid_argument("KV cache: block_capacity is " + std::to_string(block_capacity) + "; it must be at least 1");
+  memory_ = DeviceArray<float>(size_t(block_capacity) * blocks_.block_stride());
+  blocks_.memory = memory_.data();
+}
+
+size_t DeviceCache::block_bytes(const Architecture& architecture) { return blocks_of(architecture).block_stride() * sizeof(float); }
+
+}  // namespace longhaul::cuda

@@ -1,0 +1,48 @@
+// `extend` on the device: some rows through all layers, and a draw behind each feed that wants logits.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "cuda/host/device_cache.h"
+#include "cuda/host/device_model.h"
+#include "cuda/kernels/attention/attention.h"
+#include "cuda/kernels/head.h"
+#include "model/inference/sample.h"
+
+namespace longhaul::cuda {
+
+/// Keeps its working memory between calls.
+class DeviceExtension {
+ public:
+  explicit DeviceExtension(Stream stream) : stream_(stream) {}
+
+  /// The feeds must be valid. draws, drawn [feeds with wanted logits], in feed order.
+  void run(const DeviceModel& model, const DeviceCache& cache, std::span<const Feed> feeds, std::span<const DrawRequest> draws,
+           std::span<Drawn> drawn);
+
+ private:
+  /// Rows that attend in one layer.
+  struct Queries {
+    int count = 0, tile_rows = 0, tiles = 0;
+    DeviceRoom<int32_t> rows, places, outputs;
+    DeviceRoom<AttentionTile> tile_room;
+  };
+
+  void put_rows(const DeviceModel& model, std::span<const Feed> feeds);
+  void put_queries(Queries& queries, const std::vector<QuerySpan>& spans, const std::vector<int32_t>& rows,
+                   const std::vector<int32_t>& places, int group);
+  void project(const DeviceModel& model, const DeviceCache& cache, int layer);
+  void attend_and_transform(const DeviceModel& model, const DeviceCache& cache, int layer, Queries& queries);
+  void draw(const DeviceModel& model, std::span<const DrawRequest> draws, std::span<Drawn> drawn);
+
+  Stream stream_;
+  int rows_ = 0, wanted_ = 0;
+  DeviceRoom<int32_t> tokens_, positions_, stores_, entries_;
+  Queries all_, last_;
+  DeviceRoom<float> hidden_, kept_, normed_, qkv_, attention_, gate_up_, activated_, adapter_, logits_;
+  DeviceRoom<RowDraw> row_draws_;
+  DeviceRoom<DrawnToken> drawn_;
+};
+
+}  // namespace longhaul::cuda
