@@ -9,6 +9,7 @@ import { SetupError } from './steps/command.mjs';
 import { checkDependencyTools, ensureDependencies } from './steps/dependencies.mjs';
 import { checkEngineCompiler, ensureEngine } from './steps/engine.mjs';
 import { checkGo, ensureS3Server, ensureTemporal, ensureTemporalServer } from './steps/go-tools.mjs';
+import { checkNvcc, ensureNvcc, isCudaWanted } from './steps/nvcc.mjs';
 import { checkNode, checkPlatform, requireCmake, requireGenerator } from './steps/prerequisites.mjs';
 import { ensureSanitizers } from './steps/sanitizers.mjs';
 import { ensureTypescript } from './steps/typescript.mjs';
@@ -27,6 +28,7 @@ const steps = [
   ['dependencies', true, ensureDependencies],
   ['typescript', true, () => ensureTypescript('product')],
   ['harnesses', options.tests || options.development, () => ensureTypescript('development')],
+  ['nvcc', isCudaWanted(), async () => ((await ensureNvcc()) === null ? 'not wanted' : 'present')],
   ['engine', true, () => ensureEngine({ withTests: options.tests })],
   ['sanitizers', options.sanitizers, ensureSanitizers],
   ['temporal', true, ensureTemporal],
@@ -64,6 +66,7 @@ async function checkPrerequisites() {
     checkEngineCompiler,
     requireCmake,
     requireGenerator,
+    checkNvcc,
     () => checkGo({ withTests: options.tests }),
   ];
   const problems = [];

@@ -71,11 +71,18 @@ function goOf(version: string): void {
 }
 
 /** Runs the set-up. Nothing can be downloaded unless a proxy's port is given. */
-function setUp(args: string[], proxyPort = 1): Promise<{ code: number; said: string }> {
+function setUp(
+  args: string[],
+  proxyPort = 1,
+  more: Record<string, string> = {},
+): Promise<{ code: number; said: string }> {
   const env = {
     PATH: commands,
     LONGHAUL_CACHE: join(folder, 'cache'),
     HTTPS_PROXY: `http://127.0.0.1:${proxyPort}`,
+    // Also on a machine with a GPU.
+    LONGHAUL_CUDA: '0',
+    ...more,
   };
   const script = join(checkout, 'tools/setup.mjs');
   return new Promise((resolve) => {
@@ -179,5 +186,32 @@ describe('the other prerequisites', () => {
     const { said } = await check();
     for (const missing of ['No C++ compiler', 'cmake not', 'Neither ninja nor make', 'npm not', 'go not'])
       expect(said).toContain(missing);
+  });
+});
+
+describe('nvcc', () => {
+  const cuda = (value: string) => setUp(['--only', 'prerequisites'], 1, { LONGHAUL_CUDA: value });
+
+  beforeEach(() => {
+    command('temporal', '');
+    command('python3', `case "$*" in *pip*) exit 1 ;; *) echo 'Python 3.11.7' ;; esac`);
+  });
+
+  test('is not required unless the engine is to be built for GPUs', async () => {
+    expect(await cuda('0')).toMatchObject({ code: 0 });
+    expect(await cuda('1')).toMatchObject({
+      code: 1,
+      said: expect.stringMatching(/nvcc not found[^]*python3-pip[^]*LONGHAUL_CUDA=0/),
+    });
+  });
+
+  test('of the PATH must compile C++20; pip can install it in its place', async () => {
+    command('nvcc', 'echo "Cuda compilation tools, release 11.8, V11.8.89"');
+    expect(await cuda('1')).toMatchObject({ code: 1 });
+    command('nvcc', 'echo "Cuda compilation tools, release 12.4, V12.4.131"');
+    expect(await cuda('1')).toMatchObject({ code: 0 });
+    without('nvcc');
+    command('python3', 'echo "Python 3.11.7"');
+    expect(await cuda('1')).toMatchObject({ code: 0 });
   });
 });

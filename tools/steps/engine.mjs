@@ -14,6 +14,7 @@ import {
   withLock,
 } from './cache.mjs';
 import { outputOf, runLong } from './command.mjs';
+import { ensureNvcc, findNvcc, isCudaWanted, versionOf } from './nvcc.mjs';
 import { checkCompiler, requireCmake, requireCompiler, requireGenerator } from './prerequisites.mjs';
 
 export const native = join(repository, 'native');
@@ -25,30 +26,32 @@ function sources() {
   return filesBelow(native).filter((path) => !/\/native\/(test|tests|tools|bench|fuzz)\//.test(path));
 }
 
-/** Path of the binary for these sources and this compiler. The file may not exist yet. */
-function engineOf(compiler) {
+/** Path of the binary for these sources and these compilers; `nvcc` is null if it is for CPUs only. The file may not exist yet. */
+function engineOf(compiler, nvcc) {
   const version = (outputOf(compiler, ['--version']) ?? '').split('\n')[0] ?? '';
-  const key = contentKey(sources(), [version, platformKey]);
-  return { version, key, binary: join(cacheRoot, 'engine', key, 'longhaul-engine') };
+  const compilers = [version, platformKey, ...(nvcc === null ? [] : [versionOf(nvcc)])];
+  const key = contentKey(sources(), compilers);
+  return { compilers, key, binary: join(cacheRoot, 'engine', key, 'longhaul-engine') };
 }
 
 /** Fails now if the engine could not be built minutes later. The compiler is not checked if the engine is already built. */
 export function checkEngineCompiler() {
   const compiler = requireCompiler();
-  if (!existsSync(engineOf(compiler).binary)) checkCompiler(compiler);
+  if (!existsSync(engineOf(compiler, isCudaWanted() ? findNvcc() : null).binary)) checkCompiler(compiler);
 }
 
 /** @returns {Promise<string>} what was done, for the set-up's table of steps */
 export async function ensureEngine({ withTests = false } = {}) {
   const compiler = requireCompiler();
-  const { version, key, binary } = engineOf(compiler);
+  const nvcc = await ensureNvcc();
+  const { compilers, key, binary } = engineOf(compiler, nvcc);
   if (existsSync(binary) && !withTests) {
     recordToolPath('engine', binary);
     return 'current';
   }
   return withLock(`engine-${checkoutKey}`, async () => {
     const cmake = requireCmake();
-    const testKey = contentKey([native], [version, platformKey]);
+    const testKey = contentKey([native], compilers);
     const testsBuilt = join(engineBuildFolder, `tests-${testKey}`);
     if (existsSync(binary) && existsSync(testsBuilt)) {
       recordToolPath('engine', binary);
@@ -65,6 +68,7 @@ export async function ensureEngine({ withTests = false } = {}) {
         ...generator,
         '-DCMAKE_BUILD_TYPE=Release',
         `-DCMAKE_CXX_COMPILER=${compiler}`,
+        ...(nvcc === null ? ['-DLONGHAUL_CUDA=OFF'] : ['-DLONGHAUL_CUDA=ON', `-DLONGHAUL_NVCC=${nvcc}`]),
       ],
       {
         label: 'engine configuration',

@@ -1,5 +1,8 @@
 #include "cuda/kernels/products.h"
 
+#include <stdexcept>
+#include <string>
+
 #include "cuda/device/device.h"
 
 namespace longhaul::cuda {
@@ -196,8 +199,11 @@ void product(const Product& args, Stream stream) { launch_product<0>(args, strea
 namespace testing {
 
 void product(const Product& args, Stream stream, ProductTile tile, int fault) {
+#ifndef __CUDACC__  // nvcc would compile ten times as long, and a GPU need not show that a barrier is missing.
   if (fault == 1) return launch_product<1>(args, stream, tile);
   if (fault == 2) return launch_product<2>(args, stream, tile);
+#endif
+  if (fault != 0) throw std::invalid_argument("product has no fault " + std::to_string(fault));
   launch_product<0>(args, stream, tile);
 }
 

@@ -126,12 +126,14 @@ void attention(const Attention& a, Stream stream) { attend_tiles<0>(a, stream); 
 void testing::attention(const longhaul::cuda::Attention& a, Stream stream, int fault) {
   switch (fault) {
     case 0: return attend_tiles<0>(a, stream);
+#ifndef __CUDACC__  // nvcc would compile ten times as long, and a GPU need not show that a barrier is missing.
     case 1: return attend_tiles<1>(a, stream);
     case 2: return attend_tiles<2>(a, stream);
     case 3: return attend_tiles<3>(a, stream);
     case 4: return attend_tiles<4>(a, stream);
     case 5: return attend_tiles<5>(a, stream);
     case 6: return attend_tiles<6>(a, stream);
+#endif
     default: throw std::invalid_argument("attention has no fault " + std::to_string(fault));
   }
 }

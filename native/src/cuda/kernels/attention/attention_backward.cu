@@ -247,6 +247,7 @@ void attention_backward(const AttentionBackward& b, Stream stream) { compute_gra
 void testing::attention_backward(const AttentionBackward& b, Stream stream, int fault) {
   switch (fault) {
     case 0: return compute_gradients<0>(b, stream);
+#ifndef __CUDACC__  // nvcc would compile ten times as long, and a GPU need not show that a barrier is missing.
     case 1: return compute_gradients<1>(b, stream);
     case 2: return compute_gradients<2>(b, stream);
     case 3: return compute_gradients<3>(b, stream);
@@ -254,6 +255,7 @@ void testing::attention_backward(const AttentionBackward& b, Stream stream, int 
     case 5: return compute_gradients<5>(b, stream);
     case 6: return compute_gradients<6>(b, stream);
     case 7: return compute_gradients<7>(b, stream);
+#endif
     default: throw std::invalid_argument("attention_backward has no fault " + std::to_string(fault));
   }
 }
