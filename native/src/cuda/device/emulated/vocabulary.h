@@ -22,6 +22,7 @@
 
 #define DEVICE static inline
 #define UNROLL
+#define UNROLL_BY(times)
 /// Static shared memory: SHARED(float, tile, [16][17]).
 #define SHARED(type, name, extent)                                                          \
   static ::longhaul::cuda::emulated::SharedSlot name##_slot;                                \

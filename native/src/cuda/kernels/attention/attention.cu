@@ -17,7 +17,7 @@ size_t shared_bytes(int rows, int head_dim) {
 /// CPU's: the sign of zero does not reach the outputs, and a NaN makes all of the row's outputs NaN.) Grid: (tiles, KV heads).
 /// Faults: no barrier after 1, 3: keys arrive; before 2, 5: they are overwritten; before 4: probabilities, 6: sums are read.
 template <int Threads, int Rows, int Items, int Fault>
-__global__ void __launch_bounds__(Threads) attend(Attention a, float scale) {
+__global__ void __launch_bounds__(Threads, 1) attend(Attention a, float scale) {
   constexpr int warps = Threads / 32, warp_rows = Rows / warps;
   DYNAMIC_SHARED(shared);
   const int hd = a.head_dim, group = a.heads / a.kv_heads, kv = int(blockIdx.y), lane = int(threadIdx.x) % 32,

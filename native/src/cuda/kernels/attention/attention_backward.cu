@@ -79,7 +79,7 @@ DEVICE void softmax_gradients(int head_dim, int rows, int place, float scale, co
 /// d_queries += a chain over the keys; pulls = Σ out · d_out over sixteen lanes. Grid: (tiles, KV heads).
 /// Faults: no barrier after 1: rows arrive, 2: keys arrive; before 3: gradients of scores are read, 4: keys are overwritten.
 template <int Threads, int Items, int Fault>
-__global__ void __launch_bounds__(Threads) query_gradients(AttentionBackward b, float scale) {
+__global__ void __launch_bounds__(Threads, 1) query_gradients(AttentionBackward b, float scale) {
   DYNAMIC_SHARED(shared);
   const Attention& a = b.forward;
   const int hd = a.head_dim, group = a.heads / a.kv_heads, kv = int(blockIdx.y), lane = int(threadIdx.x) % 32;
@@ -173,7 +173,7 @@ DEVICE void add_to_keys(const float (&sums)[Items][item_rows], int keys, int hea
 /// d_keys_values += one sum for each reader, in order. Grid: (key tiles, KV heads).
 /// Faults: no barrier after 5: rows arrive; before 6: weights are read, 7: rows are overwritten.
 template <int Threads, int Items, int Fault>
-__global__ void __launch_bounds__(Threads) key_gradients(AttentionBackward b, float scale) {
+__global__ void __launch_bounds__(Threads, 1) key_gradients(AttentionBackward b, float scale) {
   DYNAMIC_SHARED(shared);
   const Attention& a = b.forward;
   const int hd = a.head_dim, group = a.heads / a.kv_heads, kv = int(blockIdx.y), lane = int(threadIdx.x) % 32;
