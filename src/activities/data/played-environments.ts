@@ -102,8 +102,12 @@ async function withPatience<Item extends { task: Task }>(
   };
   const ledgers = new Map<string, FailureLedger>();
   const ledgerOf = (episode: string): FailureLedger => {
-    const ledger = ledgers.get(episode) ?? new FailureLedger([]);
+    const known = ledgers.get(episode);
+    if (known) return known;
+    const ledger = new FailureLedger([]);
     ledgers.set(episode, ledger);
+    // The one before ended with an answer, if only with failures.
+    outage.answered();
     return ledger;
   };
   for (;;) {

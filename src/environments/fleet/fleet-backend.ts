@@ -102,7 +102,8 @@ export function createFleetBackend(options: FleetOptions): EnvironmentBackend {
       const api = new InstanceApi(instance, orchestrator);
       const made = instance;
       const entered = async (): Promise<McpSession> => {
-        await reset(api, made, signal);
+        // A new instance has its seed. A reset that comes late would undo the episode's first calls.
+        if (made.adopted) await api.reset(signal);
         return McpSession.open(made.root, apiKey, signal);
       };
       const session = await entered().catch(async (error: unknown) => {
@@ -114,7 +115,7 @@ export function createFleetBackend(options: FleetOptions): EnvironmentBackend {
         ...{ task, code, api, session, instanceId: made.id, request, orchestrator, callTimeoutMs },
         ...(made.region === undefined ? {} : { region: made.region }),
         endsAt,
-        tools: knownList(task.env_key, offered(session.tools)),
+        tools: knownList(task.env_key, session.tools),
         onClose: () => end(made),
       });
     } catch (error) {
@@ -154,17 +155,3 @@ export function createFleetBackend(options: FleetOptions): EnvironmentBackend {
     },
   };
 }
-
-/** A new instance has its seed, so its refusal does no harm. A reset without an answer may be carried out during the episode. */
-async function reset(api: InstanceApi, { adopted }: Instance, signal: AbortSignal): Promise<void> {
-  try {
-    await api.reset(signal);
-  } catch (error) {
-    signal.throwIfAborted();
-    const isRefused = error instanceof EnvironmentError && error.kind === 'failed';
-    if (adopted || !isRefused) throw error;
-  }
-}
-
-/** `computer` is for models that see. */
-const offered = (tools: readonly ToolSpec[]): ToolSpec[] => tools.filter(({ name }) => name !== 'computer');

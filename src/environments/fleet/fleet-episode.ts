@@ -42,7 +42,7 @@ const answerTool: ToolSpec = {
 /** Reasons that may be gone at the next try. */
 const passing = new Set(['canary', 'unsteady']);
 const triesToGrade = 3;
-/** With one more request, less than the time without progress that ends an attempt. */
+/** With the requests of one more try, less than the time without progress that ends an attempt. */
 const gradeWithinMs = 12 * 60_000;
 const gradePauses: [number, number] = [1_000, 8_000];
 
@@ -50,7 +50,7 @@ export function fleetEpisode(parts: EpisodeParts): Environment {
   const { task, session, api, callTimeoutMs } = parts;
   const asksForAnswer =
     task.prompt.includes(answerTool.name) && !parts.tools.some(({ name }) => name === answerTool.name);
-  const asksDatabases = /\.db\s*\(/u.test(parts.code);
+  const asksDatabases = /\bdb\b|\.state\s*\(/u.test(parts.code);
   let submitted: string | undefined;
   const calls = new ExclusiveCalls();
   let closing: Promise<void> | undefined;

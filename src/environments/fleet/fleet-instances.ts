@@ -98,10 +98,10 @@ export class FleetInstances {
         return instance;
       } catch (error) {
         if (named !== undefined) unwanted.abort();
+        // Nothing is in the making: a refused episode must not count itself.
+        else if (!signal.aborted) this.#requested.delete(requestId);
         const isSpent = error instanceof SpentRequest;
-        const ended = made
-          .catch(() => undefined)
-          .then(() => (named && !isSpent ? this.#end(named) : undefined));
+        const ended = made.catch(() => undefined).then(() => (named ? this.#end(named) : undefined));
         this.#track(ended.finally(() => this.#requested.delete(requestId)));
         if (!isSpent) throw error;
         if (spent >= maxSpent)

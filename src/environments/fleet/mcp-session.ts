@@ -18,6 +18,8 @@ const listWithinMs = 60_000;
 const unlimitedMs = 2 ** 31 - 1;
 /** An answer at the end of a stream is read after the end is heard. */
 const deliveredWithinMs = 500;
+/** This tool is for models that see. An instance that lists no other is not up yet. */
+const seeing = 'computer';
 const listPauses: [number, number] = [250, 5_000];
 /** A server is not there once this many tries in a row, over 8 s, were answered 404: the gate of one that is starting answers 404, too. */
 const triesToBeAbsent = 6;
@@ -39,14 +41,15 @@ export class McpSession {
       const listed = await Promise.all(places.map((place) => listedBy(`${root}${place}`, apiKey, signal)));
       signal.throwIfAborted();
       const found = listed.filter((one) => 'tools' in one);
-      const tools = found.flatMap((one) => one.tools);
-      const isWhole = listed.every((one, index) => {
-        if ('tools' in one) return true;
-        absent[index] = one.isAbsent ? (absent[index] ?? 0) + 1 : 0;
-        return absent[index] >= triesToBeAbsent;
+      // All are counted, also behind one that is not there yet.
+      const isSettled = listed.map((one, index) => {
+        const isListed = 'tools' in one;
+        absent[index] = isListed || !one.isAbsent ? 0 : (absent[index] ?? 0) + 1;
+        return isListed || absent[index] >= triesToBeAbsent;
       });
       const isLate = awakeNow() > giveUpAt;
-      if (tools.length > 0 && isWhole) return McpSession.#of(found);
+      const session = McpSession.#of(found);
+      if (session.tools.length > 0 && isSettled.every(Boolean)) return session;
       await Promise.all(found.map(({ connection }) => connection.close()));
       if (isLate) {
         const reasons = listed.flatMap((one) => ('tools' in one ? [] : [one.reason]));
@@ -65,7 +68,7 @@ export class McpSession {
     const tools: ToolSpec[] = [];
     for (const { connection, tools: listed } of found)
       for (const tool of listed) {
-        if (ownerOf.has(tool.name)) continue;
+        if (ownerOf.has(tool.name) || tool.name === seeing) continue;
         ownerOf.set(tool.name, connection);
         tools.push(tool);
       }

@@ -194,8 +194,8 @@ export class Orchestrator {
     created?: FleetAnswer,
   ): Promise<Instance> {
     const pauses = new Backoff(pollMs);
-    // One that is adopted may be without heartbeats for minutes already.
-    let beatAt = adopted ? -Infinity : awakeNow();
+    // A creation may be held for minutes, and one that is adopted may be without heartbeats for as long.
+    let beatAt = -Infinity;
     for (let answer = created; ; answer = undefined) {
       answer ??= await this.request('GET', `/v1/env/instances/${id}`, undefined, { signal });
       let status: unknown = 'not shown yet';
@@ -215,6 +215,7 @@ export class Orchestrator {
         if (status === 'running') return instanceOf(answer.body, id, adopted);
       }
       if (awakeNow() > giveUpAt) {
+        if (answer.status === 429) throw errorOf(answer);
         const words = `the instance ${id} is still ${String(status)} after ${provisionMs / 60_000} minutes`;
         throw new EnvironmentError('failed', 'open', words);
       }

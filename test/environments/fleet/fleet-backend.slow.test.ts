@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { Solution } from '../../../src/data/task-file.js';
 import type { Environment, EnvironmentBackend } from '../../../src/environments/environment.js';
 import { fleetRequests } from '../../../src/environments/fleet/fleet-request.js';
@@ -82,13 +82,23 @@ describe.skipIf('skipped' in venv)('Fleet', { timeout: 180_000 }, () => {
     rmSync(folder, { recursive: true, force: true });
   });
   beforeEach(() => service.control(calm));
+  const backends: EnvironmentBackend[] = [];
+  // What a failed test left would count in those behind it.
+  afterEach(async () => {
+    await service.control({ ...calm, expire_all: true });
+    await Promise.all(backends.splice(0).map((backend) => backend.close()));
+  }, 60_000);
 
   let names = 0;
   const backendOf = (
     more: Partial<Parameters<typeof fleetBackend>[0]> = {},
     owner = `node-${++names}`,
-  ): EnvironmentBackend =>
-    fleetBackend({ url: service.url, key: service.key, codes: known.codes, owner, folder, ...more });
+  ): EnvironmentBackend => {
+    const options = { url: service.url, key: service.key, codes: known.codes, owner, folder, ...more };
+    const backend = fleetBackend(options);
+    backends.push(backend);
+    return backend;
+  };
   const open = (
     backend: EnvironmentBackend,
     task: Task,
@@ -99,6 +109,8 @@ describe.skipIf('skipped' in venv)('Fleet', { timeout: 180_000 }, () => {
   const instances = async () => (await service.log()).instances;
   const running = async (): Promise<number> =>
     (await instances()).filter(({ status }) => status !== 'stopped').length;
+  /** A machine may stand still for seconds. */
+  const eventually = <T>(found: () => T) => expect.poll(found, { timeout: 60_000 });
 
   async function solve(environment: Environment, { calls, final_answer }: Solution): Promise<number> {
     for (const [turn, call] of calls.entries())
@@ -111,7 +123,7 @@ describe.skipIf('skipped' in venv)('Fleet', { timeout: 180_000 }, () => {
     const grades = await gradesOf(service);
     expect(grades.size).toBe(300);
     for (const [name, grade] of grades) expect(grade, name).toBe(name.endsWith('/gold') ? 1 : 0);
-    expect(await running()).toBe(0);
+    await eventually(running).toBe(0);
   });
 
   it('offers the tools of both servers but `computer`, in one list for all episodes', async () => {
@@ -135,7 +147,7 @@ describe.skipIf('skipped' in venv)('Fleet', { timeout: 180_000 }, () => {
     expect(await solve(environment, solutionOf(taskAt(0)))).toBe(1);
     await environment.close();
     await backend.close();
-    expect(await running()).toBe(0);
+    await eventually(running).toBe(0);
   });
 
   it('does not adopt the world of an attempt that still plays', async () => {
@@ -160,7 +172,7 @@ describe.skipIf('skipped' in venv)('Fleet', { timeout: 180_000 }, () => {
     expect((await service.log()).calls.length).toBe(before + 1);
     await environment.close();
     await backend.close();
-    expect(await running()).toBe(0);
+    await eventually(running).toBe(0);
   });
 
   it('hears at once that the connection ended after the answer had begun', async () => {
@@ -210,13 +222,14 @@ describe.skipIf('skipped' in venv)('Fleet', { timeout: 180_000 }, () => {
   });
 
   it('gives up an instance whose reset was not answered: it may come during the episode', async () => {
-    await service.control({ drop_reset_reply: 1 });
+    // Only an instance that is adopted is reset.
+    await service.control({ drop_create_reply: 1, drop_reset_reply: 1 });
     const backend = backendOf();
     await expect(open(backend, taskAt(0))).rejects.toMatchObject({
       ...{ kind: 'unavailable', reason: 'socket_lost' },
     });
     await backend.close();
-    expect(await running()).toBe(0);
+    await eventually(running).toBe(0);
   });
 
   it('sends heartbeats to the region that Fleet names, at once for an instance that it adopts', async () => {
@@ -226,7 +239,7 @@ describe.skipIf('skipped' in venv)('Fleet', { timeout: 180_000 }, () => {
     const instance_id = (await instances()).find(({ status }) => status !== 'stopped')?.instance_id ?? '';
     const beats = async () =>
       (await service.log()).heartbeats.filter((beat) => beat.instance_id === instance_id);
-    await expect.poll(beats).toEqual([{ instance_id, region: 'eu-west-2' }]);
+    await eventually(beats).toContainEqual({ instance_id, region: 'eu-west-2' });
     const orchestrator = new Orchestrator(fleetRequests(service.url, service.key));
     await orchestrator.heartbeat({ id: instance_id, heartbeatRegion: 'eu-west-2' });
     await expect(orchestrator.heartbeat({ id: instance_id })).rejects.toThrow('no heartbeats in region None');
@@ -235,7 +248,7 @@ describe.skipIf('skipped' in venv)('Fleet', { timeout: 180_000 }, () => {
   });
 
   it('charges a call that takes too long, and the end of its time, to the episode', async () => {
-    const backend = backendOf({ callTimeoutMs: 500, ttlSeconds: 3 });
+    const backend = backendOf({ callTimeoutMs: 500, ttlSeconds: 20 });
     const [call] = solutionOf(taskAt(0)).calls as [Solution['calls'][0]];
     const [slow, late] = [await open(backend, taskAt(0)), await open(backend, taskAt(0))];
     await service.control({ slow_call_s: 3 });
@@ -243,7 +256,7 @@ describe.skipIf('skipped' in venv)('Fleet', { timeout: 180_000 }, () => {
       ...{ kind: 'failed', reason: 'timeout' },
     });
     await service.control({ slow_call_s: 0 });
-    await delay(3_000);
+    await delay(20_000);
     await expect(late.callTool(call, { turn: 0, tryNumber: 0 })).rejects.toMatchObject({
       ...{ kind: 'failed', reason: 'expired' },
     });
@@ -268,10 +281,10 @@ describe.skipIf('skipped' in venv)('Fleet', { timeout: 180_000 }, () => {
     const backend = backendOf();
     const stop = new AbortController();
     const opening = open(backend, taskAt(0), { signal: stop.signal });
-    await expect.poll(running).toBe(1);
+    await eventually(running).toBe(1);
     stop.abort(new Error('called off'));
     await expect(opening).rejects.toThrow('called off');
-    await expect.poll(running, { timeout: 20_000 }).toBe(0);
+    await eventually(running).toBe(0);
     await backend.close();
   });
 
@@ -280,11 +293,11 @@ describe.skipIf('skipped' in venv)('Fleet', { timeout: 180_000 }, () => {
     const backend = backendOf();
     const stop = new AbortController();
     const opening = open(backend, taskAt(0), { signal: stop.signal });
-    await expect.poll(async () => (await service.log()).faults.limit_polls).toBeGreaterThan(0);
+    await eventually(async () => (await service.log()).faults.limit_polls).toBeGreaterThan(0);
     await delay(500);
     stop.abort(new Error('called off'));
     await expect(opening).rejects.toThrow('called off');
-    await expect.poll(running, { timeout: 20_000 }).toBe(0);
+    await eventually(running).toBe(0);
     await backend.close();
   });
 
@@ -292,12 +305,12 @@ describe.skipIf('skipped' in venv)('Fleet', { timeout: 180_000 }, () => {
     await service.control({ provision_s: 2 });
     const backend = backendOf();
     const opening = open(backend, taskAt(0));
-    await expect.poll(running).toBe(1);
+    await eventually(running).toBe(1);
     const refused = expect(opening).rejects.toThrow('closed');
     await backend.close();
     await refused;
     await expect(open(backend, taskAt(0))).rejects.toThrow('closed');
-    await expect.poll(running, { timeout: 20_000 }).toBe(0);
+    await eventually(running).toBe(0);
   });
 
   it('waits for a place where the account is full', async () => {
@@ -310,7 +323,7 @@ describe.skipIf('skipped' in venv)('Fleet', { timeout: 180_000 }, () => {
       { seed: 1, tryNumber: 0, episodeId: 'waits', run, onWait: (reason) => waits.push(reason) },
       quiet,
     );
-    await expect.poll(() => waits.join()).toContain('running instances');
+    await eventually(() => waits.join()).toContain('running instances');
     await first.close();
     await (await second).close();
     await backend.close();
@@ -322,13 +335,13 @@ describe.skipIf('skipped' in venv)('Fleet', { timeout: 180_000 }, () => {
     const other = backendOf();
     const others = await open(other, taskAt(0));
     const next = backendOf({}, 'killed');
-    await expect.poll(running, { timeout: 20_000 }).toBe(1);
+    await eventually(running).toBe(1);
     // The same opening: its request id is spent.
     const again = await open(next, taskAt(0), { episodeId: 'e' });
     expect(await solve(again, solutionOf(taskAt(0)))).toBe(1);
     await Promise.all([again.close(), others.close()]);
     await Promise.all([next.close(), other.close()]);
-    expect(await running()).toBe(0);
+    await eventually(running).toBe(0);
   });
 
   it('repeats a deletion until it is answered', async () => {
@@ -337,7 +350,7 @@ describe.skipIf('skipped' in venv)('Fleet', { timeout: 180_000 }, () => {
     const opened = await Promise.all(known.tasks.slice(0, 6).map((task) => open(backend, task)));
     await Promise.all(opened.map((environment) => environment.close()));
     await backend.close();
-    await expect.poll(running, { timeout: 30_000 }).toBe(0);
+    await eventually(running).toBe(0);
   });
 
   it.each([

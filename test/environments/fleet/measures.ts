@@ -153,6 +153,12 @@ export async function killNode(service: FleetService, kills: number, seed = 1): 
   }
 }
 
+/** What is left after a minute: a deletion may be repeated. */
 async function runningOn(service: FleetService): Promise<number> {
-  return (await service.log()).instances.filter(({ status }) => status !== 'stopped').length;
+  const giveUpAt = Date.now() + 60_000;
+  for (;;) {
+    const left = (await service.log()).instances.filter(({ status }) => status !== 'stopped').length;
+    if (left === 0 || Date.now() > giveUpAt) return left;
+    await delay(500);
+  }
 }
