@@ -30,7 +30,8 @@ function sources() {
 function engineOf(compiler, nvcc) {
   const version = (outputOf(compiler, ['--version']) ?? '').split('\n')[0] ?? '';
   const compilers = [version, platformKey, ...(nvcc === null ? [] : [versionOf(nvcc)])];
-  const key = contentKey(sources(), compilers);
+  const scripts = nvcc === null ? [] : [join(native, 'tools/compile_cuda.sh')];
+  const key = contentKey([...sources(), ...scripts], compilers);
   return { compilers, key, binary: join(cacheRoot, 'engine', key, 'longhaul-engine') };
 }
 

@@ -1,5 +1,5 @@
 // The compiler for GPUs: nvcc from the PATH, else from pinned wheels that are installed in the cache. A machine needs it only if it is to
-// build the engine for GPUs: LONGHAUL_CUDA=1 says so, LONGHAUL_CUDA=0 says that it is not, and otherwise an NVIDIA driver decides.
+// build the engine's kernels for GPUs, which LONGHAUL_CUDA=1 says. (No program of the engine uses them yet.)
 import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { cacheRoot, contentKey, platformKey, repository, withLock } from './cache.mjs';
@@ -8,20 +8,9 @@ import { findOnPath, outputOf, runLong, SetupError } from './command.mjs';
 /** The first CUDA that compiles C++20. */
 const oldestCuda = 12;
 const requirements = join(repository, 'native/tools/nvcc-requirements.txt');
-const driverFiles = [
-  '/dev/nvidiactl',
-  ...['/usr/lib/x86_64-linux-gnu', '/usr/lib64', '/usr/lib/wsl/lib'].map((folder) =>
-    join(folder, 'libcuda.so.1'),
-  ),
-];
-
-/** Whether LONGHAUL_CUDA asks for GPUs, whatever this machine has. */
-const isAskedFor = () => process.env.LONGHAUL_CUDA === '1';
 
 /** Whether the engine is to be built for GPUs. */
-export function isCudaWanted() {
-  return isAskedFor() || (process.env.LONGHAUL_CUDA !== '0' && driverFiles.some((path) => existsSync(path)));
-}
+export const isCudaWanted = () => process.env.LONGHAUL_CUDA === '1';
 
 /** Path of an nvcc that is there already, or null. */
 export function findNvcc() {
@@ -43,7 +32,7 @@ function wheels() {
 
 /** Fails now if LONGHAUL_CUDA asks for an nvcc that could not be installed later. */
 export function checkNvcc() {
-  if (isAskedFor() && findNvcc() === null) requirePip();
+  if (isCudaWanted() && findNvcc() === null) requirePip();
 }
 
 /** A Python that has pip. */
@@ -52,25 +41,14 @@ function requirePip() {
     if (name && outputOf(name, ['-m', 'pip', '--version']) !== null) return name;
   throw new SetupError(
     'nvcc not found, and no Python 3 with pip to install it: the engine is to be built for GPUs. ' +
-      'Install python3-pip, put an nvcc of CUDA 12 or newer on the PATH, or set LONGHAUL_CUDA=0 to build for CPUs only.',
+      'Install python3-pip, put an nvcc of CUDA 12 or newer on the PATH, or unset LONGHAUL_CUDA to build for CPUs only.',
   );
 }
 
-/**
- * Path of nvcc, which is installed if necessary; null if the engine is not built for GPUs. If only the driver asks for GPUs and nvcc cannot
- * be installed, it says so and returns null: the engine also works without.
- */
+/** Path of nvcc, which is installed if necessary; null if the engine is not built for GPUs. */
 export async function ensureNvcc() {
   if (!isCudaWanted()) return null;
-  const found = findNvcc();
-  if (found !== null) return found;
-  try {
-    return await installNvcc();
-  } catch (error) {
-    if (isAskedFor() || !(error instanceof SetupError)) throw error;
-    console.log(`    the engine is built for CPUs only: ${error.message}`);
-    return null;
-  }
+  return findNvcc() ?? (await installNvcc());
 }
 
 export function installNvcc() {
@@ -88,7 +66,7 @@ export function installNvcc() {
         {
           label: 'nvcc download',
           timeoutMs: 15 * 60_000,
-          hint: 'Or put an nvcc of CUDA 12 or newer on the PATH, or set LONGHAUL_CUDA=0 to build for CPUs only.',
+          hint: 'Or put an nvcc of CUDA 12 or newer on the PATH, or unset LONGHAUL_CUDA to build for CPUs only.',
         },
       );
       renameSync(temporary, folder);

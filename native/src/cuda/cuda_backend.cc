@@ -25,9 +25,12 @@ void CudaBackend::hold(std::shared_ptr<const Policy> policy) {
 }
 
 void CudaBackend::copy(const Policy& policy) {
-  const std::shared_ptr<DeviceWeights> base = model_ ? model_->weights() : nullptr;
+  // What is replaced is freed first: a GPU may not have room for both.
+  std::shared_ptr<DeviceWeights> base;
+  if (model_ && policy.adapters() && model_->weights()->source.lock() == policy.shared_weights()) base = model_->weights();
   current_ = nullptr;
   model_.reset();
+  moments_ = DeviceMoments();
   model_.emplace(policy, base, stream_);
   moments_ = DeviceMoments(policy.moments(), stream_);
   current_ = &policy;
@@ -35,12 +38,13 @@ void CudaBackend::copy(const Policy& policy) {
 
 void CudaBackend::hold_reference(std::shared_ptr<const Weights> reference) {
   if (reference == reference_weights_) return;
+  reference_weights_ = nullptr;
   reference_.reset();
-  reference_weights_ = std::move(reference);
-  if (!reference_weights_) return;
+  if (!reference) return;
   // Weights under adapters never change, so the reference shares them.
-  const bool shares = model_ && model_->frozen() && model_->weights()->source.lock() == reference_weights_;
-  reference_.emplace(Policy::frozen(reference_weights_), shares ? model_->weights() : nullptr, stream_);
+  const bool shares = model_ && model_->frozen() && model_->weights()->source.lock() == reference;
+  reference_.emplace(Policy::frozen(reference), shares ? model_->weights() : nullptr, stream_);
+  reference_weights_ = std::move(reference);
 }
 
 std::unique_ptr<BlockCache> CudaBackend::make_cache(const Architecture& architecture, int block_capacity) {

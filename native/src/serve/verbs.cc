@@ -163,14 +163,7 @@ void Verbs::hello(const Request& request) {
   if (request.has("recompute")) options.recompute = request.flag("recompute");
   options.threads = request.has("threads") ? static_cast<int>(request.whole("threads", 1, 1024)) : available_cores();
   if (request.has("instruction_set")) choose_instruction_set(request.text("instruction_set"));
-  if (!pool_ || pool_->threads() != options.threads) {
-    updates_.forget();  // the trainer refers to the backend, which refers to the pool
-    backend_ = nullptr;
-    pool_ = std::make_unique<ThreadPool>(options.threads);
-    backend_ = options_.make_backend(*pool_);
-    if (const auto held = held_.get()) backend_->hold(held->policy);
-    backend_->hold_reference(reference_.weights);
-  }
+  if (!pool_ || pool_->threads() != options.threads) use_threads(options.threads);
   memory_.configure(options, *backend_);
   generations_.set_cache_bytes(options.cache_bytes);
   greeted_ = true;
@@ -189,6 +182,21 @@ void Verbs::hello(const Request& request) {
   replies_.reply(request.id(), std::move(fields));
 }
 
+// The old pool and backend stay if the new ones cannot be made.
+void Verbs::use_threads(int threads) {
+  auto pool = std::make_unique<ThreadPool>(threads);
+  auto backend = options_.make_backend(*pool);
+  const auto held = held_.get();
+  if (held) backend->hold(held->policy);
+  backend->hold_reference(reference_.weights);
+  // What refers to the old backend goes before it does.
+  updates_.forget();
+  generations_.forget();
+  backend_ = std::move(backend);
+  pool_ = std::move(pool);
+  if (held) generations_.prepare(held->policy->architecture(), *backend_);
+}
+
 void Verbs::load(const Request& request) { load_model(request, &Loader::random); }
 void Verbs::load_hf_folder(const Request& request) { load_model(request, &Loader::folder); }
 void Verbs::load_weights_file(const Request& request) { load_model(request, &Loader::weights_file); }
@@ -204,8 +212,6 @@ void Verbs::load_model(const Request& request, LoadKind kind) {
   next->weights_digest = std::move(loaded.weights_digest);
   next->policy = updates_.lend(std::move(loaded.policy));
   const Architecture& architecture = next->policy->architecture();
-  generations_.prepare(architecture, *backend_);
-  if (reference_.weights && !(reference_.weights->architecture() == architecture)) refer_to({});
   Json parameters;
   parameters.set("model", static_cast<std::uint64_t>(next->policy->layout().total));
   parameters.set("trained", static_cast<std::uint64_t>(next->policy->trained().size()));
@@ -214,6 +220,13 @@ void Verbs::load_model(const Request& request, LoadKind kind) {
   log_line("info", request.verb + " is done",
            {{"ms", ms_since(began)}, {"state", next->digest}, {"resident_bytes", std::uint64_t{resident_bytes()}}});
   backend_->hold(next->policy);
+  try {
+    generations_.prepare(architecture, *backend_);
+  } catch (...) {
+    if (const auto held = held_.get()) backend_->hold(held->policy);
+    throw;
+  }
+  if (reference_.weights && !(reference_.weights->architecture() == architecture)) refer_to({});
   exchange(std::move(next));
   updates_.forget();  // frees the policy that was held before
   replies_.reply(request.id(), std::move(loaded.fields));
@@ -372,7 +385,6 @@ void Verbs::update(const Request& request) {
   auto next = updates_.compute(request, *require_state(request), reference_, *backend_, *pool_);
   Json fields = next->last_update;
   log_line("info", "update is done", {{"ms", ms_since(began)}, {"state", next->digest}, {"step_id", step_id}});
-  backend_->hold(next->policy);
   exchange(std::move(next));
   ++updates_done_;
   if (aborts_after_update_) std::abort();

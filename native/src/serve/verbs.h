@@ -85,6 +85,8 @@ class Verbs {
   void load_model(const Request& request, LoadKind kind);
   Loader loader_for(const Request& request);
   void exchange(std::shared_ptr<const HeldState> next) noexcept;
+  // Computes with so many threads from now on.
+  void use_threads(int threads);
   // Holds these reference weights from now on.
   void refer_to(Reference reference);
   // Reports progress of the current work; a test can make memory run out here.
@@ -100,12 +102,12 @@ class Verbs {
   Replies& replies_;
   StateHolder& held_;
   WorkClock& clock_;
+  std::unique_ptr<ThreadPool> pool_;
+  std::unique_ptr<Backend> backend_;
   MemoryGuard memory_;
   Generations generations_;
   Updates updates_;
   Saver saver_;
-  std::unique_ptr<ThreadPool> pool_;
-  std::unique_ptr<Backend> backend_;
   Reference reference_;
   bool greeted_ = false;
   bool shutting_down_ = false;

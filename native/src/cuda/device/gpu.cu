@@ -2,6 +2,8 @@
 #include "cuda/device/device.h"
 #include "cuda/device/properties.h"
 
+#include <new>
+
 namespace longhaul::cuda {
 
 Stream make_stream() {
@@ -10,7 +12,8 @@ Stream make_stream() {
   return stream;
 }
 
-void free_stream(Stream stream) { check(cudaStreamDestroy(stream), "free_stream"); }
+// Called by destructors, as free_device_bytes: an error of an earlier kernel, which these return too, is device_sync's to throw.
+void free_stream(Stream stream) { cudaStreamDestroy(stream); }
 
 DeviceProperties device_properties() {
   int device = 0;
@@ -26,21 +29,28 @@ void set_schedule(uint64_t) {}
 
 void* allocate_device_bytes(size_t bytes) {
   void* p = nullptr;
-  check(cudaMalloc(&p, bytes), "device memory");
+  const cudaError_t error = cudaMalloc(&p, bytes);
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // or the next launch would report it
+    throw std::bad_alloc();
+  }
+  check(error, "device memory");
   return p;
 }
 
-// Called by destructors: an error of an earlier kernel, which cudaFree returns too, is device_sync's to throw.
 void free_device_bytes(void* p) { cudaFree(p); }
 
 void copy_device_bytes(void* to, const void* from, size_t bytes, Stream stream) {
   if (!stream) throw std::runtime_error("device_copy on a null stream");
-  // With pageable host memory this call returns only when that memory has been read or written.
+  if (bytes == 0) return;
   check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), "device_copy");
+  // The host's memory may be read, written or freed by the caller from now on.
+  check(cudaStreamSynchronize(stream), "device_copy");
 }
 
 void zero_device_bytes(void* p, size_t bytes, Stream stream) {
   if (!stream) throw std::runtime_error("device_zero on a null stream");
+  if (bytes == 0) return;
   check(cudaMemsetAsync(p, 0, bytes, stream), "device_zero");
 }
 

@@ -68,10 +68,11 @@ void DeviceTraining::step(Policy& next, const Policy& from, bool reset_moments, 
                           const OptimizerSettings& settings) {
   const int64_t t = (reset_moments ? 0 : from.optimizer_steps) + 1;
   DeviceModel& model = policies_.model_of(from);
+  // From here on the arrays are no longer those of `from`, even if the step fails half-way.
+  policies_.stepped_to(next);
   if (reset_moments) policies_.moments().zero(stream_);
   optimizer_.step(from, model.trained().data(), policies_.moments(), gradients_.data(), adam_step(t, norm, learning_rate, settings), stream_);
   next.optimizer_steps = t;
-  policies_.stepped_to(next);
 }
 
 void DeviceTraining::collect(Policy& next) {

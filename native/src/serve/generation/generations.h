@@ -18,6 +18,8 @@ class Generations {
   // Bound of the KV cache in bytes; applies from the next architecture that is prepared.
   void set_cache_bytes(std::size_t bytes) { cache_bytes_ = bytes; }
 
+  // Frees the cache: before the backend that made it goes. Call it only while idle.
+  void forget() { scheduler_ = nullptr; }
   // Makes room for states of this architecture. Call it only while idle.
   void prepare(const Architecture& architecture, Backend& backend);
   // Forgets all cached blocks, because the weights changed. Call it only while idle, after `prepare`.

@@ -56,15 +56,21 @@ std::shared_ptr<const HeldState> Updates::compute(const Request& request, const 
   UpdateReport report = train(*held.policy, batch, settings, backend);
   if (!report.applied && report.reason == "cancelled") throw RequestError("Cancelled", "cancelled");
 
-  auto next = std::make_shared<HeldState>(held);
-  next->last_step_id = request.digest("step_id");
-  next->last_update = reply_of(report);
-  if (!report.applied) return next;
-  const bool adapters = report.next->adapters() != nullptr;
-  next->digest = state_digest(*report.next, pool, adapters ? held.weights_digest : std::string());
-  if (!adapters) next->weights_digest.clear();
-  next->policy = lend(std::move(report.next));
-  return next;
+  try {
+    auto next = std::make_shared<HeldState>(held);
+    next->last_step_id = request.digest("step_id");
+    next->last_update = reply_of(report);
+    if (!report.applied) return next;
+    const bool adapters = report.next->adapters() != nullptr;
+    next->digest = state_digest(*report.next, pool, adapters ? held.weights_digest : std::string());
+    if (!adapters) next->weights_digest.clear();
+    next->policy = lend(std::move(report.next));
+    backend.hold(next->policy);
+    return next;
+  } catch (...) {
+    trainer_ = nullptr;  // the backend forgets the steps of an update that is not held
+    throw;
+  }
 }
 
 UpdateReport Updates::train(const Policy& policy, const Batch& batch, const UpdateSettings& settings, Backend& backend) {

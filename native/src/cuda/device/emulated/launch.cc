@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <random>
 #include <vector>
@@ -104,8 +105,10 @@ void run_grid(dim3 grid, dim3 size, size_t shared_bytes, const LaunchStream& str
   check_launch(grid, size, shared_bytes, stream);
   const std::lock_guard<std::mutex> lock(one_grid);
   if (!block.fibers) {
-    block.fibers = new Fiber[most_threads];
+    // Both or none: memory may be short for the second.
+    auto fibers = std::make_unique<Fiber[]>(most_threads);
     block.warps = new Warp[most_warps];
+    block.fibers = fibers.release();
   }
   block.grid = grid;
   block.size = size;
