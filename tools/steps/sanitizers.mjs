@@ -16,8 +16,6 @@ export const sanitizers = [
     tests: [
       'cpu/attention_test',
       'cpu/kernels_test',
-      'cuda/backend_test',
-      'cuda/emulator_sanitizers_test',
       'model/parity_test',
       'model/sample_test',
       'serve/block_trie_test',
@@ -33,13 +31,7 @@ export const sanitizers = [
   {
     name: 'races',
     flags: 'thread',
-    tests: [
-      'base/thread_pool_test',
-      'cuda/emulator_sanitizers_test',
-      'serve/generate_test',
-      'serve/traffic_test',
-      'wire/channel_test',
-    ],
+    tests: ['base/thread_pool_test', 'serve/generate_test', 'serve/traffic_test', 'wire/channel_test'],
   },
 ];
 
