@@ -5,7 +5,6 @@
 
 namespace longhaul::cuda {
 
-constexpr unsigned full_mask = full_warp;
 /// Lanes that a sum runs over; sixteen neighbouring threads hold one each.
 constexpr int lanes = 16;
 /// 1.5·2²³: adding it rounds to the nearest integer, ties to even, and leaves that integer in the low bits.
@@ -18,15 +17,12 @@ DEVICE float greater(float a, float b) { return a > b ? a : b; }
 
 DEVICE float sigmoid(float x) { return __fdiv_rn(1.0f, 1.0f + exponential(0.0f - x)); }
 
-/// The sum over the sixteen lanes of this half of the warp, in every lane. All threads of the warp call it.
-DEVICE float sum_of_lanes(float v) { return sum16(v); }
-
 /// The maximum over the sixteen lanes, in every lane, by the same tree. The lower lane is always the first operand: that decides which of
 /// −0 and +0, and whether a NaN, remains. All threads of the warp call it.
 DEVICE float maximum_of_lanes(float v) {
   UNROLL
   for (int step = lanes / 2; step > 0; step /= 2) {
-    const float other = __shfl_xor_sync(full_mask, v, step);
+    const float other = __shfl_xor_sync(full_warp, v, step);
     v = (threadIdx.x & unsigned(step)) ? greater(other, v) : greater(v, other);
   }
   return v;

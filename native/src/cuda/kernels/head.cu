@@ -53,7 +53,7 @@ DEVICE void sum_token_blocks(int vocab, float* sums, Value value) {
     const int block = first + int(threadIdx.x) / lanes, end = (block + 1) * token_block;
     float total = 0.0f;
     for (int i = block * token_block + lane; i < end && i < vocab; i += lanes) total = value(i, total);
-    total = sum_of_lanes(total);
+    total = sum16(total);
     if (block < blocks && lane == 0) sums[block] = total;
   }
 }

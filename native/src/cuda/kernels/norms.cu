@@ -22,7 +22,7 @@ DEVICE int own_width(bool there, int width) { return there ? width : 0; }
 DEVICE float inverse_of(const float* x, float eps, int width, bool there) {
   float squares = 0.0f;
   for (int i = threadIdx.x % lanes; i < own_width(there, width); i += lanes) squares = __fmaf_rn(x[i], x[i], squares);
-  return __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(sum_of_lanes(squares), float(width)) + eps));
+  return __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(sum16(squares), float(width)) + eps));
 }
 
 __global__ void __launch_bounds__(row_threads) rms_norm_kernel(RmsNorm a) {
@@ -40,7 +40,7 @@ DEVICE void norm_row_backward(const float* x, const float* weight, float inverse
   const int lane = threadIdx.x % lanes, end = own_width(there, width);
   float projection = 0.0f;
   for (int i = lane; i < end; i += lanes) projection = __fmaf_rn(dy[i] * weight[i], x[i], projection);
-  const float pull = __fdiv_rn(sum_of_lanes(projection) * inverse * inverse * inverse, float(width));
+  const float pull = __fdiv_rn(sum16(projection) * inverse * inverse * inverse, float(width));
   for (int i = lane; i < end; i += lanes) {
     const float direct = dy[i] * weight[i] * inverse - x[i] * pull;
     dx[i] = Accumulate ? dx[i] + direct : direct;

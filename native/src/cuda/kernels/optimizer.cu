@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(square_threads) squares_kernel(const float* x,
                end = begin + square_block < n ? begin + square_block : n;
   float total = 0.0f;
   for (size_t i = begin + threadIdx.x % lanes; i < end; i += lanes) total = __fmaf_rn(x[i], x[i], total);
-  total = sum_of_lanes(total);
+  total = sum16(total);
   if (block < blocks && threadIdx.x % lanes == 0) totals[block] = total;
 }
 
