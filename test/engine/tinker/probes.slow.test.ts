@@ -165,7 +165,9 @@ describe.skipIf('skipped' in venv)('a stock Tinker server', { timeout: 400_000 }
     })({ url: server.url });
     const service = new TinkerService(client);
     const { signal } = given;
-    await expect(service.createModel(server.model, { rank: 8, seed: 3 }, { signal })).rejects.toThrow('given up');
+    await expect(service.createModel(server.model, { rank: 8, seed: 3 }, { signal })).rejects.toThrow(
+      'given up',
+    );
     service.close();
   });
 
