@@ -382,13 +382,13 @@ void Verbs::update(const Request& request) {
   const auto began = std::chrono::steady_clock::now();
   const std::string step_id = request.digest("step_id");
   if (const auto held = held_.get(); held && held->last_step_id == step_id) return replies_.reply(request.id(), held->last_update);
-  auto next = updates_.compute(request, *require_state(request), reference_, *backend_, *pool_);
-  Json fields = next->last_update;
-  log_line("info", "update is done", {{"ms", ms_since(began)}, {"state", next->digest}, {"step_id", step_id}});
-  exchange(std::move(next));
+  const auto next = updates_.compute(request, *require_state(request), reference_, *backend_, *pool_);
+  // At once: the backend holds the next policy already, and what follows may run out of memory.
+  exchange(next);
   ++updates_done_;
   if (aborts_after_update_) std::abort();
-  replies_.reply(request.id(), std::move(fields));
+  log_line("info", "update is done", {{"ms", ms_since(began)}, {"state", next->digest}, {"step_id", step_id}});
+  replies_.reply(request.id(), next->last_update);
 }
 
 // For tests: chooses a point at which the engine dies or memory runs out.
