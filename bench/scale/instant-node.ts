@@ -114,7 +114,7 @@ await exitWith('instant node', async () => {
   const work = new TimedWork(Number(process.env['LONGHAUL_BENCH_WORK_MS'] ?? '0'));
   const parts = {
     ...activities(store, work),
-    numerics: () => numerics,
+    computesOn: () => ({ numerics, gpu: null }),
     close: () => Promise.resolve(),
   };
   await serveNode(config, () => parts, log);

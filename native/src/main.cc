@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "backend/backend.h"
+#include "device_choice.h"
 #include "serve/log.h"
 #include "serve/selftest.h"
 #include "serve/server.h"
@@ -26,7 +27,7 @@ constexpr const char* usage_text =
     "usage: longhaul-engine --fd N [--test-faults] | --version | --selftest\n"
     "  --fd N         serve frames on this socket, which the parent process opened\n"
     "  --version      print version, protocol and numerics\n"
-    "  --selftest     check that every instruction set of this machine gives the same bits\n"
+    "  --selftest     check that every instruction set of this machine, and the GPU if there is one, gives the same bits\n"
     "  --test-faults  allow the verb `fault`; for tests\n";
 
 bool parse_fd(std::string_view text, int& fd) {
@@ -54,6 +55,7 @@ int serve(const longhaul::ServerOptions& options) {
 
 int main(int argc, char** argv) {
   longhaul::ServerOptions options;
+  options.make_backend = longhaul::make_chosen_backend;
   bool has_fd = false;
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
@@ -62,7 +64,7 @@ int main(int argc, char** argv) {
                   longhaul::numerics_version, __VERSION__);
       return 0;
     }
-    if (argument == "--selftest") return longhaul::run_selftest();
+    if (argument == "--selftest") return longhaul::run_selftest(longhaul::make_chosen_backend);
     if (argument == "--test-faults") {
       options.test_faults = true;
     } else if (argument == "--fd" && i + 1 < argc && parse_fd(argv[i + 1], options.fd)) {

@@ -8,6 +8,8 @@ export interface EngineInfo {
   /** Version and compiler of the engine's build; used only for observation. */
   build: string;
   numerics: Numerics;
+  /** The GPU that it computes on; null for a CPU. */
+  gpu: { name: string; memory_bytes: number } | null;
   instructionSet: string;
   threads: number;
 }
@@ -97,6 +99,8 @@ export class EngineError extends Error {
       | 'OutOfMemory'
       | 'EngineExited'
       | 'VersionMismatch'
+      | 'DeviceDiffers'
+      | 'DeviceUnavailable'
       | 'EngineMissing'
       | 'OtherNumerics',
     message: string,

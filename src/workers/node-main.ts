@@ -11,7 +11,7 @@ import { readAsset, RunDataCache } from '../data/run-data.js';
 import { MadeSessions } from '../environments/openenv/made-sessions.js';
 import { headersIn } from '../environments/openenv/server-options.js';
 import { JournalFolder } from '../episode/journal-folder.js';
-import type { Numerics } from '../spec/records/numerics.js';
+import type { EngineInfo } from '../engine/policy-engine.js';
 import type { EnvironmentSpec } from '../spec/run-spec.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { openStore, probeStore } from '../store/open-store.js';
@@ -85,18 +85,18 @@ async function createParts(
     checkpointStalls: new NewestEntries<CheckpointStall>(),
     log,
   };
-  let numerics: Numerics | undefined;
+  let found: EngineInfo | undefined;
   // Starts the engine while the worker registers; a run that comes earlier starts it itself.
   engine.info().then(
     (info) => {
-      numerics = info.numerics;
+      found = info;
     },
     (error: unknown) => log(`the engine does not start: ${(error as Error).message}`),
   );
   return {
     node: createNodeActivities(deps),
     transfers: createTransferActivities(deps),
-    numerics: () => numerics,
+    computesOn: () => found,
     keep: async (signal) => {
       const kept = await keepLastCommit(deps, signal);
       return kept

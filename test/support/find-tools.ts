@@ -18,6 +18,11 @@ export function findEngine(): string {
   return find('engine', 'LONGHAUL_ENGINE', 'npm run build:native', { path: false });
 }
 
+/** The native engine with the emulated device in place of a GPU. */
+export function findEmulatedEngine(): string {
+  return find('engine-emulated', 'LONGHAUL_EMULATED_ENGINE', 'node tools/setup.mjs --tests', { path: false });
+}
+
 function find(tool: BuiltTool, variable: string, command: string, search: { path: boolean }): string {
   const folders = search.path ? (process.env['PATH'] ?? '').split(delimiter) : [];
   const candidates = [

@@ -52,10 +52,12 @@ export async function ensureEngine({ withTests = false } = {}) {
   }
   return withLock(`engine-${checkoutKey}`, async () => {
     const cmake = requireCmake();
+    const emulated = join(engineBuildFolder, 'longhaul-engine-emulated');
     const testKey = contentKey([native], compilers);
     const testsBuilt = join(engineBuildFolder, `tests-${testKey}`);
     if (existsSync(binary) && existsSync(testsBuilt)) {
       recordToolPath('engine', binary);
+      recordToolPath('engine-emulated', emulated);
       return 'current';
     }
     const generator = existsSync(join(engineBuildFolder, 'CMakeCache.txt')) ? [] : ['-G', requireGenerator()];
@@ -87,7 +89,10 @@ export async function ensureEngine({ withTests = false } = {}) {
     mkdirSync(join(cacheRoot, 'engine', key), { recursive: true });
     copyFileSync(built, `${binary}.${process.pid}`);
     renameSync(`${binary}.${process.pid}`, binary);
-    if (withTests) mkdirSync(testsBuilt, { recursive: true });
+    if (withTests) {
+      mkdirSync(testsBuilt, { recursive: true });
+      recordToolPath('engine-emulated', emulated);
+    }
     recordToolPath('engine', binary);
     return withTests ? 'built, with its tests' : 'built';
   });

@@ -1,5 +1,7 @@
 #include "serve/selftest.h"
 
+#include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -10,6 +12,7 @@
 #include "base/philox.h"
 #include "ops/ops.h"
 #include "serve/generation/scheduler.h"
+#include "serve/protocol/request.h"
 #include "state/digest/blake3.h"
 #include "state/digest/digest.h"
 #include "state/digest/sha256.h"
@@ -22,7 +25,6 @@ namespace {
 Architecture tiny_architecture(ModelType type) {
   Architecture architecture;
   architecture.model_type = type;
-  architecture.vocab_size = 96;
   architecture.hidden_size = 64;
   architecture.intermediate_size = 96;
   architecture.num_hidden_layers = 2;
@@ -37,8 +39,14 @@ Architecture tiny_architecture(ModelType type) {
 struct Model {
   const char* name;
   ModelType type;
-  bool lora;
+  bool lora = false;
+  int vocabulary = 96;
 };
+
+constexpr Model models[] = {
+    {"qwen3", ModelType::qwen3}, {"qwen2", ModelType::qwen2}, {"qwen3 with LoRA", ModelType::qwen3, true}};
+// A GPU computes its products in larger tiles. An emulated one would take minutes.
+constexpr Model wide_model = {"qwen3 with a large vocabulary", ModelType::qwen3, false, 17'000};
 
 // Replaces zeros (in biases and in B of an adapter), because a missing term would not show if it were zero.
 void fill_zeros(std::span<float> values) {
@@ -48,7 +56,9 @@ void fill_zeros(std::span<float> values) {
 }
 
 Policy make_policy(const Model& model, ThreadPool& pool) {
-  auto weights = std::make_shared<Weights>(tiny_architecture(model.type), &pool);
+  Architecture architecture = tiny_architecture(model.type);
+  architecture.vocab_size = model.vocabulary;
+  auto weights = std::make_shared<Weights>(architecture, &pool);
   weights->initialize(0.2, 7, &pool);
   fill_zeros(weights->values());
   if (!model.lora) return Policy(std::move(weights));
@@ -100,10 +110,10 @@ std::string train(const Policy& policy, const std::vector<std::int32_t>& tokens,
   return report.applied ? state_digest(*report.next, pool) : report.reason;
 }
 
-Results run(const Model& model, int threads) {
-  ThreadPool pool(threads);
-  CpuBackend backend(pool);
-  const Policy policy = make_policy(model, pool);
+Results run(const Model& model, Backend& backend, ThreadPool& pool) {
+  const auto held = std::make_shared<const Policy>(make_policy(model, pool));
+  const Policy& policy = *held;
+  backend.hold(held);
   GenerationCounters counters;
   Scheduler scheduler(policy.architecture(), 0, counters, backend);
   Generation generation;
@@ -124,6 +134,12 @@ Results run(const Model& model, int threads) {
   return results;
 }
 
+Results run_on_cpu(const Model& model, int threads) {
+  ThreadPool pool(threads);
+  CpuBackend backend(pool);
+  return run(model, backend, pool);
+}
+
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
@@ -131,6 +147,40 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 bool same(const Results& a, const Results& b) {
   return a.state == b.state && a.tokens == b.tokens && same_bits(a.logprobs, b.logprobs) && same_bits(a.scored, b.scored) &&
          a.trained == b.trained;
+}
+
+std::string bits_text(float value) {
+  char text[48];
+  std::snprintf(text, sizeof text, "%.9g (bits %08x)", double(value), std::bit_cast<std::uint32_t>(value));
+  return text;
+}
+
+std::string first_difference(const char* operation, const std::vector<float>& device, const std::vector<float>& cpu) {
+  for (std::size_t i = 0; i < std::min(device.size(), cpu.size()); ++i) {
+    if (std::memcmp(&device[i], &cpu[i], sizeof(float)) == 0) continue;
+    return std::string(operation) + ": log-prob " + std::to_string(i) + " of " + std::to_string(cpu.size()) + " is " +
+           bits_text(device[i]) + " on the device and " + bits_text(cpu[i]) + " on the CPU";
+  }
+  return device.size() == cpu.size() ? "" : std::string(operation) + ": another number of log-probs";
+}
+
+// Empty if there is none.
+std::string difference(const Results& device, const Results& cpu) {
+  std::string text = first_difference("sampling", device.logprobs, cpu.logprobs);
+  if (text.empty() && device.tokens != cpu.tokens) text = "sampling: other tokens from the same log-probs";
+  if (text.empty()) text = first_difference("scoring", device.scored, cpu.scored);
+  if (text.empty() && device.trained != cpu.trained)
+    text = "a step of training: the state is " + device.trained + " on the device and " + cpu.trained + " on the CPU";
+  return text;
+}
+
+void require_same_bits(const Model& model, Backend& device, ThreadPool& pool) {
+  CpuBackend cpu(pool);
+  const std::string text = difference(run(model, device, pool), run(model, cpu, pool));
+  if (text.empty()) return;
+  throw RequestError("DeviceDiffers", device.device().name + " computes other bits than this machine's CPU, so it may not train. " +
+                                          model.name + ", " + text +
+                                          ". Try another driver or another GPU; LONGHAUL_DEVICE=cpu computes on the CPU");
 }
 
 bool check(bool holds, const std::string& what) {
@@ -150,16 +200,26 @@ bool check_blake3() {
   return good;
 }
 
+bool check_device(MakeBackend make_backend) {
+  ThreadPool pool(1);
+  try {
+    const auto backend = make_backend(pool);
+    const DeviceInfo device = backend->device();
+    return device.kind == "cpu" || check(true, device.name + ": the same bits as the CPU");
+  } catch (const RequestError& error) {
+    return check(false, std::string(error.code) + ": " + error.what());
+  }
+}
+
 }  // namespace
 
-int run_selftest() {
+int run_selftest(MakeBackend make_backend) {
   bool good = check(sha256_hex("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "sha256");
   good &= check(check_blake3(), "blake3");
-  for (const Model& model : {Model{"qwen3", ModelType::qwen3, false}, Model{"qwen2", ModelType::qwen2, false},
-                             Model{"qwen3 with LoRA", ModelType::qwen3, true}}) {
+  for (const Model& model : models) {
     const std::string prefix = std::string(model.name) + ", ";
     ops::set_instruction_set(ops::InstructionSet::scalar);
-    const Results reference = run(model, 1);
+    const Results reference = run_on_cpu(model, 1);
     good &= check(same_bits(reference.logprobs, reference.scored), prefix + "scalar: sampled log-probs equal scored ones");
     good &= check(reference.trained.size() == 64, prefix + "scalar: a step of training is applied");
     for (const auto set : {ops::InstructionSet::avx2, ops::InstructionSet::avx512}) {
@@ -170,11 +230,17 @@ int run_selftest() {
       }
       ops::set_instruction_set(set);
       for (const int threads : {1, 2}) {
-        good &= check(same(run(model, threads), reference), name + ", " + std::to_string(threads) + " threads: the same bits as scalar");
+        good &= check(same(run_on_cpu(model, threads), reference), name + ", " + std::to_string(threads) + " threads: the same bits as scalar");
       }
     }
   }
+  good &= check_device(make_backend);
   return good ? 0 : 1;
+}
+
+void require_cpu_bits(Backend& device, ThreadPool& pool) {
+  for (const Model& model : models) require_same_bits(model, device, pool);
+  if (device.device().kind == "cuda") require_same_bits(wide_model, device, pool);
 }
 
 }  // namespace longhaul

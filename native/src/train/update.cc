@@ -136,7 +136,8 @@ struct Trainer::State {
 
   std::vector<PlannedMiniBatch> plan(const Policy& policy, const Batch& batch, const UpdateSettings& settings, const Progress& progress);
   void begin(const Policy& policy, const MiniBatch& mini, const UpdateSettings& settings, const Progress& progress);
-  LossReport gradient(const Policy& policy, const PlannedMiniBatch& planned, const UpdateSettings& settings, const Progress& progress);
+  LossReport gradient(const Policy& policy, const PlannedMiniBatch& planned, bool first, const UpdateSettings& settings,
+                      const Progress& progress);
   UpdateReport update(const Policy& policy, const Batch& batch, const UpdateSettings& settings);
 };
 
@@ -165,13 +166,14 @@ std::vector<PlannedMiniBatch> Trainer::State::plan(const Policy& policy, const B
 }
 
 /// Computes the policy's log-probs, the loss and the gradient.
-LossReport Trainer::State::gradient(const Policy& policy, const PlannedMiniBatch& planned, const UpdateSettings& settings,
-                                    const Progress& progress) {
+LossReport Trainer::State::gradient(const Policy& policy, const PlannedMiniBatch& planned, bool first,
+                                    const UpdateSettings& settings, const Progress& progress) {
   const MiniBatch& mini = planned.mini;
   const bool has_old = !mini.old_logprobs.empty();
   LossReport report;
   const auto derive = [&](std::span<const float> logprobs, std::span<const float> entropies, std::span<double> derivatives,
                           std::span<double> entropy_derivatives) {
+    if (first && settings.first_logprobs) settings.first_logprobs(mini, logprobs);
     LossInputs inputs;
     inputs.logprobs = logprobs;
     inputs.old_logprobs = has_old                          ? mini.old_logprobs
@@ -216,7 +218,7 @@ UpdateReport Trainer::State::update(const Policy& policy, const Batch& batch, co
   try {
     const std::vector<PlannedMiniBatch> all = plan(policy, batch, settings, progress);
     for (size_t k = 0; k < all.size(); ++k) {
-      const LossReport report = gradient(*from, all[k], settings, progress);
+      const LossReport report = gradient(*from, all[k], k == 0, settings, progress);
       const double norm = training->gradient_norm();
       if (!std::isfinite(norm) || !std::isfinite(report.loss)) return give_up("non_finite");
       training->step(*next, *from, k == 0 && settings.reset_moments, norm, settings.learning_rates[k], settings.optimizer);

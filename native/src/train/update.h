@@ -34,6 +34,8 @@ struct UpdateSettings {
   std::function<void(int done, int total)> progress;
   /// Called after each layer and each piece of the head.
   std::function<void()> advanced;
+  /// If given, called with the log-probs of the first mini-batch, before anything is stepped. May throw to end the update.
+  std::function<void(const MiniBatch& mini, std::span<const float> logprobs)> first_logprobs;
 };
 
 struct UpdateReport {

@@ -60,18 +60,19 @@ inline Json verb_request(const char* verb) {
   return request;
 }
 
-struct EngineOptions {
-  // Runs in the child before the server starts.
-  std::function<void()> prepare = [] {};
-  bool test_faults = false;
-};
-
 // The backend of the engines that tests start: in a program of `serve_on_device_…` the emulated device's.
 #ifdef LONGHAUL_TEST_ON_DEVICE
 inline std::unique_ptr<Backend> make_test_backend(ThreadPool&) { return std::make_unique<cuda::CudaBackend>(); }
 #else
 inline constexpr MakeBackend make_test_backend = make_cpu_backend;
 #endif
+
+struct EngineOptions {
+  // Runs in the child before the server starts.
+  std::function<void()> prepare = [] {};
+  bool test_faults = false;
+  MakeBackend make_backend = make_test_backend;
+};
 
 class ForkedEngine {
  public:
@@ -88,7 +89,7 @@ class ForkedEngine {
       for (const int fd : {socket_ends[0], error_ends[0], error_ends[1]}) close(fd);
       options.prepare();
       try {
-        Server server({.fd = socket_ends[1], .test_faults = options.test_faults, .make_backend = make_test_backend});
+        Server server({.fd = socket_ends[1], .test_faults = options.test_faults, .make_backend = options.make_backend});
         _exit(server.run());
       } catch (const std::exception&) {
         _exit(1);

@@ -4,7 +4,7 @@
 #include "options.h"
 #include "report.h"
 #include "sizes.h"
-#include "backend/cpu_backend.h"
+#include "device_choice.h"
 #include "serve/generation/scheduler.h"
 
 namespace longhaul::bench {
@@ -21,8 +21,11 @@ inline void bench_generate(Options options) {
   if (prompt + fresh > architecture.max_position_embeddings)
     throw std::invalid_argument("--prompt and --new together are above " + std::to_string(architecture.max_position_embeddings));
   ThreadPool pool(threads);
-  CpuBackend backend(pool);
-  const Policy policy = policy_of(architecture, pool);
+  const std::unique_ptr<Backend> chosen = make_chosen_backend(pool);
+  Backend& backend = *chosen;
+  const auto held = std::make_shared<const Policy>(policy_of(architecture, pool));
+  const Policy& policy = *held;
+  backend.hold(held);
   const size_t blocks = size_t(batch) * (size_t(prompt + fresh) / block_positions + 2);
   GenerationCounters counters;
   Scheduler scheduler(architecture, blocks * backend.block_bytes(architecture), counters, backend);
@@ -54,6 +57,7 @@ inline void bench_generate(Options options) {
   const double tokens = double(batch) * fresh;
   print({{"bench", "generate"},
          {"engine", "longhaul"},
+         {"device", backend.device().kind},
          {"instruction_set", ops::name(ops::instruction_set())},
          {"size", size},
          {"parameters", std::uint64_t(policy.layout().total)},

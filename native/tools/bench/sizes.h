@@ -19,7 +19,8 @@ struct Size {
 
 inline constexpr Size sizes[] = {{"0.85M", 4, 128, 384, 4, 2, 32, 512},
                                  {"6M", 6, 256, 1024, 8, 4, 32, 1024},
-                                 {"60M", 8, 768, 2240, 12, 4, 64, 8192}};
+                                 {"60M", 8, 768, 2240, 12, 4, 64, 8192},
+                                 {"0.6B", 28, 1024, 3072, 16, 8, 128, 151'936}};  // the shape of Qwen3-0.6B
 
 inline Architecture architecture_of(const std::string& name) {
   for (const Size& size : sizes) {
@@ -35,7 +36,7 @@ inline Architecture architecture_of(const std::string& name) {
     architecture.max_position_embeddings = 2048;
     return architecture;
   }
-  throw std::invalid_argument("--size is \"" + name + "\"; it must be 0.85M, 6M or 60M");
+  throw std::invalid_argument("--size is \"" + name + "\"; it must be 0.85M, 6M, 60M or 0.6B");
 }
 
 inline Policy policy_of(const Architecture& architecture, ThreadPool& pool, MomentFormat moments = MomentFormat::fp32) {

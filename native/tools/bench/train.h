@@ -6,7 +6,7 @@
 #include "options.h"
 #include "report.h"
 #include "sizes.h"
-#include "backend/cpu_backend.h"
+#include "device_choice.h"
 #include "state/digest/digest.h"
 #include "train/update.h"
 
@@ -36,11 +36,14 @@ struct TrainingBatch {
 /// Updates one policy repeatedly.
 class Updater {
  public:
-  Updater(Policy policy, ThreadPool& pool) : policy_(std::make_unique<Policy>(std::move(policy))), pool_(pool), backend_(pool), trainer_(backend_) {
+  Updater(Policy policy, ThreadPool& pool) : policy_(std::make_unique<Policy>(std::move(policy))), pool_(pool), backend_(make_chosen_backend(pool)), trainer_(*backend_) {
     settings_.learning_rates = {1e-5};
+    hold();
   }
 
   double processor = 0;
+
+  std::string device() const { return backend_->device().kind; }
 
   /// Returns the seconds of one update, and stores its processor time in `processor`.
   double update(const TrainingBatch& batch) {
@@ -50,6 +53,7 @@ class Updater {
     if (!report.applied) throw std::runtime_error("the update was not applied: " + report.reason);
     trainer_.recycle(std::move(policy_));
     policy_ = std::move(report.next);
+    hold();
     // In a run, the reply to every update contains the digest.
     if (state_digest(*policy_, pool_).empty()) throw std::runtime_error("a state without a digest");
     processor = processor_time() - start_processor;
@@ -57,14 +61,17 @@ class Updater {
   }
 
  private:
+  /// The backend does not own the policy, since its memory is used again.
+  void hold() { backend_->hold({std::shared_ptr<const Policy>(), policy_.get()}); }
+
   std::unique_ptr<Policy> policy_;
   ThreadPool& pool_;
-  CpuBackend backend_;
+  std::unique_ptr<Backend> backend_;
   Trainer trainer_;
   UpdateSettings settings_;
 };
 
-/// [--size 0.85M|6M|60M] [--sequences 32] [--length 128] [--seconds 10] [--threads 2] [--moments fp32|int8]
+/// [--size 0.85M|6M|60M|0.6B] [--sequences 32] [--length 128] [--seconds 10] [--threads 2] [--moments fp32|int8]
 inline void bench_train(Options options) {
   const std::string size = options.text("size", "6M"), moments = options.text("moments", "fp32");
   const int sequences = options.whole("sequences", 32), length = options.whole("length", 128, 2), threads = options.whole("threads", 2);
@@ -94,6 +101,7 @@ inline void bench_train(Options options) {
   const double tokens = double(sequences) * length;
   print({{"bench", "train"},
          {"engine", "longhaul"},
+         {"device", updater.device()},
          {"instruction_set", ops::name(ops::instruction_set())},
          {"size", size},
          {"parameters", std::uint64_t(parameters)},

@@ -12,7 +12,13 @@ import { UnreadableRecord } from '../../store/objects/store-errors.js';
 /** Characters of a message that go into the workflow's history. */
 const longestMessage = 2_000;
 
-const unfitEngine: readonly EngineError['code'][] = ['VersionMismatch', 'EngineMissing', 'OtherNumerics'];
+const unfitEngine: readonly EngineError['code'][] = [
+  'VersionMismatch',
+  'EngineMissing',
+  'OtherNumerics',
+  'DeviceDiffers',
+  'DeviceUnavailable',
+];
 
 type Activity<I, O> = (input: I) => Promise<O>;
 

@@ -100,7 +100,7 @@ request, in order; the same request always gives the same samples:
 
 async function describe(model: OpenModel): Promise<object> {
   const { folder, engine, loaded } = model;
-  const { build, numerics, instructionSet, threads } = await engine.info();
+  const { build, numerics, gpu, instructionSet, threads } = await engine.info();
   const { eosTokens, tokenizer, chatTemplate } = folder;
   return {
     path: folder.path,
@@ -114,7 +114,7 @@ async function describe(model: OpenModel): Promise<object> {
         : { vocab_size: model.tokenizer().vocabSize, chat_template: chatTemplate !== null },
     eos_tokens: eosTokens,
     memory_bytes: loaded.memory,
-    engine: { build, numerics, instruction_set: instructionSet, threads },
+    engine: { build, numerics, gpu, instruction_set: instructionSet, threads },
   };
 }
 

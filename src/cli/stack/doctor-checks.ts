@@ -129,8 +129,9 @@ export async function checkStore(address: string): Promise<string> {
 export async function probeEngine(): Promise<string> {
   const engine = createNativeEngine({ binary: findEngineBinary() });
   try {
-    const { build, numerics, instructionSet, threads } = await engine.info();
-    return `${build}; numerics ${nameOfNumerics(numerics)}, ${instructionSet}, ${threads} threads`;
+    const { build, numerics, gpu, instructionSet, threads } = await engine.info();
+    const on = gpu ? `on ${gpu.name}, ` : '';
+    return `${build}; numerics ${nameOfNumerics(numerics)}, ${on}${instructionSet}, ${threads} threads`;
   } finally {
     await engine.close();
   }

@@ -268,6 +268,8 @@ const replyCodes = [
   'Cancelled',
   'OutOfMemory',
   'VersionMismatch',
+  'DeviceDiffers',
+  'DeviceUnavailable',
 ] as const;
 
 function replyError(header: Record<string, unknown>): EngineError {

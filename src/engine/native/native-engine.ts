@@ -39,7 +39,8 @@ export interface NativeEngine extends FileEngine {
 const protocol = 2;
 /** The engine version that these sources belong to; it must equal the one in `native/src/serve/version.h`. */
 const engineVersion = '0.1.0';
-const startTimeoutMs = 30_000;
+/** A GPU newer than the compiled kernels has its driver compile them at the first start. */
+const startTimeoutMs = 180_000;
 
 interface Started {
   process: EngineProcess;
@@ -203,6 +204,7 @@ async function start(options: NativeEngineOptions): Promise<Started> {
         incarnation: String(header['incarnation']),
         build: String(header['build']),
         numerics: header['numerics'] as EngineInfo['numerics'],
+        gpu: gpuOf(header['device']),
         instructionSet: String(header['instruction_set']),
         threads: Number(header['threads']),
       },
@@ -220,6 +222,11 @@ async function start(options: NativeEngineOptions): Promise<Started> {
   } finally {
     answered();
   }
+}
+
+function gpuOf(device: unknown): EngineInfo['gpu'] {
+  const { kind, name, memory_bytes } = device as { kind: string; name?: string; memory_bytes?: number };
+  return kind === 'cpu' ? null : { name: name ?? kind, memory_bytes: memory_bytes ?? 0 };
 }
 
 function versionMismatch(binary: string, what: string): EngineError {

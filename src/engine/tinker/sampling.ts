@@ -57,6 +57,7 @@ export class TinkerEngine implements PolicyEngine {
       incarnation: this.incarnation,
       build: `tinker ${service}`,
       numerics: { backend: 'tinker', version, service, model },
+      gpu: null,
       instructionSet: 'remote',
       threads: 0,
     };

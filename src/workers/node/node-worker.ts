@@ -4,7 +4,7 @@ import { hostname, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { Worker, type WorkerOptions } from '@temporalio/worker';
 import type { NodeActivities, TransferActivities } from '../../activities/contracts.js';
-import type { Numerics } from '../../spec/records/numerics.js';
+import type { EngineInfo } from '../../engine/policy-engine.js';
 import { engineQueue, transferQueue } from '../../workflows/messages.js';
 import { guardActivities, heartbeatIntervalMs } from '../attempt/activity-guard.js';
 import type { WorkerConfig } from '../process/config.js';
@@ -21,8 +21,8 @@ export interface NodeParts {
   transfers: TransferActivities;
   /** Null or absent: no tracing. */
   tracing?: Tracing | null;
-  /** Undefined until the engine has reported its numerics. */
-  numerics(): Numerics | undefined;
+  /** Undefined until the engine has reported it. */
+  computesOn(): Pick<EngineInfo, 'numerics' | 'gpu'> | undefined;
   /** Uploads states that perhaps only this node has; returns a log message. Called when nothing runs on the engine any more. */
   keep?(signal: AbortSignal): Promise<string>;
   close(): Promise<void>;
@@ -83,11 +83,11 @@ export async function serveNode(
     ]);
     const offer = {
       ...{ id: config.node, instance: randomUUID(), host: hostname() },
-      ...{ gpu: null, memory_bytes: usableMemory(), places: config.places },
+      ...{ memory_bytes: usableMemory(), places: config.places },
     };
     const report = () => {
-      const numerics = parts.numerics();
-      return { ...offer, ...(numerics ? { numerics } : {}) };
+      const { numerics, gpu = null } = parts.computesOn() ?? {};
+      return { ...offer, gpu, ...(numerics ? { numerics } : {}) };
     };
     const reports = reportNode(client, report, log);
     const workers = [engine, transfers];

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-export type BuiltTool = 'engine' | 'temporal' | 'versitygw';
+export type BuiltTool = 'engine' | 'engine-emulated' | 'temporal' | 'versitygw';
 
 /** Path of the tool from the last set-up, or null. Works from the sources, from `dist/` and from `dist/dev/`. */
 export function builtToolPath(tool: BuiltTool): string | null {

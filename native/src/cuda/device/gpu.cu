@@ -15,6 +15,50 @@ Stream make_stream() {
 // Called by destructors, as free_device_bytes: an error of an earlier kernel, which these return too, is device_sync's to throw.
 void free_stream(Stream stream) { cudaStreamDestroy(stream); }
 
+namespace {
+
+std::string version_text(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
+
+/// Why there is no device, and what mends it.
+std::string absence(cudaError_t error) {
+  int driver = 0;
+  cudaDriverGetVersion(&driver);
+  if (driver == 0)
+    return "there is no NVIDIA driver that this process can load: install one, or let the container or sandbox see it (libcuda.so.1 and "
+           "/dev/nvidia*)";
+  if (error == cudaErrorInsufficientDriver)
+    return "the NVIDIA driver is for CUDA " + version_text(driver) + ", and this engine needs " + version_text(CUDART_VERSION) +
+           ": install a newer driver";
+  if (error == cudaSuccess || error == cudaErrorNoDevice)
+    return "the NVIDIA driver shows no GPU: CUDA_VISIBLE_DEVICES, the container or the sandbox may hide it (/dev/nvidia*)";
+  return std::string("the NVIDIA driver does not start: ") + cudaGetErrorString(error);
+}
+
+}  // namespace
+
+bool has_device() {
+  int count = 0;
+  const bool counted = cudaGetDeviceCount(&count) == cudaSuccess;
+  cudaGetLastError();
+  return counted && count > 0;
+}
+
+void require_usable_device() {
+  int count = 0;
+  const cudaError_t counted = cudaGetDeviceCount(&count);
+  if (counted != cudaSuccess || count == 0) throw std::runtime_error(absence(counted));
+  cudaDeviceProp properties;
+  check(cudaGetDeviceProperties(&properties, 0), "device");
+  const std::string name = properties.name;
+  if (properties.major < 8)
+    throw std::runtime_error(name + " has compute capability " + std::to_string(properties.major) + "." +
+                             std::to_string(properties.minor) + "; the engine needs 8.0 or newer");
+  const cudaError_t opened = cudaFree(nullptr);
+  if (opened == cudaErrorDevicesUnavailable)
+    throw std::runtime_error(name + " is in the exclusive use of another process: end it, or set the GPU's compute mode to default");
+  check(opened, name.c_str());
+}
+
 DeviceProperties device_properties() {
   int device = 0;
   check(cudaGetDevice(&device), "device");

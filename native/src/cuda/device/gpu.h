@@ -3,9 +3,9 @@
 
 #include <cuda_runtime.h>
 
-#include <stdexcept>
 #include <string>
 
+#include "backend/device_error.h"
 #include "cuda/device/stream.h"
 
 #define DEVICE static __device__ __forceinline__
@@ -21,7 +21,7 @@
 namespace longhaul::cuda {
 
 inline void check(cudaError_t error, const char* what) {
-  if (error != cudaSuccess) throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(error));
+  if (error != cudaSuccess) throw DeviceError(std::string(what) + ": " + cudaGetErrorString(error));
 }
 
 /// Starts `kernel` on the stream. `shared_bytes` is the size of its dynamic shared memory.

@@ -12,6 +12,13 @@ struct DeviceProperties {
   std::size_t memory_bytes = 0;
 };
 
+/// Whether a driver offers a device, usable or not.
+bool has_device();
+
+/// Throws std::runtime_error that says what is wrong and how to mend it: no driver, one too old, no visible GPU, one below compute
+/// capability 8.0 or in the exclusive use of another process.
+void require_usable_device();
+
 /// Throws std::runtime_error if there is no device or driver.
 DeviceProperties device_properties();
 

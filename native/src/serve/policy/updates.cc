@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "serve/policy/spot_check.h"
 #include "serve/protocol/request_settings.h"
 #include "state/batch_file.h"
 #include "state/digest/digest.h"
@@ -53,6 +54,11 @@ std::shared_ptr<const HeldState> Updates::compute(const Request& request, const 
   settings.progress = [this, id = request.id()](int done, int total) {
     replies_.progress(id, static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
   };
+  if (backend.device().kind != "cpu") {
+    settings.first_logprobs = [&](const MiniBatch& mini, std::span<const float> logprobs) {
+      require_same_logprobs(*held.policy, mini, logprobs, settings.temperature, request.digest("step_id"), pool, advanced_);
+    };
+  }
   UpdateReport report = train(*held.policy, batch, settings, backend);
   if (!report.applied && report.reason == "cancelled") throw RequestError("Cancelled", "cancelled");
 

@@ -1,9 +1,13 @@
 #include "serve/protocol/errors.h"
 
+#include <unistd.h>
+
 #include <new>
 #include <stdexcept>
 #include <system_error>
 
+#include "backend/device_error.h"
+#include "serve/log.h"
 #include "serve/protocol/request.h"
 #include "state/hf/hf_config.h"
 #include "state/safetensors.h"
@@ -17,6 +21,9 @@ ErrorReply error_reply(std::exception_ptr thrown, const std::string& verb) {
     std::rethrow_exception(thrown);
   } catch (const RequestError& error) {
     return {error.code, error.what(), error.facts};
+  } catch (const DeviceError& error) {
+    log_line("error", verb + ": " + error.what() + ". The engine ends, since a GPU is unusable to a process after an error of its driver");
+    _exit(1);
   } catch (const BatchError& error) {
     return {"BadBatch", error.what(), {}};
   } catch (const WrongBaseError& error) {

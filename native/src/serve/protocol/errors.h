@@ -1,4 +1,4 @@
-// Turns an exception into the error of a reply (docs/engine-protocol.md, "Verbs").
+// Turns an exception into the error of a reply (docs/engine-protocol.md, "Verbs"). An error of a device's driver ends the process.
 // defines: ErrorReply, error_reply
 #pragma once
 

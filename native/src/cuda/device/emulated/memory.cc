@@ -2,6 +2,8 @@
 #include "cuda/device/memory.h"
 #include "cuda/device/properties.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -14,7 +16,11 @@ Stream make_stream() { return reinterpret_cast<Stream>(new char); }
 
 void free_stream(Stream stream) { delete reinterpret_cast<char*>(stream); }
 
-DeviceProperties device_properties() { return {"emulated", "emulated device", 0}; }
+bool has_device() { return true; }
+
+void require_usable_device() {}
+
+DeviceProperties device_properties() { return {"emulated", "emulated device", std::size_t(sysconf(_SC_PHYS_PAGES)) * std::size_t(sysconf(_SC_PAGESIZE))}; }
 
 void device_sync() {}
 

@@ -1,0 +1,13 @@
+// An error of a device's driver.
+#pragma once
+
+#include <stdexcept>
+
+namespace longhaul {
+
+/// The device cannot be used by this process any more: its memory may be lost. The process ends, and its supervisor starts another.
+struct DeviceError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+}  // namespace longhaul

@@ -1,0 +1,71 @@
+#include "device_choice.h"
+
+#include <cstdlib>
+#include <string>
+
+#include "backend/cpu_backend.h"
+#include "serve/log.h"
+#include "serve/protocol/request.h"
+#include "serve/selftest.h"
+
+#if defined(LONGHAUL_CUDA) || defined(LONGHAUL_EMULATED_DEVICE)
+#define LONGHAUL_HAS_DEVICE
+#include "cuda/cuda_backend.h"
+#include "cuda/device/properties.h"
+#endif
+
+namespace longhaul {
+namespace {
+
+#if defined(LONGHAUL_EMULATED_DEVICE)
+constexpr const char* device_kind = "emulated";
+#else
+constexpr const char* device_kind = "cuda";
+#endif
+
+std::string chosen_kind() {
+  const char* named = std::getenv("LONGHAUL_DEVICE");
+  if (named == nullptr || *named == 0) {
+#if defined(LONGHAUL_HAS_DEVICE)
+    return cuda::has_device() ? device_kind : "cpu";
+#else
+    return "cpu";
+#endif
+  }
+  const std::string kind = named;
+  if (kind != "cpu" && kind != device_kind)
+    throw RequestError("BadInput", "LONGHAUL_DEVICE is " + kind + "; it must be cpu or " + device_kind);
+  return kind;
+}
+
+#if defined(LONGHAUL_HAS_DEVICE)
+std::unique_ptr<Backend> make_device_backend(ThreadPool& pool) {
+  try {
+    cuda::require_usable_device();
+    require_cpu_bits(*std::make_unique<cuda::CudaBackend>(), pool);
+    return std::make_unique<cuda::CudaBackend>();
+  } catch (const RequestError&) {
+    throw;
+  } catch (const std::runtime_error& error) {
+    throw RequestError("DeviceUnavailable", std::string(error.what()) + ". LONGHAUL_DEVICE=cpu computes on the CPU");
+  }
+}
+#else
+std::unique_ptr<Backend> make_device_backend(ThreadPool&) {
+  throw RequestError("DeviceUnavailable", "LONGHAUL_DEVICE is cuda, but this engine is built for CPUs alone: build it for GPUs with "
+                                          "LONGHAUL_CUDA=1 npm run build:native");
+}
+#endif
+
+}  // namespace
+
+std::unique_ptr<Backend> make_chosen_backend(ThreadPool& pool) {
+  const std::string kind = chosen_kind();
+  if (kind == "cpu") return make_cpu_backend(pool);
+  auto backend = make_device_backend(pool);
+  const DeviceInfo device = backend->device();
+  log_line("info", "computes on " + device.name, {{"device", device.kind}, {"memory_bytes", std::uint64_t{device.memory_bytes}}});
+  return backend;
+}
+
+}  // namespace longhaul

@@ -1,0 +1,50 @@
+// A run that moves from an engine on the CPU to one on the emulated GPU and back, with kills between, has the state of an undisturbed run.
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { RunSpec } from '../../src/spec/run-spec.js';
+import { pauseUpdate, resumeUpdate, statusQuery } from '../../src/workflows/messages.js';
+import { Cluster } from '../support/cluster.js';
+import { findEmulatedEngine } from '../support/find-tools.js';
+import { smallRun } from '../support/small-run.js';
+import { until } from '../support/until.js';
+import type { WorkerProcess } from '../support/worker-process.js';
+import { expectEqual, verdictOf } from '../support/verdict.js';
+
+describe('a run on several devices', { timeout: 480_000 }, () => {
+  let cluster: Cluster;
+  let spec: { named(name: string): RunSpec };
+  beforeAll(async () => {
+    cluster = await Cluster.start();
+    spec = await smallRun(join(cluster.folder, 'data'));
+    await cluster.ended(await cluster.run(spec.named('undisturbed')));
+  }, 240_000);
+  afterAll(() => cluster?.stop());
+
+  it('goes from the CPU to a GPU and back to the CPU, and ends in the same state', async () => {
+    const [first] = cluster.nodes;
+    if (!first) throw new Error('there is no node');
+    const run = await cluster.run(spec.named('moved'));
+    const stopAfter = async (step: number, node: WorkerProcess): Promise<void> => {
+      const point = `update-recorded.step-00000${step}.update`;
+      node.hold(point);
+      await cluster.firstAt(point, [node]);
+      await run.executeUpdate(pauseUpdate);
+      node.letGo(point);
+      await until(
+        async () => (await run.query(statusQuery)).phase === 'paused',
+        `the run to be paused after step ${step}`,
+      );
+      await node.kill();
+      await until(async () => (await run.query(statusQuery)).node === null, 'the pool to miss the node');
+    };
+    await stopAfter(1, first);
+    const gpu = await cluster.startNode('gpu', ['--engine', findEmulatedEngine()]);
+    await run.executeUpdate(resumeUpdate);
+    await stopAfter(3, gpu);
+    expect(gpu.log).toContain('emulated');
+    await cluster.startNode('last');
+    await run.executeUpdate(resumeUpdate);
+    expect(await cluster.ended(run)).toMatchObject({ ended: 'completed', step: 4 });
+    await expectEqual(cluster.store, 'moved', await verdictOf(cluster.store, 'undisturbed'));
+  });
+});
