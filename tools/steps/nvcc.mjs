@@ -1,5 +1,5 @@
 // The compiler for GPUs: nvcc from the PATH, else from pinned wheels that are installed in the cache. A machine needs it only if it is to
-// build the engine's kernels for GPUs, which LONGHAUL_CUDA=1 says. (No program of the engine uses them yet.)
+// build the engine for GPUs, which LONGHAUL_CUDA=1 says.
 import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { cacheRoot, contentKey, platformKey, repository, withLock } from './cache.mjs';

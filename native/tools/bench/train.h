@@ -42,6 +42,7 @@ class Updater {
   }
 
   double processor = 0;
+  std::string state;  // digest
 
   std::string device() const { return backend_->device().kind; }
 
@@ -55,7 +56,7 @@ class Updater {
     policy_ = std::move(report.next);
     hold();
     // In a run, the reply to every update contains the digest.
-    if (state_digest(*policy_, pool_).empty()) throw std::runtime_error("a state without a digest");
+    state = state_digest(*policy_, pool_);
     processor = processor_time() - start_processor;
     return now() - start;
   }
@@ -71,10 +72,11 @@ class Updater {
   UpdateSettings settings_;
 };
 
-/// [--size 0.85M|6M|60M|0.6B] [--sequences 32] [--length 128] [--seconds 10] [--threads 2] [--moments fp32|int8]
+/// [--size 0.85M|6M|60M|0.6B] [--sequences 32] [--length 128] [--seconds 10 | --updates N] [--threads 2] [--moments fp32|int8]
 inline void bench_train(Options options) {
   const std::string size = options.text("size", "6M"), moments = options.text("moments", "fp32");
   const int sequences = options.whole("sequences", 32), length = options.whole("length", 128, 2), threads = options.whole("threads", 2);
+  const int updates = options.whole("updates", 0, 0);
   const double seconds = options.number("seconds", 10, 0);
   options.done();
   if (moments != "fp32" && moments != "int8") throw std::invalid_argument("--moments is \"" + moments + "\"; it must be fp32 or int8");
@@ -94,7 +96,10 @@ inline void bench_train(Options options) {
   Updater updater(std::move(policy), pool);
   for (int i = 0; i < 2; ++i) updater.update(batch);  // the second update reuses the memory of the first
   std::vector<double> times, processor_times;
-  for (const double end = now() + seconds; times.size() < 3 || now() < end;) {
+  const auto enough = [&, end = now() + seconds] {
+    return updates > 0 ? int(times.size()) + 2 >= updates : times.size() >= 3 && now() >= end;
+  };
+  while (times.empty() || !enough()) {
     times.push_back(updater.update(batch));
     processor_times.push_back(updater.processor);
   }
@@ -110,6 +115,7 @@ inline void bench_train(Options options) {
          {"sequences", sequences},
          {"length", length},
          {"updates", int(times.size())},
+         {"state", updater.state},
          {"tokens_per_second", tokens / median(times)},
          {"best_tokens_per_second", tokens / *std::min_element(times.begin(), times.end())},
          {"tokens_per_processor_second", tokens / *std::min_element(processor_times.begin(), processor_times.end())}});
