@@ -21,6 +21,7 @@ import { fleetRequests } from './fleet-request.js';
 import { InstanceApi } from './instance-api.js';
 import { McpSession } from './mcp-session.js';
 import { FullAccount, type Instance, Orchestrator } from './orchestrator.js';
+import type { KnownPlaces } from './server-places.js';
 
 export interface FleetOptions {
   url: string;
@@ -104,7 +105,7 @@ export function createFleetBackend(options: FleetOptions): EnvironmentBackend {
       const entered = async (): Promise<McpSession> => {
         // A new instance has its seed. A reset that comes late would undo the episode's first calls.
         if (made.adopted) await api.reset(signal);
-        return McpSession.open(made.root, apiKey, signal);
+        return McpSession.open(made.root, apiKey, signal, knownPlaces(task));
       };
       const session = await entered().catch(async (error: unknown) => {
         throw error instanceof EnvironmentError
@@ -133,6 +134,14 @@ export function createFleetBackend(options: FleetOptions): EnvironmentBackend {
     if (newest && isDeepStrictEqual(newest, ordered)) return newest;
     newestLists.set(envKey, ordered);
     return ordered;
+  }
+
+  const placesOf = new Map<string, KnownPlaces>();
+  function knownPlaces({ env_key, env_version }: Task): KnownPlaces {
+    const key = JSON.stringify([env_key, env_version]);
+    const known = placesOf.get(key) ?? (new Map() as KnownPlaces);
+    placesOf.set(key, known);
+    return known;
   }
 
   let probing: Promise<boolean> | undefined;

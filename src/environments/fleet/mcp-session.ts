@@ -10,10 +10,16 @@ import { Backoff } from '../../base/backoff.js';
 import type { ToolCall, ToolSpec } from '../../spec/records/task.js';
 import { EnvironmentError, type ToolResult } from '../environment.js';
 import { readToolResult, readTools, textResult } from '../tool-results.js';
+import { type KnownPlaces, type PlaceAnswer, places, ServerPlace } from './server-places.js';
 
-/** Where an instance has its servers. A tool belongs to the first that lists it. */
-const places = ['mcp', 'api/v1/mcp'] as const;
-const listWithinMs = 60_000;
+export interface OpeningLimits {
+  /** From the first try to the failure of the opening. */
+  listWithinMs: number;
+  /** How long a place of which nothing is known answers 404 before it is absent. */
+  unknownMs: number;
+}
+
+const usualLimits: OpeningLimits = { listWithinMs: 60_000, unknownMs: 30_000 };
 /** The library's own limit counts the time in which this process was stopped. */
 const unlimitedMs = 2 ** 31 - 1;
 /** An answer at the end of a stream is read after the end is heard. */
@@ -21,8 +27,6 @@ const deliveredWithinMs = 500;
 /** This tool is for models that see. An instance that lists no other is not up yet. */
 const seeing = 'computer';
 const listPauses: [number, number] = [250, 5_000];
-/** A server is not there once this many tries in a row, over 8 s, were answered 404: the gate of one that is starting answers 404, too. */
-const triesToBeAbsent = 6;
 
 export class McpSession {
   private constructor(
@@ -31,32 +35,41 @@ export class McpSession {
     private readonly connections: readonly Connection[],
   ) {}
 
-  /** Connects to the servers below `root`, which may take a while to come up. Throws `EnvironmentError` `failed`, `open` if none lists a tool. */
-  static async open(root: string, apiKey: string, signal: AbortSignal): Promise<McpSession> {
+  /**
+   * Connects to the servers below `root`, which may take a while to come up, and adds to `known` which there are. Throws `EnvironmentError`
+   * `failed`, `open` if none lists a tool, or one that is known to be there does not.
+   */
+  static async open(
+    root: string,
+    apiKey: string,
+    signal: AbortSignal,
+    known: KnownPlaces = new Map(),
+    { listWithinMs, unknownMs } = usualLimits,
+  ): Promise<McpSession> {
     const pauses = new Backoff(listPauses);
     const giveUpAt = awakeNow() + listWithinMs;
-    /** Tries in a row that found no server, by place. */
-    const absent = places.map(() => 0);
+    const servers = places.map((place) => new ServerPlace(place, known, unknownMs));
     for (;;) {
       const listed = await Promise.all(places.map((place) => listedBy(`${root}${place}`, apiKey, signal)));
       signal.throwIfAborted();
       const found = listed.filter((one) => 'tools' in one);
       // All are counted, also behind one that is not there yet.
-      const isSettled = listed.map((one, index) => {
-        const isListed = 'tools' in one;
-        absent[index] = isListed || !one.isAbsent ? 0 : (absent[index] ?? 0) + 1;
-        return isListed || absent[index] >= triesToBeAbsent;
-      });
+      for (const [index, server] of servers.entries())
+        server.add(answerOf(listed[index] as Listed | Unlisted));
       const isLate = awakeNow() > giveUpAt;
       const session = McpSession.#of(found);
-      if (session.tools.length > 0 && isSettled.every(Boolean)) return session;
+      if (session.tools.length > 0 && servers.every(({ isSettled }) => isSettled)) {
+        for (const server of servers) server.remember();
+        return session;
+      }
       await Promise.all(found.map(({ connection }) => connection.close()));
       if (isLate) {
         const reasons = listed.flatMap((one) => ('tools' in one ? [] : [one.reason]));
+        const words = session.tools.length > 0 ? 'does not list all its tools' : 'lists no tools';
         throw new EnvironmentError(
           'failed',
           'open',
-          `${root} lists no tools: ${[...new Set(reasons)].join('; ') || 'the lists are empty'}`,
+          `${root} ${words}: ${[...new Set(reasons)].join('; ') || 'a list is empty'}`,
         );
       }
       await sleep(pauses.next(), undefined, { signal }).catch(() => signal.throwIfAborted());
@@ -118,11 +131,17 @@ interface Listed {
   tools: ToolSpec[];
 }
 
-async function listedBy(
-  url: string,
-  apiKey: string,
-  signal: AbortSignal,
-): Promise<Listed | { reason: string; isAbsent: boolean }> {
+interface Unlisted {
+  reason: string;
+  isAbsent: boolean;
+}
+
+function answerOf(one: Listed | Unlisted): PlaceAnswer {
+  if ('tools' in one) return one.tools.length > 0 ? 'tools' : 'empty list';
+  return one.isAbsent ? 'none' : 'failure';
+}
+
+async function listedBy(url: string, apiKey: string, signal: AbortSignal): Promise<Listed | Unlisted> {
   const connection = new Connection(url, apiKey);
   try {
     return { connection, tools: await connection.list(signal) };

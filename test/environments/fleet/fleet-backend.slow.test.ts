@@ -210,7 +210,7 @@ describe.skipIf('skipped' in venv)('Fleet', { timeout: 180_000 }, () => {
   });
 
   it.each<[string, FleetFaults]>([
-    ['its gate answers 404 while it starts', { app_starts_s: 3 }],
+    ['its gate answers 404 while it starts', { app_starts_s: 12 }],
     ['it answers 404 when asked for its tools', { hide_tools: 0.6 }],
   ])('never leaves out the tools of the app: %s', async (_, fault) => {
     await service.control(fault);

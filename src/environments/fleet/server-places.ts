@@ -1,0 +1,56 @@
+// Which servers an instance has. The gate of an app that still starts answers 404, as it does for an app that there is not.
+//
+// An episode without the tools of its app would be graded 0, so a place that has ever listed tools in this process is always waited for.
+import { awakeNow } from '../../base/awake-clock.js';
+
+/** Where an instance may have its servers. A tool belongs to the first that lists it. */
+export const places = ['mcp', 'api/v1/mcp'] as const;
+export type Place = (typeof places)[number];
+
+/** What earlier instances of the same environment and version had at their places. A place that is not in it is unknown. */
+export type KnownPlaces = Map<Place, 'present' | 'absent'>;
+
+/** What a place answers when it is asked for its tools. `none`: 404. */
+export type PlaceAnswer = 'tools' | 'empty list' | 'none' | 'failure';
+
+/** A place that is known as absent is so again after this many tries in a row, over 8 s, were answered 404. */
+const triesToBeAbsent = 6;
+
+/** Follows one place while an instance comes up. */
+export class ServerPlace {
+  #tries = 0;
+  #since = 0;
+  #isSettled = false;
+
+  constructor(
+    private readonly place: Place,
+    private readonly known: KnownPlaces,
+    /** How long a place of which nothing is known answers 404 before it is absent. */
+    private readonly unknownMs: number,
+  ) {}
+
+  add(answer: PlaceAnswer): void {
+    if (answer === 'tools') this.known.set(this.place, 'present');
+    if (answer !== 'none') this.#tries = 0;
+    else if (this.#tries++ === 0) this.#since = awakeNow();
+    const isPresent = this.known.get(this.place) === 'present';
+    this.#isSettled =
+      answer === 'tools' ||
+      (!isPresent && (answer === 'empty list' || (answer === 'none' && this.#isAbsent())));
+  }
+
+  get isSettled(): boolean {
+    return this.#isSettled;
+  }
+
+  /** The opening did without the place, if nothing was there. */
+  remember(): void {
+    if (this.#tries > 0 && this.#isAbsent()) this.known.set(this.place, 'absent');
+  }
+
+  #isAbsent(): boolean {
+    return this.known.get(this.place) === 'absent'
+      ? this.#tries >= triesToBeAbsent
+      : awakeNow() - this.#since >= this.unknownMs;
+  }
+}
