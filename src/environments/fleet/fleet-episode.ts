@@ -122,7 +122,7 @@ export function fleetEpisode(parts: EpisodeParts): Environment {
       ...(parts.region === undefined ? {} : { region: parts.region }),
       ...(runtimeVersion === undefined ? {} : { runtimeVersion }),
     });
-    const verdict = await asked.catch(async (error: unknown) => {
+    const verdict = await api.queryDuring(asked).catch(async (error: unknown) => {
       throw error instanceof EnvironmentError && error.kind === 'unavailable'
         ? await parts.orchestrator.chargeable(error, 'verifier_failed', parts.instanceId)
         : error;

@@ -1,7 +1,7 @@
 // An instance's own routes: reset, and a query of each of its databases.
 //
 // While a database answers "database is locked", most verifiers return 0 and say nothing. So a grade counts only if every database has
-// answered before and after it.
+// answered before, during and after it.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Backoff } from '../../base/backoff.js';
 import { withoutKnownSecrets } from '../../base/known-secrets.js';
@@ -15,6 +15,8 @@ const resetMs = 60_000;
 const queryMs = 20_000;
 const triesToQuery = 4;
 const queryPauses: [number, number] = [250, 2_000];
+/** SQLite waits 5 s for a lock, so a verifier that meets one takes longer than this. */
+const watchPauseMs = 500;
 /** Reads a page of the file, so a lock is seen. */
 const canary = 'SELECT count(*) FROM sqlite_master';
 
@@ -49,6 +51,33 @@ export class InstanceApi {
       if (problem === null) return;
       if (isLast) throw refused(this.instance, 'canary', problem);
       await sleep(pauses.next());
+    }
+  }
+
+  /**
+   * While a verifier runs: the same, again and again. A lock may end with the verifier that waited for it. Settles as `verifier` does, after
+   * the last query has been answered.
+   */
+  async queryDuring<T>(verifier: Promise<T>): Promise<T> {
+    const ended = new AbortController();
+    const watching = this.#watch(ended.signal);
+    watching.catch(() => undefined);
+    const result = await verifier.finally(async () => {
+      ended.abort();
+      await watching;
+    });
+    const problem = await watching;
+    if (problem !== null) throw refused(this.instance, 'canary', problem);
+    return result;
+  }
+
+  /** The first problem. A query in flight is not cut off: it waits for the same lock as the verifier did. */
+  async #watch(ended: AbortSignal): Promise<string | null> {
+    for (;;) {
+      const problem = await this.#problem();
+      if (problem !== null || ended.aborted) return problem;
+      await sleep(watchPauseMs, undefined, { signal: ended }).catch(() => undefined);
+      if (ended.aborted) return null;
     }
   }
 

@@ -355,6 +355,7 @@ describe.skipIf('skipped' in venv)('Fleet', { timeout: 180_000 }, () => {
 
   it.each([
     [{ lock: true }, 'canary'],
+    [{ lock_while_verifying: 1 }, 'canary'],
     [{ databases: 0 }, 'canary'],
     [{ result_none: 1 }, 'no_number'],
   ])('gives no grade while the service has %j', async (fault, reason) => {

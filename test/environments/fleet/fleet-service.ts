@@ -43,7 +43,7 @@ export interface FleetFaults {
   limit_polls?: number;
   judge_error?: number;
   result_none?: number;
-  /** The databases are locked just before the verifier runs, and until `lock_ms` after its end. */
+  /** The databases are locked just before the verifier runs, which then waits for them, and until `lock_ms` (at first 0) after its end. */
   lock_while_verifying?: number;
   lock_ms?: number;
   /** Every query of every database answers "database is locked". */

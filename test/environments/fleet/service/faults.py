@@ -24,7 +24,7 @@ DEFAULTS = {
     **dict.fromkeys(RATES, 0.0),
     "seed": 0,
     "lock": False,
-    "lock_ms": 500,
+    "lock_ms": 0,
     "provision_s": 0.0,
     "instance_limit": 1000,
     "gated": True,
