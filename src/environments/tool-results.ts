@@ -5,6 +5,9 @@ import type { ContentBlock, ToolResult } from './environment.js';
 
 type Json = Record<string, unknown>;
 
+/** The tool by which Fleet's tasks that ask for an answer take it, as `answer`. It ends the episode. */
+export const answerToolName = 'submit_final_answer';
+
 /** Reads `input_schema` or `inputSchema`; a description may be null. */
 export function readTools(tools: unknown): ToolSpec[] {
   if (!Array.isArray(tools)) return [];

@@ -6,6 +6,7 @@ import {
   type EnvironmentBackend,
   EnvironmentError,
 } from '../../environments/environment.js';
+import { answerToolName } from '../../environments/tool-results.js';
 import { promptOf } from '../../episode/conversation.js';
 import { type FailureLedger, failureOf } from '../../episode/failure-ledger.js';
 import { contentText } from '../../episode/observation.js';
@@ -87,7 +88,7 @@ async function play(
   const messages: DemonstrationMessage[] = [{ role: 'user', content: promptOf(task.prompt, opening) }];
   let errors = 0;
   let hasEnded = false;
-  for (const [turn, call] of calls.entries()) {
+  for (const [turn, call] of withAnswer(calls, finalAnswer, environment).entries()) {
     const { content, isError, ends } = await environment.callTool(call, { turn, tryNumber });
     if (isError) errors += 1;
     messages.push({ role: 'assistant', content: `<tool_call>${JSON.stringify(call)}</tool_call>` });
@@ -99,6 +100,17 @@ async function play(
   if (!hasEnded) messages.push({ role: 'assistant', content: `${finalAnswer} <done>`.trimStart() });
   const { outcome, explanation } = await environment.grade({ finalAnswer, tryNumber });
   return { value: outcome.value, explanation, errors, messages };
+}
+
+/** The answer of a solution, as the model has to give it: where there is a tool for it, no other is graded. */
+function withAnswer(
+  calls: Solution['calls'],
+  finalAnswer: string,
+  { tools }: Environment,
+): Solution['calls'] {
+  const isAnswer = ({ name }: { name: string }): boolean => name === answerToolName;
+  if (finalAnswer === '' || !tools.some(isAnswer) || calls.some(isAnswer)) return calls;
+  return [...calls, { name: answerToolName, arguments: { answer: finalAnswer } }];
 }
 
 function judged(

@@ -5,7 +5,7 @@ import { Backoff } from '../../base/backoff.js';
 import type { Task, ToolCall, ToolSpec } from '../../spec/records/task.js';
 import { type Environment, EnvironmentError, type Grade, type ToolResult } from '../environment.js';
 import { ExclusiveCalls } from '../exclusive-calls.js';
-import { maxReward, textResult } from '../tool-results.js';
+import { answerToolName, maxReward, textResult } from '../tool-results.js';
 import type { FleetRequest } from './fleet-request.js';
 import type { InstanceApi } from './instance-api.js';
 import type { McpSession } from './mcp-session.js';
@@ -29,9 +29,9 @@ interface EpisodeParts {
   onClose: () => Promise<void>;
 }
 
-/** Fleet's tasks that ask for an answer name this tool, which no instance has. */
+/** No instance has it, though the prompts of tasks name it. */
 const answerTool: ToolSpec = {
-  name: 'submit_final_answer',
+  name: answerToolName,
   description: 'Submits the final answer of the task, which ends it.',
   input_schema: {
     type: 'object',

@@ -6,11 +6,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { checkGate } from '../../../src/data/preparation/gates.js';
 import type { Solution } from '../../../src/data/task-file.js';
 import type { Environment, EnvironmentBackend } from '../../../src/environments/environment.js';
 import { fleetRequests } from '../../../src/environments/fleet/fleet-request.js';
 import { McpSession } from '../../../src/environments/fleet/mcp-session.js';
 import { Orchestrator } from '../../../src/environments/fleet/orchestrator.js';
+import { FailureLedger } from '../../../src/episode/failure-ledger.js';
 import type { Task } from '../../../src/spec/records/task.js';
 import { fleetBackend, type FleetTasks, readFleetTasks, run } from './fixture.js';
 import { calm, type FleetFaults, type FleetService, fleetVenv, startFleetService } from './fleet-service.js';
@@ -124,6 +126,19 @@ describe.skipIf('skipped' in venv)('Fleet', { timeout: 180_000 }, () => {
     expect(grades.size).toBe(300);
     for (const [name, grade] of grades) expect(grade, name).toBe(name.endsWith('/gold') ? 1 : 0);
     await eventually(running).toBe(0);
+  });
+
+  it('lets a solution answer by the tool that its task asks for', async () => {
+    const backend = backendOf();
+    const asked = known.tasks.find(({ prompt }) => prompt.startsWith('Which hotel')) as Task;
+    const task = { ...asked, prompt: `${asked.prompt} Give your answer with submit_final_answer.` };
+    const input = { task, solution: solutionOf(task), ledger: new FailureLedger([]) };
+    const result = await checkGate(backend, 'solution', input, quiet);
+    expect(result).toMatchObject({ passed: true, value: 1, errors: 0 });
+    // A demonstration shows the call, and nothing behind it.
+    expect(result.messages?.at(-1)?.content).toContain('"submit_final_answer"');
+    expect(await checkGate(backend, 'nothing', input, quiet)).toMatchObject({ passed: true, value: 0 });
+    await backend.close();
   });
 
   it('offers the tools of both servers but `computer`, in one list for all episodes', async () => {
