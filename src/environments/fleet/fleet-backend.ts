@@ -103,8 +103,11 @@ export function createFleetBackend(options: FleetOptions): EnvironmentBackend {
       const api = new InstanceApi(instance, orchestrator);
       const made = instance;
       const entered = async (): Promise<McpSession> => {
-        // A new instance has its seed. A reset that comes late would undo the episode's first calls.
-        if (made.adopted) await api.reset(signal);
+        // Fleet's client resets new instances too, and goes on where that is refused. A reset without an answer may come late and undo the
+        // episode's first calls, so its instance is given up.
+        await api.reset(signal).catch((error: unknown) => {
+          if (made.adopted || !(error instanceof EnvironmentError) || error.reason !== 'reset') throw error;
+        });
         return McpSession.open(made.root, apiKey, signal, knownPlaces(task));
       };
       const session = await entered().catch(async (error: unknown) => {

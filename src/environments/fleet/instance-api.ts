@@ -28,9 +28,16 @@ export class InstanceApi {
     private readonly orchestrator: Orchestrator,
   ) {}
 
-  /** Brings the databases back to their seed. Throws `EnvironmentError`. */
+  /** Brings the databases back to their seed. Throws `EnvironmentError`: `failed`, `reset` if that is refused, otherwise it may still come. */
   async reset(signal: AbortSignal): Promise<void> {
     const answer = await this.#ask('POST', '/reset', {}, resetMs, signal);
+    // A gateway that waited no longer.
+    if (answer.status === 504)
+      throw new EnvironmentError(
+        'unavailable',
+        'timeout',
+        `instance ${this.instance.id}: ${detailOf(answer)}`,
+      );
     const isDone = answer.status < 300 && !(isObject(answer.body) && answer.body.success === false);
     if (!isDone) throw refused(this.instance, 'reset', detailOf(answer));
   }

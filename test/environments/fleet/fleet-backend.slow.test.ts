@@ -236,15 +236,28 @@ describe.skipIf('skipped' in venv)('Fleet', { timeout: 180_000 }, () => {
     await backend.close();
   });
 
-  it('gives up an instance whose reset was not answered: it may come during the episode', async () => {
-    // Only an instance that is adopted is reset.
-    await service.control({ drop_create_reply: 1, drop_reset_reply: 1 });
+  it.each([{}, { drop_create_reply: 1 }])(
+    'gives up an instance whose reset may come late: %j',
+    async (made) => {
+      await service.control({ ...made, drop_reset_reply: 1 });
+      const backend = backendOf();
+      await expect(open(backend, taskAt(0))).rejects.toMatchObject({
+        ...{ kind: 'unavailable', reason: 'socket_lost' },
+      });
+      await backend.close();
+      await eventually(running).toBe(0);
+    },
+  );
+
+  it('plays in a new instance that refuses its reset, but in none that it adopts', async () => {
+    await service.control({ fail_reset: 1 });
     const backend = backendOf();
-    await expect(open(backend, taskAt(0))).rejects.toMatchObject({
-      ...{ kind: 'unavailable', reason: 'socket_lost' },
-    });
+    const environment = await open(backend, taskAt(0));
+    expect(await solve(environment, solutionOf(taskAt(0)))).toBe(1);
+    await service.control({ drop_create_reply: 1 });
+    await expect(open(backend, taskAt(0))).rejects.toMatchObject({ kind: 'failed', reason: 'reset' });
+    await environment.close();
     await backend.close();
-    await eventually(running).toBe(0);
   });
 
   it('sends heartbeats to the region that Fleet names, at once for an instance that it adopts', async () => {

@@ -37,6 +37,7 @@ export interface FleetFaults {
   verify_busy?: number;
   /** The connection ends without an answer, and the reset is carried out a second later. */
   drop_reset_reply?: number;
+  fail_reset?: number;
   /** The app's server answers 404 when it is asked for its tools. */
   hide_tools?: number;
   /** An instance is not shown: the answer is a 429. */
@@ -67,7 +68,15 @@ export interface FleetFaults {
 export const calm: FleetFaults = {
   ...{ drop_create_reply: 0, fail_create: 0, drop_call_reply: 0, fail_call: 0, drop_delete_reply: 0 },
   ...{ fail_delete: 0, fail_verify: 0, verify_http: 0, judge_error: 0, result_none: 0, lock: false },
-  ...{ verify_busy: 0, drop_reset_reply: 0, hide_tools: 0, limit_polls: 0, app_starts_s: 0, databases: 2 },
+  ...{
+    verify_busy: 0,
+    drop_reset_reply: 0,
+    fail_reset: 0,
+    hide_tools: 0,
+    limit_polls: 0,
+    app_starts_s: 0,
+    databases: 2,
+  },
   ...{ lock_while_verifying: 0, provision_s: 0, instance_limit: 1000, gated: true, slow_call_s: 0, seed: 1 },
 };
 

@@ -34,7 +34,7 @@ export const faultsAt = (rate: number): FleetFaults =>
         'fail_delete',
       ],
       ...['fail_verify', 'verify_http', 'judge_error', 'result_none', 'lock_while_verifying'],
-      ...['verify_busy', 'drop_reset_reply', 'hide_tools', 'limit_polls'],
+      ...['verify_busy', 'drop_reset_reply', 'fail_reset', 'hide_tools', 'limit_polls'],
     ].map((name) => [name, rate]),
   );
 

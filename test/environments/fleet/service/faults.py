@@ -14,6 +14,7 @@ RATES = (
     "verify_http",
     "verify_busy",
     "drop_reset_reply",
+    "fail_reset",
     "hide_tools",
     "limit_polls",
     "judge_error",

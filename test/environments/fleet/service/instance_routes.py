@@ -54,7 +54,7 @@ def instance_routes(service):
             drop_reply(request)
             asyncio.get_running_loop().call_later(LATE_RESET_S, service.instances.fill, instance)
             return ResetResponse(success=True, message="")
-        if instance.locks.holds > 0:
+        if instance.locks.holds > 0 or service.faults.strikes("fail_reset"):
             raise HTTPException(500, "database is locked")
         service.instances.fill(instance)
         return ResetResponse(success=True, message="Environment reset successfully")
