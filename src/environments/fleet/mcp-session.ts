@@ -101,8 +101,8 @@ export class McpSession {
       return withoutSecrets(readToolResult(await owner.call({ name, arguments: input }, limit.signal)));
     } catch (error) {
       const message = withoutKnownSecrets((error as Error).message);
-      // An answer of the server: it did not accept the call.
-      if (error instanceof ProtocolError) return textResult(message, true);
+      // An answer of the server: it did not accept the call. Some report an exception of the tool so.
+      if (error instanceof ProtocolError && !isOfServer(error)) return textResult(message, true);
       const isLate = limit.signal.aborted;
       const words = isLate ? `nothing within ${timeoutMs / 1000} s` : message;
       const reason = isLate ? 'timeout' : 'socket_lost';
@@ -116,6 +116,11 @@ export class McpSession {
   async close(): Promise<void> {
     await Promise.all(this.connections.map((connection) => connection.close()));
   }
+}
+
+/** JSON-RPC's codes for errors of a server or a proxy, such as a session that it does not know: the model made no mistake. */
+function isOfServer({ code }: ProtocolError): boolean {
+  return code >= -32_099 && code <= -32_000;
 }
 
 /** A server may repeat the key that it was sent. */

@@ -1,0 +1,30 @@
+// What a session does with a server that answers with errors, or not at all.
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { McpSession } from '../../../../src/environments/fleet/mcp-session.js';
+import { startStubMcp, type StubMcp } from './stub-server.js';
+
+const quiet = new AbortController().signal;
+let stub: StubMcp;
+beforeEach(async () => {
+  stub = await startStubMcp();
+  stub.tools = { mcp: ['book'], 'api/v1/mcp': ['profile'] };
+});
+afterEach(() => stub.close());
+
+async function answerTo(code: number): Promise<unknown> {
+  const session = await McpSession.open(stub.root, 'key', quiet);
+  stub.onCall = () => ({ error: { code, message: 'went wrong' } });
+  try {
+    return await session.call({ name: 'book', arguments: {} }, 10_000);
+  } finally {
+    await session.close();
+  }
+}
+
+it.each([-32_000, -32_001, -32_099])('takes the code %i for a lost call', async (code) => {
+  await expect(answerTo(code)).rejects.toMatchObject({ kind: 'unavailable', reason: 'socket_lost' });
+});
+
+it.each([-32_602, -32_603, -31_999, 1])('shows the model an error with the code %i', async (code) => {
+  expect(await answerTo(code)).toMatchObject({ isError: true });
+});
