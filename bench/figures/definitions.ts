@@ -128,7 +128,7 @@ export const figureDefinitions: readonly FigureDefinition[] = [
     ['fleet_met_a_fault', 'episodes', '', 'met_a_fault', 'of them'],
     ['fleet_unknown', 'episodes', '', 'unknown', 'of them'],
     ['fleet_left_instances', 'instances', '= 0', 'left', '20 kills of the node in 100 episodes'],
-    ['fleet_made_twice', 'requests', '= 0', 'made_twice', 'in them'],
+    ['fleet_made_twice', 'openings', '= 0', 'made_twice', 'in them'],
     ['fleet_other_grades', 'grades', '= 0', 'other_grades', '100 tasks thrice, beside Fleet’s own client'],
   ]),
   ...rowsOf('environments', 'environments', [

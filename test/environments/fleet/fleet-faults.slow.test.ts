@@ -53,7 +53,9 @@ describe.skipIf('skipped' in venv)('Fleet with faults', { timeout: 400_000 }, ()
     expect(gated).toEqual({ passed: 0, failed: 2 });
   });
 
-  it('makes no instance twice and leaves none when the node is killed 5 times', async () => {
-    expect(await killNode(service, 5)).toEqual({ kills: 5, solved: 100, left: 0, made_twice: 0 });
+  it('makes no instance twice and leaves none when the node is killed 5 times and answers are lost', async () => {
+    const figures = await killNode(service, 5);
+    expect(figures).toMatchObject({ kills: 5, solved: 100, left: 0, made_twice: 0 });
+    expect(figures.made).toBeGreaterThanOrEqual(100);
   });
 });

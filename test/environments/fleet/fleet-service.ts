@@ -98,6 +98,7 @@ export interface FleetLog {
     env_key: string;
     env_version: string;
     data_version: string;
+    env_variables: Record<string, string>;
     region: string;
     ttl_seconds: number | null;
     heartbeat_interval: number | null;

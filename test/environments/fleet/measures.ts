@@ -98,8 +98,10 @@ export interface KillFigures {
   solved: number;
   /** Instances that are still there at the end. */
   left: number;
-  /** Requests that have made more than one instance. */
+  /** Openings that have made more than one instance. */
   made_twice: number;
+  /** Openings that have made an instance. */
+  made: number;
 }
 
 const register = resolve('test/support/preloads/typescript-register.mjs');
@@ -109,7 +111,7 @@ const script = resolve('test/environments/fleet/killed-node.ts');
 export async function killNode(service: FleetService, kills: number, seed = 1): Promise<KillFigures> {
   const folder = mkdtempSync(join(tmpdir(), 'longhaul-fleet-kills-'));
   const random = seededRandom(seed);
-  await service.control({ ...calm, provision_s: 0.2 });
+  await service.control({ ...calm, provision_s: 0.2, drop_create_reply: 0.2 });
   const finished = (): string[] => {
     try {
       return readdirSync(join(folder, 'finished'));
@@ -134,11 +136,11 @@ export async function killNode(service: FleetService, kills: number, seed = 1): 
     }
     const [code] = (await once(start(), 'exit')) as [number | null];
     if (code !== 0) throw new Error(`the last process ended with ${code}`);
-    const { creates } = await service.log();
-    const made = new Map<string, Set<string>>();
-    for (const { request_id, instance_id } of creates)
-      if (request_id !== null && instance_id !== null)
-        made.set(request_id, (made.get(request_id) ?? new Set()).add(instance_id));
+    const made = new Map<string, number>();
+    for (const { env_variables } of (await service.log()).instances) {
+      const { OPENING: opening } = env_variables;
+      if (opening !== undefined) made.set(opening, (made.get(opening) ?? 0) + 1);
+    }
     const outcomes = finished().map(
       (name) => JSON.parse(readFileSync(join(folder, 'finished', name), 'utf8')) as EpisodePlay['outcome'],
     );
@@ -146,7 +148,8 @@ export async function killNode(service: FleetService, kills: number, seed = 1): 
       kills,
       solved: outcomes.filter((outcome) => outcome.status === 'graded' && outcome.value === 1).length,
       left: await runningOn(service),
-      made_twice: [...made.values()].filter(({ size }) => size > 1).length,
+      made: made.size,
+      made_twice: [...made.values()].filter((instances) => instances > 1).length,
     };
   } finally {
     rmSync(folder, { recursive: true, force: true });

@@ -175,6 +175,7 @@ class Instances:
             "env_key": instance.asked.env_key,
             "env_version": instance.version,
             "data_version": instance.data_version,
+            "env_variables": instance.variables,
             "region": instance.asked.region,
             "ttl_seconds": instance.asked.ttl_seconds,
             "heartbeat_interval": instance.asked.heartbeat_interval,
