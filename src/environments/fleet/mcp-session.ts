@@ -4,6 +4,7 @@
 import { Client, ProtocolError, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { ReadableStream } from 'node:stream/web';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { abortable } from '../../base/abortable.js';
 import { awakeLimit, awakeNow } from '../../base/awake-clock.js';
 import { withoutKnownSecrets } from '../../base/known-secrets.js';
 import { Backoff } from '../../base/backoff.js';
@@ -17,9 +18,11 @@ export interface OpeningLimits {
   listWithinMs: number;
   /** How long a place of which nothing is known answers 404 before it is absent. */
   unknownMs: number;
+  /** Until a server has accepted the session. */
+  connectMs: number;
 }
 
-const usualLimits: OpeningLimits = { listWithinMs: 60_000, unknownMs: 30_000 };
+const usualLimits: OpeningLimits = { listWithinMs: 60_000, unknownMs: 30_000, connectMs: 30_000 };
 /** The library's own limit counts the time in which this process was stopped. */
 const unlimitedMs = 2 ** 31 - 1;
 /** An answer at the end of a stream is read after the end is heard. */
@@ -44,13 +47,15 @@ export class McpSession {
     apiKey: string,
     signal: AbortSignal,
     known: KnownPlaces = new Map(),
-    { listWithinMs, unknownMs } = usualLimits,
+    { listWithinMs, unknownMs, connectMs } = usualLimits,
   ): Promise<McpSession> {
     const pauses = new Backoff(listPauses);
     const giveUpAt = awakeNow() + listWithinMs;
     const servers = places.map((place) => new ServerPlace(place, known, unknownMs));
     for (;;) {
-      const listed = await Promise.all(places.map((place) => listedBy(`${root}${place}`, apiKey, signal)));
+      const listed = await Promise.all(
+        places.map((place) => listedBy(`${root}${place}`, apiKey, signal, connectMs)),
+      );
       signal.throwIfAborted();
       const found = listed.filter((one) => 'tools' in one);
       // All are counted, also behind one that is not there yet.
@@ -146,10 +151,15 @@ function answerOf(one: Listed | Unlisted): PlaceAnswer {
   return one.isAbsent ? 'none' : 'failure';
 }
 
-async function listedBy(url: string, apiKey: string, signal: AbortSignal): Promise<Listed | Unlisted> {
+async function listedBy(
+  url: string,
+  apiKey: string,
+  signal: AbortSignal,
+  connectMs: number,
+): Promise<Listed | Unlisted> {
   const connection = new Connection(url, apiKey);
   try {
-    return { connection, tools: await connection.list(signal) };
+    return { connection, tools: await connection.list(signal, connectMs) };
   } catch (error) {
     await connection.close();
     const reason = withoutKnownSecrets(`${url}: ${(error as Error).message}`);
@@ -189,8 +199,15 @@ class Connection {
     });
   }
 
-  async list(signal: AbortSignal): Promise<ToolSpec[]> {
-    await this.#client.connect(this.#transport, { signal, timeout: 30_000 });
+  async list(signal: AbortSignal, connectMs: number): Promise<ToolSpec[]> {
+    const limit = awakeLimit(connectMs);
+    try {
+      // The library's own limit does not hold for the notification that ends the handshake.
+      const stop = AbortSignal.any([signal, limit.signal]);
+      await abortable(this.#client.connect(this.#transport, { signal: stop, timeout: unlimitedMs }), stop);
+    } finally {
+      limit.callOff();
+    }
     this.#isOpen = true;
     const { tools } = await this.#client.listTools(undefined, { signal, timeout: 30_000 });
     return readTools(tools);

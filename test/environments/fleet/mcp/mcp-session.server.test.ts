@@ -28,3 +28,16 @@ it.each([-32_000, -32_001, -32_099])('takes the code %i for a lost call', async 
 it.each([-32_602, -32_603, -31_999, 1])('shows the model an error with the code %i', async (code) => {
   expect(await answerTo(code)).toMatchObject({ isError: true });
 });
+
+it('ends a connection whose handshake is not answered, in its time or when the episode is called off', async () => {
+  stub.hangs = true;
+  const limits = { listWithinMs: 100, unknownMs: 100, connectMs: 300 };
+  await expect(McpSession.open(stub.root, 'key', quiet, new Map(), limits)).rejects.toMatchObject({
+    ...{ kind: 'failed', reason: 'open' },
+  });
+  await expect.poll(() => stub.ended).toBeGreaterThan(0);
+  const stop = new AbortController();
+  const opening = McpSession.open(stub.root, 'key', stop.signal);
+  setTimeout(() => stop.abort(new Error('called off')), 300);
+  await expect(opening).rejects.toThrow('called off');
+});

@@ -14,8 +14,10 @@ beforeEach(async () => {
 });
 afterEach(() => stub.close());
 
-const listed = async (known: KnownPlaces, limits = { listWithinMs: 20_000, unknownMs: 2_000 }) => {
-  const session = await McpSession.open(stub.root, 'key', quiet, known, limits);
+const listed = async (known: KnownPlaces, more = {}) => {
+  const session = await McpSession.open(stub.root, 'key', quiet, known, {
+    ...{ listWithinMs: 20_000, unknownMs: 2_000, connectMs: 5_000, ...more },
+  });
   await session.close();
   return session.tools.map(({ name }) => name);
 };
