@@ -76,13 +76,18 @@ export class Orchestrator {
     const body = { ...order, created_from: 'sdk', max_wait_seconds: heldS };
     const giveUpAt = awakeNow() + provisionMs;
     const waiting = { giveUpAt, signal, onWait };
-    for (let tries = 1; ; tries++) {
+    for (let tries = 1; ;) {
       onWait(`Fleet makes an instance of ${order.env_key}`);
       try {
         const options = { requestId, signal, timeoutMs: (heldS + 30) * 1000 };
         const answer = await this.request('POST', '/v1/env/instances', body, options);
         const duplicate = duplicateOf(answer);
-        if (duplicate === null && answer.status >= 300) throw errorOf(answer);
+        // The first request is still carried out, and its instance has no name yet.
+        if (duplicate === '' && awakeNow() <= giveUpAt) {
+          await pause(pauses.next(), signal);
+          continue;
+        }
+        if (!duplicate && answer.status >= 300) throw errorOf(answer);
         const id = duplicate ?? idOf(answer);
         onNamed(id);
         return await this.#running(id, duplicate !== null, waiting, duplicate === null ? answer : undefined);
@@ -90,7 +95,7 @@ export class Orchestrator {
         const isAway = error instanceof EnvironmentError && error.kind === 'unavailable';
         if (!isAway || error.reason === 'capacity') throw error;
         // An answer that is always an error is no outage: its episode would wait for ever.
-        if (tries >= triesToCreate || awakeNow() > giveUpAt)
+        if (tries++ >= triesToCreate || awakeNow() > giveUpAt)
           throw error.cause === undefined ? await this.chargeable(error, 'open') : error;
       }
       await pause(pauses.next(), signal);
@@ -294,10 +299,11 @@ function idOf({ body }: FleetAnswer): string {
   throw new EnvironmentError('failed', 'open', 'Fleet’s answer names no instance');
 }
 
+/** The instance of an earlier request with this id; empty if Fleet does not name it; null if there is no such request. */
 function duplicateOf({ status, body }: FleetAnswer): string | null {
   const detail = isObject(body) ? body.detail : undefined;
   if (status !== 409 || !isObject(detail) || detail.error !== 'duplicate_request_id') return null;
-  return typeof detail.instance_id === 'string' ? detail.instance_id : null;
+  return textOf(detail.instance_id, '');
 }
 
 /** Refusals that wait for people, for a place, or for Fleet. */
