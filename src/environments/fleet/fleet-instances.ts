@@ -24,6 +24,8 @@ export interface Owner {
 /** An instance is ended by Fleet after this time without a heartbeat, in seconds. */
 const heartbeatIntervalS = 300;
 const beatMs = 60_000;
+/** From the first try to delete an instance, whose heartbeats stop then, until Fleet has surely ended it by itself. */
+const expiredMs = (heartbeatIntervalS + 60) * 1000;
 const deletePauses: [number, number] = [500, 60_000];
 const triesToDelete = 60;
 const maxSpent = 20;
@@ -53,6 +55,8 @@ export class FleetInstances {
   constructor(
     private readonly orchestrator: Orchestrator,
     private readonly owner: Owner,
+    /** Shorter in tests. */
+    private readonly goneWithinMs = expiredMs,
   ) {}
 
   /**
@@ -115,7 +119,10 @@ export class FleetInstances {
     return this.#requested.size;
   }
 
-  /** Asks Fleet to delete it until it answers, for about an hour. Resolves when the instance is gone, or given up. Never rejects. */
+  /**
+   * Asks Fleet to delete it until it answers, for about an hour. Resolves when the instance is gone, at the latest when it has missed its
+   * heartbeats. Never rejects.
+   */
   end(instance: Instance): Promise<void> {
     const requestId = this.#open.get(instance);
     this.#open.delete(instance);
@@ -123,7 +130,9 @@ export class FleetInstances {
       if (requestId !== undefined) this.#requested.delete(requestId);
     });
     this.#track(ended);
-    return ended;
+    const isGone = new AbortController();
+    const expired = sleep(this.goneWithinMs, undefined, { ref: false, signal: isGone.signal });
+    return Promise.race([ended, expired.catch(() => undefined)]).finally(() => isGone.abort());
   }
 
   /** Resolves when the instances that are being deleted are gone, at the latest after `withinMs`. */
