@@ -261,7 +261,10 @@ class RunnerToken {
 
   async #ask(): Promise<string | null> {
     const own = process.env.RUNNER_AUTH_TOKEN?.trim();
-    if (own) return own;
+    if (own) {
+      keepSecret(own);
+      return own;
+    }
     const answer = await this.request('GET', '/v1/runner-auth/token', undefined, { timeoutMs: 10_000 });
     // This Fleet asks for none.
     if (answer.status === 404) return null;
