@@ -16,6 +16,13 @@ export const sanitizers = [
     tests: [
       'cpu/attention_test',
       'cpu/kernels_test',
+      'cuda/attention_test',
+      'cuda/digest_test',
+      'cuda/emulator_test',
+      'cuda/norms_test',
+      'cuda/optimizer_test',
+      'cuda/products_test',
+      'cuda/rows_test',
       'model/parity_test',
       'model/sample_test',
       'serve/block_trie_test',
