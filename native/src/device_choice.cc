@@ -34,7 +34,7 @@ std::string chosen_kind() {
   }
   const std::string kind = named;
   if (kind != "cpu" && kind != device_kind)
-    throw RequestError("BadInput", "LONGHAUL_DEVICE is " + kind + "; it must be cpu or " + device_kind);
+    throw RequestError("DeviceUnavailable", "LONGHAUL_DEVICE is " + kind + "; it must be cpu or " + device_kind);
   return kind;
 }
 
@@ -42,13 +42,11 @@ std::string chosen_kind() {
 std::unique_ptr<Backend> make_device_backend(ThreadPool& pool) {
   try {
     cuda::require_usable_device();
-    require_cpu_bits(*std::make_unique<cuda::CudaBackend>(), pool);
-    return std::make_unique<cuda::CudaBackend>();
-  } catch (const RequestError&) {
-    throw;
   } catch (const std::runtime_error& error) {
     throw RequestError("DeviceUnavailable", std::string(error.what()) + ". LONGHAUL_DEVICE=cpu computes on the CPU");
   }
+  require_cpu_bits(*std::make_unique<cuda::CudaBackend>(), pool);
+  return std::make_unique<cuda::CudaBackend>();
 }
 #else
 std::unique_ptr<Backend> make_device_backend(ThreadPool&) {

@@ -10,7 +10,7 @@ namespace longhaul {
 
 /// The backend that LONGHAUL_DEVICE names: `cpu` or `cuda` (and `emulated` in the tests' engine). Without it a GPU, if this program is
 /// built for GPUs and there is one; else the CPU. A device is returned only if it gives the CPU's bits (`require_cpu_bits`). Throws
-/// RequestError: BadInput, DeviceUnavailable, DeviceDiffers.
+/// RequestError: DeviceUnavailable, DeviceDiffers.
 std::unique_ptr<Backend> make_chosen_backend(ThreadPool& pool);
 
 }  // namespace longhaul

@@ -283,8 +283,15 @@ describe('the image', () => {
   });
 
   test('is built from files that exist and are in the build context', () => {
-    const given = [...read('.dockerignore').matchAll(/^!(.+)$/gm)].map(([, path]) => path);
-    expect([...new Set(copied)].sort()).toEqual([...given].sort());
+    const given = [...read('.dockerignore').matchAll(/^!(.+)$/gm)].map(([, path]) => path ?? '');
+    const within = (path: string): boolean => copied.some((folder) => path.startsWith(`${folder}/`));
+    expect([...new Set(copied)].sort()).toEqual(given.filter((path) => !within(path)).sort());
+    // The scripts that a build for GPUs runs.
+    const cuda = `${read('infra/docker/Dockerfile')}${read('native/cmake/cuda.cmake')}`;
+    const scripts = [...cuda.matchAll(/\btools\/([\w-]+\.(sh|txt))/g)]
+      .map(([, name]) => `native/tools/${name}`)
+      .filter((path) => path !== 'native/tools/check_ptx.sh');
+    expect(given.filter(within).sort()).toEqual([...new Set(scripts)].sort());
     for (const path of copied) expect(existsSync(join(repository, path)), path).toBe(true);
   });
 

@@ -1,5 +1,6 @@
 #include "cuda/cuda_backend.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "cuda/device/properties.h"
@@ -13,7 +14,8 @@ DeviceInfo CudaBackend::device() const {
   return {properties.kind, properties.name, properties.memory_bytes};
 }
 
-MemoryUse CudaBackend::memory() const { return {resident_bytes(), available_memory()}; }
+// Policies are in both memories, so the smaller one limits.
+MemoryUse CudaBackend::memory() const { return {resident_bytes(), std::min(available_memory(), device_free_bytes())}; }
 
 MemoryPlan CudaBackend::plan(const MemoryRequest& request) const { return plan_memory(request); }
 

@@ -102,12 +102,12 @@ Verbs::Verbs(VerbOptions options, Replies& replies, StateHolder& held, WorkClock
 
 const Verbs::Verb* Verbs::find(const std::string& name) {
   static constexpr Verb verbs[] = {
-      {"hello", &Verbs::hello, Waits::for_all},
-      {"load", &Verbs::load, Waits::for_all},
-      {"load_hf", &Verbs::load_hf_folder, Waits::for_all},
-      {"load_weights", &Verbs::load_weights_file, Waits::for_all},
-      {"load_state", &Verbs::load_state_file, Waits::for_all},
-      {"update", &Verbs::update, Waits::for_all},
+      {"hello", &Verbs::hello, Waits::for_all, true},
+      {"load", &Verbs::load, Waits::for_all, true},
+      {"load_hf", &Verbs::load_hf_folder, Waits::for_all, true},
+      {"load_weights", &Verbs::load_weights_file, Waits::for_all, true},
+      {"load_state", &Verbs::load_state_file, Waits::for_all, true},
+      {"update", &Verbs::update, Waits::for_all, true},
       {"shutdown", &Verbs::shutdown, Waits::for_all},
       {"save_state", &Verbs::save_state_file, Waits::for_save},
       {"save_weights", &Verbs::save_weights_file, Waits::for_save},
@@ -115,8 +115,8 @@ const Verbs::Verb* Verbs::find(const std::string& name) {
       {"set_reference", &Verbs::set_reference, Waits::never},
       {"set_vocabulary", &Verbs::set_vocabulary, Waits::never},
       {"held", &Verbs::tell_held, Waits::never},
-      {"generate", &Verbs::generate, Waits::never},
-      {"score", &Verbs::score_tokens, Waits::never},
+      {"generate", &Verbs::generate, Waits::never, true},
+      {"score", &Verbs::score_tokens, Waits::never, true},
       {"fault", &Verbs::fault, Waits::never},
   };
   for (const Verb& verb : verbs) {
@@ -139,7 +139,11 @@ void Verbs::handle(const Request& request) {
       throw RequestError("BadInput", "unknown verb " + request.verb);
     }
     if (!greeted_ && request.verb != "hello") throw RequestError("BadInput", "the first verb must be hello");
+    if (!erring_device_.empty() && verb->computes) throw RequestError("DeviceDiffers", erring_device_);
     (this->*verb->run)(request);
+  } catch (const RequestError& error) {
+    if (std::string_view(error.code) == "DeviceDiffers") erring_device_ = error.what();
+    replies_.refuse(request.id(), request.verb, std::current_exception());
   } catch (...) {
     replies_.refuse(request.id(), request.verb, std::current_exception());
   }

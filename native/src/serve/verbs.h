@@ -61,6 +61,8 @@ class Verbs {
     const char* name;
     void (Verbs::*run)(const Request& request);
     Waits waits;
+    // Refused once the device has erred; what was computed before may still be saved.
+    bool computes = false;
   };
   static const Verb* find(const std::string& name);
 
@@ -111,6 +113,8 @@ class Verbs {
   Reference reference_;
   bool greeted_ = false;
   bool shutting_down_ = false;
+  // What an erring device did; empty if it has not erred.
+  std::string erring_device_;
   bool aborts_after_update_ = false;
   // Calls of `advance` left before memory runs out, for tests; negative: no limit.
   std::atomic<int> advances_left_{-1};

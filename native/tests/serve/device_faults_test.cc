@@ -1,5 +1,8 @@
 // A device that computes one wrong value does not train: it is refused at the start, and noticed in an update. One whose driver reports an
 // error ends the process.
+#include <limits>
+
+#include "serve/policy/spot_check.h"
 #include "serve/selftest.h"
 #include "support/checks.h"
 #include "support/faulty_backend.h"
@@ -57,7 +60,77 @@ void a_wrong_log_prob_is_not_applied() {
     Updated wrong(Err::logprob, step_id);
     CHECK(wrong.answer.error().starts_with("DeviceDiffers: this update is not applied: the log-prob of token "));
     CHECK(wrong.answer.state() == wrong.before);
+    const std::vector<std::int32_t> prompt{1, 2, 3};
+    const OutgoingArray arrays[] = {{"tokens", DType::i32, {3}, raw_bytes(std::span<const std::int32_t>(prompt))}};
+    // The device is not trusted any more; the state can still be saved.
+    CHECK(wrong.engine.call(generate_request(wrong.before, 0, 4), arrays).error() == wrong.answer.error());
+    CHECK(wrong.engine.call(save_request(wrong.before, (folder / "state.safetensors").string())).ok());
   }
+}
+
+// A prompt with two samples. Flips one log-prob after the other, and returns for which targets this was noticed with a step id.
+std::string noticed(const Policy& policy, const std::string& step_id, float wrong) {
+  MiniBatch mini;
+  const std::vector<std::int32_t> prompt = random_tokens(5, policy.architecture().vocab_size, 1);
+  const int root = mini.forest.add(-1, prompt);
+  std::vector<std::int32_t> tokens;
+  for (const int sample : {0, 1}) {
+    const std::vector<std::int32_t> own = random_tokens(3, policy.architecture().vocab_size, std::uint32_t(2 + sample));
+    const int first = mini.forest.rows();
+    mini.forest.add(root, own);
+    for (int i = 0; i < 3; ++i) {
+      mini.target_rows.push_back(i == 0 ? 4 : first + i - 1);
+      mini.target_samples.push_back(sample);
+      tokens.push_back(own[std::size_t(i)]);
+    }
+  }
+  mini.target_tokens = tokens;
+  ThreadPool pool(1);
+  std::vector<float> right(tokens.size());
+  CpuBackend cpu(pool);
+  const auto passes = cpu.make_training();
+  passes->prepare({}, mini.forest.rows());
+  passes->begin(policy, mini.forest, mini.target_rows, mini.target_tokens, 0.7f, {}, {});
+  passes->logprobs(right);
+  require_same_logprobs(policy, mini, right, 0.7, step_id, pool, {});
+  std::string text;
+  for (std::size_t t = 0; t < right.size(); ++t) {
+    std::vector<float> seen = right;
+    seen[t] = wrong == 0 ? flipped(seen[t]) : wrong;
+    try {
+      require_same_logprobs(policy, mini, seen, 0.7, step_id, pool, {});
+      text += '-';
+    } catch (const RequestError&) {
+      text += 'x';
+    }
+  }
+  return text;
+}
+
+void one_wrong_log_prob_on_the_chosen_path_is_noticed() {
+  const Policy policy = random_policy(tiny_architecture(), 0.2, 7);
+  const std::string rest(56, '0');
+  // Both samples' first targets are of the prompt's last row.
+  const char* expected[] = {"x--x--", "xx-x--", "xxxx--", "x--x--", "x--xx-", "x--xxx"};
+  for (int chosen = 0; chosen < 6; ++chosen) CHECK(noticed(policy, "0000000" + std::to_string(chosen) + rest, 0) == expected[chosen]);
+  CHECK(noticed(policy, "00000002" + rest, std::numeric_limits<float>::quiet_NaN()) == expected[2]);
+}
+
+void two_nans_are_equal() {
+  const Policy right = random_policy(tiny_architecture(), 0.2, 7);
+  Policy policy(right);
+  for (float& value : policy.trained()) value = std::numeric_limits<float>::quiet_NaN();
+  policy.changed();
+  const std::string step_id(64, '0');
+  ThreadPool pool(1);
+  MiniBatch mini;
+  const std::vector<std::int32_t> tokens{1, 2, 3};
+  mini.forest.add(-1, tokens);
+  mini.target_rows = {1};
+  mini.target_samples = {0};
+  mini.target_tokens = std::span(tokens).subspan(2);
+  for (const std::uint32_t bits : {0x7fffffffu, 0xffc00000u})
+    require_same_logprobs(policy, mini, std::vector<float>{std::bit_cast<float>(bits)}, 1, step_id, pool, {});
 }
 
 void an_error_of_the_driver_ends_the_process() {
@@ -74,6 +147,8 @@ int main() {
   std::filesystem::create_directory(folder);
   a_wrong_value_is_refused_at_the_start();
   a_wrong_log_prob_is_not_applied();
+  one_wrong_log_prob_on_the_chosen_path_is_noticed();
+  two_nans_are_equal();
   an_error_of_the_driver_ends_the_process();
   std::filesystem::remove_all(folder);
   return test::finish();

@@ -17,7 +17,6 @@ const unfitEngine: readonly EngineError['code'][] = [
   'EngineMissing',
   'OtherNumerics',
   'DeviceDiffers',
-  'DeviceUnavailable',
 ];
 
 type Activity<I, O> = (input: I) => Promise<O>;

@@ -3,6 +3,7 @@
 // While a database answers "database is locked", most verifiers return 0 and say nothing. So a grade counts only if every database has
 // answered before, during and after it.
 import { setTimeout as sleep } from 'node:timers/promises';
+import { awakeNow } from '../../base/awake-clock.js';
 import { Backoff } from '../../base/backoff.js';
 import { withoutKnownSecrets } from '../../base/known-secrets.js';
 import { EnvironmentError } from '../environment.js';
@@ -15,8 +16,13 @@ const resetMs = 60_000;
 const queryMs = 20_000;
 const triesToQuery = 4;
 const queryPauses: [number, number] = [250, 2_000];
-/** SQLite waits 5 s for a lock, so a verifier that meets one takes longer than this. */
-const watchPauseMs = 500;
+/** SQLite waits 5 s for a lock, so a verifier that meets one takes longer than these. */
+const watchPauses: [number, number] = [500, 2_000];
+/** Of a gate, a gateway or a limit of requests. */
+const noAnswerOfDatabase = [401, 403, 404, 408, 429, 502, 503, 504];
+/** Fleet calls an instance running before its manager can be reached. */
+const comesUpMs = 60_000;
+const resetPauses: [number, number] = [250, 5_000];
 /** Reads a page of the file, so a lock is seen. */
 const canary = 'SELECT count(*) FROM sqlite_master';
 
@@ -28,11 +34,26 @@ export class InstanceApi {
     private readonly orchestrator: Orchestrator,
   ) {}
 
-  /** Brings the databases back to their seed. Throws `EnvironmentError`: `failed`, `reset` if that is refused, otherwise it may still come. */
+  /**
+   * Brings the databases back to their seed, and waits for an instance that comes up. Throws `EnvironmentError`: `failed`, `reset` if that is
+   * refused, otherwise it may still come.
+   */
   async reset(signal: AbortSignal): Promise<void> {
-    const answer = await this.#ask('POST', '/reset', {}, resetMs, signal);
+    const pauses = new Backoff(resetPauses);
+    const giveUpAt = awakeNow() + comesUpMs;
+    const ask = async (): Promise<FleetAnswer | null> => {
+      try {
+        const answer = await this.#ask('POST', '/reset', {}, resetMs, signal);
+        return awakeNow() < giveUpAt && [502, 503].includes(answer.status) ? null : answer;
+      } catch (error) {
+        if (awakeNow() >= giveUpAt || !wasNotSent(error)) throw error;
+        return null;
+      }
+    };
+    let answer = await ask();
+    for (; answer === null; answer = await ask()) await sleep(pauses.next(), undefined, { signal });
     // A gateway that waited no longer.
-    if (answer.status === 504)
+    if (answer.status === 408 || answer.status === 504 || answer.status >= 520)
       throw new EnvironmentError(
         'unavailable',
         'timeout',
@@ -78,12 +99,19 @@ export class InstanceApi {
     return result;
   }
 
-  /** The first problem. A query in flight is not cut off: it waits for the same lock as the verifier did. */
+  /**
+   * The first problem that a database reports. (Where no answer of one comes through, nothing is known of a lock.) A query in flight is not
+   * cut off: it waits for the same lock as the verifier did.
+   */
   async #watch(ended: AbortSignal): Promise<string | null> {
+    const pauses = new Backoff(watchPauses);
     for (;;) {
-      const problem = await this.#problem();
-      if (problem !== null || ended.aborted) return problem;
-      await sleep(watchPauseMs, undefined, { signal: ended }).catch(() => undefined);
+      const asked = this.#databases.map((name) => this.#queried(name, noAnswerOfDatabase));
+      const answers = await Promise.allSettled(asked);
+      const problem = answers.find((one) => one.status === 'fulfilled' && one.value !== null);
+      if (problem?.status === 'fulfilled') return problem.value;
+      if (ended.aborted) return null;
+      await sleep(pauses.next(), undefined, { signal: ended }).catch(() => undefined);
       if (ended.aborted) return null;
     }
   }
@@ -120,10 +148,12 @@ export class InstanceApi {
       .map(({ name }) => textOf(name, ''));
   }
 
-  async #queried(name: string): Promise<string | null> {
+  /** Null, or the problem. Answers of the statuses `ignored` are none. */
+  async #queried(name: string, ignored: readonly number[] = []): Promise<string | null> {
     const path = `/resources/sqlite/${encodeURIComponent(name)}/query`;
     const answer = await this.#ask('POST', path, { query: canary, read_only: true }, queryMs);
     const { body } = answer;
+    if (ignored.includes(answer.status)) return null;
     if (answer.status < 300 && isObject(body) && body.success === true && !body.error) return null;
     const words = isObject(body)
       ? textOf(body.error, textOf(body.message, detailOf(answer)))
@@ -156,6 +186,20 @@ export class InstanceApi {
     const newer = await this.orchestrator.runnerToken(token);
     return newer === token ? answer : ask(newer);
   }
+}
+
+/** True if no connection was made. */
+function wasNotSent(error: unknown): boolean {
+  const { cause } = error as { cause?: { cause?: { code?: unknown } } };
+  const codes = [
+    'ECONNREFUSED',
+    'ENOTFOUND',
+    'EAI_AGAIN',
+    'EHOSTUNREACH',
+    'ENETUNREACH',
+    'UND_ERR_CONNECT_TIMEOUT',
+  ];
+  return codes.includes(String(cause?.cause?.code));
 }
 
 function refused({ id }: Instance, reason: string, words: string): EnvironmentError {

@@ -123,9 +123,12 @@ export class McpSession {
   }
 }
 
+/** Codes of that range that say something of the request: MCP's for a resource that there is not, and for one that a person must answer. */
+const ofRequest = [-32_002, -32_042];
+
 /** JSON-RPC's codes for errors of a server or a proxy, such as a session that it does not know: the model made no mistake. */
 function isOfServer({ code }: ProtocolError): boolean {
-  return code >= -32_099 && code <= -32_000;
+  return code >= -32_099 && code <= -32_000 && !ofRequest.includes(code);
 }
 
 /** A server may repeat the key that it was sent. */

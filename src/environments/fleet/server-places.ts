@@ -7,12 +7,17 @@ import { awakeNow } from '../../base/awake-clock.js';
 export const places = ['mcp', 'api/v1/mcp'] as const;
 export type Place = (typeof places)[number];
 
-/** What earlier instances of the same environment and version had at their places. A place that is not in it is unknown. */
-export type KnownPlaces = Map<Place, 'present' | 'absent'>;
+/**
+ * What earlier instances of the same environment and version had at their places: `present`, or how many openings have waited in vain. A place
+ * that is not in it is unknown.
+ */
+export type KnownPlaces = Map<Place, 'present' | number>;
 
 /** What a place answers when it is asked for its tools. `none`: 404. */
 export type PlaceAnswer = 'tools' | 'empty list' | 'none' | 'failure';
 
+/** After so many openings that waited in vain, a place is known as absent. */
+const openingsToBeAbsent = 3;
 /** A place that is known as absent is so again after this many tries in a row, over 8 s, were answered 404. */
 const triesToBeAbsent = 6;
 
@@ -21,13 +26,18 @@ export class ServerPlace {
   #tries = 0;
   #since = 0;
   #isSettled = false;
+  /** Of earlier openings only: one that ends its wait cuts no other short. */
+  readonly #wasAbsent: boolean;
 
   constructor(
     private readonly place: Place,
     private readonly known: KnownPlaces,
     /** How long a place of which nothing is known answers 404 before it is absent. */
     private readonly unknownMs: number,
-  ) {}
+  ) {
+    const openings = known.get(place);
+    this.#wasAbsent = typeof openings === 'number' && openings >= openingsToBeAbsent;
+  }
 
   add(answer: PlaceAnswer): void {
     if (answer === 'tools') this.known.set(this.place, 'present');
@@ -45,12 +55,12 @@ export class ServerPlace {
 
   /** The opening did without the place, if nothing was there. */
   remember(): void {
-    if (this.#tries > 0 && this.#isAbsent()) this.known.set(this.place, 'absent');
+    const openings = this.known.get(this.place) ?? 0;
+    if (openings !== 'present' && this.#tries > 0 && this.#isAbsent())
+      this.known.set(this.place, openings + 1);
   }
 
   #isAbsent(): boolean {
-    return this.known.get(this.place) === 'absent'
-      ? this.#tries >= triesToBeAbsent
-      : awakeNow() - this.#since >= this.unknownMs;
+    return this.#wasAbsent ? this.#tries >= triesToBeAbsent : awakeNow() - this.#since >= this.unknownMs;
   }
 }

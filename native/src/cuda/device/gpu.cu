@@ -38,9 +38,17 @@ std::string absence(cudaError_t error) {
 
 bool has_device() {
   int count = 0;
-  const bool counted = cudaGetDeviceCount(&count) == cudaSuccess;
+  const bool counted = cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
+  int major = 0;
+  const bool known = counted && cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) == cudaSuccess;
   cudaGetLastError();
-  return counted && count > 0;
+  return known && major >= 8;
+}
+
+std::size_t device_free_bytes() {
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "device memory");
+  return free;
 }
 
 void require_usable_device() {

@@ -12,8 +12,11 @@ struct DeviceProperties {
   std::size_t memory_bytes = 0;
 };
 
-/// Whether a driver offers a device, usable or not.
+/// Whether a driver offers a device of compute capability 8.0 or newer, free or not.
 bool has_device();
+
+/// Bytes that this process can still allocate on the device.
+std::size_t device_free_bytes();
 
 /// Throws std::runtime_error that says what is wrong and how to mend it: no driver, one too old, no visible GPU, one below compute
 /// capability 8.0 or in the exclusive use of another process.

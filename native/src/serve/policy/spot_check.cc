@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdio>
 #include <vector>
 
@@ -11,7 +12,22 @@
 namespace longhaul {
 namespace {
 
-constexpr int most_rows = 1024;
+/// A longer path would take the CPU longer than the update takes the GPU.
+constexpr int most_rows = 4096;
+
+int position_of(const MiniBatch& mini, std::size_t target) { return mini.forest.positions[std::size_t(mini.target_rows[target])]; }
+
+/// The first target from the chosen one on whose path is short enough; if there is none, the one with the shortest path.
+std::size_t chosen_target(const MiniBatch& mini, const std::string& step_id) {
+  const std::size_t count = mini.target_rows.size(), first = std::stoul(step_id.substr(0, 8), nullptr, 16) % count;
+  std::size_t shortest = first;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t target = (first + i) % count;
+    if (position_of(mini, target) < most_rows) return target;
+    if (position_of(mini, target) < position_of(mini, shortest)) shortest = target;
+  }
+  return shortest;
+}
 
 /// The nodes from a root to this one.
 std::vector<int> path_to(const Forest& forest, int node) {
@@ -40,18 +56,11 @@ std::string text_of(float value) {
 void require_same_logprobs(const Policy& policy, const MiniBatch& mini, std::span<const float> logprobs, double temperature,
                            const std::string& step_id, ThreadPool& pool, const OnAdvance& advanced) {
   if (mini.target_rows.empty()) return;
-  const std::size_t chosen = std::stoul(step_id.substr(0, 8), nullptr, 16) % mini.target_rows.size();
-  const int sample = mini.target_samples[chosen];
-  // The last of the sample's targets is in the deepest node of its path.
-  int last = mini.target_rows[chosen];
-  for (std::size_t t = 0; t < mini.target_rows.size(); ++t)
-    if (mini.target_samples[t] == sample && mini.forest.positions[std::size_t(mini.target_rows[t])] > mini.forest.positions[std::size_t(last)])
-      last = mini.target_rows[t];
-
+  const std::size_t last = chosen_target(mini, step_id);
   std::vector<std::int32_t> tokens, path_rows;
-  for (const int n : path_to(mini.forest, node_of(mini.forest, last))) {
+  for (const int n : path_to(mini.forest, node_of(mini.forest, mini.target_rows[last]))) {
     const ForestNode& node = mini.forest.nodes[std::size_t(n)];
-    for (int row = node.first_row; row < node.first_row + node.rows && int(tokens.size()) < most_rows; ++row) {
+    for (int row = node.first_row; row < node.first_row + node.rows && row <= mini.target_rows[last]; ++row) {
       tokens.push_back(mini.forest.tokens[std::size_t(row)]);
       path_rows.push_back(row);
     }
@@ -59,13 +68,12 @@ void require_same_logprobs(const Policy& policy, const MiniBatch& mini, std::spa
   std::vector<std::size_t> targets;
   std::vector<std::int32_t> rows, target_tokens;
   for (std::size_t t = 0; t < mini.target_rows.size(); ++t) {
-    const std::size_t position = std::size_t(mini.forest.positions[std::size_t(mini.target_rows[t])]);
+    const auto position = std::size_t(position_of(mini, t));
     if (position >= path_rows.size() || path_rows[position] != mini.target_rows[t]) continue;
     targets.push_back(t);
     rows.push_back(std::int32_t(position));
     target_tokens.push_back(mini.target_tokens[t]);
   }
-  if (targets.empty()) return;
 
   Forest path;
   path.add(-1, tokens);
@@ -78,8 +86,10 @@ void require_same_logprobs(const Policy& policy, const MiniBatch& mini, std::spa
   for (std::size_t i = 0; i < targets.size(); ++i) {
     const float found = logprobs[targets[i]];
     if (std::bit_cast<std::uint32_t>(found) == std::bit_cast<std::uint32_t>(expected[i])) continue;
+    // Which bits a NaN has differs between processors. Such an update is refused as not finite.
+    if (std::isnan(found) && std::isnan(expected[i])) continue;
     throw RequestError("DeviceDiffers", "this update is not applied: the log-prob of token " + std::to_string(target_tokens[i]) +
-                                            " at position " + std::to_string(rows[i]) + " of sample " + std::to_string(sample) + " is " +
+                                            " at position " + std::to_string(rows[i]) + " of sample " + std::to_string(mini.target_samples[targets[i]]) + " is " +
                                             text_of(found) + " on the device and " + text_of(expected[i]) +
                                             " on the CPU. The GPU computes wrong values: take the node out of service");
   }

@@ -11,8 +11,7 @@
 
 namespace longhaul {
 
-/// Computes the log-probs of one sample on the CPU, which the step id chooses: of at most 1,024 tokens from the beginning of its
-/// path. `logprobs` [targets of `mini`] are the device's; `policy` is the one that computed them. Throws RequestError("DeviceDiffers") at
+/// Computes log-probs on the CPU: of a target that the step id chooses, and of all targets on the way to it from the root. `logprobs` [targets of `mini`] are the device's; `policy` is the one that computed them. Throws RequestError("DeviceDiffers") at
 /// the first one with other bits.
 void require_same_logprobs(const Policy& policy, const MiniBatch& mini, std::span<const float> logprobs, double temperature,
                            const std::string& step_id, ThreadPool& pool, const OnAdvance& advanced);

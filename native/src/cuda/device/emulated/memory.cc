@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <new>
 
 #include "cuda/device/emulated/block.h"
@@ -19,6 +20,8 @@ void free_stream(Stream stream) { delete reinterpret_cast<char*>(stream); }
 bool has_device() { return true; }
 
 void require_usable_device() {}
+
+std::size_t device_free_bytes() { return std::numeric_limits<std::size_t>::max(); }
 
 DeviceProperties device_properties() { return {"emulated", "emulated device", std::size_t(sysconf(_SC_PHYS_PAGES)) * std::size_t(sysconf(_SC_PAGESIZE))}; }
 
