@@ -50,6 +50,13 @@ async function createParts(
   // Store and Temporal have answered by now.
   serves();
   const meter = new BusyMeter();
+  let isLeaving = false;
+  const leave = (why: string): void => {
+    if (isLeaving) return;
+    isLeaving = true;
+    log(`this node leaves, and its work goes on elsewhere: ${why}`);
+    process.kill(process.pid, 'SIGTERM');
+  };
   const { holder, sent }: { holder: PolicyHolder; sent?: SentTokens } = config.tinker
     ? await openServedPolicy(config.tinker, {
         store,
@@ -58,7 +65,7 @@ async function createParts(
         meter,
         log,
       })
-    : { holder: nativePolicy(config, { store, meter, tracing, log }) };
+    : { holder: nativePolicy(config, { store, meter, tracing, log, onErringDevice: leave }) };
   const { engine } = holder;
   const made = new MadeSessions(join(config.folder, 'sessions'), log);
   void made.closeLeft((variable) => headersIn('of a session that an earlier process left', variable));

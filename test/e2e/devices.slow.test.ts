@@ -1,14 +1,18 @@
 // A run that moves from an engine on the CPU to one on the emulated GPU and back, with kills between, has the state of an undisturbed run.
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 import { pauseUpdate, resumeUpdate, statusQuery } from '../../src/workflows/messages.js';
 import { Cluster } from '../support/cluster.js';
-import { findEmulatedEngine } from '../support/find-tools.js';
+import { findEmulatedEngine, findEngine } from '../support/find-tools.js';
 import { smallRun } from '../support/small-run.js';
 import { until } from '../support/until.js';
 import type { WorkerProcess } from '../support/worker-process.js';
 import { expectEqual, verdictOf } from '../support/verdict.js';
+
+const erringEngine = fileURLToPath(new URL('../engine/erring-engine.mjs', import.meta.url));
 
 describe('a run on several devices', { timeout: 480_000 }, () => {
   let cluster: Cluster;
@@ -46,5 +50,20 @@ describe('a run on several devices', { timeout: 480_000 }, () => {
     await run.executeUpdate(resumeUpdate);
     expect(await cluster.ended(run)).toMatchObject({ ended: 'completed', step: 4 });
     await expectEqual(cluster.store, 'moved', await verdictOf(cluster.store, 'undisturbed'));
+  });
+
+  it('leaves a node whose GPU has erred, and ends in the same state on another', async () => {
+    for (const node of cluster.nodes) await node.kill();
+    const env = { LONGHAUL_RIGHT_ENGINE: findEngine() };
+    const erring = await cluster.startNode('erring', ['--engine', erringEngine], env);
+    const { pid } = erring;
+    const run = await cluster.run(spec.named('erred'));
+    await until(() => Promise.resolve(!existsSync(`/proc/${pid}`)), 'the node to leave');
+    expect(erring.log).toContain(
+      'this node leaves, and its work goes on elsewhere: this update is not applied',
+    );
+    await cluster.startNode('right');
+    expect(await cluster.ended(run)).toMatchObject({ ended: 'completed', step: 4 });
+    await expectEqual(cluster.store, 'erred', await verdictOf(cluster.store, 'undisturbed'));
   });
 });

@@ -12,12 +12,7 @@ import { UnreadableRecord } from '../../store/objects/store-errors.js';
 /** Characters of a message that go into the workflow's history. */
 const longestMessage = 2_000;
 
-const unfitEngine: readonly EngineError['code'][] = [
-  'VersionMismatch',
-  'EngineMissing',
-  'OtherNumerics',
-  'DeviceDiffers',
-];
+const unfitEngine: readonly EngineError['code'][] = ['VersionMismatch', 'EngineMissing', 'OtherNumerics'];
 
 type Activity<I, O> = (input: I) => Promise<O>;
 

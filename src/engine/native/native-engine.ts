@@ -17,6 +17,8 @@ export interface NativeEngineOptions {
   /** Largest size of the KV cache; default 256 MiB. */
   kvCacheBytes?: number;
   log?: (line: string) => void;
+  /** Called once a GPU has computed other bits than a CPU would. The engine refuses to compute from then on. */
+  onErringDevice?: (message: string) => void;
   /** Lets tests make the engine die at chosen points. */
   testFaults?: boolean;
   /** The engine is killed if it answers nothing for this long while a call is open; default 30 s. */
@@ -57,9 +59,15 @@ export function createNativeEngine(options: NativeEngineOptions): NativeEngine {
     if (closed) return Promise.reject(new EngineError('EngineExited', 'The engine was closed.'));
     if (started?.process.alive) return Promise.resolve(started);
     starting ??= start(options)
+      .catch(noticed)
       .then((fresh) => (started = fresh))
       .finally(() => (starting = null));
     return starting;
+  }
+
+  function noticed(error: unknown): never {
+    if (error instanceof EngineError && error.code === 'DeviceDiffers') options.onErringDevice?.(error.message);
+    throw error;
   }
 
   async function call(
@@ -68,7 +76,7 @@ export function createNativeEngine(options: NativeEngineOptions): NativeEngine {
     callOptions?: CallOptions,
   ): Promise<Reply> {
     const running = started?.process.alive && !closed ? started : await engine();
-    return running.process.call(header, arrays, callOptions);
+    return running.process.call(header, arrays, callOptions).catch(noticed);
   }
 
   return {
