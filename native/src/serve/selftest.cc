@@ -30,23 +30,26 @@ Architecture tiny_architecture(ModelType type) {
   architecture.num_hidden_layers = 2;
   architecture.num_attention_heads = 4;
   architecture.num_key_value_heads = 2;
-  architecture.head_dim = 32;
   architecture.rope_theta = 10000;
-  architecture.max_position_embeddings = 128;
+  architecture.max_position_embeddings = 1024;
   return architecture;
 }
 
 struct Model {
   const char* name;
-  ModelType type;
+  ModelType type = ModelType::qwen3;
   bool lora = false;
-  int vocabulary = 96;
+  MomentFormat moments = MomentFormat::fp32;
+  int head_dim = 32, vocabulary = 96, prompt = 5;
 };
 
-constexpr Model models[] = {
-    {"qwen3", ModelType::qwen3}, {"qwen2", ModelType::qwen2}, {"qwen3 with LoRA", ModelType::qwen3, true}};
-// A GPU computes its products in larger tiles. An emulated one would take minutes.
-constexpr Model wide_model = {"qwen3 with a large vocabulary", ModelType::qwen3, false, 17'000};
+constexpr Model models[] = {{.name = "qwen3"},
+                            {.name = "qwen2", .type = ModelType::qwen2},
+                            {.name = "qwen3 with LoRA", .lora = true},
+                            {.name = "qwen3 with moments in 8 bits", .moments = MomentFormat::int8}};
+// On a GPU also what has kernels or tiles of its own: larger heads, long prompts, large products. An emulated one would take minutes.
+constexpr Model gpu_models[] = {{.name = "qwen3 with heads of 64", .head_dim = 64, .prompt = 200},
+                                {.name = "qwen3 with heads of 128 and a large vocabulary", .head_dim = 128, .vocabulary = 17'000, .prompt = 600}};
 
 // Replaces zeros (in biases and in B of an adapter), because a missing term would not show if it were zero.
 void fill_zeros(std::span<float> values) {
@@ -58,10 +61,11 @@ void fill_zeros(std::span<float> values) {
 Policy make_policy(const Model& model, ThreadPool& pool) {
   Architecture architecture = tiny_architecture(model.type);
   architecture.vocab_size = model.vocabulary;
+  architecture.head_dim = model.head_dim;
   auto weights = std::make_shared<Weights>(architecture, &pool);
   weights->initialize(0.2, 7, &pool);
   fill_zeros(weights->values());
-  if (!model.lora) return Policy(std::move(weights));
+  if (!model.lora) return Policy(std::move(weights), model.moments);
   LoraSettings lora;
   lora.rank = 4;
   lora.alpha = 8;
@@ -117,9 +121,9 @@ Results run(const Model& model, Backend& backend, ThreadPool& pool) {
   GenerationCounters counters;
   Scheduler scheduler(policy.architecture(), 0, counters, backend);
   Generation generation;
-  generation.tokens = {1, 2, 3, 4, 5};
-  generation.prompt_length = 5;
-  generation.max_length = 80;
+  for (int i = 1; i <= model.prompt; ++i) generation.tokens.push_back(i % model.vocabulary);
+  generation.prompt_length = std::size_t(model.prompt);
+  generation.max_length = std::size_t(model.prompt) + 75;
   generation.key.seed = 11;
   scheduler.submit(std::move(generation));
   std::vector<Finished> finished;
@@ -240,7 +244,8 @@ int run_selftest(MakeBackend make_backend) {
 
 void require_cpu_bits(Backend& device, ThreadPool& pool) {
   for (const Model& model : models) require_same_bits(model, device, pool);
-  if (device.device().kind == "cuda") require_same_bits(wide_model, device, pool);
+  if (device.device().kind != "cuda") return;
+  for (const Model& model : gpu_models) require_same_bits(model, device, pool);
 }
 
 }  // namespace longhaul
