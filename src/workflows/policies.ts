@@ -28,7 +28,7 @@ export const remedies: Record<FatalFailure, string> = {
   EngineUnfit:
     'Start the node worker again with the engine that the reason asks for. If no such engine exists any more, switch the run ' +
     'to other numerics: longhaul rebase NAME --numerics …. A run on a Tinker server needs a node with LONGHAUL_TINKER, and with the ' +
-    'LONGHAUL_TINKER_SERVICE and LONGHAUL_SERVED_MODEL under which it began. A GPU that errs: stop its node, or LONGHAUL_DEVICE=cpu',
+    'LONGHAUL_TINKER_SERVICE and LONGHAUL_SERVED_MODEL under which it began',
   BadModelFolder: 'Repair the model folder of the spec’s `model.path` on the run’s node',
   PolicyServerUnavailable:
     'Start the Tinker server, or start the node worker with the server’s new address (LONGHAUL_TINKER)',
