@@ -36,9 +36,18 @@ class DeviceArray {
   mutable cuda::DeviceArray<T> array_;
 };
 
+/// A GPU has its own order each time, and need not show that a barrier is missing.
+#ifdef LONGHAUL_GPU
+inline constexpr uint64_t last_schedule = 2;
+inline constexpr bool shows_faults = false;
+#else
+inline constexpr uint64_t last_schedule = 16;
+inline constexpr bool shows_faults = true;
+#endif
+
 /// Calls fn in natural order (seed 0) and with 16 other orders of blocks, warps and threads.
 inline void for_each_schedule(const std::function<void(const std::string&)>& fn) {
-  for (uint64_t seed = 0; seed <= 16; ++seed) {
+  for (uint64_t seed = 0; seed <= last_schedule; ++seed) {
     cuda::set_schedule(seed);
     try {
       fn("schedule " + std::to_string(seed));
@@ -90,7 +99,7 @@ template <class T>
 void check_schedules(const std::function<std::vector<T>(int fault)>& run, const std::vector<T>& expected, int faults,
                      const std::string& what) {
   for_each_schedule([&](const std::string& schedule) { check(same_values(run(0), expected), what + ", " + schedule + " differs"); });
-  for (int fault = 1; fault <= faults; ++fault) {
+  for (int fault = 1; shows_faults && fault <= faults; ++fault) {
     bool noticed = false;
     for_each_schedule([&](const std::string&) { noticed = noticed || !same_values(run(fault), expected); });
     check(noticed, what + ": no schedule shows that barrier " + std::to_string(fault) + " is missing");
