@@ -1,9 +1,9 @@
 #include "cuda/cuda_backend.h"
 
-#include <algorithm>
 #include <stdexcept>
 
 #include "cuda/device/properties.h"
+#include "cuda/host/device_plan.h"
 
 namespace longhaul::cuda {
 
@@ -14,10 +14,12 @@ DeviceInfo CudaBackend::device() const {
   return {properties.kind, properties.name, properties.memory_bytes};
 }
 
-// Policies are in both memories, so the smaller one limits.
-MemoryUse CudaBackend::memory() const { return {resident_bytes(), std::min(available_memory(), device_free_bytes())}; }
+MemoryUse CudaBackend::memory() const {
+  const DeviceMemory memory = device_memory();
+  return {memory.total - memory.free, memory.free};
+}
 
-MemoryPlan CudaBackend::plan(const MemoryRequest& request) const { return plan_memory(request); }
+MemoryPlan CudaBackend::plan(const MemoryRequest& request) const { return plan_device_memory(request); }
 
 std::size_t CudaBackend::block_bytes(const Architecture& architecture) const { return DeviceCache::block_bytes(architecture); }
 

@@ -45,10 +45,10 @@ bool has_device() {
   return known && major >= 8;
 }
 
-std::size_t device_free_bytes() {
-  std::size_t free = 0, total = 0;
-  check(cudaMemGetInfo(&free, &total), "device memory");
-  return free;
+DeviceMemory device_memory() {
+  DeviceMemory memory;
+  check(cudaMemGetInfo(&memory.free, &memory.total), "device memory");
+  return memory;
 }
 
 void require_usable_device() {

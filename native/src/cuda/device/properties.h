@@ -15,8 +15,12 @@ struct DeviceProperties {
 /// Whether a driver offers a device of compute capability 8.0 or newer, free or not.
 bool has_device();
 
-/// Bytes that this process can still allocate on the device.
-std::size_t device_free_bytes();
+struct DeviceMemory {
+  /// Bytes: what can still be allocated on the device, and all.
+  std::size_t free = 0, total = 0;
+};
+
+DeviceMemory device_memory();
 
 /// Throws std::runtime_error that says what is wrong and how to mend it: no driver, one too old, no visible GPU, one below compute
 /// capability 8.0 or in the exclusive use of another process.

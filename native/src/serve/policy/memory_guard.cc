@@ -54,6 +54,20 @@ BatchSize size_of(const Batch& batch) {
   return size;
 }
 
+// Beside a GPU the host has the arrays of the held state and of the next one, and packs the weights to check updates.
+void require_host_memory(const MemoryRequest& request) {
+  const MemoryPlan all = plan_memory(request);
+  MemoryPlan plan;
+  plan.weights = all.weights;
+  plan.panels = all.panels;
+  plan.moments = all.moments;
+  plan.next_policy = all.next_policy;
+  plan.rope = all.rope;
+  for (const MemoryPart& part : parts(plan)) plan.total += part.bytes;
+  const std::size_t most = MemoryUse{resident_bytes(), available_memory()}.most();
+  if (plan.total > most) refuse("training this model beside a GPU, in the host's memory,", plan, most);
+}
+
 }  // namespace
 
 MemoryRequest MemoryGuard::request_for(const Architecture& architecture, const std::optional<LoraSettings>& lora,
@@ -91,7 +105,7 @@ std::vector<ForestPassSettings> MemoryGuard::choices(int most_rows) const {
 Json MemoryGuard::plan_load(const Architecture& architecture, const std::optional<LoraSettings>& lora, MomentFormat moments,
                             bool reference, bool shared) const {
   const MemoryUse memory = backend_->memory();
-  const std::size_t available = memory.available, most = memory.most();
+  const std::size_t most = memory.most();
   MemoryRequest request = request_for(architecture, lora, moments, reference);
   MemoryPlan plan;
   bool fits = false;
@@ -105,8 +119,9 @@ Json MemoryGuard::plan_load(const Architecture& architecture, const std::optiona
     if (fits) break;
   }
   if (!fits) refuse("training this model", plan, most);
-  // The current model stays in memory until the new one is complete.
-  const std::size_t fresh = (shared ? 0 : plan.weights + plan.panels + plan.rope) + plan.moments;
+  if (backend_->device().kind != "cpu") require_host_memory(request);
+  // The current model stays in the host's memory until the new one is complete.
+  const std::size_t fresh = (shared ? 0 : plan.weights + plan.panels + plan.rope) + plan.moments, available = available_memory();
   if (fresh > available) refuse("loading this model while the current model is still in memory", plan, available);
   return figures(plan, most);
 }

@@ -2,16 +2,33 @@
 #include "cuda/device/memory.h"
 #include "cuda/device/properties.h"
 
+#include <malloc.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <limits>
 #include <new>
 
+#include "cuda/device/emulated/allocations.h"
 #include "cuda/device/emulated/block.h"
+#include "train/memory_plan.h"
 
 namespace longhaul::cuda {
+
+namespace {
+
+std::atomic<std::size_t> allocated{0}, most{0};
+
+}  // namespace
+
+namespace emulated {
+
+void start_counting() { most = allocated.load(); }
+
+std::size_t most_bytes() { return most; }
+
+}  // namespace emulated
 
 Stream make_stream() { return reinterpret_cast<Stream>(new char); }
 
@@ -21,7 +38,10 @@ bool has_device() { return true; }
 
 void require_usable_device() {}
 
-std::size_t device_free_bytes() { return std::numeric_limits<std::size_t>::max(); }
+DeviceMemory device_memory() {
+  const std::size_t free = available_memory();
+  return {free, free + allocated};
+}
 
 DeviceProperties device_properties() { return {"emulated", "emulated device", std::size_t(sysconf(_SC_PHYS_PAGES)) * std::size_t(sysconf(_SC_PAGESIZE))}; }
 
@@ -32,10 +52,16 @@ void* allocate_device_bytes(size_t bytes) {
   // Of just this size, so that the address sanitizer sees the first byte behind it.
   if (posix_memalign(&p, 256, bytes) != 0) throw std::bad_alloc();
   if (bytes) std::memset(p, 0xFF, bytes);
+  const std::size_t now = allocated += malloc_usable_size(p);
+  for (std::size_t before = most; before < now && !most.compare_exchange_weak(before, now);) {
+  }
   return p;
 }
 
-void free_device_bytes(void* p) { std::free(p); }
+void free_device_bytes(void* p) {
+  allocated -= malloc_usable_size(p);
+  std::free(p);
+}
 
 void copy_device_bytes(void* to, const void* from, size_t bytes, Stream stream) {
   if (!stream) throw emulated::Error("device_copy on a null stream; make_stream() gives one");

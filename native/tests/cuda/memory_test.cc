@@ -1,0 +1,61 @@
+// The plan of a device's memory against what the emulated device is asked for. All rows but one of a text are targets, as the plan assumes.
+#include "cuda/cuda_backend.h"
+#include "cuda/device/emulated/allocations.h"
+#include "cuda/host/device_plan.h"
+#include "support/updates.h"
+
+using namespace longhaul;
+using namespace longhaul::test;
+
+namespace {
+
+constexpr int text_length = 130;
+
+OwnedBatch texts(int vocab) {
+  OwnedBatch batch;
+  for (int text = 0; text < 5; ++text) {
+    const std::vector<int32_t> tokens = random_tokens(text_length, vocab, std::uint32_t(text));
+    const int first = int(batch.tokens.size());
+    batch.add_node(-1, tokens, 0);
+    for (int i = 1; i < text_length; ++i) batch.add_target(first + i - 1, tokens[std::size_t(i)], 1.0f, -3.5f, text);
+  }
+  return batch;
+}
+
+std::size_t asked_for(const Policy& policy, const OwnedBatch& batch, const UpdateSettings& settings) {
+  cuda::emulated::start_counting();
+  cuda::CudaBackend device;
+  device.hold(std::make_shared<const Policy>(policy));
+  const auto held = std::make_shared<const Policy>(policy);
+  device.hold(held);
+  check(compute_update(*held, batch.view(), settings, device).applied, "applied");
+  return cuda::emulated::most_bytes();
+}
+
+void an_update_takes_what_is_planned() {
+  const Architecture architecture = tiny_architecture();
+  const std::pair<std::string, Policy> policies[] = {
+      {"full", tiny_policy(7, architecture)}, {"full, int8", tiny_policy(7, architecture, MomentFormat::int8)}, {"LoRA", tiny_lora_policy(7, architecture)}};
+  for (const auto& [name, policy] : policies) {
+    const OwnedBatch batch = texts(architecture.vocab_size);
+    for (const ForestPassSettings passes : {ForestPassSettings{1 << 30, false}, ForestPassSettings{1 << 30, true},
+                                            ForestPassSettings{512, false}, ForestPassSettings{512, true}}) {
+      UpdateSettings settings = policy_settings({1e-2});
+      settings.passes = passes;
+      MemoryRequest request;
+      request.architecture = architecture;
+      if (policy.adapters()) request.lora = policy.adapters()->settings();
+      request.moments = policy.moments().format;
+      request.pass_rows = passes.pass_rows;
+      request.recompute = passes.recompute;
+      request.batch_rows = int(batch.tokens.size());
+      request.longest_chain = text_length;
+      const double ratio = double(asked_for(policy, batch, settings)) / double(cuda::plan_device_memory(request).total);
+      check(ratio > 0.95 && ratio <= 1, name + ": " + std::to_string(ratio) + " of the plan");
+    }
+  }
+}
+
+}  // namespace
+
+int main() { return run({{"an update takes what is planned", an_update_takes_what_is_planned}}); }
