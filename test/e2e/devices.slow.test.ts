@@ -44,7 +44,7 @@ describe('a run on several devices', { timeout: 480_000 }, () => {
     await stopAfter(1, first);
     const gpu = await cluster.startNode('gpu', ['--engine', findEmulatedEngine()]);
     await run.executeUpdate(resumeUpdate);
-    await stopAfter(3, gpu);
+    await stopAfter(2, gpu);
     expect(gpu.log).toContain('computes on emulated device');
     await cluster.startNode('last');
     await run.executeUpdate(resumeUpdate);
