@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # For a machine with an NVIDIA GPU: shows that the GPU computes the CPU's bits, and measures it. Prints a table, and writes the same as JSON.
 #   native/tools/gpu_check.sh [RESULT.json]
-# Takes at most 8 minutes with 8 cores. Needs a C++ compiler, CMake, the driver, and an nvcc of CUDA 12 or newer (LONGHAUL_NVCC, the PATH, or
+# Its bar is 8 minutes on 8 cores (never measured yet). Needs a C++ compiler, CMake, the driver, and an nvcc of CUDA 12 or newer (LONGHAUL_NVCC, the PATH, or
 # what LONGHAUL_CUDA=1 npm run build:native installs). LONGHAUL_GPU_CHECK_DIR names the build folder. Fails if a bit differs.
 set -uo pipefail
 native=$(cd "$(dirname "$0")/.." && pwd)

@@ -1,4 +1,5 @@
-// A run that moves from an engine on the CPU to one on the emulated GPU and back, with kills between, has the state of an undisturbed run.
+// A run moves from an engine on the CPU to one on the emulated GPU and back, with kills between, or leaves a node whose GPU has erred: it ends
+// in the state of an undisturbed run.
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';

@@ -109,9 +109,11 @@ export function readUnit(path: string): { name: string; value: string }[] {
 /** Names of the variables that any Longhaul process reads. */
 export function knownVariables(): Set<string> {
   const sources = filesIn('src').filter((file) => file.endsWith('.ts'));
-  return new Set(
-    sources.flatMap((file) =>
+  const engine = filesIn('native/src').filter((file) => file.endsWith('.cc'));
+  return new Set([
+    ...sources.flatMap((file) =>
       [...read(file).matchAll(/\b(?:LONGHAUL|OTEL|SLACK|WANDB)_[A-Z_]+/g)].map(([name]) => name),
     ),
-  );
+    ...engine.flatMap((file) => [...read(file).matchAll(/getenv\("(\w+)"\)/g)].map(([, name]) => name ?? '')),
+  ]);
 }

@@ -1,7 +1,6 @@
 #include "serve/selftest.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "backend/cpu_backend.h"
+#include "base/float_text.h"
 #include "base/philox.h"
 #include "ops/ops.h"
 #include "serve/generation/scheduler.h"
@@ -153,17 +153,11 @@ bool same(const Results& a, const Results& b) {
          a.trained == b.trained;
 }
 
-std::string bits_text(float value) {
-  char text[48];
-  std::snprintf(text, sizeof text, "%.9g (bits %08x)", double(value), std::bit_cast<std::uint32_t>(value));
-  return text;
-}
-
 std::string first_difference(const char* operation, const std::vector<float>& device, const std::vector<float>& cpu) {
   for (std::size_t i = 0; i < std::min(device.size(), cpu.size()); ++i) {
     if (std::memcmp(&device[i], &cpu[i], sizeof(float)) == 0) continue;
     return std::string(operation) + ": log-prob " + std::to_string(i) + " of " + std::to_string(cpu.size()) + " is " +
-           bits_text(device[i]) + " on the device and " + bits_text(cpu[i]) + " on the CPU";
+           text_with_bits(device[i]) + " on the device and " + text_with_bits(cpu[i]) + " on the CPU";
   }
   return device.size() == cpu.size() ? "" : std::string(operation) + ": another number of log-probs";
 }

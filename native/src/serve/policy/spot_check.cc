@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstdio>
 #include <vector>
 
 #include "backend/cpu_backend.h"
+#include "base/float_text.h"
 #include "serve/protocol/request.h"
 
 namespace longhaul {
@@ -43,12 +43,6 @@ int node_of(const Forest& forest, int row) {
     if (row >= node.first_row && row < node.first_row + node.rows) return int(n);
   }
   return -1;
-}
-
-std::string text_of(float value) {
-  char text[48];
-  std::snprintf(text, sizeof text, "%.9g (bits %08x)", double(value), std::bit_cast<std::uint32_t>(value));
-  return text;
 }
 
 }  // namespace
@@ -90,7 +84,7 @@ void require_same_logprobs(const Policy& policy, const MiniBatch& mini, std::spa
     if (std::isnan(found) && std::isnan(expected[i])) continue;
     throw RequestError("DeviceDiffers", "this update is not applied: the log-prob of token " + std::to_string(target_tokens[i]) +
                                             " at position " + std::to_string(rows[i]) + " of sample " + std::to_string(mini.target_samples[targets[i]]) + " is " +
-                                            text_of(found) + " on the device and " + text_of(expected[i]) +
+                                            text_with_bits(found) + " on the device and " + text_with_bits(expected[i]) +
                                             " on the CPU. The GPU computes wrong values: take the node out of service");
   }
 }
