@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { RunSpec } from '../../src/spec/run-spec.js';
-import { pauseUpdate, resumeUpdate, statusQuery } from '../../src/workflows/messages.js';
+import { checkpointNowUpdate, pauseUpdate, resumeUpdate, statusQuery } from '../../src/workflows/messages.js';
 import { Cluster } from '../support/cluster.js';
 import { findEmulatedEngine, findEngine } from '../support/find-tools.js';
 import { smallRun } from '../support/small-run.js';
@@ -29,20 +29,22 @@ describe('a run on several devices', { timeout: 480_000 }, () => {
     const [first] = cluster.nodes;
     if (!first) throw new Error('there is no node');
     const run = await cluster.run(spec.named('moved'));
-    const stopAfter = async (step: number, node: WorkerProcess): Promise<void> => {
+    /** `checkpoint`: waits for one of the state after `step`, so that the next node does not compute the step again. */
+    const stopAfter = async (step: number, node: WorkerProcess, checkpoint = false): Promise<void> => {
       const point = `update-recorded.step-00000${step}.update`;
       node.hold(point);
       await cluster.firstAt(point, [node]);
       await run.executeUpdate(pauseUpdate);
+      if (checkpoint) await run.executeUpdate(checkpointNowUpdate);
       node.letGo(point);
-      await until(
-        async () => (await run.query(statusQuery)).phase === 'paused',
-        `the run to be paused after step ${step}`,
-      );
+      await until(async () => {
+        const { phase, lastCheckpoint } = await run.query(statusQuery);
+        return phase === 'paused' && (!checkpoint || lastCheckpoint === step);
+      }, `the run to be paused after step ${step}`);
       await node.kill();
       await until(async () => (await run.query(statusQuery)).node === null, 'the pool to miss the node');
     };
-    await stopAfter(1, first);
+    await stopAfter(1, first, true);
     const gpu = await cluster.startNode('gpu', ['--engine', findEmulatedEngine()]);
     await run.executeUpdate(resumeUpdate);
     await stopAfter(2, gpu);
