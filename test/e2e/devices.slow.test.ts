@@ -15,7 +15,10 @@ import { expectEqual, verdictOf } from '../support/verdict.js';
 
 const erringEngine = fileURLToPath(new URL('../engine/erring-engine.mjs', import.meta.url));
 
-describe('a run on several devices', { timeout: 480_000 }, () => {
+/** The emulated GPU needs ten seconds of processor time for a step, and may have a twentieth of a processor. */
+const emulatedStepMs = 240_000;
+
+describe('a run on several devices', { timeout: 600_000 }, () => {
   let cluster: Cluster;
   let spec: { named(name: string): RunSpec };
   beforeAll(async () => {
@@ -33,7 +36,7 @@ describe('a run on several devices', { timeout: 480_000 }, () => {
     const stopAfter = async (step: number, node: WorkerProcess, checkpoint = false): Promise<void> => {
       const point = `update-recorded.step-00000${step}.update`;
       node.hold(point);
-      await cluster.firstAt(point, [node]);
+      await until(() => node.hasReached(point), `${node.name} to reach ${point}`, emulatedStepMs);
       await run.executeUpdate(pauseUpdate);
       if (checkpoint) await run.executeUpdate(checkpointNowUpdate);
       node.letGo(point);
