@@ -54,6 +54,10 @@ class Training {
   /// log softmax(logits / temperature) of each target's token.
   virtual void logprobs(std::span<float> out) = 0;
 
+  /// Has a part of the next gradient, which `choice` selects, computed on the host too; if the device's bits differ, `gradient` throws
+  /// WrongValue (device_error.h). A CPU has nothing to compare with. Called after `begin`.
+  virtual void check_gradient(std::uint64_t choice) = 0;
+
   /// Computes log-probs and entropies; then calls `derive` once, when all are known; then sets the gradient of what the policy trains.
   virtual void gradient(const Derive& derive, bool trains_entropy) = 0;
 

@@ -15,6 +15,7 @@ class CpuTraining final : public Training {
   void begin(const Policy& policy, const Forest& forest, std::span<const int32_t> target_rows, std::span<const int32_t> target_tokens,
              float temperature, OnAdvance advanced, OnAdvance passed) override;
   void logprobs(std::span<float> out) override;
+  void check_gradient(std::uint64_t) override {}
   void gradient(const Derive& derive, bool trains_entropy) override;
   double gradient_norm() override;
   void step(Policy& next, const Policy& from, bool reset_moments, double norm, double learning_rate,

@@ -188,6 +188,7 @@ LossReport Trainer::State::gradient(const Policy& policy, const PlannedMiniBatch
     if (!has_old) report.max_difference = largest_difference(logprobs, mini.rollout_logprobs);
   };
   begin(policy, mini, settings, progress);
+  if (first && settings.checked_gradient) training->check_gradient(*settings.checked_gradient);
   training->gradient(derive, settings.loss.entropy_weight != 0);
   return report;
 }

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,6 +37,8 @@ struct UpdateSettings {
   std::function<void()> advanced;
   /// If given, called with the log-probs of the first mini-batch, before anything is stepped. May throw to end the update.
   std::function<void(const MiniBatch& mini, std::span<const float> logprobs)> first_logprobs;
+  /// If given, a part of the first mini-batch's gradient is checked (Training::check_gradient).
+  std::optional<std::uint64_t> checked_gradient;
 };
 
 struct UpdateReport {

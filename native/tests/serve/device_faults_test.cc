@@ -100,7 +100,7 @@ std::string noticed(const Policy& policy, const std::string& step_id, float wron
     try {
       require_same_logprobs(policy, mini, seen, 0.7, step_id, pool, {});
       text += '-';
-    } catch (const RequestError&) {
+    } catch (const WrongValue&) {
       text += 'x';
     }
   }
@@ -133,6 +133,12 @@ void two_nans_are_equal() {
     require_same_logprobs(policy, mini, std::vector<float>{std::bit_cast<float>(bits)}, 1, step_id, pool, {});
 }
 
+void a_wrong_gradient_is_not_applied() {
+  Updated wrong(Err::gradient);
+  CHECK(wrong.answer.error().starts_with("DeviceDiffers: this update is not applied: element [0, 0] of the gradient"));
+  CHECK(wrong.answer.state() == wrong.before);
+}
+
 void an_error_of_the_driver_ends_the_process() {
   Updated lost(Err::lost);
   CHECK(!lost.answer.alive);
@@ -149,6 +155,7 @@ int main() {
   a_wrong_log_prob_is_not_applied();
   one_wrong_log_prob_on_the_chosen_path_is_noticed();
   two_nans_are_equal();
+  a_wrong_gradient_is_not_applied();
   an_error_of_the_driver_ends_the_process();
   std::filesystem::remove_all(folder);
   return test::finish();

@@ -12,7 +12,7 @@
 namespace longhaul::test {
 
 /// What goes wrong; `lost`: the driver reports an error.
-enum class Err { nothing, draw, logprob, step, lost };
+enum class Err { nothing, draw, logprob, gradient, step, lost };
 
 inline float flipped(float value) { return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) ^ 1u); }
 
@@ -29,6 +29,10 @@ class FaultyTraining final : public Training {
     right_->logprobs(out);
     if (err_ == Err::logprob) out.back() = flipped(out.back());
   }
+  void check_gradient(std::uint64_t choice) override {
+    right_->check_gradient(choice);
+    checked_ = true;
+  }
   void gradient(const Derive& derive, bool trains_entropy) override {
     if (err_ == Err::lost) throw DeviceError("launch: an illegal memory access was encountered");
     const auto erring = [&](std::span<const float> logprobs, std::span<const float> entropies, std::span<double> d, std::span<double> e) {
@@ -38,6 +42,7 @@ class FaultyTraining final : public Training {
       derive(seen, entropies, d, e);
     };
     right_->gradient(erring, trains_entropy);
+    if (err_ == Err::gradient && checked_) throw WrongValue("element [0, 0] of the gradient");
   }
   double gradient_norm() override { return right_->gradient_norm(); }
   void step(Policy& next, const Policy& from, bool reset, double norm, double rate, const OptimizerSettings& settings) override {
@@ -49,6 +54,7 @@ class FaultyTraining final : public Training {
  private:
   std::unique_ptr<Training> right_;
   Err err_;
+  bool checked_ = false;
 };
 
 class FaultyBackend final : public Backend {

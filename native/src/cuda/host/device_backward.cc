@@ -72,8 +72,11 @@ void DeviceTraining::linear_gradients(const std::vector<DeviceForestPass::Piece>
   const size_t width = size_t(linear.adapter_width());
   for (const DeviceForestPass::Piece& piece : pieces) {
     const size_t first = size_t(piece.first);
-    add_gradients(linear, gradients_.data(), {dy.data + first * dy.ld, dy.ld}, {x.data + first * x.ld, x.ld}, down + first * width,
-                  d_down + first * width, piece.count, stream_);
+    for (const GradientProduct& product : gradient_products(linear, {dy.data + first * dy.ld, dy.ld}, {x.data + first * x.ld, x.ld},
+                                                            down + first * width, d_down + first * width)) {
+      add_gradient(product, gradients_.data(), piece.count, stream_);
+      if (piece.count > 0) check_.add(product, piece.count);
+    }
   }
 }
 

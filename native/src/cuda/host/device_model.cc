@@ -123,21 +123,39 @@ void apply_backward(const DeviceLinear& linear, ConstRows dy, float* dx, int row
             stream);
 }
 
-void add_gradients(const DeviceLinear& linear, float* gradients, ConstRows dy, ConstRows x, const float* down, const float* d_down, int rows,
-                   Stream stream) {
-  if (rows == 0) return;
-  const auto add = [&](ConstRows of, int outputs, ConstRows by, int inputs, size_t offset) {
-    product({ProductLayout::gradient, of.data, of.ld, by.data, by.ld, gradients + offset, size_t(inputs), outputs, inputs, rows, true}, stream);
-  };
-  if (!linear.frozen) return add(dy, linear.outputs, x, linear.inputs, linear.weight_offset);
-  if (!linear.adapter) return;
+std::vector<GradientMatrix> gradient_matrices(const DeviceModel& model) {
+  std::vector<GradientMatrix> all;
+  for (int layer = 0; layer < model.architecture().num_hidden_layers; ++layer) {
+    const DeviceLinears& linears = model.linears(layer);
+    for (const auto& [name, linear] : {std::pair("qkv", &linears.qkv), {"output", &linears.output}, {"gate_up", &linears.gate_up}, {"down", &linears.down}}) {
+      const std::string where = std::string(name) + " of layer " + std::to_string(layer);
+      if (!linear->frozen) all.push_back({where, linear->weight_offset, linear->outputs, linear->inputs});
+      if (!linear->adapter) continue;
+      const FusedAdapter& adapter = *linear->adapter;
+      all.push_back({"adapter A of " + where, adapter.a.offset, adapter.a.rows, adapter.a.columns});
+      for (const AdapterPart& part : adapter.parts) all.push_back({"adapter B of " + where, part.b.offset, part.b.rows, part.b.columns});
+    }
+  }
+  return all;
+}
+
+std::vector<GradientProduct> gradient_products(const DeviceLinear& linear, ConstRows dy, ConstRows x, const float* down, const float* d_down) {
+  if (!linear.frozen) return {{linear.weight_offset, linear.outputs, linear.inputs, dy, x}};
+  if (!linear.adapter) return {};
   const size_t width = size_t(linear.adapter_width());
-  add({d_down, width}, int(width), x, linear.inputs, linear.adapter->a.offset);
+  std::vector<GradientProduct> all{{linear.adapter->a.offset, int(width), linear.inputs, {d_down, width}, x}};
   for (size_t p = 0; p < linear.adapter->parts.size(); ++p) {
     const AdapterPart& part = linear.adapter->parts[p];
-    const size_t rank = size_t(part.b.columns);
-    add({dy.data + part.first_output, dy.ld}, part.b.rows, {down + p * rank, width}, part.b.columns, part.b.offset);
+    all.push_back({part.b.offset, part.b.rows, part.b.columns, {dy.data + part.first_output, dy.ld}, {down + p * size_t(part.b.columns), width}});
   }
+  return all;
+}
+
+void add_gradient(const GradientProduct& product, float* gradients, int rows, Stream stream) {
+  if (rows == 0) return;
+  cuda::product({ProductLayout::gradient, product.dy.data, product.dy.ld, product.x.data, product.x.ld, gradients + product.offset,
+                 size_t(product.inputs), product.outputs, product.inputs, rows, true},
+                stream);
 }
 
 }  // namespace longhaul::cuda

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "cuda/device/memory.h"
@@ -80,8 +81,27 @@ void apply(const DeviceLinear& linear, ConstRows x, Rows y, int rows, bool accum
 /// dx = dy·W + d_down·A unless dx is null; d_down [rows, adapter_width] = scale·dy·B if there is an adapter.
 void apply_backward(const DeviceLinear& linear, ConstRows dy, float* dx, int rows, float* d_down, Stream stream);
 
-/// Adds to the gradients of what is trained: dW += dyᵀ·x, or dA += d_downᵀ·x and dB += dyᵀ·down. Rows go in order, as one chain.
-void add_gradients(const DeviceLinear& linear, float* gradients, ConstRows dy, ConstRows x, const float* down, const float* d_down, int rows,
-                   Stream stream);
+/// A matrix that is trained.
+struct GradientMatrix {
+  std::string name;  // "qkv of layer 3"
+  size_t offset = 0;  // in the trained array
+  int outputs = 0, inputs = 0;
+};
+
+/// Weights or adapters of all linear layers.
+std::vector<GradientMatrix> gradient_matrices(const DeviceModel& model);
+
+/// gradients[offset + …] [outputs, inputs] += dyᵀ·x.
+struct GradientProduct {
+  size_t offset;
+  int outputs, inputs;
+  ConstRows dy, x;
+};
+
+/// What a linear layer adds to the gradients of what is trained: dW += dyᵀ·x, or dA += d_downᵀ·x and dB += dyᵀ·down.
+std::vector<GradientProduct> gradient_products(const DeviceLinear& linear, ConstRows dy, ConstRows x, const float* down, const float* d_down);
+
+/// Rows go in order, as one chain.
+void add_gradient(const GradientProduct& product, float* gradients, int rows, Stream stream);
 
 }  // namespace longhaul::cuda

@@ -59,6 +59,7 @@ void DeviceTraining::gradient(const Derive& derive, bool trains_entropy) {
     backward(passes[p]);
     tell(passed_);
   }
+  check_.finish(gradients_.data());
   add_embedding_gradient();
 }
 
@@ -83,6 +84,9 @@ void DeviceTraining::collect(Policy& next) {
   next.changed();
 }
 
-void DeviceTraining::give_up() noexcept { policies_.forget_steps(); }
+void DeviceTraining::give_up() noexcept {
+  check_.forget();
+  policies_.forget_steps();
+}
 
 }  // namespace longhaul::cuda

@@ -8,6 +8,7 @@
 #include "backend/backend.h"
 #include "cuda/host/device_forest.h"
 #include "cuda/host/device_optimizer.h"
+#include "cuda/host/gradient_check.h"
 #include "cuda/kernels/head.h"
 
 namespace longhaul::cuda {
@@ -35,6 +36,7 @@ class DeviceTraining final : public Training {
   void begin(const Policy& policy, const Forest& forest, std::span<const int32_t> target_rows, std::span<const int32_t> target_tokens,
              float temperature, OnAdvance advanced, OnAdvance passed) override;
   void logprobs(std::span<float> out) override;
+  void check_gradient(std::uint64_t choice) override { check_.choose(*model_, choice, stream_); }
   void gradient(const Derive& derive, bool trains_entropy) override;
   double gradient_norm() override;
   void step(Policy& next, const Policy& from, bool reset_moments, double norm, double learning_rate,
@@ -121,6 +123,7 @@ class DeviceTraining final : public Training {
   DeviceRoom<float> gradients_, d_hidden_, d_scattered_, d_output_, d_activated_, d_gate_up_, d_normed_, d_attention_, d_qkv_, d_down_, pulls_,
       blocks_, d_embedding_;
   DeviceOptimizer optimizer_;
+  GradientCheck check_;
 };
 
 }  // namespace longhaul::cuda

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "backend/cpu_backend.h"
+#include "backend/device_error.h"
 #include "base/float_text.h"
-#include "serve/protocol/request.h"
 
 namespace longhaul {
 namespace {
@@ -82,10 +82,9 @@ void require_same_logprobs(const Policy& policy, const MiniBatch& mini, std::spa
     if (std::bit_cast<std::uint32_t>(found) == std::bit_cast<std::uint32_t>(expected[i])) continue;
     // Which bits a NaN has differs between processors. Such an update is refused as not finite.
     if (std::isnan(found) && std::isnan(expected[i])) continue;
-    throw RequestError("DeviceDiffers", "this update is not applied: the log-prob of token " + std::to_string(target_tokens[i]) +
-                                            " at position " + std::to_string(rows[i]) + " of sample " + std::to_string(mini.target_samples[targets[i]]) + " is " +
-                                            text_with_bits(found) + " on the device and " + text_with_bits(expected[i]) +
-                                            " on the CPU. The GPU computes wrong values: take the node out of service");
+    throw WrongValue("the log-prob of token " + std::to_string(target_tokens[i]) + " at position " + std::to_string(rows[i]) + " of sample " +
+                     std::to_string(mini.target_samples[targets[i]]) + " is " + text_with_bits(found) + " on the device and " +
+                     text_with_bits(expected[i]) + " on the CPU");
   }
 }
 

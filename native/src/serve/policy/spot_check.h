@@ -11,8 +11,8 @@
 
 namespace longhaul {
 
-/// Computes log-probs on the CPU: of a target that the step id chooses, and of all targets on the way to it from the root. `logprobs` [targets of `mini`] are the device's; `policy` is the one that computed them. Throws RequestError("DeviceDiffers") at
-/// the first one with other bits.
+/// Computes log-probs on the CPU: of a target that the step id chooses, and of all targets on the way to it from the root. `logprobs`
+/// [targets of `mini`] are the device's; `policy` is the one that computed them. Throws WrongValue at the first one with other bits.
 void require_same_logprobs(const Policy& policy, const MiniBatch& mini, std::span<const float> logprobs, double temperature,
                            const std::string& step_id, ThreadPool& pool, const OnAdvance& advanced);
 

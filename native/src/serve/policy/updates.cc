@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "backend/device_error.h"
 #include "serve/policy/spot_check.h"
 #include "serve/protocol/request_settings.h"
 #include "state/batch_file.h"
@@ -55,6 +56,8 @@ std::shared_ptr<const HeldState> Updates::compute(const Request& request, const 
     replies_.progress(id, static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
   };
   if (backend.device().kind != "cpu") {
+    // Its first digits choose the log-probs.
+    settings.checked_gradient = std::stoull(request.digest("step_id").substr(8, 16), nullptr, 16);
     settings.first_logprobs = [&](const MiniBatch& mini, std::span<const float> logprobs) {
       require_same_logprobs(*held.policy, mini, logprobs, settings.temperature, request.digest("step_id"), pool, advanced_);
     };
@@ -84,6 +87,10 @@ UpdateReport Updates::train(const Policy& policy, const Batch& batch, const Upda
   if (auto spent = bin_->take()) trainer_->recycle(std::move(spent));
   try {
     return trainer_->update(policy, batch, settings);
+  } catch (const WrongValue& error) {
+    trainer_ = nullptr;
+    throw RequestError("DeviceDiffers", std::string("this update is not applied: ") + error.what() +
+                                            ". The GPU computes wrong values: take the node out of service");
   } catch (...) {
     // An error may have left the trainer's memory in an inconsistent state.
     trainer_ = nullptr;

@@ -1,0 +1,39 @@
+// The check of a device while it trains: a part of one matrix's gradient is computed on the host too, from the same operands.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cuda/host/device_model.h"
+#include "cuda/host/device_room.h"
+
+namespace longhaul::cuda {
+
+class GradientCheck {
+ public:
+  /// Chooses a matrix that `model` trains, and at most 48 x 64 of its elements.
+  void choose(const DeviceModel& model, std::uint64_t choice, Stream stream);
+
+  /// Tells of a product that the device adds to a gradient; those of the chosen matrix are computed on the host.
+  void add(const GradientProduct& product, int rows);
+
+  /// Forgets the choice. Throws WrongValue at the first element of `gradients` [all that is trained] whose bits are not the host's.
+  void finish(const float* gradients);
+
+  bool chosen() const { return !matrix_.name.empty(); }
+  void forget() { matrix_ = {}; }
+
+ private:
+  /// A part of a product's operand, on the host.
+  const std::vector<float>& operand(ConstRows from, int first, int count, int rows, std::vector<float>& to);
+
+  GradientMatrix matrix_;
+  Stream stream_ = nullptr;
+  int first_output_ = 0, outputs_ = 0, first_input_ = 0, inputs_ = 0;
+  DeviceRoom<float> gathered_;
+  std::vector<float> dy_, x_, found_;
+  std::vector<float> expected_;  // [outputs, inputs]
+};
+
+}  // namespace longhaul::cuda
