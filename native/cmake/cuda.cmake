@@ -37,3 +37,14 @@ add_library(longhaul_cuda STATIC ${cuda_host_sources} ${kernel_objects})
 target_compile_definitions(longhaul_cuda PUBLIC LONGHAUL_GPU INTERFACE LONGHAUL_CUDA)
 # The CUDA runtime is linked statically, and finds the driver when the first call needs it.
 target_link_libraries(longhaul_cuda PUBLIC longhaul_engine_core ${cudart_static} ${CMAKE_DL_LIBS} rt)
+
+# What gpu_check.sh measures products against. (Its kernel is no part of the engine, and so not of what check_ptx.sh reads.)
+set(rates ${CMAKE_CURRENT_BINARY_DIR}/gpu_rates.o)
+add_custom_command(OUTPUT ${rates} DEPFILE ${rates}.d VERBATIM
+  COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/tools/compile_cuda.sh ${rates} ${CMAKE_CURRENT_SOURCE_DIR}/tools/gpu_rates.cu ${nvcc_file} ${nvcc_flags}
+    -I${CMAKE_CURRENT_SOURCE_DIR}/tools
+  DEPENDS tools/gpu_rates.cu tools/compile_cuda.sh)
+set_source_files_properties(${rates} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+add_executable(longhaul-gpu-rates EXCLUDE_FROM_ALL ${rates})
+set_target_properties(longhaul-gpu-rates PROPERTIES LINKER_LANGUAGE CXX)
+target_link_libraries(longhaul-gpu-rates PRIVATE longhaul_engine_process longhaul_cuda)

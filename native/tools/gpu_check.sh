@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # For a machine with an NVIDIA GPU: shows that the GPU computes the CPU's bits, and measures it. Prints a table, and writes the same as JSON.
 #   native/tools/gpu_check.sh [RESULT.json]
-# Its bar is 8 minutes on 8 cores (never measured yet). Needs a C++ compiler, CMake, the driver, and an nvcc of CUDA 12 or newer (LONGHAUL_NVCC, the PATH, or
-# what LONGHAUL_CUDA=1 npm run build:native installs). LONGHAUL_GPU_CHECK_DIR names the build folder. Fails if a bit differs.
+# Its bar is 8 minutes on 8 cores (never measured yet). Needs a C++ compiler, CMake, the driver, and an nvcc of CUDA 12 or newer (LONGHAUL_NVCC,
+# the PATH, or what LONGHAUL_CUDA=1 npm run build:native installs). Compares speeds with PyTorch if the Python that LONGHAUL_PYTHON names (default:
+# python3) has it, with transformers. LONGHAUL_GPU_CHECK_DIR names the build folder. Fails if a bit differs or a bar is missed.
 set -uo pipefail
 native=$(cd "$(dirname "$0")/.." && pwd)
 result=${1:-gpu-check.json}
@@ -47,6 +48,23 @@ export -f kernel_tests
 export build
 # field LINE NAME: a member of one line of JSON.
 field() { sed -n "s/.*\"$2\": *\"\{0,1\}\([^,\"}]*\).*/\1/p" <<<"$1"; }
+# quotient EXPRESSION NAME=VALUE…: its value with two digits behind the point; nothing if a value is missing.
+quotient() {
+  local expression=$1 one
+  local -a given=()
+  shift
+  for one in "$@"; do
+    [ -n "${one#*=}" ] || return 0
+    given+=(-v "$one")
+  done
+  awk "${given[@]}" "BEGIN { printf \"%.2f\", $expression }"
+}
+# measured NAME VALUE UNIT least|most BAR: a row whose value holds the bar or not.
+measured() {
+  local holds=null
+  [ -z "$2" ] || if awk -v v="$2" -v b="$5" -v how="$4" 'BEGIN { exit !(how == "least" ? v >= b : v <= b) }'; then holds=true; else holds=false; fi
+  row "$1" "$2" "$3" "at $4 $5" "$holds"
+}
 # bench DEVICE ARGUMENTS…: the last line of longhaul-bench.
 bench() {
   local device=$1
@@ -58,7 +76,7 @@ mkdir -p "$build"
 start=$(date +%s%N)
 {
   cmake -S "$native" -B "$build" -DCMAKE_BUILD_TYPE=Release -DLONGHAUL_CUDA=ON "-DLONGHAUL_NVCC=$nvcc" &&
-    cmake --build "$build" --parallel "$(nproc)" --target longhaul-engine longhaul-bench gpu_tests
+    cmake --build "$build" --parallel "$(nproc)" --target longhaul-engine longhaul-bench longhaul-gpu-rates gpu_tests
 } >"$build/build.log" 2>&1 || { tail -20 "$build/build.log" >&2; fail "the build failed; its log: $build/build.log"; }
 row 'build of the engine' "$(seconds "$start")" s '' null
 
@@ -78,19 +96,54 @@ for device in cpu cuda; do
   row "training, 60 M, sequences of 128: $device" "$(field "$(bench "$device" train --size 60M --seconds 5 --threads "$(nproc)")" tokens_per_second)" tokens/s '' null
   row "sampling, 60 M, 64 at once: $device" "$(field "$(bench "$device" generate --size 60M --seconds 5 --threads "$(nproc)")" tokens_per_second)" tokens/s '' null
 done
-line=$(bench cuda train --size 0.6B --sequences 4 --length 1024 --seconds 20 --threads "$(nproc)")
-row 'training, 0.6 B, sequences of 1,024' "$(field "$line" tokens_per_second)" tokens/s '' null
-line=$(bench cuda generate --size 0.6B --prompt 512 --new 128 --seconds 20 --threads "$(nproc)")
-row 'sampling, 0.6 B, 64 at once behind 512 tokens' "$(field "$line" tokens_per_second)" tokens/s '' null
+
+# What the GPU can do at most, and what is made of it. Training takes 6 operations a token and parameter.
+rates=$(timeout 120 "$build/longhaul-gpu-rates" 2>>"$build/bench.log")
+line=$(grep '"kind":"peak"' <<<"$rates")
+peak=$(field "$line" tflops) bandwidth=$(field "$line" gigabytes_per_second)
+row 'multiply-adds in fp32, at most' "$(quotient p p="$peak")" Tflop/s '' null
+row 'memory, read and written, at most' "$(quotient b b="$bandwidth")" GB/s '' null
+products=$(grep '"all products"' <<<"$rates")
+measured 'products of 1,024 rows and more: the slowest, of the peak' "$(quotient r r="$(field "$products" lowest_of_peak)")" '' least 0.65
+line=$(bench cuda train --size 0.6B --sequences 16 --length 1024 --seconds 20 --threads "$(nproc)")
+training=$(field "$line" tokens_per_second)
+row 'training, 0.6 B, sequences of 1,024' "$(quotient t t="$training")" tokens/s '' null
+measured 'training, 0.6 B: of the peak' "$(quotient 't * 6 * n / p / 1e12' t="$training" n="$(field "$line" parameters)" p="$peak")" '' least 0.5
+measured 'digest and copies of an update, 0.6 B: of its time' \
+  "$(quotient '(d + c) / u' d="$(field "$line" digest_seconds)" c="$(field "$line" copy_seconds)" u="$(field "$line" update_seconds)")" '' most 0.1
+of_plan=$(quotient r r="$(field "$line" bytes_of_plan)")
+measured 'memory of training, 0.6 B: of the plan' "$of_plan" '' least 0.95
+measured 'memory of training, 0.6 B: of the plan' "$of_plan" '' most 1.05
+line=$(LONGHAUL_DEVICE=cuda timeout 120 "$build/longhaul-bench" generate --size 0.6B --prompt 1920 --new 128 --seconds 5 --decode 1 \
+  --threads "$(nproc)" 2>>"$build/bench.log" | grep '"bench":"decode"')
+decoding=$(field "$line" tokens_per_second)
+row 'decoding, 0.6 B, 64 sequences of 2 k' "$(quotient t t="$decoding")" tokens/s '' null
+measured 'decoding, 0.6 B: of the nearer limit' "$(quotient 't / (p * 1e12 / f < w * 1e9 / b ? p * 1e12 / f : w * 1e9 / b)' t="$decoding" p="$peak" \
+  w="$bandwidth" f="$(field "$line" flops_per_token)" b="$(field "$line" bytes_per_token)")" '' least 0.6
+
+# The same products and the same training in PyTorch, in fp32 without TF32.
+python=${LONGHAUL_PYTHON:-python3}
+peer() { timeout 120 "$python" "$native/../bench/engine/peers/peer.py" "$@" --device cuda 2>>"$build/bench.log" | tail -1; }
+if "$python" -c 'import torch, transformers, sys; sys.exit(not torch.cuda.is_available())' 2>>"$build/bench.log"; then
+  measured 'all products: speed, of cuBLAS' "$(quotient 'a / b' a="$(field "$products" tflops)" b="$(field "$(peer gpu_rates)" tflops)")" '' least 0.8
+  line=$(peer train --size 0.6B --sequences 16 --length 1024 --seconds 10)
+  measured 'training, 0.6 B: speed, of PyTorch' "$(quotient 'a / b' a="$training" b="$(field "$line" tokens_per_second)")" '' least 0.8
+else
+  row 'speeds beside PyTorch' 'not measured: PyTorch or transformers is not there, or sees no GPU' '' 'at least 0.8' null
+fi
 
 sanitizer=$(command -v compute-sanitizer || ls "$(dirname "$nvcc")"/compute-sanitizer 2>/dev/null)
+if [ -z "$sanitizer" ]; then
+  timeout 60 python3 -m pip install --quiet --no-deps --require-hashes --only-binary :all: --target "$build/sanitizer" \
+    --requirement "$native/tools/sanitizer-requirements.txt" >>"$build/bench.log" 2>&1 && sanitizer=$build/sanitizer/nvidia/cu13/bin/compute-sanitizer
+fi
 limit=60
 for tool in memcheck racecheck initcheck synccheck; do
   if [ -z "$sanitizer" ]; then row "compute-sanitizer $tool" 'not measured: not installed' '' '0 findings' null
   else passes "compute-sanitizer $tool" "$sanitizer" --tool "$tool" --error-exitcode 9 "$build/longhaul-bench" generate --size 0.85M --batch 4 --new 16 --seconds 0; fi
 done
 
-echo "$name, driver $driver, $memory MiB, $(date -u +%F), commit $(git -C "$native" rev-parse --short HEAD 2>/dev/null || echo unknown)"
+echo "$name, driver ${driver# }, ${memory# } MiB, $(date -u +%F), commit $(git -C "$native" rev-parse --short HEAD 2>/dev/null || echo unknown)"
 printf '%-72s %-36s %-9s %-10s %s\n' what value unit bar holds
 for line in "${rows[@]}"; do
   IFS='|' read -r what value unit bar holds <<<"$line"

@@ -1,8 +1,11 @@
-"""Measures PyTorch and transformers on the same models as longhaul-bench (native/tools/bench/sizes.h): fp32, on the CPU.
+"""Measures PyTorch and transformers on the same models as longhaul-bench (native/tools/bench/sizes.h), in fp32, without TF32.
 
-    peer.py train    [--size 0.85M|6M|60M] [--mode eager|compile] [--sequences 32] [--length 128] [--seconds 10] [--threads 2]
+    peer.py train    [--size 0.85M|6M|60M|0.6B] [--mode eager|compile] [--sequences 32] [--length 128] [--seconds 10] [--threads 2]
     peer.py generate [--size …] [--batches 16,64,256] [--prompt 32] [--new 96] [--seconds 10] [--threads 2]
     peer.py gemm     [--rounds 20] [--threads 2]
+    peer.py gpu_rates             the products of longhaul-gpu-rates (native/tools/gpu_rates.cu)
+
+`--device cuda` measures on a GPU.
 
 Prints one JSON object a line, with the keys of longhaul-bench. The last line of `generate` repeats the line of the best batch size.
 """
@@ -21,6 +24,8 @@ SIZES = {
            "num_key_value_heads": 4, "head_dim": 32, "vocab_size": 1024},
     "60M": {"num_hidden_layers": 8, "hidden_size": 768, "intermediate_size": 2240, "num_attention_heads": 12,
             "num_key_value_heads": 4, "head_dim": 64, "vocab_size": 8192},
+    "0.6B": {"num_hidden_layers": 28, "hidden_size": 1024, "intermediate_size": 3072, "num_attention_heads": 16,
+             "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151_936},
 }
 
 
@@ -40,8 +45,10 @@ def arguments() -> argparse.Namespace:
     for command in (train, generate):
         command.add_argument("--size", choices=list(SIZES), default="6M")
         command.add_argument("--seconds", type=float, default=10)
-    for command in (train, generate, gemm):
+    rates = commands.add_parser("gpu_rates")
+    for command in (train, generate, gemm, rates):
         command.add_argument("--threads", type=int, default=2)
+        command.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     return parser.parse_args()
 
 
@@ -58,7 +65,13 @@ def make_model(size: str):
         attn_implementation="sdpa",
     )
     torch.manual_seed(1)
-    return Qwen3ForCausalLM(config).float()
+    return Qwen3ForCausalLM(config).float().to(args.device)
+
+
+def finished() -> None:
+    """Returns when the device has done its work."""
+    if args.device == "cuda":
+        torch.cuda.synchronize()
 
 
 def timed_until(seconds: float, least: int, work) -> list[float]:
@@ -66,8 +79,10 @@ def timed_until(seconds: float, least: int, work) -> list[float]:
     times = []
     end = time.perf_counter() + seconds
     while len(times) < least or time.perf_counter() < end:
+        finished()
         start = time.perf_counter()
         work()
+        finished()
         times.append(time.perf_counter() - start)
     return times
 
@@ -77,7 +92,7 @@ def train(args: argparse.Namespace) -> None:
     model.config.use_cache = False
     model.train()
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    tokens = torch.randint(SIZES[args.size]["vocab_size"], (args.sequences, args.length))
+    tokens = torch.randint(SIZES[args.size]["vocab_size"], (args.sequences, args.length), device=args.device)
     # The fused step is the fastest one on the CPU.
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, weight_decay=0.0, fused=True)
     forward = torch.compile(model, dynamic=False) if args.mode == "compile" else model
@@ -105,7 +120,7 @@ def generate(args: argparse.Namespace) -> None:
     parameters = sum(parameter.numel() for parameter in model.parameters())
     lines = []
     for batch in args.batches:
-        prompts = torch.randint(SIZES[args.size]["vocab_size"], (batch, args.prompt))
+        prompts = torch.randint(SIZES[args.size]["vocab_size"], (batch, args.prompt), device=args.device)
         mask = torch.ones_like(prompts)
 
         def run(new: int) -> None:
@@ -143,16 +158,39 @@ def gemm(args: argparse.Namespace) -> None:
                          gflops=flops * repeats / min(times) / 1e9)
 
 
+def gpu_rates(args: argparse.Namespace) -> None:
+    """Each product as in a forward pass, as in the gradient of its input, and as in the weights' gradient."""
+    flops = seconds = 0.0
+    with torch.inference_mode():
+        for m in (1024, 4096):
+            for outputs, inputs in ((4096, 1024), (1024, 2048), (6144, 1024), (1024, 3072), (151_936, 1024)):
+                if outputs > 100_000 and m > 1024:
+                    continue
+                x, w, dy = (torch.rand(shape, device=args.device) - 0.5 for shape in ((m, inputs), (outputs, inputs), (m, outputs)))
+                dw = torch.zeros_like(w)
+                once = 2.0 * m * outputs * inputs
+                repeats = max(1, int(2e11 / once))
+                products = {"forward": lambda: torch.nn.functional.linear(x, w), "backward": lambda: dy @ w,
+                            "gradient": lambda: dw.addmm_(dy.t(), x)}
+                for kind, product in products.items():
+                    product()
+                    took = statistics.median(timed_until(0, 5, lambda: [product() for _ in range(repeats)])) / repeats
+                    flops, seconds = flops + once, seconds + took
+                    show(bench="gpu_rates", engine="torch", kind=kind, m=m, outputs=outputs, inputs=inputs, tflops=once / took / 1e12)
+    show(bench="gpu_rates", engine="torch", version=torch.__version__, kind="all products", tflops=flops / seconds / 1e12)
+
+
 if __name__ == "__main__":
     args = arguments()
     os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(args.threads)
     import torch  # reads the variables above
 
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.set_num_threads(args.threads)
     torch.set_num_interop_threads(1)
     try:
-        {"train": train, "generate": generate, "gemm": gemm}[args.command](args)
+        {"train": train, "generate": generate, "gemm": gemm, "gpu_rates": gpu_rates}[args.command](args)
     except Exception as error:  # a failure is a result, too, such as torch.compile without a compiler
-        engine = {"train": f"torch-{getattr(args, 'mode', '')}", "generate": "transformers", "gemm": "torch"}[args.command]
+        engine = {"train": f"torch-{getattr(args, 'mode', '')}", "generate": "transformers", "gemm": "torch", "gpu_rates": "torch"}[args.command]
         show(bench=args.command, engine=engine, size=getattr(args, "size", None), failed=f"{type(error).__name__}: {error}")
         sys.exit(1)

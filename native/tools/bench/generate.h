@@ -9,11 +9,13 @@
 
 namespace longhaul::bench {
 
-/// [--size 6M] [--batch 64] [--prompt 32] [--new 96] [--seconds 10] [--threads 2]
+/// [--size 6M] [--batch 64] [--prompt 32] [--new 96] [--seconds 10] [--threads 2] [--decode 1: also measures the tokens behind the first
+/// alone, without the prompts]
 inline void bench_generate(Options options) {
   const std::string size = options.text("size", "6M");
   const int batch = options.whole("batch", 64), prompt = options.whole("prompt", 32), fresh = options.whole("new", 96),
             threads = options.whole("threads", 2);
+  const bool decode = options.whole("decode", 0, 0) > 0;
   const double seconds = options.number("seconds", 10, 0);
   options.done();
 
@@ -31,7 +33,7 @@ inline void bench_generate(Options options) {
   Scheduler scheduler(architecture, blocks * backend.block_bytes(architecture), counters, backend);
 
   double processor = 1e9;
-  const auto run = [&](uint32_t round) {
+  const auto run = [&](uint32_t round, int fresh) {
     for (int i = 0; i < batch; ++i) {
       Generation generation;
       generation.id = uint32_t(i) + 1;
@@ -51,10 +53,21 @@ inline void bench_generate(Options options) {
     return now() - start;
   };
 
-  run(0);
-  std::vector<double> times;
-  for (const double end = now() + seconds; times.size() < 2 || now() < end;) times.push_back(run(uint32_t(times.size()) + 1));
+  run(0, fresh);
+  std::vector<double> times, first_times;
+  for (const double end = now() + seconds; times.size() < 2 || now() < end;) {
+    times.push_back(run(uint32_t(times.size()) + 1, fresh));
+    if (decode) first_times.push_back(run(uint32_t(times.size()) + 50'000, 1));
+  }
   const double tokens = double(batch) * fresh;
+  if (decode && fresh > 1) {
+    // What a step reads: the weights once, and the keys and values of all that lies behind each token.
+    const double step_seconds = (median(times) - median(first_times)) / (fresh - 1), positions = prompt + 0.5 * (fresh - 1);
+    const double bytes = sizeof(float) * double(policy.layout().total) + batch * positions * double(backend.block_bytes(architecture)) / block_positions;
+    const double flops = 2.0 * double(policy.layout().total) + 4.0 * architecture.num_hidden_layers * architecture.query_width() * positions;
+    print({{"bench", "decode"}, {"device", backend.device().kind}, {"size", size}, {"batch", batch}, {"positions", positions},
+           {"tokens_per_second", batch / step_seconds}, {"bytes_per_token", bytes / batch}, {"flops_per_token", flops}});
+  }
   print({{"bench", "generate"},
          {"engine", "longhaul"},
          {"device", backend.device().kind},

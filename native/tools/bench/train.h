@@ -38,13 +38,28 @@ class Updater {
  public:
   Updater(Policy policy, ThreadPool& pool) : policy_(std::make_unique<Policy>(std::move(policy))), pool_(pool), backend_(make_chosen_backend(pool)), trainer_(*backend_) {
     settings_.learning_rates = {1e-5};
+    if (device().kind != "cpu") before_ = backend_->memory().taken;
     hold();
   }
 
   double processor = 0;
   std::string state;  // digest
 
-  std::string device() const { return backend_->device().kind; }
+  DeviceInfo device() const { return backend_->device(); }
+  /// Of the device's memory, without the driver's own; on a CPU, of the process.
+  std::size_t bytes_taken() const { return backend_->memory().taken - before_; }
+  MemoryPlan plan(const MemoryRequest& request) const { return backend_->plan(request); }
+  const ForestPassSettings& passes() const { return settings_.passes; }
+
+  double digest_seconds = 0;
+
+  /// Seconds in which what an update has changed is brought to the host, as at its end.
+  double copy_seconds() {
+    const std::unique_ptr<Training> training = backend_->make_training();
+    const double start = now();
+    training->collect(*policy_);
+    return now() - start;
+  }
 
   /// Returns the seconds of one update, and stores its processor time in `processor`.
   double update(const TrainingBatch& batch) {
@@ -56,7 +71,9 @@ class Updater {
     policy_ = std::move(report.next);
     hold();
     // In a run, the reply to every update contains the digest.
+    const double start_digest = now();
     state = state_digest(*policy_, pool_);
+    digest_seconds = now() - start_digest;
     processor = processor_time() - start_processor;
     return now() - start;
   }
@@ -70,6 +87,7 @@ class Updater {
   std::unique_ptr<Backend> backend_;
   Trainer trainer_;
   UpdateSettings settings_;
+  std::size_t before_ = 0;
 };
 
 /// [--size 0.85M|6M|60M|0.6B] [--sequences 32] [--length 128] [--seconds 10 | --updates N] [--threads 2] [--moments fp32|int8]
@@ -93,6 +111,7 @@ inline void bench_train(Options options) {
     for (int i = 1; i < length; ++i) batch.target(first + i - 1, tokens[size_t(i)], s);
   }
 
+  const MomentFormat format = policy.moments().format;
   Updater updater(std::move(policy), pool);
   for (int i = 0; i < 2; ++i) updater.update(batch);  // the second update reuses the memory of the first
   std::vector<double> times, processor_times;
@@ -104,9 +123,17 @@ inline void bench_train(Options options) {
     processor_times.push_back(updater.processor);
   }
   const double tokens = double(sequences) * length;
+  MemoryRequest request;
+  request.architecture = architecture;
+  request.moments = format;
+  request.threads = threads;
+  request.pass_rows = updater.passes().pass_rows;
+  request.recompute = updater.passes().recompute;
+  request.longest_chain = length;
+  request.batch_rows = sequences * length;
   print({{"bench", "train"},
          {"engine", "longhaul"},
-         {"device", updater.device()},
+         {"device", updater.device().kind},
          {"instruction_set", ops::name(ops::instruction_set())},
          {"size", size},
          {"parameters", std::uint64_t(parameters)},
@@ -115,6 +142,10 @@ inline void bench_train(Options options) {
          {"sequences", sequences},
          {"length", length},
          {"updates", int(times.size())},
+         {"update_seconds", median(times)},
+         {"digest_seconds", updater.digest_seconds},
+         {"copy_seconds", updater.copy_seconds()},
+         {"bytes_of_plan", double(updater.bytes_taken()) / double(updater.plan(request).total)},
          {"state", updater.state},
          {"tokens_per_second", tokens / median(times)},
          {"best_tokens_per_second", tokens / *std::min_element(times.begin(), times.end())},
