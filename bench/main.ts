@@ -1,6 +1,7 @@
 // `npm run bench [NAME] [--json] [--full] [--again]`: prints every figure with its bar. Exits with 1 if a figure misses its bar.
 import { join } from 'node:path';
 import { Command } from 'commander';
+import { misses, readGpuReports } from '../src/engine/native/gpu-reports.js';
 import { figureDefinitions } from './figures/definitions.js';
 import { documentResults } from './figures/document.js';
 import {
@@ -11,7 +12,7 @@ import {
   partsOf,
   rounded,
 } from './figures/figure.js';
-import { gpuReportText, misses, noGpuReport, readGpuReports } from './figures/gpu-reports.js';
+import { gpuReportText, noGpuReport } from './figures/gpu-reports.js';
 import { commit, machine } from './figures/provenance.js';
 import { fromEarlier, readResults, type StoredPart, writeResults } from './figures/results-file.js';
 import { countStolenTime } from './figures/stolen-time.js';

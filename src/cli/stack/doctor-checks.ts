@@ -2,11 +2,8 @@
 import { statfs } from 'node:fs/promises';
 import type { Client } from '@temporalio/client';
 import { withoutKnownSecrets } from '../../base/known-secrets.js';
-import { createNativeEngine } from '../../engine/native/native-engine.js';
-import { nameOfNumerics } from '../../spec/records/numerics.js';
 import { openStore, probeStore } from '../../store/open-store.js';
 import type { TemporalConfig } from '../../workers/process/config.js';
-import { findEngineBinary } from '../../workers/process/engine-binary.js';
 import { connectClient } from '../../workers/temporal/temporal-connection.js';
 import { storeFolderProblem, unreadableStore } from '../output.js';
 import { poolView } from '../pool-view.js';
@@ -123,18 +120,6 @@ export async function checkStore(address: string): Promise<string> {
     );
   }
   return `${store.address} takes create-only puts; ${freeGiB.toFixed(0)} GiB free`;
-}
-
-/** Starts the engine and greets it. A binary of another version, or built for another machine, does not answer. */
-export async function probeEngine(): Promise<string> {
-  const engine = createNativeEngine({ binary: findEngineBinary() });
-  try {
-    const { build, numerics, gpu, instructionSet, threads } = await engine.info();
-    const on = gpu ? `on ${gpu.name}, ` : '';
-    return `${build}; numerics ${nameOfNumerics(numerics)}, ${on}${instructionSet}, ${threads} threads`;
-  } finally {
-    await engine.close();
-  }
 }
 
 /** OpenEnv servers answer `GET /health`. */

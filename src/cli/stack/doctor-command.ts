@@ -12,12 +12,12 @@ import {
   check,
   checksTable,
   checkStore,
-  probeEngine,
   probeEnvironments,
   probeNodes,
   probeTemporal,
   probeWorkers,
 } from './doctor-checks.js';
+import { probeEngine } from './engine-check.js';
 import { fleetText, playedEnvironment } from './environment-checks.js';
 import { tinkerChecks, type TinkerFlags } from './tinker-checks.js';
 import {
