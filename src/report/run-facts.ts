@@ -3,6 +3,7 @@ import { escapeHtml } from './html.js';
 import { modelFacts } from './model-facts.js';
 import type { RunHistory } from './history/run-history.js';
 import { nameOfNumerics } from '../spec/records/numerics.js';
+import type { UpdateRecord } from '../spec/records/update.js';
 import { hasEnded, positionOf } from './run-position.js';
 
 export function runFacts(history: RunHistory): string {
@@ -14,6 +15,7 @@ export function runFacts(history: RunHistory): string {
     ['base model', record.base_model],
     ['dataset', `${record.dataset.name} ${record.dataset.version}`],
     ['numerics', last ? nameOfNumerics(last.identity.numerics) : '–'],
+    ['updates computed on', devicesText(updates)],
     ['engine builds', [...new Set(updates.map((update) => update.observed.engine.build))].join(', ') || '–'],
     ['driven by', ownersText(history)],
   ];
@@ -22,6 +24,20 @@ export function runFacts(history: RunHistory): string {
     .join('');
   const spec = escapeHtml(JSON.stringify(record.spec, null, 2));
   return `<table class="facts">${body}</table><details><summary>spec</summary><pre>${spec}</pre></details>`;
+}
+
+/**
+ * The devices of the updates, with their numbers of steps if there are several; episodes may have been sampled on other ones. An update that
+ * names no GPU was computed on a CPU, also before version 3: no GPU was reported to have computed a run until then.
+ */
+export function devicesText(updates: readonly UpdateRecord[]): string {
+  const steps = new Map<string, number>();
+  for (const { identity, observed } of updates) {
+    const device = identity.numerics.backend === 'tinker' ? 'a Tinker server' : (observed.device ?? 'CPU');
+    steps.set(device, (steps.get(device) ?? 0) + 1);
+  }
+  if (steps.size <= 1) return [...steps.keys()][0] ?? '–';
+  return [...steps].map(([device, n]) => `${device} (${n} ${n === 1 ? 'step' : 'steps'})`).join(', ');
 }
 
 /** A workflow claims its run again whenever it continues as new. That is the same owner, not a restart, so it is counted once. */

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { RunSpec } from '../../src/spec/run-spec.js';
+import { readUpdates } from '../../src/store/runs/run-records.js';
 import { checkpointNowUpdate, pauseUpdate, resumeUpdate, statusQuery } from '../../src/workflows/messages.js';
 import { Cluster } from '../support/cluster.js';
 import { findEmulatedEngine, findEngine } from '../support/find-tools.js';
@@ -55,6 +56,8 @@ describe('a run on several devices', { timeout: 600_000 }, () => {
     await cluster.startNode('last');
     await run.executeUpdate(resumeUpdate);
     expect(await cluster.ended(run)).toMatchObject({ ended: 'completed', step: 4 });
+    const devices = (await readUpdates(cluster.store, 'moved', 1, 4)).map(({ observed }) => observed.device);
+    expect(devices).toEqual([undefined, 'emulated device', undefined, undefined]);
     await expectEqual(cluster.store, 'moved', await verdictOf(cluster.store, 'undisturbed'));
   });
 

@@ -79,6 +79,7 @@ describe('a report', () => {
     record.base_model = text;
     for (const update of replaced.updates) {
       update.observed.engine = { ...update.observed.engine, build: text, incarnation: text };
+      update.observed.device = text;
     }
     replaced.updates.at(-1)!.identity.applied = { reason: text };
     replaced.owners = replaced.owners.map((owner) => ({ ...owner, workflowId: text, address: text }));

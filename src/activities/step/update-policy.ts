@@ -158,10 +158,11 @@ async function recordOf(
   computedMs: number,
 ): Promise<UpdateRecord> {
   const { run, step } = input;
-  const { build, incarnation } = await deps.holder.engine.info();
+  const { build, incarnation, gpu } = await deps.holder.engine.info();
   const committed_at = new Date().toISOString();
   return {
-    schema: 'longhaul.update/2',
+    // A worker that knows version 2 alone reads the steps of CPUs.
+    schema: gpu === null ? 'longhaul.update/2' : 'longhaul.update/3',
     identity: {
       run,
       step,
@@ -186,6 +187,7 @@ async function recordOf(
       },
       timings_ms: timingsOf(deps, input, computedMs),
       engine: { build, incarnation },
+      ...(gpu === null ? {} : { device: gpu.name }),
       committed_at,
       worker: deps.life.identity,
     },

@@ -58,7 +58,7 @@ export const schemaVersions: Record<RecordKind, number> = {
   episode: 2,
   episodes: 2,
   batch: 2,
-  update: 2,
+  update: 3,
   base: 1,
   attempt: 2,
   owner: 3,

@@ -1,6 +1,6 @@
 // Input and result of a step's update (R10–R12): the identity of the batch file, and the record `update.json`.
 import { z } from 'zod';
-import { count, digest, engine, figures, numerics, outcomes, positive, text, time } from './parts.js';
+import { count, digest, engine, figures, numerics, outcomes, positive, since, text, time } from './parts.js';
 
 /** Identity of a batch, in its file's `__metadata__.longhaul` (canonical JSON). */
 export type BatchIdentity = z.infer<typeof batch>;
@@ -21,8 +21,8 @@ export const batch = z.strictObject({
 
 /** `steps/{n}/update.json`, n ≥ 1: the update of a step (R11). */
 export type UpdateRecord = z.infer<typeof update>;
-export const update = z.strictObject({
-  schema: z.enum(['longhaul.update/1', 'longhaul.update/2']),
+const updateFields = z.strictObject({
+  schema: z.enum(['longhaul.update/1', 'longhaul.update/2', 'longhaul.update/3']),
   identity: z.strictObject({
     run: text,
     step: positive,
@@ -51,8 +51,10 @@ export const update = z.strictObject({
     engine,
     committed_at: time,
     worker: text.exactOptional().describe('`{node}@{host} pid {pid}`'),
+    device: text.exactOptional().describe('its GPU’s name, if any'),
   }),
 });
+export const update = updateFields.superRefine(since(3, { may: ['observed.device'] }));
 
 /** `steps/000000/update.json`: the base model (R5). */
 export type BaseRecord = z.infer<typeof base>;

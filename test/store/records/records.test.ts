@@ -251,6 +251,17 @@ describe('a member that a version has added', () => {
       'observed.budget.usd_per_million: is not known',
     );
   });
+
+  it('is written in an update of that version alone: earlier code reads all that a CPU computed', async () => {
+    const { update } = recordsOfAllKinds();
+    const moved = { ...update, observed: { ...update.observed, device: 'NVIDIA L4' } };
+    const newer = { ...moved, schema: 'longhaul.update/3' } as const;
+    await store.create(key, await encodeRecord('update', newer));
+    expect(await readRecord(store, key, 'update')).toEqual(newer);
+    await expect(encodeRecord('update', { ...moved, schema: 'longhaul.update/2' })).rejects.toThrow(
+      'observed.device: is not known',
+    );
+  });
 });
 
 // How records of each kind are written: choices, functions and sequences.
