@@ -26,7 +26,6 @@ Architecture tiny_architecture(ModelType type) {
   Architecture architecture;
   architecture.model_type = type;
   architecture.hidden_size = 64;
-  architecture.intermediate_size = 96;
   architecture.num_hidden_layers = 2;
   architecture.num_attention_heads = 4;
   architecture.num_key_value_heads = 2;
@@ -40,16 +39,19 @@ struct Model {
   ModelType type = ModelType::qwen3;
   bool lora = false;
   MomentFormat moments = MomentFormat::fp32;
-  int head_dim = 32, vocabulary = 96, prompt = 5;
+  int head_dim = 32, intermediate = 96, vocabulary = 96, prompt = 5, fresh = 75;
 };
 
 constexpr Model models[] = {{.name = "qwen3"},
                             {.name = "qwen2", .type = ModelType::qwen2},
                             {.name = "qwen3 with LoRA", .lora = true},
                             {.name = "qwen3 with moments in 8 bits", .moments = MomentFormat::int8}};
-// On a GPU also what has kernels or tiles of its own: larger heads, long prompts, large products. An emulated one would take minutes.
-constexpr Model gpu_models[] = {{.name = "qwen3 with heads of 64", .head_dim = 64, .prompt = 200},
-                                {.name = "qwen3 with heads of 128 and a large vocabulary", .head_dim = 128, .vocabulary = 17'000, .prompt = 600}};
+// On a GPU also what has kernels or tiles of its own: larger heads, long prompts, products of few rows and large ones. With them every kernel
+// that heads of up to 128 need is launched.
+constexpr Model gpu_models[] = {
+    {.name = "qwen3 with heads of 64", .head_dim = 64, .intermediate = 2048, .prompt = 200},
+    {.name = "qwen3 with heads of 128 and large matrices", .head_dim = 128, .intermediate = 4352, .vocabulary = 17'000, .prompt = 600},
+    {.name = "qwen3 with three tokens", .prompt = 1, .fresh = 2}};
 
 // Replaces zeros (in biases and in B of an adapter), because a missing term would not show if it were zero.
 void fill_zeros(std::span<float> values) {
@@ -62,6 +64,7 @@ Policy make_policy(const Model& model, ThreadPool& pool) {
   Architecture architecture = tiny_architecture(model.type);
   architecture.vocab_size = model.vocabulary;
   architecture.head_dim = model.head_dim;
+  architecture.intermediate_size = model.intermediate;
   auto weights = std::make_shared<Weights>(architecture, &pool);
   weights->initialize(0.2, 7, &pool);
   fill_zeros(weights->values());
@@ -79,6 +82,7 @@ struct Results {
   std::string state;
   std::vector<std::int32_t> tokens;
   std::vector<float> logprobs;
+  std::vector<float> second;  // log-probs of the second sample
   std::vector<float> scored;
   std::string trained;
 };
@@ -120,18 +124,29 @@ Results run(const Model& model, Backend& backend, ThreadPool& pool) {
   backend.hold(held);
   GenerationCounters counters;
   Scheduler scheduler(policy.architecture(), 0, counters, backend);
-  Generation generation;
-  for (int i = 1; i <= model.prompt; ++i) generation.tokens.push_back(i % model.vocabulary);
-  generation.prompt_length = std::size_t(model.prompt);
-  generation.max_length = std::size_t(model.prompt) + 75;
-  generation.key.seed = 11;
-  scheduler.submit(std::move(generation));
+  // Two samples of a prompt: where they part within a block of the cache, it is copied.
+  for (std::uint32_t sample = 0; sample < 2; ++sample) {
+    Generation generation;
+    generation.id = sample;
+    for (int i = 1; i <= model.prompt; ++i) generation.tokens.push_back(i % model.vocabulary);
+    generation.prompt_length = std::size_t(model.prompt);
+    generation.max_length = std::size_t(model.prompt + model.fresh);
+    generation.key.seed = 11;
+    generation.key.sample = sample;
+    scheduler.submit(std::move(generation));
+  }
   std::vector<Finished> finished;
   while (!scheduler.idle()) scheduler.step(policy, backend, true, finished);
   Results results;
   results.state = state_digest(policy, pool);
-  results.tokens = finished.at(0).generation.tokens;
-  results.logprobs = finished.at(0).generation.logprobs;
+  for (const Finished& one : finished) {
+    if (one.generation.id > 0) {
+      results.second = one.generation.logprobs;
+      continue;
+    }
+    results.tokens = one.generation.tokens;
+    results.logprobs = one.generation.logprobs;
+  }
   const auto all = score(policy, results.tokens, 1.0, backend);
   results.scored.assign(all.end() - static_cast<std::ptrdiff_t>(results.logprobs.size()), all.end());
   results.trained = train(policy, results.tokens, results.logprobs, backend, pool);
@@ -149,8 +164,8 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 bool same(const Results& a, const Results& b) {
-  return a.state == b.state && a.tokens == b.tokens && same_bits(a.logprobs, b.logprobs) && same_bits(a.scored, b.scored) &&
-         a.trained == b.trained;
+  return a.state == b.state && a.tokens == b.tokens && same_bits(a.logprobs, b.logprobs) && same_bits(a.second, b.second) &&
+         same_bits(a.scored, b.scored) && a.trained == b.trained;
 }
 
 std::string first_difference(const char* operation, const std::vector<float>& device, const std::vector<float>& cpu) {
@@ -166,6 +181,7 @@ std::string first_difference(const char* operation, const std::vector<float>& de
 std::string difference(const Results& device, const Results& cpu) {
   std::string text = first_difference("sampling", device.logprobs, cpu.logprobs);
   if (text.empty() && device.tokens != cpu.tokens) text = "sampling: other tokens from the same log-probs";
+  if (text.empty()) text = first_difference("a second sample", device.second, cpu.second);
   if (text.empty()) text = first_difference("scoring", device.scored, cpu.scored);
   if (text.empty() && device.trained != cpu.trained)
     text = "a step of training: the state is " + device.trained + " on the device and " + cpu.trained + " on the CPU";

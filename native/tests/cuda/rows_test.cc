@@ -59,18 +59,6 @@ void biases_scales_and_sums() {
           cuda::scale_rows({c.data(), ld}, -0.3f, rows, width, stream());
           return c.values();
         });
-    check_kernel(
-        "sum, " + kind,
-        [&](const ops::Table& op) {
-          Values c(x);
-          op.add(c.data(), y.data(), c.size());
-          return c;
-        },
-        [&] {
-          const DeviceArray<float> c(x), b(y);
-          cuda::add(c.data(), b.data(), x.size(), stream());
-          return c.values();
-        });
   });
 }
 

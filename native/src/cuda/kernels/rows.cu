@@ -68,11 +68,6 @@ __global__ void __launch_bounds__(element_threads) scale_kernel(Rows x, float fa
   x.data[place.row * x.ld + place.column] *= factor;
 }
 
-__global__ void __launch_bounds__(element_threads) add_kernel(float* a, const float* b, size_t n) {
-  const size_t i = own_element();
-  if (i < n) a[i] += b[i];
-}
-
 __global__ void __launch_bounds__(element_threads) swiglu_kernel(const float* gate_up, float* y, int f) {
   const Place place = own_place();
   if (place.column >= f) return;
@@ -124,8 +119,6 @@ void add_bias(Rows c, const float* bias, int rows, int width, Stream stream) {
 void scale_rows(Rows x, float factor, int rows, int width, Stream stream) {
   launch_places(scale_kernel, rows, width, stream, x, factor, width);
 }
-
-void add(float* a, const float* b, size_t n, Stream stream) { launch_elements(add_kernel, n, stream, a, b, n); }
 
 void swiglu(const float* gate_up, float* y, int rows, int f, Stream stream) {
   launch_places(swiglu_kernel, rows, f, stream, gate_up, y, f);

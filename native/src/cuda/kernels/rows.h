@@ -59,9 +59,6 @@ void add_bias(Rows c, const float* bias, int rows, int width, Stream stream);
 /// x *= factor
 void scale_rows(Rows x, float factor, int rows, int width, Stream stream);
 
-/// a[n] += b[n]
-void add(float* a, const float* b, size_t n, Stream stream);
-
 /// y[rows, f] = silu(gate) · up; gate_up [rows, 2·f]
 void swiglu(const float* gate_up, float* y, int rows, int f, Stream stream);
 
