@@ -2,8 +2,9 @@
 # For a machine with an NVIDIA GPU: shows that the GPU computes the CPU's bits, and measures it. Prints a table, and writes the same as JSON.
 #   native/tools/gpu_check.sh [RESULT.json]
 # Its bar is 8 minutes on 8 cores (never measured yet). Needs a C++ compiler, CMake, the driver, and an nvcc of CUDA 12 or newer (LONGHAUL_NVCC,
-# the PATH, or what LONGHAUL_CUDA=1 npm run build:native installs). Compares speeds with PyTorch if the Python that LONGHAUL_PYTHON names (default:
-# python3) has it, with transformers. LONGHAUL_GPU_CHECK_DIR names the build folder. Fails if a bit differs or a bar is missed.
+# the PATH, or what LONGHAUL_CUDA=1 npm run build:native installs); for whole runs also `npm run setup`. Compares speeds with PyTorch if the Python
+# that LONGHAUL_PYTHON names (default: python3) has it, with transformers. LONGHAUL_GPU_CHECK_DIR names the build folder. Fails if a bit differs or
+# a bar is missed.
 set -uo pipefail
 native=$(cd "$(dirname "$0")/.." && pwd)
 result=${1:-gpu-check.json}
@@ -92,6 +93,30 @@ done
 if [ -n "${digests[0]}" ] && [ "${digests[0]}" = "${digests[1]}" ]; then holds=true; else holds=false; fi
 row 'state after 20 updates, 6 M: CPU and GPU' "${digests[0]:0:16} ${digests[1]:0:16}" digest 'one digest' "$holds"
 
+# Whole runs through the command line, with the engine that was built above.
+title='states after 20 steps of a run: CPU, GPU, CPU → GPU → CPU'
+line='' code=3 runs_within=240
+if command -v node >/dev/null; then
+  # It ends by itself, and then needs up to a minute to end its processes.
+  line=$(timeout --foreground "$((runs_within + 60))" node "$native/../tools/gpu-runs.mjs" --engine "$build/longhaul-engine" --within "$runs_within" 2>"$build/runs.log" | tail -1)
+  code=$?
+fi
+states=''
+for where in cpu device moved; do
+  state=$(field "$line" "$where")
+  states+="${states:+ }${state:0:16}"
+done
+case $code in
+  0) row "$title" "$states" digest 'one digest' true ;;
+  3) row "$title" 'not measured: Node 20, dist/ or Temporal is missing: npm run setup' digest 'one digest' null ;;
+  124) row "$title" "not ended within $runs_within s" digest 'one digest' null ;;
+  *)
+    [ -n "$line" ] || states='a run failed'
+    row "$title" "$states" digest 'one digest' false
+    tail -5 "$build/runs.log" >&2
+    ;;
+esac
+
 for device in cpu cuda; do
   row "training, 60 M, sequences of 128: $device" "$(field "$(bench "$device" train --size 60M --seconds 5 --threads "$(nproc)")" tokens_per_second)" tokens/s '' null
   row "sampling, 60 M, 64 at once: $device" "$(field "$(bench "$device" generate --size 60M --seconds 5 --threads "$(nproc)")" tokens_per_second)" tokens/s '' null
@@ -144,10 +169,10 @@ for tool in memcheck racecheck initcheck synccheck; do
 done
 
 echo "$name, driver ${driver# }, ${memory# } MiB, $(date -u +%F), commit $(git -C "$native" rev-parse --short HEAD 2>/dev/null || echo unknown)"
-printf '%-72s %-36s %-9s %-10s %s\n' what value unit bar holds
+printf '%-72s %-50s %-9s %-10s %s\n' what value unit bar holds
 for line in "${rows[@]}"; do
   IFS='|' read -r what value unit bar holds <<<"$line"
-  printf '%-72s %-36s %-9s %-10s %s\n' "$what" "${value:-not measured}" "$unit" "$bar" "${holds/null/–}"
+  printf '%-72s %-50s %-9s %-10s %s\n' "$what" "${value:-not measured}" "$unit" "$bar" "${holds/null/–}"
 done
 {
   printf '{"gpu":"%s","driver":"%s","memory_mib":"%s","date":"%s","commit":"%s","rows":[' "$name" "${driver# }" "${memory# }" "$(date -u +%F)" \

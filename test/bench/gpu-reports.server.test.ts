@@ -28,6 +28,10 @@ function check(state: { cpu: string; cuda: string }): { code: number; printed: s
     join(build, 'longhaul-bench'),
     `[ "$LONGHAUL_DEVICE" = cpu ] && printf '${line}' ${state.cpu} || printf '${line}' ${state.cuda}`,
   );
+  program(
+    join(bin, 'node'),
+    `printf '{"cpu":"%s","device":"%s","moved":"%s"}\\n' ${state.cpu} ${state.cuda} ${state.cpu}; [ ${state.cpu} = ${state.cuda} ]`,
+  );
   const env = { PATH: `${bin}:/usr/bin:/bin`, LONGHAUL_GPU_CHECK_DIR: build, HOME: folder };
   try {
     return { code: 0, printed: execFileSync('bash', [script, file], { env, encoding: 'utf8' }), file };
@@ -48,6 +52,7 @@ test('gpu_check.sh passes a GPU whose bits are the CPU’s, and writes what the 
   expect(reportedText(report.gpu, [report])).toMatch(/^this GPU was reported on .*: all .*bars held/);
   const text = gpuReportText(report);
   expect(text).toContain('NVIDIA H100 80GB HBM3, driver 570.1, 81559 MiB');
+  expect(text).toMatch(/states after 20 steps of a run: CPU, GPU, CPU → GPU → CPU +aaaa aaaa aaaa/);
   expect(text).toMatch(/training, 0\.6 B, sequences of 1,024 +12\.5 tokens\/s/);
 });
 
