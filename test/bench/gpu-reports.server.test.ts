@@ -21,12 +21,17 @@ function check(state: { cpu: string; cuda: string }): { code: number; printed: s
   };
   for (const made of [bin, build]) mkdirSync(made);
   program(join(bin, 'nvidia-smi'), 'echo "NVIDIA H100 80GB HBM3, 570.1, 81559"');
-  for (const tool of ['nvcc', 'cmake', 'ctest']) program(join(bin, tool), 'exit 0');
+  for (const tool of ['nvcc', 'cmake', 'ctest', 'compute-sanitizer']) program(join(bin, tool), 'exit 0');
   program(join(build, 'longhaul-engine'), 'exit 0');
-  const line = `{"tokens_per_second": 12.5, "state": "%s"}\\n`;
+  const line = `{"tokens_per_second": 12.5, "state": "%s", "parameters": 500000000, "update_seconds": 2, "digest_seconds": 0.1, "copy_seconds": 2e-2, "bytes_of_plan": 0.97}\\n`;
+  program(
+    join(build, 'longhaul-gpu-rates'),
+    `echo '{"kind":"peak","tflops":0.05,"gigabytes_per_second":1}'; echo '{"kind":"all products","tflops":30,"lowest_of_peak":0.6612}'`,
+  );
   program(
     join(build, 'longhaul-bench'),
-    `[ "$LONGHAUL_DEVICE" = cpu ] && printf '${line}' ${state.cpu} || printf '${line}' ${state.cuda}`,
+    `case "$*" in *--decode*) echo '{"bench":"decode","tokens_per_second":8,"bytes_per_token":1e8,"flops_per_token":1e3}'; exit;; esac
+     [ "$LONGHAUL_DEVICE" = cpu ] && printf '${line}' ${state.cpu} || printf '${line}' ${state.cuda}`,
   );
   program(
     join(bin, 'node'),
@@ -53,7 +58,13 @@ test('gpu_check.sh passes a GPU whose bits are the CPU’s, and writes what the 
   const text = gpuReportText(report);
   expect(text).toContain('NVIDIA H100 80GB HBM3, driver 570.1, 81559 MiB');
   expect(text).toMatch(/states after 20 steps of a run: CPU, GPU, CPU → GPU → CPU +aaaa aaaa aaaa/);
-  expect(text).toMatch(/training, 0\.6 B, sequences of 1,024 +12\.5 tokens\/s/);
+  expect(text).toMatch(/training, 0\.6 B, sequences of 1,024 +12\.50 tokens\/s/);
+  // 12.5 tokens/s · 6 · 5e8 of 5e10 operations/s; 8 of 1e9 / 1e8 tokens/s, since memory is the nearer limit; 0.12 of 2 s.
+  expect(text).toMatch(/training, 0\.6 B: of the peak +0\.75 +at least 0\.5 +holds/);
+  expect(text).toMatch(/decoding, 0\.6 B: of the nearer limit +0\.80 +at least 0\.6 +holds/);
+  expect(text).toMatch(/digest and copies of an update, 0\.6 B: of its time +0\.06 +at most 0\.1 +holds/);
+  expect(text).toMatch(/the slowest, of the peak +0\.66 +at least 0\.65 +holds/);
+  expect(text).toMatch(/speeds beside PyTorch +not measured/);
 });
 
 test('gpu_check.sh fails a GPU whose state has another digest', () => {
