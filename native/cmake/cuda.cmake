@@ -10,7 +10,7 @@ file(REAL_PATH ${nvcc} nvcc_file)
 get_filename_component(cuda_root ${nvcc_file} DIRECTORY)
 get_filename_component(cuda_root ${cuda_root} DIRECTORY)
 find_library(cudart_static NAMES libcudart_static.a REQUIRED NO_DEFAULT_PATH
-  PATHS ${cuda_root}/lib ${cuda_root}/lib64 ${cuda_root}/targets/x86_64-linux/lib)
+  PATHS ${cuda_root}/lib ${cuda_root}/lib64 ${cuda_root}/targets/x86_64-linux/lib ${cuda_root}/lib/x86_64-linux-gnu)
 
 # Machine code for A100 and H100; newer GPUs compile the PTX when the program starts.
 set(nvcc_flags -ccbin ${CMAKE_CXX_COMPILER} -std=c++20 -O3 -fmad=false

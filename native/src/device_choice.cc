@@ -27,7 +27,10 @@ std::string chosen_kind() {
   const char* named = std::getenv("LONGHAUL_DEVICE");
   if (named == nullptr || *named == 0) {
 #if defined(LONGHAUL_HAS_DEVICE)
-    return cuda::has_device() ? device_kind : "cpu";
+    const std::string missing = cuda::device_absence();
+    if (missing.empty()) return device_kind;
+    log_line("warn", "computes on the CPU, though it is built for GPUs: " + missing);
+    return "cpu";
 #else
     return "cpu";
 #endif

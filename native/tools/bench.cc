@@ -1,5 +1,5 @@
-// longhaul-bench train|generate|gemm|sharing [--option value …]: measures the CPU engine on this machine, one JSON object per line. Every
-// subcommand takes --set scalar|avx2|avx512; its other options are listed in its header.
+// longhaul-bench train|generate|gemm|sharing [--option value …]: measures the engine on this machine, on the device that LONGHAUL_DEVICE
+// chooses; one JSON object per line. Every subcommand takes --set scalar|avx2|avx512; its other options are listed in its header.
 #include "bench/gemm.h"
 #include "bench/generate.h"
 #include "bench/sharing.h"

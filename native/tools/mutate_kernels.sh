@@ -33,7 +33,9 @@ mutation() {
   printf '%s\n' "${sources[@]}" | xargs -P 2 -I{} sh -c 'g++ "$@" -I"$0/src" -x c++ -c {} -o "$0/mutated/$(basename {}).o"' "$work" "${flags[@]}" || exit 2
   test_object "$test" || exit 2
   g++ "$work/$test.o" "$work"/mutated/*.o "${libraries[@]}" -lpthread -o "$work/mutant" || exit 2
-  timeout 300 "$work/mutant" >"$work/log" 2>&1 && verdict='NOT NOTICED' || verdict=noticed
+  timeout 300 "$work/mutant" >"$work/log" 2>&1
+  # 1 is the test's own verdict; a crash would show nothing.
+  [ $? = 1 ] && verdict=noticed || verdict='NOT NOTICED'
   [ "$verdict" = noticed ] || unnoticed=$((unnoticed + 1))
   printf '%-12s %s: %s  ->  %s\n' "$verdict" "$file" "${old//$'\n'*/ …}" "$new"
 }

@@ -1,4 +1,4 @@
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,15 +11,16 @@ const folder = mkdtempSync(join(tmpdir(), 'gpu-reports-'));
 const script = fileURLToPath(new URL('../../native/tools/gpu_check.sh', import.meta.url));
 
 /** Runs the check with stand-ins for the driver, the build and the programs. */
-function check(state: { cpu: string; cuda: string }): { code: number; printed: string; file: string } {
-  const bin = join(folder, `bin-${state.cuda}`);
-  const build = join(folder, `build-${state.cuda}`);
-  const file = join(folder, `${state.cuda}.json`);
+function check(
+  state: { cpu: string; cuda: string },
+  benchCode = 0,
+): { code: number; printed: string; file: string } {
+  const [bin, build] = ['bin-', 'build-'].map((kind) => mkdtempSync(join(folder, kind))) as [string, string];
+  const file = join(build, 'report.json');
   const program = (path: string, text: string): void => {
     writeFileSync(path, `#!/bin/sh\n${text}\n`);
     chmodSync(path, 0o755);
   };
-  for (const made of [bin, build]) mkdirSync(made);
   program(join(bin, 'nvidia-smi'), 'echo "NVIDIA H100 80GB HBM3, 570.1, 81559"');
   for (const tool of ['nvcc', 'cmake', 'ctest', 'compute-sanitizer']) program(join(bin, tool), 'exit 0');
   program(join(build, 'longhaul-engine'), 'exit 0');
@@ -31,7 +32,8 @@ function check(state: { cpu: string; cuda: string }): { code: number; printed: s
   program(
     join(build, 'longhaul-bench'),
     `case "$*" in *--decode*) echo '{"bench":"decode","tokens_per_second":8,"bytes_per_token":1e8,"flops_per_token":1e3}'; exit;; esac
-     [ "$LONGHAUL_DEVICE" = cpu ] && printf '${line}' ${state.cpu} || printf '${line}' ${state.cuda}`,
+     [ "$LONGHAUL_DEVICE" = cpu ] && printf '${line}' ${state.cpu} || printf '${line}' ${state.cuda}
+     exit ${benchCode}`,
   );
   program(
     join(bin, 'node'),
@@ -73,4 +75,20 @@ test('gpu_check.sh fails a GPU whose state has another digest', () => {
   mkdirSync(join(folder, 'wrong'));
   writeFileSync(join(folder, 'wrong/h100.json'), readFileSync(file));
   expect(readGpuReports(join(folder, 'wrong')).map(misses)).toEqual([true]);
+});
+
+test('gpu_check.sh fails a GPU on which a program crashes', () => {
+  const { code, printed } = check({ cpu: 'aaaa', cuda: 'aaaa' }, 1);
+  expect({ code, printed }).toEqual({
+    code: 1,
+    printed: expect.stringMatching(/a program failed +longhaul-bench train --size 6M: code 1/) as string,
+  });
+});
+
+test('gpu_check.sh explains itself when it is asked to', () => {
+  const { status, stdout } = spawnSync('bash', [script, '--help'], { encoding: 'utf8' });
+  expect({ status, stdout }).toEqual({
+    status: 2,
+    stdout: expect.stringContaining('gpu_check.sh [RESULT.json]') as string,
+  });
 });

@@ -201,7 +201,7 @@ describe('nvcc', () => {
     expect(await cuda('0')).toMatchObject({ code: 0 });
     expect(await cuda('1')).toMatchObject({
       code: 1,
-      said: expect.stringMatching(/nvcc not found[^]*python3-pip[^]*unset LONGHAUL_CUDA/),
+      said: expect.stringMatching(/nvcc not found[^]*python3-pip[^]*set LONGHAUL_CUDA=0/),
     });
   });
 

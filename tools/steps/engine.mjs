@@ -46,9 +46,10 @@ export async function ensureEngine({ withTests = false } = {}) {
   const compiler = requireCompiler();
   const nvcc = await ensureNvcc();
   const { compilers, key, binary } = engineOf(compiler, nvcc);
+  const devices = nvcc === null ? '' : ', for GPUs too';
   if (existsSync(binary) && !withTests) {
     recordToolPath('engine', binary);
-    return 'current';
+    return `current${devices}`;
   }
   return withLock(`engine-${checkoutKey}`, async () => {
     const cmake = requireCmake();
@@ -58,7 +59,7 @@ export async function ensureEngine({ withTests = false } = {}) {
     if (existsSync(binary) && existsSync(testsBuilt)) {
       recordToolPath('engine', binary);
       recordToolPath('engine-emulated', emulated);
-      return 'current';
+      return `current${devices}`;
     }
     const generator = existsSync(join(engineBuildFolder, 'CMakeCache.txt')) ? [] : ['-G', requireGenerator()];
     await runLong(
@@ -94,6 +95,6 @@ export async function ensureEngine({ withTests = false } = {}) {
       recordToolPath('engine-emulated', emulated);
     }
     recordToolPath('engine', binary);
-    return withTests ? 'built, with its tests' : 'built';
+    return `${withTests ? 'built, with its tests' : 'built'}${devices}`;
   });
 }

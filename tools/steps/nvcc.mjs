@@ -1,5 +1,5 @@
 // The compiler for GPUs: nvcc from the PATH, else from pinned wheels that are installed in the cache. A machine needs it only if it is to
-// build the engine for GPUs, which LONGHAUL_CUDA=1 says.
+// build the engine for GPUs.
 import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { cacheRoot, contentKey, platformKey, repository, withLock } from './cache.mjs';
@@ -9,8 +9,14 @@ import { findOnPath, outputOf, runLong, SetupError } from './command.mjs';
 const oldestCuda = 12;
 const requirements = join(repository, 'native/tools/nvcc-requirements.txt');
 
-/** Whether the engine is to be built for GPUs. */
-export const isCudaWanted = () => process.env.LONGHAUL_CUDA === '1';
+/** Whether the engine is to be built for GPUs: LONGHAUL_CUDA says so (1) or not (0); without it, if there is an NVIDIA driver. */
+export function isCudaWanted(said = process.env.LONGHAUL_CUDA ?? '', driver = '/proc/driver/nvidia/version') {
+  if (said === '') return existsSync(driver);
+  if (said === '0' || said === '1') return said === '1';
+  throw new SetupError(
+    `LONGHAUL_CUDA is ${said}; it must be 1 (build the engine for GPUs too) or 0 (for CPUs only).`,
+  );
+}
 
 /** Path of an nvcc that is there already, or null. */
 export function findNvcc() {
@@ -30,7 +36,7 @@ function wheels() {
   return { folder, nvcc: join(folder, 'nvidia/cu13/bin/nvcc') };
 }
 
-/** Fails now if LONGHAUL_CUDA asks for an nvcc that could not be installed later. */
+/** Fails now if an nvcc is wanted that could not be installed later. */
 export function checkNvcc() {
   if (isCudaWanted() && findNvcc() === null) requirePip();
 }
@@ -41,7 +47,7 @@ function requirePip() {
     if (name && outputOf(name, ['-m', 'pip', '--version']) !== null) return name;
   throw new SetupError(
     'nvcc not found, and no Python 3 with pip to install it: the engine is to be built for GPUs. ' +
-      'Install python3-pip, put an nvcc of CUDA 12 or newer on the PATH, or unset LONGHAUL_CUDA to build for CPUs only.',
+      'Install python3-pip, put an nvcc of CUDA 12 or newer on the PATH, or set LONGHAUL_CUDA=0 to build for CPUs only.',
   );
 }
 
@@ -66,7 +72,7 @@ export function installNvcc() {
         {
           label: 'nvcc download',
           timeoutMs: 15 * 60_000,
-          hint: 'Or put an nvcc of CUDA 12 or newer on the PATH, or unset LONGHAUL_CUDA to build for CPUs only.',
+          hint: 'Or put an nvcc of CUDA 12 or newer on the PATH, or set LONGHAUL_CUDA=0 to build for CPUs only.',
         },
       );
       renameSync(temporary, folder);

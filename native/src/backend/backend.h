@@ -83,7 +83,7 @@ class Backend {
   virtual Numerics numerics() const = 0;
   virtual DeviceInfo device() const = 0;
 
-  /// Of the memory that this backend computes in.
+  /// What this process has taken, and may still take, of the memory that this backend computes in.
   virtual MemoryUse memory() const = 0;
   virtual MemoryPlan plan(const MemoryRequest& request) const = 0;
   /// Bytes of one block of the KV cache.

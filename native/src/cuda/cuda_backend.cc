@@ -4,6 +4,7 @@
 
 #include "cuda/device/properties.h"
 #include "cuda/host/device_plan.h"
+#include "cuda/kernels/attention/attention.h"
 
 namespace longhaul::cuda {
 
@@ -16,10 +17,19 @@ DeviceInfo CudaBackend::device() const {
 
 MemoryUse CudaBackend::memory() const {
   const DeviceMemory memory = device_memory();
-  return {memory.total - memory.free, memory.free};
+  return {memory.allocated, memory.free};
 }
 
-MemoryPlan CudaBackend::plan(const MemoryRequest& request) const { return plan_device_memory(request); }
+MemoryPlan CudaBackend::plan(const MemoryRequest& request) const {
+  const Architecture& arch = request.architecture;
+  const std::string refusal = attention_refusal(arch.num_attention_heads, arch.num_key_value_heads, arch.head_dim);
+  if (!refusal.empty()) throw std::invalid_argument(refusal);
+  const size_t shared = attention_shared_bytes(arch.head_dim), most = most_shared_bytes();
+  if (shared > most)
+    throw std::invalid_argument("head_dim is " + std::to_string(arch.head_dim) + "; attention then takes " + std::to_string(shared) +
+                                " bytes of shared memory, and this GPU has " + std::to_string(most));
+  return plan_device_memory(request);
+}
 
 std::size_t CudaBackend::block_bytes(const Architecture& architecture) const { return DeviceCache::block_bytes(architecture); }
 

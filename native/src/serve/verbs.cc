@@ -257,6 +257,8 @@ void Verbs::advance() {
 }
 
 void Verbs::refer_to(Reference reference) {
+  // The backend frees the old one first.
+  reference_ = {};
   backend_->hold_reference(reference.weights);
   reference_ = std::move(reference);
 }

@@ -1,4 +1,6 @@
 // Attention on the device has the CPU's bits: from a forest's chains and from cache blocks, whatever shares a tile or a launch.
+#include "cuda/device/properties.h"
+#include "cuda/kernels/attention/attention_backward.h"
 #include "support/attention_inputs.h"
 
 using namespace longhaul;
@@ -35,6 +37,7 @@ void chains_have_the_bits_of_the_cpu() {
                         {{16, 1, 128}, node_of(50, 7)},  {{20, 1, 144}, node_of(37, 3)},     {{2, 1, 256}, node_of(66, 20)},
                         {{4, 1, 16}, node_of(701, 5)},   {{7, 1, 64}, node_of(1000, 1)},     {{2, 1, 32}, node_of(90, 45, 2)}};
   for (const Case& c : cases) {
+    if (cuda::attention_shared_bytes(c.heads.head_dim) > cuda::most_shared_bytes()) continue;  // a GPU smaller than an H100
     const AttentionInputs in(c.heads, {c.node});
     const std::vector<float> expected = in.expected();
     for (const int tile_rows : {cuda::few_tile_rows, cuda::many_tile_rows})
@@ -70,6 +73,7 @@ void schedules_change_nothing_and_every_barrier_is_needed() {
     check_schedules<float>([&](int fault) { return device.attend(fault); }, in.expected(), cuda::testing::attention_faults,
                            "tiles of " + std::to_string(tile_rows));
   }
+  if (cuda::attention_shared_bytes(256) > cuda::most_shared_bytes()) return;
   const AttentionInputs in({2, 1, 256}, {node_of(70, 20)});
   AttentionOnDevice device(in, cuda::many_tile_rows);
   check_schedules<float>([&](int fault) { return device.attend(fault); }, in.expected(), cuda::testing::attention_faults, "wide heads");

@@ -4,6 +4,9 @@
 
 #include "backend/device_error.h"
 #include "cuda/cuda_backend.h"
+#ifndef LONGHAUL_GPU
+#include "cuda/device/emulated/allocations.h"
+#endif
 #include "cuda/host/gradient_check.h"
 #include "support/device_checks.h"
 #include "support/updates.h"
@@ -93,10 +96,39 @@ void right_updates_pass() {
   }
 }
 
+#ifndef LONGHAUL_GPU
+/// The whole way: a value of the gradient on the device is not what its products give, and the update throws.
+void a_wrong_gradient_ends_the_update() {
+  const auto held = std::make_shared<const Policy>(tiny_policy());
+  const OwnedBatch batch = group_batch(held->architecture().vocab_size, 2, 1, 9, 3, 10);
+  const std::vector<cuda::GradientMatrix> all = cuda::gradient_matrices(cuda::DeviceModel(*held, nullptr, stream()));
+  for (std::uint64_t m = 0; m < all.size(); ++m) {
+    cuda::CudaBackend device;
+    device.hold(held);
+    UpdateSettings settings = policy_settings({1e-2});
+    settings.checked_gradient = m;
+    settings.first_logprobs = [&](const MiniBatch&, std::span<const float>) {
+      // The gradient is all zeros now; its memory was taken last.
+      static_cast<float*>(cuda::emulated::newest_of(held->trained().size() * sizeof(float)))[all[m].offset] = 1;
+    };
+    bool noticed = false;
+    try {
+      compute_update(*held, batch.view(), settings, device);
+    } catch (const WrongValue&) {
+      noticed = true;
+    }
+    check(noticed, all[m].name);
+  }
+}
+#endif
+
 }  // namespace
 
 int main() {
   return run({{"a flipped value is noticed", a_flipped_value_is_noticed},
               {"every element is chosen at times", every_element_is_chosen_at_times},
+#ifndef LONGHAUL_GPU
+              {"a wrong gradient ends the update", a_wrong_gradient_ends_the_update},
+#endif
               {"right updates pass", right_updates_pass}});
 }

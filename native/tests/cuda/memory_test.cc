@@ -56,6 +56,41 @@ void an_update_takes_what_is_planned() {
   }
 }
 
+/// Beside an update, without the cache: as many rows as a call may have, each with a draw.
+void sampling_takes_what_is_planned() {
+  const Architecture architecture = tiny_architecture();
+  for (const auto& [name, policy] : {std::pair("full", tiny_policy(7, architecture)), {"LoRA", tiny_lora_policy(7, architecture)}}) {
+    MemoryRequest request;
+    request.architecture = architecture;
+    if (policy.adapters()) request.lora = policy.adapters()->settings();
+    const auto planned = [&](std::size_t cache) {
+      request.kv_cache_bytes = cache;
+      return cuda::plan_device_memory(request);
+    };
+    cuda::emulated::start_counting();
+    cuda::CudaBackend device;
+    const auto held = std::make_shared<const Policy>(policy);
+    device.hold(held);
+    const std::unique_ptr<BlockCache> cache = device.make_cache(architecture, most_feed_rows);
+    const std::size_t before = cuda::emulated::most_bytes();  // from which most is counted: cache and weights
+    std::vector<int32_t> blocks(std::size_t(most_feed_rows), 0), token{1};
+    std::vector<Feed> feeds;
+    for (int i = 0; i < most_feed_rows; ++i) {
+      blocks[std::size_t(i)] = i;
+      feeds.push_back({token, 0, std::span(blocks).subspan(std::size_t(i), 1), true});
+    }
+    const std::vector<DrawRequest> draws(feeds.size(), DrawRequest{1.0f, 0.5f, 1, 0});
+    std::vector<Drawn> drawn(feeds.size());
+    for (int call = 0; call < 2; ++call) device.extend(*held, *cache, feeds, draws, drawn);
+    const double planned_bytes = double(planned(1).activations - planned(0).activations);
+    const double ratio = double(cuda::emulated::most_bytes() - before) / planned_bytes;
+    check(ratio > 0.95 && ratio <= 1.05, std::string(name) + ": " + std::to_string(ratio) + " of the plan");
+  }
+}
+
 }  // namespace
 
-int main() { return run({{"an update takes what is planned", an_update_takes_what_is_planned}}); }
+int main() {
+  return run({{"an update takes what is planned", an_update_takes_what_is_planned},
+              {"sampling takes what is planned", sampling_takes_what_is_planned}});
+}

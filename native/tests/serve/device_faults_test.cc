@@ -68,8 +68,8 @@ void a_wrong_log_prob_is_not_applied() {
   }
 }
 
-// A prompt with two samples. Flips one log-prob after the other, and returns for which targets this was noticed with a step id.
-std::string noticed(const Policy& policy, const std::string& step_id, float wrong) {
+// A prompt with two samples. Flips one log-prob after the other, and returns for which targets this was noticed with a choice.
+std::string noticed(const Policy& policy, std::uint64_t choice, float wrong) {
   MiniBatch mini;
   const std::vector<std::int32_t> prompt = random_tokens(5, policy.architecture().vocab_size, 1);
   const int root = mini.forest.add(-1, prompt);
@@ -92,13 +92,13 @@ std::string noticed(const Policy& policy, const std::string& step_id, float wron
   passes->prepare({}, mini.forest.rows());
   passes->begin(policy, mini.forest, mini.target_rows, mini.target_tokens, 0.7f, {}, {});
   passes->logprobs(right);
-  require_same_logprobs(policy, mini, right, 0.7, step_id, pool, {});
+  require_same_logprobs(policy, mini, right, 0.7, choice, pool, {});
   std::string text;
   for (std::size_t t = 0; t < right.size(); ++t) {
     std::vector<float> seen = right;
     seen[t] = wrong == 0 ? flipped(seen[t]) : wrong;
     try {
-      require_same_logprobs(policy, mini, seen, 0.7, step_id, pool, {});
+      require_same_logprobs(policy, mini, seen, 0.7, choice, pool, {});
       text += '-';
     } catch (const WrongValue&) {
       text += 'x';
@@ -109,11 +109,10 @@ std::string noticed(const Policy& policy, const std::string& step_id, float wron
 
 void one_wrong_log_prob_on_the_chosen_path_is_noticed() {
   const Policy policy = random_policy(tiny_architecture(), 0.2, 7);
-  const std::string rest(56, '0');
   // Both samples' first targets are of the prompt's last row.
   const char* expected[] = {"x--x--", "xx-x--", "xxxx--", "x--x--", "x--xx-", "x--xxx"};
-  for (int chosen = 0; chosen < 6; ++chosen) CHECK(noticed(policy, "0000000" + std::to_string(chosen) + rest, 0) == expected[chosen]);
-  CHECK(noticed(policy, "00000002" + rest, std::numeric_limits<float>::quiet_NaN()) == expected[2]);
+  for (std::uint64_t chosen = 0; chosen < 6; ++chosen) CHECK(noticed(policy, chosen, 0) == expected[chosen]);
+  CHECK(noticed(policy, 2, std::numeric_limits<float>::quiet_NaN()) == expected[2]);
 }
 
 void two_nans_are_equal() {
@@ -121,7 +120,6 @@ void two_nans_are_equal() {
   Policy policy(right);
   for (float& value : policy.trained()) value = std::numeric_limits<float>::quiet_NaN();
   policy.changed();
-  const std::string step_id(64, '0');
   ThreadPool pool(1);
   MiniBatch mini;
   const std::vector<std::int32_t> tokens{1, 2, 3};
@@ -130,7 +128,7 @@ void two_nans_are_equal() {
   mini.target_samples = {0};
   mini.target_tokens = std::span(tokens).subspan(2);
   for (const std::uint32_t bits : {0x7fffffffu, 0xffc00000u})
-    require_same_logprobs(policy, mini, std::vector<float>{std::bit_cast<float>(bits)}, 1, step_id, pool, {});
+    require_same_logprobs(policy, mini, std::vector<float>{std::bit_cast<float>(bits)}, 1, 0, pool, {});
 }
 
 void a_wrong_gradient_is_not_applied() {

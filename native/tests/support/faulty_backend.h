@@ -62,7 +62,7 @@ class FaultyBackend final : public Backend {
   FaultyBackend(std::unique_ptr<Backend> right, Err err) : right_(std::move(right)), err_(err) {}
 
   Numerics numerics() const override { return right_->numerics(); }
-  DeviceInfo device() const override { return {"faulty", "faulty device", 0}; }
+  DeviceInfo device() const override { return {"cuda", "faulty device", 0}; }
   MemoryUse memory() const override { return right_->memory(); }
   MemoryPlan plan(const MemoryRequest& request) const override { return right_->plan(request); }
   std::size_t block_bytes(const Architecture& architecture) const override { return right_->block_bytes(architecture); }

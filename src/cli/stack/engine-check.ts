@@ -29,7 +29,9 @@ export function engineText(
     build,
     `numerics ${nameOfNumerics(numerics)}, ${on}${instructionSet}, ${threads} threads`,
     ...(gpu === null && present !== null
-      ? [`it does not use this machine’s ${present} (docs/engine.md, Devices)`]
+      ? [
+          `it does not use this machine’s ${present} (LONGHAUL_DEVICE is cpu, or the engine is built for CPUs only: npm run setup)`,
+        ]
       : []),
     ...(name === null ? [] : [reportedText(name, reports)]),
   ].join('; ');

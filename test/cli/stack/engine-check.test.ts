@@ -29,7 +29,7 @@ it('says whether the GPU of the engine was reported', () => {
 
 it('says that the engine does not use the GPU of this machine', () => {
   expect(engineText(cpu, name, [])).toContain(
-    '; it does not use this machine’s NVIDIA H100 80GB HBM3 (docs/engine.md, Devices); nothing has run on a GPU yet',
+    '; it does not use this machine’s NVIDIA H100 80GB HBM3 (LONGHAUL_DEVICE is cpu, or the engine is built for CPUs only: npm run setup); nothing has run on a GPU yet',
   );
 });
 

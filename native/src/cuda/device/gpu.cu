@@ -2,7 +2,9 @@
 #include "cuda/device/device.h"
 #include "cuda/device/properties.h"
 
+#include <mutex>
 #include <new>
+#include <unordered_map>
 
 namespace longhaul::cuda {
 
@@ -16,6 +18,18 @@ Stream make_stream() {
 void free_stream(Stream stream) { cudaStreamDestroy(stream); }
 
 namespace {
+
+/// What this process has allocated: the driver's figures also count other processes.
+/// (Never destroyed, since arrays may be freed while the process ends.)
+auto& sizes_lock = *new std::mutex;
+auto& sizes = *new std::unordered_map<void*, std::size_t>;
+
+std::size_t allocated() {
+  const std::lock_guard lock(sizes_lock);
+  std::size_t bytes = 0;
+  for (const auto& [p, size] : sizes) bytes += size;
+  return bytes;
+}
 
 std::string version_text(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
 
@@ -36,31 +50,30 @@ std::string absence(cudaError_t error) {
 
 }  // namespace
 
-bool has_device() {
+std::string device_absence() {
   int count = 0;
-  const bool counted = cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
-  int major = 0;
-  const bool known = counted && cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) == cudaSuccess;
+  const cudaError_t counted = cudaGetDeviceCount(&count);
   cudaGetLastError();
-  return known && major >= 8;
+  if (counted != cudaSuccess || count == 0) return absence(counted);
+  cudaDeviceProp properties;
+  const cudaError_t known = cudaGetDeviceProperties(&properties, 0);
+  cudaGetLastError();
+  if (known != cudaSuccess) return absence(known);
+  if (properties.major >= 8) return "";
+  return std::string(properties.name) + " has compute capability " + std::to_string(properties.major) + "." + std::to_string(properties.minor) +
+         "; the engine needs 8.0 or newer";
 }
 
 DeviceMemory device_memory() {
-  DeviceMemory memory;
-  check(cudaMemGetInfo(&memory.free, &memory.total), "device memory");
-  return memory;
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "device memory");
+  return {free, allocated()};
 }
 
 void require_usable_device() {
-  int count = 0;
-  const cudaError_t counted = cudaGetDeviceCount(&count);
-  if (counted != cudaSuccess || count == 0) throw std::runtime_error(absence(counted));
-  cudaDeviceProp properties;
-  check(cudaGetDeviceProperties(&properties, 0), "device");
-  const std::string name = properties.name;
-  if (properties.major < 8)
-    throw std::runtime_error(name + " has compute capability " + std::to_string(properties.major) + "." +
-                             std::to_string(properties.minor) + "; the engine needs 8.0 or newer");
+  const std::string missing = device_absence();
+  if (!missing.empty()) throw std::runtime_error(missing);
+  const std::string name = device_properties().name;
   const cudaError_t opened = cudaFree(nullptr);
   if (opened == cudaErrorDevicesUnavailable)
     throw std::runtime_error(name + " is in the exclusive use of another process: end it, or set the GPU's compute mode to default");
@@ -75,6 +88,13 @@ DeviceProperties device_properties() {
   return {"cuda", properties.name, properties.totalGlobalMem};
 }
 
+std::size_t most_shared_bytes() {
+  int device = 0, bytes = 0;
+  check(cudaGetDevice(&device), "device");
+  check(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), "shared memory");
+  return std::size_t(bytes);
+}
+
 void device_sync() { check(cudaDeviceSynchronize(), "device_sync"); }
 
 void set_schedule(uint64_t) {}
@@ -87,10 +107,16 @@ void* allocate_device_bytes(size_t bytes) {
     throw std::bad_alloc();
   }
   check(error, "device memory");
+  const std::lock_guard lock(sizes_lock);
+  sizes[p] = bytes;
   return p;
 }
 
-void free_device_bytes(void* p) { cudaFree(p); }
+void free_device_bytes(void* p) {
+  cudaFree(p);
+  const std::lock_guard lock(sizes_lock);
+  sizes.erase(p);
+}
 
 void copy_device_bytes(void* to, const void* from, size_t bytes, Stream stream) {
   if (!stream) throw std::runtime_error("device_copy on a null stream");

@@ -21,6 +21,10 @@ DeviceCache::DeviceCache(const Architecture& architecture, int block_capacity, S
     throw std::invalid_argument("KV cache: block_capacity is " + std::to_string(block_capacity) + "; it must be at least 1");
   memory_ = DeviceArray<float>(size_t(block_capacity) * blocks_.block_stride());
   blocks_.memory = memory_.data();
+#ifdef LONGHAUL_GPU
+  // A block may be copied before it is full, which compute-sanitizer would take for a fault. (The emulated device keeps its NaN.)
+  device_zero(memory_.data(), memory_.size(), stream);
+#endif
 }
 
 size_t DeviceCache::block_bytes(const Architecture& architecture) { return blocks_of(architecture).block_stride() * sizeof(float); }

@@ -7,13 +7,6 @@
 
 namespace longhaul::cuda {
 
-namespace {
-
-/// Most bytes of logits that exist at once.
-constexpr size_t logits_bytes = size_t{256} << 20;
-
-}  // namespace
-
 void DeviceExtension::run(const DeviceModel& model, const DeviceCache& cache, std::span<const Feed> feeds, std::span<const DrawRequest> draws,
                           std::span<Drawn> drawn) {
   if (feeds.empty()) return;
@@ -140,7 +133,7 @@ void DeviceExtension::draw(const DeviceModel& model, std::span<const DrawRequest
   const Architecture& arch = model.architecture();
   const ParameterRange& head = model.layout().head;
   const size_t width = size_t(arch.hidden_size), vocab = size_t(arch.vocab_size);
-  const int most = int(std::max<size_t>(logits_bytes / (vocab * sizeof(float)), 16));
+  const int most = most_logit_rows(arch.vocab_size);
   for (int first = 0; first < wanted_; first += most) {
     const int rows = std::min(most, wanted_ - first);
     float* logits = logits_.room(size_t(rows) * vocab);

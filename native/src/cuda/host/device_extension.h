@@ -1,6 +1,7 @@
 // `extend` on the device: some rows through all layers, and a draw behind each feed that wants logits.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <vector>
 
@@ -11,6 +12,9 @@
 #include "model/inference/sample.h"
 
 namespace longhaul::cuda {
+
+/// Most rows of logits that exist at once: 256 MiB, but 16 rows.
+inline int most_logit_rows(int vocab) { return std::max(int((size_t{256} << 20) / (size_t(vocab) * sizeof(float))), 16); }
 
 /// Keeps its working memory between calls.
 class DeviceExtension {

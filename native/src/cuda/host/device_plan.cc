@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cuda/host/device_extension.h"
 #include "ops/ops.h"
 #include "train/forest/forest_activations.h"
 #include "train/forest/pass_settings.h"
@@ -30,6 +31,13 @@ std::size_t room_floats(const MemoryRequest& request, const RowWidths& w, std::s
   return floats;
 }
 
+/// Floats and indices of the rooms of DeviceExtension.
+std::size_t sampling_floats(const MemoryRequest& request, const RowWidths& w) {
+  const std::size_t rows = most_feed_rows, widest_adapter = request.lora ? 3 * std::size_t(request.lora->rank) : 0, indices = 12;
+  const std::size_t logits = std::size_t(std::min(most_feed_rows, most_logit_rows(request.architecture.vocab_size)));
+  return rows * (3 * w.hidden + w.qkv + w.query + 3 * w.ffn + widest_adapter + indices) + logits * std::size_t(request.architecture.vocab_size);
+}
+
 }  // namespace
 
 MemoryPlan plan_device_memory(const MemoryRequest& request) {
@@ -47,6 +55,7 @@ MemoryPlan plan_device_memory(const MemoryRequest& request) {
     const std::size_t logits = std::size_t(std::min(rows, head_capacity(architecture, 1)));
     plan.head = logits * (std::size_t(architecture.vocab_size) + widths.hidden + 4) * sizeof(float);
   }
+  if (request.kv_cache_bytes > 0) plan.activations += sampling_floats(request, widths) * sizeof(float);
   plan.total = 0;
   for (const MemoryPart& part : parts(plan)) plan.total += part.bytes;
   return plan;

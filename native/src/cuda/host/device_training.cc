@@ -4,9 +4,29 @@
 
 namespace longhaul::cuda {
 
-void DeviceTraining::prepare(const ForestPassSettings& settings, int) {
+void DeviceTraining::prepare(const ForestPassSettings& settings, int most_rows) {
   give_up();
+  const int rows = std::min(settings.pass_rows, most_rows);
+  const bool tighter = (settings.recompute && !settings_.recompute) || (rows < most_rows && rows < held_rows_);
+  if (tighter) {
+    drop_activations();
+    held_rows_ = 0;
+  }
   settings_ = settings;
+  held_rows_ = std::max(held_rows_, rows);
+}
+
+/// What grows with the rows of a pass; the rest is small, or as large as the policy.
+void DeviceTraining::drop_activations() {
+  passes_.clear();
+  inputs_.clear();
+  layers_.clear();
+  keys_values_.clear();
+  d_keys_values_.clear();
+  for (DeviceRoom<float>* room :
+       {&normed_, &activated_, &last_hidden_, &final_normed_, &final_inverse_, &inverse_, &head_rows_, &logits_, &d_targets_, &d_hidden_,
+        &d_scattered_, &d_output_, &d_activated_, &d_gate_up_, &d_normed_, &d_attention_, &d_qkv_, &d_down_, &pulls_})
+    *room = {};
 }
 
 void DeviceTraining::begin(const Policy& policy, const Forest& forest, std::span<const int32_t> target_rows,

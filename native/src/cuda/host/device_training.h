@@ -65,6 +65,8 @@ class DeviceTraining final : public Training {
     if (whom) whom();
   }
 
+  void drop_activations();
+
   // device_forward.cc
   void forward(const PassRange& pass, Keep keep, bool store_keys);
   void project(const PassRange& pass, int layer, bool saving, bool store_keys);
@@ -94,6 +96,8 @@ class DeviceTraining final : public Training {
   DevicePolicies& policies_;
   Stream stream_;
   ForestPassSettings settings_;
+  /// Rows of the largest pass that there has been memory for.
+  int held_rows_ = 0;
 
   // Set by `begin`.
   DeviceModel* model_ = nullptr;

@@ -155,9 +155,11 @@ void leaf_digests(const LeafDigests& args, Stream stream) { launch_leaves<0>(arg
 
 namespace testing {
 
-void leaf_digests(const LeafDigests& args, Stream stream, int fault) {
+void leaf_digests(const LeafDigests& args, Stream stream, [[maybe_unused]] int fault) {
+#ifndef __CUDACC__  // A GPU need not show that a barrier is missing.
   if (fault == 1) return launch_leaves<1>(args, stream);
   if (fault == 2) return launch_leaves<2>(args, stream);
+#endif
   launch_leaves<0>(args, stream);
 }
 

@@ -174,16 +174,25 @@ void softmax_gradient(const SoftmaxGradient& args, Stream stream) { launch_place
 
 namespace testing {
 
-void normalize_rows(const NormalizeRows& args, Stream stream, int fault) {
-  launch_rows(fault == 1 ? normalize_kernel<1> : fault == 2 ? normalize_kernel<2> : normalize_kernel<0>, args, stream);
+void normalize_rows(const NormalizeRows& args, Stream stream, [[maybe_unused]] int fault) {
+#ifndef __CUDACC__  // A GPU need not show that a barrier is missing.
+  if (fault > 0) return launch_rows(fault == 1 ? normalize_kernel<1> : normalize_kernel<2>, args, stream);
+#endif
+  launch_rows(normalize_kernel<0>, args, stream);
 }
 
-void row_entropies(const RowEntropies& args, Stream stream, int fault) {
-  launch_rows(fault == 1 ? entropy_kernel<1> : entropy_kernel<0>, args, stream);
+void row_entropies(const RowEntropies& args, Stream stream, [[maybe_unused]] int fault) {
+#ifndef __CUDACC__  // A GPU need not show that a barrier is missing.
+  if (fault > 0) return launch_rows(entropy_kernel<1>, args, stream);
+#endif
+  launch_rows(entropy_kernel<0>, args, stream);
 }
 
-void draw_rows(const DrawRows& args, Stream stream, int fault) {
-  launch_rows(fault == 1 ? draw_kernel<1> : fault == 2 ? draw_kernel<2> : draw_kernel<0>, args, stream);
+void draw_rows(const DrawRows& args, Stream stream, [[maybe_unused]] int fault) {
+#ifndef __CUDACC__  // A GPU need not show that a barrier is missing.
+  if (fault > 0) return launch_rows(fault == 1 ? draw_kernel<1> : draw_kernel<2>, args, stream);
+#endif
+  launch_rows(draw_kernel<0>, args, stream);
 }
 
 }  // namespace testing

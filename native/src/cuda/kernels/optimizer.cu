@@ -133,8 +133,10 @@ double add_squares(double total, const float* totals, size_t n) {
 
 namespace testing {
 
-void adamw_8bit(const AdamW8Bit& args, Stream stream, int fault) {
+void adamw_8bit(const AdamW8Bit& args, Stream stream, [[maybe_unused]] int fault) {
+#ifndef __CUDACC__  // A GPU need not show that a barrier is missing.
   if (fault == 1) return launch_adamw_8bit<1>(args, stream);
+#endif
   launch_adamw_8bit<0>(args, stream);
 }
 

@@ -11,6 +11,9 @@ namespace longhaul {
 /// Positions in a block of the KV cache. Block b of a sequence's table holds positions [32·b, 32·b + 32).
 inline constexpr int block_positions = 32;
 
+/// Most rows of all feeds of a call of `extend`.
+inline constexpr int most_feed_rows = 2048;
+
 /// Keys and values of blocks, each with all layers of its positions, in the memory of what computes. The scheduler decides which sequence
 /// owns which block.
 class BlockCache {

@@ -61,6 +61,7 @@ class Scheduler {
   static constexpr std::size_t most_running = 1024;
   // Prompts are prefilled in pieces of this size beside decoding, so that a cancellation does not wait for a long prompt.
   static constexpr std::size_t prefill_per_pass = 1024;
+  static_assert(most_running + prefill_per_pass <= most_feed_rows);
   // `cache_bytes` bounds the KV cache, which always has room for at least one transcript of full length.
   Scheduler(const Architecture& architecture, std::size_t cache_bytes, GenerationCounters& counters, Backend& backend);
   // The size in bytes to which the cache of such a scheduler may grow, with blocks of `block_bytes`.

@@ -18,8 +18,8 @@ constexpr int most_rows = 4096;
 int position_of(const MiniBatch& mini, std::size_t target) { return mini.forest.positions[std::size_t(mini.target_rows[target])]; }
 
 /// The first target from the chosen one on whose path is short enough; if there is none, the one with the shortest path.
-std::size_t chosen_target(const MiniBatch& mini, const std::string& step_id) {
-  const std::size_t count = mini.target_rows.size(), first = std::stoul(step_id.substr(0, 8), nullptr, 16) % count;
+std::size_t chosen_target(const MiniBatch& mini, std::uint64_t choice) {
+  const std::size_t count = mini.target_rows.size(), first = std::size_t(choice % count);
   std::size_t shortest = first;
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t target = (first + i) % count;
@@ -48,9 +48,9 @@ int node_of(const Forest& forest, int row) {
 }  // namespace
 
 void require_same_logprobs(const Policy& policy, const MiniBatch& mini, std::span<const float> logprobs, double temperature,
-                           const std::string& step_id, ThreadPool& pool, const OnAdvance& advanced) {
+                           std::uint64_t choice, ThreadPool& pool, const OnAdvance& advanced) {
   if (mini.target_rows.empty()) return;
-  const std::size_t last = chosen_target(mini, step_id);
+  const std::size_t last = chosen_target(mini, choice);
   std::vector<std::int32_t> tokens, path_rows;
   for (const int n : path_to(mini.forest, node_of(mini.forest, mini.target_rows[last]))) {
     const ForestNode& node = mini.forest.nodes[std::size_t(n)];

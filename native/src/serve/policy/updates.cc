@@ -48,7 +48,9 @@ std::shared_ptr<const HeldState> Updates::compute(const Request& request, const 
   const BatchFile file = read_batch(request.text("batch_path"), request.digest("batch_sha256"), held.digest, mini_batches);
   const Batch batch = file.view();
   validate(batch, held.policy->architecture(), mini_batches);
-  const bool own_reference = settings.reference && settings.reference != held.policy->shared_weights();
+  // A GPU has a copy of its own even of the held weights, since it steps in place.
+  const bool stepped = backend.device().kind != "cpu" && !held.policy->adapters();
+  const bool own_reference = settings.reference && (stepped || settings.reference != held.policy->shared_weights());
   settings.passes = memory_.plan_update(*held.policy, batch, own_reference);
   settings.cancelled = request.cancelled.get();
   settings.advanced = advanced_;
@@ -56,10 +58,11 @@ std::shared_ptr<const HeldState> Updates::compute(const Request& request, const 
     replies_.progress(id, static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
   };
   if (backend.device().kind != "cpu") {
-    // Its first digits choose the log-probs.
-    settings.checked_gradient = std::stoull(request.digest("step_id").substr(8, 16), nullptr, 16);
-    settings.first_logprobs = [&](const MiniBatch& mini, std::span<const float> logprobs) {
-      require_same_logprobs(*held.policy, mini, logprobs, settings.temperature, request.digest("step_id"), pool, advanced_);
+    const std::string step_id = request.digest("step_id");
+    const std::uint64_t target = std::stoull(step_id.substr(0, 8), nullptr, 16);
+    settings.checked_gradient = std::stoull(step_id.substr(8, 16), nullptr, 16);
+    settings.first_logprobs = [&, target](const MiniBatch& mini, std::span<const float> logprobs) {
+      require_same_logprobs(*held.policy, mini, logprobs, settings.temperature, target, pool, advanced_);
     };
   }
   UpdateReport report = train(*held.policy, batch, settings, backend);

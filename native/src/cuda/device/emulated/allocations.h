@@ -8,6 +8,9 @@ namespace longhaul::cuda::emulated {
 /// Begins with what is allocated now.
 void start_counting();
 
+/// The newest allocation of just this size that is not freed; null if there is none. A test changes values there, as a broken GPU would.
+void* newest_of(std::size_t bytes);
+
 /// Bytes of the device's memory since then, at most.
 std::size_t most_bytes();
 

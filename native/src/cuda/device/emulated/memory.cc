@@ -5,10 +5,13 @@
 #include <malloc.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <new>
+#include <vector>
 
 #include "cuda/device/emulated/allocations.h"
 #include "cuda/device/emulated/block.h"
@@ -20,6 +23,15 @@ namespace {
 
 std::atomic<std::size_t> allocated{0}, most{0};
 
+struct Allocation {
+  void* p;
+  std::size_t bytes;
+};
+
+// (Never destroyed, since arrays may be freed while the process ends.)
+auto& allocations_lock = *new std::mutex;
+auto& allocations = *new std::vector<Allocation>;
+
 }  // namespace
 
 namespace emulated {
@@ -28,19 +40,26 @@ void start_counting() { most = allocated.load(); }
 
 std::size_t most_bytes() { return most; }
 
+void* newest_of(std::size_t bytes) {
+  const std::lock_guard lock(allocations_lock);
+  const auto found = std::find_if(allocations.rbegin(), allocations.rend(), [&](const Allocation& one) { return one.bytes == bytes; });
+  return found == allocations.rend() ? nullptr : found->p;
+}
+
 }  // namespace emulated
 
 Stream make_stream() { return reinterpret_cast<Stream>(new char); }
 
 void free_stream(Stream stream) { delete reinterpret_cast<char*>(stream); }
 
-bool has_device() { return true; }
+std::string device_absence() { return ""; }
 
 void require_usable_device() {}
 
+std::size_t most_shared_bytes() { return 227 * 1024; }
+
 DeviceMemory device_memory() {
-  const std::size_t free = available_memory();
-  return {free, free + allocated};
+  return {available_memory(), allocated};
 }
 
 DeviceProperties device_properties() { return {"emulated", "emulated device", std::size_t(sysconf(_SC_PHYS_PAGES)) * std::size_t(sysconf(_SC_PAGESIZE))}; }
@@ -55,11 +74,17 @@ void* allocate_device_bytes(size_t bytes) {
   const std::size_t now = allocated += malloc_usable_size(p);
   for (std::size_t before = most; before < now && !most.compare_exchange_weak(before, now);) {
   }
+  const std::lock_guard lock(allocations_lock);
+  allocations.push_back({p, bytes});
   return p;
 }
 
 void free_device_bytes(void* p) {
   allocated -= malloc_usable_size(p);
+  {
+    const std::lock_guard lock(allocations_lock);
+    std::erase_if(allocations, [&](const Allocation& one) { return one.p == p; });
+  }
   std::free(p);
 }
 

@@ -12,12 +12,7 @@ constexpr int tile_rows = many_tile_rows;
 /// Neighbouring threads that add up a dot product.
 constexpr int lanes = 16;
 
-size_t shared_bytes(int head_dim) {
-  const size_t rows = size_t(tile_rows) * head_dim, keys = size_t(tile_keys) * (head_dim + 4), weights = size_t(tile_rows) * tile_keys;
-  return sizeof(float) * (2 * (rows + keys + weights) + 3 * size_t(tile_rows));
-}
-
-/// Shared memory of a block of threads.
+/// Shared memory of a block of threads: `attention_shared_bytes`.
 struct TileMemory {
   float *queries, *d_out;       // [tile_rows, head_dim]
   float *keys, *values;         // [32, padded(head_dim)]
@@ -216,7 +211,7 @@ __global__ void __launch_bounds__(Threads, 1) key_gradients(AttentionBackward b,
 template <int Threads, int Items, int Fault>
 void launch_gradients(const AttentionBackward& b, Stream stream) {
   const Attention& a = b.forward;
-  const size_t bytes = shared_bytes(a.head_dim);
+  const size_t bytes = attention_shared_bytes(a.head_dim);
   const float scale = 1.0f / __builtin_sqrtf(float(a.head_dim));
   const dim3 threads(Threads), tiles(unsigned(a.tile_count), unsigned(a.kv_heads)),
       key_tiles(unsigned(b.key_tile_count), unsigned(a.kv_heads));

@@ -45,6 +45,12 @@ struct KeyTiles {
 /// belong to earlier passes.
 KeyTiles key_tiles(std::span<const ForestSegment> segments, std::span<const int> order);
 
+/// Bytes of shared memory of a block of threads; attention forward takes less.
+inline size_t attention_shared_bytes(int head_dim) {
+  const size_t rows = size_t(many_tile_rows) * head_dim, keys = size_t(32) * (head_dim + 4), weights = size_t(many_tile_rows) * 32;
+  return sizeof(float) * (2 * (rows + keys + weights) + 3 * size_t(many_tile_rows));
+}
+
 struct AttentionBackward {
   /// As in the forward pass, with its `out` and `log_sums`; the past is a `chain_past`, and tiles have `many_tile_rows`.
   Attention forward;
