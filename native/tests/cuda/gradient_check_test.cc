@@ -85,7 +85,7 @@ void right_updates_pass() {
     const auto held = std::make_shared<const Policy>(policy);
     cuda::CudaBackend device;
     device.hold(held);
-    const OwnedBatch batch = group_batch(policy.architecture().vocab_size, 3, 1, 90, 3, 90);
+    const OwnedBatch batch = group_batch(policy.architecture().vocab_size, 1, 3, 90, 3, 90);
     for (std::uint64_t choice = 0; choice < 4; ++choice) {
       UpdateSettings settings = policy_settings({1e-2});
       settings.checked_gradient = choice * 0x9e3779b97f4a7c15u;
@@ -100,7 +100,7 @@ void right_updates_pass() {
 /// The whole way: a value of the gradient on the device is not what its products give, and the update throws.
 void a_wrong_gradient_ends_the_update() {
   const auto held = std::make_shared<const Policy>(tiny_policy());
-  const OwnedBatch batch = group_batch(held->architecture().vocab_size, 2, 1, 9, 3, 10);
+  const OwnedBatch batch = group_batch(held->architecture().vocab_size, 1, 2, 9, 3, 10);
   const std::vector<cuda::GradientMatrix> all = cuda::gradient_matrices(cuda::DeviceModel(*held, nullptr, stream()));
   for (std::uint64_t m = 0; m < all.size(); ++m) {
     cuda::CudaBackend device;
