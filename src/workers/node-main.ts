@@ -65,7 +65,7 @@ async function createParts(
         meter,
         log,
       })
-    : { holder: nativePolicy(config, { store, meter, tracing, log, onErringDevice: leave }) };
+    : { holder: nativePolicy(config, { store, meter, tracing, log, onUnusable: leave }) };
   const { engine } = holder;
   const made = new MadeSessions(join(config.folder, 'sessions'), log);
   void made.closeLeft((variable) => headersIn('of a session that an earlier process left', variable));

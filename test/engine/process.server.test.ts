@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import type { Duplex } from 'node:stream';
 import { chmodSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { encodeFrame, FrameDecoder } from '../../src/engine/native/frames.js';
 import { findEngine } from '../support/find-tools.js';
 import {
@@ -130,7 +130,10 @@ describe('the engine process', () => {
 
   it('that is missing or has another version gives one clear error with the fix', async () => {
     const fix = expect.stringContaining('npm run build:native');
-    await expect(startEngine({ binary: '/nowhere/longhaul-engine' }).info()).rejects.toMatchObject({
+    const unusable = vi.fn();
+    await expect(
+      startEngine({ binary: '/nowhere/longhaul-engine', onUnusable: unusable }).info(),
+    ).rejects.toMatchObject({
       code: 'EngineMissing',
       message: fix,
     });
@@ -152,10 +155,23 @@ socket.once('data', (bytes) => {
 `,
     );
     chmodSync(old, 0o755);
-    await expect(startEngine({ binary: old }).info()).rejects.toMatchObject({
+    await expect(startEngine({ binary: old, onUnusable: unusable }).info()).rejects.toMatchObject({
       code: 'VersionMismatch',
       message: fix,
     });
+    expect(unusable.mock.calls).toEqual([[fix], [fix]]);
+  });
+
+  it('that has no such device says so', async () => {
+    onTestFinished(() => void vi.unstubAllEnvs());
+    vi.stubEnv('LONGHAUL_DEVICE', 'abacus');
+    const unusable = vi.fn();
+    const refusal = 'LONGHAUL_DEVICE is abacus; it must be cpu or cuda';
+    await expect(startEngine({ onUnusable: unusable }).info()).rejects.toMatchObject({
+      code: 'DeviceUnavailable',
+      message: refusal,
+    });
+    expect(unusable).toHaveBeenCalledExactlyOnceWith(refusal);
   });
 
   it('refuses calls after close', async () => {

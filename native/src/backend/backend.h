@@ -3,11 +3,13 @@
 // segments, orders of sums, losses, schedules) is the host's and written once. Two backends with the same numerics give the same bits.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/thread_pool.h"
 #include "model/inference/feed.h"
@@ -35,6 +37,9 @@ struct Numerics {
   std::string backend;
   int version = 0;
 };
+
+/// BLAKE3 of one leaf of a state (state/digest/digest.h).
+using LeafDigest = std::array<std::uint8_t, 32>;
 
 /// Forward and backward passes over forests, and the steps that follow, in memory that is kept between calls. Gradients stay where they were
 /// computed. An update calls `prepare`; `begin` and `logprobs` for log-probs that must not see its steps; for each mini-batch `begin`,
@@ -104,6 +109,10 @@ class Backend {
                       std::span<Drawn> drawn) = 0;
 
   virtual std::unique_ptr<Training> make_training() = 0;
+
+  /// The leaves of the state of a policy that is held or that an update has just collected, hashed where its values lie: less work than to
+  /// read what was copied to the host. `tensors`: its bytes in the host's arrays, in order. Empty if that is the host's work.
+  virtual std::vector<LeafDigest> hash_leaves(const Policy& policy, std::span<const std::span<const std::byte>> tensors) = 0;
 };
 
 /// Makes a process's backend; the pool outlives it. Throws std::runtime_error if the device cannot be used.

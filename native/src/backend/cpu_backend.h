@@ -27,6 +27,7 @@ class CpuBackend final : public Backend {
   void extend(const Policy& policy, BlockCache& cache, std::span<const Feed> feeds, std::span<const DrawRequest> draws,
               std::span<Drawn> drawn) override;
   std::unique_ptr<Training> make_training() override;
+  std::vector<LeafDigest> hash_leaves(const Policy&, std::span<const std::span<const std::byte>>) override { return {}; }
 
  private:
   ThreadPool& pool_;

@@ -13,8 +13,17 @@ namespace longhaul {
 
 /// Where a buffer's memory comes from. `mapped`: a large buffer consists of huge pages, which the kernel zeroes and gives to the threads
 /// that touch them first; a fill by one thread would take longer than reading the same bytes from disk. Use it for long-lived buffers: a
-/// short-lived one would pay for the zeroing each time.
-enum class BufferMemory { heap, mapped };
+/// short-lived one would pay for the zeroing each time. `copied`: mapped, and a device copies from and to it (`page_locks`).
+enum class BufferMemory { heap, mapped, copied };
+
+/// What a device does with the pages of `copied` buffers that are allocated from then on: it locks them, since it copies several times as
+/// fast from and to memory that cannot move. Set before threads start; nothing by default.
+struct PageLocks {
+  /// Returns false if it cannot; then copies are slower.
+  bool (*lock)(void* data, size_t bytes) noexcept = nullptr;
+  void (*unlock)(void* data) noexcept = nullptr;
+};
+inline PageLocks page_locks;
 
 class AlignedBuffer {
  public:
@@ -60,6 +69,7 @@ class AlignedBuffer {
     std::swap(size_, other.size_);
     std::swap(capacity_, other.capacity_);
     std::swap(memory_, other.memory_);
+    std::swap(locked_, other.locked_);
   }
 
  private:
@@ -71,7 +81,7 @@ class AlignedBuffer {
   /// saves allocations.
   static constexpr size_t exact_from = (size_t{64} << 20) / sizeof(float);
 
-  bool is_mapped(size_t capacity) const { return memory_ == BufferMemory::mapped && capacity >= mapped_from; }
+  bool is_mapped(size_t capacity) const { return memory_ != BufferMemory::heap && capacity >= mapped_from; }
 
   void copy(const AlignedBuffer& other) {
     reserve(other.size_);
@@ -87,6 +97,7 @@ class AlignedBuffer {
     const size_t bytes = size * sizeof(float);
     data_ = static_cast<float*>(is_mapped(size) ? map(bytes) : ::operator new[](bytes, alignment));
     capacity_ = size;
+    locked_ = memory_ == BufferMemory::copied && is_mapped(size) && page_locks.lock && page_locks.lock(data_, bytes);
     return true;
   }
 
@@ -98,6 +109,8 @@ class AlignedBuffer {
   }
 
   void release() noexcept {
+    if (locked_) page_locks.unlock(data_);
+    locked_ = false;
     if (is_mapped(capacity_)) {
       ::munmap(data_, capacity_ * sizeof(float));
     } else {
@@ -111,6 +124,7 @@ class AlignedBuffer {
   size_t size_ = 0;
   size_t capacity_ = 0;
   BufferMemory memory_ = BufferMemory::heap;
+  bool locked_ = false;
 };
 
 }  // namespace longhaul

@@ -8,6 +8,8 @@
 
 namespace longhaul::cuda {
 
+CudaBackend::CudaBackend() : extension_(stream_) { page_locks = {lock_host_pages, unlock_host_pages}; }
+
 Numerics CudaBackend::numerics() const { return {"cpu", numerics_version}; }
 
 DeviceInfo CudaBackend::device() const {
@@ -74,6 +76,10 @@ void CudaBackend::extend(const Policy& policy, BlockCache& cache, std::span<cons
 std::unique_ptr<Training> CudaBackend::make_training() {
   DevicePolicies& policies = *this;
   return std::make_unique<DeviceTraining>(policies, stream_);
+}
+
+std::vector<LeafDigest> CudaBackend::hash_leaves(const Policy& policy, std::span<const std::span<const std::byte>> tensors) {
+  return digest_.hash(policy, tensors, model_of(policy), moments_, stream_);
 }
 
 DeviceModel& CudaBackend::model_of(const Policy& policy) {

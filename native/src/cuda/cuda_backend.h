@@ -5,14 +5,15 @@
 #include <optional>
 
 #include "backend/backend.h"
+#include "cuda/host/device_digest.h"
 #include "cuda/host/device_extension.h"
-#include "cuda/host/device_training.h"
+#include "cuda/host/training/device_training.h"
 
 namespace longhaul::cuda {
 
 class CudaBackend final : public Backend, private DevicePolicies {
  public:
-  CudaBackend() : extension_(stream_) {}
+  CudaBackend();
 
   Numerics numerics() const override;
   DeviceInfo device() const override;
@@ -25,6 +26,7 @@ class CudaBackend final : public Backend, private DevicePolicies {
   void extend(const Policy& policy, BlockCache& cache, std::span<const Feed> feeds, std::span<const DrawRequest> draws,
               std::span<Drawn> drawn) override;
   std::unique_ptr<Training> make_training() override;
+  std::vector<LeafDigest> hash_leaves(const Policy& policy, std::span<const std::span<const std::byte>> tensors) override;
 
  private:
   DeviceModel& model_of(const Policy& policy) override;
@@ -35,6 +37,7 @@ class CudaBackend final : public Backend, private DevicePolicies {
 
   OwnedStream stream_;
   DeviceExtension extension_;
+  DeviceDigest digest_;
   std::shared_ptr<const Policy> held_;
   /// The policy whose values the device has: the held one, or the one that an update has stepped to; null if neither.
   const Policy* current_ = nullptr;

@@ -98,7 +98,7 @@ class Adapters {
  private:
   LoraSettings settings_;
   AdapterLayout layout_;
-  AlignedBuffer values_{BufferMemory::mapped};
+  AlignedBuffer values_{BufferMemory::copied};
   mutable std::vector<LayerAdapterPanels> forward_;
   mutable bool packed_ = false;
 };

@@ -25,7 +25,7 @@ struct Moments {
 
   MomentFormat format = MomentFormat::fp32;
   size_t size = 0;
-  AlignedBuffer first{BufferMemory::mapped}, second{BufferMemory::mapped};
+  AlignedBuffer first{BufferMemory::copied}, second{BufferMemory::copied};
   std::vector<int8_t> first_codes;
   std::vector<uint8_t> second_codes;
   AlignedBuffer first_scales, second_scales;  // [blocks()]

@@ -60,7 +60,7 @@ class Weights {
  private:
   Architecture architecture_;
   ParameterLayout layout_;
-  AlignedBuffer values_{BufferMemory::mapped};
+  AlignedBuffer values_{BufferMemory::copied};
   mutable WeightPanels forward_;
   mutable bool packed_ = false;
   std::shared_ptr<const RopeTable> rope_;

@@ -114,8 +114,11 @@ std::string train(const Policy& policy, const std::vector<std::int32_t>& tokens,
   settings.loss.kind = LossKind::regular;
   settings.loss.eps_clip_low = settings.loss.eps_clip_high = 0.2;
   settings.loss.entropy_weight = 0.01;
-  const UpdateReport report = compute_update(policy, batch, settings, backend);
-  return report.applied ? state_digest(*report.next, pool) : report.reason;
+  Trainer trainer(backend);
+  const UpdateReport report = trainer.update(policy, batch, settings);
+  if (!report.applied) return report.reason;
+  const std::string digest = state_digest(*report.next, backend, pool), copied = state_digest(*report.next, pool);
+  return digest == copied ? digest : digest + ", copied to the host as " + copied;
 }
 
 Results run(const Model& model, Backend& backend, ThreadPool& pool) {

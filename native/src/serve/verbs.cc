@@ -287,7 +287,7 @@ void Verbs::set_reference(const Request& request) {
 
 void Verbs::save_state_file(const Request& request) {
   saver_.start(request.id(), request.verb,
-               [held = require_state(request), path = request.text("path"), frames = ProgressFrames(replies_, request)] {
+               [held = as_copied(require_state(request)), path = request.text("path"), frames = ProgressFrames(replies_, request)] {
                  return files_reply({save_state(*held->policy, path, base_of(*held), frames)});
                });
 }
@@ -307,7 +307,7 @@ void Verbs::save_weights_file(const Request& request) {
 }
 
 void Verbs::export_folder(const Request& request) {
-  const auto held = require_state(request);
+  const auto held = as_copied(require_state(request));
   const HfExport settings = read_export(request, held->policy->architecture());
   if (settings.adapters == HfAdapters::peft && held->policy->adapters() == nullptr) {
     throw RequestError("BadInput", "adapters is peft, but the state has no adapters, because all weights were trained; export it as merged");
@@ -357,6 +357,19 @@ std::shared_ptr<const HeldState> Verbs::require_state(const Request& request) co
     throw RequestError("WrongState", "holds state " + held->digest + "; " + request.verb + " needs " + wanted);
   }
   return held;
+}
+
+std::shared_ptr<const HeldState> Verbs::as_copied(std::shared_ptr<const HeldState> held) {
+  if (!held->hashed_by_device) return held;
+  const std::string copied = state_digest(*held->policy, *pool_, base_of(*held));
+  if (copied != held->digest) {
+    throw RequestError("DeviceDiffers", backend_->device().name + " has state " + held->digest + ", but what it sent to the host is " + copied +
+                                            "; nothing is written. Take the node out of service");
+  }
+  auto next = std::make_shared<HeldState>(*held);
+  next->hashed_by_device = false;
+  held_.exchange(next);  // the same state
+  return next;
 }
 
 std::shared_ptr<const HeldState> Verbs::with_weights_digest(std::shared_ptr<const HeldState> held) {

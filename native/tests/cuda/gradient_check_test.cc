@@ -7,7 +7,7 @@
 #ifndef LONGHAUL_GPU
 #include "cuda/device/emulated/allocations.h"
 #endif
-#include "cuda/host/gradient_check.h"
+#include "cuda/host/training/gradient_check.h"
 #include "support/device_checks.h"
 #include "support/updates.h"
 

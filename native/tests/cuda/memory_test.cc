@@ -88,9 +88,23 @@ void sampling_takes_what_is_planned() {
   }
 }
 
+/// Weights and moments, of which each has more than 4 MiB; not packed matrices, angles and caches.
+void the_pages_of_a_state_are_locked() {
+  const cuda::CudaBackend device;
+  const std::size_t before = cuda::emulated::locked_bytes();
+  {
+    Architecture architecture = tiny_architecture();
+    architecture.vocab_size = 40'000;
+    const Policy policy = tiny_policy(7, architecture), copy(policy);
+    check_equal(cuda::emulated::locked_bytes() - before, 6 * policy.trained().size_bytes(), "locked bytes of two policies");
+  }
+  check_equal(cuda::emulated::locked_bytes(), before, "locked bytes behind them");
+}
+
 }  // namespace
 
 int main() {
   return run({{"an update takes what is planned", an_update_takes_what_is_planned},
-              {"sampling takes what is planned", sampling_takes_what_is_planned}});
+              {"sampling takes what is planned", sampling_takes_what_is_planned},
+              {"the pages of a state are locked", the_pages_of_a_state_are_locked}});
 }

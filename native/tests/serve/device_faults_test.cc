@@ -38,6 +38,7 @@ void a_wrong_value_is_refused_at_the_start() {
   CHECK(names(refusal_of(Err::draw), "qwen3, sampling: log-prob 0"));
   CHECK(names(refusal_of(Err::logprob), "qwen3, scoring"));
   CHECK(names(refusal_of(Err::step), "qwen3, a step of training"));
+  CHECK(names(refusal_of(Err::copy), "copied to the host as"));
 }
 
 struct Updated {
@@ -137,6 +138,15 @@ void a_wrong_gradient_is_not_applied() {
   CHECK(wrong.answer.state() == wrong.before);
 }
 
+void what_was_sent_wrongly_is_not_written() {
+  Updated wrong(Err::copy);
+  CHECK(wrong.answer.ok());
+  const std::string path = (folder / "wrong.safetensors").string();
+  for (int time = 0; time < 2; ++time)
+    CHECK(wrong.engine.call(save_request(wrong.answer.state(), path)).error().starts_with("DeviceDiffers: faulty device has state "));
+  CHECK(!std::filesystem::exists(path));
+}
+
 void an_error_of_the_driver_ends_the_process() {
   Updated lost(Err::lost);
   CHECK(!lost.answer.alive);
@@ -154,6 +164,7 @@ int main() {
   one_wrong_log_prob_on_the_chosen_path_is_noticed();
   two_nans_are_equal();
   a_wrong_gradient_is_not_applied();
+  what_was_sent_wrongly_is_not_written();
   an_error_of_the_driver_ends_the_process();
   std::filesystem::remove_all(folder);
   return test::finish();

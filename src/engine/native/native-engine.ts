@@ -17,8 +17,8 @@ export interface NativeEngineOptions {
   /** Largest size of the KV cache; default 256 MiB. */
   kvCacheBytes?: number;
   log?: (line: string) => void;
-  /** Called once a GPU has computed other bits than a CPU would. The engine refuses to compute from then on. */
-  onErringDevice?: (message: string) => void;
+  /** Called if the engine cannot compute here: it is missing or of another version, or its device is missing or errs. */
+  onUnusable?: (message: string) => void;
   /** Lets tests make the engine die at chosen points. */
   testFaults?: boolean;
   /** The engine is killed if it answers nothing for this long while a call is open; default 30 s. */
@@ -49,6 +49,13 @@ interface Started {
   info: EngineInfo;
 }
 
+const unusable: ReadonlySet<EngineError['code']> = new Set([
+  'EngineMissing',
+  'VersionMismatch',
+  'DeviceUnavailable',
+  'DeviceDiffers',
+]);
+
 export function createNativeEngine(options: NativeEngineOptions): NativeEngine {
   let starting: Promise<Started> | null = null;
   let started: Started | null = null;
@@ -66,7 +73,7 @@ export function createNativeEngine(options: NativeEngineOptions): NativeEngine {
   }
 
   function noticed(error: unknown): never {
-    if (error instanceof EngineError && error.code === 'DeviceDiffers') options.onErringDevice?.(error.message);
+    if (error instanceof EngineError && unusable.has(error.code)) options.onUnusable?.(error.message);
     throw error;
   }
 

@@ -27,19 +27,19 @@ interface Parts {
 
 interface NativeParts {
   tracing: Tracing | null;
-  onErringDevice: (message: string) => void;
+  onUnusable: (message: string) => void;
 }
 
 export function nativePolicy(
   { engine: binary, folder }: WorkerConfig,
-  { store, meter, tracing, log, onErringDevice }: Parts & NativeParts,
+  { store, meter, tracing, log, onUnusable }: Parts & NativeParts,
 ): PolicyHolder {
   if (!binary)
     throw new Error(
       'a node worker needs --engine or LONGHAUL_ENGINE, the path of the native engine, or --tinker or LONGHAUL_TINKER, the URL of a ' +
         'Tinker server',
     );
-  const metered = meteredEngine(createNativeEngine({ binary, log, onErringDevice }), meter);
+  const metered = meteredEngine(createNativeEngine({ binary, log, onUnusable }), meter);
   const engine = tracing?.engine(metered) ?? metered;
   return new NativePolicyHolder({
     ...{ store, engine, log },

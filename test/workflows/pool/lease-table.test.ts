@@ -134,6 +134,13 @@ describe('a request', () => {
     ]);
   });
 
+  it('takes nodes with a GPU first, however busy', () => {
+    const gpu = { name: 'a GPU', memory_bytes: 1 };
+    const table = tableOf(node('a', { places: 2 }), node('b', { places: 2, gpu }), node('c', { places: 2 }));
+    for (const run of ['first', 'second', 'third']) table.request(request(run), 1);
+    expect(told(table)).toEqual(['first granted b', 'second granted b', 'third granted a']);
+  });
+
   it('that fits no node’s numerics waits, with the reason, and is granted a fitting node that comes (R18)', () => {
     const table = tableOf(node('other', { numerics: cpu2 }));
     table.request(request('a'), 1);

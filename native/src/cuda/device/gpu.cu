@@ -126,6 +126,14 @@ void copy_device_bytes(void* to, const void* from, size_t bytes, Stream stream) 
   check(cudaStreamSynchronize(stream), "device_copy");
 }
 
+bool lock_host_pages(void* data, size_t bytes) noexcept {
+  if (cudaHostRegister(data, bytes, cudaHostRegisterDefault) == cudaSuccess) return true;
+  cudaGetLastError();  // or the next launch would report it
+  return false;
+}
+
+void unlock_host_pages(void* data) noexcept { cudaHostUnregister(data); }
+
 void zero_device_bytes(void* p, size_t bytes, Stream stream) {
   if (!stream) throw std::runtime_error("device_zero on a null stream");
   if (bytes == 0) return;

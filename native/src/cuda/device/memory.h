@@ -15,6 +15,10 @@ void free_device_bytes(void* p);
 void copy_device_bytes(void* to, const void* from, size_t bytes, Stream stream);
 void zero_device_bytes(void* p, size_t bytes, Stream stream);
 
+/// Locks the host's pages, so that the device copies from and to them by itself. Returns false if the driver does not.
+bool lock_host_pages(void* data, size_t bytes) noexcept;
+void unlock_host_pages(void* data) noexcept;
+
 /// n values, aligned to 256 bytes. The emulated device fills them with NaN (bytes 0xFF). Throws where memory is short.
 template <class T>
 T* device_alloc(size_t n) {

@@ -16,6 +16,8 @@ namespace longhaul {
 struct HeldState {
   std::shared_ptr<const Policy> policy;
   std::string digest;
+  // Whether a device has computed the digest. The host's arrays, which the device sent, have not been compared with it yet.
+  bool hashed_by_device = false;
   // Digest of the weights without adapters. Empty after an update that changed the weights, until the digest is requested.
   std::string weights_digest;
   // Id of the last update in this process since the load, whether it was applied or not; empty after a load.

@@ -74,7 +74,8 @@ std::shared_ptr<const HeldState> Updates::compute(const Request& request, const 
     next->last_update = reply_of(report);
     if (!report.applied) return next;
     const bool adapters = report.next->adapters() != nullptr;
-    next->digest = state_digest(*report.next, pool, adapters ? held.weights_digest : std::string());
+    next->digest = state_digest(*report.next, backend, pool, adapters ? held.weights_digest : std::string());
+    next->hashed_by_device = backend.device().kind != "cpu";
     if (!adapters) next->weights_digest.clear();
     next->policy = lend(std::move(report.next));
     backend.hold(next->policy);

@@ -14,4 +14,7 @@ void* newest_of(std::size_t bytes);
 /// Bytes of the device's memory since then, at most.
 std::size_t most_bytes();
 
+/// Bytes of the host's locked pages.
+std::size_t locked_bytes();
+
 }  // namespace longhaul::cuda::emulated

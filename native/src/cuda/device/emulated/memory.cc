@@ -11,6 +11,7 @@
 #include <cstring>
 #include <mutex>
 #include <new>
+#include <numeric>
 #include <vector>
 
 #include "cuda/device/emulated/allocations.h"
@@ -31,6 +32,7 @@ struct Allocation {
 // (Never destroyed, since arrays may be freed while the process ends.)
 auto& allocations_lock = *new std::mutex;
 auto& allocations = *new std::vector<Allocation>;
+auto& locked_pages = *new std::vector<Allocation>;  // of the host
 
 }  // namespace
 
@@ -44,6 +46,11 @@ void* newest_of(std::size_t bytes) {
   const std::lock_guard lock(allocations_lock);
   const auto found = std::find_if(allocations.rbegin(), allocations.rend(), [&](const Allocation& one) { return one.bytes == bytes; });
   return found == allocations.rend() ? nullptr : found->p;
+}
+
+std::size_t locked_bytes() {
+  const std::lock_guard lock(allocations_lock);
+  return std::accumulate(locked_pages.begin(), locked_pages.end(), std::size_t{0}, [](std::size_t sum, const Allocation& one) { return sum + one.bytes; });
 }
 
 }  // namespace emulated
@@ -91,6 +98,17 @@ void free_device_bytes(void* p) {
 void copy_device_bytes(void* to, const void* from, size_t bytes, Stream stream) {
   if (!stream) throw emulated::Error("device_copy on a null stream; make_stream() gives one");
   if (bytes) std::memmove(to, from, bytes);
+}
+
+bool lock_host_pages(void* data, size_t bytes) noexcept {
+  const std::lock_guard lock(allocations_lock);
+  locked_pages.push_back({data, bytes});
+  return true;
+}
+
+void unlock_host_pages(void* data) noexcept {
+  const std::lock_guard lock(allocations_lock);
+  std::erase_if(locked_pages, [&](const Allocation& one) { return one.p == data; });
 }
 
 void zero_device_bytes(void* p, size_t bytes, Stream stream) {

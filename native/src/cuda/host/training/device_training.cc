@@ -1,4 +1,4 @@
-#include "cuda/host/device_training.h"
+#include "cuda/host/training/device_training.h"
 
 #include <algorithm>
 

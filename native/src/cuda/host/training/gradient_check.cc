@@ -1,4 +1,4 @@
-#include "cuda/host/gradient_check.h"
+#include "cuda/host/training/gradient_check.h"
 
 #include <algorithm>
 #include <bit>

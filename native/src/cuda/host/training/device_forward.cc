@@ -1,5 +1,5 @@
 // The forward half of DeviceTraining: embedding, layers, final norm.
-#include "cuda/host/device_training.h"
+#include "cuda/host/training/device_training.h"
 
 namespace longhaul::cuda {
 

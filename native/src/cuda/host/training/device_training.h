@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "cuda/host/device_forest.h"
-#include "cuda/host/device_optimizer.h"
-#include "cuda/host/gradient_check.h"
+#include "cuda/host/training/device_forest.h"
+#include "cuda/host/training/device_optimizer.h"
+#include "cuda/host/training/gradient_check.h"
 #include "cuda/kernels/head.h"
 
 namespace longhaul::cuda {

@@ -1,4 +1,4 @@
-#include "cuda/host/device_optimizer.h"
+#include "cuda/host/training/device_optimizer.h"
 
 #include <cmath>
 

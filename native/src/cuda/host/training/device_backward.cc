@@ -1,5 +1,5 @@
 // The backward half of DeviceTraining. Within a layer, gradients go over pieces of 512 rows from the last to the first.
-#include "cuda/host/device_training.h"
+#include "cuda/host/training/device_training.h"
 
 namespace longhaul::cuda {
 

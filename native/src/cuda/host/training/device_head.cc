@@ -1,5 +1,5 @@
 // The head half of DeviceTraining: logits of target rows only, a bounded number at once, in canonical order of targets.
-#include "cuda/host/device_training.h"
+#include "cuda/host/training/device_training.h"
 #include "cuda/kernels/products.h"
 #include "train/forest/forest_activations.h"
 
