@@ -8,6 +8,7 @@ import { placesForNode } from '../workers/node/server-capacity.js';
 import { temporalServerArguments } from '../workers/temporal/temporal-server.js';
 import { engineQueue, orchestratorQueue } from '../workflows/messages.js';
 import { environmentOf } from './process-environments.js';
+import { gpuOfNode } from './node-gpu.js';
 import { nameServer, type StackIdentity } from './stack-identity.js';
 import type { ProcessPlan } from './supervised-process.js';
 import { findTemporalBinary } from './temporal-binary.js';
@@ -117,14 +118,14 @@ function orchestratorPlan(stack: PlannedStack): RolePlan {
 function nodePlans(stack: PlannedStack): RolePlan[] {
   const { folder, scripts, engine, places, tokenFile, connection } = stack;
   return Array.from({ length: stack.nodes }, (_, index) => (index === 0 ? '' : `-${index + 1}`)).map(
-    (suffix) => ({
+    (suffix, index) => ({
       name: `node${suffix}`,
       ...node(scripts.node ?? script('../workers/node-main.js'), [
         ...[...workerArguments(stack), '--folder', join(folder, `node${suffix}`), '--node', `local${suffix}`],
         ...['--engine', engine, '--places', String(places), '--grace', nodeGraceSeconds],
         ...['--environments', environmentsAddress(stack), '--grading-token-file', tokenFile],
       ]),
-      env: { ...environmentOf('node'), ...noMetrics },
+      env: { ...environmentOf('node'), ...gpuOfNode(index), ...noMetrics },
       healthy: (pid) => polls(connection, engineQueue(`local${suffix}`), pid),
       startDeadlineMs: 60_000,
       stopGraceMs: 15_000,

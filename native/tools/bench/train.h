@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "options.h"
 #include "report.h"
@@ -36,7 +37,9 @@ struct TrainingBatch {
 /// Updates one policy repeatedly.
 class Updater {
  public:
-  Updater(Policy policy, ThreadPool& pool) : policy_(std::make_unique<Policy>(std::move(policy))), pool_(pool), backend_(make_chosen_backend(pool)), trainer_(*backend_) {
+  /// Copies the policy into memory whose pages the backend's device has locked, as it does in an engine.
+  Updater(const Policy& policy, ThreadPool& pool)
+      : pool_(pool), backend_(make_chosen_backend(pool)), trainer_(*backend_), policy_(std::make_unique<Policy>(policy)) {
     settings_.learning_rates = {1e-5};
     if (device().kind != "cpu") before_ = backend_->memory().taken;
     hold();
@@ -82,10 +85,10 @@ class Updater {
   /// The backend does not own the policy, since its memory is used again.
   void hold() { backend_->hold({std::shared_ptr<const Policy>(), policy_.get()}); }
 
-  std::unique_ptr<Policy> policy_;
   ThreadPool& pool_;
   std::unique_ptr<Backend> backend_;
   Trainer trainer_;
+  std::unique_ptr<Policy> policy_;
   UpdateSettings settings_;
   std::size_t before_ = 0;
 };
@@ -101,8 +104,8 @@ inline void bench_train(Options options) {
 
   const Architecture architecture = architecture_of(size);
   ThreadPool pool(threads);
-  Policy policy = policy_of(architecture, pool, moments == "int8" ? MomentFormat::int8 : MomentFormat::fp32);
-  const size_t parameters = policy.layout().total;
+  std::optional<Policy> policy = policy_of(architecture, pool, moments == "int8" ? MomentFormat::int8 : MomentFormat::fp32);
+  const size_t parameters = policy->layout().total;
   TrainingBatch batch;
   for (int s = 0; s < sequences; ++s) {
     const std::vector<int32_t> tokens = random_tokens(length, architecture.vocab_size, uint32_t(s));
@@ -111,8 +114,9 @@ inline void bench_train(Options options) {
     for (int i = 1; i < length; ++i) batch.target(first + i - 1, tokens[size_t(i)], s);
   }
 
-  const MomentFormat format = policy.moments().format;
-  Updater updater(std::move(policy), pool);
+  const MomentFormat format = policy->moments().format;
+  Updater updater(*policy, pool);
+  policy.reset();
   for (int i = 0; i < 2; ++i) updater.update(batch);  // the second update reuses the memory of the first
   std::vector<double> times, processor_times;
   const auto enough = [&, end = now() + seconds] {
