@@ -62,7 +62,7 @@ struct AttentionInputs {
     const int queries = int(places.size());
     for (int i = 0; i < queries; ++i) {
       query_rows.push_back(queries - 1 - i);
-      outputs.push_back((i + 1) % queries);
+      outputs.push_back(i);
     }
     qkv = with_zeros(scaled(random_values(size_t(queries) * ld_qkv, 1), spread));
     keys_values = with_zeros(scaled(random_values(size_t(rows) * ld_keys_values, 2), spread));
@@ -107,7 +107,7 @@ struct AttentionInputs {
 struct AttentionOnDevice {
   const AttentionInputs& in;
   DeviceArray<float> qkv, keys_values;
-  DeviceArray<int32_t> places, query_rows, outputs, entries;
+  DeviceArray<int32_t> places, query_rows, entries;
   DeviceArray<cuda::AttentionTile> tiles;
   cuda::Attention args{};
 
@@ -117,14 +117,12 @@ struct AttentionOnDevice {
         keys_values(in.keys_values),
         places(in.places),
         query_rows(in.query_rows),
-        outputs(in.outputs),
         entries(in.entries),
         tiles(cuda::attention_tiles(in.spans, in.shape.group(), tile_rows)) {
     args.qkv = qkv.data();
     args.ld_qkv = in.ld_qkv;
     args.query_rows = query_rows.data();
     args.query_places = places.data();
-    args.query_outputs = outputs.data();
     args.past = cuda::chain_past(keys_values.data(), in.ld_keys_values, in.shape.kv_heads, in.shape.head_dim, entries.data());
     args.tiles = tiles.data();
     args.tile_count = int(cuda::attention_tiles(in.spans, in.shape.group(), tile_rows).size());

@@ -75,9 +75,6 @@ void DeviceExtension::put_queries(Queries& queries, const std::vector<QuerySpan>
   queries.tile_room.put(tiles, stream_);
   queries.rows.put(rows, stream_);
   queries.places.put(places, stream_);
-  std::vector<int32_t> outputs(rows.size());
-  std::iota(outputs.begin(), outputs.end(), 0);
-  queries.outputs.put(outputs, stream_);
 }
 
 /// Computes queries, keys and values of a layer; keys and values go to the cache.
@@ -109,7 +106,6 @@ void DeviceExtension::attend_and_transform(const DeviceModel& model, const Devic
   attend.ld_qkv = size_t(arch.qkv_width());
   attend.query_rows = queries.rows.data();
   attend.query_places = queries.places.data();
-  attend.query_outputs = queries.outputs.data();
   attend.past = cached_past(cache.blocks(), layer, entries_.data());
   attend.tiles = queries.tile_room.data();
   attend.tile_count = queries.tiles;

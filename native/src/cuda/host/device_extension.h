@@ -29,7 +29,7 @@ class DeviceExtension {
   /// Rows that attend in one layer.
   struct Queries {
     int count = 0, tile_rows = 0, tiles = 0;
-    DeviceRoom<int32_t> rows, places, outputs;
+    DeviceRoom<int32_t> rows, places;
     DeviceRoom<AttentionTile> tile_room;
   };
 

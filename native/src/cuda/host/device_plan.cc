@@ -12,7 +12,7 @@ namespace longhaul::cuda {
 namespace {
 
 /// Of a row's index arrays (DeviceForestPass): of all queries and of outputs, with their tiles.
-constexpr std::size_t index_bytes = 20 * sizeof(int32_t);
+constexpr std::size_t index_bytes = 18 * sizeof(int32_t);
 
 /// Floats of the rooms of DeviceTraining for a pass of `rows`, in the order in which they are declared.
 std::size_t room_floats(const MemoryRequest& request, const RowWidths& w, std::size_t rows) {
@@ -33,7 +33,7 @@ std::size_t room_floats(const MemoryRequest& request, const RowWidths& w, std::s
 
 /// Floats and indices of the rooms of DeviceExtension.
 std::size_t sampling_floats(const MemoryRequest& request, const RowWidths& w) {
-  const std::size_t rows = most_feed_rows, widest_adapter = request.lora ? 3 * std::size_t(request.lora->rank) : 0, indices = 12;
+  const std::size_t rows = most_feed_rows, widest_adapter = request.lora ? 3 * std::size_t(request.lora->rank) : 0, indices = 10;
   const std::size_t logits = std::size_t(std::min(most_feed_rows, most_logit_rows(request.architecture.vocab_size)));
   return rows * (3 * w.hidden + w.qkv + w.query + 3 * w.ffn + widest_adapter + indices) + logits * std::size_t(request.architecture.vocab_size);
 }

@@ -86,9 +86,6 @@ void DeviceForestPass::put_queries(const PassPlan& plan, const PassRange& pass, 
   to.readers.put(keys.readers, stream);
   to.rows.put(query_rows, stream);
   to.places.put(query_places, stream);
-  std::vector<int32_t> counting(query_rows.size());
-  std::iota(counting.begin(), counting.end(), 0);
-  to.outputs.put(counting, stream);
 }
 
 /// Pieces go from the last to the first, rows within a piece from the first to the last.

@@ -14,7 +14,7 @@ namespace longhaul::cuda {
 /// The queries of a pass in one kind of layer, and the keys that they give gradients to.
 struct ForestQueries {
   int count = 0, tiles = 0, key_tiles = 0;
-  DeviceRoom<int32_t> rows, places, outputs;
+  DeviceRoom<int32_t> rows, places;
   DeviceRoom<AttentionTile> tile_room;
   DeviceRoom<KeyTile> key_tile_room;
   DeviceRoom<KeyReader> readers;

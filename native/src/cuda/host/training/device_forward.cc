@@ -60,7 +60,6 @@ Attention DeviceTraining::attention_of(const PassRange& pass, int layer, bool sa
   args.ld_qkv = ld;
   args.query_rows = queries.rows.data();
   args.query_places = queries.places.data();
-  args.query_outputs = queries.outputs.data();
   args.past = chain_past(keys, several_passes() ? size_t(2) * size_t(arch.key_value_width()) : ld, arch.num_key_value_heads, arch.head_dim,
                          arrays.chains.data());
   args.tiles = queries.tile_room.data();

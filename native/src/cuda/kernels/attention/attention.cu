@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(Threads, 1) attend(Attention a, float scale) {
     if (lane == 0 && row < tile.rows) {
       const int query = (tile.first_row + row) / group, head = (tile.first_row + row) % group;
       inverse_sums[row] = __fdiv_rn(1.0f, total);
-      if (a.log_sums) a.log_sums[size_t(a.query_outputs[query]) * a.heads + kv * group + head] = top[g] * scale + logarithm(total);
+      if (a.log_sums) a.log_sums[size_t(query) * a.heads + kv * group + head] = top[g] * scale + logarithm(total);
     }
   }
   if (Fault != 6) __syncthreads();
@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(Threads, 1) attend(Attention a, float scale) {
     for (int e = 0; e < item_rows; ++e) {
       const int row = item.first_row + e, query = (tile.first_row + row) / group, head = (tile.first_row + row) % group;
       if (row < tile.rows)
-        a.out[size_t(a.query_outputs[query]) * a.heads * hd + head_column + size_t(head) * hd + item.column] =
+        a.out[size_t(query) * a.heads * hd + head_column + size_t(head) * hd + item.column] =
             out[slot][e] * inverse_sums[row];
     }
   }

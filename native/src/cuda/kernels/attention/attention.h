@@ -52,10 +52,9 @@ Past chain_past(const float* keys_values, size_t ld_keys_values, int kv_heads, i
 struct Attention {
   const float* qkv;  // [.., ld_qkv]: queries of all heads first
   size_t ld_qkv;
-  // [queries]: row in `qkv`; number of the last key that the query sees; row in `out`.
+  // [queries]: row in `qkv`; number of the last key that the query sees.
   const int32_t* query_rows;
   const int32_t* query_places;
-  const int32_t* query_outputs;
   Past past;
   const AttentionTile* tiles;  // [tile_count]
   int tile_count;
@@ -63,8 +62,8 @@ struct Attention {
   int heads;
   int kv_heads;
   int head_dim;
-  float* out;                  // [outputs, heads · head_dim]
-  float* log_sums;             // [outputs, heads]: log Σ exp of the scaled scores; null if no backward follows
+  float* out;                  // [queries, heads · head_dim]
+  float* log_sums;             // [queries, heads]: log Σ exp of the scaled scores; null if no backward follows
 };
 
 /// Cuts spans into tiles. A span's tiles with the most keys come first, since blocks start in this order.

@@ -35,7 +35,7 @@ struct TileMemory {
 /// Where `log_sums` and `pulls` have a row's value.
 DEVICE size_t head_of_row(const Attention& a, int kv, int row) {
   const int group = a.heads / a.kv_heads;
-  return size_t(a.query_outputs[row / group]) * a.heads + kv * group + row % group;
+  return size_t(row / group) * a.heads + kv * group + row % group;
 }
 
 /// Queries, gradients of outputs, places and log-sums of some rows come to shared memory.
@@ -45,7 +45,7 @@ DEVICE void land_gradient_rows(const AttentionBackward& b, int kv, int first_row
   const int group = a.heads / a.kv_heads, hd = a.head_dim;
   const size_t head_column = size_t(kv) * group * hd;
   land_rows<Threads>(a.qkv + head_column, a.ld_qkv, a.query_rows, first_row, rows, group, hd, memory.queries);
-  land_rows<Threads>(b.d_out + head_column, size_t(a.heads) * hd, a.query_outputs, first_row, rows, group, hd, memory.d_out);
+  land_rows<Threads>(b.d_out + head_column, size_t(a.heads) * hd, nullptr, first_row, rows, group, hd, memory.d_out);
   land_places<Threads>(a.query_places, first_row, rows, group, tile_rows, memory.places);
   for (int row = int(threadIdx.x); row < rows; row += Threads) memory.log_sums[row] = a.log_sums[head_of_row(a, kv, first_row + row)];
 }

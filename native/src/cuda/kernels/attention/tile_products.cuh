@@ -34,13 +34,13 @@ DEVICE void land_past(const Past& past, int first_entry, int kv_head, int place,
 }
 
 /// to [rows, head_dim] = the heads of some rows: row r is head (first_row + r) % group of `from`, at line
-/// lines[(first_row + r) / group].
+/// lines[(first_row + r) / group], without lines at that number itself.
 template <int Threads>
 DEVICE void land_rows(const float* from, size_t ld, const int32_t* lines, int first_row, int rows, int group, int head_dim, float* to) {
   const int quads = head_dim / 4;
   for (int i = int(threadIdx.x); i < rows * quads; i += Threads) {
     const int r = i / quads, d = i % quads * 4, row = first_row + r;
-    const float* x = from + size_t(lines[row / group]) * ld + size_t(row % group) * head_dim + d;
+    const float* x = from + size_t(lines ? lines[row / group] : row / group) * ld + size_t(row % group) * head_dim + d;
     store(to + r * head_dim + d, load<float4>(x));
   }
 }
