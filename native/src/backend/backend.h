@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/process_memory.h"
 #include "base/thread_pool.h"
 #include "model/inference/feed.h"
 #include "model/inference/sample.h"

@@ -43,20 +43,6 @@ std::array<MemoryPart, 12> parts(const MemoryPlan& plan);
 
 MemoryPlan plan_memory(const MemoryRequest& request);
 
-/// Memory in bytes: what is taken, and what may still be taken.
-struct MemoryUse {
-  std::size_t taken = 0, available = 0;
-
-  /// All that may be used.
-  std::size_t most() const { return available > SIZE_MAX - taken ? SIZE_MAX : available + taken; }
-};
-
-/// Resident memory of this process, without pages that belong to files.
-std::size_t resident_bytes();
-
-/// Bytes that this process may still allocate: the smallest of what the machine, the cgroups and RLIMIT_AS leave.
-std::size_t available_memory();
-
 /// "needs 12.3 GiB (weights 4.1, moments 8.2, …); 7.9 GiB are free", for errors and replies.
 std::string describe(const MemoryPlan& plan, std::size_t available);
 

@@ -1,7 +1,6 @@
-// Compares the memory plan with the memory that an update really takes, and checks the memory that the system reports as free.
+// Compares the memory plan with the memory that an update really takes.
 #include "train/memory_plan.h"
 
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -197,20 +196,6 @@ void the_rotary_table_is_planned_for_every_position() {
         std::to_string(taken / 1e6) + " MB of " + std::to_string(double(longer.rope) / 1e6) + " MB planned");
 }
 
-void available_memory_respects_the_limit_of_the_address_space() {
-  const size_t free_now = available_memory();
-  check(free_now > 0, "some memory is free");
-  rlimit before{};
-  check_equal(::getrlimit(RLIMIT_AS, &before), 0, "getrlimit");
-  const size_t used = size_t(status_bytes("VmSize")), rest = size_t{64} << 20;
-  rlimit tight = before;
-  tight.rlim_cur = used + rest;
-  check_equal(::setrlimit(RLIMIT_AS, &tight), 0, "setrlimit");
-  const size_t limited = available_memory();
-  ::setrlimit(RLIMIT_AS, &before);
-  check(limited <= rest && limited >= rest / 2, "64 MiB are left: " + std::to_string(limited));
-}
-
 void the_description_has_all_figures() {
   MemoryRequest request = request_of(middling_architecture());
   request.reference = true;
@@ -227,7 +212,6 @@ int main() {
   const int failed = run({{"an update takes the memory that was planned", an_update_takes_the_memory_that_was_planned},
                           {"each setting changes its part of the plan", each_setting_changes_its_part_of_the_plan},
                           {"the rotary table is planned for every position", the_rotary_table_is_planned_for_every_position},
-                          {"available memory respects the limit of the address space", available_memory_respects_the_limit_of_the_address_space},
                           {"the description has all figures", the_description_has_all_figures}});
   if (memory_is_its_own) print_figures({{"deviation", greatest_deviation}});
   return failed;

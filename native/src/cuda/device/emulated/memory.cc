@@ -16,7 +16,7 @@
 
 #include "cuda/device/emulated/allocations.h"
 #include "cuda/device/emulated/block.h"
-#include "train/memory_plan.h"
+#include "base/process_memory.h"
 
 namespace longhaul::cuda {
 
