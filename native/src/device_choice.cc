@@ -1,6 +1,7 @@
 #include "device_choice.h"
 
 #include <cstdlib>
+#include <new>
 #include <string>
 
 #include "backend/cpu_backend.h"
@@ -43,13 +44,20 @@ std::string chosen_kind() {
 
 #if defined(LONGHAUL_HAS_DEVICE)
 std::unique_ptr<Backend> make_device_backend(ThreadPool& pool) {
+  const auto unavailable = [](const std::string& why) {
+    return RequestError("DeviceUnavailable", why + ". LONGHAUL_DEVICE=cpu computes on the CPU");
+  };
   try {
     cuda::require_usable_device();
+    require_cpu_bits(*std::make_unique<cuda::CudaBackend>(), pool);
+    return std::make_unique<cuda::CudaBackend>();
+  } catch (const RequestError&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw unavailable("the GPU has no memory left for its first check: another process may have taken it");
   } catch (const std::runtime_error& error) {
-    throw RequestError("DeviceUnavailable", std::string(error.what()) + ". LONGHAUL_DEVICE=cpu computes on the CPU");
+    throw unavailable(error.what());
   }
-  require_cpu_bits(*std::make_unique<cuda::CudaBackend>(), pool);
-  return std::make_unique<cuda::CudaBackend>();
 }
 #else
 std::unique_ptr<Backend> make_device_backend(ThreadPool&) {

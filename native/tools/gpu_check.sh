@@ -150,8 +150,8 @@ measured 'training, 0.6 B: of the peak' "$(quotient 't * 6 * n / p / 1e12' t="$t
 measured 'digest and copies of an update, 0.6 B: of its time' \
   "$(quotient '(d + c) / u' d="$(field "$line" digest_seconds)" c="$(field "$line" copy_seconds)" u="$(field "$line" update_seconds)")" '' most 0.1
 of_plan=$(field "$line" bytes_of_plan)
-measured 'memory of training, 0.6 B: of the plan' "$of_plan" '' least 0.95
-measured 'memory of training, 0.6 B: of the plan' "$of_plan" '' most 1.05
+measured 'memory of training, 0.6 B: of the plan, no less' "$of_plan" '' least 0.95
+measured 'memory of training, 0.6 B: of the plan, no more' "$of_plan" '' most 1.05
 line=$(tried longhaul-bench generate --size 0.6B --prompt 1920 --new 128 --seconds 5 --decode 1 --threads "$(nproc)" | grep '"bench":"decode"')
 decoding=$(field "$line" tokens_per_second)
 row 'decoding, 0.6 B, 64 sequences of 2 k' "$(two_digits "$decoding")" tokens/s '' null

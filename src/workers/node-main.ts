@@ -11,7 +11,7 @@ import { readAsset, RunDataCache } from '../data/run-data.js';
 import { MadeSessions } from '../environments/openenv/made-sessions.js';
 import { headersIn } from '../environments/openenv/server-options.js';
 import { JournalFolder } from '../episode/journal-folder.js';
-import type { EngineInfo } from '../engine/policy-engine.js';
+import type { EngineError, EngineInfo } from '../engine/policy-engine.js';
 import type { EnvironmentSpec } from '../spec/run-spec.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { openStore, probeStore } from '../store/open-store.js';
@@ -19,6 +19,7 @@ import { readWorkerConfig, type WorkerConfig } from './process/config.js';
 import { environmentBackends } from './node/environment-backends.js';
 import type { SentTokens } from '../engine/tinker/sent-tokens.js';
 import type { PolicyHolder } from '../policy/policy-holder.js';
+import { noteFailingGpu, requireTrustedGpu } from './node/failing-gpu.js';
 import { nativePolicy, openServedPolicy } from './node/policies.js';
 import { keepLife } from './process/life-file.js';
 import { type NodeParts, serveNode } from './node/node-worker.js';
@@ -50,12 +51,15 @@ async function createParts(
   // Store and Temporal have answered by now.
   serves();
   const meter = new BusyMeter();
-  let isLeaving = false;
-  const leave = (why: string): void => {
-    if (isLeaving) return;
-    isLeaving = true;
-    log(`this node leaves, and its work goes on elsewhere: ${why}`);
+  let mayLeave = false;
+  // A second signal would cut off what still runs.
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => (mayLeave = false));
+  const onFailingDevice = (error: EngineError): void => {
+    noteFailingGpu(config.folder, error);
+    if (!mayLeave) return;
+    log(`this node leaves, and its work goes on elsewhere: ${error.message}`);
     process.kill(process.pid, 'SIGTERM');
+    mayLeave = false;
   };
   const { holder, sent }: { holder: PolicyHolder; sent?: SentTokens } = config.tinker
     ? await openServedPolicy(config.tinker, {
@@ -65,7 +69,7 @@ async function createParts(
         meter,
         log,
       })
-    : { holder: nativePolicy(config, { store, meter, tracing, log, onUnusable: leave }) };
+    : { holder: nativePolicy(config, { store, meter, tracing, log, onFailingDevice }) };
   const { engine } = holder;
   const made = new MadeSessions(join(config.folder, 'sessions'), log);
   void made.closeLeft((variable) => headersIn('of a session that an earlier process left', variable));
@@ -93,14 +97,17 @@ async function createParts(
     log,
   };
   let found: EngineInfo | undefined;
-  // Starts the engine while the worker registers; a run that comes earlier starts it itself.
-  engine.info().then(
-    (info) => {
-      found = info;
-    },
-    (error: unknown) => log(`the engine does not start: ${(error as Error).message}`),
-  );
+  const ready = engine.info().then((info) => {
+    found = info;
+    requireTrustedGpu(config.folder, info.gpu);
+    mayLeave = true;
+  });
+  ready.catch((error: unknown) => {
+    // A Tinker server may come up later.
+    if (config.tinker) log(`the Tinker server does not answer: ${(error as Error).message}`);
+  });
   return {
+    ...(config.tinker ? {} : { ready }),
     node: createNodeActivities(deps),
     transfers: createTransferActivities(deps),
     computesOn: () => found,

@@ -49,7 +49,7 @@ describe.each(units)('%s', (file) => {
 
   test('sets only variables that some process reads', () => {
     const names = valuesOf('Environment').map((line) => line.split('=')[0] ?? '');
-    const known = new Set([...knownVariables(), 'XDG_CACHE_HOME']);
+    const known = new Set([...knownVariables(), 'XDG_CACHE_HOME', 'CUDA_CACHE_PATH']);
     for (const name of names) expect(known).toContain(name);
   });
 
@@ -77,6 +77,7 @@ test('the example file of shared variables has only variables that workers read,
     'TEMPORAL_NAMESPACE',
     'TEMPORAL_CONFIG_FILE',
     'TEMPORAL_PROFILE',
+    'CUDA_VISIBLE_DEVICES',
   ]);
   for (const name of readVariables('infra/systemd/longhaul.env.example').keys()) {
     expect(known).toContain(name);

@@ -75,7 +75,7 @@ class Training {
   virtual void step(Policy& next, const Policy& from, bool reset_moments, double norm, double learning_rate,
                     const OptimizerSettings& settings) = 0;
 
-  /// Brings the host's arrays of `next` up to date, for digests, files and exports.
+  /// Brings the host's arrays of `next` up to date, for files, exports and checks.
   virtual void collect(Policy& next) = 0;
 
   /// Forgets the steps since `prepare`: the update is not applied.
@@ -91,6 +91,7 @@ class Backend {
 
   /// What this process has taken, and may still take, of the memory that this backend computes in.
   virtual MemoryUse memory() const = 0;
+  /// Throws std::invalid_argument for a model that this backend cannot compute.
   virtual MemoryPlan plan(const MemoryRequest& request) const = 0;
   /// Bytes of one block of the KV cache.
   virtual std::size_t block_bytes(const Architecture& architecture) const = 0;

@@ -13,11 +13,12 @@ namespace longhaul {
 
 /// Where a buffer's memory comes from. `mapped`: a large buffer consists of huge pages, which the kernel zeroes and gives to the threads
 /// that touch them first; a fill by one thread would take longer than reading the same bytes from disk. Use it for long-lived buffers: a
-/// short-lived one would pay for the zeroing each time. `copied`: mapped, and a device copies from and to it (`page_locks`).
+/// short-lived one would pay for the zeroing each time. `copied`: mapped, and a device copies from and to it: `page_locks`, which
+/// touch all pages at once.
 enum class BufferMemory { heap, mapped, copied };
 
 /// What a device does with the pages of `copied` buffers that are allocated from then on: it locks them, since it copies several times as
-/// fast from and to memory that cannot move. Set before threads start; nothing by default.
+/// fast from and to memory that cannot move. Set while no other thread allocates; nothing by default.
 struct PageLocks {
   /// Returns false if it cannot; then copies are slower.
   bool (*lock)(void* data, size_t bytes) noexcept = nullptr;

@@ -117,7 +117,7 @@ std::string train(const Policy& policy, const std::vector<std::int32_t>& tokens,
   Trainer trainer(backend);
   const UpdateReport report = trainer.update(policy, batch, settings);
   if (!report.applied) return report.reason;
-  const std::string digest = state_digest(*report.next, backend, pool), copied = state_digest(*report.next, pool);
+  const std::string digest = state_digest(*report.next, backend, pool).digest, copied = state_digest(*report.next, pool);
   return digest == copied ? digest : digest + ", copied to the host as " + copied;
 }
 

@@ -85,6 +85,15 @@ std::string base_of(const HeldState& held) {
   return held.policy->adapters() != nullptr ? held.weights_digest : std::string();
 }
 
+// Throws DeviceDiffers if the host's arrays, which are to be written, do not have the digest that a device computed.
+void require_same_copy(const HeldState& held, ThreadPool& pool) {
+  if (!held.hashed_by_device) return;
+  const std::string copied = state_digest(*held.policy, pool, base_of(held));
+  if (copied != held.digest)
+    throw RequestError("DeviceDiffers", "the GPU has state " + held.digest + ", but what it sent to the host is " + copied +
+                                            "; nothing is written. Take the node out of service");
+}
+
 std::int64_t ms_since(std::chrono::steady_clock::time_point began) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - began).count();
 }
@@ -287,7 +296,9 @@ void Verbs::set_reference(const Request& request) {
 
 void Verbs::save_state_file(const Request& request) {
   saver_.start(request.id(), request.verb,
-               [held = as_copied(require_state(request)), path = request.text("path"), frames = ProgressFrames(replies_, request)] {
+               [held = require_state(request), path = request.text("path"), frames = ProgressFrames(replies_, request)] {
+                 ThreadPool one(1);  // the engine's own threads generate beside the save
+                 require_same_copy(*held, one);
                  return files_reply({save_state(*held->policy, path, base_of(*held), frames)});
                });
 }
@@ -307,13 +318,15 @@ void Verbs::save_weights_file(const Request& request) {
 }
 
 void Verbs::export_folder(const Request& request) {
-  const auto held = as_copied(require_state(request));
+  const auto held = require_state(request);
   const HfExport settings = read_export(request, held->policy->architecture());
   if (settings.adapters == HfAdapters::peft && held->policy->adapters() == nullptr) {
     throw RequestError("BadInput", "adapters is peft, but the state has no adapters, because all weights were trained; export it as merged");
   }
   saver_.start(request.id(), request.verb,
                [held, settings, path = request.text("path"), frames = ProgressFrames(replies_, request)] {
+                 ThreadPool one(1);
+                 require_same_copy(*held, one);
                  return files_reply(export_hf(*held->policy, path, settings, frames));
                });
 }
@@ -359,21 +372,9 @@ std::shared_ptr<const HeldState> Verbs::require_state(const Request& request) co
   return held;
 }
 
-std::shared_ptr<const HeldState> Verbs::as_copied(std::shared_ptr<const HeldState> held) {
-  if (!held->hashed_by_device) return held;
-  const std::string copied = state_digest(*held->policy, *pool_, base_of(*held));
-  if (copied != held->digest) {
-    throw RequestError("DeviceDiffers", backend_->device().name + " has state " + held->digest + ", but what it sent to the host is " + copied +
-                                            "; nothing is written. Take the node out of service");
-  }
-  auto next = std::make_shared<HeldState>(*held);
-  next->hashed_by_device = false;
-  held_.exchange(next);  // the same state
-  return next;
-}
-
 std::shared_ptr<const HeldState> Verbs::with_weights_digest(std::shared_ptr<const HeldState> held) {
   if (!held->weights_digest.empty()) return held;
+  require_same_copy(*held, *pool_);
   auto next = std::make_shared<HeldState>(*held);
   next->weights_digest = weights_digest(held->policy->weights(), *pool_);
   held_.exchange(next);  // the same state, now with its weights' digest

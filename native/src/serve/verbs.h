@@ -97,8 +97,6 @@ class Verbs {
   std::shared_ptr<const HeldState> require_model(const Request& request) const;
   // The held state, which must be the one that the request names.
   std::shared_ptr<const HeldState> require_state(const Request& request) const;
-  // The held state. Throws DeviceDiffers if the host's arrays, which are to be written, do not have the digest that a device computed.
-  std::shared_ptr<const HeldState> as_copied(std::shared_ptr<const HeldState> held);
   // The held state, including the digest of its weights.
   std::shared_ptr<const HeldState> with_weights_digest(std::shared_ptr<const HeldState> held);
 

@@ -1,6 +1,8 @@
 #include "base/aligned_buffer.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <set>
 
 #include "support/check.h"
 
@@ -8,6 +10,19 @@ using namespace longhaul;
 using namespace longhaul::test;
 
 namespace {
+
+std::set<void*> locked;
+size_t most_locked = 0;
+
+bool lock(void* data, size_t) noexcept {
+  if (!locked.insert(data).second) std::abort();
+  most_locked = std::max(most_locked, locked.size());
+  return true;
+}
+
+void unlock(void* data) noexcept {
+  if (locked.erase(data) == 0) std::abort();
+}
 
 AlignedBuffer filled(size_t size, float value, BufferMemory memory = BufferMemory::heap) {
   AlignedBuffer buffer(memory);
@@ -23,7 +38,7 @@ bool holds(const AlignedBuffer& buffer, size_t size, float value) {
 constexpr size_t large = (size_t{5} << 20) / sizeof(float);  // large enough to be mapped, if the buffer asks for that
 
 void assignment_keeps_the_memory() {
-  for (const BufferMemory memory : {BufferMemory::heap, BufferMemory::mapped})
+  for (const BufferMemory memory : {BufferMemory::heap, BufferMemory::mapped, BufferMemory::copied})
     for (const size_t size : {size_t{100}, large}) {
       AlignedBuffer target = filled(size, 1, memory);
       const float* place = target.data();
@@ -56,7 +71,7 @@ void larger_values_and_copies_arrive() {
 }
 
 void resize_zeroes() {
-  for (const BufferMemory memory : {BufferMemory::heap, BufferMemory::mapped})
+  for (const BufferMemory memory : {BufferMemory::heap, BufferMemory::mapped, BufferMemory::copied})
     for (const size_t size : {size_t{100}, large}) {
       AlignedBuffer buffer = filled(size, 1, memory);
       buffer.resize(size / 2);
@@ -78,11 +93,15 @@ void small_scratch_grows_with_spare_room_and_large_scratch_exactly() {
   check_equal(huge.size(), size, "size of large scratch");
 }
 
+void all_locks_are_undone() { check(locked.empty() && most_locked > 0, "no page stays locked, and some were"); }
+
 }  // namespace
 
 int main() {
+  page_locks = {lock, unlock};
   return run({{"assignment keeps the memory", assignment_keeps_the_memory},
               {"larger values and copies arrive", larger_values_and_copies_arrive},
               {"resize zeroes", resize_zeroes},
-              {"small scratch grows with spare room, and large scratch exactly", small_scratch_grows_with_spare_room_and_large_scratch_exactly}});
+              {"small scratch grows with spare room, and large scratch exactly", small_scratch_grows_with_spare_room_and_large_scratch_exactly},
+              {"all locks are undone", all_locks_are_undone}});
 }

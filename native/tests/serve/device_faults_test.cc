@@ -143,8 +143,14 @@ void what_was_sent_wrongly_is_not_written() {
   CHECK(wrong.answer.ok());
   const std::string path = (folder / "wrong.safetensors").string();
   for (int time = 0; time < 2; ++time)
-    CHECK(wrong.engine.call(save_request(wrong.answer.state(), path)).error().starts_with("DeviceDiffers: faulty device has state "));
+    CHECK(wrong.engine.call(save_request(wrong.answer.state(), path)).error().starts_with("DeviceDiffers: the GPU has state "));
   CHECK(!std::filesystem::exists(path));
+  Json weights = verb_request("held");
+  weights.set("weights", true);
+  CHECK(wrong.engine.call(weights).error().starts_with("DeviceDiffers: "));
+  Json reference = verb_request("set_reference");
+  reference.set("from", "held");
+  CHECK(wrong.engine.call(reference).error().starts_with("DeviceDiffers: "));
 }
 
 void an_error_of_the_driver_ends_the_process() {

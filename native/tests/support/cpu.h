@@ -15,8 +15,8 @@ namespace longhaul::test {
 inline Backend& cpu(ThreadPool& pool) {
 #ifdef LONGHAUL_TEST_ON_DEVICE
   static_cast<void>(pool);
-  static std::optional<HoldingDevice> backend;
-  return backend.emplace();
+  static HoldingDevice backend;
+  return backend;
 #else
   static std::optional<CpuBackend> backend;
   return backend.emplace(pool);

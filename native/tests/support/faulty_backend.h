@@ -66,7 +66,10 @@ class FaultyBackend final : public Backend {
   MemoryUse memory() const override { return right_->memory(); }
   MemoryPlan plan(const MemoryRequest& request) const override { return right_->plan(request); }
   std::size_t block_bytes(const Architecture& architecture) const override { return right_->block_bytes(architecture); }
-  void hold(std::shared_ptr<const Policy> policy) override { right_->hold(std::move(policy)); }
+  void hold(std::shared_ptr<const Policy> policy) override {
+    held_ = policy.get();
+    right_->hold(std::move(policy));
+  }
   void hold_reference(std::shared_ptr<const Weights> reference) override { right_->hold_reference(std::move(reference)); }
   std::unique_ptr<BlockCache> make_cache(const Architecture& architecture, int blocks) override { return right_->make_cache(architecture, blocks); }
   void extend(const Policy& policy, BlockCache& cache, std::span<const Feed> feeds, std::span<const DrawRequest> draws,
@@ -76,7 +79,7 @@ class FaultyBackend final : public Backend {
   }
   std::unique_ptr<Training> make_training() override { return std::make_unique<FaultyTraining>(right_->make_training(), err_); }
   std::vector<LeafDigest> hash_leaves(const Policy& policy, std::span<const std::span<const std::byte>> tensors) override {
-    if (err_ != Err::copy) return right_->hash_leaves(policy, tensors);
+    if (err_ != Err::copy || &policy == held_) return right_->hash_leaves(policy, tensors);
     std::size_t bytes = 0;
     for (const auto& tensor : tensors) bytes += tensor.size();
     return std::vector<LeafDigest>((bytes >> 20) + 1);
@@ -85,6 +88,7 @@ class FaultyBackend final : public Backend {
  private:
   std::unique_ptr<Backend> right_;
   Err err_;
+  const Policy* held_ = nullptr;
 };
 
 }  // namespace longhaul::test

@@ -75,7 +75,7 @@ class Updater {
     hold();
     // In a run, the reply to every update contains the digest.
     const double start_digest = now();
-    state = state_digest(*policy_, *backend_, pool_);
+    state = state_digest(*policy_, *backend_, pool_).digest;
     digest_seconds = now() - start_digest;
     processor = processor_time() - start_processor;
     return now() - start;

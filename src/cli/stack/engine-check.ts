@@ -9,26 +9,46 @@ import { findEngineBinary } from '../../workers/process/engine-binary.js';
 
 /** Starts the engine and greets it. A binary of another version, or built for another machine, does not answer. */
 export async function probeEngine(): Promise<string> {
-  const engine = createNativeEngine({ binary: findEngineBinary() });
+  let warning: string | null = null;
+  const engine = createNativeEngine({
+    binary: findEngineBinary(),
+    log: (line) => (warning = warningIn(line) ?? warning),
+  });
   try {
-    return engineText(await engine.info(), gpuOfDriver(), findGpuReports());
+    const info = await engine.info();
+    return engineText(info, gpuOfDriver(), findGpuReports(), warning);
   } finally {
     await engine.close();
   }
 }
 
-/** `present`: the machine's GPU, used or not. Where there is none, nobody needs to read about GPUs. */
+/** The message of a warning among the engine's log lines. */
+export function warningIn(line: string): string | null {
+  try {
+    const { level, message } = JSON.parse(line) as { level?: unknown; message?: unknown };
+    return level === 'warn' && typeof message === 'string' ? message : null;
+  } catch {
+    return null;
+  }
+}
+
+/**
+ * `present`: the machine's GPU, used or not. Where there is none, nobody needs to read about GPUs. `warning`: what the engine said when it
+ * started, such as why it does not use the GPU.
+ */
 export function engineText(
   { build, numerics, gpu, instructionSet, threads }: EngineInfo,
   present: string | null,
   reports: readonly GpuReport[] | null,
+  warning: string | null = null,
 ): string {
   const on = gpu ? `on ${gpu.name}, ` : '';
   const name = gpu?.name ?? present;
   return [
     build,
     `numerics ${nameOfNumerics(numerics)}, ${on}${instructionSet}, ${threads} threads`,
-    ...(gpu === null && present !== null
+    ...(warning === null ? [] : [warning]),
+    ...(gpu === null && present !== null && warning === null
       ? [
           `it does not use this machine’s ${present} (LONGHAUL_DEVICE is cpu, or the engine is built for CPUs only: npm run setup)`,
         ]

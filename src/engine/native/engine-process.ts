@@ -12,6 +12,8 @@ import { encodeFrame, type Frame, type FrameArray, FrameDecoder, FrameError, isO
 interface EngineProcessOptions {
   binary: string;
   testFaults?: boolean;
+  /** LONGHAUL_DEVICE of the engine; default: this process's. */
+  device?: string;
   /** Every line that the engine logs. */
   log?: (line: string) => void;
   /** The process is killed if it does not answer `stats` within this time while a call is open. */
@@ -67,7 +69,10 @@ export class EngineProcess {
     const faults = options.testFaults ? ['--test-faults'] : [];
     this.child = spawn(options.binary, ['--fd', '3', ...faults], {
       stdio: ['ignore', 'ignore', 'pipe', 'pipe'],
-      env: Object.fromEntries(Object.entries(process.env).filter(([name]) => passedOn.test(name) && !isSecretName(name))),
+      env: {
+        ...Object.fromEntries(Object.entries(process.env).filter(([name]) => passedOn.test(name) && !isSecretName(name))),
+        ...(options.device !== undefined && { LONGHAUL_DEVICE: options.device }),
+      },
     });
     this.socket = this.child.stdio[3] as Duplex;
     this.socket.on('data', (chunk: Buffer) => this.receive(chunk));

@@ -17,8 +17,8 @@ export interface NativeEngineOptions {
   /** Largest size of the KV cache; default 256 MiB. */
   kvCacheBytes?: number;
   log?: (line: string) => void;
-  /** Called if the engine cannot compute here: it is missing or of another version, or its device is missing or errs. */
-  onUnusable?: (message: string) => void;
+  /** Called if the device is missing (`DeviceUnavailable`), or has computed other bits than a CPU would (`DeviceDiffers`). */
+  onFailingDevice?: (error: EngineError) => void;
   /** Lets tests make the engine die at chosen points. */
   testFaults?: boolean;
   /** The engine is killed if it answers nothing for this long while a call is open; default 30 s. */
@@ -46,15 +46,10 @@ const startTimeoutMs = 180_000;
 
 interface Started {
   process: EngineProcess;
+  /** "cpu", or of a GPU "cuda". */
+  device: string;
   info: EngineInfo;
 }
-
-const unusable: ReadonlySet<EngineError['code']> = new Set([
-  'EngineMissing',
-  'VersionMismatch',
-  'DeviceUnavailable',
-  'DeviceDiffers',
-]);
 
 export function createNativeEngine(options: NativeEngineOptions): NativeEngine {
   let starting: Promise<Started> | null = null;
@@ -65,7 +60,9 @@ export function createNativeEngine(options: NativeEngineOptions): NativeEngine {
   function engine(): Promise<Started> {
     if (closed) return Promise.reject(new EngineError('EngineExited', 'The engine was closed.'));
     if (started?.process.alive) return Promise.resolve(started);
-    starting ??= start(options)
+    // A GPU that is lost must not become a CPU in silence.
+    const device = started && started.device !== 'cpu' ? { device: started.device } : {};
+    starting ??= start({ ...options, ...device })
       .catch(noticed)
       .then((fresh) => (started = fresh))
       .finally(() => (starting = null));
@@ -73,7 +70,9 @@ export function createNativeEngine(options: NativeEngineOptions): NativeEngine {
   }
 
   function noticed(error: unknown): never {
-    if (error instanceof EngineError && unusable.has(error.code)) options.onUnusable?.(error.message);
+    const fails =
+      error instanceof EngineError && (error.code === 'DeviceDiffers' || error.code === 'DeviceUnavailable');
+    if (fails) options.onFailingDevice?.(error);
     throw error;
   }
 
@@ -199,7 +198,7 @@ export function createNativeEngine(options: NativeEngineOptions): NativeEngine {
   };
 }
 
-async function start(options: NativeEngineOptions): Promise<Started> {
+async function start(options: NativeEngineOptions & { device?: string }): Promise<Started> {
   const { threads, instructionSet, kvCacheBytes, ...processOptions } = options;
   const process = new EngineProcess(processOptions);
   const answered = awakeTimeout(() => process.kill('it did not answer the greeting "hello"'), startTimeoutMs);
@@ -215,6 +214,7 @@ async function start(options: NativeEngineOptions): Promise<Started> {
       throw versionMismatch(options.binary, `is version ${String(header['version'])}`);
     return {
       process,
+      device: (header['device'] as { kind: string }).kind,
       info: {
         incarnation: String(header['incarnation']),
         build: String(header['build']),

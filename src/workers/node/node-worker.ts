@@ -21,6 +21,8 @@ export interface NodeParts {
   transfers: TransferActivities;
   /** Null or absent: no tracing. */
   tracing?: Tracing | null;
+  /** Rejects if the node cannot serve: its engine does not start, or may not compute. Absent: it is ready. */
+  ready?: Promise<void>;
   /** Undefined until the engine has reported it. */
   computesOn(): Pick<EngineInfo, 'numerics' | 'gpu'> | undefined;
   /** Uploads states that perhaps only this node has; returns a log message. Called when nothing runs on the engine any more. */
@@ -55,6 +57,7 @@ export async function serveNode(
     const handedBack = await open.failPredecessors(client.activity, log);
     if (handedBack.length > 0)
       log(`released for another try, because an earlier worker ended: ${handedBack.join(', ')}`);
+    await parts.ready;
     const common = {
       connection,
       namespace: config.temporal.namespace,

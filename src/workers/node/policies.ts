@@ -17,6 +17,7 @@ import { ServedStates } from '../../policy/served/served-states.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import type { TinkerConfig, WorkerConfig } from '../process/config.js';
 import type { Tracing } from '../tracing/tracing.js';
+import type { EngineError } from '../../engine/policy-engine.js';
 import { openTinkerService } from './tinker-service.js';
 
 interface Parts {
@@ -27,19 +28,19 @@ interface Parts {
 
 interface NativeParts {
   tracing: Tracing | null;
-  onUnusable: (message: string) => void;
+  onFailingDevice: (error: EngineError) => void;
 }
 
 export function nativePolicy(
   { engine: binary, folder }: WorkerConfig,
-  { store, meter, tracing, log, onUnusable }: Parts & NativeParts,
+  { store, meter, tracing, log, onFailingDevice }: Parts & NativeParts,
 ): PolicyHolder {
   if (!binary)
     throw new Error(
       'a node worker needs --engine or LONGHAUL_ENGINE, the path of the native engine, or --tinker or LONGHAUL_TINKER, the URL of a ' +
         'Tinker server',
     );
-  const metered = meteredEngine(createNativeEngine({ binary, log, onUnusable }), meter);
+  const metered = meteredEngine(createNativeEngine({ binary, log, onFailingDevice }), meter);
   const engine = tracing?.engine(metered) ?? metered;
   return new NativePolicyHolder({
     ...{ store, engine, log },

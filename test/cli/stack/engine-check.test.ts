@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { engineText, gpuOfDriver } from '../../../src/cli/stack/engine-check.js';
+import { engineText, gpuOfDriver, warningIn } from '../../../src/cli/stack/engine-check.js';
 import type { EngineInfo } from '../../../src/engine/policy-engine.js';
 
 const cpu: EngineInfo = {
@@ -31,6 +31,19 @@ it('says that the engine does not use the GPU of this machine', () => {
   expect(engineText(cpu, name, [])).toContain(
     '; it does not use this machine’s NVIDIA H100 80GB HBM3 (LONGHAUL_DEVICE is cpu, or the engine is built for CPUs only: npm run setup); nothing has run on a GPU yet',
   );
+});
+
+it('says what the engine says of the GPU that it does not use', () => {
+  const line =
+    '{"level":"warn","message":"computes on the CPU, though it is built for GPUs: the NVIDIA driver is for CUDA 12.2"}';
+  const warning = warningIn(line);
+  const text = engineText(cpu, name, [], warning);
+  expect(text).toContain(
+    '; computes on the CPU, though it is built for GPUs: the NVIDIA driver is for CUDA 12.2; nothing',
+  );
+  expect(text).not.toContain('npm run setup');
+  for (const other of ['{"level":"info","message":"x"}', 'no JSON', 'null', '{"level":"warn"}'])
+    expect(warningIn(other)).toBeNull();
 });
 
 it('finds the GPU that the driver of NVIDIA lists', () => {

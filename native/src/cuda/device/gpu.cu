@@ -44,7 +44,7 @@ std::string absence(cudaError_t error) {
     return "the NVIDIA driver is for CUDA " + version_text(driver) + ", and this engine needs " + version_text(CUDART_VERSION) +
            ": install a newer driver";
   if (error == cudaSuccess || error == cudaErrorNoDevice)
-    return "the NVIDIA driver shows no GPU: CUDA_VISIBLE_DEVICES, the container or the sandbox may hide it (/dev/nvidia*)";
+    return "the NVIDIA driver shows no GPU: CUDA_VISIBLE_DEVICES, the container or the sandbox may hide it (/dev/nvidia*, /dev/nvidia-uvm)";
   return std::string("the NVIDIA driver does not start: ") + cudaGetErrorString(error);
 }
 
@@ -132,7 +132,9 @@ bool lock_host_pages(void* data, size_t bytes) noexcept {
   return false;
 }
 
-void unlock_host_pages(void* data) noexcept { cudaHostUnregister(data); }
+void unlock_host_pages(void* data) noexcept {
+  if (cudaHostUnregister(data) != cudaSuccess) cudaGetLastError();
+}
 
 void zero_device_bytes(void* p, size_t bytes, Stream stream) {
   if (!stream) throw std::runtime_error("device_zero on a null stream");

@@ -54,6 +54,11 @@ BatchSize size_of(const Batch& batch) {
   return size;
 }
 
+// Of reference weights beside a GPU, which the host does not pack.
+std::size_t host_reference_bytes(const Architecture& architecture, const MemoryPlan& plan) {
+  return ParameterLayout(architecture).total * sizeof(float) + plan.rope;
+}
+
 // Beside a GPU the host has the arrays of the held state and of the next one, and packs the weights to check updates.
 void require_host_memory(const MemoryRequest& request) {
   const MemoryPlan all = plan_memory(request);
@@ -63,6 +68,7 @@ void require_host_memory(const MemoryRequest& request) {
   plan.moments = all.moments;
   plan.next_policy = all.next_policy;
   plan.rope = all.rope;
+  if (request.reference) plan.reference = host_reference_bytes(request.architecture, all);
   for (const MemoryPart& part : parts(plan)) plan.total += part.bytes;
   const std::size_t most = MemoryUse{resident_bytes(), available_memory()}.most();
   if (plan.total > most) refuse("training this model beside a GPU, in the host's memory,", plan, most);
@@ -132,6 +138,11 @@ void MemoryGuard::plan_reference(const Policy& policy) const {
   const MemoryPlan plan = backend_->plan(request);
   const std::size_t available = backend_->memory().available;
   if (plan.reference > available) refuse("holding reference weights in addition to this model", plan, available);
+  if (backend_->device().kind == "cpu") return;
+  MemoryPlan host;
+  host.reference = host.total = host_reference_bytes(policy.architecture(), plan);
+  const std::size_t rest = available_memory();
+  if (host.reference > rest) refuse("holding reference weights beside a GPU, in the host's memory,", host, rest);
 }
 
 ForestPassSettings MemoryGuard::plan_update(const Policy& policy, const Batch& batch, bool reference) const {

@@ -65,6 +65,11 @@ std::shared_ptr<const HeldState> Updates::compute(const Request& request, const 
       require_same_logprobs(*held.policy, mini, logprobs, settings.temperature, target, pool, advanced_);
     };
   }
+  // What a device copied from the host, after a load or an update that it gave up, may not be the state.
+  const std::string base = held.policy->adapters() != nullptr ? held.weights_digest : std::string();
+  if (const StateDigest before = state_digest(*held.policy, backend, pool, base); before.by_device && before.digest != held.digest)
+    throw RequestError("DeviceDiffers", backend.device().name + " has the state " + before.digest + " in place of " + held.digest +
+                                            "; no update is applied. Take the node out of service");
   UpdateReport report = train(*held.policy, batch, settings, backend);
   if (!report.applied && report.reason == "cancelled") throw RequestError("Cancelled", "cancelled");
 
@@ -74,8 +79,9 @@ std::shared_ptr<const HeldState> Updates::compute(const Request& request, const 
     next->last_update = reply_of(report);
     if (!report.applied) return next;
     const bool adapters = report.next->adapters() != nullptr;
-    next->digest = state_digest(*report.next, backend, pool, adapters ? held.weights_digest : std::string());
-    next->hashed_by_device = backend.device().kind != "cpu";
+    const StateDigest hashed = state_digest(*report.next, backend, pool, base);
+    next->digest = hashed.digest;
+    next->hashed_by_device = hashed.by_device;
     if (!adapters) next->weights_digest.clear();
     next->policy = lend(std::move(report.next));
     backend.hold(next->policy);

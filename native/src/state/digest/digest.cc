@@ -90,13 +90,13 @@ std::string state_digest(const Policy& policy, ThreadPool& pool, std::string_vie
   return state_digest(policy, hash_leaves(tensors, StateLeaves(tensors), pool), base);
 }
 
-std::string state_digest(const Policy& policy, Backend& backend, ThreadPool& pool, std::string_view base) {
+StateDigest state_digest(const Policy& policy, Backend& backend, ThreadPool& pool, std::string_view base) {
   std::vector<std::span<const std::byte>> bytes;
   for (const auto& tensor : state_tensors(policy)) bytes.push_back(tensor.bytes);
   const std::vector<LeafDigest> leaves = backend.hash_leaves(policy, bytes);
-  if (leaves.empty()) return state_digest(policy, pool, base);
-  if (policy.adapters() == nullptr || !base.empty()) return state_digest(policy, leaves, base);
-  return state_digest(policy, leaves, weights_digest(policy.weights(), pool));
+  if (leaves.empty()) return {state_digest(policy, pool, base), false};
+  if (policy.adapters() == nullptr || !base.empty()) return {state_digest(policy, leaves, base), true};
+  return {state_digest(policy, leaves, weights_digest(policy.weights(), pool)), true};
 }
 
 std::string state_digest(const Policy& policy, std::span<const Blake3Digest> leaves, std::string_view base) {

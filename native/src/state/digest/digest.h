@@ -60,8 +60,13 @@ std::vector<Blake3Digest> hash_leaves(std::span<const TensorBytes<const std::byt
 // Lower-case hex. `base` is the digest of the weights under the adapters; if it is empty, it is computed, provided that there are adapters.
 std::string state_digest(const Policy& policy, ThreadPool& pool, std::string_view base = {});
 
-// The same of a policy that the backend holds or has just trained, from leaves that the backend hashes if it can.
-std::string state_digest(const Policy& policy, Backend& backend, ThreadPool& pool, std::string_view base = {});
+struct StateDigest {
+  std::string digest;
+  bool by_device;
+};
+
+// The same of a policy that the backend holds or has just trained, from leaves that its device hashes if it can.
+StateDigest state_digest(const Policy& policy, Backend& backend, ThreadPool& pool, std::string_view base = {});
 
 // Computes the state's digest from leaves that are already hashed. With adapters, `base` must be given.
 std::string state_digest(const Policy& policy, std::span<const Blake3Digest> leaves, std::string_view base);
