@@ -19,6 +19,29 @@ const longModel = {
   architecture: { ...tinyModel.architecture, max_position_embeddings: 65_536 },
 };
 
+/** Path of an engine that only answers the greeting. `header`: members of its reply, as JavaScript. */
+function greetingEngine(header: string): string {
+  const path = temporaryPath('engine.mjs');
+  writeFileSync(
+    path,
+    `#!/usr/bin/env node
+import { Socket } from 'node:net';
+const socket = new Socket({ fd: 3 });
+socket.once('data', (bytes) => {
+  const header = Buffer.from(JSON.stringify({ ok: true, incarnation: 'x', state: null, ${header} }));
+  const reply = Buffer.alloc(12 + header.length);
+  reply.writeUInt32LE(8 + header.length, 0);
+  bytes.copy(reply, 4, 4, 8);
+  reply.writeUInt32LE(header.length, 8);
+  header.copy(reply, 12);
+  socket.write(reply);
+});
+`,
+  );
+  chmodSync(path, 0o755);
+  return path;
+}
+
 describe('the engine process', () => {
   it('reports its version, numerics and incarnation', async () => {
     const engine = startEngine({ threads: 2 });
@@ -138,28 +161,22 @@ describe('the engine process', () => {
       code: 'EngineMissing',
       message: fix,
     });
-    const old = temporaryPath('old-engine.mjs');
-    writeFileSync(
-      old,
-      `#!/usr/bin/env node
-import { Socket } from 'node:net';
-const socket = new Socket({ fd: 3 });
-socket.once('data', (bytes) => {
-  const header = Buffer.from(JSON.stringify({ ok: true, version: '0.0.1', incarnation: 'x', state: null }));
-  const reply = Buffer.alloc(12 + header.length);
-  reply.writeUInt32LE(8 + header.length, 0);
-  bytes.copy(reply, 4, 4, 8);
-  reply.writeUInt32LE(header.length, 8);
-  header.copy(reply, 12);
-  socket.write(reply);
-});
-`,
-    );
-    chmodSync(old, 0o755);
+    const old = greetingEngine(`version: '0.0.1'`);
     await expect(startEngine({ binary: old }).info()).rejects.toMatchObject({
       code: 'VersionMismatch',
       message: fix,
     });
+  });
+
+  it('that began on a GPU starts again on a GPU, never on the CPU in its place', async () => {
+    const binary = greetingEngine(
+      `version: '0.1.0', device: { kind: 'cuda', name: process.env.LONGHAUL_DEVICE || 'any' }`,
+    );
+    const engine = startEngine({ binary });
+    expect((await engine.info()).gpu?.name).toBe('any');
+    process.kill(engine.pid() ?? 0, 'SIGKILL');
+    await vi.waitUntil(() => engine.pid() === null);
+    expect((await engine.info()).gpu?.name).toBe('cuda');
   });
 
   it('that has no such device says so', async () => {
