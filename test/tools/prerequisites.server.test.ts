@@ -205,8 +205,10 @@ describe('nvcc', () => {
     });
   });
 
-  test('of the PATH must compile C++20; pip can install it in its place', async () => {
+  test('of the PATH must compile C++20 with this compiler; pip can install it in its place', async () => {
     command('nvcc', 'echo "Cuda compilation tools, release 11.8, V11.8.89"');
+    expect(await cuda('1')).toMatchObject({ code: 1 });
+    command('nvcc', `case "$*" in *--version*) echo 'release 12.0' ;; *) exit 1 ;; esac`);
     expect(await cuda('1')).toMatchObject({ code: 1 });
     command('nvcc', 'echo "Cuda compilation tools, release 12.4, V12.4.131"');
     expect(await cuda('1')).toMatchObject({ code: 0 });

@@ -1,9 +1,12 @@
 // The compiler for GPUs: nvcc from the PATH, else from pinned wheels that are installed in the cache. A machine needs it only if it is to
 // build the engine for GPUs.
-import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { cacheRoot, contentKey, platformKey, repository, withLock } from './cache.mjs';
 import { findOnPath, outputOf, runLong, SetupError } from './command.mjs';
+import { requireCompiler } from './prerequisites.mjs';
 
 /** The first CUDA that compiles C++20. */
 const oldestCuda = 12;
@@ -21,10 +24,34 @@ export function isCudaWanted(said = process.env.LONGHAUL_CUDA ?? '', driver = '/
 /** Path of an nvcc that is there already, or null. */
 export function findNvcc() {
   const onPath = findOnPath('nvcc');
-  if (onPath !== null && Number(/release (\d+)/.exec(versionOf(onPath))?.[1] ?? 0) >= oldestCuda)
-    return onPath;
+  if (onPath !== null && isFit(onPath)) return onPath;
   const { nvcc } = wheels();
   return existsSync(nvcc) ? nvcc : null;
+}
+
+const fit = new Map();
+
+function isFit(nvcc) {
+  if (!fit.has(nvcc))
+    fit.set(nvcc, Number(/release (\d+)/.exec(versionOf(nvcc))?.[1] ?? 0) >= oldestCuda && compiles(nvcc));
+  return fit.get(nvcc);
+}
+
+/** Whether it accepts the compiler beside it: each CUDA refuses compilers that are newer than itself. */
+function compiles(nvcc) {
+  const folder = mkdtempSync(join(tmpdir(), 'longhaul-nvcc-'));
+  try {
+    const source = join(folder, 'probe.cu');
+    writeFileSync(source, '#include <concepts>\n__global__ void probe() {}\n');
+    const options = ['-ccbin', requireCompiler(), '-std=c++20', '-gencode=arch=compute_90,code=sm_90'];
+    const { status } = spawnSync(nvcc, [...options, '-c', source, '-o', join(folder, 'probe.o')], {
+      stdio: 'ignore',
+      timeout: 60_000,
+    });
+    return status === 0;
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
 }
 
 export function versionOf(nvcc) {

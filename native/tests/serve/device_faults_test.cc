@@ -138,6 +138,12 @@ void a_wrong_gradient_is_not_applied() {
   CHECK(wrong.answer.state() == wrong.before);
 }
 
+void what_was_copied_wrongly_is_not_trained() {
+  Updated wrong(Err::hold);
+  CHECK(wrong.answer.error().starts_with("DeviceDiffers: faulty device has the state "));
+  CHECK(wrong.answer.state() == wrong.before);
+}
+
 void what_was_sent_wrongly_is_not_written() {
   Updated wrong(Err::copy);
   CHECK(wrong.answer.ok());
@@ -170,6 +176,7 @@ int main() {
   one_wrong_log_prob_on_the_chosen_path_is_noticed();
   two_nans_are_equal();
   a_wrong_gradient_is_not_applied();
+  what_was_copied_wrongly_is_not_trained();
   what_was_sent_wrongly_is_not_written();
   an_error_of_the_driver_ends_the_process();
   std::filesystem::remove_all(folder);

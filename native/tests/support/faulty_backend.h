@@ -11,8 +11,9 @@
 
 namespace longhaul::test {
 
-/// What goes wrong; `copy`: what is sent to the host is not what was hashed; `lost`: the driver reports an error.
-enum class Err { nothing, draw, logprob, gradient, step, copy, lost };
+/// What goes wrong; `hold`: what is copied to the device; `copy`: what is sent to the host is not what was hashed; `lost`: the driver reports
+/// an error.
+enum class Err { nothing, draw, logprob, gradient, step, hold, copy, lost };
 
 inline float flipped(float value) { return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) ^ 1u); }
 
@@ -79,7 +80,7 @@ class FaultyBackend final : public Backend {
   }
   std::unique_ptr<Training> make_training() override { return std::make_unique<FaultyTraining>(right_->make_training(), err_); }
   std::vector<LeafDigest> hash_leaves(const Policy& policy, std::span<const std::span<const std::byte>> tensors) override {
-    if (err_ != Err::copy || &policy == held_) return right_->hash_leaves(policy, tensors);
+    if (err_ != (&policy == held_ ? Err::hold : Err::copy)) return right_->hash_leaves(policy, tensors);
     std::size_t bytes = 0;
     for (const auto& tensor : tensors) bytes += tensor.size();
     return std::vector<LeafDigest>((bytes >> 20) + 1);

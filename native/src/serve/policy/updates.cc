@@ -33,6 +33,15 @@ Json reply_of(const UpdateReport& report) {
   return fields;
 }
 
+// Throws DeviceDiffers if a device computes with other values than the state's: what it copied from the host, after a load or an update that
+// was given up, may be wrong.
+void require_held_values(const HeldState& held, const std::string& base, Backend& backend, ThreadPool& pool) {
+  const std::string found = state_digest(*held.policy, backend, pool, base).digest;
+  if (found != held.digest)
+    throw RequestError("DeviceDiffers", backend.device().name + " has the state " + found + " in place of " + held.digest +
+                                            "; no update is applied. Take the node out of service");
+}
+
 }  // namespace
 
 void Updates::forget() {
@@ -57,7 +66,9 @@ std::shared_ptr<const HeldState> Updates::compute(const Request& request, const 
   settings.progress = [this, id = request.id()](int done, int total) {
     replies_.progress(id, static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
   };
+  const std::string base = held.policy->adapters() != nullptr ? held.weights_digest : std::string();
   if (backend.device().kind != "cpu") {
+    require_held_values(held, base, backend, pool);
     const std::string step_id = request.digest("step_id");
     const std::uint64_t target = std::stoull(step_id.substr(0, 8), nullptr, 16);
     settings.checked_gradient = std::stoull(step_id.substr(8, 16), nullptr, 16);
@@ -65,11 +76,6 @@ std::shared_ptr<const HeldState> Updates::compute(const Request& request, const 
       require_same_logprobs(*held.policy, mini, logprobs, settings.temperature, target, pool, advanced_);
     };
   }
-  // What a device copied from the host, after a load or an update that it gave up, may not be the state.
-  const std::string base = held.policy->adapters() != nullptr ? held.weights_digest : std::string();
-  if (const StateDigest before = state_digest(*held.policy, backend, pool, base); before.by_device && before.digest != held.digest)
-    throw RequestError("DeviceDiffers", backend.device().name + " has the state " + before.digest + " in place of " + held.digest +
-                                            "; no update is applied. Take the node out of service");
   UpdateReport report = train(*held.policy, batch, settings, backend);
   if (!report.applied && report.reason == "cancelled") throw RequestError("Cancelled", "cancelled");
 
