@@ -127,7 +127,8 @@ function nodePlans(stack: PlannedStack): RolePlan[] {
       ]),
       env: { ...environmentOf('node'), ...gpuOfNode(index), ...noMetrics },
       healthy: (pid) => polls(connection, engineQueue(`local${suffix}`), pid),
-      startDeadlineMs: 60_000,
+      // An engine may take 180 s, since a GPU's driver may have to compile its kernels.
+      startDeadlineMs: 240_000,
       stopGraceMs: 15_000,
     }),
   );

@@ -11,7 +11,7 @@ import { readAsset, RunDataCache } from '../data/run-data.js';
 import { MadeSessions } from '../environments/openenv/made-sessions.js';
 import { headersIn } from '../environments/openenv/server-options.js';
 import { JournalFolder } from '../episode/journal-folder.js';
-import type { EngineError, EngineInfo } from '../engine/policy-engine.js';
+import type { EngineInfo } from '../engine/policy-engine.js';
 import type { EnvironmentSpec } from '../spec/run-spec.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { openStore, probeStore } from '../store/open-store.js';
@@ -19,7 +19,7 @@ import { readWorkerConfig, type WorkerConfig } from './process/config.js';
 import { environmentBackends } from './node/environment-backends.js';
 import type { SentTokens } from '../engine/tinker/sent-tokens.js';
 import type { PolicyHolder } from '../policy/policy-holder.js';
-import { noteFailingGpu, requireTrustedGpu } from './node/failing-gpu.js';
+import { NodeDevice } from './node/node-device.js';
 import { nativePolicy, openServedPolicy } from './node/policies.js';
 import { keepLife } from './process/life-file.js';
 import { type NodeParts, serveNode } from './node/node-worker.js';
@@ -48,18 +48,13 @@ async function createParts(
     ? (await readFile(config.gradingTokenFile, 'utf8')).trim()
     : undefined;
   const { life, serves } = keepLife(join(config.folder, 'life.json'), config.node, 'worker_restart');
-  // Store and Temporal have answered by now.
-  serves();
   const meter = new BusyMeter();
-  let mayLeave = false;
-  // A second signal would cut off what still runs.
-  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => (mayLeave = false));
-  const onFailingDevice = (error: EngineError): void => {
-    noteFailingGpu(config.folder, error);
-    if (!mayLeave) return;
-    log(`this node leaves, and its work goes on elsewhere: ${error.message}`);
-    process.kill(process.pid, 'SIGTERM');
-    mayLeave = false;
+  let isLeaving = false;
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => (isLeaving = true));
+  const leave = (): void => {
+    // A second signal would cut off what still runs.
+    if (!isLeaving) process.kill(process.pid, 'SIGTERM');
+    isLeaving = true;
   };
   const { holder, sent }: { holder: PolicyHolder; sent?: SentTokens } = config.tinker
     ? await openServedPolicy(config.tinker, {
@@ -69,7 +64,12 @@ async function createParts(
         meter,
         log,
       })
-    : { holder: nativePolicy(config, { store, meter, tracing, log, onFailingDevice }) };
+    : {
+        holder: nativePolicy(config, {
+          ...{ store, meter, tracing, log },
+          device: new NodeDevice({ folder: config.folder, leave, log }),
+        }),
+      };
   const { engine } = holder;
   const made = new MadeSessions(join(config.folder, 'sessions'), log);
   void made.closeLeft((variable) => headersIn('of a session that an earlier process left', variable));
@@ -99,11 +99,11 @@ async function createParts(
   let found: EngineInfo | undefined;
   const ready = engine.info().then((info) => {
     found = info;
-    requireTrustedGpu(config.folder, info.gpu);
-    mayLeave = true;
+    if (!config.tinker) serves();
   });
+  // A Tinker server may come up later.
+  if (config.tinker) serves();
   ready.catch((error: unknown) => {
-    // A Tinker server may come up later.
     if (config.tinker) log(`the Tinker server does not answer: ${(error as Error).message}`);
   });
   return {

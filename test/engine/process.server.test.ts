@@ -27,6 +27,7 @@ function greetingEngine(header: string): string {
     `#!/usr/bin/env node
 import { Socket } from 'node:net';
 const socket = new Socket({ fd: 3 });
+socket.on('end', () => process.exit(0));
 socket.once('data', (bytes) => {
   const header = Buffer.from(JSON.stringify({ ok: true, incarnation: 'x', state: null, ${header} }));
   const reply = Buffer.alloc(12 + header.length);
@@ -182,13 +183,15 @@ describe('the engine process', () => {
   it('that has no such device says so', async () => {
     onTestFinished(() => void vi.unstubAllEnvs());
     vi.stubEnv('LONGHAUL_DEVICE', 'abacus');
-    const onFailingDevice = vi.fn();
+    const failed = vi.fn();
     const refusal = {
       code: 'DeviceUnavailable',
       message: 'LONGHAUL_DEVICE is abacus; it must be cpu or cuda',
     };
-    await expect(startEngine({ onFailingDevice }).info()).rejects.toMatchObject(refusal);
-    expect(onFailingDevice).toHaveBeenCalledExactlyOnceWith(expect.objectContaining(refusal));
+    await expect(
+      startEngine({ device: { wanted: undefined, found: vi.fn(), failed } }).info(),
+    ).rejects.toMatchObject(refusal);
+    expect(failed).toHaveBeenCalledExactlyOnceWith(expect.objectContaining(refusal));
   });
 
   it('refuses calls after close', async () => {

@@ -148,10 +148,10 @@ void Verbs::handle(const Request& request) {
       throw RequestError("BadInput", "unknown verb " + request.verb);
     }
     if (!greeted_ && request.verb != "hello") throw RequestError("BadInput", "the first verb must be hello");
-    if (!erring_device_.empty() && verb->computes) throw RequestError("DeviceDiffers", erring_device_);
+    if (const std::string erred = erring_device_.what(); !erred.empty() && verb->computes) throw RequestError("DeviceDiffers", erred);
     (this->*verb->run)(request);
   } catch (const RequestError& error) {
-    if (std::string_view(error.code) == "DeviceDiffers") erring_device_ = error.what();
+    if (std::string_view(error.code) == "DeviceDiffers") erring_device_.note(error.what());
     replies_.refuse(request.id(), request.verb, std::current_exception());
   } catch (...) {
     replies_.refuse(request.id(), request.verb, std::current_exception());
@@ -296,11 +296,20 @@ void Verbs::set_reference(const Request& request) {
 
 void Verbs::save_state_file(const Request& request) {
   saver_.start(request.id(), request.verb,
-               [held = require_state(request), path = request.text("path"), frames = ProgressFrames(replies_, request)] {
-                 ThreadPool one(1);  // the engine's own threads generate beside the save
-                 require_same_copy(*held, one);
+               [this, held = require_state(request), path = request.text("path"), frames = ProgressFrames(replies_, request)] {
+                 check_copy(*held);
                  return files_reply({save_state(*held->policy, path, base_of(*held), frames)});
                });
+}
+
+void Verbs::check_copy(const HeldState& held) {
+  ThreadPool one(1);  // the engine's own threads generate beside a save
+  try {
+    require_same_copy(held, one);
+  } catch (const RequestError& error) {
+    erring_device_.note(error.what());
+    throw;
+  }
 }
 
 void Verbs::save_weights_file(const Request& request) {
@@ -324,9 +333,8 @@ void Verbs::export_folder(const Request& request) {
     throw RequestError("BadInput", "adapters is peft, but the state has no adapters, because all weights were trained; export it as merged");
   }
   saver_.start(request.id(), request.verb,
-               [held, settings, path = request.text("path"), frames = ProgressFrames(replies_, request)] {
-                 ThreadPool one(1);
-                 require_same_copy(*held, one);
+               [this, held, settings, path = request.text("path"), frames = ProgressFrames(replies_, request)] {
+                 check_copy(*held);
                  return files_reply(export_hf(*held->policy, path, settings, frames));
                });
 }

@@ -12,6 +12,7 @@
 #include "backend/cpu_backend.h"
 #include "base/thread_pool.h"
 #include "serve/generation/generations.h"
+#include "serve/policy/erring_device.h"
 #include "serve/policy/held_state.h"
 #include "serve/policy/loader.h"
 #include "serve/policy/memory_guard.h"
@@ -97,6 +98,8 @@ class Verbs {
   std::shared_ptr<const HeldState> require_model(const Request& request) const;
   // The held state, which must be the one that the request names.
   std::shared_ptr<const HeldState> require_state(const Request& request) const;
+  // On the saver's thread, before the host's arrays are written. Throws DeviceDiffers if they are not what a device has hashed.
+  void check_copy(const HeldState& held);
   // The held state, including the digest of its weights.
   std::shared_ptr<const HeldState> with_weights_digest(std::shared_ptr<const HeldState> held);
 
@@ -109,12 +112,11 @@ class Verbs {
   MemoryGuard memory_;
   Generations generations_;
   Updates updates_;
+  ErringDevice erring_device_;  // before the saver, whose thread notes there
   Saver saver_;
   Reference reference_;
   bool greeted_ = false;
   bool shutting_down_ = false;
-  // What an erring device did; empty if it has not erred.
-  std::string erring_device_;
   bool aborts_after_update_ = false;
   // Calls of `advance` left before memory runs out, for tests; negative: no limit.
   std::atomic<int> advances_left_{-1};

@@ -151,6 +151,9 @@ void what_was_sent_wrongly_is_not_written() {
   for (int time = 0; time < 2; ++time)
     CHECK(wrong.engine.call(save_request(wrong.answer.state(), path)).error().starts_with("DeviceDiffers: the GPU has state "));
   CHECK(!std::filesystem::exists(path));
+  const std::vector<std::int32_t> prompt{1, 2, 3};
+  const OutgoingArray arrays[] = {{"tokens", DType::i32, {3}, raw_bytes(std::span<const std::int32_t>(prompt))}};
+  CHECK(wrong.engine.call(generate_request(wrong.answer.state(), 0, 4), arrays).error().starts_with("DeviceDiffers: the GPU has state "));
   Json weights = verb_request("held");
   weights.set("weights", true);
   CHECK(wrong.engine.call(weights).error().starts_with("DeviceDiffers: "));

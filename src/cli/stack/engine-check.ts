@@ -16,6 +16,7 @@ export async function probeEngine(): Promise<string> {
   });
   try {
     const info = await engine.info();
+    await engine.close(); // so that its whole log is here
     return engineText(info, gpuOfDriver(), findGpuReports(), warning);
   } finally {
     await engine.close();

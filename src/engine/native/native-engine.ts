@@ -7,6 +7,16 @@ import { EngineError, type EngineInfo, type GenerateRequest, type GenerateResult
 import { type CallOptions, EngineProcess, type Reply } from './engine-process.js';
 import { type FrameArray, isObject } from './frames.js';
 
+/** Who decides on what the engine computes, and hears of it. */
+export interface EngineDevice {
+  /** LONGHAUL_DEVICE of the engine, unless it has begun on a GPU; undefined: this process's. */
+  readonly wanted: string | undefined;
+  /** Called at each start: "cpu", or of a GPU "cuda". */
+  found(kind: string): void;
+  /** The device is missing (`DeviceUnavailable`), or has computed other bits than a CPU would (`DeviceDiffers`). */
+  failed(error: EngineError): void;
+}
+
 export interface NativeEngineOptions {
   /** Path of `longhaul-engine`. */
   binary: string;
@@ -17,8 +27,7 @@ export interface NativeEngineOptions {
   /** Largest size of the KV cache; default 256 MiB. */
   kvCacheBytes?: number;
   log?: (line: string) => void;
-  /** Called if the device is missing (`DeviceUnavailable`), or has computed other bits than a CPU would (`DeviceDiffers`). */
-  onFailingDevice?: (error: EngineError) => void;
+  device?: EngineDevice;
   /** Lets tests make the engine die at chosen points. */
   testFaults?: boolean;
   /** The engine is killed if it answers nothing for this long while a call is open; default 30 s. */
@@ -60,9 +69,11 @@ export function createNativeEngine(options: NativeEngineOptions): NativeEngine {
   function engine(): Promise<Started> {
     if (closed) return Promise.reject(new EngineError('EngineExited', 'The engine was closed.'));
     if (started?.process.alive) return Promise.resolve(started);
-    // A GPU that is lost must not become a CPU in silence.
-    const device = started && started.device !== 'cpu' ? { device: started.device } : {};
-    starting ??= start({ ...options, ...device })
+    starting ??= start(options, started && started.device !== 'cpu' ? started.device : options.device?.wanted)
+      .then((fresh) => {
+        options.device?.found(fresh.device);
+        return fresh;
+      })
       .catch(noticed)
       .then((fresh) => (started = fresh))
       .finally(() => (starting = null));
@@ -72,7 +83,7 @@ export function createNativeEngine(options: NativeEngineOptions): NativeEngine {
   function noticed(error: unknown): never {
     const fails =
       error instanceof EngineError && (error.code === 'DeviceDiffers' || error.code === 'DeviceUnavailable');
-    if (fails) options.onFailingDevice?.(error);
+    if (fails) options.device?.failed(error);
     throw error;
   }
 
@@ -198,9 +209,9 @@ export function createNativeEngine(options: NativeEngineOptions): NativeEngine {
   };
 }
 
-async function start(options: NativeEngineOptions & { device?: string }): Promise<Started> {
-  const { threads, instructionSet, kvCacheBytes, ...processOptions } = options;
-  const process = new EngineProcess(processOptions);
+async function start(options: NativeEngineOptions, device: string | undefined): Promise<Started> {
+  const { threads, instructionSet, kvCacheBytes, device: _, ...processOptions } = options;
+  const process = new EngineProcess({ ...processOptions, ...(device !== undefined && { device }) });
   const answered = awakeTimeout(() => process.kill('it did not answer the greeting "hello"'), startTimeoutMs);
   try {
     const { header } = await process.call({

@@ -6,7 +6,7 @@ import {
   meteredKeeper,
   meteredPolicy,
 } from '../../activities/attempt/busy-meter.js';
-import { createNativeEngine } from '../../engine/native/native-engine.js';
+import { createNativeEngine, type EngineDevice } from '../../engine/native/native-engine.js';
 import { createStateLock } from '../../engine/native/state-lock.js';
 import { TinkerEngine } from '../../engine/tinker/sampling.js';
 import type { SentTokens } from '../../engine/tinker/sent-tokens.js';
@@ -17,7 +17,6 @@ import { ServedStates } from '../../policy/served/served-states.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import type { TinkerConfig, WorkerConfig } from '../process/config.js';
 import type { Tracing } from '../tracing/tracing.js';
-import type { EngineError } from '../../engine/policy-engine.js';
 import { openTinkerService } from './tinker-service.js';
 
 interface Parts {
@@ -28,19 +27,19 @@ interface Parts {
 
 interface NativeParts {
   tracing: Tracing | null;
-  onFailingDevice: (error: EngineError) => void;
+  device: EngineDevice;
 }
 
 export function nativePolicy(
   { engine: binary, folder }: WorkerConfig,
-  { store, meter, tracing, log, onFailingDevice }: Parts & NativeParts,
+  { store, meter, tracing, log, device }: Parts & NativeParts,
 ): PolicyHolder {
   if (!binary)
     throw new Error(
       'a node worker needs --engine or LONGHAUL_ENGINE, the path of the native engine, or --tinker or LONGHAUL_TINKER, the URL of a ' +
         'Tinker server',
     );
-  const metered = meteredEngine(createNativeEngine({ binary, log, onFailingDevice }), meter);
+  const metered = meteredEngine(createNativeEngine({ binary, log, device }), meter);
   const engine = tracing?.engine(metered) ?? metered;
   return new NativePolicyHolder({
     ...{ store, engine, log },

@@ -27,8 +27,10 @@ async function fail(component: string, error: unknown): Promise<void> {
   } finally {
     // Import late: this module loads Temporal's client, whose errors it knows.
     const { mendsItself } = await import('../../activities/attempt/repeated-failures.js');
-    // `isNoSpace`: a full disk is a temporary problem, too.
-    const passes = error instanceof Error && (mendsItself(error) || isNoSpace(error));
+    // A full disk and a GPU that is missing or out of service are temporary problems, too.
+    const passes =
+      error instanceof Error &&
+      (mendsItself(error) || isNoSpace(error) || ('code' in error && error.code === 'DeviceUnavailable'));
     process.exit(passes ? waitsForOthers : 1);
   }
 }
