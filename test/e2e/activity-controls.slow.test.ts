@@ -85,6 +85,8 @@ describe('a run whose activities an operator changes by hand', { timeout: 360_00
     await atEachMoment('paused', async ({ point, run, id, command, goesOn }) => {
       expect(await command('pause')).toEqual({ code: 0, output: '', errors: '' });
       await heard(run, id);
+      // A busy worker may not have read the answer yet; it has once it sends the next heartbeat.
+      await heard(run, id);
       expect((await waits(run)).find(({ activity }) => activity === id)?.reason).toContain('is being paused');
       goesOn();
       if (stopsThere.includes(point)) {
