@@ -15,13 +15,19 @@ const vitestFlags = {
   testTimeout: { type: 'string' },
   update: { type: 'boolean', short: 'u' },
 };
-const options = { all: { type: 'boolean' }, help: { type: 'boolean', short: 'h' }, ...vitestFlags };
+const options = {
+  all: { type: 'boolean' },
+  nightly: { type: 'boolean' },
+  help: { type: 'boolean', short: 'h' },
+  ...vitestFlags,
+};
 const names = Object.keys(vitestFlags).map((name) => `--${name}`);
 
-const help = `Usage: npm test -- [--all] [PATH...] [VITEST-FLAG...]
+const help = `Usage: npm test -- [--all | --nightly] [PATH...] [VITEST-FLAG...]
 Runs the linter, formatting, types, the engine's own tests and the TypeScript tests.
-  --all   also runs the slow tests
-  PATH    part of the path of a test file; only matching files run, without linter and engine tests
+  --all       also runs the slow tests (npm run test:all)
+  --nightly   runs only what --all leaves out: sanitizers, fuzzers and what rarely finds a fault (npm run test:nightly)
+  PATH        part of the path of a test file; only matching files run, without linter and engine tests
 Flags that go to vitest: ${names.join(', ')}; for others, use npx vitest run.`;
 
 try {

@@ -1,8 +1,8 @@
 // Runs the checks: linter, formatting, types, the engine's own tests, the TypeScript tests. The last line is `N passed, N failed`.
-// Usage: node tools/test.mjs [--all] [VITEST-ARGUMENTS]
-// --all adds the tests in `*.slow.test.ts`. With LONGHAUL_TEST_SANITIZERS=1 it also runs a part of the engine's tests under sanitizers, and
-// the engine's fuzzers, which continue from their last corpus. With a file, project or name filter for vitest, only the matching tests run,
-// including slow ones.
+// Usage: node tools/test.mjs [--all | --nightly] [VITEST-ARGUMENTS]
+// --all adds the tests in `*.slow.test.ts`. --nightly runs only what the other two leave out: the tests in `*.nightly.test.ts`, a part of the
+// engine's tests under sanitizers, the engine's fuzzers, which continue from their last corpus, and the changed kernels. With a file, project
+// or name filter for vitest, only the matching tests run, of whatever kind.
 import { spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -12,7 +12,8 @@ import { engineBuildFolder } from './steps/engine.mjs';
 import { findClang, fuzzFolder, sanitizedFolder, sanitizers } from './steps/sanitizers.mjs';
 
 const all = process.argv.includes('--all');
-const args = process.argv.slice(2).filter((arg) => arg !== '--all');
+const nightly = process.argv.includes('--nightly');
+const args = process.argv.slice(2).filter((arg) => arg !== '--all' && arg !== '--nightly');
 const isFiltered = args.some(
   (arg) => !arg.startsWith('-') || arg === '-t' || /^--(testNamePattern|project)/.test(arg),
 );
@@ -54,17 +55,18 @@ function count(passed) {
 }
 
 /**
- * The linter's cache skips a file whose own text is unchanged, although a type that it imports may have changed. So --all checks every file
- * again. The linter does not notice changes of this repository's own rules, so the cache's name includes their hash.
+ * The linter's cache skips a file whose own text is unchanged. It does not notice changes of this repository's own rules, so the cache's name
+ * includes their hash. With --all it also includes all sources: a type that an unchanged file imports may have changed.
  */
 async function checkSources() {
   const rules = ['eslint.config.js', 'tools/lint', 'tsconfig.json', 'package-lock.json'];
+  if (all) rules.push('src', 'test', 'bench', 'examples');
   const key = contentKey(rules.map((path) => join(repository, path)));
   const cached = (name) => [
     ...['--cache', '--cache-strategy', 'content'],
     ...['--cache-location', join(checksFolder, name)],
   ];
-  await check('linter', 'eslint/bin/eslint.js', ...(all ? [] : cached(`eslint-${key}`)), '.');
+  await check('linter', 'eslint/bin/eslint.js', ...cached(`eslint-${key}`), '.');
   await check(
     'formatting',
     'prettier/bin/prettier.cjs',
@@ -82,12 +84,12 @@ async function checkSources() {
   );
 }
 
-async function checkEngine() {
-  await engineTests('engine', engineBuildFolder);
-  if (!all || process.env.LONGHAUL_TEST_SANITIZERS !== '1') return;
+async function checkEngineFurther() {
   for (const sanitizer of sanitizers)
     await engineTests(`engine, -fsanitize=${sanitizer.flags}`, sanitizedFolder(sanitizer), sanitizer.tests);
   await fuzzers();
+  const script = join(repository, 'native/tools/mutate_kernels.sh');
+  count(await run('kernels that are changed', 'bash', [script, engineBuildFolder]));
 }
 
 /** `only`: names of the tests to run; if absent, all tests in `folder` run. */
@@ -122,10 +124,11 @@ async function fuzzers() {
 }
 
 async function typescriptTests() {
+  const projects = nightly ? ['nightly'] : ['pure', 'server', ...(all ? ['slow'] : [])];
   const passed = await run('typescript', process.execPath, [
     join(repository, 'node_modules/vitest/vitest.mjs'),
     'run',
-    ...(all || isFiltered ? [] : ['--project', 'pure', '--project', 'server']),
+    ...(isFiltered ? [] : projects.flatMap((project) => ['--project', project])),
     ...args,
   ]);
   const results = join(scratch, 'vitest.json');
@@ -139,9 +142,11 @@ async function typescriptTests() {
 
 if (isFiltered) {
   console.log('A filter is given: the linter and the engine’s own tests are left out.');
+} else if (nightly) {
+  await checkEngineFurther();
 } else {
   // In parallel, because each of them alone does not keep two cores busy.
-  await Promise.all([checkSources(), checkEngine()]);
+  await Promise.all([checkSources(), engineTests('engine', engineBuildFolder)]);
 }
 await typescriptTests();
 rmSync(scratch, { recursive: true, force: true });

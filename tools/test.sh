@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Updates the set-up, including the S3 test server, then runs the checks; with --all also the slow tests. With --all and
-# LONGHAUL_TEST_SANITIZERS=1 it also runs the engine's tests under sanitizers and its fuzzers. Other arguments go to vitest.
+# Updates the set-up, including the S3 test server, then runs the checks; with --all also the slow tests, with --nightly only what --all
+# leaves out. Other arguments go to vitest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/steps/set-up.sh
@@ -10,6 +10,6 @@ node tools/test-flags.mjs "$@" || {
   exit "$code"
 }
 sanitizers=()
-if [ "${1:-}" = --all ] && [ "${LONGHAUL_TEST_SANITIZERS:-}" = 1 ]; then sanitizers=(--sanitizers); fi
+if [ "$*" = --nightly ]; then sanitizers=(--sanitizers); fi
 set_up --tests "${sanitizers[@]}"
 exec node tools/test.mjs "$@"

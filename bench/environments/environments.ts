@@ -15,14 +15,14 @@ import { seededRandom } from '../../test/chaos/random.js';
 import { counterTask } from '../../test/environments/stand-in.js';
 import { sampling } from '../../test/episode/fixtures.js';
 import { scriptedPolicy } from '../../test/episode/scripted-policy.js';
-import { ensurePythonVenv } from '../../test/support/python-venv.js';
+import { requirePythonWith } from '../../test/support/python/python-environments.js';
 import { startEnvironmentProcess, testToken } from '../../test/support/servers/environment-process.js';
 import {
   type OpenEnvFixture,
   startGameServer,
   startOpenEnvFixture,
 } from '../../test/support/servers/openenv-fixture.js';
-import { startSeverableProxy } from '../../test/support/servers/severable-proxy.js';
+import { startTcpProxy } from '../../test/support/servers/tcp-proxy.js';
 import { median } from '../figures/figure.js';
 import { repository } from '../repository.js';
 
@@ -46,9 +46,7 @@ const sessions = 1_000;
 const callsPerSecond = 5.5;
 
 export async function measureEnvironments(): Promise<EnvironmentFigures> {
-  const venv = await ensurePythonVenv(['openenv==0.10.0']);
-  if ('skipped' in venv) throw new Error(`the stock servers cannot run here: ${venv.skipped}`);
-  const { python } = venv;
+  const python = await requirePythonWith('openenv');
   const [mcp, gym, http] = await Promise.all([
     startOpenEnvFixture(python, places),
     startGameServer(python, 'gym', { places }),
@@ -106,8 +104,8 @@ async function playOverLoss(
         figures.lost_answers += Number(isLost);
         return isLost;
       };
-      const proxy = await startSeverableProxy(new URL(server.url).host, loses);
-      const backend = createOpenEnvBackend({ url: `http://${proxy.address}`, maxSessions: places });
+      const proxy = await startTcpProxy(new URL(server.url).host, { losesReply: loses });
+      const backend = createOpenEnvBackend({ url: proxy.url, maxSessions: places });
       const engine = scriptedPolicy(tokenizer, turns);
       await Promise.all(
         Array.from({ length: episodesPerShare }, async (_, sample) => {

@@ -2,7 +2,7 @@
 import { execFile } from 'node:child_process';
 import { resolve } from 'node:path';
 import { promisify } from 'node:util';
-import { startFleetService, fleetVenv } from '../../test/environments/fleet/fleet-service.js';
+import { startFleetService } from '../../test/environments/fleet/fleet-service.js';
 import {
   type FaultFigures,
   faultsAt,
@@ -10,6 +10,7 @@ import {
   killNode,
   playWithFaults,
 } from '../../test/environments/fleet/measures.js';
+import { requirePythonWith } from '../../test/support/python/python-environments.js';
 
 export interface FleetFigures {
   episodes: number;
@@ -34,14 +35,13 @@ interface LocalGrade {
 const kills = 20;
 
 export async function measureFleet(): Promise<FleetFigures> {
-  const venv = await fleetVenv();
-  if ('skipped' in venv) throw new Error(`the service cannot run here: ${venv.skipped}`);
-  const service = await startFleetService(venv.python);
+  const python = await requirePythonWith('fleet');
+  const service = await startFleetService(python);
   try {
     const grades = await gradesOf(service);
     const script = resolve('test/environments/fleet/drives/grade_drive.py');
     const args = [script, '--url', service.url, '--tasks', service.tasks];
-    const { stdout } = await promisify(execFile)(venv.python, args, { maxBuffer: 1 << 26 });
+    const { stdout } = await promisify(execFile)(python, args, { maxBuffer: 1 << 26 });
     const local = JSON.parse(stdout) as LocalGrade[];
     const scoreOf = ({ result }: LocalGrade['local']): number =>
       typeof result === 'number' ? result : result.score;

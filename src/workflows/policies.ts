@@ -1,6 +1,7 @@
 // Time-outs and retry policies of activities, and the failures that no retry can fix.
 import type { ActivityOptions } from '@temporalio/workflow';
 import type { FatalFailure, NoSignal } from '../activities/contracts.js';
+import { nodeLostAfterMs, nodeReportIntervalMs } from './messages.js';
 
 /** Failures that end the workflow: waiting for `resume` makes no sense, because a person has to start another workflow. */
 export const endingFailures: readonly string[] = [
@@ -121,6 +122,15 @@ export const lastCheckpointPolicy = {
   ...checkpointPolicy,
   retry: recordGuardedRetry,
 } satisfies ActivityOptions;
+
+/** What the pool of nodes notices only by time. */
+export const watching = {
+  nodeLostAfterMs,
+  /** If a timer fires this late, the workflow was not served in the meantime, so the nodes' reports did not arrive either. */
+  awayAfterMs: nodeReportIntervalMs / 2,
+  /** While a request waits, the pool checks at this interval whether the runs that hold nodes are open (R30). */
+  askEveryMs: 60_000,
+};
 
 /** Intervals while a run waits for a node. The pool answers by itself; the run asks again only in case the pool was lost. */
 export const placing = {

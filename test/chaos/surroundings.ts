@@ -4,12 +4,12 @@ import { randomBytes } from 'node:crypto';
 import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { type BreakableProxy, startBreakableProxy } from '../support/servers/breakable-proxy.js';
 import { type FaultProxy, startFaultProxy } from '../support/servers/fault-proxy.js';
 import { findEngine } from '../support/find-tools.js';
 import { buildLibcShim, type LibcShim } from '../support/preloads/libc-shim.js';
 import { repository } from '../support/repository.js';
 import { startS3Server } from '../support/servers/s3-server.js';
+import { startTcpProxy, type TcpProxy } from '../support/servers/tcp-proxy.js';
 import { findTemporalBinary } from '../../src/stack/temporal-binary.js';
 import type { World } from './faults/fault.js';
 import type { Surroundings } from './trial.js';
@@ -45,7 +45,7 @@ export async function faultySurroundings(
     for (const one of undo.splice(0).reverse()) await one();
   };
   try {
-    const environments = await startBreakableProxy();
+    const environments = await startTcpProxy();
     undo.push(() => environments.stop());
     const bucket = store === 's3' ? await startBucket(undo) : null;
     const shim = noShim === null ? await startShim(folder, undo) : null;
@@ -118,7 +118,7 @@ export async function faultySurroundings(
   }
 }
 
-function throughProxy(spec: RunSpec, { url }: BreakableProxy): RunSpec {
+function throughProxy(spec: RunSpec, { url }: TcpProxy): RunSpec {
   const environments = spec.environments.map((one) => ({ ...one, url, grading_token_env: tokenVariable }));
   return { ...spec, environments };
 }

@@ -10,26 +10,22 @@ import { until } from '../support/until.js';
 let temporal: ConnectedTemporal;
 beforeAll(async () => {
   temporal = await sharedTemporal();
-}, 60_000);
+});
 afterAll(() => temporal?.stop());
 
-it(
-  'a followed run goes on after Ctrl-C; the command says this, and how to end the run',
-  { timeout: 120_000 },
-  async () => {
-    const args = ['train', resolve('presets/tiny.yaml'), '--temporal-address', temporal.address];
-    const child = spawn(resolve('bin/longhaul'), args, { stdio: ['ignore', 'ignore', 'pipe'] });
-    let errors = '';
-    child.stderr.on('data', (piece: Buffer) => (errors += piece.toString()));
-    const closed = once(child, 'close');
-    await until(() => errors.includes('tiny is started'), 'the run to be followed');
-    child.kill('SIGINT');
-    expect(await closed).toEqual([130, null]);
-    expect(errors).toMatch(
-      /\nstopped following; tiny continues\. Watch it with: longhaul status tiny; end it with: longhaul cancel tiny\n$/,
-    );
-    const run = temporal.client.workflow.getHandle('train/tiny');
-    expect((await run.describe()).status.name).toBe('RUNNING');
-    await run.terminate();
-  },
-);
+it('a followed run goes on after Ctrl-C; the command says this, and how to end the run', async () => {
+  const args = ['train', resolve('presets/tiny.yaml'), '--temporal-address', temporal.address];
+  const child = spawn(resolve('bin/longhaul'), args, { stdio: ['ignore', 'ignore', 'pipe'] });
+  let errors = '';
+  child.stderr.on('data', (piece: Buffer) => (errors += piece.toString()));
+  const closed = once(child, 'close');
+  await until(() => errors.includes('tiny is started'), 'the run to be followed');
+  child.kill('SIGINT');
+  expect(await closed).toEqual([130, null]);
+  expect(errors).toMatch(
+    /\nstopped following; tiny continues\. Watch it with: longhaul status tiny; end it with: longhaul cancel tiny\n$/,
+  );
+  const run = temporal.client.workflow.getHandle('train/tiny');
+  expect((await run.describe()).status.name).toBe('RUNNING');
+  await run.terminate();
+});

@@ -52,7 +52,7 @@ beforeAll(async () => {
   foreign = await startTemporal();
   process.env['LONGHAUL_TEST_DEFAULT_PORT'] = foreign.address.split(':')[1];
   await import(new URL('../support/preloads/default-port.mjs', import.meta.url).href);
-}, 60_000);
+});
 afterAll(async () => {
   delete process.env['LONGHAUL_TEST_DEFAULT_PORT'];
   await foreign?.stop();
@@ -73,7 +73,7 @@ async function workflowsOf(server: TestTemporal): Promise<number> {
   return count;
 }
 
-describe('in an empty folder beside a foreign server at the default address', { timeout: 180_000 }, () => {
+describe('in an empty folder beside a foreign server at the default address', () => {
   it('all verbs that write are in the table of commands, and all other verbs are known to read', () => {
     expect(verbs.map(({ verb }) => verb)).toEqual(expect.arrayContaining(readingVerbs));
     expect(writingVerbs.map(({ verb }) => verb)).toEqual(
@@ -154,7 +154,7 @@ it('a read-only client cannot write', async () => {
   }
 });
 
-describe('the stack in a folder', { timeout: 120_000 }, () => {
+describe('the stack in a folder', () => {
   const home = join(folder, 'home');
   const stack = join(home, '.longhaul');
   const below = join(home, 'specs', 'deep');
@@ -166,7 +166,7 @@ describe('the stack in a folder', { timeout: 120_000 }, () => {
     lock = lockFolder(stack, 'a test');
     own = await startTemporal();
     await nameServer(own.client, stackIdentity(id, stack));
-  }, 60_000);
+  });
   afterAll(async () => {
     lock?.release();
     await own?.stop();

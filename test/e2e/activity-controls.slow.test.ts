@@ -3,11 +3,13 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { Cluster, type RunHandle } from '../support/cluster.js';
+import type { Cluster, RunHandle } from '../support/cluster/cluster.js';
+import { borrowCluster, giveBack } from '../support/cluster/shared-cluster.js';
 import { smallRun } from '../support/small-run.js';
 import { type CommandAnswer, temporalCli } from '../support/servers/temporal-cli.js';
+import { undisturbedVerdict } from '../support/cluster/undisturbed.js';
 import { until } from '../support/until.js';
-import { expectEqual, type Verdict, verdictOf } from '../support/verdict.js';
+import { expectEqual, type Verdict } from '../support/verdict.js';
 import { waitingFor } from '../../src/cli/waiting-text.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 import { pauseUpdate, resumeUpdate, statusQuery } from '../../src/workflows/messages.js';
@@ -30,12 +32,11 @@ describe('a run whose activities an operator changes by hand', { timeout: 360_00
   let spec: { named(name: string): RunSpec };
   let undisturbed: Verdict;
   beforeAll(async () => {
-    cluster = await Cluster.start();
+    cluster = await borrowCluster();
     spec = await smallRun(join(cluster.folder, 'data'));
-    await cluster.ended(await cluster.run(spec.named('undisturbed')));
-    undisturbed = await verdictOf(cluster.store, 'undisturbed');
-  }, 240_000);
-  afterAll(() => cluster?.stop());
+    undisturbed = await undisturbedVerdict(cluster, spec.named);
+  });
+  afterAll(() => giveBack(cluster));
 
   type Command = (verb: string, ...flags: string[]) => Promise<CommandAnswer>;
   interface Moment {

@@ -1,10 +1,12 @@
 // A person changes a run while its processes die, and a step contains the same task twice.
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { Cluster } from '../support/cluster.js';
-import { startEnvironmentProcess, testToken } from '../support/servers/environment-process.js';
+import type { Cluster } from '../support/cluster/cluster.js';
+import { startEnvironmentProcess } from '../support/servers/environment-process.js';
 import { findEngine } from '../support/find-tools.js';
+import { borrowCluster, giveBack, tokenVariable } from '../support/cluster/shared-cluster.js';
 import { smallRun } from '../support/small-run.js';
+import { undisturbedVerdict } from '../support/cluster/undisturbed.js';
 import { until } from '../support/until.js';
 import { expectEqual, verdictOf } from '../support/verdict.js';
 import { replayUpdates } from '../../src/activities/reports/replay-audit.js';
@@ -21,19 +23,15 @@ import {
   statusQuery,
 } from '../../src/workflows/messages.js';
 
-/** Variable from which workers read the grading token of a separate environment server. */
-const tokenVariable = 'LONGHAUL_TEST_GRADING_TOKEN';
-
-describe('a run with one node and one orchestrator', { timeout: 240_000 }, () => {
+describe('a run with one node and one orchestrator', () => {
   let cluster: Cluster;
   let spec: { named(name: string): RunSpec };
 
   beforeAll(async () => {
-    process.env[tokenVariable] = testToken;
-    cluster = await Cluster.start();
+    cluster = await borrowCluster();
     spec = await smallRun(join(cluster.folder, 'data'));
-  }, 120_000);
-  afterAll(() => cluster?.stop());
+  });
+  afterAll(() => giveBack(cluster));
 
   const node = () => cluster.nodes[0] as (typeof cluster.nodes)[number];
   const orchestrator = () => cluster.orchestrators[0] as (typeof cluster.orchestrators)[number];
@@ -84,9 +82,8 @@ describe('a run with one node and one orchestrator', { timeout: 240_000 }, () =>
   });
 
   it('is paused in the middle of a step, keeps finished episodes, and ends in the same state as a run without a pause', async () => {
-    await cluster.ended(await cluster.run(spec.named('unpaused')));
     const server = await startEnvironmentProcess();
-    const paused = spec.named('paused');
+    const paused = spec.named('paused-amid');
     const environments = paused.environments.map((environment) =>
       environment.env_key === 'booking'
         ? { ...environment, url: server.url, grading_token_env: tokenVariable }
@@ -99,7 +96,7 @@ describe('a run with one node and one orchestrator', { timeout: 240_000 }, () =>
     // One group finishes. The other group stays in flight while its server is stopped.
     server.child.kill('SIGSTOP');
     orchestrator().letGo(point);
-    const finished = (): Promise<string[]> => cluster.store.listFolder(episodesFolder('paused', 2));
+    const finished = (): Promise<string[]> => cluster.store.listFolder(episodesFolder('paused-amid', 2));
     await until(async () => (await finished()).length === 4, 'the group of one app to finish');
     expect(await run.executeUpdate(pauseNowUpdate)).toMatchObject({ n: 1, paused: true });
     await until(async () => (await run.query(statusQuery)).phase === 'paused', 'the run to be paused');
@@ -109,7 +106,7 @@ describe('a run with one node and one orchestrator', { timeout: 240_000 }, () =>
     await run.executeUpdate(resumeUpdate);
     expect(await cluster.ended(run)).toMatchObject({ ended: 'completed', step: 4 });
     await server.kill();
-    await expectEqual(cluster.store, 'paused', await verdictOf(cluster.store, 'unpaused'));
+    await expectEqual(cluster.store, 'paused-amid', await undisturbedVerdict(cluster, spec.named));
   });
 
   it('samples a task that is in two slots independently in each slot, and each sample only once, although the node dies', async () => {

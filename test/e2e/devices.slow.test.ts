@@ -7,12 +7,14 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 import { readUpdates } from '../../src/store/runs/run-records.js';
 import { checkpointNowUpdate, pauseUpdate, resumeUpdate, statusQuery } from '../../src/workflows/messages.js';
-import { Cluster } from '../support/cluster.js';
+import type { Cluster } from '../support/cluster/cluster.js';
 import { findEmulatedEngine, findEngine } from '../support/find-tools.js';
+import { borrowCluster, giveBack } from '../support/cluster/shared-cluster.js';
 import { smallRun } from '../support/small-run.js';
+import { undisturbedVerdict } from '../support/cluster/undisturbed.js';
 import { until } from '../support/until.js';
 import type { WorkerProcess } from '../support/worker-process.js';
-import { expectEqual, verdictOf } from '../support/verdict.js';
+import { expectEqual, type Verdict } from '../support/verdict.js';
 
 const erringEngine = fileURLToPath(new URL('../engine/erring-engine.mjs', import.meta.url));
 
@@ -22,12 +24,13 @@ const emulatedStepMs = 240_000;
 describe('a run on several devices', { timeout: 600_000 }, () => {
   let cluster: Cluster;
   let spec: { named(name: string): RunSpec };
+  let undisturbed: Verdict;
   beforeAll(async () => {
-    cluster = await Cluster.start();
+    cluster = await borrowCluster();
     spec = await smallRun(join(cluster.folder, 'data'));
-    await cluster.ended(await cluster.run(spec.named('undisturbed')));
-  }, 240_000);
-  afterAll(() => cluster?.stop());
+    undisturbed = await undisturbedVerdict(cluster, spec.named);
+  });
+  afterAll(() => giveBack(cluster));
 
   it('goes from the CPU to a GPU and back to the CPU, and ends in the same state', async () => {
     const [first] = cluster.nodes;
@@ -58,7 +61,7 @@ describe('a run on several devices', { timeout: 600_000 }, () => {
     expect(await cluster.ended(run)).toMatchObject({ ended: 'completed', step: 4 });
     const devices = (await readUpdates(cluster.store, 'moved', 1, 4)).map(({ observed }) => observed.device);
     expect(devices).toEqual([undefined, 'emulated device', undefined, undefined]);
-    await expectEqual(cluster.store, 'moved', await verdictOf(cluster.store, 'undisturbed'));
+    await expectEqual(cluster.store, 'moved', undisturbed);
   });
 
   it('leaves a node whose GPU has erred, and ends in the same state on another', async () => {
@@ -73,6 +76,6 @@ describe('a run on several devices', { timeout: 600_000 }, () => {
     );
     await cluster.startNode('right');
     expect(await cluster.ended(run)).toMatchObject({ ended: 'completed', step: 4 });
-    await expectEqual(cluster.store, 'erred', await verdictOf(cluster.store, 'undisturbed'));
+    await expectEqual(cluster.store, 'erred', undisturbed);
   });
 });

@@ -8,21 +8,21 @@ import type { RunSpec } from '../../src/spec/run-spec.js';
 import { datasetManifestKey } from '../../src/store/objects/layout.js';
 import { readRecord } from '../../src/store/records/records.js';
 import { type FleetTasks, readFleetTasks } from '../environments/fleet/fixture.js';
-import { type FleetService, fleetVenv, startFleetService } from '../environments/fleet/fleet-service.js';
-import { Cluster } from '../support/cluster.js';
+import { type FleetService, startFleetService } from '../environments/fleet/fleet-service.js';
+import { Cluster } from '../support/cluster/cluster.js';
+import { pythonWith } from '../support/python/python-environments.js';
 import { until } from '../support/until.js';
 import { verdictOf } from '../support/verdict.js';
 import type { WorkerProcess } from '../support/worker-process.js';
 
-const venv = await fleetVenv();
-if ('skipped' in venv) console.warn(`skipped: the service cannot run here: ${venv.skipped}`);
+const python = await pythonWith('fleet');
 
-describe.skipIf('skipped' in venv)('a run on Fleet', { timeout: 400_000 }, () => {
+describe.skipIf(!python)('a run on Fleet', { timeout: 400_000 }, () => {
   let service: FleetService;
   let known: FleetTasks;
   let cluster: Cluster;
   beforeAll(async () => {
-    service = await startFleetService((venv as { python: string }).python);
+    service = await startFleetService(python);
     known = readFleetTasks(service.tasks);
     cluster = await Cluster.start({ env: { FLEET_API_KEY: service.key } });
   }, 500_000);

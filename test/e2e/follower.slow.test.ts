@@ -2,6 +2,7 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { Client, Connection } from '@temporalio/client';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { MetricPoint } from '../../src/integrations/tracking/metric-point.js';
@@ -21,7 +22,6 @@ import { until } from '../support/until.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'longhaul-follower-'));
 const told = (name: string): string => join(folder, 'stack', 'follower', 'tracking', name);
-const noticesWithinMs = 120_000;
 const kills = 4;
 
 describe('a stack whose run is reported', { timeout: 480_000 }, () => {
@@ -44,7 +44,7 @@ describe('a stack whose run is reported', { timeout: 480_000 }, () => {
         orchestrator: built('workers/orchestrator-main.js'),
         node: built('workers/node-main.js'),
         environments: built('environments/server/main.js'),
-        follower: built('workers/follower-main.js'),
+        follower: fileURLToPath(new URL('hurried-follower.mjs', import.meta.url)),
       },
       log: (message) => console.log(message),
       gaveUp: (error) => console.error(error),
@@ -53,7 +53,7 @@ describe('a stack whose run is reported', { timeout: 480_000 }, () => {
     });
     client = new Client({ connection: await Connection.connect({ address: stack.addresses.temporal }) });
     store = await openStore(stack.addresses.store);
-  }, 240_000);
+  });
   afterEach(() => {
     slack.fault = () => null;
     slack.tokenError = null;
@@ -93,16 +93,12 @@ describe('a stack whose run is reported', { timeout: 480_000 }, () => {
     for (let kill = 0; kill < kills; kill++) {
       // Since the last kill, the new process has written one more event, or the beginning of the thread.
       const before = thread('told').length;
-      await until(
-        () => follower().pid !== null && thread('told').length > before,
-        `kill ${kill + 1}`,
-        120_000,
-      );
+      await until(() => follower().pid !== null && thread('told').length > before, `kill ${kill + 1}`);
       process.kill(follower().pid ?? 0, 'SIGKILL');
     }
     await run.result();
     const ended = (): boolean => eventsOf('told').some((id) => String(id).startsWith('ended.'));
-    await until(ended, 'the end of the run to be told', 180_000);
+    await until(ended, 'the end of the run to be told');
     const events = eventsOf('told');
     console.log(`after ${kills} kills: ${events.join(' ')}`);
     expect(new Set(events).size).toBe(events.length);
@@ -117,7 +113,7 @@ describe('a stack whose run is reported', { timeout: 480_000 }, () => {
       readFileSync(join(told('told'), 'metrics.jsonl'), 'utf8')
         .trimEnd()
         .split('\n');
-    await until(() => lines().length >= expected.size, 'the last point to be written', 60_000);
+    await until(() => lines().length >= expected.size, 'the last point to be written');
     const points = lines().map((line) => JSON.parse(line) as MetricPoint);
     expect(points.map(({ id }) => id).sort()).toEqual([...expected.keys()].sort());
     for (const point of points) expect(point).toEqual(expected.get(point.id));
@@ -134,7 +130,7 @@ describe('a stack whose run is reported', { timeout: 480_000 }, () => {
       slack: { channel: 'C000000000', events: ['end'] },
     });
     await run.result();
-    await until(async () => (await readTroubles(store, 'silent')).length > 0, 'a notice', noticesWithinMs);
+    await until(async () => (await readTroubles(store, 'silent')).length > 0, 'a notice');
     expect(await readTroubles(store, 'silent')).toEqual([
       {
         sink: 'slack',
@@ -143,13 +139,17 @@ describe('a stack whose run is reported', { timeout: 480_000 }, () => {
         }) as object,
       },
     ]);
+    // Each attempt takes a second, and the follower looks at its trouble every five seconds.
+    const attempts = (): number => slack.callsOf('conversations.history').length;
+    const before = attempts();
+    await until(() => attempts() >= before + 7, 'more attempts');
     const log = readFileSync(join(folder, 'stack', 'logs', 'follower.log'), 'utf8');
     expect(log.split('\n').filter((line) => line.includes('silent: slack lacks'))).toHaveLength(1);
     expect(log).not.toContain(slack.token);
     slack.training.member = true;
-    await until(() => eventsOf('silent').length > 1, 'the thread', 180_000);
+    await until(() => eventsOf('silent').length > 1, 'the thread');
     expect(eventsOf('silent')).toEqual(['started', expect.stringMatching(/^ended\.1\./)]);
-    await until(async () => (await readTroubles(store, 'silent')).length === 0, 'its end', noticesWithinMs);
+    await until(async () => (await readTroubles(store, 'silent')).length === 0, 'its end');
     expect(existsSync(join(told('silent'), 'metrics.jsonl'))).toBe(false);
   });
 });

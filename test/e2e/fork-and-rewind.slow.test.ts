@@ -10,24 +10,25 @@ import type { RunSpec } from '../../src/spec/run-spec.js';
 import { namesFolder, stepsFolder } from '../../src/store/objects/layout.js';
 import { readState } from '../../src/store/runs/run-records.js';
 import { statusQuery } from '../../src/workflows/messages.js';
-import { Cluster, type RunHandle } from '../support/cluster.js';
+import type { Cluster, RunHandle } from '../support/cluster/cluster.js';
+import { borrowCluster, giveBack } from '../support/cluster/shared-cluster.js';
 import { smallRun } from '../support/small-run.js';
 import { until } from '../support/until.js';
 
 const steps = [0, 1, 2, 3, 4];
 
-describe('forks and rewinds', { timeout: 240_000 }, () => {
+describe('forks and rewinds', () => {
   let cluster: Cluster;
   let small: { named(name: string): RunSpec };
   let states: string[];
   beforeAll(async () => {
-    cluster = await Cluster.start();
+    cluster = await borrowCluster();
     small = await smallRun(join(cluster.folder, 'data'));
     await cluster.ended(await cluster.run(small.named('done')));
     states = await statesOf('done');
     expect(new Set(states).size).toBe(steps.length);
-  }, 240_000);
-  afterAll(() => cluster?.stop());
+  });
+  afterAll(() => giveBack(cluster));
 
   const statesOf = (run: string) => Promise.all(steps.map((step) => readState(cluster.store, run, step)));
   const handleOf = (name: string): RunHandle =>

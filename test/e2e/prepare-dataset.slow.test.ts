@@ -12,9 +12,9 @@ import { Draw } from '../../src/environments/apps/random.js';
 import type { DatasetManifest } from '../../src/spec/records/manifests.js';
 import { datasetManifestKey } from '../../src/store/objects/layout.js';
 import { readRecord } from '../../src/store/records/records.js';
-import { Cluster } from '../support/cluster.js';
+import type { Cluster } from '../support/cluster/cluster.js';
+import { borrowCluster, giveBack, tokenVariable } from '../support/cluster/shared-cluster.js';
 import { repository } from '../support/repository.js';
-import { testToken } from '../support/servers/environment-process.js';
 import { until } from '../support/until.js';
 
 const kills = 10;
@@ -22,7 +22,7 @@ const solved = 160;
 
 let cluster: Cluster;
 beforeAll(async () => {
-  cluster = await Cluster.start({ nodes: 0, env: { APPS_TOKEN: testToken } });
+  cluster = await borrowCluster();
   const tasks = generateTasks({
     apps: ['tracker', 'booking'],
     seed: 1,
@@ -37,8 +37,8 @@ beforeAll(async () => {
     return { task_key, calls: teacherCalls(address.app, scenario, new Draw(`solution/${task_key}`)) };
   });
   writeFileSync(solutionsFile(), lines(solutions));
-}, 120_000);
-afterAll(() => cluster?.stop());
+});
+afterAll(() => giveBack(cluster));
 
 const tasksFile = (): string => join(cluster.folder, 'tasks.jsonl');
 const solutionsFile = (): string => join(cluster.folder, 'solutions.jsonl');
@@ -46,7 +46,7 @@ const specOf = (version: string) => ({
   ...{ name: 'apps', version, tasks: tasksFile(), solutions: solutionsFile() },
   split: { held_out_ratio: 0.1, max_held_out: 30, max_env_share: 1 },
   environments: ['tracker', 'booking'].map((env_key) => ({
-    ...{ env_key, url: cluster.environments.url, grading_token_env: 'APPS_TOKEN' },
+    ...{ env_key, url: cluster.environments.url, grading_token_env: tokenVariable },
   })),
   parallel: 2,
 });
@@ -62,7 +62,7 @@ const gatesOf = (version: string): string[] => {
   return existsSync(folder) ? readdirSync(folder) : [];
 };
 
-describe('a preparation', { timeout: 300_000 }, () => {
+describe('a preparation', () => {
   it(`that is killed ${kills} times gives the dataset of an undisturbed one`, async () => {
     await (await start('v1')).result();
     const undisturbed = await manifestOf('v1');

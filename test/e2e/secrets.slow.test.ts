@@ -11,7 +11,7 @@ import { writings } from '../../src/base/secrets.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 import { resumeUpdate, statusQuery } from '../../src/workflows/messages.js';
 import { hasOpenssl, makeAuthority } from '../support/servers/certificates.js';
-import { Cluster, type RunHandle } from '../support/cluster.js';
+import { Cluster, type RunHandle } from '../support/cluster/cluster.js';
 import {
   type EnvironmentProcess,
   startEnvironmentProcess,
@@ -40,7 +40,7 @@ const secrets = {
 };
 
 if (!hasOpenssl()) console.warn('skipped: secrets behind certificates: openssl is not installed');
-describe.skipIf(!hasOpenssl())('a secret (certificates by openssl)', { timeout: 240_000 }, () => {
+describe.skipIf(!hasOpenssl())('a secret (certificates by openssl)', () => {
   const certificates = mkdtempSync(join(tmpdir(), 'longhaul-certificates-'));
   let s3: S3Server;
   let bucket: S3Parrot;

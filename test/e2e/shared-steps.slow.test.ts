@@ -2,10 +2,12 @@
 // loses only the turns that were in flight there (R9).
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { Cluster, type RunHandle } from '../support/cluster.js';
+import type { Cluster, RunHandle } from '../support/cluster/cluster.js';
+import { borrowCluster, giveBack } from '../support/cluster/shared-cluster.js';
 import { smallRun } from '../support/small-run.js';
+import { undisturbedVerdict } from '../support/cluster/undisturbed.js';
 import { until } from '../support/until.js';
-import { expectEqual, type Verdict, verdictOf } from '../support/verdict.js';
+import { expectEqual, type Verdict } from '../support/verdict.js';
 import type { AttemptRecord } from '../../src/spec/records/attempt-records.js';
 import { attemptsFolder, episodesFolder } from '../../src/store/objects/layout.js';
 import { requireRecord } from '../../src/store/records/records.js';
@@ -16,14 +18,13 @@ describe('a run that may use two nodes', { timeout: 360_000 }, () => {
   let started: (name: string) => Promise<RunHandle>;
   let alone: Verdict;
   beforeAll(async () => {
-    cluster = await Cluster.start();
+    cluster = await borrowCluster();
     const spec = await smallRun(join(cluster.folder, 'data'));
-    await cluster.ended(await cluster.run(spec.named('alone')));
-    alone = await verdictOf(cluster.store, 'alone');
+    alone = await undisturbedVerdict(cluster, spec.named);
     await cluster.startNode('second');
     started = (name) => cluster.run({ ...spec.named(name), placement: { priority: 0, nodes: 2 } });
   }, 360_000);
-  afterAll(() => cluster?.stop());
+  afterAll(() => giveBack(cluster));
 
   /** The first GRPO step, which requests the second node, and the next step, which both nodes share. */
   const [asking, shared] = [2, 3];

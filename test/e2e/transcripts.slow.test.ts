@@ -5,9 +5,10 @@ import { mkdirSync, readFileSync, symlinkSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { Cluster, type RunHandle } from '../support/cluster.js';
+import type { Cluster, RunHandle } from '../support/cluster/cluster.js';
 import { findTemporal } from '../support/find-tools.js';
 import { repository } from '../support/repository.js';
+import { borrowCluster, giveBack } from '../support/cluster/shared-cluster.js';
 import { smallRun } from '../support/small-run.js';
 import { until } from '../support/until.js';
 import { controlFolder } from '../../src/store/objects/layout.js';
@@ -58,7 +59,7 @@ describe('the transcripts of docs/operations.md', { timeout: 360_000 }, () => {
   let cluster: Cluster;
   let run: RunHandle;
   beforeAll(async () => {
-    cluster = await Cluster.start();
+    cluster = await borrowCluster();
     const spec = await smallRun(join(cluster.folder, 'data'));
     const [node] = cluster.nodes;
     node?.hold(point);
@@ -67,8 +68,8 @@ describe('the transcripts of docs/operations.md', { timeout: 360_000 }, () => {
     mkdirSync(join(cluster.folder, 'bin'));
     symlinkSync(join(repository, 'bin/longhaul'), join(cluster.folder, 'bin/longhaul'));
     symlinkSync(findTemporal(), join(cluster.folder, 'bin/temporal'));
-  }, 240_000);
-  afterAll(() => cluster?.stop());
+  });
+  afterAll(() => giveBack(cluster));
 
   /** Standard output and standard error together, as a terminal shows them. */
   async function typed(command: string): Promise<string> {

@@ -4,7 +4,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { readWaves } from '../../src/store/runs/waves.js';
 import { readPlan } from '../../src/store/runs/run-records.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
-import { Cluster } from '../support/cluster.js';
+import type { Cluster } from '../support/cluster/cluster.js';
+import { borrowCluster, giveBack } from '../support/cluster/shared-cluster.js';
 import { smallRun } from '../support/small-run.js';
 import { expectEqual, type Verdict, verdictOf } from '../support/verdict.js';
 import { until } from '../support/until.js';
@@ -19,7 +20,7 @@ describe('a step with waves', { timeout: 360_000 }, () => {
   let undisturbed: Verdict;
 
   beforeAll(async () => {
-    cluster = await Cluster.start();
+    cluster = await borrowCluster();
     const small = await smallRun(join(cluster.folder, 'data'));
     named = (name) => {
       const spec = small.named(name);
@@ -33,10 +34,10 @@ describe('a step with waves', { timeout: 360_000 }, () => {
         },
       };
     };
-    await cluster.ended(await cluster.run(named('undisturbed')));
-    undisturbed = await verdictOf(cluster.store, 'undisturbed');
-  }, 240_000);
-  afterAll(() => cluster?.stop());
+    await cluster.ended(await cluster.run(named('waves')));
+    undisturbed = await verdictOf(cluster.store, 'waves');
+  });
+  afterAll(() => giveBack(cluster));
 
   const wavesIn = async (run: string) =>
     (await readWaves(cluster.store, (await readPlan(cluster.store, run, step)).record)).map(
@@ -45,7 +46,7 @@ describe('a step with waves', { timeout: 360_000 }, () => {
 
   it('changes no bit if orchestrator and node die between its waves and amid them', async () => {
     expect(undisturbed.violations).toEqual([]);
-    expect((await wavesIn('undisturbed')).length).toBeGreaterThan(0);
+    expect((await wavesIn('waves')).length).toBeGreaterThan(0);
     const [orchestrator] = cluster.orchestrators as [WorkerProcess];
     const [node] = cluster.nodes as [WorkerProcess];
     const activity = `step-${String(step).padStart(6, '0')}`;
@@ -55,7 +56,7 @@ describe('a step with waves', { timeout: 360_000 }, () => {
       [node, `episode-written.${activity}.wave-1-collect`],
     ];
     for (const [worker, point] of points) worker.hold(point);
-    const run = await cluster.run(named('killed'));
+    const run = await cluster.run(named('waves-killed'));
     for (const [worker, point] of points) {
       await until(() => worker.hasReached(point), `${worker.name} to reach ${point}`);
       await worker.kill();
@@ -63,7 +64,7 @@ describe('a step with waves', { timeout: 360_000 }, () => {
       worker.start();
     }
     expect(await cluster.ended(run)).toMatchObject({ ended: 'completed' });
-    expect(await wavesIn('killed')).toEqual(await wavesIn('undisturbed'));
-    await expectEqual(cluster.store, 'killed', undisturbed);
+    expect(await wavesIn('waves-killed')).toEqual(await wavesIn('waves'));
+    await expectEqual(cluster.store, 'waves-killed', undisturbed);
   });
 });

@@ -2,11 +2,13 @@
 // earlier Updates still hold (R21).
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { Cluster, type RunHandle } from '../support/cluster.js';
+import { Cluster, type RunHandle } from '../support/cluster/cluster.js';
+import { borrowCluster, giveBack } from '../support/cluster/shared-cluster.js';
 import { smallRun } from '../support/small-run.js';
 import { type CommandAnswer, temporalCli } from '../support/servers/temporal-cli.js';
+import { undisturbedVerdict } from '../support/cluster/undisturbed.js';
 import { until } from '../support/until.js';
-import { expectEqual, verdictOf } from '../support/verdict.js';
+import { expectEqual, type Verdict, verdictOf } from '../support/verdict.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 import { controlFolder } from '../../src/store/objects/layout.js';
 import { readSequence } from '../../src/store/records/records.js';
@@ -26,12 +28,13 @@ const inMidStep = 'episode-written.step-000003.collect';
 describe('a run whose workflow is reset', { timeout: 360_000 }, () => {
   let cluster: Cluster;
   let spec: { named(name: string): RunSpec };
+  let undisturbed: Verdict;
   beforeAll(async () => {
-    cluster = await Cluster.start();
+    cluster = await borrowCluster();
     spec = await smallRun(join(cluster.folder, 'data'));
-    await cluster.ended(await cluster.run(spec.named('undisturbed')));
-  }, 240_000);
-  afterAll(() => cluster?.stop());
+    undisturbed = await undisturbedVerdict(cluster, spec.named);
+  });
+  afterAll(() => giveBack(cluster));
 
   const workerAt = (point: string) => {
     const [node, orchestrator] = [cluster.nodes[0], cluster.orchestrators[0]];
@@ -73,7 +76,7 @@ describe('a run whose workflow is reset', { timeout: 360_000 }, () => {
       workerAt(point).letGo(point);
     }
     expect(await cluster.ended(cluster.followed(run))).toMatchObject({ ended: 'completed', step: 4 });
-    await expectEqual(cluster.store, name, await verdictOf(cluster.store, 'undisturbed'));
+    await expectEqual(cluster.store, name, undisturbed);
   });
 
   /** Sets lr and pauses the run in the middle of step 3, then runs `then`. */
@@ -96,7 +99,7 @@ describe('a run whose workflow is reset', { timeout: 360_000 }, () => {
 
   it('to a moment before a change and a pause keeps both, even if the server forgets the Updates', async () => {
     await told('told', () => Promise.resolve());
-    const undisturbed = await verdictOf(cluster.store, 'told');
+    const once = await verdictOf(cluster.store, 'told');
     // The last completed workflow task before step 2 was planned, long before the Updates.
     const eventBefore = async (run: RunHandle): Promise<string> => {
       const { events } = await run.fetchHistory();
@@ -118,7 +121,7 @@ describe('a run whose workflow is reset', { timeout: 360_000 }, () => {
     await told('forgotten', async (run) =>
       reset('forgotten', '--event-id', await eventBefore(run), '--reapply-exclude', 'All'),
     );
-    for (const name of ['told-again', 'forgotten']) await expectEqual(cluster.store, name, undisturbed);
+    for (const name of ['told-again', 'forgotten']) await expectEqual(cluster.store, name, once);
   });
 });
 
@@ -128,12 +131,12 @@ describe('a run whose workflow is reset to an earlier execution of its chain', {
     cluster = await Cluster.start({
       temporal: { dynamicConfig: { 'limit.historyCount.suggestContinueAsNew': 20 } },
     });
-  }, 60_000);
+  });
   afterAll(() => cluster?.stop());
 
   it('skips the committed steps, and ends in the same state', async () => {
     const spec = await smallRun(join(cluster.folder, 'data'));
-    await cluster.ended(await cluster.run(spec.named('undisturbed')));
+    const undisturbed = await undisturbedVerdict(cluster, spec.named);
     const [node] = cluster.nodes;
     if (!node) throw new Error('there is no node');
     node.hold(inMidStep);
@@ -147,6 +150,6 @@ describe('a run whose workflow is reset to an earlier execution of its chain', {
     expect(answer).toMatchObject({ code: 0, errors: '' });
     node.letGo(inMidStep);
     expect(await cluster.ended(cluster.followed(run))).toMatchObject({ ended: 'completed', step: 4 });
-    await expectEqual(cluster.store, 'earlier', await verdictOf(cluster.store, 'undisturbed'));
+    await expectEqual(cluster.store, 'earlier', undisturbed);
   });
 });

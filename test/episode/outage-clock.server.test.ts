@@ -64,7 +64,7 @@ it('the limit of the wait starts again with each outage: several short outages m
     await restarting;
     await server.close();
   }
-}, 60_000);
+});
 
 it('the wait continues during failures of a server that says it is healthy but opens no episode', async () => {
   const maxWaitMs = 1_000;
@@ -93,4 +93,4 @@ it('the wait continues during failures of a server that says it is healthy but o
     server.close();
     await once(server, 'close');
   }
-}, 60_000);
+});

@@ -24,7 +24,7 @@ import {
   token,
   worlds,
 } from '../environments/stand-in.js';
-import { startSeverableProxy, type SeverableProxy } from '../support/servers/severable-proxy.js';
+import { startTcpProxy, type TcpProxy } from '../support/servers/tcp-proxy.js';
 import { until } from '../support/until.js';
 import { sampling } from './fixtures.js';
 import { scriptedPolicy } from './scripted-policy.js';
@@ -59,7 +59,7 @@ let folder: string;
 let carriedOut: number[];
 let faultAt: FaultSource['infrastructure'];
 let server: EnvironmentServer;
-let proxy: SeverableProxy;
+let proxy: TcpProxy;
 const cleanup: (() => Promise<unknown>)[] = [];
 const faults: FaultSource = {
   ...noFaults,
@@ -73,7 +73,7 @@ beforeEach(async () => {
   carriedOut = [];
   faultAt = () => undefined;
   server = await serve();
-  proxy = await startSeverableProxy(new URL(server.url).host);
+  proxy = await startTcpProxy(new URL(server.url).host);
 });
 afterEach(async () => {
   for (const clean of cleanup.splice(0).reverse()) await clean();
@@ -111,7 +111,7 @@ async function attempt(
   { limits, prompt, says = turns }: Circumstances = {},
 ): Promise<Attempt> {
   const backend = createOpenEnvBackend({
-    ...{ url: `http://${proxy.address}`, gradingToken: token, maxSessions: 4, callTimeoutMs: 5000 },
+    ...{ url: proxy.url, gradingToken: token, maxSessions: 4, callTimeoutMs: 5000 },
   });
   const below = await new JournalFolder(join(folder, 'journal'), () => undefined).below('runs/r/');
   const file = await below.open(header);
@@ -181,12 +181,12 @@ async function attempt(
   if (ended) await file.remove();
   else {
     // Does what the kernel does for a killed process: no close frame is sent, and no further byte is written to the file.
-    proxy.sever();
+    proxy.mode = 'refuse';
     abort.abort(new Error('killed'));
     await playing.catch(() => undefined);
     await backend.close();
     await until(async () => (await sessions()).attached === 0, 'the server to see the death');
-    proxy.restore();
+    proxy.mode = 'pass';
   }
   if (ended) await backend.close();
   return { play: ended, sampled: policy.requests.length, looks, opens };

@@ -1,4 +1,4 @@
-// What the example of τ²-bench commits; `tau2.slow.test.ts` plays it.
+// What the example of τ²-bench commits; `tau2.nightly.test.ts` plays it.
 import { readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import { parse as parseYaml } from 'yaml';

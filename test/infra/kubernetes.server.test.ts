@@ -1,4 +1,4 @@
-// The manifests of infra/kubernetes, as the workers read them. schemas.slow.test.ts checks them against Kubernetes' schemas.
+// The manifests of infra/kubernetes, as the workers read them. schemas.nightly.test.ts checks them against Kubernetes' schemas.
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';

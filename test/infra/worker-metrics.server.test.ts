@@ -42,7 +42,7 @@ function labelsOf(expression: string): { selected: [string, string][]; grouped: 
   return { selected, grouped };
 }
 
-describe('an orchestrator', { timeout: 120_000 }, () => {
+describe('an orchestrator', () => {
   let folder: string;
   let temporal: TestTemporal;
   const started: WorkerProcess[] = [];

@@ -28,7 +28,7 @@ it('a replay reads the next batch while the caller works on the current one, and
   for await (const { step, input } of loggedUpdates(harness.store, folder, run, { from: 1, to: 3 })) {
     expect(input?.plan.step).toBe(step);
     const due = await Promise.all([step, step + 1].filter((one) => one <= 3).map(fileOf));
-    await vi.waitFor(async () => expect((await batches()).sort()).toEqual(due.sort()), { timeout: 30_000 });
+    await vi.waitFor(async () => expect((await batches()).sort()).toEqual(due.sort()), { timeout: 120_000 });
     steps.push(step);
   }
   expect(steps).toEqual([1, 2, 3]);

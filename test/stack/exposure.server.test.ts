@@ -25,7 +25,7 @@ const outer = mkdtempSync(join(tmpdir(), 'longhaul-exposure-'));
 afterAll(() => rmSync(outer, { recursive: true }));
 const othersMay = (path: string): number => statSync(path).mode & 0o077;
 
-describe('the embedded stack', { timeout: 240_000 }, () => {
+describe('the embedded stack', () => {
   const folder = join(outer, 'stack');
   let stack: Stack;
   beforeAll(async () => {
@@ -45,7 +45,7 @@ describe('the embedded stack', { timeout: 240_000 }, () => {
       uiPort: await freePort(),
     });
     process.umask(before);
-  }, 120_000);
+  });
   afterAll(() => stack?.stop());
 
   it.skipIf(process.platform !== 'linux')(

@@ -48,12 +48,12 @@ describe.skipIf(!existsSync('/proc/self/environ'))('longhaul up (reads /proc of 
     up.stdout?.on('data', (piece: Buffer) => (said += piece.toString()));
     await until(() => said.includes('\n') || up.exitCode !== null, 'the stack to be up', 120_000);
     expect(up.exitCode).toBe(null);
-  }, 180_000);
+  });
   afterAll(async () => {
     up.kill('SIGTERM');
     if (up.exitCode === null) await once(up, 'close');
     rmSync(folder, { recursive: true, force: true });
-  }, 60_000);
+  });
 
   const read = (pid: number, file: string): string => {
     try {

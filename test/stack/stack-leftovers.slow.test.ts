@@ -85,7 +85,7 @@ describe.skipIf(process.platform !== 'linux')('a leftover process (found in /pro
     expect(up.code).toBe(1);
     await ended(server);
     refuseSecondServer(database);
-  }, 120_000);
+  });
 
   it.each([
     ['lost', null],

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Client } from '@temporalio/client';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { holderOf } from '../../src/workers/process/folder-lock.js';
 import { freePort } from '../../src/stack/free-port.js';
 import { stackIdentity, stackOfServer } from '../../src/stack/stack-identity.js';
@@ -20,14 +20,14 @@ const scripts = {
   environments: fixture('environments'),
 };
 
-describe('the embedded stack', { timeout: 240_000 }, () => {
+describe('the embedded stack', () => {
   let folder: string;
   const said: string[] = [];
   let stack: Stack | null = null;
 
   const start = async (options: { nodes?: number } = {}): Promise<Stack> => {
     folder = mkdtempSync(join(tmpdir(), 'longhaul-stack-'));
-    process.env['COUNTING_RECORDS'] = join(folder, 'records');
+    vi.stubEnv('COUNTING_RECORDS', join(folder, 'records'));
     stack = await startStack({
       ...{ folder, scripts, engine: process.execPath, log: (message) => said.push(message) },
       gaveUp: (error) => said.push(`gave up: ${error.message}`),
@@ -38,6 +38,7 @@ describe('the embedded stack', { timeout: 240_000 }, () => {
     return stack;
   };
   afterEach(async () => {
+    vi.unstubAllEnvs();
     await stack?.stop();
     stack = null;
     rmSync(folder, { recursive: true, force: true });

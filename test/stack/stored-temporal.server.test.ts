@@ -24,7 +24,7 @@ const stored = join(repository, 'test/workers/fixtures/temporal-1.31.2.db.gz');
 const queue = 'stored';
 const scripted = (): ScriptedRun => scriptRun(outlineOf('stored', { ckpt_interval: 100 }), 'node-stored');
 
-describe('a database of Temporal 1.31.2', { timeout: 120_000 }, () => {
+describe('a database of Temporal 1.31.2', () => {
   let folder = '';
   let databaseFile = '';
   beforeEach(() => {

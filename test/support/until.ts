@@ -2,7 +2,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 
 /** Long, because the machine may be busy with other tests. */
-const defaultDeadlineMs = 120_000;
+const defaultDeadlineMs = 240_000;
 
 /** Throw this to end a wait at once, because the condition can no longer become true. */
 export class Stuck extends Error {}

@@ -16,7 +16,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { AsyncCompletionClient } from '@temporalio/client';
-import { startSeverableProxy, type SeverableProxy } from './servers/severable-proxy.js';
+import { startTcpProxy, type TcpProxy } from './servers/tcp-proxy.js';
 import { ended } from './servers/temporal-server.js';
 import { until } from './until.js';
 import { OpenActivities } from '../../src/workers/attempt/open-activities.js';
@@ -46,11 +46,11 @@ export class WorkerProcess {
 
   private constructor(
     private readonly plan: WorkerPlan,
-    private readonly proxy: SeverableProxy,
+    private readonly proxy: TcpProxy,
   ) {}
 
   static async start(plan: WorkerPlan): Promise<WorkerProcess> {
-    const worker = new WorkerProcess(plan, await startSeverableProxy(plan.temporal));
+    const worker = new WorkerProcess(plan, await startTcpProxy(plan.temporal));
     mkdirSync(worker.points, { recursive: true });
     worker.start();
     return worker;
@@ -94,6 +94,15 @@ export class WorkerProcess {
     rmSync(join(this.points, point), { force: true });
   }
 
+  /** Removes all points. */
+  letGoAll(): void {
+    for (const name of readdirSync(this.points)) rmSync(join(this.points, name));
+  }
+
+  get isRunning(): boolean {
+    return this.child?.exitCode === null && this.child.signalCode === null;
+  }
+
   /** True if the current process waits, or has waited, at a held point. */
   hasReached(point: string): boolean {
     return existsSync(join(this.points, `${point}.reached.${this.pid}`));
@@ -101,11 +110,11 @@ export class WorkerProcess {
 
   /** Cuts the connection to Temporal, including open polls. The process goes on. */
   cutOff(): void {
-    this.proxy.sever();
+    this.proxy.mode = 'refuse';
   }
 
   reconnect(): void {
-    this.proxy.restore();
+    this.proxy.mode = 'pass';
   }
 
   /** Cuts the connection to Temporal and stops the process (SIGSTOP). */
@@ -163,11 +172,11 @@ export class WorkerProcess {
 
   async kill(): Promise<void> {
     if (this.child) await ended(this.child, 'SIGKILL');
-    this.proxy.restore();
+    this.proxy.mode = 'pass';
   }
 
   async stop(): Promise<void> {
-    const engine = this.child?.exitCode === null && this.child.signalCode === null ? this.enginePid() : null;
+    const engine = this.isRunning ? this.enginePid() : null;
     await this.kill();
     await this.proxy.stop();
     if (engine !== null)

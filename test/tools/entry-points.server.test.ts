@@ -133,12 +133,50 @@ await runLong('bash', ['-c', 'sleep 300 & echo $! > started.new; mv started.new 
     const env = { ...process.env, LONGHAUL_CACHE: join(checkout, 'cache') };
     const child = spawn(file, args, { cwd: checkout, env, stdio: 'ignore' });
     const ended = once(child, 'exit');
-    await expect.poll(() => existsSync(join(checkout, 'started')), { timeout: 30_000 }).toBe(true);
+    await expect.poll(() => existsSync(join(checkout, 'started')), { timeout: 120_000 }).toBe(true);
     const started = readFileSync(join(checkout, 'started'), 'utf8').trim();
     expect(runs(started)).toBe(true);
     child.kill(signal);
     expect(await ended).toEqual([code, null]);
-    await expect.poll(() => runs(started), { timeout: 10_000 }).toBe(false);
+    await expect.poll(() => runs(started), { timeout: 120_000 }).toBe(false);
+  });
+});
+
+describe('a command of the set-up', () => {
+  /** Runs a shell script as a step that may be silent for 2 s, and returns how it ended. */
+  function step(script: string) {
+    const options = `{ label: 'build', silenceMs: 2_000, again: 'Start it again: it continues.' }`;
+    const text = `import { runLong } from './steps/command.mjs';
+await runLong('bash', ['-c', ${JSON.stringify(script)}], ${options}).catch(({ message }) => { console.error(message); process.exit(1); });`;
+    writeFileSync(join(checkout, 'tools/step.mjs'), text);
+    return spawnSync(process.execPath, ['tools/step.mjs'], {
+      ...{
+        cwd: checkout,
+        encoding: 'utf8',
+        env: { ...process.env, LONGHAUL_CACHE: join(checkout, 'cache') },
+      },
+    });
+  }
+
+  test('may take as long as it needs while it prints', () => {
+    expect(step('for i in 1 2 3 4 5 6; do echo $i; sleep 0.5; done')).toMatchObject({
+      status: 0,
+      stderr: '',
+    });
+  });
+
+  test('is ended when it is silent, and the error says the limit and what a second run does', () => {
+    const { status, stderr } = step('echo [119/183]; sleep 300');
+    expect(status).toBe(1);
+    expect(stderr).toContain('build: bash printed nothing for 2 s and was ended.');
+    expect(stderr).toContain('| [119/183]');
+    expect(stderr).toContain('Start it again: it continues.');
+  });
+
+  test('that fails by itself is not said to have been silent', () => {
+    const { stderr } = step('echo broken; exit 3');
+    expect(stderr).toContain('build: bash ended with 3.');
+    expect(stderr).not.toContain('Start it again');
   });
 });
 

@@ -15,7 +15,7 @@ import {
   stopAfterUpdate,
 } from '../../src/workflows/messages.js';
 import type { ConnectedTemporal, TestTemporalOptions } from '../support/servers/temporal-server.js';
-import { gate, outlineOf, scriptRun, startRun, until, withWorkers } from './scripted-run.js';
+import { gate, outlineOf, scriptRun, until, withRun, withWorkers } from './scripted-run.js';
 
 /** Settings of the server that records them; with these, the longest run continues as new. */
 export const goldenServer: TestTemporalOptions = {
@@ -29,8 +29,7 @@ export const goldenLives: Record<string, (temporal: ConnectedTemporal) => Promis
     const script = scriptRun(outlineOf('golden', { phases: phases(2, 2) }));
     const held = gate();
     script.before = (call) => (call === 'collect 3' ? held.wait() : undefined);
-    return withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, 'golden');
+    return withRun(temporal, script, async (run) => {
       await held.reached;
       await run.executeUpdate(pauseUpdate);
       held.release();
@@ -45,8 +44,7 @@ export const goldenLives: Record<string, (temporal: ConnectedTemporal) => Promis
   /** An execution that was begun by continue-as-new and ends by continue-as-new. */
   'begun-anew': async (temporal) => {
     const script = scriptRun(outlineOf('golden-anew', { phases: phases(0, 40), ckpt_interval: 10 }));
-    return withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, 'golden-anew');
+    return withRun(temporal, script, async (run) => {
       await run.result();
       const { workflowId, firstExecutionRunId } = run;
       const { events } = await temporal.client.workflow
@@ -63,8 +61,7 @@ export const goldenLives: Record<string, (temporal: ConnectedTemporal) => Promis
     const script = scriptRun(outlineOf('golden-now', { phases: phases(0, 6), ckpt_interval: 100 }));
     const held = gate();
     script.before = (call) => (call === 'collect 2' ? held.wait() : undefined);
-    return withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, 'golden-now');
+    return withRun(temporal, script, async (run) => {
       await held.reached;
       await run.executeUpdate(pauseNowUpdate);
       await until(run, (status) => status.phase === 'paused');
@@ -89,8 +86,7 @@ export const goldenLives: Record<string, (temporal: ConnectedTemporal) => Promis
       const type = broken.get(call);
       if (type) throw ApplicationFailure.nonRetryable(`${call} cannot go on`, type);
     };
-    return withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, 'golden-blocked');
+    return withRun(temporal, script, async (run) => {
       for (const call of [...broken.keys()]) {
         await until(run, ({ blocked }) => blocked?.reason.includes(call) === true);
         broken.delete(call);
@@ -112,9 +108,8 @@ export const goldenLives: Record<string, (temporal: ConnectedTemporal) => Promis
       requests.push(request);
       return requests.length === 1 ? first.node : other.node;
     };
-    return withWorkers(temporal, first, (queue) =>
-      withWorkers(temporal, other, async () => {
-        const run = await startRun(temporal, queue, 'golden-moved');
+    return withWorkers(temporal, other, () =>
+      withRun(temporal, first, async (run) => {
         await held.reached;
         const { lease = '' } = requests[0] ?? {};
         held.release();
@@ -137,8 +132,7 @@ export const goldenLives: Record<string, (temporal: ConnectedTemporal) => Promis
         startedAt: '2026-01-01T00:00:00.000Z',
       },
     });
-    return withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, 'golden-fork');
+    return withRun(temporal, script, async (run) => {
       await run.result();
       return run.fetchHistory();
     });
@@ -149,8 +143,7 @@ export const goldenLives: Record<string, (temporal: ConnectedTemporal) => Promis
     const script = scriptRun(outlineOf('golden-cancelled', { phases: phases(0, 4) }));
     const held = gate();
     script.before = (call) => (call === 'collect 2' ? held.wait() : undefined);
-    return withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, 'golden-cancelled');
+    return withRun(temporal, script, async (run) => {
       await held.reached;
       await run.cancel();
       await run.result().catch(() => undefined);

@@ -1,18 +1,16 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { History } from '@temporalio/common/lib/proto-utils.js';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { startTemporal, type TestTemporal } from '../support/servers/temporal-server.js';
+import { describe, expect, it } from 'vitest';
+import { startTemporal } from '../support/servers/temporal-server.js';
 import { stopAfterUpdate } from '../../src/workflows/messages.js';
 import {
   gate,
-  outlineOf,
+  grpoPhases,
   type ScriptedRun,
-  scriptRun,
-  startRun,
-  uniqueName,
+  uniqueScript,
   untilItWaitsFor,
-  withWorkers,
-  workflowBundle,
+  useTemporal,
+  withRun,
 } from './scripted-run.js';
 
 const warmAndGrpo = [
@@ -20,17 +18,12 @@ const warmAndGrpo = [
   { name: 'grpo', kind: 'grpo' as const, steps: 3 },
 ];
 
-describe('the history of a run', { timeout: 120_000 }, () => {
-  let temporal: TestTemporal;
-  beforeAll(async () => {
-    const dynamicConfig = { 'limit.historyCount.suggestContinueAsNew': 400 };
-    [temporal] = await Promise.all([startTemporal({ dynamicConfig }), workflowBundle()]);
-  }, 60_000);
-  afterAll(() => temporal?.stop());
+describe('the history of a run', () => {
+  const dynamicConfig = { 'limit.historyCount.suggestContinueAsNew': 400 };
+  const temporal = useTemporal(() => startTemporal({ dynamicConfig }));
 
   const historyOf = (script: ScriptedRun): Promise<{ events: NonNullable<History['events']> }> =>
-    withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    withRun(temporal, script, async (run) => {
       await run.result();
       return { events: (await run.fetchHistory()).events ?? [] };
     });
@@ -48,8 +41,8 @@ describe('the history of a run', { timeout: 120_000 }, () => {
     ],
     ['supervised steps before GRPO', { ckpt_interval: 1, eval_interval: 1, phases: warmAndGrpo }],
   ])('has at most 40 events in every step: %s', async (_, changes) => {
-    const phases = [{ name: 'grpo', kind: 'grpo' as const, steps: 5 }];
-    const script = scriptRun(outlineOf(uniqueName('events'), { phases, ...changes }));
+    const phases = grpoPhases(5);
+    const script = uniqueScript('events', { phases, ...changes });
     script.before = slowly;
     const perStep = eventsPerStep(await historyOf(script));
     expect(perStep.length).toBeGreaterThanOrEqual(4);
@@ -57,8 +50,8 @@ describe('the history of a run', { timeout: 120_000 }, () => {
   });
 
   it('has at most 40 events in a step in which an earlier upload ends', async () => {
-    const phases = [{ name: 'grpo', kind: 'grpo' as const, steps: 6 }];
-    const script = scriptRun(outlineOf(uniqueName('late'), { phases, ckpt_interval: 1, eval_interval: 1 }));
+    const phases = grpoPhases(6);
+    const script = uniqueScript('late', { phases, ckpt_interval: 1, eval_interval: 1 });
     const late = gate();
     script.before = async (call) => {
       if (call === 'upload 2') await late.wait();
@@ -78,10 +71,8 @@ describe('the history of a run', { timeout: 120_000 }, () => {
   });
 
   it('has payloads below 10 KB, and activity ids that a person can guess', async () => {
-    const phases = [{ name: 'grpo', kind: 'grpo' as const, steps: 4 }];
-    const script = scriptRun(
-      outlineOf(uniqueName('history'), { phases, ckpt_interval: 2, eval_interval: 2 }),
-    );
+    const phases = grpoPhases(4);
+    const script = uniqueScript('history', { phases, ckpt_interval: 2, eval_interval: 2 });
     const { events } = await historyOf(script);
     const ids = events.flatMap((event) => event.activityTaskScheduledEventAttributes?.activityId ?? []);
     expect(ids).toEqual(
@@ -102,7 +93,7 @@ describe('the history of a run', { timeout: 120_000 }, () => {
 
   it('limits the wait for a worker to two minutes for all work on a node, so a lost node delays no checkpoint', async () => {
     const phases = warmAndGrpo.map((phase) => ({ ...phase, steps: 2 }));
-    const script = scriptRun(outlineOf(uniqueName('lost'), { phases, ckpt_interval: 1 }));
+    const script = uniqueScript('lost', { phases, ckpt_interval: 1 });
     const { events } = await historyOf(script);
     const onNode = events.flatMap(({ activityTaskScheduledEventAttributes: scheduled }) =>
       scheduled?.taskQueue?.name?.startsWith('longhaul-node.') ? [scheduled] : [],
@@ -121,9 +112,8 @@ describe('the history of a run', { timeout: 120_000 }, () => {
 
   it('ends at a step boundary when the server suggests it: the run continues as new', async () => {
     const phases = [{ name: 'drill', kind: 'sft' as const, steps: 40 }];
-    const script = scriptRun(outlineOf(uniqueName('anew'), { phases, ckpt_interval: 10 }));
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    const script = uniqueScript('anew', { phases, ckpt_interval: 10 });
+    await withRun(temporal, script, async (run) => {
       const result = await run.result();
       expect(result).toMatchObject({ ended: 'completed', step: 40 });
       expect(result.evaluations.map(({ step }) => step)).toEqual([0, 40]);
@@ -138,7 +128,7 @@ describe('the history of a run', { timeout: 120_000 }, () => {
 
   it('ends without losing a stop: a stop that the run has passed stays passed, and a new stop applies', async () => {
     const phases = [{ name: 'drill', kind: 'sft' as const, steps: 80 }];
-    const script = scriptRun(outlineOf(uniqueName('stop-anew'), { phases, ckpt_interval: 10 }));
+    const script = uniqueScript('stop-anew', { phases, ckpt_interval: 10 });
     for (const step of [0, 1, 2, 3, 4, 5]) script.committed.set(step, { control: 0, lr: 0.1 });
     script.control = { ...script.control, n: 1, stopAfter: 5 };
     const opens = (): number => script.calls.filter((call) => call === 'open').length;
@@ -149,8 +139,7 @@ describe('the history of a run', { timeout: 120_000 }, () => {
       uploaded ||= Number(call.split(' ')[1]);
       return uploading.wait();
     };
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       await uploading.reached;
       // At the end of its second execution, the run waits only for the upload.
       await untilItWaitsFor(run, [`step-${String(uploaded).padStart(6, '0')}/upload`]);

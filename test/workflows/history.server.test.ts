@@ -52,7 +52,7 @@ async function replayed(options: ReplayWorkerOptions): Promise<Failures> {
   return failures;
 }
 
-describe('golden histories', { timeout: 240_000 }, () => {
+describe('golden histories', () => {
   // Only for intended changes: executions under way cannot follow them (docs/upgrades.md).
   it('are written again', async ({ skip }) => {
     skip(!process.env['LONGHAUL_WRITE_GOLDEN'], 'they are written only with LONGHAUL_WRITE_GOLDEN=1');
@@ -175,7 +175,7 @@ const mutations = [
   },
 ] as const;
 
-describe('a golden history', { timeout: 240_000 }, () => {
+describe('a golden history', () => {
   const scratch = mkdtempSync(join(tmpdir(), 'longhaul-mutations-'));
   symlinkSync(join(repository, 'node_modules'), join(scratch, 'node_modules'));
   afterAll(() => rmSync(scratch, { recursive: true, force: true }));

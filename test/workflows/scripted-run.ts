@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { ApplicationFailure, Context } from '@temporalio/activity';
 import type { WorkflowExecutionDescription, WorkflowHandleWithFirstExecutionRunId } from '@temporalio/client';
 import { Worker, type WorkflowBundleOption } from '@temporalio/worker';
+import { afterAll, beforeAll } from 'vitest';
 import type {
   ControlState,
   KeptState,
@@ -35,17 +36,18 @@ import {
 } from '../../src/workflows/messages.js';
 import type { trainingRun } from '../../src/workflows/run/training-run.js';
 import type { TrainingOptions } from '../../src/workflows/run/training-options.js';
+import { sharedTemporal } from '../support/servers/shared-temporal.js';
 import type { ConnectedTemporal } from '../support/servers/temporal-server.js';
 import type { ServedTokens } from '../../src/spec/budget.js';
 
+export type RunHandle = WorkflowHandleWithFirstExecutionRunId<typeof trainingRun>;
 export type AllActivities = OrchestratorActivities & NodeActivities & TransferActivities;
 
 type PhaseLength = Pick<PhaseSpan, 'name' | 'kind'> & { steps: number };
 
-export function outlineOf(
-  name: string,
-  { phases, ...changes }: Partial<Omit<RunOutline, 'phases'>> & { phases?: PhaseLength[] } = {},
-): RunOutline {
+type OutlineChanges = Partial<Omit<RunOutline, 'phases'>> & { phases?: PhaseLength[] };
+
+export function outlineOf(name: string, { phases, ...changes }: OutlineChanges = {}): RunOutline {
   const lengths: PhaseLength[] = phases ?? [
     { name: 'drill', kind: 'sft', steps: 2 },
     { name: 'grpo', kind: 'grpo', steps: 4 },
@@ -236,11 +238,36 @@ export function scriptRun(outline: RunOutline, node = `node-${randomUUID().slice
   return script;
 }
 
+/** A script of a run with its own name, which begins with `prefix`. */
+export function uniqueScript(prefix: string, changes?: OutlineChanges): ScriptedRun {
+  return scriptRun(outlineOf(uniqueName(prefix), changes));
+}
+
+/** The phases of a run that only takes GRPO steps. */
+export function grpoPhases(steps: number): PhaseLength[] {
+  return [{ name: 'grpo', kind: 'grpo', steps }];
+}
+
 export async function workflowBundle(
   interceptors: readonly BundledInterceptor[] = [],
 ): Promise<{ codePath: string }> {
   const folder = new URL('../../src/workflows', import.meta.url).pathname;
   return { codePath: await cachedWorkflowBundle(folder, undefined, interceptors) };
+}
+
+/**
+ * A Temporal server for the tests of a block: the one that all files share, or the one that `start` starts. The object is filled before the
+ * first test.
+ */
+export function useTemporal(start: () => Promise<ConnectedTemporal> = sharedTemporal): ConnectedTemporal {
+  const temporal = {} as ConnectedTemporal;
+  let connected: ConnectedTemporal | undefined;
+  beforeAll(async () => {
+    [connected] = await Promise.all([start(), workflowBundle()]);
+    Object.assign(temporal, connected);
+  });
+  afterAll(() => connected?.stop());
+  return temporal;
 }
 
 /** An orchestrator worker and node workers for this test alone, until `use` ends; `queue` is the orchestrator's task queue. */
@@ -272,13 +299,24 @@ export async function withWorkers<T>(
   }
 }
 
+/** Like `withWorkers`, but starts the script's run, and `use` receives it. */
+export function withRun<T>(
+  temporal: ConnectedTemporal,
+  script: ScriptedRun,
+  use: (run: RunHandle, queue: string) => Promise<T>,
+): Promise<T> {
+  return withWorkers(temporal, script, async (queue) =>
+    use(await startRun(temporal, queue, script.outline.name), queue),
+  );
+}
+
 export function startRun(
   temporal: ConnectedTemporal,
   queue: string,
   name: string,
   spec: unknown = { name },
   options: TrainingOptions = {},
-): Promise<WorkflowHandleWithFirstExecutionRunId<typeof trainingRun>> {
+): Promise<RunHandle> {
   return temporal.client.workflow.start<typeof trainingRun>('trainingRun', {
     taskQueue: queue,
     workflowId: `train/${name}`,

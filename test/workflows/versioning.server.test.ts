@@ -4,7 +4,7 @@ import { execFile } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { promisify } from 'node:util';
 import { Worker } from '@temporalio/worker';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { versioned } from '../../src/workers/orchestrator/orchestrator-worker.js';
 import {
   engineQueue,
@@ -15,27 +15,23 @@ import {
   transferQueue,
 } from '../../src/workflows/messages.js';
 import { findTemporal } from '../support/find-tools.js';
-import { sharedTemporal } from '../support/servers/shared-temporal.js';
 import type { ConnectedTemporal } from '../support/servers/temporal-server.js';
 import { until as untilTrue } from '../support/until.js';
 import {
   gate,
-  outlineOf,
+  grpoPhases,
   type ScriptedRun,
-  scriptRun,
   startRun,
   uniqueName,
+  uniqueScript,
+  useTemporal,
   workflowBundle,
 } from './scripted-run.js';
 
 const run = promisify(execFile);
 
-describe('a run of versioned workers', { timeout: 120_000 }, () => {
-  let temporal: ConnectedTemporal;
-  beforeAll(async () => {
-    [temporal] = await Promise.all([sharedTemporal(), workflowBundle()]);
-  }, 60_000);
-  afterAll(() => temporal?.stop());
+describe('a run of versioned workers', () => {
+  const temporal = useTemporal();
 
   it('stays on its build until the next step boundary, then continues on the current one', async () => {
     await withBuilds(temporal, grpo(6), async ({ queue, script, ran, makeCurrent, start }) => {
@@ -175,8 +171,8 @@ describe('a run of versioned workers', { timeout: 120_000 }, () => {
 const workflowTasks = 1;
 
 function grpo(steps: number): ScriptedRun {
-  const phases = [{ name: 'grpo', kind: 'grpo' as const, steps }];
-  return scriptRun(outlineOf(uniqueName('versioned'), { phases, ckpt_interval: 100, eval_interval: 100 }));
+  const phases = grpoPhases(steps);
+  return uniqueScript('versioned', { phases, ckpt_interval: 100, eval_interval: 100 });
 }
 
 const updates = (script: ScriptedRun): string[] => script.calls.filter((call) => call.startsWith('update '));

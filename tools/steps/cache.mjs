@@ -1,6 +1,15 @@
 // The cache of built and downloaded tools. It is outside the tree; its keys are hashes of the content that a tool was built from.
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { homedir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -46,14 +55,18 @@ export function recordToolPath(name, path) {
   writeFileSync(note, `${path}\n`);
 }
 
+/** A holder renews its lock this often. */
+const lockRenewalMs = 5_000;
+/** A lock that was not renewed for so long has no holder that works. */
+const abandonedMs = 5 * 60_000;
+
 /**
  * Runs `work` while no other process holds the same lock: two set-ups must not write into one build folder. Takes over the lock of a
- * process that has ended. Gives up after 20 minutes.
+ * process that has ended; gives up if its holder has not renewed it for 5 minutes.
  */
 export async function withLock(name, work) {
   const path = join(cacheRoot, 'locks', name);
   mkdirSync(dirname(path), { recursive: true });
-  const deadline = Date.now() + 20 * 60_000;
   for (let round = 0; ; round += 1) {
     try {
       writeFileSync(path, String(process.pid), { flag: 'wx' });
@@ -65,18 +78,32 @@ export async function withLock(name, work) {
         rmSync(path, { force: true });
         continue;
       }
-      if (Date.now() > deadline)
-        throw new Error(`Process ${holder} has held ${path} for 20 minutes. End it, or remove the file.`);
+      if (sinceRenewal(path) > abandonedMs)
+        throw new Error(`Process ${holder} holds ${path}, but does not work. End it, or remove the file.`);
       if (round % 40 === 0)
         console.log(`    another set-up (process ${holder}) is building ${name}; waiting for it`);
       await sleep(250);
     }
   }
+  const renewal = setInterval(() => renew(path), lockRenewalMs);
   try {
     return await work();
   } finally {
+    clearInterval(renewal);
     rmSync(path, { force: true });
   }
+}
+
+function renew(path) {
+  const now = new Date();
+  // A person may have removed the file.
+  if (existsSync(path)) utimesSync(path, now, now);
+}
+
+/** Milliseconds; 0 if the lock is released meanwhile. */
+function sinceRenewal(path) {
+  const renewed = statSync(path, { throwIfNoEntry: false })?.mtimeMs;
+  return renewed === undefined ? 0 : Date.now() - renewed;
 }
 
 function isAlive(pid) {

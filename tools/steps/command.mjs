@@ -69,9 +69,14 @@ function endWithThisProcess(child) {
   };
 }
 
+/** A busy machine may take this long for one file that a compiler needs two minutes for. */
+const defaultSilenceMs = 20 * 60_000;
+
 /**
- * Runs a long command and writes its output to a log file. `describe` turns a line of output into text for the sign of life.
- * @param {{label: string, cwd?: string, env?: NodeJS.ProcessEnv, timeoutMs?: number, hint?: string,
+ * Runs a long command and writes its output to a log file. It is ended if it prints nothing for `silenceMs`: how long all of it takes says
+ * nothing, because the machine may be busy. `describe` turns a line of output into text for the sign of life. `again` says what a second
+ * run does with the part that is done.
+ * @param {{label: string, cwd?: string, env?: NodeJS.ProcessEnv, silenceMs?: number, hint?: string, again?: string,
  * describe?: (line: string) => string}} options
  */
 export function runLong(command, args, options) {
@@ -90,7 +95,14 @@ export function runLong(command, args, options) {
     });
     const release = endWithThisProcess(child);
     let latest = null;
+    const silenceMs = options.silenceMs ?? defaultSilenceMs;
+    let isSilent = false;
+    const limit = setTimeout(() => {
+      isSilent = true;
+      endGroup(child, 'SIGKILL');
+    }, silenceMs);
     const onLine = (line) => {
+      limit.refresh();
       log.write(`${line}\n`);
       if (line.trim() === '') return;
       tail.push(line.trimEnd());
@@ -100,7 +112,6 @@ export function runLong(command, args, options) {
     };
     for (const input of [child.stdout, child.stderr]) createInterface({ input }).on('line', onLine);
     const endOfLife = showLife(options.label, () => latest);
-    const limit = setTimeout(() => endGroup(child, 'SIGKILL'), options.timeoutMs ?? 20 * 60_000);
     const settle = (error) => {
       release();
       endOfLife();
@@ -112,11 +123,17 @@ export function runLong(command, args, options) {
     child.on('error', (error) => settle(new SetupError(`${command} did not start: ${error.message}`)));
     child.on('close', (code, signal) => {
       if (code === 0) return settle(null);
-      const end = signal === 'SIGKILL' ? 'was ended after its time limit' : `ended with ${code ?? signal}`;
+      const end = isSilent
+        ? `printed nothing for ${silenceMs / 1000} s and was ended`
+        : `ended with ${code ?? signal}`;
       const output = tail.map((line) => `    | ${line}`).join('\n');
+      const notes = [`Whole log: ${logPath}`, isSilent ? options.again : undefined, options.hint];
       settle(
         new SetupError(
-          `${options.label}: ${command} ${end}.\n${output}\n  Whole log: ${logPath}${options.hint ? `\n  ${options.hint}` : ''}`,
+          [
+            `${options.label}: ${command} ${end}.\n${output}`,
+            ...notes.filter(Boolean).map((note) => `  ${note}`),
+          ].join('\n'),
         ),
       );
     });

@@ -21,6 +21,8 @@ export const native = join(repository, 'native');
 
 export const engineBuildFolder = join(cacheRoot, 'engine', `build-${checkoutKey}`);
 
+export const buildContinues = 'Start the same command again: it continues with what is not built yet.';
+
 /** Tests and tools of `native/` do not change the engine's binary. */
 function sources() {
   return filesBelow(native).filter((path) => !/\/native\/(test|tests|tools|bench|fuzz)\//.test(path));
@@ -76,13 +78,13 @@ export async function ensureEngine({ withTests = false } = {}) {
       ],
       {
         label: 'engine configuration',
-        timeoutMs: 5 * 60_000,
       },
     );
     const jobs = String(Math.max(1, availableParallelism()));
     const target = withTests ? [] : ['--target', 'longhaul-engine'];
     await runLong(cmake, ['--build', engineBuildFolder, '--parallel', jobs, ...target], {
       label: 'engine build',
+      again: buildContinues,
     });
     const built = filesBelow(engineBuildFolder).find((path) => path.endsWith('/longhaul-engine'));
     if (built === undefined)

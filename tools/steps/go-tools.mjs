@@ -166,7 +166,7 @@ async function downloadTemporal(folder, binary) {
   try {
     await runLong(process.execPath, ['--input-type=module', '-e', script], {
       label: 'temporal download',
-      timeoutMs: 180_000,
+      silenceMs: 180_000,
     });
     const fetched = filesBelow(downloads)[0];
     if (fetched === undefined) return false;

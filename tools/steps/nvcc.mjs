@@ -98,7 +98,6 @@ export function installNvcc() {
         ['-m', 'pip', 'install', ...options, '--target', temporary, '--requirement', requirements],
         {
           label: 'nvcc download',
-          timeoutMs: 15 * 60_000,
           hint: 'Or put an nvcc of CUDA 12 or newer on the PATH, or set LONGHAUL_CUDA=0 to build for CPUs only.',
         },
       );

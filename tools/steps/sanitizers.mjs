@@ -5,7 +5,7 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { contentKey, platformKey, withLock } from './cache.mjs';
 import { findOnPath, outputOf, runLong } from './command.mjs';
-import { engineBuildFolder, native } from './engine.mjs';
+import { buildContinues, engineBuildFolder, native } from './engine.mjs';
 import { requireCmake, requireCompiler, requireGenerator } from './prerequisites.mjs';
 
 /** `tests`: names in ctest. The program of a test has `_` in place of `/`. */
@@ -93,13 +93,13 @@ async function ensureSanitizer(sanitizer) {
         ...['-S', native, '-B', folder, ...generator, '-DCMAKE_BUILD_TYPE=Release'],
         ...[`-DCMAKE_CXX_COMPILER=${compiler}`, `-DLONGHAUL_SANITIZE=${flags}`],
       ],
-      { label: `engine configuration for ${name}`, timeoutMs: 5 * 60_000 },
+      { label: `engine configuration for ${name}` },
     );
     const targets = tests.map((test) => test.replace('/', '_'));
     const jobs = String(Math.max(1, availableParallelism()));
     await runLong(requireCmake(), ['--build', folder, '--parallel', jobs, '--target', ...targets], {
       label: `engine build for ${name}`,
-      timeoutMs: 40 * 60_000,
+      again: buildContinues,
     });
     mkdirSync(built, { recursive: true });
     return true;

@@ -32,7 +32,6 @@ export async function ensureTypescript(name) {
     const compiler = join(repository, 'node_modules/typescript/bin/tsc');
     await runLong(process.execPath, [compiler, '-p', target.config], {
       label: `typescript ${name}`,
-      timeoutMs: 5 * 60_000,
     });
     copyAssets(target.root, target.output);
     removeStale(target);

@@ -48,7 +48,7 @@ export interface ThreadTiming extends Patience {
 
 type Delivery = { outcome: 'delivered'; ts: string } | { outcome: 'dropped'; reason: string };
 
-const defaultTiming: ThreadTiming = {
+export const defaultTiming: ThreadTiming = {
   giveUpAfterMs: 15 * 60_000,
   firstPauseMs: 1_000,
   longestPauseMs: 60_000,

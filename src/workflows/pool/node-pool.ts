@@ -22,7 +22,6 @@ import { LeaseTable, type LeaseTableState, type PoolMessage } from './lease-tabl
 import {
   nodeDownSignal,
   nodeDrainingSignal,
-  nodeReportIntervalMs,
   nodeUpSignal,
   poolQuery,
   releaseSignal,
@@ -31,13 +30,8 @@ import {
 } from '../messages.js';
 import { continueOnCurrentBuild, newBuildWaits } from '../continue-as-new.js';
 import { poolDetails } from './pool-details.js';
-import { closedRunsPolicy } from '../policies.js';
+import { closedRunsPolicy, watching } from '../policies.js';
 import { orchestrator } from '../run-activities.js';
-
-/** If a timer fires this late, the workflow was not served in the meantime, so the nodes' reports did not arrive either. */
-const awayAfterMs = nodeReportIntervalMs / 2;
-/** While a request waits, the pool checks at this interval whether the runs that hold nodes are open (R30). */
-const askEveryMs = 60_000;
 
 /** Workflow id `nodes/default`. The first signal starts it: a node's report or a run's request. */
 export async function nodePool(carried?: LeaseTableState): Promise<void> {
@@ -84,7 +78,7 @@ class Pool {
       const left = deadline - Date.now();
       if (left > 0) await condition(() => this.due(), left);
       if (Date.now() < deadline) continue;
-      if (Date.now() - deadline > awayAfterMs) this.table.away(Date.now());
+      if (Date.now() - deadline > watching.awayAfterMs) this.table.away(Date.now());
       this.table.passed(Date.now());
       this.speak();
     }
@@ -148,7 +142,7 @@ class Pool {
           });
         for (const run of closed) this.table.closed(run, Date.now());
         this.speak();
-        await condition(() => this.askAgain || !this.table.somebodyWaits || this.due(), askEveryMs);
+        await condition(() => this.askAgain || !this.table.somebodyWaits || this.due(), watching.askEveryMs);
       }
     } finally {
       this.asking = false;

@@ -41,7 +41,7 @@ const recoveriesOf = (records: readonly AttemptRecord[]) =>
 
 async function killEngine(): Promise<void> {
   process.kill(harness.engine.pid() ?? NaN, 'SIGKILL');
-  await vi.waitFor(() => expect(harness.engine.pid()).toBeNull(), 10_000);
+  await vi.waitFor(() => expect(harness.engine.pid()).toBeNull(), 120_000);
 }
 
 /** Kills the engine during the n-th call of `verb`. */

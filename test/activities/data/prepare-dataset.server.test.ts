@@ -69,7 +69,7 @@ async function prepare(spec: object) {
 const itemsOf = async <T>(version: string, path: string): Promise<T[]> =>
   readDatasetItems<T>(store, await requirePrepared(store, `counting@${version}`, ''), path);
 
-describe('a dataset with solutions', { timeout: 60_000 }, () => {
+describe('a dataset with solutions', () => {
   it('keeps the tasks whose solutions are graded 1, and whose doing nothing is not', async () => {
     expect(await prepare(specOf('v1'))).toEqual({
       dataset: 'counting@v1',

@@ -106,7 +106,7 @@ async function prepare(spec: object) {
   return { taught, result: await finishDataset({ store }, { spec }, scope.signal) };
 }
 
-describe('a teacher', { timeout: 60_000 }, () => {
+describe('a teacher', () => {
   it('gives solutions, and demonstrations without its mistakes', async () => {
     const { taught, result } = await prepare(specOf('v1', {}, { unsolved: 'leave_out' }));
     expect(taught).toMatchObject({ solved: 3, exhausted: false });

@@ -39,6 +39,6 @@ it('the cost of faults is counted by one reader at a time, and other plans do no
         planned: 7,
         faults: { 'ft/wall_seconds': expect.any(Number) as number },
       }),
-    { timeout: 15_000 },
+    { timeout: 120_000 },
   );
 });

@@ -1,14 +1,13 @@
 // Faults of an environment server or of the network before it. Its crashes and freezes are in processes.ts. Each fault loses a call at most
 // twice at the same place of an episode. A third loss would be charged to the episode (R25), and its outcome would rightly differ.
-import type { BreakableProxy } from '../../support/servers/breakable-proxy.js';
+import type { TcpProxyMode } from '../../support/servers/tcp-proxy.js';
 import { type Fault, lasting, type World } from './fault.js';
 
 /** A fault that sets the proxy before the server to another mode than `pass`. */
 const inMode =
-  (mode: BreakableProxy['mode'], breaks = false) =>
+  (mode: TcpProxyMode) =>
   async ({ environments }: World) => {
     environments.mode = mode;
-    if (breaks) environments.breakAll();
     return () => {
       environments.mode = 'pass';
     };
@@ -44,6 +43,6 @@ export const environmentFaults: readonly Fault[] = [
     name: 'environments-refuse',
     does: 'every socket to the environment server breaks, and new connections are refused',
     undone: 'new connections are accepted',
-    strike: inMode('refuse', true),
+    strike: inMode('refuse'),
   },
 ];

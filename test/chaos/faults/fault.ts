@@ -1,6 +1,6 @@
 // The type of a fault, and the parts of a run that a fault may disturb.
-import type { BreakableProxy } from '../../support/servers/breakable-proxy.js';
 import type { FaultProxy } from '../../support/servers/fault-proxy.js';
+import type { TcpProxy } from '../../support/servers/tcp-proxy.js';
 import type { LibcShim } from '../../support/preloads/libc-shim.js';
 import type { Random } from '../random.js';
 import type { OpenTrial } from '../trial.js';
@@ -12,7 +12,7 @@ export interface World {
   trial: OpenTrial;
   random: Random;
   /** The proxy between the node and the environment server. */
-  environments: BreakableProxy;
+  environments: TcpProxy;
   /** The proxy between the workers and the bucket; null if the store is a directory. */
   s3: FaultProxy | null;
   shim: LibcShim | null;

@@ -36,7 +36,7 @@ beforeAll(async () => {
   const { code, errors } = await longhaul(['engine', 'new', 'presets/tiny.yaml', '--to', model]);
   expect(errors).toBe('');
   expect(code).toBe(0);
-}, 60_000);
+});
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 describe('longhaul engine new', () => {

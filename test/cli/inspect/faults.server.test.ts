@@ -75,7 +75,6 @@ describe('a Temporal server that does not answer', () => {
 
   it.concurrent.each([['train', spec], ['status', 'tiny'], ['pause', 'tiny'], ['runs']])(
     'is reported in one line by %s %s',
-    { timeout: 180_000 },
     async (...args) => {
       const address = `127.0.0.1:${await freePort()}`;
       const { code, errors, seconds } = await ended(
@@ -149,19 +148,15 @@ describe('a store without create-only puts', () => {
     expect(code).toBe(1);
   });
 
-  it.each(['orchestrator', 'node'])(
-    'is refused by the %s worker before it takes any work',
-    { timeout: 120_000 },
-    async (name) => {
-      const args = ['--store', server.address('unfit'), '--folder', join(folder, name), '--node', 'n'];
-      const temporal = ['--temporal-address', `127.0.0.1:${await freePort()}`, '--engine', process.execPath];
-      const main = resolve(`dist/workers/${name}-main.js`);
-      const child = spawn(process.execPath, [main, ...args, ...temporal], { cwd: folder });
-      const { code, output, errors } = await ended(child);
-      expect(output + errors).toMatch(refusal);
-      expect(code).not.toBe(0);
-    },
-  );
+  it.each(['orchestrator', 'node'])('is refused by the %s worker before it takes any work', async (name) => {
+    const args = ['--store', server.address('unfit'), '--folder', join(folder, name), '--node', 'n'];
+    const temporal = ['--temporal-address', `127.0.0.1:${await freePort()}`, '--engine', process.execPath];
+    const main = resolve(`dist/workers/${name}-main.js`);
+    const child = spawn(process.execPath, [main, ...args, ...temporal], { cwd: folder });
+    const { code, output, errors } = await ended(child);
+    expect(output + errors).toMatch(refusal);
+    expect(code).not.toBe(0);
+  });
 });
 
 describe('a spec with several mistakes', () => {

@@ -1,18 +1,11 @@
 // `longhaul nodes` shows the nodes, the runs that hold them, and the runs that wait.
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { describePool } from '../../../src/cli/inspect/nodes-command.js';
 import type { PoolView } from '../../../src/workflows/messages.js';
 import { longhaul as commandLine } from '../../support/command-line.js';
-import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import { startTemporal } from '../../support/servers/temporal-server.js';
 import { PoolStage } from '../../workflows/pool/pool-stage.js';
-import {
-  gate,
-  outlineOf,
-  scriptRun,
-  uniqueName,
-  until,
-  workflowBundle,
-} from '../../workflows/scripted-run.js';
+import { gate, uniqueScript, until, useTemporal } from '../../workflows/scripted-run.js';
 
 const now = Date.UTC(2026, 0, 1);
 const ago = (seconds: number): number => now - 1000 * seconds;
@@ -42,7 +35,7 @@ const view: PoolView = {
   ],
 };
 
-describe('longhaul nodes', { timeout: 120_000 }, () => {
+describe('longhaul nodes', () => {
   it('shows what each node offers, which run holds it, and the queue in its order', () => {
     expect(describePool(view, now)).toBe(
       [
@@ -58,11 +51,7 @@ describe('longhaul nodes', { timeout: 120_000 }, () => {
   });
 
   describe('for a live pool', () => {
-    let temporal: TestTemporal;
-    beforeAll(async () => {
-      [temporal] = await Promise.all([startTemporal(), workflowBundle()]);
-    }, 60_000);
-    afterAll(() => temporal?.stop());
+    const temporal = useTemporal(startTemporal);
 
     async function longhaul(...args: string[]): Promise<string> {
       const { output, errors } = await commandLine([...args, '--temporal-address', temporal.address]);
@@ -74,7 +63,7 @@ describe('longhaul nodes', { timeout: 120_000 }, () => {
       const stage = await PoolStage.open(temporal);
       await stage.node('local');
       const held = gate();
-      const [holder, waiter] = [scriptRun(outlineOf(uniqueName('a'))), scriptRun(outlineOf(uniqueName('b')))];
+      const [holder, waiter] = [uniqueScript('a'), uniqueScript('b')];
       holder.before = (call) => (call === 'update 1' ? held.wait() : undefined);
       const first = await stage.run(holder);
       await held.reached;

@@ -17,12 +17,12 @@ import { openStore } from '../../../src/store/open-store.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { freePort } from '../../../src/stack/free-port.js';
 import { recordsOfAllKinds } from '../../store/fixtures.js';
-import { outlineOf, scriptRun, startRun, uniqueName, withWorkers } from '../../workflows/scripted-run.js';
+import { startRun, uniqueName, uniqueScript, withRun } from '../../workflows/scripted-run.js';
 import { folder, longhaul, store, storeAddress, temporal, useCommandStage } from './command-stage.js';
 
 useCommandStage();
 
-describe('longhaul runs', { timeout: 120_000 }, () => {
+describe('longhaul runs', () => {
   it('lists the store’s runs that this server does not drive, and lists each driven run once', async () => {
     const records = recordsOfAllKinds();
     const driven = uniqueName('driven');
@@ -79,7 +79,7 @@ describe('longhaul runs', { timeout: 120_000 }, () => {
         .filter(({ run }) => run.startsWith(name))
         .map(({ run, status, from }) => ({ run, status, from }));
     };
-    await expect.poll(listed, { timeout: 50_000 }).toEqual([
+    await expect.poll(listed, { timeout: 120_000 }).toEqual([
       { run: `${name}~3`, status: 'running', from: { run: `${name}~2`, step: 3 } },
       { run: `${name}~2`, status: 'rewound', from: { run: name, step: 2 } },
       { run: name, status: 'rewound', from: null },
@@ -111,7 +111,7 @@ describe('longhaul runs', { timeout: 120_000 }, () => {
       const lines = JSON.parse(output) as { run: string; status: string }[];
       return lines.filter(({ run }) => [never, had].includes(run)).map(({ run, status }) => [run, status]);
     };
-    await expect.poll(listed, { timeout: 50_000 }).toEqual([
+    await expect.poll(listed, { timeout: 120_000 }).toEqual([
       [never, 'start terminated'],
       [had, 'start terminated'],
     ]);
@@ -119,15 +119,14 @@ describe('longhaul runs', { timeout: 120_000 }, () => {
 
   it('shows a finished run as finished, even after a later start was refused', async () => {
     const records = recordsOfAllKinds();
-    const script = scriptRun(outlineOf(uniqueName('done')));
+    const script = uniqueScript('done');
     const { name } = script.outline;
     let refuses = false;
     script.before = (call) => {
       if (call === 'open' && refuses) throw ApplicationFailure.nonRetryable('another spec', 'InvalidSpec');
       return undefined;
     };
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, name);
+    await withRun(temporal, script, async (run, queue) => {
       await run.result();
       await store.create(runKey(name), await encodeRecord('run', { ...records.run, run: name, name }));
       const named = await encodeRecord('name', { schema: 'longhaul.name/1', n: 1, run: name });
@@ -150,7 +149,7 @@ describe('longhaul runs', { timeout: 120_000 }, () => {
             executions.push(status.name);
           return executions.sort();
         },
-        { timeout: 50_000 },
+        { timeout: 120_000 },
       )
       .toEqual(['COMPLETED', 'FAILED']);
     expect(seen).toMatchObject({ status: 'completed' });

@@ -9,21 +9,14 @@ import { waitingFor } from '../../../src/cli/waiting-text.js';
 import { StoreFull } from '../../../src/store/objects/store-errors.js';
 import { writeNotice } from '../../../src/store/runs/notices.js';
 import { recordsOf, writeAll } from '../../followers/written-run.js';
-import {
-  gate,
-  outlineOf,
-  scriptRun,
-  startRun,
-  uniqueName,
-  withWorkers,
-} from '../../workflows/scripted-run.js';
+import { gate, startRun, uniqueName, uniqueScript, withRun } from '../../workflows/scripted-run.js';
 import { longhaul, store, storeAddress, temporal, useCommandStage } from './command-stage.js';
 
 useCommandStage();
 
-describe('longhaul status', { timeout: 120_000 }, () => {
+describe('longhaul status', () => {
   it('says that a run waits because its store is full, and no longer says it once the run continues', async () => {
-    const script = scriptRun(outlineOf(uniqueName('full')));
+    const script = uniqueScript('full');
     let full = true;
     let tries = 0;
     script.before = (call) => {
@@ -31,12 +24,11 @@ describe('longhaul status', { timeout: 120_000 }, () => {
       tries = Context.current().info.attempt;
       throw new StoreFull('no space is left for runs/full/steps/000002/batch.safetensors');
     };
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
-      await expect.poll(() => tries, { timeout: 50_000 }).toBeGreaterThan(1);
+    await withRun(temporal, script, async (run) => {
+      await expect.poll(() => tries, { timeout: 120_000 }).toBeGreaterThan(1);
       // During a try nothing waits, so poll until the run is between two tries.
       await expect
-        .poll(() => longhaul('status', script.outline.name), { timeout: 50_000 })
+        .poll(() => longhaul('status', script.outline.name), { timeout: 120_000 })
         .toMatchObject({
           ...{ code: 0, errors: '' },
           output: expect.stringMatching(
@@ -46,7 +38,7 @@ describe('longhaul status', { timeout: 120_000 }, () => {
       await expect
         .poll(
           async () => JSON.parse((await longhaul('status', script.outline.name, '--json')).output) as object,
-          { timeout: 50_000 },
+          { timeout: 120_000 },
         )
         .toMatchObject({
           run: script.outline.name,
@@ -60,7 +52,7 @@ describe('longhaul status', { timeout: 120_000 }, () => {
   });
 
   it('shows alerts of a run without a Slack channel, while it runs and after its end', async () => {
-    const script = scriptRun(outlineOf(uniqueName('wrecked')));
+    const script = uniqueScript('wrecked');
     const run = script.outline.name;
     const held = gate();
     script.before = (call) => (call === 'update 2' ? held.wait() : undefined);
@@ -77,8 +69,7 @@ describe('longhaul status', { timeout: 120_000 }, () => {
       { name: 'reward_collapsed', holds: true, steps: [9] },
       { name: 'gradient_norm', holds: false, steps: [6] },
     ];
-    await withWorkers(temporal, script, async (queue) => {
-      const handle = await startRun(temporal, queue, run);
+    await withRun(temporal, script, async (handle) => {
       await held.reached;
       const shown = await longhaul('status', run, '--store', storeAddress);
       expect(shown).toMatchObject({ code: 0, errors: '' });
@@ -103,11 +94,10 @@ describe('longhaul status', { timeout: 120_000 }, () => {
   });
 
   it('warns of a failed garbage collection, also after the run has ended', async () => {
-    const script = scriptRun(outlineOf(uniqueName('hoards'), { ckpt_interval: 2 }));
+    const script = uniqueScript('hoards', { ckpt_interval: 2 });
     script.activities.collectGarbage = () =>
       Promise.reject(ApplicationFailure.nonRetryable('record refs/x.json is unreadable', 'UnreadableRecord'));
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       await run.result();
       const { code, output } = await longhaul('status', script.outline.name);
       expect(code).toBe(0);
@@ -118,13 +108,12 @@ describe('longhaul status', { timeout: 120_000 }, () => {
   });
 
   it('says how many outcomes are unknown, and why most of them are', async () => {
-    const script = scriptRun(outlineOf(uniqueName('unknown')));
+    const script = uniqueScript('unknown');
     const { collectRollouts, evaluateState } = script.activities;
     const unknown = { unknown: 3, unknown_reason: 'gym: grade: it cannot \u001b[31mgrade' };
     script.activities.collectRollouts = async (input) => ({ ...(await collectRollouts(input)), ...unknown });
     script.activities.evaluateState = async (input) => ({ ...(await evaluateState(input)), unknown: 2 });
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       await run.result();
       const { output } = await longhaul('status', script.outline.name);
       expect(output).toContain(
@@ -139,15 +128,14 @@ describe('longhaul status', { timeout: 120_000 }, () => {
   });
 
   it('does not show an earlier failure while the next try runs', async () => {
-    const script = scriptRun(outlineOf(uniqueName('fixed')));
+    const script = uniqueScript('fixed');
     const held = gate();
     script.before = async (call) => {
       if (call !== 'update 2') return;
       if (Context.current().info.attempt === 1) throw new Error('the worker that ran it has ended');
       await held.wait();
     };
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       await held.reached;
       const { pendingActivities } = (await run.describe()).raw;
       expect(pendingActivities).toMatchObject([{ activityId: 'step-000002/update', attempt: 2 }]);
@@ -159,21 +147,20 @@ describe('longhaul status', { timeout: 120_000 }, () => {
   });
 
   it('says that no worker takes the work of a lost node', async () => {
-    const script = scriptRun(outlineOf(uniqueName('gone')));
+    const script = uniqueScript('gone');
     script.grant = () => uniqueName('nobody');
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       await expect
-        .poll(async () => (await longhaul('status', script.outline.name)).output, { timeout: 50_000 })
+        .poll(async () => (await longhaul('status', script.outline.name)).output, { timeout: 120_000 })
         .toMatch(/waits for step-000000\/base, try 1: no worker has taken it/);
       await run.terminate();
     });
   });
 });
 
-describe('a run with a waiting attempt', { timeout: 120_000 }, () => {
+describe('a run with a waiting attempt', () => {
   it('says what the attempt waits for and for how long, until it continues', async () => {
-    const script = scriptRun(outlineOf(uniqueName('outage')));
+    const script = uniqueScript('outage');
     const held = gate();
     script.before = async (call) => {
       if (call !== 'update 2') return;
@@ -186,12 +173,11 @@ describe('a run with a waiting attempt', { timeout: 120_000 }, () => {
       });
       await held.wait();
     };
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       await held.reached;
       const shown = async (): Promise<string> => (await longhaul('status', script.outline.name)).output;
       await expect
-        .poll(shown, { timeout: 50_000 })
+        .poll(shown, { timeout: 120_000 })
         .toMatch(
           /waits for step-000002\/update, try 1, for 1 min \d+ s: 16 episodes wait for environment booking \(.*127\.0\.0\.1:9 is down\); the run is blocked if it does not answer by 12:30 UTC/,
         );
@@ -201,9 +187,9 @@ describe('a run with a waiting attempt', { timeout: 120_000 }, () => {
   });
 });
 
-describe('a run whose workflow ended without completing', { timeout: 180_000 }, () => {
+describe('a run whose workflow ended without completing', () => {
   it('is shown with its end and its last figures, even after a later start was refused', async () => {
-    const script = scriptRun(outlineOf(uniqueName('over')));
+    const script = uniqueScript('over');
     const { name } = script.outline;
     const held = gate();
     let refuses = false;
@@ -212,8 +198,7 @@ describe('a run whose workflow ended without completing', { timeout: 180_000 }, 
         throw ApplicationFailure.nonRetryable('vocab_size must be 1024, not 100', 'InvalidSpec');
       return call === 'update 2' ? held.wait() : undefined;
     };
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, name);
+    await withRun(temporal, script, async (run, queue) => {
       await held.reached;
       await run.terminate('the disk is replaced');
       const terminated = await longhaul('status', name);
@@ -244,12 +229,11 @@ describe('a run whose workflow ended without completing', { timeout: 180_000 }, 
   });
 
   it('is reported with its cause to a command that follows the run', async () => {
-    const script = scriptRun(outlineOf(uniqueName('watched')));
+    const script = uniqueScript('watched');
     const { name } = script.outline;
     const held = gate();
     script.before = (call) => (call === 'update 2' ? held.wait() : undefined);
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, name);
+    await withRun(temporal, script, async (run) => {
       await held.reached;
       const watched = followRun(temporal.client, run, {}).catch((error: unknown) =>
         whyFollowedEnded(run, name, error, {}),
@@ -265,9 +249,9 @@ describe('a run whose workflow ended without completing', { timeout: 180_000 }, 
   });
 });
 
-describe('a detached start', { timeout: 120_000 }, () => {
+describe('a detached start', () => {
   it('is reported once it has claimed its run, and is an error if the run refuses it', async () => {
-    const script = scriptRun(outlineOf(uniqueName('detached')));
+    const script = uniqueScript('detached');
     const { name } = script.outline;
     const held = gate();
     let refuses = false;
@@ -276,8 +260,7 @@ describe('a detached start', { timeout: 120_000 }, () => {
         throw ApplicationFailure.nonRetryable('vocab_size must be 1024, not 100', 'InvalidSpec');
       return call === 'base' ? held.wait() : undefined;
     };
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, name);
+    await withRun(temporal, script, async (run, queue) => {
       expect(await howItBegins(temporal.client, run, name, {})).toBe('claimed');
       await run.terminate();
       refuses = true;
@@ -290,14 +273,14 @@ describe('a detached start', { timeout: 120_000 }, () => {
   });
 });
 
-describe('the command', { timeout: 120_000 }, () => {
+describe('the command', () => {
   it.each([['status'], ['pause'], ['cancel']])(
     '%s says that the name does not exist, and lists the names that do',
     async (verb) => {
       const name = uniqueName('known');
       const workflow = await startRun(temporal, uniqueName('nobody'), name);
       await expect
-        .poll(async () => (await longhaul(verb, 'nope')).errors, { timeout: 50_000 })
+        .poll(async () => (await longhaul(verb, 'nope')).errors, { timeout: 120_000 })
         .toMatch(
           new RegExp(
             `^(on .*\\n)?error: there is no run "nope" on this Temporal server: it has .*${name}.*\\n$`,
@@ -311,15 +294,14 @@ describe('the command', { timeout: 120_000 }, () => {
   );
 
   it('cancel ends a running workflow, including its report, and only then returns', async () => {
-    const script = scriptRun(outlineOf(uniqueName('cancelled')));
+    const script = uniqueScript('cancelled');
     const held = gate();
     script.before = (call) => (call === 'update 2' ? held.wait() : undefined);
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       await held.reached;
       const cancelled = longhaul('cancel', script.outline.name);
       await expect
-        .poll(async () => (await run.describe()).status.name, { timeout: 50_000 })
+        .poll(async () => (await run.describe()).status.name, { timeout: 120_000 })
         .toBe('CANCELLED');
       held.release();
       expect(await cancelled).toMatchObject({
@@ -333,13 +315,12 @@ describe('the command', { timeout: 120_000 }, () => {
   });
 });
 
-describe('longhaul resume', { timeout: 120_000 }, () => {
+describe('longhaul resume', () => {
   it('says that a run which is neither paused nor blocked already continues, and records nothing', async () => {
-    const script = scriptRun(outlineOf(uniqueName('going')));
+    const script = uniqueScript('going');
     const held = gate();
     script.before = (call) => (call === 'update 2' ? held.wait() : undefined);
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       await held.reached;
       const { name } = script.outline;
       const { code, output } = await longhaul('resume', name);

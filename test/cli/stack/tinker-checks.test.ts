@@ -1,4 +1,4 @@
-// What `longhaul doctor` makes of each finding about a Tinker server. The findings themselves: test/engine/tinker/probes.slow.test.ts.
+// What `longhaul doctor` makes of each finding about a Tinker server. The findings themselves: test/engine/tinker/probes.nightly.test.ts.
 import { describe, expect, test } from 'vitest';
 import {
   aboutClipping,

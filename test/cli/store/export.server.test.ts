@@ -19,7 +19,7 @@ beforeAll(async () => {
   const model = { ...(adapted.spec['model'] as object), lora: { rank: 2, alpha: 4 } };
   await adapted.open({ ...adapted.spec, model });
   await adapted.advance(2);
-}, 120_000);
+});
 afterAll(async () => {
   await full?.close();
   await adapted?.close();

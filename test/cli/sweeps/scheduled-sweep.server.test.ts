@@ -18,7 +18,7 @@ const nightly = (every: string) =>
     schedule: { every },
   });
 
-describe('a scheduled sweep', { timeout: 240_000 }, () => {
+describe('a scheduled sweep', () => {
   let stage: SweepStage;
   useSweeps(2, (opened) => (stage = opened));
 

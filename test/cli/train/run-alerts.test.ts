@@ -8,7 +8,7 @@ import { recordsOf, writeAll } from '../../followers/written-run.js';
 
 const [run, steps] = ['long', 3_000];
 
-describe('the alerts of a run of 3,000 steps', { timeout: 60_000 }, () => {
+describe('the alerts of a run of 3,000 steps', () => {
   let store: MemoryStore;
   beforeAll(async () => {
     store = memoryStore();
@@ -17,7 +17,7 @@ describe('the alerts of a run of 3,000 steps', { timeout: 60_000 }, () => {
       'policy/grad_norm': 1,
     });
     await writeAll(store, recordsOf({ run, steps, evalInterval: steps, metrics }));
-  }, 60_000);
+  });
   afterEach(() => {
     store.beforeRead = () => Promise.resolve();
     vi.restoreAllMocks();

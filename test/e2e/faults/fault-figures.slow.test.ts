@@ -2,7 +2,8 @@
 // status, report and a complete restart give the same figures.
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { Cluster, type RunHandle } from '../../support/cluster.js';
+import type { Cluster, RunHandle } from '../../support/cluster/cluster.js';
+import { borrowCluster, giveBack } from '../../support/cluster/shared-cluster.js';
 import { smallRun } from '../../support/small-run.js';
 import { until } from '../../support/until.js';
 import { expectEqual, verdictOf } from '../../support/verdict.js';
@@ -18,10 +19,10 @@ import { nodeLostAfterMs, type RevokedLease, statusQuery } from '../../../src/wo
 let cluster: Cluster;
 let spec: { named(name: string): RunSpec };
 beforeAll(async () => {
-  cluster = await Cluster.start();
+  cluster = await borrowCluster();
   spec = await smallRun(join(cluster.folder, 'data'));
-}, 120_000);
-afterAll(() => cluster?.stop());
+});
+afterAll(() => giveBack(cluster));
 
 const node = (): WorkerProcess => cluster.nodes[0]!;
 const orchestrator = (): WorkerProcess => cluster.orchestrators[0]!;
@@ -70,9 +71,9 @@ async function at(point: string, worker: WorkerProcess, meanwhile: () => Promise
 
 describe('the figures ft/*', { timeout: 400_000 }, () => {
   it('show only an ETTR close to 1 if nothing has failed', async () => {
-    const run = await cluster.run(spec.named('undisturbed'));
+    const run = await cluster.run(spec.named('nothing-failed'));
     await cluster.ended(run);
-    const { figures, causes } = await counted('undisturbed');
+    const { figures, causes } = await counted('nothing-failed');
     expect(causes).toEqual([]);
     expect(restarts(figures)).toEqual({});
     expect(figures['ft/lost_tokens']).toBeUndefined();
@@ -110,7 +111,7 @@ describe('the figures ft/*', { timeout: 400_000 }, () => {
     await cluster.ended(run);
     const seconds = (performance.now() - begun) / 1000;
     const sinceKill = (performance.now() - killedAt) / 1000;
-    await expectEqual(cluster.store, 'disturbed', await verdictOf(cluster.store, 'undisturbed'));
+    await expectEqual(cluster.store, 'disturbed', await verdictOf(cluster.store, 'nothing-failed'));
 
     const { figures, causes } = await counted('disturbed');
     const lost = await losses(run);
@@ -183,13 +184,13 @@ describe('the figures ft/*', { timeout: 400_000 }, () => {
     const nodes = [node(), await cluster.startNode('other')];
     const point = 'batch-built.step-000003.update';
     for (const one of nodes) one.hold(point);
-    const moved = spec.named('moved');
+    const moved = spec.named('lost-for-ever');
     // Without a checkpoint, whose upload would race with the kill, both steps before are computed again.
     const run = await cluster.run({ ...moved, trainer: { ...moved.trainer, ckpt_interval: 100 } });
     const { first } = await cluster.firstAt(point, nodes);
     await first.kill();
     await cluster.ended(run);
-    const { figures, causes } = await counted('moved');
+    const { figures, causes } = await counted('lost-for-ever');
     expect(restarts(figures)).toEqual({ 'ft/restarts/node_lost': 1 });
     expect(causes).toMatchObject([
       { cause: 'node_lost', count: 1, figures: { 'ft/lost_seconds': nodeLostAfterMs / 1000 } },

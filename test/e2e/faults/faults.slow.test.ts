@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Client, WorkflowFailedError } from '@temporalio/client';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { RunStatus } from '../../../src/activities/contracts.js';
 import { builtInApps, builtInFaults } from '../../../src/environments/server/built-in-apps.js';
 import {
@@ -41,7 +41,7 @@ let data: { tasks: string; demonstrations: string };
 
 beforeAll(async () => {
   data = writeData(folder);
-  process.env['OTHER_SERVER_TOKEN'] = gradingToken;
+  vi.stubEnv('OTHER_SERVER_TOKEN', gradingToken);
   stack = await startStack({
     folder: stackFolder,
     engine: findEngine(),
@@ -59,13 +59,14 @@ beforeAll(async () => {
   const connection = openConnection({ address: stack.addresses.temporal });
   client = new Client({ connection });
   store = await openStore(stack.addresses.store);
-}, 240_000);
+});
 
 afterAll(async () => {
+  vi.unstubAllEnvs();
   await client?.connection.close();
   await stack?.stop();
   rmSync(folder, { recursive: true, force: true });
-}, 120_000);
+});
 
 type Spec = Record<string, unknown>;
 
@@ -227,7 +228,7 @@ describe('a run that is started twice', { timeout: 480_000 }, () => {
   });
 });
 
-describe('an unknown run', { timeout: 240_000 }, () => {
+describe('an unknown run', () => {
   it.each([['status'], ['pause'], ['resume']])('is reported in one line by %s', async (verb) => {
     const { code, errors } = await longhaul([verb, 'NOSUCH', '--folder', stackFolder]);
     expect(errors).toMatch(

@@ -5,27 +5,24 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import type { RunSpec } from '../../../src/spec/run-spec.js';
 import { collect } from '../../../src/store/collection/collection.js';
-import { readStepEpisodes } from '../../../src/store/runs/episodes.js';
 import { episodesFolder, foldedEpisodesKey, updateKey } from '../../../src/store/objects/layout.js';
-import { lastCommittedStep, readState } from '../../../src/store/runs/run-records.js';
-import { Cluster } from '../../support/cluster.js';
+import { Cluster } from '../../support/cluster/cluster.js';
 import { findEngine } from '../../support/find-tools.js';
 import { smallRun } from '../../support/small-run.js';
+import { undisturbedVerdict } from '../../support/cluster/undisturbed.js';
 import { until } from '../../support/until.js';
+import { expectEqual, type Verdict } from '../../support/verdict.js';
 
 const step = 2;
 
-describe('a node that was frozen while its step was committed and folded', { timeout: 240_000 }, () => {
+describe('a node that was frozen while its step was committed and folded', () => {
   let cluster: Cluster;
   let spec: { named(name: string): RunSpec };
-  let undisturbed: { tokens: number[] }[];
-  let state: string;
+  let undisturbed: Verdict;
   const folder = mkdtempSync(join(tmpdir(), 'longhaul-frozen-'));
   const asked = join(folder, 'asked.jsonl');
-  const engineBefore = process.env['LONGHAUL_ENGINE'];
 
   beforeAll(async () => {
     const wrapper = join(folder, 'longhaul-engine');
@@ -37,19 +34,12 @@ describe('a node that was frozen while its step was committed and folded', { tim
     ];
     writeFileSync(wrapper, `#!/bin/sh\nexec ${parts.map((part) => `'${part}'`).join(' ')} "$@"\n`);
     chmodSync(wrapper, 0o755);
-    process.env['LONGHAUL_ENGINE'] = wrapper;
-    cluster = await Cluster.start({ nodes: 2 });
+    cluster = await Cluster.start({ nodes: 2, engine: wrapper });
     spec = await smallRun(join(cluster.folder, 'data'));
-    await cluster.ended(await cluster.run(spec.named('undisturbed')));
-    undisturbed = (await readStepEpisodes(cluster.store, 'undisturbed', step)).map(({ tokens }) => ({
-      tokens,
-    }));
-    state = await readState(cluster.store, 'undisturbed', 4);
-  }, 240_000);
+    undisturbed = await undisturbedVerdict(cluster, spec.named);
+  });
   afterAll(async () => {
     await cluster?.stop();
-    if (engineBefore === undefined) delete process.env['LONGHAUL_ENGINE'];
-    else process.env['LONGHAUL_ENGINE'] = engineBefore;
     rmSync(folder, { recursive: true, force: true });
   });
 
@@ -105,9 +95,6 @@ describe('a node that was frozen while its step was committed and folded', { tim
     );
     expect(turnsSampled(wokenAt)).toEqual([]);
     expect(await cluster.store.listFolder(episodesFolder(name, step))).toEqual([]);
-    const episodes = await readStepEpisodes(cluster.store, name, step);
-    expect(episodes.map(({ tokens }) => ({ tokens }))).toEqual(undisturbed);
-    expect(await readState(cluster.store, name, await lastCommittedStep(cluster.store, name))).toBe(state);
-    expect((await auditRun(cluster.store, name)).violations).toEqual([]);
+    await expectEqual(cluster.store, name, undisturbed);
   });
 });

@@ -9,11 +9,12 @@ import type { RunSpec } from '../../../src/spec/run-spec.js';
 import { readFaults } from '../../../src/store/runs/fault-figures.js';
 import { readRun } from '../../../src/store/runs/run-records.js';
 import { statusQuery } from '../../../src/workflows/messages.js';
-import { Cluster, type RunHandle } from '../../support/cluster.js';
+import { Cluster, type RunHandle } from '../../support/cluster/cluster.js';
 import { findEngine } from '../../support/find-tools.js';
 import { smallRun } from '../../support/small-run.js';
+import { undisturbedVerdict } from '../../support/cluster/undisturbed.js';
 import { until } from '../../support/until.js';
-import { expectEqual, verdictOf } from '../../support/verdict.js';
+import { expectEqual, type Verdict } from '../../support/verdict.js';
 import type { WorkerProcess } from '../../support/worker-process.js';
 
 const support = (name: string): string =>
@@ -27,11 +28,11 @@ const turns = 12;
 describe('episodes in flight', { timeout: 360_000 }, () => {
   const folder = mkdtempSync(join(tmpdir(), 'longhaul-killed-'));
   const [asked, halt] = [join(folder, 'asked.jsonl'), join(folder, 'halt.json')];
-  const engineBefore = process.env['LONGHAUL_ENGINE'];
   let cluster: Cluster;
   let node: WorkerProcess;
   let run: RunHandle;
   let named: (name: string) => RunSpec;
+  let undisturbed: Verdict;
 
   beforeAll(async () => {
     const wrapper = join(folder, 'longhaul-engine');
@@ -43,16 +44,13 @@ describe('episodes in flight', { timeout: 360_000 }, () => {
     );
     chmodSync(wrapper, 0o755);
     writeFileSync(asked, '');
-    process.env['LONGHAUL_ENGINE'] = wrapper;
-    cluster = await Cluster.start();
+    cluster = await Cluster.start({ engine: wrapper });
     [node] = cluster.nodes as [WorkerProcess];
     ({ named } = await smallRun(join(folder, 'data')));
-    await cluster.ended(await cluster.run(named('undisturbed')));
-  }, 240_000);
+    undisturbed = await undisturbedVerdict(cluster, named);
+  });
   afterAll(async () => {
     await cluster?.stop();
-    if (engineBefore === undefined) delete process.env['LONGHAUL_ENGINE'];
-    else process.env['LONGHAUL_ENGINE'] = engineBefore;
     rmSync(folder, { recursive: true, force: true });
   });
 
@@ -98,7 +96,7 @@ describe('episodes in flight', { timeout: 360_000 }, () => {
       expect(episodes).toBeLessThanOrEqual(8);
     }
     expect(node.log.match(/episodes continued from their journals/g), node.log).toHaveLength(2);
-    await expectEqual(cluster.store, 'killed', await verdictOf(cluster.store, 'undisturbed'));
+    await expectEqual(cluster.store, 'killed', undisturbed);
     expect(journals()).toEqual([]);
   });
 });

@@ -2,11 +2,13 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { Cluster } from '../../support/cluster.js';
+import type { Cluster } from '../../support/cluster/cluster.js';
 import { untilReported } from '../../support/detection.js';
+import { borrowCluster, giveBack } from '../../support/cluster/shared-cluster.js';
 import { smallRun } from '../../support/small-run.js';
+import { undisturbedVerdict } from '../../support/cluster/undisturbed.js';
 import { until } from '../../support/until.js';
-import { expectEqual, verdictOf } from '../../support/verdict.js';
+import { expectEqual, type Verdict } from '../../support/verdict.js';
 import type { RunSpec } from '../../../src/spec/run-spec.js';
 import { listCheckpoints } from '../../../src/store/runs/checkpoints.js';
 import { readRun } from '../../../src/store/runs/run-records.js';
@@ -15,15 +17,18 @@ import { statusQuery } from '../../../src/workflows/messages.js';
 /** A run that is not notified waits this long. The notification takes a fraction of it, even on a busy machine. */
 const heartbeatSeconds = 10;
 
-describe('a node that must leave', { timeout: 300_000 }, () => {
+describe('a node that must leave', () => {
   let cluster: Cluster;
   let spec: { named(name: string): RunSpec };
+  let undisturbed: Verdict;
   beforeAll(async () => {
-    cluster = await Cluster.start({ nodes: 0 });
+    cluster = await borrowCluster();
     spec = await smallRun(join(cluster.folder, 'data'));
-  }, 240_000);
+    undisturbed = await undisturbedVerdict(cluster, spec.named);
+    await cluster.haveNodes(0);
+  });
   afterEach(() => cluster?.nodesLeave());
-  afterAll(() => cluster?.stop());
+  afterAll(() => giveBack(cluster));
 
   it('ends within its grace period even if its work does not end, and at once at a second signal', async () => {
     const node = await cluster.startNode('stuck', ['--grace', '6']);
@@ -52,9 +57,6 @@ describe('a node that must leave', { timeout: 300_000 }, () => {
     const { orchestrators } = cluster;
     const [orchestrator] = orchestrators;
     const first = await cluster.startNode('first');
-    await cluster.ended(await cluster.run(spec.named('undisturbed')));
-    const undisturbed = await verdictOf(cluster.store, 'undisturbed');
-
     const point = 'plan-written.step-000004.plan';
     orchestrator?.hold(point);
     const run = await cluster.run(spec.named('drained'));

@@ -3,10 +3,12 @@
 // In this test a poller that takes a task and never answers stands for such a worker.
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { Cluster, type RunHandle } from '../../support/cluster.js';
+import type { Cluster, RunHandle } from '../../support/cluster/cluster.js';
+import { borrowCluster, giveBack } from '../../support/cluster/shared-cluster.js';
 import { smallRun } from '../../support/small-run.js';
+import { undisturbedVerdict } from '../../support/cluster/undisturbed.js';
 import { until } from '../../support/until.js';
-import { expectEqual, type Verdict, verdictOf } from '../../support/verdict.js';
+import { expectEqual, type Verdict } from '../../support/verdict.js';
 import type { WorkerProcess } from '../../support/worker-process.js';
 import type { RunSpec } from '../../../src/spec/run-spec.js';
 import { lastCommittedStep } from '../../../src/store/runs/run-records.js';
@@ -17,45 +19,47 @@ import { lastCommittedStep } from '../../../src/store/runs/run-records.js';
  */
 const movesAgainWithinMs = 40_000;
 
-describe('a run after the kill of one of its processes', { timeout: 240_000 }, () => {
+describe('a run after the kill of one of its processes', () => {
   let cluster: Cluster;
   let spec: { named(name: string): RunSpec };
   let undisturbed: Verdict;
 
   beforeAll(async () => {
-    cluster = await Cluster.start();
+    cluster = await borrowCluster();
     spec = await smallRun(join(cluster.folder, 'data'));
-    await cluster.ended(await cluster.run(spec.named('undisturbed')));
-    undisturbed = await verdictOf(cluster.store, 'undisturbed');
-  }, 240_000);
-  afterAll(() => cluster?.stop());
+    undisturbed = await undisturbedVerdict(cluster, spec.named);
+  });
+  afterAll(() => giveBack(cluster));
 
   const only = (workers: readonly WorkerProcess[]) => workers[0] as WorkerProcess;
   const orchestrator = () => only(cluster.orchestrators);
   const node = () => only(cluster.nodes);
 
-  /** Starts a run and holds `worker` at `point` of the second step. */
-  async function heldAt(worker: WorkerProcess, point: string, name: string): Promise<RunHandle> {
-    worker.hold(point);
-    const run = await cluster.run(spec.named(name));
-    await cluster.firstAt(point, [worker]);
-    return run;
+  type Moment = [worker: () => WorkerProcess, point: string];
+
+  /** Starts a run that is held at each of the moments, in this order. */
+  async function started(name: string, moments: readonly Moment[]): Promise<RunHandle> {
+    for (const [worker, point] of moments) worker().hold(point);
+    return cluster.run(spec.named(name));
   }
 
-  /** Kills `worker`, runs `meanwhile`, starts the worker again, and checks the time until the next step is committed. */
+  /** Kills `dying` when `worker` is held at `point`, runs `meanwhile`, starts it again, and checks the time until the step is committed. */
   async function movesAgain(
     name: string,
-    worker: WorkerProcess,
-    meanwhile: () => Promise<void> | void,
+    [worker, point]: Moment,
+    dying = worker,
+    meanwhile: () => Promise<void> = () => Promise.resolve(),
   ): Promise<void> {
+    await cluster.firstAt(point, [worker()]);
     const before = await lastCommittedStep(cluster.store, name);
     const killedAt = performance.now();
-    await worker.kill();
+    await dying().kill();
+    worker().letGo(point);
     await meanwhile();
-    worker.start();
+    dying().start();
     await until(async () => (await lastCommittedStep(cluster.store, name)) > before, `${name} to move again`);
     const ms = performance.now() - killedAt;
-    console.log(`${name}: moves again after ${(ms / 1000).toFixed(1)} s`);
+    console.log(`${name}, ${point}: moves again after ${(ms / 1000).toFixed(1)} s`);
     expect(ms).toBeLessThan(movesAgainWithinMs);
   }
 
@@ -93,48 +97,40 @@ describe('a run after the kill of one of its processes', { timeout: 240_000 }, (
     }, 'the workflow task to be handed out');
   }
 
-  for (const { point, of } of [
-    { point: 'plan-built.step-000002.plan', of: orchestrator },
-    { point: 'plan-written.step-000002.plan', of: orchestrator },
-    { point: 'episode-written.step-000002.collect', of: node },
-    { point: 'batch-built.step-000002.update', of: node },
-    { point: 'update-computed.step-000002.update', of: node },
-  ]) {
-    const name = point.split('.')[0] as string;
-    it(`moves again soon after a kill at ${name}`, async () => {
-      const run = await heldAt(of(), point, name);
-      await movesAgain(name, of(), () => of().letGo(point));
-      await endsLikeUndisturbed(run, name);
-    });
-  }
-
-  it('moves again soon if the dead orchestrator had received a plan task that it had not noted yet', async () => {
-    const point = 'plan-built.step-000002.plan';
-    const run = await heldAt(orchestrator(), point, 'lost-plan');
-    await movesAgain('lost-plan', orchestrator(), async () => {
-      orchestrator().letGo(point);
-      await losesDispatch(orchestrator(), 'longhaul', 'step-000002/plan');
-    });
-    await endsLikeUndisturbed(run, 'lost-plan');
+  it.each<{ name: string; moments: Moment[] }>([
+    {
+      name: 'killed-at-the-end',
+      moments: [
+        [orchestrator, 'plan-built.step-000002.plan'],
+        [node, 'batch-built.step-000003.update'],
+        [node, 'update-computed.step-000004.update'],
+      ],
+    },
+    {
+      name: 'killed-at-the-beginning',
+      moments: [
+        [node, 'episode-written.step-000002.collect'],
+        [orchestrator, 'plan-written.step-000003.plan'],
+      ],
+    },
+  ])('moves again soon after each kill ($name)', async ({ name, moments }) => {
+    const run = await started(name, moments);
+    for (const moment of moments) await movesAgain(name, moment);
+    await endsLikeUndisturbed(run, name);
   });
 
-  it('moves again soon if the dead orchestrator had received a workflow task', async () => {
-    const point = 'episode-written.step-000002.collect';
-    const run = await heldAt(node(), point, 'lost-task');
-    await movesAgain('lost-task', orchestrator(), async () => {
-      node().letGo(point);
-      await losesWorkflowTask('train/lost-task');
-    });
-    await endsLikeUndisturbed(run, 'lost-task');
-  });
-
-  it('moves again soon if the dead node had received rollouts that it had not noted yet', async () => {
-    const point = 'episode-written.step-000002.collect';
-    const run = await heldAt(node(), point, 'lost-rollouts');
-    await movesAgain('lost-rollouts', node(), async () => {
-      node().letGo(point);
-      await losesDispatch(node(), 'longhaul-node.shared.gpu', 'step-000002/collect');
-    });
-    await endsLikeUndisturbed(run, 'lost-rollouts');
+  it('moves again soon if the dead process had received a plan, rollouts or a workflow task that it had not noted yet', async () => {
+    const plan: Moment = [orchestrator, 'plan-built.step-000002.plan'];
+    const rollouts: Moment = [node, 'episode-written.step-000003.collect'];
+    const amidRollouts: Moment = [node, 'episode-written.step-000004.collect'];
+    const run = await started('lost-tasks', [plan, rollouts, amidRollouts]);
+    await movesAgain('lost-tasks', plan, orchestrator, () =>
+      losesDispatch(orchestrator(), 'longhaul', 'step-000002/plan'),
+    );
+    await movesAgain('lost-tasks', rollouts, node, () =>
+      losesDispatch(node(), 'longhaul-node.shared.gpu', 'step-000003/collect'),
+    );
+    await movesAgain('lost-tasks', amidRollouts, orchestrator, () => losesWorkflowTask('train/lost-tasks'));
+    await endsLikeUndisturbed(run, 'lost-tasks');
   });
 });

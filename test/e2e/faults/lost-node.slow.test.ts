@@ -3,11 +3,13 @@
 import { existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { Cluster, type RunHandle } from '../../support/cluster.js';
+import type { Cluster, RunHandle } from '../../support/cluster/cluster.js';
 import { secondsUntilRevoked, untilReported } from '../../support/detection.js';
+import { borrowCluster, giveBack } from '../../support/cluster/shared-cluster.js';
 import { smallRun } from '../../support/small-run.js';
+import { undisturbedVerdict } from '../../support/cluster/undisturbed.js';
 import { until } from '../../support/until.js';
-import { expectEqual, type Verdict, verdictOf } from '../../support/verdict.js';
+import { expectEqual, type Verdict } from '../../support/verdict.js';
 import type { WorkerProcess } from '../../support/worker-process.js';
 import type { RunSpec } from '../../../src/spec/run-spec.js';
 import { nodeLostAfterMs, statusQuery } from '../../../src/workflows/messages.js';
@@ -15,20 +17,18 @@ import { nodeLostAfterMs, statusQuery } from '../../../src/workflows/messages.js
 /** Extra time for the test's own polling of the pool on a busy machine. */
 const askingSeconds = 1;
 
-describe('a run whose node is lost', { timeout: 300_000 }, () => {
+describe('a run whose node is lost', () => {
   let cluster: Cluster;
   let spec: { named(name: string): RunSpec };
   let undisturbed: Verdict;
   beforeAll(async () => {
-    cluster = await Cluster.start({ nodes: 0 });
+    cluster = await borrowCluster();
     spec = await smallRun(join(cluster.folder, 'data'));
-    await cluster.startNode('before');
-    await cluster.ended(await cluster.run(spec.named('undisturbed')));
-    undisturbed = await verdictOf(cluster.store, 'undisturbed');
-    await cluster.nodesLeave();
-  }, 300_000);
+    undisturbed = await undisturbedVerdict(cluster, spec.named);
+    await cluster.haveNodes(0);
+  });
   afterEach(() => cluster?.nodesLeave());
-  afterAll(() => cluster?.stop());
+  afterAll(() => giveBack(cluster));
 
   /**
    * A run whose first node is held during the rollouts of step 4. The state after step 2 is in the store, the state after step 3 is not.

@@ -4,10 +4,11 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { Cluster } from '../../support/cluster.js';
+import { Cluster } from '../../support/cluster/cluster.js';
 import { smallRun } from '../../support/small-run.js';
+import { undisturbedVerdict } from '../../support/cluster/undisturbed.js';
 import { until } from '../../support/until.js';
-import { expectEqual, type Verdict, verdictOf } from '../../support/verdict.js';
+import { expectEqual, type Verdict } from '../../support/verdict.js';
 import type { RunSpec } from '../../../src/spec/run-spec.js';
 import { batchKey, ownersFolder, updateKey } from '../../../src/store/objects/layout.js';
 import { readSequence } from '../../../src/store/records/records.js';
@@ -25,9 +26,8 @@ describe('a Temporal server that dies', { timeout: 360_000 }, () => {
   beforeAll(async () => {
     cluster = await Cluster.start({ temporal: { databaseFile } });
     spec = await smallRun(join(cluster.folder, 'data'));
-    await cluster.ended(await cluster.run(spec.named('undisturbed')));
-    undisturbed = await verdictOf(cluster.store, 'undisturbed');
-  }, 240_000);
+    undisturbed = await undisturbedVerdict(cluster, spec.named);
+  });
   afterAll(async () => {
     await cluster?.stop();
     rmSync(folder, { recursive: true, force: true });

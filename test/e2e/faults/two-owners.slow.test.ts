@@ -3,15 +3,16 @@
 import { join } from 'node:path';
 import { WorkflowFailedError } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { Cluster, type RunHandle } from '../../support/cluster.js';
+import { Cluster, type RunHandle } from '../../support/cluster/cluster.js';
 import { smallRun } from '../../support/small-run.js';
+import { undisturbedVerdict } from '../../support/cluster/undisturbed.js';
 import { until } from '../../support/until.js';
-import { expectEqual, type Verdict, verdictOf } from '../../support/verdict.js';
+import { expectEqual, type Verdict } from '../../support/verdict.js';
 import type { RunSpec } from '../../../src/spec/run-spec.js';
 import { episodesFolder, ownersFolder, updateKey } from '../../../src/store/objects/layout.js';
 import { readSequence } from '../../../src/store/records/records.js';
 
-describe('a run that is started twice', { timeout: 240_000 }, () => {
+describe('a run that is started twice', () => {
   let cluster: Cluster;
   let other: Cluster;
   let spec: { named(name: string): RunSpec };
@@ -21,9 +22,8 @@ describe('a run that is started twice', { timeout: 240_000 }, () => {
     cluster = await Cluster.start({ nodes: 2 });
     other = await Cluster.start({ store: cluster.storeAddress });
     spec = await smallRun(join(cluster.folder, 'data'));
-    await cluster.ended(await cluster.run(spec.named('undisturbed')));
-    undisturbed = await verdictOf(cluster.store, 'undisturbed');
-  }, 240_000);
+    undisturbed = await undisturbedVerdict(cluster, spec.named);
+  });
   afterAll(async () => {
     await other?.stop();
     await cluster?.stop();

@@ -57,7 +57,7 @@ describe('tasks', () => {
     for (const task of tasks) expect(taskFromKey(task.task_key)).toEqual(task);
   });
 
-  it('of both splits have no combination of entities in common, in any profile', { timeout: 60_000 }, () => {
+  it('of both splits have no combination of entities in common, in any profile', () => {
     const splits = new Map<string, string>();
     const keys = [
       ...tasks.map(({ task_key }) => task_key),

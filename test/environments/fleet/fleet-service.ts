@@ -6,16 +6,9 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
-import { ensurePythonVenv, type PythonVenv } from '../../support/python-venv.js';
 
 /** Imports of a busy machine took 70 s. */
 const startsWithinMs = 300_000;
-
-/** With Fleet's own client, whose local mode runs the verifiers. */
-export const fleetVenv = (): Promise<PythonVenv> =>
-  ensurePythonVenv(['fleet-python==0.2.133', 'fastapi==0.142.2', 'uvicorn==0.54.0', 'fastmcp==3.4.10'], {
-    uv: '0.13.9',
-  });
 
 /** A rate is a share of the events, 0 to 1. */
 export interface FleetFaults {

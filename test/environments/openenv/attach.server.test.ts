@@ -9,7 +9,7 @@ import { createOpenEnvBackend } from '../../../src/environments/openenv/openenv-
 import { textResult } from '../../../src/environments/tool-results.js';
 import type { FaultSource } from '../../../src/environments/server/app-session.js';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
-import { startSeverableProxy, type SeverableProxy } from '../../support/servers/severable-proxy.js';
+import { startTcpProxy, type TcpProxy } from '../../support/servers/tcp-proxy.js';
 import { until } from '../../support/until.js';
 import { counterTask, noFaults, startCounterServer, token, worlds } from '../stand-in.js';
 
@@ -20,15 +20,15 @@ let carriedOut: number[];
 const faults: FaultSource = { ...noFaults, infrastructure: ({ turn }) => (carriedOut.push(turn), undefined) };
 
 let server: EnvironmentServer;
-let proxy: SeverableProxy;
+let proxy: TcpProxy;
 /** Reaches the server through the proxy, so that its sockets can be lost as if its process had died. */
 let dying: EnvironmentBackend;
 let successor: EnvironmentBackend;
 beforeEach(async () => {
   carriedOut = [];
   server = await startCounterServer({ faults, faultRate: 0.5 });
-  proxy = await startSeverableProxy(new URL(server.url).host);
-  dying = connect(`http://${proxy.address}`);
+  proxy = await startTcpProxy(new URL(server.url).host);
+  dying = connect(proxy.url);
   successor = connect(server.url);
 });
 afterEach(async () => {
@@ -51,8 +51,8 @@ const attach = (session: SessionReference, calls: number, backend = successor) =
 /** Cuts the client's sockets, and waits until the server has noticed. */
 async function orphan(env: Environment): Promise<SessionReference> {
   const { url, ...session } = env.session!;
-  expect(url).toBe(`http://${proxy.address}`);
-  proxy.sever();
+  expect(url).toBe(proxy.url);
+  proxy.mode = 'refuse';
   await until(async () => (await sessions()).attached === 0, 'the server to see the loss');
   return { ...session, url: server.url };
 }

@@ -258,7 +258,7 @@ describe('a server that is down', () => {
     await expect(open(backend)).rejects.toThrow(/the environment server http:\S+ is down/);
 
     const server = await serve({ port: Number(new URL(url).port) });
-    await vi.waitFor(async () => expect(await backend.healthy()).toBe(true), { timeout: 50_000 });
+    await vi.waitFor(async () => expect(await backend.healthy()).toBe(true), { timeout: 120_000 });
     await (await open(backend)).close();
     expect(server.stats().sessions).toBe(1);
   });

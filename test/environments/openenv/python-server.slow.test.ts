@@ -4,25 +4,23 @@ import { createOpenEnvBackend } from '../../../src/environments/openenv/openenv-
 import { textResult } from '../../../src/environments/tool-results.js';
 import { contentText } from '../../../src/episode/observation.js';
 import type { Task } from '../../../src/spec/records/task.js';
-import { ensurePythonVenv, type PythonVenv } from '../../support/python-venv.js';
+import { pythonWith } from '../../support/python/python-environments.js';
 import { startOpenEnvFixture, type OpenEnvFixture } from '../../support/servers/openenv-fixture.js';
 import { openRawSocket, type RawSocket } from '../../support/servers/raw-socket.js';
 import { counterTask, startCounterServer } from '../stand-in.js';
 
-const venv: PythonVenv = await ensurePythonVenv(['openenv==0.10.0']);
-if ('skipped' in venv) console.warn(`skipped: the OpenEnv server cannot run here: ${venv.skipped}`);
+const python = await pythonWith('openenv');
 
 const task = (task_key = 'some/task'): Task => ({ ...counterTask(1), task_key, env_key: 'fixture' });
 const openOptions = { seed: 7, episodeId: 'ep', tryNumber: 0 };
 const quiet = new AbortController().signal;
 const first = { turn: 0, tryNumber: 0 };
 
-describe.skipIf('skipped' in venv)('the server of openenv 0.10.0', () => {
+describe.skipIf(!python)('the server of openenv 0.10.0', () => {
   let fixture: OpenEnvFixture;
-  const python = 'skipped' in venv ? '' : venv.python;
   beforeAll(async () => {
     fixture = await startOpenEnvFixture(python, 2);
-  }, 300_000);
+  });
   afterAll(() => fixture?.stop());
 
   async function withEpisode<T>(
@@ -191,7 +189,7 @@ describe.skipIf('skipped' in venv)('the server of openenv 0.10.0', () => {
     expect(await backend.healthy()).toBe(false);
     await backend.close();
     await mortal.stop();
-  }, 90_000);
+  });
 });
 
 /** A socket with a session. Waits while abandoned calls still hold their sessions. */

@@ -15,7 +15,7 @@ import { playEpisode } from '../../../src/episode/episode-loop.js';
 import { loadTokenizer } from '../../../src/episode/tokenizer.js';
 import { sampling } from '../../episode/fixtures.js';
 import { scriptedPolicy } from '../../episode/scripted-policy.js';
-import { startSeverableProxy, type SeverableProxy } from '../../support/servers/severable-proxy.js';
+import { startTcpProxy, type TcpProxy } from '../../support/servers/tcp-proxy.js';
 import { until } from '../../support/until.js';
 import { counterTask, noFaults, startCounterServer, token, worlds } from '../stand-in.js';
 
@@ -32,13 +32,13 @@ let carriedOut: number[];
 const faults: FaultSource = { ...noFaults, infrastructure: ({ turn }) => (carriedOut.push(turn), undefined) };
 
 let server: EnvironmentServer;
-let proxy: SeverableProxy;
+let proxy: TcpProxy;
 let backend: EnvironmentBackend;
 beforeEach(async () => {
   carriedOut = [];
   server = await startCounterServer({ faults, faultRate: 0.5 });
-  proxy = await startSeverableProxy(new URL(server.url).host);
-  backend = connect(`http://${proxy.address}`);
+  proxy = await startTcpProxy(new URL(server.url).host);
+  backend = connect(proxy.url);
 });
 afterEach(async () => {
   await backend.close();
@@ -90,8 +90,7 @@ describe('an episode whose socket is lost', () => {
   it('while the policy thinks continues in the same world', async () => {
     const env = await open();
     await call(env, 0);
-    proxy.sever();
-    proxy.restore();
+    proxy.breakAll();
     expect(await call(env, 1)).toEqual(count(2));
     expect(await grade(env)).toEqual(passed);
     expect(carriedOut).toEqual(oneEpisode);
@@ -101,9 +100,9 @@ describe('an episode whose socket is lost', () => {
   it('waits while the network is down for a moment', async () => {
     const env = await open();
     await call(env, 0);
-    proxy.sever();
+    proxy.mode = 'refuse';
     const second = call(env, 1);
-    setTimeout(() => proxy.restore(), 200);
+    setTimeout(() => (proxy.mode = 'pass'), 200);
     expect(await second).toEqual(count(2));
     await env.close();
   });
@@ -206,10 +205,10 @@ describe('an episode that is abandoned', () => {
     const lost = proxy.loseNextReply();
     const opening = expect(open(stop.signal)).rejects.toThrow('the run is paused');
     await lost;
-    proxy.sever();
+    proxy.mode = 'refuse';
     stop.abort(new Error('the run is paused'));
     await opening;
-    proxy.restore();
+    proxy.mode = 'pass';
     await (await open()).close();
   });
 });

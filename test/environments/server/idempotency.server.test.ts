@@ -4,15 +4,15 @@ import type { ServedApp } from '../../../src/environments/server/app-session.js'
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import { breakFirst, startFaultProxy, type FaultProxy } from '../../support/servers/fault-proxy.js';
 import { openRawSocket, type RawSocket } from '../../support/servers/raw-socket.js';
-import { startSeverableProxy, type SeverableProxy } from '../../support/servers/severable-proxy.js';
+import { startTcpProxy, type TcpProxy } from '../../support/servers/tcp-proxy.js';
 import { until } from '../../support/until.js';
 import { counter, noFaults, startCounterServer, token } from '../stand-in.js';
 
 let server: EnvironmentServer;
-let proxy: SeverableProxy;
+let proxy: TcpProxy;
 beforeEach(async () => {
   server = await startCounterServer();
-  proxy = await startSeverableProxy(new URL(server.url).host);
+  proxy = await startTcpProxy(new URL(server.url).host);
 });
 afterEach(async () => {
   await proxy.stop();
@@ -41,7 +41,7 @@ async function createSession(): Promise<string> {
 /** Tries again until the server has noticed the end of the earlier socket. */
 async function attach(session: string): Promise<RawSocket> {
   return until(async () => {
-    const socket = await openRawSocket(`http://${proxy.address}`, `/ws?session_id=${session}`);
+    const socket = await openRawSocket(proxy.url, `/ws?session_id=${session}`);
     return (await socket.ask({ type: 'state' })).type === 'state' ? socket : null;
   }, 'the session to be free for another socket');
 }

@@ -73,7 +73,7 @@ async function playOracle(
       }
     } catch (error) {
       if (!(error instanceof EnvironmentError)) throw error;
-      await vi.waitFor(async () => expect(await backend.healthy()).toBe(true), { timeout: 50_000 });
+      await vi.waitFor(async () => expect(await backend.healthy()).toBe(true), { timeout: 120_000 });
     }
   }
   throw new Error(`${task.task_key} was not played in 50 tries`);

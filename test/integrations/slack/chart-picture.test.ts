@@ -52,7 +52,7 @@ describe('the chart of pass rates', () => {
       ),
       { numRuns: 25 },
     );
-  }, 120_000);
+  });
 
   test('says how many lines are left out', () => {
     const lines = Array.from({ length: mostLines + 3 }, (_, index) =>

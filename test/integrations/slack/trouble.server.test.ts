@@ -28,7 +28,7 @@ describe('Slack limits the rate', () => {
     expect(toldIn(server.training)).toEqual(['started', 'checkpoint.10', 'checkpoint.20']);
     expect(server.callsOf('chat.postMessage')).toHaveLength(5);
     expect(told).toEqual([]);
-  }, 60_000);
+  });
 
   test('and is never called more than once a second in a channel', async () => {
     server.postEveryMs = 990;
@@ -36,7 +36,7 @@ describe('Slack limits the rate', () => {
     for (const event of [checkpoint(10), checkpoint(20), checkpoint(30)]) await thread.deliver(event);
     expect(server.callsOf('chat.postMessage').length).toBeLessThanOrEqual(5);
     expect(toldIn(server.training)).toHaveLength(4);
-  }, 60_000);
+  });
 
   test('for longer than the time limit: the event is dropped, with the reason', async () => {
     const { thread } = openThread(server, new KeptState());
@@ -57,7 +57,7 @@ describe('Slack limits the rate', () => {
     await next.deliver(completed);
     expect(server.training.messages).toHaveLength(14);
     expect(pages).toBe(4);
-  }, 60_000);
+  });
 });
 
 describe('Slack limits the rate while channels are searched', () => {
@@ -77,7 +77,7 @@ describe('Slack limits the rate while channels are searched', () => {
     // Three pages, one of them twice.
     expect(pages).toBe(4);
     expect(told).toEqual([]);
-  }, 60_000);
+  });
 
   test('again and again: all pages share one waiting time, and after that the thread’s limit applies', async () => {
     let pages = 0;
@@ -95,7 +95,7 @@ describe('Slack limits the rate while channels are searched', () => {
     });
     // The first limit was waited out, the second was not.
     expect(pages).toBe(3);
-  }, 60_000);
+  });
 });
 
 describe('Slack is out of reach', () => {
@@ -335,4 +335,4 @@ test('a hanging Slack costs almost no CPU', async () => {
   console.log(`a hanging Slack takes ${(share * 100).toFixed(2)} % of a core, tried every 0.7 s`);
   // By default, one attempt is made per minute; other work in this process belongs to the tests.
   expect(share).toBeLessThan(0.1);
-}, 60_000);
+});

@@ -1,5 +1,5 @@
 // How the bridge process to W&B ends, and that no message from it contains a key. A stand-in replaces W&B's client, for things that the
-// real client does only at certain moments (wandb.slow.test.ts uses the real one).
+// real client does only at certain moments (wandb.nightly.test.ts uses the real one).
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -71,7 +71,7 @@ const endOf = (bridge: BridgeProcess): Promise<string> =>
   );
 
 describe.skipIf(!hasPython)('the bridge to W&B', () => {
-  it('has time at its end to upload what is left', { timeout: 60_000 }, async () => {
+  it('has time at its end to upload what is left', async () => {
     const file = join(scratch, 'uploaded');
     const finish = `time.sleep(3); Path("${file}").touch()`;
     const bridge = await opened(pythonWhoseFinish(finish), 30_000);
@@ -80,7 +80,7 @@ describe.skipIf(!hasPython)('the bridge to W&B', () => {
     expect(await endOf(bridge)).toContain('exit code 0');
   });
 
-  it('ends by itself when that time is over', { timeout: 60_000 }, async () => {
+  it('ends by itself when that time is over', async () => {
     const bridge = await opened(pythonWhoseFinish('time.sleep(600)'), 300);
     await bridge.stop();
     expect(await endOf(bridge)).toContain('exit code 1');

@@ -21,7 +21,8 @@ import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { requireRecord } from '../../../src/store/records/records.js';
 import { readInstances, readSavedStates } from '../../../src/store/runs/served-models.js';
 import { readState } from '../../../src/store/runs/run-records.js';
-import { startTinkerServer, type TinkerServer, tinkerVenv } from '../../support/servers/tinker-server.js';
+import { pythonWith } from '../../support/python/python-environments.js';
+import { startTinkerServer, type TinkerServer } from '../../support/servers/tinker-server.js';
 import {
   activityId,
   type Harness,
@@ -31,8 +32,7 @@ import {
   tamper,
 } from '../../activities/fixture.js';
 
-export const venv = await tinkerVenv();
-if ('skipped' in venv) console.warn(`skipped: the Tinker server cannot run here: ${venv.skipped}`);
+export const python = await pythonWith('tinker');
 
 export const lastStep = 4;
 
@@ -61,7 +61,7 @@ export interface ServedWorld {
 export async function startServedWorld(): Promise<ServedWorld> {
   const folder = mkdtempSync(join(tmpdir(), 'longhaul-tinker-'));
   const environments: EnvironmentServer = await startEnvironments();
-  const server = await startTinkerServer((venv as { python: string }).python, folder);
+  const server = await startTinkerServer(python, folder);
   const harnesses: Harness[] = [];
   const idle: Harness[] = [];
   const services: TinkerService[] = [];

@@ -133,47 +133,43 @@ describe('a directory store answers only when the key is durable', () => {
 });
 
 describe('a directory store whose writer is killed before any of its file system calls', () => {
-  it.each(['bytes', 'file'])(
-    'holds the whole key or nothing, and a retry succeeds (%s)',
-    { timeout: 180_000 },
-    async (way) => {
-      const source = join(scratch, `source-${way}`);
-      const body = randomBytes(300_000);
-      await writeFile(source, body);
-      const attempt = async (k: number) => {
-        const root = join(scratch, `${way}-${k}`);
-        return { root, ...(await writeKey(root, source, way, k)) };
-      };
-      const { calls, answer } = writtenBy(await attempt(0));
-      expect(answer).toBe('created');
-      expect(calls).toBeGreaterThan(15);
+  it.each(['bytes', 'file'])('holds the whole key or nothing, and a retry succeeds (%s)', async (way) => {
+    const source = join(scratch, `source-${way}`);
+    const body = randomBytes(300_000);
+    await writeFile(source, body);
+    const attempt = async (k: number) => {
+      const root = join(scratch, `${way}-${k}`);
+      return { root, ...(await writeKey(root, source, way, k)) };
+    };
+    const { calls, answer } = writtenBy(await attempt(0));
+    expect(answer).toBe('created');
+    expect(calls).toBeGreaterThan(15);
 
-      const seen = { absent: 0, whole: 0 };
-      const check = async (k: number) => {
-        const { root, signal } = await attempt(k);
-        expect(signal).toBe('SIGKILL');
-        const store = await openDirectoryStore(root);
-        const stored = await store.get(key);
-        if (stored !== null) expect(Buffer.compare(stored, body)).toBe(0);
-        seen[stored === null ? 'absent' : 'whole']++;
-        expect(await store.create(key, stored === null ? body : bytesOf('late'))).toBe(
-          stored === null ? 'created' : 'exists',
-        );
-        expect((await readFile(join(root, key))).equals(body)).toBe(true);
-        await store.sweep(-1);
-        expect(await readdir(join(root, '.incoming'))).toEqual([]);
-        const keys: string[] = [];
-        for await (const info of store.list('')) keys.push(info.key);
-        expect(keys).toEqual([key]);
-      };
-      for (let k = 1; k <= calls; k += 4) {
-        await Promise.all([k, k + 1, k + 2, k + 3].filter((each) => each <= calls).map(check));
-      }
-      // Some kills must come before the link and some after it.
-      expect(seen.absent).toBeGreaterThan(5);
-      expect(seen.whole).toBeGreaterThan(1);
-    },
-  );
+    const seen = { absent: 0, whole: 0 };
+    const check = async (k: number) => {
+      const { root, signal } = await attempt(k);
+      expect(signal).toBe('SIGKILL');
+      const store = await openDirectoryStore(root);
+      const stored = await store.get(key);
+      if (stored !== null) expect(Buffer.compare(stored, body)).toBe(0);
+      seen[stored === null ? 'absent' : 'whole']++;
+      expect(await store.create(key, stored === null ? body : bytesOf('late'))).toBe(
+        stored === null ? 'created' : 'exists',
+      );
+      expect((await readFile(join(root, key))).equals(body)).toBe(true);
+      await store.sweep(-1);
+      expect(await readdir(join(root, '.incoming'))).toEqual([]);
+      const keys: string[] = [];
+      for await (const info of store.list('')) keys.push(info.key);
+      expect(keys).toEqual([key]);
+    };
+    for (let k = 1; k <= calls; k += 4) {
+      await Promise.all([k, k + 1, k + 2, k + 3].filter((each) => each <= calls).map(check));
+    }
+    // Some kills must come before the link and some after it.
+    expect(seen.absent).toBeGreaterThan(5);
+    expect(seen.whole).toBeGreaterThan(1);
+  });
 });
 
 describe('two processes that write the same records', () => {

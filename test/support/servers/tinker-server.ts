@@ -7,13 +7,6 @@ import { dirname, join, resolve } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { freePort } from '../../../src/stack/free-port.js';
-import { ensurePythonVenv, type PythonVenv } from '../python-venv.js';
-
-/** The package lacks `aiohttp` as a dependency, and its API starts the engine with `uv`. */
-export const tinkerVenv = (): Promise<PythonVenv> =>
-  ensurePythonVenv(['skyrl[tinker,jax]==0.4.0', 'aiohttp==3.14.5', 'uv==0.13.9'], {
-    ...{ version: '3.12', uv: '0.13.9' },
-  });
 
 export interface TinkerServer {
   url: string;

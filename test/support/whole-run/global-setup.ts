@@ -1,16 +1,35 @@
 // Before a whole test run: warns if compiled code is out of date. After it: searches for processes that a test left behind.
-import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { randomBytes } from 'node:crypto';
 
 const mark = 'LONGHAUL_TEST_RUN';
+/** Variable of the processes that files share, and that run until the end. */
+export const sharedMark = 'LONGHAUL_TEST_SHARED';
+const folderVariable = 'LONGHAUL_TEST_RUN_FOLDER';
+
+/** Folder that all files of a test run share. */
+export function testRunFolder(): string {
+  const folder = process.env[folderVariable];
+  if (!folder) throw new Error(`${folderVariable} is not set: the global set-up has not run`);
+  return folder;
+}
 
 export default function setup(): () => void {
   // All descendants of this process inherit the mark.
   const id = randomBytes(8).toString('hex');
   process.env[mark] = id;
+  const folder = mkdtempSync(join(tmpdir(), 'longhaul-test-run-'));
+  process.env[folderVariable] = folder;
   warnOfStaleBuild();
-  return () => endLeftovers(id);
+  return () => {
+    try {
+      endLeftovers(id);
+    } finally {
+      rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
+    }
+  };
 }
 
 /** Tests of whole processes start `dist/`. If sources are newer, they would not be tested. */
@@ -28,13 +47,20 @@ function warnOfStaleBuild(): void {
     console.warn(`dist/ is older than ${newer[0]}: run \`npm run build\`, or tests run old code.`);
 }
 
-/** A leaked server keeps ports and memory from all later runs, so a leak fails the run. Only Linux can check this. */
+/**
+ * Ends what is left. A leaked server keeps ports and memory from all later runs, so a leak fails the run, unless files share the process.
+ * Only Linux can check this.
+ */
 function endLeftovers(id: string): void {
   if (!existsSync('/proc/self/environ')) return;
   const leftovers = readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)
-    .filter((pid) => carriesMark(pid, id) && !isVitest(pid))
-    .map((pid) => ({ pid: Number(pid), command: commandLine(pid) }));
+    .filter((pid) => carries(pid, mark, id) && !isVitest(pid))
+    .map((pid) => ({
+      pid: Number(pid),
+      command: commandLine(pid),
+      isShared: carries(pid, sharedMark, 'yes'),
+    }));
   for (const { pid } of leftovers) {
     try {
       process.kill(pid, 'SIGKILL');
@@ -42,14 +68,15 @@ function endLeftovers(id: string): void {
       // The process has ended by itself.
     }
   }
-  if (leftovers.length === 0) return;
-  const list = leftovers.map(({ pid, command }) => `  ${pid} ${command}`).join('\n');
+  const leaked = leftovers.filter(({ isShared }) => !isShared);
+  if (leaked.length === 0) return;
+  const list = leaked.map(({ pid, command }) => `  ${pid} ${command}`).join('\n');
   throw new Error(`Tests left processes behind; each test must stop what it starts:\n${list}`);
 }
 
-function carriesMark(pid: string, id: string): boolean {
+function carries(pid: string, variable: string, value: string): boolean {
   try {
-    return readFileSync(`/proc/${pid}/environ`, 'utf8').includes(`${mark}=${id}`);
+    return readFileSync(`/proc/${pid}/environ`, 'utf8').includes(`${variable}=${value}`);
   } catch {
     return false;
   }

@@ -6,21 +6,12 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /** Sorted by duration, the longest first. Vitest sorts files that it has not run yet by size, which does not show how long they wait. */
 const longest = [
-  'chaos/chaos',
-  'e2e/faults/frozen-node',
-  'e2e/faults/dying-engine',
   'e2e/follower',
-  'workflows/pool/node-pool-away',
-  'bench/long-runs',
-  'workflows/run/idle-run',
   'e2e/activity-controls',
   'e2e/faults/fault-figures',
   'e2e/faults/lost-dispatch',
-  'workflows/pool/lost-pool',
-  'integrations/tracking/wandb',
   'e2e/fork-and-rewind',
   'e2e/faults/faults',
-  'bench/small-durability',
   'policy/served/exactly-once',
 ];
 

@@ -1,5 +1,5 @@
-// Prints why tests were skipped, and one last line with the counts. `tools/test.mjs` prints that line itself, because it adds the engine's
-// own tests; it reads the counts from a file.
+// Prints the slowest files, why tests were skipped, and one last line with the counts. `tools/test.mjs` prints that line itself, because it
+// adds the engine's own tests; it reads the counts from a file.
 import { writeFileSync } from 'node:fs';
 import type { Reporter, SerializedError, TestCase, TestModule } from 'vitest/node';
 
@@ -14,6 +14,8 @@ export default class CountsReporter implements Reporter {
     const counts = countTests(modules, unhandledErrors.length);
     const skipped = modules.flatMap((module) => [...module.children.allTests('skipped')]);
     if (skipped.length > 0) console.log(['\nSkipped:', ...skipped.map(skipLine)].join('\n'));
+    const slowest = slowestFiles(modules);
+    if (slowest.length > 0) console.log(['\nThe slowest files, in seconds:', ...slowest].join('\n'));
     const resultsFile = process.env['LONGHAUL_TEST_RESULTS'];
     if (resultsFile) writeFileSync(resultsFile, JSON.stringify(counts));
     else console.log(`${counts.passed} passed, ${counts.failed} failed`);
@@ -32,6 +34,18 @@ export function countTests(modules: readonly TestModule[], unhandledErrors: numb
     if (module.state() === 'failed' && counts.failed === before) counts.failed += 1;
   }
   return counts;
+}
+
+/** The ten files with the most time in loading, hooks and tests. Files run beside each other, so their sum exceeds the run's time. */
+export function slowestFiles(modules: readonly TestModule[]): string[] {
+  return modules
+    .map((module) => {
+      const { collectDuration, setupDuration, duration } = module.diagnostic();
+      return { name: module.relativeModuleId, ms: collectDuration + setupDuration + duration };
+    })
+    .sort((a, b) => b.ms - a.ms)
+    .slice(0, 10)
+    .map(({ name, ms }) => `  ${(ms / 1000).toFixed(1).padStart(6)}  ${name}`);
 }
 
 function skipLine(test: TestCase): string {

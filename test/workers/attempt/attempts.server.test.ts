@@ -5,22 +5,19 @@ import { join } from 'node:path';
 import { Context } from '@temporalio/activity';
 import type { Client } from '@temporalio/client';
 import { Worker } from '@temporalio/worker';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { guardActivities } from '../../../src/workers/attempt/activity-guard.js';
 import { AttemptGate, AttemptSuperseded } from '../../../src/workers/attempt/attempt-gate.js';
 import { startHeartbeat } from '../../../src/workers/attempt/heartbeat.js';
 import { OpenActivities } from '../../../src/workers/attempt/open-activities.js';
 import {
   gate,
-  outlineOf,
-  scriptRun,
   startRun,
-  uniqueName,
+  uniqueScript,
   until,
+  useTemporal,
   workflowBundle,
 } from '../../workflows/scripted-run.js';
-import { sharedTemporal } from '../../support/servers/shared-temporal.js';
-import type { ConnectedTemporal } from '../../support/servers/temporal-server.js';
 
 describe('the attempt gate (R28)', () => {
   /** Resolves when the signal aborts. */
@@ -135,9 +132,7 @@ describe('the attempt gate (R28)', () => {
   it('ends a worker whose older attempt hangs, with one line that says why', async () => {
     const script = new URL('../fixtures/wedged-attempt.mjs', import.meta.url).pathname;
     const { code, stderr } = await new Promise<{ code: unknown; stderr: string }>((resolve) =>
-      execFile(process.execPath, [script], { timeout: 50_000 }, (error, _, stderr) =>
-        resolve({ code: error?.code, stderr }),
-      ),
+      execFile(process.execPath, [script], (error, _, stderr) => resolve({ code: error?.code, stderr })),
     );
     expect(code).toBe(1);
     expect(JSON.parse(stderr)).toMatchObject({
@@ -178,15 +173,11 @@ describe('the heartbeat', () => {
   });
 });
 
-describe('a worker that dies', { timeout: 120_000 }, () => {
-  let temporal: ConnectedTemporal;
-  beforeAll(async () => {
-    [temporal] = await Promise.all([sharedTemporal(), workflowBundle()]);
-  }, 60_000);
-  afterAll(() => temporal?.stop());
+describe('a worker that dies', () => {
+  const temporal = useTemporal();
 
   it('has its open activities failed by its successor, which tries them again at once', async () => {
-    const script = scriptRun(outlineOf(uniqueName('restart')));
+    const script = uniqueScript('restart');
     const folder = mkdtempSync(join(tmpdir(), 'longhaul-open-'));
     const open = new OpenActivities(folder);
     const held = gate();

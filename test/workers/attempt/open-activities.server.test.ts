@@ -19,7 +19,7 @@ let temporal: ConnectedTemporal;
 let other: TestTemporal;
 beforeAll(async () => {
   [temporal, other] = await Promise.all([sharedTemporal(), startTemporal()]);
-}, 60_000);
+});
 afterAll(() => Promise.all([temporal?.stop(), other?.stop()]));
 
 /** Starts an activity on `server` and returns its task token, as a worker gets it. */

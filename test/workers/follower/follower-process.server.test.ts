@@ -15,7 +15,7 @@ const register = fileURLToPath(new URL('../../support/preloads/typescript-regist
 const program = fileURLToPath(new URL('../../../src/workers/follower-main.ts', import.meta.url));
 const run = 'demo';
 
-describe('the follower while Temporal is away', { timeout: 120_000 }, () => {
+describe('the follower while Temporal is away', () => {
   let root: string;
   let child: ChildProcess | null = null;
 

@@ -28,7 +28,7 @@ import type { TrackingSpec } from '../../../src/spec/run-spec.js';
 const register = fileURLToPath(new URL('../../support/preloads/typescript-register.mjs', import.meta.url));
 const program = fileURLToPath(new URL('../../../src/workers/follower-main.ts', import.meta.url));
 
-describe('a run that was followed to its end and is reset', { timeout: 120_000 }, () => {
+describe('a run that was followed to its end and is reset', () => {
   useStandInRuns();
   let root: string;
   let store: ObjectStore;
@@ -119,16 +119,16 @@ describe('a run that was followed to its end and is reset', { timeout: 120_000 }
       (await temporal.client.workflow.getHandle(workflowId).describe()).historyLength >= 4;
     await until(firstTask, 'its first workflow task');
     start();
-    await until(() => has(run, 4), 'its first points', 40_000);
+    await until(() => has(run, 4), 'its first points');
     await end();
-    await until(() => isNotedAsOver(run), 'its end', 40_000);
+    await until(() => isNotedAsOver(run), 'its end');
     if (isAway) await stop();
     await resetStandIn(run);
     await writeAll(store, rest);
     await end();
     if (isAway) start();
-    await until(() => has(run, 6), 'its last points', 40_000);
-    await until(() => isNotedAsOver(run), 'its new end', 40_000);
+    await until(() => has(run, 6), 'its last points');
+    await until(() => isNotedAsOver(run), 'its new end');
     const ids = points(run).map(({ id }) => id);
     expect(new Set(ids).size).toBe(ids.length);
   });
@@ -139,12 +139,12 @@ describe('a run that was followed to its end and is reset', { timeout: 120_000 }
     const handle = temporal.client.workflow.getHandle(workflowId);
     await until(async () => (await handle.describe()).historyLength >= 4, 'its first workflow task');
     start();
-    await until(() => has(run, 4), 'its first points', 40_000);
+    await until(() => has(run, 4), 'its first points');
     await handle.terminate('a test');
-    await until(() => !hasOpen('metrics.jsonl'), 'the file to have its end', 60_000);
+    await until(() => !hasOpen('metrics.jsonl'), 'the file to have its end');
     await resetStandIn(run);
     await writeAll(store, rest);
-    await until(() => has(run, 6), 'the points after the reset', 60_000);
+    await until(() => has(run, 6), 'the points after the reset');
     await handle.terminate('a test');
     const ids = points(run).map(({ id }) => id);
     expect(new Set(ids).size).toBe(ids.length);

@@ -11,7 +11,7 @@ import { resetStandIn, startStandIn, temporal, useStandInRuns } from './stand-in
 
 const longAgo = new Date(0);
 
-describe('the runs that Temporal knows', { timeout: 60_000 }, () => {
+describe('the runs that Temporal knows', () => {
   useStandInRuns();
   let store: ObjectStore;
   beforeEach(() => {

@@ -9,12 +9,12 @@ import { type Answer, longhaul as commandLine } from '../../support/command-line
 import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
 import {
   gate,
+  grpoPhases,
   outlineOf,
   type ScriptedRun,
   scriptRun,
-  startRun,
   until,
-  withWorkers,
+  withRun,
   workflowBundle,
 } from '../../workflows/scripted-run.js';
 
@@ -43,7 +43,7 @@ const folder = mkdtempSync(join(tmpdir(), 'longhaul-queries-'));
 let temporal: TestTemporal;
 beforeAll(async () => {
   [temporal] = await Promise.all([startTemporal(), workflowBundle()]);
-}, 60_000);
+});
 afterAll(async () => {
   await temporal?.stop();
   rmSync(folder, { recursive: true, force: true });
@@ -58,13 +58,13 @@ async function found(query: string): Promise<string[]> {
 const longhaul = (...args: string[]): Promise<Answer> =>
   commandLine([...args, '--temporal-address', temporal.address], { cwd: folder });
 
-describe('the queries of docs/temporal-ui.md', { timeout: 240_000 }, () => {
+describe('the queries of docs/temporal-ui.md', () => {
   it('are all tested here', () => {
     expect(rows.map(({ which }) => which)).toEqual(Object.keys(finds));
   });
 
   it('find exactly what the page says on a real server', async () => {
-    const long = [{ name: 'grpo', kind: 'grpo' as const, steps: 104 }];
+    const long = grpoPhases(104);
     const scripts = ['crm-small', 'paused', 'blocked', 'low', 'refused'].map((name) =>
       scriptRun(
         outlineOf(name, { project: 'crm', ...(name === 'low' ? { model: 'smaller', phases: long } : {}) }),
@@ -94,8 +94,7 @@ describe('the queries of docs/temporal-ui.md', { timeout: 240_000 }, () => {
     const serve = async (rest: readonly ScriptedRun[], then: () => Promise<void>): Promise<void> => {
       const [script, ...more] = rest;
       if (!script) return then();
-      await withWorkers(temporal, script, async (queue) => {
-        const run = await startRun(temporal, queue, script.outline.name);
+      await withRun(temporal, script, async (run) => {
         await serve(more, then);
         await run.terminate().catch(() => undefined);
       });
@@ -119,7 +118,7 @@ describe('the queries of docs/temporal-ui.md', { timeout: 240_000 }, () => {
       // Poll, because Temporal's visibility lags behind the histories.
       for (const { which, query } of rows)
         await expect
-          .poll(() => found(query), { timeout: 60_000, message: `${which}: ${query}` })
+          .poll(() => found(query), { timeout: 120_000, message: `${which}: ${query}` })
           .toEqual(finds[which]);
 
       const { code, output } = await longhaul('runs', '--query', 'Phase = "blocked"', '--json');

@@ -1,7 +1,9 @@
-// Sweeps with very short turns and windows.
-import { sweeping } from '../../../src/workflows/policies.js';
+// The real workflows with short times.
+import { placing, sweeping, watching } from '../../../src/workflows/policies.js';
+import { hurriedPlacing, hurriedSweeping, hurriedWatching } from './times.js';
 
-Object.assign(sweeping, { windowPairs: 2, turnMs: 1 });
+Object.assign(watching, hurriedWatching);
+Object.assign(placing, hurriedPlacing);
+Object.assign(sweeping, hurriedSweeping);
 
-export { nodePool } from '../../../src/workflows/pool/node-pool.js';
-export { evalSweep } from '../../../src/workflows/sweep/eval-sweep.js';
+export * from '../../../src/workflows/index.js';

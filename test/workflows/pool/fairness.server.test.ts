@@ -1,15 +1,11 @@
 // In a node's queue, projects take turns: every activity has its run's project as the fairness key.
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import { describe, expect, it } from 'vitest';
+import { startTemporal } from '../../support/servers/temporal-server.js';
 import { goldenLives, goldenServer } from '../golden-lives.js';
-import { workflowBundle } from '../scripted-run.js';
+import { useTemporal } from '../scripted-run.js';
 
-describe('an activity on a node’s queue', { timeout: 120_000 }, () => {
-  let temporal: TestTemporal;
-  beforeAll(async () => {
-    [temporal] = await Promise.all([startTemporal(goldenServer), workflowBundle()]);
-  }, 60_000);
-  afterAll(() => temporal?.stop());
+describe('an activity on a node’s queue', () => {
+  const temporal = useTemporal(() => startTemporal(goldenServer));
 
   it.each([
     ['a run', 'training-run', ['.gpu', '.io']],

@@ -6,7 +6,7 @@ import { nodeUpSignal, type PoolView, requestSignal } from '../../../src/workflo
 import { heldScript, type PoolStage, shortScript, usePool } from './pool-stage.js';
 import { gate, outlineOf, type ScriptedRun, scriptRun, uniqueName } from '../scripted-run.js';
 
-describe('a pool that often continues as new, like its runs', { timeout: 180_000 }, () => {
+describe('a pool that often continues as new, like its runs', () => {
   let stage: PoolStage;
   usePool((opened) => (stage = opened), { dynamicConfig: { 'limit.historyCount.suggestContinueAsNew': 40 } });
 
@@ -32,7 +32,7 @@ describe('a pool that often continues as new, like its runs', { timeout: 180_000
     // Enough reports for several executions of the pool.
     for (let report = 0; report < 30; report++)
       await stage.pool.signal(nodeUpSignal, { ...before.nodes[0]!, lastSeen: undefined } as never);
-    await expect.poll(async () => (await stage.pool.describe()).runId, { timeout: 50_000 }).not.toBe(runId);
+    await expect.poll(async () => (await stage.pool.describe()).runId, { timeout: 120_000 }).not.toBe(runId);
     expect((await holder.describe()).runId).not.toBe(holder.firstExecutionRunId);
     const after = await stage.until(({ nodes }) => nodes.length === 1);
     expect(after.leases).toEqual(before.leases);

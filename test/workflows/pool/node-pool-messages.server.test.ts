@@ -4,7 +4,7 @@ import { suspectSignal } from '../../../src/workflows/messages.js';
 import { heldScript, type PoolStage, usePool } from './pool-stage.js';
 import { uniqueName, until } from '../scripted-run.js';
 
-describe('the messages between the pool and a run', { timeout: 180_000 }, () => {
+describe('the messages between the pool and a run', () => {
   let stage: PoolStage;
   usePool((opened) => (stage = opened));
 

@@ -14,7 +14,7 @@ import {
 import { detectedWithinMs, heldScript, type PoolStage, shortScript, usePool } from './pool-stage.js';
 import { gate, uniqueName, until } from '../scripted-run.js';
 
-describe('the pool of nodes', { timeout: 180_000 }, () => {
+describe('the pool of nodes', () => {
   let stage: PoolStage;
   usePool((opened) => (stage = opened));
 

@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { WorkflowHandleWithFirstExecutionRunId } from '@temporalio/client';
-import { Worker } from '@temporalio/worker';
+import { Worker, type WorkflowBundleOption } from '@temporalio/worker';
 import { afterAll, afterEach, beforeAll, beforeEach } from 'vitest';
 import type { LeaseRequest } from '../../../src/activities/contracts.js';
 import { closedRuns } from '../../../src/activities/run/request-lease.js';
@@ -32,6 +32,8 @@ import {
   startTemporal,
   type TestTemporal,
 } from '../../support/servers/temporal-server.js';
+import { hurriedBundle } from '../hurried-bundle.js';
+import { reportEveryMs } from '../hurried/times.js';
 import {
   type AllActivities,
   gate,
@@ -42,6 +44,15 @@ import {
   uniqueName,
   workflowBundle,
 } from '../scripted-run.js';
+
+/** Workflows, and the interval of nodes' reports that fits their times. */
+export interface StageTimes {
+  workflows: () => Promise<WorkflowBundleOption>;
+  reportEveryMs: number;
+}
+
+const usualTimes: StageTimes = { workflows: workflowBundle, reportEveryMs: nodeReportIntervalMs };
+export const hurriedTimes: StageTimes = { workflows: hurriedBundle, reportEveryMs };
 
 export interface StageNode {
   /** Like a process that is killed after a report: it sends no more reports, and takes no work. */
@@ -62,10 +73,13 @@ export class PoolStage {
   private readonly workers: { worker: Worker; running: Promise<void> }[] = [];
   private readonly leave: (() => Promise<void>)[] = [];
 
-  private constructor(readonly temporal: ConnectedTemporal) {}
+  private constructor(
+    readonly temporal: ConnectedTemporal,
+    private readonly times: StageTimes,
+  ) {}
 
-  static async open(temporal: ConnectedTemporal): Promise<PoolStage> {
-    const stage = new PoolStage(temporal);
+  static async open(temporal: ConnectedTemporal, times = usualTimes): Promise<PoolStage> {
+    const stage = new PoolStage(temporal, times);
     stage.orchestrator = await stage.serveOrchestrator();
     return stage;
   }
@@ -79,6 +93,8 @@ export class PoolStage {
     await meanwhile();
     await new Promise((resolve) => setTimeout(resolve, milliseconds));
     this.orchestrator = await this.serveOrchestrator();
+    // Before the next report arrives, the pool does what its timers demand.
+    await this.view().catch(() => undefined);
     this.isAway = false;
   }
 
@@ -111,7 +127,7 @@ export class PoolStage {
     await say();
     let said: Promise<unknown> = Promise.resolve();
     // On a busy server, one report may still wait when the next one is due.
-    const timer = setInterval(() => void (said = Promise.all([said, say()])), nodeReportIntervalMs);
+    const timer = setInterval(() => void (said = Promise.all([said, say()])), this.times.reportEveryMs);
     const { instance } = report;
     this.leave.push(async () => {
       clearInterval(timer);
@@ -146,7 +162,7 @@ export class PoolStage {
     return this.pool.query(poolQuery);
   }
 
-  async until(holds: (view: PoolView) => boolean, deadlineMs = 20_000): Promise<PoolView> {
+  async until(holds: (view: PoolView) => boolean, deadlineMs = 120_000): Promise<PoolView> {
     const deadline = Date.now() + deadlineMs;
     for (;;) {
       const view = await this.view().catch(() => null);
@@ -186,7 +202,7 @@ export class PoolStage {
       activities: { ...activities },
       interceptors: { activity: [guardActivities({ open })] },
       maxHeartbeatThrottleInterval: '2 seconds',
-      ...(taskQueue === orchestratorQueue ? { workflowBundle: await workflowBundle() } : {}),
+      ...(taskQueue === orchestratorQueue ? { workflowBundle: await this.times.workflows() } : {}),
     });
     const running = worker.run().finally(() => rmSync(folder, { recursive: true }));
     this.workers.push({ worker, running });
@@ -239,15 +255,16 @@ export function heldScript(name: string, nodes?: number): ScriptedRun & { held: 
 export function usePool(
   use: (stage: PoolStage) => void,
   options?: Parameters<typeof startTemporal>[0],
+  times = usualTimes,
 ): void {
   let temporal: TestTemporal;
   let stage: PoolStage;
   beforeAll(async () => {
-    [temporal] = await Promise.all([startTemporal(options), workflowBundle()]);
+    [temporal] = await Promise.all([startTemporal(options), times.workflows()]);
   }, 120_000);
   afterAll(() => temporal?.stop());
   beforeEach(async () => {
-    stage = await PoolStage.open(temporal);
+    stage = await PoolStage.open(temporal, times);
     use(stage);
   });
   afterEach(async () => {

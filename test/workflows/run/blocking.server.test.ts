@@ -1,34 +1,27 @@
 // A run that cannot continue tries another node, then blocks: it says why, and continues after a person's resume (R19, R25, R27).
 import { ApplicationFailure } from '@temporalio/common';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { withFailures } from '../../../src/activities/attempt/failure-mapping.js';
 import { maxSameFailures } from '../../../src/activities/attempt/repeated-failures.js';
 import { EngineError } from '../../../src/engine/policy-engine.js';
 import { grantedSignal, resumeUpdate, revokedSignal, statusQuery } from '../../../src/workflows/messages.js';
-import { sharedTemporal } from '../../support/servers/shared-temporal.js';
-import type { ConnectedTemporal } from '../../support/servers/temporal-server.js';
 import {
   gate,
-  outlineOf,
   type ScriptedRun,
-  scriptRun,
-  startRun,
   uniqueName,
+  uniqueScript,
   until,
   untilItWaitsFor,
+  useTemporal,
+  withRun,
   withWorkers,
-  workflowBundle,
 } from '../scripted-run.js';
 
-describe('trainingRun, if it cannot continue', { timeout: 120_000 }, () => {
-  let temporal: ConnectedTemporal;
-  beforeAll(async () => {
-    [temporal] = await Promise.all([sharedTemporal(), workflowBundle()]);
-  }, 60_000);
-  afterAll(() => temporal?.stop());
+describe('trainingRun, if it cannot continue', () => {
+  const temporal = useTemporal();
 
   it('is blocked by a failure that no retry fixes, gives reason and remedy, and tries again on resume', async () => {
-    const script = scriptRun(outlineOf(uniqueName('blocked')));
+    const script = uniqueScript('blocked');
     let broken = true;
     script.before = (call) => {
       if (call === 'collect 3' && broken) {
@@ -38,8 +31,7 @@ describe('trainingRun, if it cannot continue', { timeout: 120_000 }, () => {
         );
       }
     };
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       const status = await until(run, ({ phase }) => phase === 'blocked');
       expect(status.blocked?.reason).toContain('answers nothing for 1 h');
       expect(status.blocked?.remedy).toContain(`longhaul resume ${script.outline.run}`);
@@ -52,7 +44,7 @@ describe('trainingRun, if it cannot continue', { timeout: 120_000 }, () => {
   });
 
   it('is blocked if an activity fails five times in the same way, and has all attempts again after resume', async () => {
-    const script = scriptRun(outlineOf(uniqueName('no-progress')));
+    const script = uniqueScript('no-progress');
     const { openRun, updatePolicy } = script.activities;
     const tries = { open: 0, update: 0 };
     let broken = true;
@@ -67,8 +59,7 @@ describe('trainingRun, if it cannot continue', { timeout: 120_000 }, () => {
       if (broken) throw new RangeError('900 tokens do not fit into 448');
       return updatePolicy(input);
     });
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       const opening = await until(run, ({ phase }) => phase === 'blocked');
       expect(opening.blocked?.reason).toBe(
         'open failed 5 times in the same way: the tokenizer has no merges',
@@ -89,7 +80,7 @@ describe('trainingRun, if it cannot continue', { timeout: 120_000 }, () => {
   });
 
   it('repeats work that keeps failing, shows this at once, and continues when the work succeeds', async () => {
-    const script = scriptRun(outlineOf(uniqueName('passes'), { block_after_s: 60 }));
+    const script = uniqueScript('passes', { block_after_s: 60 });
     const { updatePolicy } = script.activities;
     let tries = 0;
     // Two rounds of five attempts, as if an engine were killed again and again.
@@ -98,8 +89,7 @@ describe('trainingRun, if it cannot continue', { timeout: 120_000 }, () => {
         throw new EngineError('EngineExited', `try ${tries}`);
       return updatePolicy(input);
     });
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       const shown = await until(run, ({ failing }) => failing !== undefined);
       expect(shown).toMatchObject({ phase: 'updating', blocked: null });
       expect(shown.failing?.reason).toMatch(
@@ -108,7 +98,7 @@ describe('trainingRun, if it cannot continue', { timeout: 120_000 }, () => {
       expect(shown.failing?.remedy).toMatch(/blocked if it still fails at .* UTC.*longhaul resume /);
       await vi.waitFor(
         async () => expect((await run.describe()).searchAttributes['Phase']).toEqual(['failing']),
-        { timeout: 10_000 },
+        { timeout: 120_000 },
       );
       expect((await run.result()).step).toBe(6);
       expect(await run.query(statusQuery)).not.toHaveProperty('failing');
@@ -118,15 +108,14 @@ describe('trainingRun, if it cannot continue', { timeout: 120_000 }, () => {
   });
 
   it('is blocked by repeated failures only after block_after_s, and tries at once on resume', async () => {
-    const script = scriptRun(outlineOf(uniqueName('lasts'), { block_after_s: 4 }));
+    const script = uniqueScript('lasts', { block_after_s: 4 });
     const { updatePolicy } = script.activities;
     let broken = true;
     script.activities.updatePolicy = withFailures((input) => {
       if (input.step === 3 && broken) throw new RangeError('900 tokens do not fit into 448');
       return updatePolicy(input);
     });
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       await until(run, ({ failing }) => failing !== undefined);
       const since = Date.now();
       const { blocked, failing } = await until(run, ({ phase }) => phase === 'blocked');
@@ -147,7 +136,7 @@ describe('trainingRun, if it cannot continue', { timeout: 120_000 }, () => {
   ])(
     'with block_after_s %s, moves work that keeps failing to another node, if there is one',
     async (_, more) => {
-      const script = scriptRun(outlineOf(uniqueName('moves'), more));
+      const script = uniqueScript('moves', more);
       const other: ScriptedRun = {
         ...script,
         node: uniqueName('node'),
@@ -164,9 +153,8 @@ describe('trainingRun, if it cannot continue', { timeout: 120_000 }, () => {
         return collectRollouts(input);
       };
       script.grant = ({ besides }) => (besides.includes(script.node) ? other.node : script.node);
-      await withWorkers(temporal, script, (queue) =>
-        withWorkers(temporal, other, async () => {
-          const run = await startRun(temporal, queue, script.outline.name);
+      await withWorkers(temporal, other, () =>
+        withRun(temporal, script, async (run) => {
           expect((await run.result()).step).toBe(6);
         }),
       );
@@ -175,7 +163,7 @@ describe('trainingRun, if it cannot continue', { timeout: 120_000 }, () => {
   );
 
   it('with block_after_s 0, is blocked at once if the other node fails too', async () => {
-    const script = scriptRun(outlineOf(uniqueName('fails-on-both'), { block_after_s: 0 }));
+    const script = uniqueScript('fails-on-both', { block_after_s: 0 });
     const other: ScriptedRun = { ...script, node: uniqueName('node'), activities: { ...script.activities } };
     const { collectRollouts } = script.activities;
     const tries: string[] = [];
@@ -186,9 +174,8 @@ describe('trainingRun, if it cannot continue', { timeout: 120_000 }, () => {
         throw new EngineError('EngineExited', 'killed');
       });
     script.grant = ({ besides }) => (besides.includes(script.node) ? other.node : script.node);
-    await withWorkers(temporal, script, (queue) =>
-      withWorkers(temporal, other, async () => {
-        const run = await startRun(temporal, queue, script.outline.name);
+    await withWorkers(temporal, other, () =>
+      withRun(temporal, script, async (run) => {
         const { blocked } = await until(run, ({ phase }) => phase === 'blocked');
         expect(blocked?.reason).toContain('failed 5 times in the same way');
         await run.terminate();
@@ -200,14 +187,13 @@ describe('trainingRun, if it cannot continue', { timeout: 120_000 }, () => {
   });
 
   it('asks a person after three steps in a row that changed nothing', async () => {
-    const script = scriptRun(outlineOf(uniqueName('unapplied')));
+    const script = uniqueScript('unapplied');
     const { updatePolicy } = script.activities;
     script.activities.updatePolicy = async (input) => ({
       ...(await updatePolicy(input)),
       ...(input.step >= 2 && input.step <= 4 ? { applied: false, reason: 'non_finite' } : {}),
     });
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       const status = await until(run, ({ phase }) => phase === 'blocked');
       expect(status.blocked?.reason).toContain('non_finite');
       expect(status.step).toBe(4);
@@ -217,14 +203,13 @@ describe('trainingRun, if it cannot continue', { timeout: 120_000 }, () => {
   });
 
   it('asks a person after two GRPO steps in a row with too few grades, and quotes the reason of the last step', async () => {
-    const script = scriptRun(outlineOf(uniqueName('ungraded')));
+    const script = uniqueScript('ungraded');
     const { updatePolicy } = script.activities;
     script.activities.updatePolicy = async (input) => ({
       ...(await updatePolicy(input)),
       ...([3, 5, 6].includes(input.step) ? { ungraded: `step ${input.step}: gym cannot grade` } : {}),
     });
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       const status = await until(run, ({ phase }) => phase === 'blocked');
       expect(status.step).toBe(6);
       expect(status.blocked?.reason).toBe(
@@ -237,15 +222,14 @@ describe('trainingRun, if it cannot continue', { timeout: 120_000 }, () => {
   });
 
   it('is blocked by an evaluation without a grade, and repeats it after resume', async () => {
-    const script = scriptRun(outlineOf(uniqueName('ungraded')));
+    const script = uniqueScript('ungraded');
     const { evaluateState } = script.activities;
     let tries = 0;
     script.activities.evaluateState = (input) => {
       if (input.step !== 4 || ++tries > 1) return evaluateState(input);
       throw ApplicationFailure.nonRetryable('gym: grade: it cannot', 'NothingGraded');
     };
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       const { blocked } = await until(run, ({ phase }) => phase === 'blocked');
       expect(blocked).toMatchObject({ reason: 'gym: grade: it cannot' });
       expect(blocked?.remedy).toMatch(/^Fix the environment .* longhaul resume /);
@@ -259,7 +243,7 @@ describe('trainingRun, if it cannot continue', { timeout: 120_000 }, () => {
     ['continues if the other node agrees with the record', false, 'completed'],
     ['is blocked if the other node disagrees as well', true, 'blocked'],
   ])('tries a divergence once on another node, and %s', async (_, bothDisagree, phase) => {
-    const script = scriptRun(outlineOf(uniqueName('diverged')));
+    const script = uniqueScript('diverged');
     const other: ScriptedRun = { ...script, node: uniqueName('node'), activities: { ...script.activities } };
     const { collectRollouts } = script.activities;
     const tried: string[] = [];
@@ -274,9 +258,8 @@ describe('trainingRun, if it cannot continue', { timeout: 120_000 }, () => {
     script.activities.collectRollouts = collectOn('first', true);
     other.activities.collectRollouts = collectOn('other', bothDisagree);
     script.grant = ({ besides }) => (besides.includes(script.node) ? other.node : script.node);
-    await withWorkers(temporal, script, (queue) =>
-      withWorkers(temporal, other, async () => {
-        const run = await startRun(temporal, queue, script.outline.name);
+    await withWorkers(temporal, other, () =>
+      withRun(temporal, script, async (run) => {
         const status = await until(run, (found) => found.phase === phase);
         expect(tried).toEqual(['first', 'other']);
         expect(status.node).toBe(phase === 'blocked' ? other.node : null);
@@ -286,7 +269,7 @@ describe('trainingRun, if it cannot continue', { timeout: 120_000 }, () => {
   });
 
   it('moves to another node only once if parallel parts of a step all disagree with the records', async () => {
-    const script = scriptRun(outlineOf(uniqueName('diverged-both')));
+    const script = uniqueScript('diverged-both');
     const other: ScriptedRun = { ...script, node: uniqueName('node'), activities: { ...script.activities } };
     const disagree = (): never => {
       throw ApplicationFailure.nonRetryable('step 4 was recomputed as another state', 'Diverged');
@@ -311,9 +294,8 @@ describe('trainingRun, if it cannot continue', { timeout: 120_000 }, () => {
       await moving.wait();
       return other.node;
     };
-    await withWorkers(temporal, script, (queue) =>
-      withWorkers(temporal, other, async () => {
-        const run = await startRun(temporal, queue, script.outline.name);
+    await withWorkers(temporal, other, () =>
+      withRun(temporal, script, async (run) => {
         await Promise.all([evaluating.reached, moving.reached]);
         evaluating.release();
         await untilItWaitsFor(run, ['place/elsewhere']);
@@ -326,7 +308,7 @@ describe('trainingRun, if it cannot continue', { timeout: 120_000 }, () => {
   });
 
   it('shows the search for a node only while it lasts, and reports the interruption to the next activity', async () => {
-    const script = scriptRun(outlineOf(uniqueName('nodes')));
+    const script = uniqueScript('nodes');
     const told: string[] = [];
     const { collectRollouts, updatePolicy } = script.activities;
     script.activities.collectRollouts = (input) => {
@@ -350,8 +332,7 @@ describe('trainingRun, if it cannot continue', { timeout: 120_000 }, () => {
       if (input.step === 4) await planned.wait();
       return planStep(input);
     };
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       await planned.reached;
       const { node } = script;
       await run.signal(revokedSignal, { lease: leases[0] ?? '', node, reason: 'lost' });
@@ -368,7 +349,7 @@ describe('trainingRun, if it cannot continue', { timeout: 120_000 }, () => {
   });
 
   it('returns to its former phase when a person has fixed two blocked parts', async () => {
-    const script = scriptRun(outlineOf(uniqueName('blocked-twice')));
+    const script = uniqueScript('blocked-twice');
     let broken = true;
     const held = { collect: gate(), evaluate: gate() };
     script.before = (call) => {
@@ -377,8 +358,7 @@ describe('trainingRun, if it cannot continue', { timeout: 120_000 }, () => {
       if (!broken) return part.wait();
       throw ApplicationFailure.nonRetryable(`${call}: no server answers`, 'EnvironmentsUnavailable');
     };
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       await until(run, ({ phase }) => phase === 'blocked');
       await untilItWaitsFor(run, []);
       broken = false;

@@ -1,19 +1,8 @@
 // Anybody may end a single activity with the `temporal` CLI, with a valid or an invalid result.
 import { ApplicationFailure } from '@temporalio/common';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { resumeUpdate, setHyperparametersUpdate } from '../../../src/workflows/messages.js';
-import { sharedTemporal } from '../../support/servers/shared-temporal.js';
-import type { ConnectedTemporal } from '../../support/servers/temporal-server.js';
-import {
-  gate,
-  outlineOf,
-  scriptRun,
-  startRun,
-  uniqueName,
-  until,
-  withWorkers,
-  workflowBundle,
-} from '../scripted-run.js';
+import { gate, grpoPhases, uniqueScript, until, useTemporal, withRun } from '../scripted-run.js';
 
 /** The script's calls in the order of a run, and their activities. */
 const moments = [
@@ -25,12 +14,8 @@ const moments = [
   ['report', 'report'],
 ] as const;
 
-describe('an activity that a person ends by hand', { timeout: 120_000 }, () => {
-  let temporal: ConnectedTemporal;
-  beforeAll(async () => {
-    [temporal] = await Promise.all([sharedTemporal(), workflowBundle()]);
-  }, 60_000);
-  afterAll(() => temporal?.stop());
+describe('an activity that a person ends by hand', () => {
+  const temporal = useTemporal();
 
   /** Ends each activity of `moments` once with `end`, expects the run to be blocked by it, and resumes the run. */
   async function endedByHand(
@@ -38,8 +23,7 @@ describe('an activity that a person ends by hand', { timeout: 120_000 }, () => {
     end: (activity: { workflowId: string; activityId: string }) => Promise<void>,
     says: (activityId: string) => string,
   ): Promise<void> {
-    const outline = outlineOf(uniqueName(name), { phases: [{ name: 'grpo', kind: 'grpo', steps: 6 }] });
-    const script = scriptRun(outline);
+    const script = uniqueScript(name, { phases: grpoPhases(6) });
     const gates = new Map(moments.map(([call]) => [call as string, gate()]));
     script.before = async (call) => {
       const held = gates.get(call);
@@ -47,14 +31,13 @@ describe('an activity that a person ends by hand', { timeout: 120_000 }, () => {
       await held?.wait();
     };
     const held = new Map(gates);
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, outline.name);
+    await withRun(temporal, script, async (run) => {
       for (const [call, activityId] of moments) {
         await held.get(call)?.reached;
         await end({ workflowId: run.workflowId, activityId });
         const { blocked } = await until(run, ({ phase }) => phase === 'blocked');
         expect(blocked?.reason).toContain(says(activityId));
-        expect(blocked?.remedy).toContain(`longhaul resume ${outline.run}`);
+        expect(blocked?.remedy).toContain(`longhaul resume ${script.outline.run}`);
         held.get(call)?.release();
         await run.executeUpdate(resumeUpdate);
       }
@@ -87,11 +70,10 @@ describe('an activity that a person ends by hand', { timeout: 120_000 }, () => {
   });
 
   it('makes only its own Update fail if it records a change', async () => {
-    const script = scriptRun(outlineOf(uniqueName('control')));
+    const script = uniqueScript('control');
     const [held, collecting] = [gate(), gate()];
     script.before = (call) => ({ 'control setHyperparameters': held, 'collect 3': collecting })[call]?.wait();
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       await collecting.reached;
       const answer = run.executeUpdate(setHyperparametersUpdate, { args: [{ lr: 0.01 }] });
       answer.catch(() => undefined);

@@ -1,46 +1,35 @@
 // Checkpoints beside the steps (R16, R17): one upload at a time, which delays nothing until it lags too far behind.
 import { ApplicationFailure } from '@temporalio/common';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { withFailures } from '../../../src/activities/attempt/failure-mapping.js';
 import { maxSameFailures } from '../../../src/activities/attempt/repeated-failures.js';
 import { StoreFull } from '../../../src/store/objects/store-errors.js';
 import { CheckpointUploads } from '../../../src/workflows/run/checkpoint-uploads.js';
 import { resumeUpdate, statusQuery } from '../../../src/workflows/messages.js';
 import { checkpointPolicy, localSave } from '../../../src/workflows/policies.js';
-import { sharedTemporal } from '../../support/servers/shared-temporal.js';
-import type { ConnectedTemporal } from '../../support/servers/temporal-server.js';
 import {
   gate,
-  outlineOf,
+  grpoPhases,
   type ScriptedRun,
-  scriptRun,
-  startRun,
-  uniqueName,
+  uniqueScript,
   until,
   untilItWaitsFor,
-  withWorkers,
-  workflowBundle,
+  useTemporal,
+  withRun,
 } from '../scripted-run.js';
 
-const grpoSteps = (steps: number) => [{ name: 'grpo', kind: 'grpo' as const, steps }];
-
-describe('the checkpoints of a run', { timeout: 120_000 }, () => {
-  let temporal: ConnectedTemporal;
-  beforeAll(async () => {
-    [temporal] = await Promise.all([sharedTemporal(), workflowBundle()]);
-  }, 60_000);
-  afterAll(() => temporal?.stop());
+describe('the checkpoints of a run', () => {
+  const temporal = useTemporal();
 
   const callsOf = (script: ScriptedRun, verb: string): string[] =>
     script.calls.filter((call) => call.startsWith(`${verb} `));
 
   it('do not start while another checkpoint is uploaded, and the steps wait for that upload at the third interval', async () => {
-    const phases = grpoSteps(12);
-    const script = scriptRun(outlineOf(uniqueName('lag'), { phases, ckpt_interval: 2, eval_interval: 0 }));
+    const phases = grpoPhases(12);
+    const script = uniqueScript('lag', { phases, ckpt_interval: 2, eval_interval: 0 });
     const held = gate();
     script.before = (call) => (call === 'upload 2' ? held.wait() : undefined);
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       await until(run, ({ step }) => step === 8);
       await untilItWaitsFor(run, ['step-000002/upload']);
       expect(script.calls.at(-1)).toBe('plan 9');
@@ -54,12 +43,11 @@ describe('the checkpoints of a run', { timeout: 120_000 }, () => {
 
   it('do not make a supervised step fail: a checkpoint that cannot be saved is skipped', async () => {
     const phases = [{ name: 'drill', kind: 'sft' as const, steps: 4 }];
-    const script = scriptRun(outlineOf(uniqueName('sft'), { phases, ckpt_interval: 1, eval_interval: 0 }));
+    const script = uniqueScript('sft', { phases, ckpt_interval: 1, eval_interval: 0 });
     script.before = (call) => {
       if (call === 'save 1') throw ApplicationFailure.nonRetryable('no space left', 'StoreFull');
     };
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       const { step, phase } = await until(run, (found) => ['blocked', 'completed'].includes(found.phase));
       expect({ step, phase }).toEqual({ step: 4, phase: 'completed' });
     });
@@ -86,11 +74,10 @@ describe('the checkpoints of a run', { timeout: 120_000 }, () => {
 
   // The server waits about a second before each retry, so both tests run at the same time.
   it.concurrent('end with the last one, which is tried again while the store is full', async () => {
-    const script = scriptRun(outlineOf(uniqueName('full')));
+    const script = uniqueScript('full');
     const times = checkpointPolicy.retry.maximumAttempts;
     const counted = failingLastUpload(script, times, new StoreFull('no space left'));
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       const { phase } = await until(
         run,
         (status) => status.phase === 'blocked' || status.phase === 'completed',
@@ -104,10 +91,9 @@ describe('the checkpoints of a run', { timeout: 120_000 }, () => {
   });
 
   it.concurrent('wait for a person if the last checkpoint fails five times in the same way', async () => {
-    const script = scriptRun(outlineOf(uniqueName('last')));
+    const script = uniqueScript('last');
     const counted = failingLastUpload(script, maxSameFailures, new RangeError('the file is cut off'));
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       const { blocked } = await until(run, ({ phase }) => phase === 'blocked');
       expect(blocked?.reason).toContain('failed 5 times in the same way: the file is cut off');
       await run.executeUpdate(resumeUpdate);

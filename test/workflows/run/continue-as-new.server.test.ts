@@ -1,7 +1,7 @@
 // What a run keeps over continue-as-new, which happens here after every step.
 import { ApplicationFailure } from '@temporalio/common';
 import { Worker } from '@temporalio/worker';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import type { RunStatus } from '../../../src/activities/contracts.js';
 import {
   grantedSignal,
@@ -12,17 +12,19 @@ import {
   waitingSignal,
 } from '../../../src/workflows/messages.js';
 import type { trainingRun } from '../../../src/workflows/run/training-run.js';
-import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import { startTemporal } from '../../support/servers/temporal-server.js';
 import {
   gate,
-  outlineOf,
+  grpoPhases,
   quiet,
   type ScriptedRun,
-  scriptRun,
   startRun,
   uniqueName,
+  uniqueScript,
   until,
   untilItWaitsFor,
+  useTemporal,
+  withRun,
   withWorkers,
   workflowBundle,
 } from '../scripted-run.js';
@@ -30,25 +32,21 @@ import {
 const restsOrEnds = ({ phase }: RunStatus): boolean => ['blocked', 'completed'].includes(phase);
 
 // The server waits a second between two executions of a workflow, so all tests run at the same time.
-describe.concurrent('a run that continues as new after every step', { timeout: 120_000 }, () => {
-  let temporal: TestTemporal;
-  beforeAll(async () => {
-    const dynamicConfig = { 'limit.historyCount.suggestContinueAsNew': 20 };
-    [temporal] = await Promise.all([startTemporal({ dynamicConfig }), workflowBundle()]);
-  }, 60_000);
-  afterAll(() => temporal?.stop());
+describe.concurrent('a run that continues as new after every step', () => {
+  const dynamicConfig = { 'limit.historyCount.suggestContinueAsNew': 20 };
+  const temporal = useTemporal(() => startTemporal({ dynamicConfig }));
 
   const opens = (script: ScriptedRun): number => script.calls.filter((call) => call === 'open').length;
 
   const runOf = (steps: number): ScriptedRun => {
-    const phases = [{ name: 'grpo', kind: 'grpo' as const, steps }];
-    return scriptRun(outlineOf(uniqueName('anew'), { phases, ckpt_interval: 0, eval_interval: 0 }));
+    const phases = grpoPhases(steps);
+    return uniqueScript('anew', { phases, ckpt_interval: 0, eval_interval: 0 });
   };
 
   /** A run in which the steps `from` to `to` change nothing, for the reason `reason`. */
   function unappliedRun(reason: string, from: number, to: number): ScriptedRun {
-    const phases = [{ name: 'grpo', kind: 'grpo' as const, steps: 6 }];
-    const script = scriptRun(outlineOf(uniqueName('unapplied'), { phases, ckpt_interval: 0 }));
+    const phases = grpoPhases(6);
+    const script = uniqueScript('unapplied', { phases, ckpt_interval: 0 });
     const { updatePolicy } = script.activities;
     script.activities.updatePolicy = async (input) => ({
       ...(await updatePolicy(input)),
@@ -59,11 +57,10 @@ describe.concurrent('a run that continues as new after every step', { timeout: 1
 
   it('waits for its upload first, and uploads no checkpoint twice', async () => {
     const phases = [{ name: 'drill', kind: 'sft' as const, steps: 4 }];
-    const script = scriptRun(outlineOf(uniqueName('upload'), { phases, ckpt_interval: 1, eval_interval: 0 }));
+    const script = uniqueScript('upload', { phases, ckpt_interval: 1, eval_interval: 0 });
     const held = gate();
     script.before = (call) => (call === 'upload 1' ? held.wait() : undefined);
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       await held.reached;
       await untilItWaitsFor(run, ['step-000001/upload']);
       const before = opens(script);
@@ -94,8 +91,7 @@ describe.concurrent('a run that continues as new after every step', { timeout: 1
       for (const { what } of input.interruptions ?? []) told.push(`update ${what}`);
       return updatePolicy(input);
     };
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       await again.reached;
       const current = temporal.client.workflow.getHandle(run.workflowId);
       const [lease = ''] = asked;
@@ -111,21 +107,18 @@ describe.concurrent('a run that continues as new after every step', { timeout: 1
 
   it('makes a checkpoint of the next state if a checkpoint failed before it continued (R17)', async () => {
     const phases = [{ name: 'drill', kind: 'sft' as const, steps: 4 }];
-    const script = scriptRun(outlineOf(uniqueName('failed'), { phases, ckpt_interval: 2, eval_interval: 0 }));
+    const script = uniqueScript('failed', { phases, ckpt_interval: 2, eval_interval: 0 });
     script.before = (call) => {
       if (call === 'upload 2') throw ApplicationFailure.nonRetryable('it is not there', 'CheckpointGivenUp');
     };
-    await withWorkers(temporal, script, async (queue) => {
-      await (await startRun(temporal, queue, script.outline.name)).result();
-    });
+    await withRun(temporal, script, (run) => run.result());
     expect(opens(script)).toBeGreaterThan(2);
     expect(script.uploaded).toEqual([3, 4]);
   });
 
   it('remembers how many steps in a row changed nothing', async () => {
     const script = unappliedRun('non_finite', 2, 4);
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       const { step, blocked } = await until(run, restsOrEnds, 40_000);
       expect(step).toBe(4);
       expect(blocked?.reason).toContain('3 steps in a row changed nothing');
@@ -158,7 +151,7 @@ describe.concurrent('a run that continues as new after every step', { timeout: 1
       await run.signal(grantedSignal, { lease: 'given up', node: script.node });
       held.release();
       await quiet(script);
-      await vi.waitFor(async () => expect((await run.describe()).raw.pendingActivities).toEqual([]), 10_000);
+      await vi.waitFor(async () => expect((await run.describe()).raw.pendingActivities).toEqual([]), 120_000);
       await (await orchestrator()).runUntil(run.result());
       const { events } = await temporal.client.workflow.getHandle(run.workflowId, runId).fetchHistory();
       expect(events?.at(-1)?.workflowExecutionContinuedAsNewEventAttributes).toBeTruthy();
@@ -174,8 +167,7 @@ describe.concurrent('a run that continues as new after every step', { timeout: 1
     const script = runOf(2);
     const held = { first: gate(), later: gate() };
     script.before = (call) => ({ 'collect 1': held.first, 'collect 2': held.later })[call]?.wait();
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       const handle = temporal.client.workflow.getHandle<typeof trainingRun>(run.workflowId);
       const send = () =>
         handle.executeUpdate(setHyperparametersUpdate, { args: [{ lr: 0.25 }], updateId: 'sent twice' });
@@ -195,8 +187,7 @@ describe.concurrent('a run that continues as new after every step', { timeout: 1
     const script = runOf(6);
     const last = gate();
     script.before = (call) => (call === 'collect 6' ? last.wait() : undefined);
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       const handle = temporal.client.workflow.getHandle<typeof trainingRun>(run.workflowId);
       let sent = 0;
       // A run that has ended refuses Updates; this run does not end before the last one is answered.
@@ -218,8 +209,7 @@ describe.concurrent('a run that continues as new after every step', { timeout: 1
 
   it('does not ask a person if several steps in a row had nothing to learn from', async () => {
     const script = unappliedRun('no_signal', 2, 5);
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       const { step, phase } = await until(run, restsOrEnds, 40_000);
       expect({ step, phase }).toEqual({ step: 6, phase: 'completed' });
     });

@@ -5,26 +5,23 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { WorkflowHandle } from '@temporalio/client';
 import { bundleWorkflowCode, DefaultLogger, Worker } from '@temporalio/worker';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { statusQuery } from '../../../src/workflows/messages.js';
 import type { trainingRun } from '../../../src/workflows/run/training-run.js';
 import { repository } from '../../support/repository.js';
 import { type CommandAnswer, temporalCli } from '../../support/servers/temporal-cli.js';
-import { sharedTemporal } from '../../support/servers/shared-temporal.js';
-import {
-  type ConnectedTemporal,
-  startTemporal,
-  type TestTemporal,
-} from '../../support/servers/temporal-server.js';
+import { startTemporal } from '../../support/servers/temporal-server.js';
 import {
   gate,
-  outlineOf,
+  grpoPhases,
   type ScriptedRun,
-  scriptRun,
   startRun,
   uniqueName,
+  uniqueScript,
   until,
   untilItWaitsFor,
+  useTemporal,
+  withRun,
   withWorkers,
   workflowBundle,
 } from '../scripted-run.js';
@@ -32,12 +29,8 @@ import {
 const changes = (script: ScriptedRun): string[] =>
   script.calls.filter((call) => call.startsWith('control ')).map((call) => call.replace('control ', ''));
 
-describe('a signal to a run', { timeout: 120_000 }, () => {
-  let temporal: ConnectedTemporal;
-  beforeAll(async () => {
-    [temporal] = await Promise.all([sharedTemporal(), workflowBundle()]);
-  }, 60_000);
-  afterAll(() => temporal?.stop());
+describe('a signal to a run', () => {
+  const temporal = useTemporal();
 
   const cli = (...args: string[]): Promise<CommandAnswer> => temporalCli(temporal.address)(...args);
 
@@ -54,16 +47,14 @@ describe('a signal to a run', { timeout: 120_000 }, () => {
   ): Promise<void> {
     const held = gate();
     script.before = (call) => (call === 'collect 3' ? held.wait() : undefined);
-    await withWorkers(temporal, script, async (queue) => {
-      const { name } = script.outline;
-      const { workflowId } = await startRun(temporal, queue, name);
+    await withRun(temporal, script, async ({ workflowId }) => {
       await held.reached;
-      await then(name, temporal.client.workflow.getHandle(workflowId), () => held.release());
+      await then(script.outline.name, temporal.client.workflow.getHandle(workflowId), () => held.release());
     });
   }
 
   it('does what the Update of its name does, for each verb, and writes one record', async () => {
-    const script = scriptRun(outlineOf(uniqueName('verbs'), { ckpt_interval: 100 }));
+    const script = uniqueScript('verbs', { ckpt_interval: 100 });
     await atStep3(script, async (name, run, release) => {
       await signal(name, 'setHyperparameters', '{"lr": 0.05}');
       await until(run, ({ control }) => control.lr === 0.05);
@@ -85,7 +76,7 @@ describe('a signal to a run', { timeout: 120_000 }, () => {
   });
 
   it('cuts off sampling, as `pauseNow` does', async () => {
-    const script = scriptRun(outlineOf(uniqueName('now')));
+    const script = uniqueScript('now');
     await atStep3(script, async (name, run) => {
       await signal(name, 'pauseNow');
       expect(await until(run, ({ phase }) => phase === 'paused')).toMatchObject({ step: 2 });
@@ -106,7 +97,7 @@ describe('a signal to a run', { timeout: 120_000 }, () => {
     'that changes nothing (%s %s) is noted with the reason in the run’s details and status',
     async (...one) => {
       const [verb, input, reason] = one;
-      const script = scriptRun(outlineOf(uniqueName('nothing')));
+      const script = uniqueScript('nothing');
       await atStep3(script, async (name, run, release) => {
         await signal(name, verb, input);
         const { signals } = await until(run, (status) => (status.signals ?? []).length > 0);
@@ -124,7 +115,7 @@ describe('a signal to a run', { timeout: 120_000 }, () => {
   );
 
   it('says why if its record cannot be written, and ends nothing', async () => {
-    const script = scriptRun(outlineOf(uniqueName('by-hand')));
+    const script = uniqueScript('by-hand');
     const recording = gate();
     await atStep3(script, async (name, run, release) => {
       const { before } = script;
@@ -141,7 +132,7 @@ describe('a signal to a run', { timeout: 120_000 }, () => {
   });
 
   it('writes one record even if a reset repeats it, and does not undo later changes', async () => {
-    const script = scriptRun(outlineOf(uniqueName('reset')));
+    const script = uniqueScript('reset');
     await atStep3(script, async (name, run, release) => {
       await signal(name, 'pause');
       await until(run, ({ control }) => control.paused);
@@ -159,7 +150,7 @@ describe('a signal to a run', { timeout: 120_000 }, () => {
   it('that an earlier version ignored stays without effect, but later ones in that execution take effect', async () => {
     const scratch = mkdtempSync(join(tmpdir(), 'longhaul-signals-'));
     try {
-      const script = scriptRun(outlineOf(uniqueName('earlier')));
+      const script = uniqueScript('earlier');
       const deaf = await deafBundle(scratch);
       const held = gate();
       script.before = (call) => (call === 'collect 3' ? held.wait() : undefined);
@@ -187,19 +178,14 @@ describe('a signal to a run', { timeout: 120_000 }, () => {
   });
 });
 
-describe('signals to a run that continues as new after every step', { timeout: 120_000 }, () => {
-  let temporal: TestTemporal;
-  beforeAll(async () => {
-    const dynamicConfig = { 'limit.historyCount.suggestContinueAsNew': 20 };
-    [temporal] = await Promise.all([startTemporal({ dynamicConfig }), workflowBundle()]);
-  }, 60_000);
-  afterAll(() => temporal?.stop());
+describe('signals to a run that continues as new after every step', () => {
+  const dynamicConfig = { 'limit.historyCount.suggestContinueAsNew': 20 };
+  const temporal = useTemporal(() => startTemporal({ dynamicConfig }));
 
   it('are each recorded once, at whatever moment they arrive', async () => {
-    const phases = [{ name: 'grpo', kind: 'grpo' as const, steps: 5 }];
-    const script = scriptRun(outlineOf(uniqueName('anew'), { phases, ckpt_interval: 0, eval_interval: 0 }));
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    const phases = grpoPhases(5);
+    const script = uniqueScript('anew', { phases, ckpt_interval: 0, eval_interval: 0 });
+    await withRun(temporal, script, async (run) => {
       const handle = temporal.client.workflow.getHandle(run.workflowId);
       const over = { value: false };
       const ended = run.result().finally(() => (over.value = true));

@@ -1,6 +1,6 @@
-import { ApplicationFailure } from '@temporalio/common';
 // What a person can ask of a run besides a pause or a stop at the end of a step.
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { ApplicationFailure } from '@temporalio/common';
+import { describe, expect, it } from 'vitest';
 import { explained } from '../../../src/cli/command-refusals.js';
 import {
   checkpointNowUpdate,
@@ -11,38 +11,28 @@ import {
   statusQuery,
   stopAfterUpdate,
 } from '../../../src/workflows/messages.js';
-import { sharedTemporal } from '../../support/servers/shared-temporal.js';
-import type { ConnectedTemporal } from '../../support/servers/temporal-server.js';
 import {
   gate,
-  outlineOf,
+  grpoPhases,
   quiet,
   type ScriptedRun,
-  scriptRun,
   startRun,
-  uniqueName,
+  uniqueScript,
   until,
   untilItWaitsFor,
-  withWorkers,
-  workflowBundle,
+  useTemporal,
+  withRun,
 } from '../scripted-run.js';
 
-describe('control of a run', { timeout: 120_000 }, () => {
-  let temporal: ConnectedTemporal;
-  beforeAll(async () => {
-    [temporal] = await Promise.all([sharedTemporal(), workflowBundle()]);
-  }, 60_000);
-  afterAll(() => temporal?.stop());
+describe('control of a run', () => {
+  const temporal = useTemporal();
 
   it('lets a person set the evaluation and checkpoint intervals, which apply even after a restart', async () => {
-    const phases = [{ name: 'grpo', kind: 'grpo' as const, steps: 8 }];
-    const script = scriptRun(
-      outlineOf(uniqueName('intervals'), { phases, ckpt_interval: 100, eval_interval: 100 }),
-    );
+    const phases = grpoPhases(8);
+    const script = uniqueScript('intervals', { phases, ckpt_interval: 100, eval_interval: 100 });
     const held = gate();
     script.before = (call) => (call === 'collect 2' ? held.wait() : undefined);
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run, queue) => {
       await held.reached;
       await run.executeUpdate(setHyperparametersUpdate, { args: [{ ckpt_interval: 3, eval_interval: 2 }] });
       await run.executeUpdate(stopAfterUpdate, { args: [{ step: 4 }] });
@@ -64,12 +54,11 @@ describe('control of a run', { timeout: 120_000 }, () => {
       name: string,
       then: (run: Awaited<ReturnType<typeof startRun>>, script: ScriptedRun, queue: string) => Promise<void>,
     ): Promise<ScriptedRun> {
-      const script = scriptRun(outlineOf(uniqueName(name), { ckpt_interval: 100 }));
+      const script = uniqueScript(name, { ckpt_interval: 100 });
       const held = { collect: gate(), evaluate: gate() };
       script.before = (call) =>
         ({ 'collect 5': held.collect, 'evaluate interval 4': held.evaluate })[call]?.wait();
-      await withWorkers(temporal, script, async (queue) => {
-        const run = await startRun(temporal, queue, script.outline.name);
+      await withRun(temporal, script, async (run, queue) => {
         await Promise.all([held.collect.reached, held.evaluate.reached]);
         expect(await run.executeUpdate(pauseNowUpdate)).toMatchObject({ n: 1, paused: true });
         const paused = await until(run, ({ phase }) => phase === 'paused');
@@ -95,7 +84,7 @@ describe('control of a run', { timeout: 120_000 }, () => {
     });
 
     it('cuts off work that its dying worker returns in the meantime: nothing is blocked', async () => {
-      const script = scriptRun(outlineOf(uniqueName('now-killed'), { ckpt_interval: 100 }));
+      const script = uniqueScript('now-killed', { ckpt_interval: 100 });
       const held = gate();
       script.before = async (call) => {
         if (call !== 'collect 5') return;
@@ -103,8 +92,7 @@ describe('control of a run', { timeout: 120_000 }, () => {
           throw ApplicationFailure.retryable('the worker that ran it has ended', 'WorkerRestarted');
         });
       };
-      await withWorkers(temporal, script, async (queue) => {
-        const run = await startRun(temporal, queue, script.outline.name);
+      await withRun(temporal, script, async (run) => {
         await held.reached;
         await run.executeUpdate(pauseNowUpdate);
         await until(run, ({ phase }) => phase === 'paused' || phase === 'blocked');
@@ -140,11 +128,10 @@ describe('control of a run', { timeout: 120_000 }, () => {
   });
 
   it('answers a pause of a paused run with the current control, and records it once', async () => {
-    const script = scriptRun(outlineOf(uniqueName('paused-twice')));
+    const script = uniqueScript('paused-twice');
     const held = gate();
     script.before = (call) => (call === 'collect 3' ? held.wait() : undefined);
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       await held.reached;
       const answers = [];
       for (let time = 0; time < 3; time++) answers.push(await run.executeUpdate(pauseUpdate));
@@ -159,11 +146,10 @@ describe('control of a run', { timeout: 120_000 }, () => {
   });
 
   it('answers a resume of a run that nothing holds with the current control, and records nothing', async () => {
-    const script = scriptRun(outlineOf(uniqueName('not-held')));
+    const script = uniqueScript('not-held');
     const held = gate();
     script.before = (call) => (call === 'collect 3' ? held.wait() : undefined);
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       await held.reached;
       const before = await run.executeUpdate(setHyperparametersUpdate, { args: [{ lr: 0.05 }] });
       expect(await run.executeUpdate(resumeUpdate)).toEqual(before);
@@ -175,12 +161,11 @@ describe('control of a run', { timeout: 120_000 }, () => {
   });
 
   it('records a pause that comes while a resume is being written, and a resume that comes while a pause is', async () => {
-    const script = scriptRun(outlineOf(uniqueName('in-a-hurry')));
+    const script = uniqueScript('in-a-hurry');
     const [collecting, pausing, resuming] = [gate(), gate(), gate()];
     script.before = (call) =>
       ({ 'collect 3': collecting, 'control pause': pausing, 'control resume': resuming })[call]?.wait();
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       await collecting.reached;
       const paused = run.executeUpdate(pauseUpdate);
       await pausing.reached;
@@ -198,12 +183,11 @@ describe('control of a run', { timeout: 120_000 }, () => {
   });
 
   it('uploads the state of the next step boundary if a person asks for it', async () => {
-    const phases = [{ name: 'grpo', kind: 'grpo' as const, steps: 6 }];
-    const script = scriptRun(outlineOf(uniqueName('checkpoint'), { phases, ckpt_interval: 100 }));
+    const phases = grpoPhases(6);
+    const script = uniqueScript('checkpoint', { phases, ckpt_interval: 100 });
     const held = gate();
     script.before = (call) => (call === 'collect 3' ? held.wait() : undefined);
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       await held.reached;
       expect(await run.executeUpdate(checkpointNowUpdate)).toMatchObject({ n: 1, checkpoint: 3 });
       held.release();
@@ -213,9 +197,8 @@ describe('control of a run', { timeout: 120_000 }, () => {
   });
 
   it('says that a finished run cannot be resumed, and how to continue it', async () => {
-    const script = scriptRun(outlineOf(uniqueName('finished')));
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    const script = uniqueScript('finished');
+    await withRun(temporal, script, async (run) => {
       await run.result();
       const { name } = script.outline;
       await expect(explained(run, run.executeUpdate(resumeUpdate))).rejects.toThrow(

@@ -1,28 +1,14 @@
 // A step whose records disagree, after a person has fixed them: its plan may have been quarantined too.
 import { ApplicationFailure } from '@temporalio/common';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { resumeUpdate } from '../../../src/workflows/messages.js';
-import { sharedTemporal } from '../../support/servers/shared-temporal.js';
-import type { ConnectedTemporal } from '../../support/servers/temporal-server.js';
-import {
-  outlineOf,
-  scriptRun,
-  startRun,
-  uniqueName,
-  until,
-  withWorkers,
-  workflowBundle,
-} from '../scripted-run.js';
+import { uniqueScript, until, useTemporal, withRun } from '../scripted-run.js';
 
-describe('a step that was blocked by a divergence', { timeout: 120_000 }, () => {
-  let temporal: ConnectedTemporal;
-  beforeAll(async () => {
-    [temporal] = await Promise.all([sharedTemporal(), workflowBundle()]);
-  }, 60_000);
-  afterAll(() => temporal?.stop());
+describe('a step that was blocked by a divergence', () => {
+  const temporal = useTemporal();
 
   it.each(['collect 4', 'update 4'])('at %s begins again from its plan with one resume', async (diverges) => {
-    const script = scriptRun(outlineOf(uniqueName('diverged')));
+    const script = uniqueScript('diverged');
     let planIsOld = true;
     script.before = (call) => {
       // A part of the step that still uses the old plan meets the same records again.
@@ -31,8 +17,7 @@ describe('a step that was blocked by a divergence', { timeout: 120_000 }, () => 
         throw ApplicationFailure.nonRetryable('the batch is not that of its episodes', 'Diverged');
     };
     let fixed = false;
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       await until(run, ({ phase }) => phase === 'blocked');
       fixed = true;
       await run.executeUpdate(resumeUpdate);

@@ -1,44 +1,37 @@
 // Updates that arrive while a run continues as new: each Update is answered and recorded once, or refused with a reason; no Update is lost.
 import { WorkflowNotFoundError } from '@temporalio/client';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { explained } from '../../../src/cli/command-refusals.js';
 import { setHyperparametersUpdate } from '../../../src/workflows/messages.js';
 import type { trainingRun } from '../../../src/workflows/run/training-run.js';
-import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import { startTemporal } from '../../support/servers/temporal-server.js';
 import {
   gate,
-  outlineOf,
+  grpoPhases,
   type ScriptedRun,
-  scriptRun,
-  startRun,
-  uniqueName,
+  uniqueScript,
   until,
   untilItWaitsFor,
-  withWorkers,
-  workflowBundle,
+  useTemporal,
+  withRun,
 } from '../scripted-run.js';
 
 const opens = (script: ScriptedRun): number => script.calls.filter((call) => call === 'open').length;
 const recorded = (script: ScriptedRun): number =>
   script.calls.filter((call) => call === 'control setHyperparameters').length;
 
-describe('a run that continues as new after every step', { timeout: 120_000 }, () => {
-  let temporal: TestTemporal;
-  beforeAll(async () => {
-    const dynamicConfig = { 'limit.historyCount.suggestContinueAsNew': 20 };
-    [temporal] = await Promise.all([startTemporal({ dynamicConfig }), workflowBundle()]);
-  }, 60_000);
-  afterAll(() => temporal?.stop());
+describe('a run that continues as new after every step', () => {
+  const dynamicConfig = { 'limit.historyCount.suggestContinueAsNew': 20 };
+  const temporal = useTemporal(() => startTemporal({ dynamicConfig }));
 
   const runOf = (steps: number, ckpt_interval = 0): ScriptedRun => {
-    const phases = [{ name: 'grpo', kind: 'grpo' as const, steps }];
-    return scriptRun(outlineOf(uniqueName('late'), { phases, ckpt_interval, eval_interval: 0 }));
+    const phases = grpoPhases(steps);
+    return uniqueScript('late', { phases, ckpt_interval, eval_interval: 0 });
   };
 
   it('answers and records each Update of several senders once, at whatever moment it arrives', async () => {
     const script = runOf(6);
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       const handle = temporal.client.workflow.getHandle<typeof trainingRun>(run.workflowId);
       const over = { value: false };
       const ended = run.result().finally(() => (over.value = true));
@@ -74,8 +67,7 @@ describe('a run that continues as new after every step', { timeout: 120_000 }, (
     const script = runOf(4, 1);
     const held = gate();
     script.before = (call) => (call === 'upload 1' ? held.wait() : undefined);
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       await held.reached;
       await untilItWaitsFor(run, ['step-000001/upload']);
       const before = opens(script);
@@ -95,8 +87,7 @@ describe('a run that continues as new after every step', { timeout: 120_000 }, (
     const held = { report: gate(), record: gate() };
     script.before = (call) =>
       ({ report: held.report, 'control setHyperparameters': held.record })[call]?.wait();
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       await held.report.reached;
       const answer = run.executeUpdate(setHyperparametersUpdate, { args: [{ lr: 0.25 }] });
       await held.record.reached;
@@ -111,8 +102,7 @@ describe('a run that continues as new after every step', { timeout: 120_000 }, (
 
   it('refuses an Update to an ended execution, says what to do, and records nothing', async () => {
     const script = runOf(2);
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       await run.result();
       const { workflowId, firstExecutionRunId } = run;
       const first = temporal.client.workflow.getHandle<typeof trainingRun>(workflowId, firstExecutionRunId);

@@ -33,14 +33,14 @@ const breaks = [
   { key: planKey(run, last), before: 'updatePolicy', step: last },
 ] as const;
 
-describe('a record that cannot be read', { timeout: 120_000 }, () => {
+describe('a record that cannot be read', () => {
   let temporal: ConnectedTemporal;
   let environments: EnvironmentServer;
   let harness: Harness;
   let undisturbed: Harness;
   beforeAll(async () => {
     [temporal, environments] = await Promise.all([sharedTemporal(), startEnvironments(), workflowBundle()]);
-  }, 60_000);
+  });
   afterAll(() => Promise.all([temporal.stop(), environments.close()]));
   beforeEach(async () => {
     [harness, undisturbed] = await Promise.all([startHarness(environments), startHarness(environments)]);

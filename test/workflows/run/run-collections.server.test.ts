@@ -1,37 +1,27 @@
 // Garbage collections beside the steps (R23): no step waits for a collection or fails because of one, and all collections have ended when
 // the run ends.
 import { ApplicationFailure } from '@temporalio/common';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { statusQuery } from '../../../src/workflows/messages.js';
-import { sharedTemporal } from '../../support/servers/shared-temporal.js';
-import type { ConnectedTemporal } from '../../support/servers/temporal-server.js';
 import {
   gate,
-  outlineOf,
+  grpoPhases,
   type ScriptedRun,
-  scriptRun,
-  startRun,
-  uniqueName,
+  uniqueScript,
   until,
   untilItWaitsFor,
-  withWorkers,
-  workflowBundle,
+  useTemporal,
+  withRun,
 } from '../scripted-run.js';
 
-describe('the collections of a run', { timeout: 120_000 }, () => {
-  let temporal: ConnectedTemporal;
-  beforeAll(async () => {
-    [temporal] = await Promise.all([sharedTemporal(), workflowBundle()]);
-  }, 60_000);
-  afterAll(() => temporal?.stop());
+describe('the collections of a run', () => {
+  const temporal = useTemporal();
 
-  const phases = [{ name: 'grpo', kind: 'grpo' as const, steps: 8 }];
+  const phases = grpoPhases(8);
 
   function script(collect: (step: number) => Promise<void>): { script: ScriptedRun; asked: number[] } {
     const asked: number[] = [];
-    const scripted = scriptRun(
-      outlineOf(uniqueName('collects'), { phases, ckpt_interval: 2, eval_interval: 0 }),
-    );
+    const scripted = uniqueScript('collects', { phases, ckpt_interval: 2, eval_interval: 0 });
     scripted.activities.collectGarbage = async ({ step }) => {
       asked.push(step);
       await collect(step);
@@ -43,8 +33,7 @@ describe('the collections of a run', { timeout: 120_000 }, () => {
   it('run one at a time, delay no step, and end before the run does', async () => {
     const held = gate();
     const { script: scripted, asked } = script(() => held.wait());
-    await withWorkers(temporal, scripted, async (queue) => {
-      const run = await startRun(temporal, queue, scripted.outline.name);
+    await withRun(temporal, scripted, async (run) => {
       await until(run, ({ step }) => step === 8);
       await untilItWaitsFor(run, [`step-${String(asked[0]).padStart(6, '0')}/gc`]);
       expect(asked).toHaveLength(1);
@@ -59,8 +48,7 @@ describe('the collections of a run', { timeout: 120_000 }, () => {
     const { script: scripted, asked } = script(() =>
       Promise.reject(ApplicationFailure.nonRetryable('the disk answers nothing', 'UnreadableRecord')),
     );
-    await withWorkers(temporal, scripted, async (queue) => {
-      const run = await startRun(temporal, queue, scripted.outline.name);
+    await withRun(temporal, scripted, async (run) => {
       expect(await run.result()).toMatchObject({ ended: 'completed', step: 8 });
       const { collectionFailure } = await run.query(statusQuery);
       expect(collectionFailure).toEqual({ step: 8, reason: 'the disk answers nothing' });
@@ -74,8 +62,7 @@ describe('the collections of a run', { timeout: 120_000 }, () => {
         ? Promise.resolve()
         : Promise.reject(ApplicationFailure.nonRetryable('the disk answers nothing', 'UnreadableRecord')),
     );
-    await withWorkers(temporal, scripted, async (queue) => {
-      const run = await startRun(temporal, queue, scripted.outline.name);
+    await withRun(temporal, scripted, async (run) => {
       await run.result();
       expect((await run.query(statusQuery)).collectionFailure).toBeUndefined();
     });

@@ -1,19 +1,18 @@
 // A run that holds several nodes: the first does all kinds of work, the others only play ranges of a step's slots.
 import { ApplicationFailure, Context } from '@temporalio/activity';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { pauseNowUpdate, resumeUpdate, revokedSignal } from '../../../src/workflows/messages.js';
-import { sharedTemporal } from '../../support/servers/shared-temporal.js';
-import type { ConnectedTemporal } from '../../support/servers/temporal-server.js';
 import {
   gate,
-  outlineOf,
+  grpoPhases,
+  type RunHandle,
   type ScriptedRun,
-  scriptRun,
   startRun,
   uniqueName,
+  uniqueScript,
   until,
+  useTemporal,
   withWorkers,
-  workflowBundle,
 } from '../scripted-run.js';
 
 interface Played {
@@ -37,22 +36,16 @@ interface TwoNodes {
   second: string;
 }
 
-type Run = Awaited<ReturnType<typeof startRun>>;
-
-describe.concurrent('a run with two nodes', { timeout: 120_000 }, () => {
-  let temporal: ConnectedTemporal;
-  beforeAll(async () => {
-    [temporal] = await Promise.all([sharedTemporal(), workflowBundle()]);
-  }, 60_000);
-  afterAll(() => temporal?.stop());
+describe.concurrent('a run with two nodes', () => {
+  const temporal = useTemporal();
 
   /** Four GRPO steps. One node plays the first step, during which the second node is granted. */
   async function withTwoNodes(
-    use: (nodes: TwoNodes, run: Run) => Promise<void>,
+    use: (nodes: TwoNodes, run: RunHandle) => Promise<void>,
     eval_interval = 0,
   ): Promise<TwoNodes> {
-    const phases = [{ name: 'grpo', kind: 'grpo' as const, steps: 4 }];
-    const script = scriptRun(outlineOf(uniqueName('two'), { phases, ckpt_interval: 2, eval_interval }));
+    const phases = grpoPhases(4);
+    const script = uniqueScript('two', { phases, ckpt_interval: 2, eval_interval });
     const [first, second] = [script.node, uniqueName('second')];
     const before = { share: () => undefined };
     const nodes: TwoNodes = { script, leases: [], played: [], elsewhere: [], before, first, second };

@@ -2,7 +2,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { ApplicationFailure } from '@temporalio/common';
 import { WorkflowFailedError, WorkflowUpdateFailedError } from '@temporalio/client';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import {
   pauseUpdate,
   resumeUpdate,
@@ -12,33 +12,24 @@ import {
 } from '../../../src/workflows/messages.js';
 import type { Interruption } from '../../../src/activities/contracts.js';
 import { targetNote } from '../../../src/workflows/status/run-text.js';
-import { sharedTemporal } from '../../support/servers/shared-temporal.js';
-import type { ConnectedTemporal } from '../../support/servers/temporal-server.js';
 import {
   gate,
-  outlineOf,
   quiet,
-  scriptRun,
   startRun,
-  uniqueName,
+  uniqueScript,
   until,
   untilItWaitsFor,
+  useTemporal,
+  withRun,
   withWorkers,
-  workflowBundle,
 } from '../scripted-run.js';
 
-describe('trainingRun', { timeout: 120_000 }, () => {
-  let temporal: ConnectedTemporal;
-  beforeAll(async () => {
-    [temporal] = await Promise.all([sharedTemporal(), workflowBundle()]);
-  }, 60_000);
-  afterAll(() => temporal?.stop());
+describe('trainingRun', () => {
+  const temporal = useTemporal();
 
   it('opens, commits the base, evaluates, takes every step and writes a report', async () => {
-    const script = scriptRun(outlineOf(uniqueName('happy')));
-    const result = await withWorkers(temporal, script, async (queue) =>
-      (await startRun(temporal, queue, script.outline.name)).result(),
-    );
+    const script = uniqueScript('happy');
+    const result = await withRun(temporal, script, (run) => run.result());
     expect(result).toMatchObject({
       ended: 'completed',
       step: 6,
@@ -59,9 +50,8 @@ describe('trainingRun', { timeout: 120_000 }, () => {
   });
 
   it('continues from the records: a second start takes no step twice', async () => {
-    const script = scriptRun(outlineOf(uniqueName('again')));
-    await withWorkers(temporal, script, async (queue) => {
-      const first = await startRun(temporal, queue, script.outline.name);
+    const script = uniqueScript('again');
+    await withRun(temporal, script, async (first, queue) => {
       await until(first, (status) => status.step >= 3);
       await first.terminate('the server lost it');
       // Its activities do not know that it died, so those in flight may still commit.
@@ -77,7 +67,7 @@ describe('trainingRun', { timeout: 120_000 }, () => {
   });
 
   it('knows from the start the last checkpoint in its store, and makes no second checkpoint of that step', async () => {
-    const script = scriptRun(outlineOf(uniqueName('known')));
+    const script = uniqueScript('known');
     const held = gate();
     script.before = (call) => (call === 'plan 5' ? held.wait() : undefined);
     await withWorkers(temporal, script, async (queue) => {
@@ -93,7 +83,7 @@ describe('trainingRun', { timeout: 120_000 }, () => {
   });
 
   it('reports a late answer to the next activity on a node, but not to later activities', async () => {
-    const script = scriptRun(outlineOf(uniqueName('held-up')));
+    const script = uniqueScript('held-up');
     const { collectRollouts, updatePolicy } = script.activities;
     const told: string[] = [];
     const note = (call: string, interruptions: readonly Interruption[] = []): void =>
@@ -110,16 +100,14 @@ describe('trainingRun', { timeout: 120_000 }, () => {
       note(`update ${input.step}`, input.interruptions);
       return updatePolicy(input);
     };
-    await withWorkers(temporal, script, async (queue) => {
-      await (await startRun(temporal, queue, script.outline.name)).result();
-    });
+    await withRun(temporal, script, (run) => run.result());
     expect(told.filter((one) => !/ waited [0-3]$/.test(one))).toEqual([
       expect.stringMatching(/^update 4 waited [45]$/),
     ]);
   });
 
   it('collects the waves of a step, one after the other, before it updates; other steps have none', async () => {
-    const script = scriptRun(outlineOf(uniqueName('waves')));
+    const script = uniqueScript('waves');
     const { planStep, collectRollouts, updatePolicy } = script.activities;
     const done: string[] = [];
     script.activities.planStep = async (input) => ({
@@ -138,8 +126,7 @@ describe('trainingRun', { timeout: 120_000 }, () => {
       if (input.step >= 3) done.push(`update ${input.step}`);
       return updatePolicy(input);
     };
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       const { tokens } = (await run.result()) as { tokens: number };
       expect(tokens).toBeGreaterThan(0);
     });
@@ -151,7 +138,7 @@ describe('trainingRun', { timeout: 120_000 }, () => {
   });
 
   it('shows the faults’ cost that the newest plan reports', async () => {
-    const script = scriptRun(outlineOf(uniqueName('costs')));
+    const script = uniqueScript('costs');
     const { planStep } = script.activities;
     script.activities.planStep = async (input) => ({
       ...(await planStep(input)),
@@ -159,8 +146,7 @@ describe('trainingRun', { timeout: 120_000 }, () => {
     });
     const held = gate();
     script.before = (call) => (call === 'collect 4' ? held.wait() : undefined);
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       await held.reached;
       expect((await run.query(statusQuery)).faults).toEqual({ 'ft/restarts/engine_exit': 1 });
       held.release();
@@ -169,11 +155,10 @@ describe('trainingRun', { timeout: 120_000 }, () => {
   });
 
   it('waits at a step boundary while paused, and uses a new lr from the next plan on', async () => {
-    const script = scriptRun(outlineOf(uniqueName('pause')));
+    const script = uniqueScript('pause');
     const held = gate();
     script.before = (call) => (call === 'collect 3' ? held.wait() : undefined);
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       await held.reached;
       expect(await run.executeUpdate(pauseUpdate)).toMatchObject({ n: 1, paused: true });
       const changed = await run.executeUpdate(setHyperparametersUpdate, { args: [{ lr: 0.05 }] });
@@ -192,14 +177,13 @@ describe('trainingRun', { timeout: 120_000 }, () => {
   });
 
   it('never plans while a control record is being written', async () => {
-    const script = scriptRun(outlineOf(uniqueName('mutex')));
+    const script = uniqueScript('mutex');
     const [collecting, writing] = [gate(), gate()];
     script.before = (call) => {
       if (call === 'collect 3') return collecting.wait();
       return call === 'control setHyperparameters' ? writing.wait() : undefined;
     };
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       await collecting.reached;
       const answer = run.executeUpdate(setHyperparametersUpdate, { args: [{ lr: 0.01 }] });
       await writing.reached;
@@ -216,11 +200,10 @@ describe('trainingRun', { timeout: 120_000 }, () => {
   });
 
   it('ends after the step that stopAfter names, and a new start goes past it', async () => {
-    const script = scriptRun(outlineOf(uniqueName('stop')));
+    const script = uniqueScript('stop');
     const held = gate();
     script.before = (call) => (call === 'collect 3' ? held.wait() : undefined);
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run, queue) => {
       await held.reached;
       await run.executeUpdate(stopAfterUpdate, { args: [{ step: 4 }] });
       held.release();
@@ -233,7 +216,7 @@ describe('trainingRun', { timeout: 120_000 }, () => {
   });
 
   it('obeys a stop at a step that an earlier stop named', async () => {
-    const script = scriptRun(outlineOf(uniqueName('stop-again')));
+    const script = uniqueScript('stop-again');
     for (const step of [0, 1, 2, 3]) script.committed.set(step, { control: 0, lr: 0.1 });
     script.control = { ...script.control, n: 1, stopAfter: 3 };
     const [held, stopping] = [gate(), gate()];
@@ -241,8 +224,7 @@ describe('trainingRun', { timeout: 120_000 }, () => {
       if (call === 'collect 5') return held.wait();
       return call === 'control stopAfter' ? stopping.wait() : undefined;
     };
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       await held.reached;
       expect((await run.query(statusQuery)).control.stopAfter).toBeNull();
       const stop = run.executeUpdate(stopAfterUpdate, { args: [{ step: 3 }] });
@@ -291,7 +273,7 @@ describe('trainingRun', { timeout: 120_000 }, () => {
       /kl_loss_coef changes nothing.*no KL term/,
     ],
   ])('refuses setHyperparameters with %s and records nothing', async (_, values, message) => {
-    const script = scriptRun(outlineOf(uniqueName('refuse')));
+    const script = uniqueScript('refuse');
     const held = gate();
     script.before = (call) => (call === 'base' ? held.wait() : undefined);
     await withWorkers(temporal, script, async (queue) => {
@@ -312,14 +294,13 @@ describe('trainingRun', { timeout: 120_000 }, () => {
   });
 
   it.each(['InvalidSpec', 'RunOwned'])('fails at once with %s and its whole message', async (type) => {
-    const script = scriptRun(outlineOf(uniqueName('invalid')));
+    const script = uniqueScript('invalid');
     const text = 'trainer.lr: must be a number; trainer.stepz: unknown, did you mean max_training_steps?';
     script.before = (call) => {
       if (call === 'open')
         throw ApplicationFailure.create({ message: text, type, nonRetryable: true, details: [1, 2] });
     };
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       const failure = await run.result().then(
         () => null,
         (error: unknown) => error,
@@ -330,11 +311,10 @@ describe('trainingRun', { timeout: 120_000 }, () => {
   });
 
   it('keeps all records when it is cancelled in the middle of a step, and still writes the report', async () => {
-    const script = scriptRun(outlineOf(uniqueName('cancel')));
+    const script = uniqueScript('cancel');
     const held = gate();
     script.before = (call) => (call === 'collect 4' ? held.wait() : undefined);
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       await held.reached;
       await run.cancel();
       await expect(run.result()).rejects.toBeInstanceOf(WorkflowFailedError);
@@ -345,11 +325,9 @@ describe('trainingRun', { timeout: 120_000 }, () => {
   });
 
   it('ends early if an interval evaluation reaches the target', async () => {
-    const script = scriptRun(outlineOf(uniqueName('target'), { target_pass_at_1: 0.9 }));
+    const script = uniqueScript('target', { target_pass_at_1: 0.9 });
     script.passAt1 = (step) => (step >= 4 ? 0.95 : 0.2);
-    const result = await withWorkers(temporal, script, async (queue) =>
-      (await startRun(temporal, queue, script.outline.name)).result(),
-    );
+    const result = await withRun(temporal, script, (run) => run.result());
     expect(result).toMatchObject({ ended: 'completed', step: 4, reachedTarget: 0.9 });
     expect(result.evaluations.at(-1)).toMatchObject({ step: 4, suite: 'final', pass_at_1: 0.95 });
     expect(targetNote(result)).toMatch(
@@ -359,12 +337,11 @@ describe('trainingRun', { timeout: 120_000 }, () => {
   });
 
   it('lets no step fail because of a failed checkpoint, but does not end without the last checkpoint', async () => {
-    const script = scriptRun(outlineOf(uniqueName('upload')));
+    const script = uniqueScript('upload');
     script.before = (call) => {
       if (call === 'save 2') throw ApplicationFailure.nonRetryable('no space left', 'StoreFull');
     };
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       await run.result();
       expect((await run.query(statusQuery)).lastCheckpoint).toBe(6);
     });

@@ -2,22 +2,12 @@
 import { readFileSync } from 'node:fs';
 import { ApplicationFailure } from '@temporalio/common';
 import { WorkflowFailedError } from '@temporalio/client';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { fatalFailures } from '../../../src/activities/contracts.js';
 import { runCommandLine } from '../../../src/cli/program.js';
 import { resumeUpdate } from '../../../src/workflows/messages.js';
 import { endingFailures, remedies } from '../../../src/workflows/policies.js';
-import { sharedTemporal } from '../../support/servers/shared-temporal.js';
-import type { ConnectedTemporal } from '../../support/servers/temporal-server.js';
-import {
-  outlineOf,
-  scriptRun,
-  startRun,
-  uniqueName,
-  until,
-  withWorkers,
-  workflowBundle,
-} from '../scripted-run.js';
+import { uniqueScript, until, useTemporal, withRun } from '../scripted-run.js';
 
 const blocking = fatalFailures.filter((type) => !endingFailures.includes(type));
 const guide = readFileSync('docs/guide/when-something-breaks.md', 'utf8');
@@ -39,15 +29,11 @@ async function verbs(): Promise<string[]> {
   return [...help.matchAll(/^ {2}([a-z]+) /gm)].map(([, verb]) => verb as string);
 }
 
-describe('the way out of a block', { timeout: 120_000 }, () => {
-  let temporal: ConnectedTemporal;
-  beforeAll(async () => {
-    [temporal] = await Promise.all([sharedTemporal(), workflowBundle()]);
-  }, 60_000);
-  afterAll(() => temporal?.stop());
+describe('the way out of a block', () => {
+  const temporal = useTemporal();
 
   it('is named by every failure that no retry fixes, known or not, and lets the run end', async () => {
-    const script = scriptRun(outlineOf(uniqueName('ways-out')));
+    const script = uniqueScript('ways-out');
     const failures = [...blocking, 'SomethingNew'];
     const left = [...failures];
     script.before = (call) => {
@@ -55,8 +41,7 @@ describe('the way out of a block', { timeout: 120_000 }, () => {
       if (type) throw ApplicationFailure.nonRetryable(`it is ${type}`, type);
     };
     const known = await verbs();
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       for (const type of failures) {
         const { blocked } = await until(run, (status) => status.blocked?.reason === `it is ${type}`);
         const remedy = remedies[type as keyof typeof remedies] ?? 'Fix the cause';
@@ -70,14 +55,13 @@ describe('the way out of a block', { timeout: 120_000 }, () => {
   });
 
   it('is named after steps that changed nothing, too', async () => {
-    const script = scriptRun(outlineOf(uniqueName('unapplied-way')));
+    const script = uniqueScript('unapplied-way');
     const { updatePolicy } = script.activities;
     script.activities.updatePolicy = async (input) => ({
       ...(await updatePolicy(input)),
       ...(input.step <= 3 ? { applied: false, reason: 'non_finite' } : {}),
     });
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       const { blocked } = await until(run, ({ phase }) => phase === 'blocked');
       expect(blocked?.remedy).toContain(`longhaul set ${script.outline.run} lr=`);
       expect(blocked?.remedy).toMatch(new RegExp(`Then: longhaul resume ${script.outline.run}$`));
@@ -89,12 +73,11 @@ describe('the way out of a block', { timeout: 120_000 }, () => {
   it.each(endingFailures)(
     'is not a resume if waiting would not help: %s ends the workflow and says why',
     async (type) => {
-      const script = scriptRun(outlineOf(uniqueName('ending')));
+      const script = uniqueScript('ending');
       script.before = (call) => {
         if (call === 'plan 1') throw ApplicationFailure.nonRetryable('this and that is wrong', type);
       };
-      await withWorkers(temporal, script, async (queue) => {
-        const run = await startRun(temporal, queue, script.outline.name);
+      await withRun(temporal, script, async (run) => {
         const error: unknown = await run.result().catch((thrown: unknown) => thrown);
         expect(error).toBeInstanceOf(WorkflowFailedError);
         expect((error as WorkflowFailedError).cause).toMatchObject({

@@ -1,28 +1,21 @@
 // A run with a budget: it warns, ends at the step boundary when a limit is spent, and continues when the limit is raised.
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { OpenedRun } from '../../../src/activities/contracts.js';
 import { limitsOf } from '../../../src/spec/budget.js';
 import type { BudgetSpec } from '../../../src/spec/run-spec.js';
 import { budgetNotes, servedNote } from '../../../src/workflows/status/budget.js';
 import { statusQuery } from '../../../src/workflows/messages.js';
-import { sharedTemporal } from '../../support/servers/shared-temporal.js';
-import type { ConnectedTemporal } from '../../support/servers/temporal-server.js';
 import {
-  outlineOf,
   type ScriptedRun,
-  scriptRun,
   startRun,
-  uniqueName,
+  uniqueScript,
+  useTemporal,
+  withRun,
   withWorkers,
-  workflowBundle,
 } from '../scripted-run.js';
 
-describe('a run with a budget', { timeout: 120_000 }, () => {
-  let temporal: ConnectedTemporal;
-  beforeAll(async () => {
-    [temporal] = await Promise.all([sharedTemporal(), workflowBundle()]);
-  }, 60_000);
-  afterAll(() => temporal?.stop());
+describe('a run with a budget', () => {
+  const temporal = useTemporal();
 
   /** Counts the recorded steps, as openRun does. */
   function limited(script: ScriptedRun, budget: BudgetSpec, startedAt = Date.now()): void {
@@ -45,10 +38,9 @@ describe('a run with a budget', { timeout: 120_000 }, () => {
     ['money', { max_usd: 7, usd_per_gpu_hour: 3.5, max_tokens: 1e6 }, 2, 'budget.max_usd is spent (7 of 7)'],
   ])('ends at the step boundary after %s are spent, with its state saved and evaluated', async (...given) => {
     const [, budget, last, reason] = given;
-    const script = scriptRun(outlineOf(uniqueName('budget'), { ckpt_interval: 100 }));
+    const script = uniqueScript('budget', { ckpt_interval: 100 });
     limited(script, budget);
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       const end = `${reason}: raise it and start the run again`;
       expect(await run.result()).toMatchObject({ ended: 'stopped', step: last, budget: end });
       const { budget: lines = [] } = await run.query(statusQuery);
@@ -60,12 +52,11 @@ describe('a run with a budget', { timeout: 120_000 }, () => {
   });
 
   it('ends at the step boundary after the tokens sent to a Tinker server have cost max_usd', async () => {
-    const script = scriptRun(outlineOf(uniqueName('served'), { ckpt_interval: 100 }));
+    const script = uniqueScript('served', { ckpt_interval: 100 });
     script.served = { train: 200_000, prefill: 1_000_000, sample: 50_000, saves: 2 };
     const usd_per_million = { train: 3, prefill: 1, sample: 8 };
     limited(script, { max_usd: 5.9, usd_per_million });
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       const end = 'budget.max_usd is spent (6 of 5.9): raise it and start the run again';
       expect(await run.result()).toMatchObject({ ended: 'stopped', step: 3, budget: end });
       const { served = [] } = await run.query(statusQuery);
@@ -83,17 +74,16 @@ describe('a run with a budget', { timeout: 120_000 }, () => {
   });
 
   it('ends when its time is over, and takes no step', async () => {
-    const script = scriptRun(outlineOf(uniqueName('wall')));
+    const script = uniqueScript('wall');
     limited(script, { max_wall_s: 60 }, Date.now() - 61_000);
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       expect(await run.result()).toMatchObject({ ended: 'stopped', step: 0 });
     });
     expect(script.calls).not.toContain('plan 1');
   });
 
   it('ends again at once until a limit is raised, then continues', async () => {
-    const script = scriptRun(outlineOf(uniqueName('raised')));
+    const script = uniqueScript('raised');
     await withWorkers(temporal, script, async (queue) => {
       const steps: number[] = [];
       for (const max_tokens of [200, 200, 450, 10_000]) {
@@ -107,10 +97,9 @@ describe('a run with a budget', { timeout: 120_000 }, () => {
   });
 
   it('completes if its last step spends the budget', async () => {
-    const script = scriptRun(outlineOf(uniqueName('enough')));
+    const script = uniqueScript('enough');
     limited(script, { max_tokens: 600 });
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+    await withRun(temporal, script, async (run) => {
       expect(await run.result()).toMatchObject({ ended: 'completed', step: 6, budget: null });
     });
   });

@@ -49,7 +49,7 @@ describe('a sweep', { timeout: 360_000 }, () => {
 
   it('continues if every turn on a node ends when the window is empty', async () => {
     await stage.close();
-    const hurried = await SweepStage.open(stage.temporal, harness, new URL('../hurried', import.meta.url));
+    const hurried = await SweepStage.open(stage.temporal, harness, { isHurried: true });
     try {
       await hurried.node(harness.node);
       const handle = await hurried.start('hurried', sweepSpec('hurried', { parallel: 1 }));

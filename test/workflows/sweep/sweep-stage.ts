@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type WorkflowHandleWithFirstExecutionRunId } from '@temporalio/client';
-import { bundleWorkflowCode, Worker } from '@temporalio/worker';
+import { Worker, type WorkflowBundleOption } from '@temporalio/worker';
 import { afterAll, afterEach, beforeAll, beforeEach } from 'vitest';
 import { comparisonOf } from '../../../src/activities/evaluation/compare-sweep.js';
 import type { SweepNodeActivities } from '../../../src/activities/sweep-contracts.js';
@@ -29,6 +29,8 @@ import type { EnvironmentServer } from '../../../src/environments/server/environ
 import { readSweep } from '../../../src/store/evaluations/sweeps.js';
 import type { nodePool } from '../../../src/workflows/pool/node-pool.js';
 import { type Harness, run, startEnvironments, startHarness } from '../../activities/fixture.js';
+import { hurriedBundle } from '../hurried-bundle.js';
+import { reportEveryMs } from '../hurried/times.js';
 import { workflowBundle } from '../scripted-run.js';
 import {
   type ConnectedTemporal,
@@ -57,15 +59,18 @@ export class SweepStage {
   private constructor(
     readonly temporal: ConnectedTemporal,
     readonly harness: Harness,
+    private readonly reportEveryMs: number,
   ) {}
 
-  /** `workflows`: a folder with workflows that replace the real ones. */
-  static async open(temporal: ConnectedTemporal, harness: Harness, workflows?: URL): Promise<SweepStage> {
-    const stage = new SweepStage(temporal, harness);
+  static async open(
+    temporal: ConnectedTemporal,
+    harness: Harness,
+    { isHurried = false } = {},
+  ): Promise<SweepStage> {
+    const reportEvery = isHurried ? reportEveryMs : nodeReportIntervalMs;
+    const stage = new SweepStage(temporal, harness, reportEvery);
     const { client } = temporal;
-    const bundle = await (workflows === undefined
-      ? workflowBundle()
-      : bundleWorkflowCode({ workflowsPath: workflows.pathname }));
+    const bundle: WorkflowBundleOption = await (isHurried ? hurriedBundle() : workflowBundle());
     await stage.serve(orchestratorQueue, {
       workflowBundle: bundle,
       activities: {
@@ -99,7 +104,7 @@ export class SweepStage {
       });
     await say();
     let said: Promise<unknown> = Promise.resolve();
-    const timer = setInterval(() => void (said = Promise.allSettled([said, say()])), nodeReportIntervalMs);
+    const timer = setInterval(() => void (said = Promise.allSettled([said, say()])), this.reportEveryMs);
     const silence = async (): Promise<void> => {
       clearInterval(timer);
       await said;

@@ -181,7 +181,7 @@ describe('collectRollouts', () => {
       });
     });
     const late = collect(answer, [0, 2], deps);
-    await vi.waitFor(() => expect(waits).toHaveBeenCalled(), 5000);
+    await vi.waitFor(() => expect(waits).toHaveBeenCalled(), 120_000);
     await collect(answer, [0, 2], harness.secondNode(), 2);
     letGo();
     await held;

@@ -69,7 +69,7 @@ describe('an environment server that is down', () => {
       waiting_until: expect.any(Number) as number,
     };
     await vi.waitFor(() => expect(progress).toContainEqual(expect.objectContaining(waits)), {
-      timeout: 5000,
+      timeout: 120_000,
     });
     server = await startEnvironmentProcess(['--port', new URL(server.url).port]);
     expect(await collecting).toMatchObject({ graded: 4, unknown: 0 });

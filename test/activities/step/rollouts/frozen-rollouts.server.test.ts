@@ -81,42 +81,38 @@ function frozenWhere(isIt: (verb: string, key: string) => boolean, meanwhile: ()
   });
 }
 
-it(
-  'a worker samples nothing again, wherever it was frozen before its first token',
-  { timeout: 240_000 },
-  async () => {
-    const frozenAt: string[] = [];
-    for (let look = 1; ; look++) {
-      begunAnew();
-      sleeper.calls.generate = 0;
-      let [calls, answer] = [0, null as unknown];
-      // From here on, episodes run in parallel; only freezing the whole process stops all of them (`test/e2e`).
-      let areApart = false;
-      const store = frozenWhere(
-        (verb, key) => {
-          if (areApart) return false;
-          areApart = verb === 'head' && key.startsWith(episodesFolder(run, step));
-          if (++calls !== look) return false;
-          frozenAt.push(`${verb} ${key}`);
-          return true;
-        },
-        async () => void (answer = await commitElsewhere()),
-      );
-      const { deps } = sleeper;
-      const woken = await play({ ...deps, store }, 1);
-      if (answer === null) break;
-      const at = `frozen before ${frozenAt.at(-1)}`;
-      const { graded, mean_reward } = answer as { graded: number; mean_reward: number };
-      expect(woken, at).toMatchObject({ graded, mean_reward, unknown: 0 });
-      expect(sleeper.calls.generate, at).toBe(0);
-      const { violations } = await auditRun(harness.store, run);
-      expect(violations, at).toEqual([]);
-    }
-    // The worker reads the update, lists the folder three times, and checks each episode before the episode begins.
-    expect(frozenAt.filter((at) => at === `listFolder ${episodesFolder(run, step)}`)).toHaveLength(3);
-    expect(frozenAt).toContain(`head ${episodeKey(run, step, 0, 0)}`);
-  },
-);
+it('a worker samples nothing again, wherever it was frozen before its first token', async () => {
+  const frozenAt: string[] = [];
+  for (let look = 1; ; look++) {
+    begunAnew();
+    sleeper.calls.generate = 0;
+    let [calls, answer] = [0, null as unknown];
+    // From here on, episodes run in parallel; only freezing the whole process stops all of them (`test/e2e`).
+    let areApart = false;
+    const store = frozenWhere(
+      (verb, key) => {
+        if (areApart) return false;
+        areApart = verb === 'head' && key.startsWith(episodesFolder(run, step));
+        if (++calls !== look) return false;
+        frozenAt.push(`${verb} ${key}`);
+        return true;
+      },
+      async () => void (answer = await commitElsewhere()),
+    );
+    const { deps } = sleeper;
+    const woken = await play({ ...deps, store }, 1);
+    if (answer === null) break;
+    const at = `frozen before ${frozenAt.at(-1)}`;
+    const { graded, mean_reward } = answer as { graded: number; mean_reward: number };
+    expect(woken, at).toMatchObject({ graded, mean_reward, unknown: 0 });
+    expect(sleeper.calls.generate, at).toBe(0);
+    const { violations } = await auditRun(harness.store, run);
+    expect(violations, at).toEqual([]);
+  }
+  // The worker reads the update, lists the folder three times, and checks each episode before the episode begins.
+  expect(frozenAt.filter((at) => at === `listFolder ${episodesFolder(run, step)}`)).toHaveLength(3);
+  expect(frozenAt).toContain(`head ${episodeKey(run, step, 0, 0)}`);
+});
 
 it('a worker writes no second record beside the file of folded episodes', async () => {
   begunAnew();

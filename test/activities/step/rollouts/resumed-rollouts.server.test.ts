@@ -89,7 +89,7 @@ function killAfter(deps: NodeDeps, turns: number): Killed {
     left -= 1;
     if (left === 0) {
       process.kill(harness.engine.pid() ?? NaN, 'SIGKILL');
-      await vi.waitFor(() => expect(harness.engine.pid()).toBeNull(), 10_000);
+      await vi.waitFor(() => expect(harness.engine.pid()).toBeNull(), 120_000);
     }
     return answer;
   };

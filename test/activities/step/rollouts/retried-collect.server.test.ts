@@ -22,46 +22,42 @@ function event(): { happened: Promise<void>; happens: () => void } {
   return { happened, happens };
 }
 
-it(
-  'an engine that is killed after each of six episodes does not count as a standstill',
-  { timeout: 120_000 },
-  async () => {
-    const kills = maxSameFailures + 1;
-    const generator = { ...(harness.spec['generator'] as object), n_samples_per_prompt: 4 };
-    await harness.open({ ...harness.spec, generator });
-    await harness.advance(lastSftStep);
-    const planned = await harness.plan(step);
-    const { collectRollouts: collect } = createNodeActivities(harness.node);
-    const { engine } = harness.node.holder;
-    const { generate } = engine;
-    /** An attempt in which one episode samples; then the engine is killed, and the other episodes fail. */
-    async function killedAfterOne(attempt: number): Promise<unknown> {
-      const killed = event();
-      let sampling = 0;
-      engine.generate = async (...args) => {
-        sampling += 1;
-        if (sampling > 1) await killed.happened;
-        return generate(...args);
-      };
-      const progress: unknown[] = [];
-      const kill = async (): Promise<void> => {
-        await vi.waitFor(() => expect(progress).toContainEqual({ finished: 1, of: 9 - attempt }), 10_000);
-        process.kill(harness.engine.pid() ?? NaN, 'SIGKILL');
-        await vi.waitFor(() => expect(harness.engine.pid()).toBeNull(), 10_000);
-        killed.happens();
-      };
-      const collecting = harness.attempt(activity, () => collect(input), attempt, progress);
-      const [outcome] = await Promise.allSettled([collecting, kill()]);
-      return outcome.status === 'rejected' ? outcome.reason : outcome.value;
-    }
-    const input = harness.rollouts(planned);
-    const failures: unknown[] = [];
-    for (let attempt = 1; attempt <= kills; attempt++) failures.push(await killedAfterOne(attempt));
-    expect(failures).toEqual(Array(kills).fill(expect.objectContaining({ name: 'EngineError' })));
-    engine.generate = generate;
-    expect(await harness.attempt(activity, () => collect(input), kills + 1)).toMatchObject({ graded: 8 });
-  },
-);
+it('an engine that is killed after each of six episodes does not count as a standstill', async () => {
+  const kills = maxSameFailures + 1;
+  const generator = { ...(harness.spec['generator'] as object), n_samples_per_prompt: 4 };
+  await harness.open({ ...harness.spec, generator });
+  await harness.advance(lastSftStep);
+  const planned = await harness.plan(step);
+  const { collectRollouts: collect } = createNodeActivities(harness.node);
+  const { engine } = harness.node.holder;
+  const { generate } = engine;
+  /** An attempt in which one episode samples; then the engine is killed, and the other episodes fail. */
+  async function killedAfterOne(attempt: number): Promise<unknown> {
+    const killed = event();
+    let sampling = 0;
+    engine.generate = async (...args) => {
+      sampling += 1;
+      if (sampling > 1) await killed.happened;
+      return generate(...args);
+    };
+    const progress: unknown[] = [];
+    const kill = async (): Promise<void> => {
+      await vi.waitFor(() => expect(progress).toContainEqual({ finished: 1, of: 9 - attempt }), 120_000);
+      process.kill(harness.engine.pid() ?? NaN, 'SIGKILL');
+      await vi.waitFor(() => expect(harness.engine.pid()).toBeNull(), 120_000);
+      killed.happens();
+    };
+    const collecting = harness.attempt(activity, () => collect(input), attempt, progress);
+    const [outcome] = await Promise.allSettled([collecting, kill()]);
+    return outcome.status === 'rejected' ? outcome.reason : outcome.value;
+  }
+  const input = harness.rollouts(planned);
+  const failures: unknown[] = [];
+  for (let attempt = 1; attempt <= kills; attempt++) failures.push(await killedAfterOne(attempt));
+  expect(failures).toEqual(Array(kills).fill(expect.objectContaining({ name: 'EngineError' })));
+  engine.generate = generate;
+  expect(await harness.attempt(activity, () => collect(input), kills + 1)).toMatchObject({ graded: 8 });
+});
 
 describe('the save during the rollouts', () => {
   it('ends before its attempt ends, even if the attempt fails', async () => {

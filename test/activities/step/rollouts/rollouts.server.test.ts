@@ -61,9 +61,12 @@ describe('a store that does not answer', () => {
       const fail = async (key: string): Promise<void> => {
         if (key !== slow || failuresLeft === 0) return;
         failuresLeft -= 1;
-        await vi.waitFor(async () => expect(await written()).toEqual(others), { timeout: 30_000 });
+        await vi.waitFor(async () => expect(await written()).toEqual(others), { timeout: 120_000 });
         // Reports of later finished episodes would contain this wait too, so wait for them first.
-        await vi.waitFor(() => expect(progress).toContainEqual(expect.objectContaining({ finished: 3 })));
+        await vi.waitFor(
+          () => expect(progress).toContainEqual(expect.objectContaining({ finished: 3 })),
+          120_000,
+        );
         writtenMeanwhile.push(await written());
         throw new StoreUnavailable('the store did not answer in time');
       };
@@ -252,7 +255,7 @@ describe('progress', () => {
     const collecting = collect(deps, 1, progress);
     const waits = { waiting: 'tracker', waiting_reason: 'nobody listens' };
     await vi.waitFor(() => expect(progress).toContainEqual(expect.objectContaining(waits)), {
-      timeout: 5000,
+      timeout: 120_000,
     });
     down = false;
     expect(await collecting).toMatchObject({ graded: 4 });
