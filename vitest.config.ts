@@ -60,6 +60,7 @@ export default defineConfig({
           include: ['test/**/*.slow.test.ts'],
           isolate: false,
           setupFiles: [sharedProcess, threads],
+          globalSetup: ['test/support/whole-run/temporal-setup.ts'],
         },
       },
       {

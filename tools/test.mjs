@@ -4,11 +4,11 @@
 // engine's tests under sanitizers, the engine's fuzzers, which continue from their last corpus, and the changed kernels. With a file, project
 // or name filter for vitest, only the matching tests run, of whatever kind.
 import { spawn } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { cacheRoot, checkoutKey, contentKey, repository } from './steps/cache.mjs';
-import { engineBuildFolder } from './steps/engine.mjs';
+import { engineBuildFolder, passedEngineTests } from './steps/engine.mjs';
 import { findClang, fuzzFolder, sanitizedFolder, sanitizers } from './steps/sanitizers.mjs';
 
 const all = process.argv.includes('--all');
@@ -92,14 +92,26 @@ async function checkEngineFurther() {
   count(await run('kernels that are changed', 'bash', [script, engineBuildFolder]));
 }
 
-/** `only`: names of the tests to run; if absent, all tests in `folder` run. */
+/** Their result depends on `native/` and the compilers alone, so they run again only with --all or when one of these changed. */
+async function checkEngine() {
+  const passed = passedEngineTests();
+  if (!all && existsSync(passed))
+    return console.log('\n── engine: its tests passed with these sources before; --all runs them again');
+  if (await engineTests('engine', engineBuildFolder)) mkdirSync(passed, { recursive: true });
+}
+
+/** `only`: names of the tests to run; if absent, all tests in `folder` run. Resolves to whether all passed. */
 async function engineTests(title, folder, only) {
   const report = join(scratch, `${title.replaceAll(/\W+/g, '-')}.xml`);
   const passed = await run(title, 'ctest', [
     ...['--test-dir', folder, '--output-on-failure', '--output-junit', report],
+    ...['--parallel', String(availableParallelism())],
     ...(only ? ['--tests-regex', `^(${only.join('|')})$`] : []),
   ]);
-  if (!existsSync(report)) return count(false);
+  if (!existsSync(report)) {
+    count(false);
+    return false;
+  }
   const attribute = (name) =>
     Number(new RegExp(`<testsuite[^>]*\\s${name}="(\\d+)"`).exec(readFileSync(report, 'utf8'))?.[1] ?? 0);
   const [tests, failures, skipped] = ['tests', 'failures', 'skipped'].map(attribute);
@@ -108,7 +120,9 @@ async function engineTests(title, folder, only) {
   if (skipped > 0) console.log(`${skipped} engine tests were skipped; their output above says why.`);
   const expected = only?.length ?? 1;
   if (tests < expected) console.error(`Only ${tests} tests ran; at least ${expected} were expected.`);
-  if (tests < expected || (!passed && failures === 0)) count(false);
+  const ran = tests >= expected && (passed || failures > 0);
+  if (!ran) count(false);
+  return ran && failures === 0;
 }
 
 /** Seconds for each fuzzer. */
@@ -146,7 +160,7 @@ if (isFiltered) {
   await checkEngineFurther();
 } else {
   // In parallel, because each of them alone does not keep two cores busy.
-  await Promise.all([checkSources(), engineTests('engine', engineBuildFolder)]);
+  await Promise.all([checkSources(), checkEngine()]);
 }
 await typescriptTests();
 rmSync(scratch, { recursive: true, force: true });

@@ -37,6 +37,15 @@ function engineOf(compiler, nvcc) {
   return { compilers, key, binary: join(cacheRoot, 'engine', key, 'longhaul-engine') };
 }
 
+/**
+ * Folder that marks that the engine's tests passed with these sources and compilers. A set-up with tests must have built them.
+ * @returns {string}
+ */
+export function passedEngineTests() {
+  const { compilers } = engineOf(requireCompiler(), isCudaWanted() ? findNvcc() : null);
+  return join(engineBuildFolder, `passed-${contentKey([native], compilers)}`);
+}
+
 /** Fails now if the engine could not be built minutes later. The compiler is not checked if the engine is already built. */
 export function checkEngineCompiler() {
   const compiler = requireCompiler();
