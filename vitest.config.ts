@@ -7,7 +7,7 @@ const sharedProcess = 'test/support/preloads/shared-process-setup.ts';
 /** Set-up of all files: worker threads run the sources that a test runs. */
 const threads = 'test/support/preloads/threads-from-sources.ts';
 
-/** Tests that wait for other processes. Those without `isolate` share a process: loading the code and Temporal's SDK takes seconds. */
+/** Tests that wait for other processes. */
 const waiting = {
   pool: 'forks',
   // In one group, so that files which mostly wait run beside others. Four workers keep two cores busy; with more, deadlines would be
@@ -15,8 +15,8 @@ const waiting = {
   sequence: { groupOrder: 1 },
   maxWorkers: 4,
   // These limits end what hangs. A machine that is busy with other work takes many times as long as an idle one.
-  testTimeout: 300_000,
-  hookTimeout: 300_000,
+  testTimeout: 900_000,
+  hookTimeout: 900_000,
   teardownTimeout: 60_000,
   expect: { poll: { timeout: 120_000 } },
 } as const;
@@ -47,17 +47,8 @@ export default defineConfig({
         test: {
           ...waiting,
           name: 'server',
-          include: ['test/**/*.server.test.ts'],
-          isolate: false,
-          setupFiles: [sharedProcess, threads],
-          globalSetup: ['test/support/whole-run/temporal-setup.ts'],
-        },
-      },
-      {
-        test: {
-          ...waiting,
-          name: 'slow',
-          include: ['test/**/*.slow.test.ts'],
+          include: ['test/**/*.{server,slow}.test.ts'],
+          // Files share processes: loading the code and Temporal's SDK takes seconds, and files share a cluster.
           isolate: false,
           setupFiles: [sharedProcess, threads],
           globalSetup: ['test/support/whole-run/temporal-setup.ts'],

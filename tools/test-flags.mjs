@@ -24,10 +24,10 @@ const options = {
 const names = Object.keys(vitestFlags).map((name) => `--${name}`);
 
 const help = `Usage: npm test -- [--all | --nightly] [PATH...] [VITEST-FLAG...]
-Runs the linter, formatting, types, the engine's own tests and the TypeScript tests.
-  --all       also runs the slow tests (npm run test:all)
+Runs the linter, formatting, types, the engine's own tests if native/ changed, and the TypeScript tests.
+  --all       also runs the slow tests, and the engine's own ones in any case (npm run test:all)
   --nightly   runs only what --all leaves out: sanitizers, fuzzers and what rarely finds a fault (npm run test:nightly)
-  PATH        part of the path of a test file; only matching files run, without linter and engine tests
+  PATH        part of the path of a test file; only matching files run, slow and nightly ones too, without linter and engine tests
 Flags that go to vitest: ${names.join(', ')}; for others, use npx vitest run.`;
 
 try {

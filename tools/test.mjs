@@ -1,7 +1,7 @@
-// Runs the checks: linter, formatting, types, the engine's own tests, the TypeScript tests. The last line is `N passed, N failed`.
+// Runs the checks: linter, formatting, types, the engine's own tests if native/ changed, the TypeScript tests. The last line is `N passed, N failed`.
 // Usage: node tools/test.mjs [--all | --nightly] [VITEST-ARGUMENTS]
 // --all adds the tests in `*.slow.test.ts`. --nightly runs only what the other two leave out: the tests in `*.nightly.test.ts`, a part of the
-// engine's tests under sanitizers, the engine's fuzzers, which continue from their last corpus, and the changed kernels. With a file, project
+// engine's tests under sanitizers, the engine's fuzzers, which continue from their last corpus, and mutations of its kernels. With a file, project
 // or name filter for vitest, only the matching tests run, of whatever kind.
 import { spawn } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
@@ -84,12 +84,12 @@ async function checkSources() {
   );
 }
 
-async function checkEngineFurther() {
+async function nightlyEngineChecks() {
   for (const sanitizer of sanitizers)
     await engineTests(`engine, -fsanitize=${sanitizer.flags}`, sanitizedFolder(sanitizer), sanitizer.tests);
   await fuzzers();
   const script = join(repository, 'native/tools/mutate_kernels.sh');
-  count(await run('kernels that are changed', 'bash', [script, engineBuildFolder]));
+  count(await run('kernel mutations', 'bash', [script, engineBuildFolder]));
 }
 
 /** Their result depends on `native/` and the compilers alone, so they run again only with --all or when one of these changed. */
@@ -100,7 +100,7 @@ async function checkEngine() {
   if (await engineTests('engine', engineBuildFolder)) mkdirSync(passed, { recursive: true });
 }
 
-/** `only`: names of the tests to run; if absent, all tests in `folder` run. Resolves to whether all passed. */
+/** `only`: names of the tests to run; if absent, all tests in `folder` run. Resolves to whether all ran and passed. */
 async function engineTests(title, folder, only) {
   const report = join(scratch, `${title.replaceAll(/\W+/g, '-')}.xml`);
   const passed = await run(title, 'ctest', [
@@ -122,7 +122,7 @@ async function engineTests(title, folder, only) {
   if (tests < expected) console.error(`Only ${tests} tests ran; at least ${expected} were expected.`);
   const ran = tests >= expected && (passed || failures > 0);
   if (!ran) count(false);
-  return ran && failures === 0;
+  return ran && failures === 0 && skipped === 0;
 }
 
 /** Seconds for each fuzzer. */
@@ -138,11 +138,12 @@ async function fuzzers() {
 }
 
 async function typescriptTests() {
-  const projects = nightly ? ['nightly'] : ['pure', 'server', ...(all ? ['slow'] : [])];
+  const projects = nightly ? ['nightly'] : ['pure', 'server'];
+  const others = all || nightly ? [] : ['--exclude', 'test/**/*.slow.test.ts'];
   const passed = await run('typescript', process.execPath, [
     join(repository, 'node_modules/vitest/vitest.mjs'),
     'run',
-    ...(isFiltered ? [] : projects.flatMap((project) => ['--project', project])),
+    ...(isFiltered ? [] : [...projects.flatMap((project) => ['--project', project]), ...others]),
     ...args,
   ]);
   const results = join(scratch, 'vitest.json');
@@ -157,7 +158,7 @@ async function typescriptTests() {
 if (isFiltered) {
   console.log('A filter is given: the linter and the engine’s own tests are left out.');
 } else if (nightly) {
-  await checkEngineFurther();
+  await nightlyEngineChecks();
 } else {
   // In parallel, because each of them alone does not keep two cores busy.
   await Promise.all([checkSources(), checkEngine()]);

@@ -10,6 +10,6 @@ node tools/test-flags.mjs "$@" || {
   exit "$code"
 }
 sanitizers=()
-if [ "$*" = --nightly ]; then sanitizers=(--sanitizers); fi
+case " $* " in *" --nightly "*) sanitizers=(--sanitizers) ;; esac
 set_up --tests "${sanitizers[@]}"
 exec node tools/test.mjs "$@"

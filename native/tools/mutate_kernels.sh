@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Shows that the kernels' tests notice what makes bits wrong: changes a copy of a kernel in one place (the order of a sum, a
-# contraction, a mask), and runs its test under the emulated device, which must fail. Takes 5 minutes on 2 cores; no test runs it.
+# contraction, a mask), and runs its test under the emulated device, which must fail. Takes 3 minutes on 2 cores; `npm run test:nightly` runs it.
 #   native/tools/mutate_kernels.sh BUILD     BUILD: a build folder of native/ with the target longhaul_cuda_emulated
 set -uo pipefail
 native=$(cd "$(dirname "$0")/.." && pwd)

@@ -6,7 +6,7 @@ import { measureLongRun } from '../../bench/scale/long-run.js';
 import { measureManyRuns } from '../../bench/scale/many-runs.js';
 import { builtScripts } from '../support/repository.js';
 
-describe('a run of 300 steps', { timeout: 840_000 }, () => {
+describe('a run of 300 steps', () => {
   it('completes and passes its audit, also when the workflow continues as new', async () => {
     const figures = await measureLongRun({
       ...{ steps: 300, early: [30, 100], late: [200, 300], deadlineMs: 400_000, scripts: builtScripts },
@@ -18,7 +18,7 @@ describe('a run of 300 steps', { timeout: 840_000 }, () => {
   });
 });
 
-describe('six runs at once on one orchestrator', { timeout: 360_000 }, () => {
+describe('six runs at once on one orchestrator', () => {
   it('all finish, and every step follows from the step before', async () => {
     const node = fileURLToPath(new URL('fixtures/instant-node.mjs', import.meta.url));
     const figures = await measureManyRuns({

@@ -31,7 +31,7 @@ async function campaign(steps: number, of: Pick<CampaignOptions, 'faults' | 'str
 /** Clients wait 30 s for a request that hangs, so only `npm run chaos` has this fault. */
 const tooLong = ['s3-times-out'];
 
-test('runs under 12 faults end with the same bits as an undisturbed run', { timeout: 600_000 }, async () => {
+test('runs under 12 faults end with the same bits as an undisturbed run', async () => {
   const { runs, leftOut, said } = await campaign(12, {
     // These seeds include a bucket, two owners, a full disk, an engine that dies while it replies, a lost node, and Updates while a
     // process dies.

@@ -4,7 +4,7 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Cluster, RunHandle } from '../support/cluster/cluster.js';
-import { borrowCluster, giveBack } from '../support/cluster/shared-cluster.js';
+import { borrowCluster, returnCluster } from '../support/cluster/shared-cluster.js';
 import { smallRun } from '../support/small-run.js';
 import { type CommandAnswer, temporalCli } from '../support/servers/temporal-cli.js';
 import { undisturbedVerdict } from '../support/cluster/undisturbed.js';
@@ -27,7 +27,7 @@ const moments = [
 /** At these points an attempt checks whether it must stop before it goes on. So a pause interrupts it there. */
 const stopsThere: readonly string[] = ['batch-built', 'checkpoint-data-written'];
 
-describe('a run whose activities an operator changes by hand', { timeout: 360_000 }, () => {
+describe('a run whose activities an operator changes by hand', () => {
   let cluster: Cluster;
   let spec: { named(name: string): RunSpec };
   let undisturbed: Verdict;
@@ -36,7 +36,7 @@ describe('a run whose activities an operator changes by hand', { timeout: 360_00
     spec = await smallRun(join(cluster.folder, 'data'));
     undisturbed = await undisturbedVerdict(cluster, spec.named);
   });
-  afterAll(() => giveBack(cluster));
+  afterAll(() => returnCluster(cluster));
 
   type Command = (verb: string, ...flags: string[]) => Promise<CommandAnswer>;
   interface Moment {

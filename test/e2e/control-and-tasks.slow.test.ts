@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Cluster } from '../support/cluster/cluster.js';
 import { startEnvironmentProcess } from '../support/servers/environment-process.js';
 import { findEngine } from '../support/find-tools.js';
-import { borrowCluster, giveBack, tokenVariable } from '../support/cluster/shared-cluster.js';
+import { borrowCluster, returnCluster, tokenVariable } from '../support/cluster/shared-cluster.js';
 import { smallRun } from '../support/small-run.js';
 import { undisturbedVerdict } from '../support/cluster/undisturbed.js';
 import { until } from '../support/until.js';
@@ -31,7 +31,7 @@ describe('a run with one node and one orchestrator', () => {
     cluster = await borrowCluster();
     spec = await smallRun(join(cluster.folder, 'data'));
   });
-  afterAll(() => giveBack(cluster));
+  afterAll(() => returnCluster(cluster));
 
   const node = () => cluster.nodes[0] as (typeof cluster.nodes)[number];
   const orchestrator = () => cluster.orchestrators[0] as (typeof cluster.orchestrators)[number];

@@ -9,7 +9,7 @@ import { readUpdates } from '../../src/store/runs/run-records.js';
 import { checkpointNowUpdate, pauseUpdate, resumeUpdate, statusQuery } from '../../src/workflows/messages.js';
 import type { Cluster } from '../support/cluster/cluster.js';
 import { findEmulatedEngine, findEngine } from '../support/find-tools.js';
-import { borrowCluster, giveBack } from '../support/cluster/shared-cluster.js';
+import { borrowCluster, returnCluster } from '../support/cluster/shared-cluster.js';
 import { smallRun } from '../support/small-run.js';
 import { undisturbedVerdict } from '../support/cluster/undisturbed.js';
 import { until } from '../support/until.js';
@@ -21,7 +21,7 @@ const erringEngine = fileURLToPath(new URL('../engine/erring-engine.mjs', import
 /** The emulated GPU needs ten seconds of processor time for a step, and may have a twentieth of a processor. */
 const emulatedStepMs = 240_000;
 
-describe('a run on several devices', { timeout: 600_000 }, () => {
+describe('a run on several devices', () => {
   let cluster: Cluster;
   let spec: { named(name: string): RunSpec };
   let undisturbed: Verdict;
@@ -30,7 +30,7 @@ describe('a run on several devices', { timeout: 600_000 }, () => {
     spec = await smallRun(join(cluster.folder, 'data'));
     undisturbed = await undisturbedVerdict(cluster, spec.named);
   });
-  afterAll(() => giveBack(cluster));
+  afterAll(() => returnCluster(cluster));
 
   it('goes from the CPU to a GPU and back to the CPU, and ends in the same state', async () => {
     const [first] = cluster.nodes;

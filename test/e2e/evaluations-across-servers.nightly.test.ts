@@ -22,7 +22,7 @@ describe.skipIf(!python)('runs of one base model on servers of openenv 0.10.0', 
     urls = fixtures.map(({ url }) => url);
     harness = await startHarness({ url: urls[0] ?? '' });
     ({ calls } = counting(harness.node));
-  }, 600_000);
+  });
   afterAll(async () => {
     await harness?.close();
     for (const fixture of fixtures) await fixture.stop();

@@ -17,7 +17,7 @@ import type { WorkerProcess } from '../support/worker-process.js';
 
 const python = await pythonWith('fleet');
 
-describe.skipIf(!python)('a run on Fleet', { timeout: 400_000 }, () => {
+describe.skipIf(!python)('a run on Fleet', () => {
   let service: FleetService;
   let known: FleetTasks;
   let cluster: Cluster;
@@ -25,7 +25,7 @@ describe.skipIf(!python)('a run on Fleet', { timeout: 400_000 }, () => {
     service = await startFleetService(python);
     known = readFleetTasks(service.tasks);
     cluster = await Cluster.start({ env: { FLEET_API_KEY: service.key } });
-  }, 500_000);
+  });
   afterAll(async () => {
     await cluster?.stop();
     await service?.stop();

@@ -24,7 +24,7 @@ const folder = mkdtempSync(join(tmpdir(), 'longhaul-follower-'));
 const told = (name: string): string => join(folder, 'stack', 'follower', 'tracking', name);
 const kills = 4;
 
-describe('a stack whose run is reported', { timeout: 480_000 }, () => {
+describe('a stack whose run is reported', () => {
   let slack: SlackServer;
   let stack: Stack;
   let client: Client;

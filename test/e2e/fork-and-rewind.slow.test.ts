@@ -11,7 +11,7 @@ import { namesFolder, stepsFolder } from '../../src/store/objects/layout.js';
 import { readState } from '../../src/store/runs/run-records.js';
 import { statusQuery } from '../../src/workflows/messages.js';
 import type { Cluster, RunHandle } from '../support/cluster/cluster.js';
-import { borrowCluster, giveBack } from '../support/cluster/shared-cluster.js';
+import { borrowCluster, returnCluster } from '../support/cluster/shared-cluster.js';
 import { smallRun } from '../support/small-run.js';
 import { until } from '../support/until.js';
 
@@ -28,7 +28,7 @@ describe('forks and rewinds', () => {
     states = await statesOf('done');
     expect(new Set(states).size).toBe(steps.length);
   });
-  afterAll(() => giveBack(cluster));
+  afterAll(() => returnCluster(cluster));
 
   const statesOf = (run: string) => Promise.all(steps.map((step) => readState(cluster.store, run, step)));
   const handleOf = (name: string): RunHandle =>

@@ -39,7 +39,7 @@ const stackFolder = join(folder, 'stack');
 const countsAll = /unknown|tool_error|\/(graded|mean_turns|mean_tool_calls)$/;
 const overGraded = /^(reward|eval)\/|^generate\/avg_tokens_(non_)?zero_rewards$/;
 
-describe('a run on a server that grades nothing', { timeout: 900_000 }, () => {
+describe('a run on a server that grades nothing', () => {
   let slack: SlackServer;
   let stack: Stack;
   let client: Client;

@@ -13,7 +13,7 @@ import type { DatasetManifest } from '../../src/spec/records/manifests.js';
 import { datasetManifestKey } from '../../src/store/objects/layout.js';
 import { readRecord } from '../../src/store/records/records.js';
 import type { Cluster } from '../support/cluster/cluster.js';
-import { borrowCluster, giveBack, tokenVariable } from '../support/cluster/shared-cluster.js';
+import { borrowCluster, returnCluster, tokenVariable } from '../support/cluster/shared-cluster.js';
 import { repository } from '../support/repository.js';
 import { until } from '../support/until.js';
 
@@ -38,7 +38,7 @@ beforeAll(async () => {
   });
   writeFileSync(solutionsFile(), lines(solutions));
 });
-afterAll(() => giveBack(cluster));
+afterAll(() => returnCluster(cluster));
 
 const tasksFile = (): string => join(cluster.folder, 'tasks.jsonl');
 const solutionsFile = (): string => join(cluster.folder, 'solutions.jsonl');

@@ -131,7 +131,7 @@ ${cluster.nodes[0]!.log.slice(-2_000)}`);
       'the key to be refused',
       30_000,
     );
-  }, 360_000);
+  });
   afterAll(async () => {
     vi.unstubAllEnvs();
     await cluster?.stop();

@@ -3,7 +3,8 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Cluster, RunHandle } from '../support/cluster/cluster.js';
-import { borrowCluster, giveBack } from '../support/cluster/shared-cluster.js';
+import { borrowCluster, returnCluster } from '../support/cluster/shared-cluster.js';
+import { untilReported } from '../support/detection.js';
 import { smallRun } from '../support/small-run.js';
 import { undisturbedVerdict } from '../support/cluster/undisturbed.js';
 import { until } from '../support/until.js';
@@ -13,7 +14,7 @@ import { attemptsFolder, episodesFolder } from '../../src/store/objects/layout.j
 import { requireRecord } from '../../src/store/records/records.js';
 import { defaultPoolId, poolQuery, type PoolView } from '../../src/workflows/messages.js';
 
-describe('a run that may use two nodes', { timeout: 360_000 }, () => {
+describe('a run that may use two nodes', () => {
   let cluster: Cluster;
   let started: (name: string) => Promise<RunHandle>;
   let alone: Verdict;
@@ -23,8 +24,8 @@ describe('a run that may use two nodes', { timeout: 360_000 }, () => {
     alone = await undisturbedVerdict(cluster, spec.named);
     await cluster.startNode('second');
     started = (name) => cluster.run({ ...spec.named(name), placement: { priority: 0, nodes: 2 } });
-  }, 360_000);
-  afterAll(() => giveBack(cluster));
+  });
+  afterAll(() => returnCluster(cluster));
 
   /** The first GRPO step, which requests the second node, and the next step, which both nodes share. */
   const [asking, shared] = [2, 3];
@@ -95,6 +96,6 @@ describe('a run that may use two nodes', { timeout: 360_000 }, () => {
     expect(finished).not.toContain(again[0]?.slice(folder.length));
     killed.letGo(point);
     killed.start();
-    await until(async () => (await pool()).nodes.every(({ state }) => state === 'up'), 'both nodes to be up');
+    for (const id of ['shared', 'second']) await untilReported(cluster.temporal.client, id);
   });
 });

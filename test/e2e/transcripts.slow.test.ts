@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Cluster, RunHandle } from '../support/cluster/cluster.js';
 import { findTemporal } from '../support/find-tools.js';
 import { repository } from '../support/repository.js';
-import { borrowCluster, giveBack } from '../support/cluster/shared-cluster.js';
+import { borrowCluster, returnCluster } from '../support/cluster/shared-cluster.js';
 import { smallRun } from '../support/small-run.js';
 import { until } from '../support/until.js';
 import { controlFolder } from '../../src/store/objects/layout.js';
@@ -54,7 +54,7 @@ async function eventsOf(run: RunHandle): Promise<string[]> {
 /** The run of the transcripts, and the point at which it is held while the commands are typed. */
 const [name, point] = ['demo', 'episode-written.step-000002.collect'];
 
-describe('the transcripts of docs/operations.md', { timeout: 360_000 }, () => {
+describe('the transcripts of docs/operations.md', () => {
   const shown = transcriptsOf(readFileSync(join(repository, 'docs/operations.md'), 'utf8'));
   let cluster: Cluster;
   let run: RunHandle;
@@ -69,7 +69,7 @@ describe('the transcripts of docs/operations.md', { timeout: 360_000 }, () => {
     symlinkSync(join(repository, 'bin/longhaul'), join(cluster.folder, 'bin/longhaul'));
     symlinkSync(findTemporal(), join(cluster.folder, 'bin/temporal'));
   });
-  afterAll(() => giveBack(cluster));
+  afterAll(() => returnCluster(cluster));
 
   /** Standard output and standard error together, as a terminal shows them. */
   async function typed(command: string): Promise<string> {

@@ -5,7 +5,7 @@ import { readWaves } from '../../src/store/runs/waves.js';
 import { readPlan } from '../../src/store/runs/run-records.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 import type { Cluster } from '../support/cluster/cluster.js';
-import { borrowCluster, giveBack } from '../support/cluster/shared-cluster.js';
+import { borrowCluster, returnCluster } from '../support/cluster/shared-cluster.js';
 import { smallRun } from '../support/small-run.js';
 import { expectEqual, type Verdict, verdictOf } from '../support/verdict.js';
 import { until } from '../support/until.js';
@@ -14,7 +14,7 @@ import type { WorkerProcess } from '../support/worker-process.js';
 /** The first step with rollouts. */
 const step = 2;
 
-describe('a step with waves', { timeout: 360_000 }, () => {
+describe('a step with waves', () => {
   let cluster: Cluster;
   let named: (name: string) => RunSpec;
   let undisturbed: Verdict;
@@ -37,7 +37,7 @@ describe('a step with waves', { timeout: 360_000 }, () => {
     await cluster.ended(await cluster.run(named('waves')));
     undisturbed = await verdictOf(cluster.store, 'waves');
   });
-  afterAll(() => giveBack(cluster));
+  afterAll(() => returnCluster(cluster));
 
   const wavesIn = async (run: string) =>
     (await readWaves(cluster.store, (await readPlan(cluster.store, run, step)).record)).map(

@@ -3,7 +3,7 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Cluster, type RunHandle } from '../support/cluster/cluster.js';
-import { borrowCluster, giveBack } from '../support/cluster/shared-cluster.js';
+import { borrowCluster, returnCluster } from '../support/cluster/shared-cluster.js';
 import { smallRun } from '../support/small-run.js';
 import { type CommandAnswer, temporalCli } from '../support/servers/temporal-cli.js';
 import { undisturbedVerdict } from '../support/cluster/undisturbed.js';
@@ -25,7 +25,7 @@ const moments = [
 ];
 const inMidStep = 'episode-written.step-000003.collect';
 
-describe('a run whose workflow is reset', { timeout: 360_000 }, () => {
+describe('a run whose workflow is reset', () => {
   let cluster: Cluster;
   let spec: { named(name: string): RunSpec };
   let undisturbed: Verdict;
@@ -34,7 +34,7 @@ describe('a run whose workflow is reset', { timeout: 360_000 }, () => {
     spec = await smallRun(join(cluster.folder, 'data'));
     undisturbed = await undisturbedVerdict(cluster, spec.named);
   });
-  afterAll(() => giveBack(cluster));
+  afterAll(() => returnCluster(cluster));
 
   const workerAt = (point: string) => {
     const [node, orchestrator] = [cluster.nodes[0], cluster.orchestrators[0]];
@@ -125,7 +125,7 @@ describe('a run whose workflow is reset', { timeout: 360_000 }, () => {
   });
 });
 
-describe('a run whose workflow is reset to an earlier execution of its chain', { timeout: 360_000 }, () => {
+describe('a run whose workflow is reset to an earlier execution of its chain', () => {
   let cluster: Cluster;
   beforeAll(async () => {
     cluster = await Cluster.start({

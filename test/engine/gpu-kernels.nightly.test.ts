@@ -22,7 +22,7 @@ if (nvcc === null)
     'skipped: the GPU kernels are not compiled, since there is no nvcc. LONGHAUL_CUDA=1 installs one (105 MB).',
   );
 
-describe.skipIf(nvcc === null)('the GPU kernels', { timeout: 600_000 }, () => {
+describe.skipIf(nvcc === null)('the GPU kernels', () => {
   let folder: string;
   beforeAll(() => {
     folder = mkdtempSync(join(tmpdir(), 'gpu-kernels-'));

@@ -37,7 +37,7 @@ async function gpuRuns(args: readonly string[]) {
   return { code, output, errors, left: readdirSync(temporary).filter((name) => name !== claimedPorts) };
 }
 
-describe('gpu-runs', { timeout: 900_000 }, () => {
+describe('gpu-runs', () => {
   it('ends a run in one state on the CPU, on the device, and moved between them', async () => {
     const engine = findEmulatedEngine();
     const { code, output, errors, left } = await gpuRuns(['--engine', engine, '--within', '840']);

@@ -133,12 +133,12 @@ await runLong('bash', ['-c', 'sleep 300 & echo $! > started.new; mv started.new 
     const env = { ...process.env, LONGHAUL_CACHE: join(checkout, 'cache') };
     const child = spawn(file, args, { cwd: checkout, env, stdio: 'ignore' });
     const ended = once(child, 'exit');
-    await expect.poll(() => existsSync(join(checkout, 'started')), { timeout: 120_000 }).toBe(true);
+    await expect.poll(() => existsSync(join(checkout, 'started'))).toBe(true);
     const started = readFileSync(join(checkout, 'started'), 'utf8').trim();
     expect(runs(started)).toBe(true);
     child.kill(signal);
     expect(await ended).toEqual([code, null]);
-    await expect.poll(() => runs(started), { timeout: 120_000 }).toBe(false);
+    await expect.poll(() => runs(started)).toBe(false);
   });
 });
 

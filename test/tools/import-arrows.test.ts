@@ -12,7 +12,7 @@ async function complaints(file: string, text: string): Promise<string[]> {
 // The first linted text waits until the types of the whole project are loaded: minutes on a busy machine.
 beforeAll(async () => {
   await complaints('src/rl/advantages.ts', '');
-}, 400_000);
+});
 
 describe('import arrows', () => {
   test.each([

@@ -328,7 +328,7 @@ export function startRun(
 export async function until(
   run: { query(query: typeof statusQuery): Promise<RunStatus> },
   holds: (status: RunStatus) => boolean,
-  deadlineMs = 60_000,
+  deadlineMs = 240_000,
 ): Promise<RunStatus> {
   const deadline = Date.now() + deadlineMs;
   for (;;) {
@@ -344,7 +344,7 @@ export async function untilItWaitsFor(
   run: { describe(): Promise<Pick<WorkflowExecutionDescription, 'raw'>> },
   activities: readonly string[],
 ): Promise<void> {
-  const deadline = Date.now() + 60_000;
+  const deadline = Date.now() + 240_000;
   for (;;) {
     const { raw } = await run.describe();
     const pending = (raw.pendingActivities ?? []).map(({ activityId }) => activityId ?? '').sort();
@@ -357,7 +357,7 @@ export async function untilItWaitsFor(
 
 /** Returns when none of the script's activities is in flight. */
 export async function quiet(script: ScriptedRun): Promise<void> {
-  const deadline = Date.now() + 60_000;
+  const deadline = Date.now() + 240_000;
   while (script.underWay > 0) {
     if (Date.now() > deadline) throw new Error('an activity does not end');
     await new Promise((resolve) => setTimeout(resolve, 10));

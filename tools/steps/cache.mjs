@@ -62,7 +62,7 @@ const abandonedMs = 5 * 60_000;
 
 /**
  * Runs `work` while no other process holds the same lock: two set-ups must not write into one build folder. Takes over the lock of a
- * process that has ended; gives up if its holder has not renewed it for 5 minutes.
+ * process that has ended, or that has not renewed it for 5 minutes: its id may be another process's by now.
  */
 export async function withLock(name, work) {
   const path = join(cacheRoot, 'locks', name);
@@ -74,12 +74,10 @@ export async function withLock(name, work) {
     } catch (error) {
       if (error.code !== 'EEXIST') throw error;
       const holder = Number(readFileSync(path, 'utf8') || process.pid);
-      if (!isAlive(holder)) {
+      if (!isAlive(holder) || sinceRenewal(path) > abandonedMs) {
         rmSync(path, { force: true });
         continue;
       }
-      if (sinceRenewal(path) > abandonedMs)
-        throw new Error(`Process ${holder} holds ${path}, but does not work. End it, or remove the file.`);
       if (round % 40 === 0)
         console.log(`    another set-up (process ${holder}) is building ${name}; waiting for it`);
       await sleep(250);

@@ -1,6 +1,6 @@
 // Builds the native engine: CMake Release, out of tree. Each checkout has its own build folder, for incremental builds. The binary is
 // cached under the hash of its sources, so that going back to an older commit builds nothing.
-import { copyFileSync, existsSync, mkdirSync, renameSync } from 'node:fs';
+import { copyFileSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import {
@@ -21,6 +21,13 @@ export const native = join(repository, 'native');
 
 export const engineBuildFolder = join(cacheRoot, 'engine', `build-${checkoutKey}`);
 
+/** Removes the marks of earlier builds of tests from a build folder. */
+export function forgetBuilds(folder) {
+  if (!existsSync(folder)) return;
+  for (const name of readdirSync(folder).filter((name) => /^(tests|passed)-/.test(name)))
+    rmSync(join(folder, name), { recursive: true });
+}
+
 export const buildContinues = 'Start the same command again: it continues with what is not built yet.';
 
 /** Tests and tools of `native/` do not change the engine's binary. */
@@ -38,7 +45,7 @@ function engineOf(compiler, nvcc) {
 }
 
 /**
- * Folder that marks that the engine's tests passed with these sources and compilers. A set-up with tests must have built them.
+ * Folder that marks that the engine's tests passed with these sources and compilers. Call it after a set-up with `--tests`.
  * @returns {string}
  */
 export function passedEngineTests() {
@@ -89,6 +96,8 @@ export async function ensureEngine({ withTests = false } = {}) {
         label: 'engine configuration',
       },
     );
+    // The programs of another state of the sources are about to be replaced.
+    forgetBuilds(engineBuildFolder);
     const jobs = String(Math.max(1, availableParallelism()));
     const target = withTests ? [] : ['--target', 'longhaul-engine'];
     await runLong(cmake, ['--build', engineBuildFolder, '--parallel', jobs, ...target], {

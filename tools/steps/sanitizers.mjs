@@ -5,7 +5,7 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { contentKey, platformKey, withLock } from './cache.mjs';
 import { findOnPath, outputOf, runLong } from './command.mjs';
-import { buildContinues, engineBuildFolder, native } from './engine.mjs';
+import { buildContinues, engineBuildFolder, forgetBuilds, native } from './engine.mjs';
 import { requireCmake, requireCompiler, requireGenerator } from './prerequisites.mjs';
 
 /** `tests`: names in ctest. The program of a test has `_` in place of `/`. */
@@ -95,6 +95,7 @@ async function ensureSanitizer(sanitizer) {
       ],
       { label: `engine configuration for ${name}` },
     );
+    forgetBuilds(folder);
     const targets = tests.map((test) => test.replace('/', '_'));
     const jobs = String(Math.max(1, availableParallelism()));
     await runLong(requireCmake(), ['--build', folder, '--parallel', jobs, '--target', ...targets], {

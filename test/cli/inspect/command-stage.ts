@@ -20,7 +20,7 @@ export function useCommandStage(): void {
     folder = mkdtempSync(join(tmpdir(), 'longhaul-cli-status-'));
     storeAddress = `dir:${join(folder, 'store')}`;
     [temporal, store] = await Promise.all([startTemporal(), openStore(storeAddress), workflowBundle()]);
-  }, 60_000);
+  });
   afterAll(async () => {
     await temporal?.stop();
     rmSync(folder, { recursive: true, force: true });

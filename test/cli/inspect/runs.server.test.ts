@@ -79,7 +79,7 @@ describe('longhaul runs', () => {
         .filter(({ run }) => run.startsWith(name))
         .map(({ run, status, from }) => ({ run, status, from }));
     };
-    await expect.poll(listed, { timeout: 120_000 }).toEqual([
+    await expect.poll(listed).toEqual([
       { run: `${name}~3`, status: 'running', from: { run: `${name}~2`, step: 3 } },
       { run: `${name}~2`, status: 'rewound', from: { run: name, step: 2 } },
       { run: name, status: 'rewound', from: null },
@@ -111,7 +111,7 @@ describe('longhaul runs', () => {
       const lines = JSON.parse(output) as { run: string; status: string }[];
       return lines.filter(({ run }) => [never, had].includes(run)).map(({ run, status }) => [run, status]);
     };
-    await expect.poll(listed, { timeout: 120_000 }).toEqual([
+    await expect.poll(listed).toEqual([
       [never, 'start terminated'],
       [had, 'start terminated'],
     ]);

@@ -25,10 +25,10 @@ describe('longhaul status', () => {
       throw new StoreFull('no space is left for runs/full/steps/000002/batch.safetensors');
     };
     await withRun(temporal, script, async (run) => {
-      await expect.poll(() => tries, { timeout: 120_000 }).toBeGreaterThan(1);
+      await expect.poll(() => tries).toBeGreaterThan(1);
       // During a try nothing waits, so poll until the run is between two tries.
       await expect
-        .poll(() => longhaul('status', script.outline.name), { timeout: 120_000 })
+        .poll(() => longhaul('status', script.outline.name))
         .toMatchObject({
           ...{ code: 0, errors: '' },
           output: expect.stringMatching(
@@ -151,7 +151,7 @@ describe('longhaul status', () => {
     script.grant = () => uniqueName('nobody');
     await withRun(temporal, script, async (run) => {
       await expect
-        .poll(async () => (await longhaul('status', script.outline.name)).output, { timeout: 120_000 })
+        .poll(async () => (await longhaul('status', script.outline.name)).output)
         .toMatch(/waits for step-000000\/base, try 1: no worker has taken it/);
       await run.terminate();
     });
@@ -177,7 +177,7 @@ describe('a run with a waiting attempt', () => {
       await held.reached;
       const shown = async (): Promise<string> => (await longhaul('status', script.outline.name)).output;
       await expect
-        .poll(shown, { timeout: 120_000 })
+        .poll(shown)
         .toMatch(
           /waits for step-000002\/update, try 1, for 1 min \d+ s: 16 episodes wait for environment booking \(.*127\.0\.0\.1:9 is down\); the run is blocked if it does not answer by 12:30 UTC/,
         );
@@ -280,7 +280,7 @@ describe('the command', () => {
       const name = uniqueName('known');
       const workflow = await startRun(temporal, uniqueName('nobody'), name);
       await expect
-        .poll(async () => (await longhaul(verb, 'nope')).errors, { timeout: 120_000 })
+        .poll(async () => (await longhaul(verb, 'nope')).errors)
         .toMatch(
           new RegExp(
             `^(on .*\\n)?error: there is no run "nope" on this Temporal server: it has .*${name}.*\\n$`,
@@ -300,9 +300,7 @@ describe('the command', () => {
     await withRun(temporal, script, async (run) => {
       await held.reached;
       const cancelled = longhaul('cancel', script.outline.name);
-      await expect
-        .poll(async () => (await run.describe()).status.name, { timeout: 120_000 })
-        .toBe('CANCELLED');
+      await expect.poll(async () => (await run.describe()).status.name).toBe('CANCELLED');
       held.release();
       expect(await cancelled).toMatchObject({
         code: 0,

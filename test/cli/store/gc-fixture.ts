@@ -41,7 +41,7 @@ export function useFinishedRun(): void {
       await harness.attempt('upload', () => uploadCheckpoint(harness.node, { run, step, owner: 1 }));
     }
     for (const step of grpoSteps) episodesBefore.set(step, await readStepEpisodes(harness.store, run, step));
-  }, 60_000);
+  });
   afterAll(() => rmSync(scratch, { recursive: true, force: true }));
 }
 

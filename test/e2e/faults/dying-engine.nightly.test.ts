@@ -11,7 +11,7 @@ import type { RunSpec } from '../../../src/spec/run-spec.js';
 
 const killedForMs = 120_000;
 
-describe('an engine that dies every 0.1 to 2.5 s', { timeout: 900_000 }, () => {
+describe('an engine that dies every 0.1 to 2.5 s', () => {
   let cluster: Cluster;
   let spec: { named(name: string): RunSpec };
   let undisturbed: Verdict;

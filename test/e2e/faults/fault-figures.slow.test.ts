@@ -3,7 +3,7 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Cluster, RunHandle } from '../../support/cluster/cluster.js';
-import { borrowCluster, giveBack } from '../../support/cluster/shared-cluster.js';
+import { borrowCluster, returnCluster } from '../../support/cluster/shared-cluster.js';
 import { smallRun } from '../../support/small-run.js';
 import { until } from '../../support/until.js';
 import { expectEqual, verdictOf } from '../../support/verdict.js';
@@ -22,7 +22,7 @@ beforeAll(async () => {
   cluster = await borrowCluster();
   spec = await smallRun(join(cluster.folder, 'data'));
 });
-afterAll(() => giveBack(cluster));
+afterAll(() => returnCluster(cluster));
 
 const node = (): WorkerProcess => cluster.nodes[0]!;
 const orchestrator = (): WorkerProcess => cluster.orchestrators[0]!;
@@ -69,7 +69,7 @@ async function at(point: string, worker: WorkerProcess, meanwhile: () => Promise
   worker.letGo(point);
 }
 
-describe('the figures ft/*', { timeout: 400_000 }, () => {
+describe('the figures ft/*', () => {
   it('show only an ETTR close to 1 if nothing has failed', async () => {
     const run = await cluster.run(spec.named('nothing-failed'));
     await cluster.ended(run);

@@ -114,7 +114,7 @@ async function whole(name: string): Promise<void> {
   expect((await auditRun(store, name)).violations).toEqual([]);
 }
 
-describe('trainingRun', { timeout: 360_000 }, () => {
+describe('trainingRun', () => {
   it('fails at once if the spec is bad, and lists every problem', async () => {
     const spec = named('bad', { nmae: 'x', trainer: { lr: -1, ckpt_intervall: 2 } });
     const error = await (await start(spec)).result().then(
@@ -148,7 +148,7 @@ describe('trainingRun', { timeout: 360_000 }, () => {
   });
 });
 
-describe('an environment server that is down', { timeout: 480_000 }, () => {
+describe('an environment server that is down', () => {
   let server: EnvironmentServer | null = null;
   afterAll(() => server?.close());
 
@@ -182,7 +182,7 @@ describe('an environment server that is down', { timeout: 480_000 }, () => {
   });
 });
 
-describe('a run that is started twice', { timeout: 480_000 }, () => {
+describe('a run that is started twice', () => {
   const write = (name: string, spec: Spec): string => {
     const path = join(folder, name);
     writeFileSync(path, JSON.stringify(spec));

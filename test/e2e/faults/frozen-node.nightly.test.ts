@@ -42,7 +42,7 @@ function isComputing(pid: number): boolean {
   return readFileSync(`/proc/${pid}/task/${pid}/stat`, 'utf8').split(') ')[1]?.startsWith('R') === true;
 }
 
-describe('a node worker that is frozen', { timeout: 900_000 }, () => {
+describe('a node worker that is frozen', () => {
   let cluster: Cluster;
   let node: WorkerProcess;
   let proxy: Awaited<ReturnType<typeof startSlowProxy>>;

@@ -25,7 +25,7 @@ const [first, second] = [2, 3];
 /** Halt after this many turns: all first turns, and half of the second ones. */
 const turns = 12;
 
-describe('episodes in flight', { timeout: 360_000 }, () => {
+describe('episodes in flight', () => {
   const folder = mkdtempSync(join(tmpdir(), 'longhaul-killed-'));
   const [asked, halt] = [join(folder, 'asked.jsonl'), join(folder, 'halt.json')];
   let cluster: Cluster;

@@ -3,7 +3,7 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Cluster, RunHandle } from '../../support/cluster/cluster.js';
-import { borrowCluster, giveBack } from '../../support/cluster/shared-cluster.js';
+import { borrowCluster, returnCluster } from '../../support/cluster/shared-cluster.js';
 import { smallRun } from '../../support/small-run.js';
 import { undisturbedVerdict } from '../../support/cluster/undisturbed.js';
 import { until } from '../../support/until.js';
@@ -31,7 +31,7 @@ describe('a worker that wakes too late', () => {
     spec = await smallRun(join(cluster.folder, 'data'));
     undisturbed = await undisturbedVerdict(cluster, spec.named);
   });
-  afterAll(() => giveBack(cluster));
+  afterAll(() => returnCluster(cluster));
 
   const exists = (key: string) => async () => (await cluster.store.head(key)) !== null;
 

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { Cluster } from '../../support/cluster/cluster.js';
 import { untilReported } from '../../support/detection.js';
-import { borrowCluster, giveBack } from '../../support/cluster/shared-cluster.js';
+import { borrowCluster, returnCluster } from '../../support/cluster/shared-cluster.js';
 import { smallRun } from '../../support/small-run.js';
 import { undisturbedVerdict } from '../../support/cluster/undisturbed.js';
 import { until } from '../../support/until.js';
@@ -25,10 +25,10 @@ describe('a node that must leave', () => {
     cluster = await borrowCluster();
     spec = await smallRun(join(cluster.folder, 'data'));
     undisturbed = await undisturbedVerdict(cluster, spec.named);
-    await cluster.haveNodes(0);
+    await cluster.scaleNodes(0);
   });
   afterEach(() => cluster?.nodesLeave());
-  afterAll(() => giveBack(cluster));
+  afterAll(() => returnCluster(cluster));
 
   it('ends within its grace period even if its work does not end, and at once at a second signal', async () => {
     const node = await cluster.startNode('stuck', ['--grace', '6']);

@@ -4,7 +4,7 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Cluster, RunHandle } from '../../support/cluster/cluster.js';
-import { borrowCluster, giveBack } from '../../support/cluster/shared-cluster.js';
+import { borrowCluster, returnCluster } from '../../support/cluster/shared-cluster.js';
 import { smallRun } from '../../support/small-run.js';
 import { undisturbedVerdict } from '../../support/cluster/undisturbed.js';
 import { until } from '../../support/until.js';
@@ -29,7 +29,7 @@ describe('a run after the kill of one of its processes', () => {
     spec = await smallRun(join(cluster.folder, 'data'));
     undisturbed = await undisturbedVerdict(cluster, spec.named);
   });
-  afterAll(() => giveBack(cluster));
+  afterAll(() => returnCluster(cluster));
 
   const only = (workers: readonly WorkerProcess[]) => workers[0] as WorkerProcess;
   const orchestrator = () => only(cluster.orchestrators);

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { Cluster, RunHandle } from '../../support/cluster/cluster.js';
 import { secondsUntilRevoked, untilReported } from '../../support/detection.js';
-import { borrowCluster, giveBack } from '../../support/cluster/shared-cluster.js';
+import { borrowCluster, returnCluster } from '../../support/cluster/shared-cluster.js';
 import { smallRun } from '../../support/small-run.js';
 import { undisturbedVerdict } from '../../support/cluster/undisturbed.js';
 import { until } from '../../support/until.js';
@@ -25,10 +25,10 @@ describe('a run whose node is lost', () => {
     cluster = await borrowCluster();
     spec = await smallRun(join(cluster.folder, 'data'));
     undisturbed = await undisturbedVerdict(cluster, spec.named);
-    await cluster.haveNodes(0);
+    await cluster.scaleNodes(0);
   });
   afterEach(() => cluster?.nodesLeave());
-  afterAll(() => giveBack(cluster));
+  afterAll(() => returnCluster(cluster));
 
   /**
    * A run whose first node is held during the rollouts of step 4. The state after step 2 is in the store, the state after step 3 is not.

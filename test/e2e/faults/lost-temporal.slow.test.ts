@@ -16,7 +16,7 @@ import { readSequence } from '../../../src/store/records/records.js';
 /** temporal.api.enums.v1.PendingActivityState */
 const cancelRequested = 3;
 
-describe('a Temporal server that dies', { timeout: 360_000 }, () => {
+describe('a Temporal server that dies', () => {
   const folder = mkdtempSync(join(tmpdir(), 'longhaul-temporal-'));
   const databaseFile = join(folder, 'temporal.db');
   let cluster: Cluster;

@@ -9,7 +9,7 @@ import { undisturbedVerdict } from '../../support/cluster/undisturbed.js';
 import { expectEqual } from '../../support/verdict.js';
 import type { RunSpec } from '../../../src/spec/run-spec.js';
 
-describe('a run on S3', { timeout: 360_000 }, () => {
+describe('a run on S3', () => {
   let server: S3Server;
   let proxy: FaultProxy;
   let cluster: Cluster;

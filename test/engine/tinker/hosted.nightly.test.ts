@@ -6,7 +6,7 @@ const { LONGHAUL_TINKER: url, LONGHAUL_SERVED_MODEL: model, TINKER_API_KEY: key 
 const needs = 'needs LONGHAUL_TINKER, and TINKER_API_KEY if the server asks for a key';
 
 describe.skipIf(!url)(`the Tinker server that LONGHAUL_TINKER names (${needs})`, () => {
-  test('has the model, knows numbers or not, and restores the optimizer', { timeout: 600_000 }, async () => {
+  test('has the model, knows numbers or not, and restores the optimizer', async () => {
     const target = { url: url!, model: model ?? null, spec: null, ...(key ? { key } : {}) };
     const wrong = (await checkTinker(target)).filter(({ ok }) => !ok);
     expect(wrong).toEqual([]);

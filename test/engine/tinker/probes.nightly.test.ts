@@ -28,7 +28,7 @@ const vocabulary = 1024;
 const places = 3;
 const tokenizer = resolve('presets/tokenizers/small/tokenizer.json');
 
-describe.skipIf(!python)('a stock Tinker server', { timeout: 400_000 }, () => {
+describe.skipIf(!python)('a stock Tinker server', () => {
   let folder: string;
   let server: TinkerServer;
   beforeAll(async () => {

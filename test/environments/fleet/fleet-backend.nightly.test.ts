@@ -78,7 +78,7 @@ describe.skipIf(!python)('Fleet', () => {
   beforeAll(async () => {
     service = await startFleetService(python);
     known = readFleetTasks(service.tasks);
-  }, 400_000);
+  });
   afterAll(async () => {
     await service?.stop();
     rmSync(folder, { recursive: true, force: true });
@@ -112,7 +112,7 @@ describe.skipIf(!python)('Fleet', () => {
   const running = async (): Promise<number> =>
     (await instances()).filter(({ status }) => status !== 'stopped').length;
   /** A machine may stand still for seconds. */
-  const eventually = <T>(found: () => T) => expect.poll(found, { timeout: 120_000 });
+  const eventually = <T>(found: () => T) => expect.poll(found);
 
   async function solve(environment: Environment, { calls, final_answer }: Solution): Promise<number> {
     for (const [turn, call] of calls.entries())

@@ -11,12 +11,12 @@ import { faultsAt, killNode, playWithFaults } from './measures.js';
 
 const python = await pythonWith('fleet');
 
-describe.skipIf(!python)('Fleet with faults', { timeout: 400_000 }, () => {
+describe.skipIf(!python)('Fleet with faults', () => {
   const folder = scratchFolder();
   let service: FleetService;
   beforeAll(async () => {
     service = await startFleetService(python);
-  }, 400_000);
+  });
   afterAll(() => service?.stop());
 
   it('grades no solved task 0 while a twentieth of everything fails', async () => {

@@ -38,7 +38,7 @@ interface Graded {
 
 const scoreOf = ({ result }: Outcome): unknown => (typeof result === 'object' ? result.score : result);
 
-describe.skipIf(!python)("Fleet's client on the service", { timeout: 900_000 }, () => {
+describe.skipIf(!python)("Fleet's client on the service", () => {
   let service: FleetService;
   beforeAll(async () => {
     service = await startFleetService(python);

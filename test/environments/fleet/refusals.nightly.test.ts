@@ -20,7 +20,7 @@ describe.skipIf(!python)('a run on Fleet', () => {
   beforeAll(async () => {
     service = await startFleetService(python);
     ({ tasks } = readFleetTasks(service.tasks));
-  }, 400_000);
+  });
   afterAll(async () => {
     vi.unstubAllEnvs();
     await service?.stop();

@@ -122,4 +122,4 @@ test('each event is delivered exactly once, in order, by a process that is kille
   } finally {
     await rm(folder, { recursive: true, force: true });
   }
-}, 360_000);
+});

@@ -108,41 +108,37 @@ describe.skipIf(!python)('wandb 0.30.0, offline', () => {
     );
   });
 
-  it(
-    'repeats and loses nothing after kills of the follower, the bridge and W&B’s process',
-    { timeout: 500_000 },
-    async () => {
-      const folder = join(scratch, 'kills');
-      const kills = 20;
-      const wandbFolder = join(folder, 'wandb');
-      const run = { steps: 200, evalInterval: 9 };
-      const ends = await followThroughKills({
-        folder,
-        kills,
-        run,
-        python,
-        livesMs: (kill) => 30 + ((kill * 37) % 300),
-        beforeKill: () => {
-          // Before the kill, one of three: W&B's process dies, or both it and the bridge die, or it lives on with its buffer.
-          const way = Math.floor(Math.random() * 3);
-          for (const { pid, name } of processesOf(wandbFolder))
-            if (way === 1 || (way === 2 && name.includes('wandb-core'))) process.kill(pid, 'SIGKILL');
-        },
-      });
-      expect(ends).toEqual([{ how: 'delivered', step: run.steps, notice: null }]);
-      const rows = rowsIn(wandbFolder);
-      const ids = rows.map(({ id }) => id);
-      const steps = Array.from({ length: run.steps }, (_, index) => `step.${index + 1}`);
-      const doubled = ids.length - new Set(ids).size;
-      const missing = steps.filter((id) => !ids.includes(id)).length;
-      console.log(`W&B after ${kills} kills: ${ids.length} rows, ${doubled} doubled, ${missing} missing`);
-      expect({ doubled, missing }).toEqual({ doubled: 0, missing: 0 });
-      expect(ids).toHaveLength(run.steps + 1 + Math.floor((run.steps - 1) / run.evalInterval) + 1);
-      // Steps must be consecutive, so that `wandb sync --append` accepts all parts, one after the other.
-      expect(rows.map(({ step }) => step)).toEqual(rows.map((_, index) => index));
-      expect(processesOf(wandbFolder)).toEqual([]);
-    },
-  );
+  it('repeats and loses nothing after kills of the follower, the bridge and W&B’s process', async () => {
+    const folder = join(scratch, 'kills');
+    const kills = 20;
+    const wandbFolder = join(folder, 'wandb');
+    const run = { steps: 200, evalInterval: 9 };
+    const ends = await followThroughKills({
+      folder,
+      kills,
+      run,
+      python,
+      livesMs: (kill) => 30 + ((kill * 37) % 300),
+      beforeKill: () => {
+        // Before the kill, one of three: W&B's process dies, or both it and the bridge die, or it lives on with its buffer.
+        const way = Math.floor(Math.random() * 3);
+        for (const { pid, name } of processesOf(wandbFolder))
+          if (way === 1 || (way === 2 && name.includes('wandb-core'))) process.kill(pid, 'SIGKILL');
+      },
+    });
+    expect(ends).toEqual([{ how: 'delivered', step: run.steps, notice: null }]);
+    const rows = rowsIn(wandbFolder);
+    const ids = rows.map(({ id }) => id);
+    const steps = Array.from({ length: run.steps }, (_, index) => `step.${index + 1}`);
+    const doubled = ids.length - new Set(ids).size;
+    const missing = steps.filter((id) => !ids.includes(id)).length;
+    console.log(`W&B after ${kills} kills: ${ids.length} rows, ${doubled} doubled, ${missing} missing`);
+    expect({ doubled, missing }).toEqual({ doubled: 0, missing: 0 });
+    expect(ids).toHaveLength(run.steps + 1 + Math.floor((run.steps - 1) / run.evalInterval) + 1);
+    // Steps must be consecutive, so that `wandb sync --append` accepts all parts, one after the other.
+    expect(rows.map(({ step }) => step)).toEqual(rows.map((_, index) => index));
+    expect(processesOf(wandbFolder)).toEqual([]);
+  });
 
   it('kills a bridge that does not answer in time', async () => {
     const folder = join(scratch, 'stopped');

@@ -33,7 +33,7 @@ describe.skipIf(!python)('a run on a Tinker server', () => {
     undisturbed = await world.open({ logprob_tolerance: 1e-3 });
     await trainOn(undisturbed, world.node(undisturbed));
     expected = await finalLogprobs(undisturbed, world.server);
-  }, 900_000);
+  });
   afterEach(() => world.unloadModels());
   afterAll(() => world?.close());
 

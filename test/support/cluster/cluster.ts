@@ -42,8 +42,12 @@ export interface ClusterOptions {
 const script = (path: string): string => fileURLToPath(new URL(`../../../dist/${path}`, import.meta.url));
 
 export class Cluster {
+  /** Names of the runs that were started, and of those that may not be started: other files had them. */
+  readonly started = new Set<string>();
+  refused: ReadonlySet<string> = new Set();
   readonly orchestrators: WorkerProcess[] = [];
   readonly nodes: WorkerProcess[] = [];
+  private readonly further = new Set<WorkerProcess>();
 
   private constructor(
     private readonly options: ClusterOptions,
@@ -69,14 +73,14 @@ export class Cluster {
     const store = await openStore(storeAddress);
     const cluster = new Cluster(options, folder, storeAddress, store, temporal, gateway, environments);
     await Promise.all([
-      cluster.haveOrchestrators(options.orchestrators ?? 1),
-      cluster.haveNodes(options.nodes ?? 1),
+      cluster.scaleOrchestrators(options.orchestrators ?? 1),
+      cluster.scaleNodes(options.nodes ?? 1),
     ]);
     return cluster;
   }
 
-  /** Starts orchestrators, or stops the last ones, until there are so many. */
-  async haveOrchestrators(count: number): Promise<void> {
+  /** Starts orchestrators, or stops the last ones, until `count` run. */
+  async scaleOrchestrators(count: number): Promise<void> {
     for (const worker of this.orchestrators.splice(count)) {
       await worker.leave();
       await worker.stop();
@@ -90,7 +94,7 @@ export class Cluster {
   }
 
   /** The same for nodes. Those that it starts share an id: if one is left, the pool must not hear that the node leaves. */
-  async haveNodes(count: number): Promise<void> {
+  async scaleNodes(count: number): Promise<void> {
     for (const node of this.nodes.splice(count)) {
       if (count === 0) await node.leave();
       await node.stop();
@@ -116,7 +120,13 @@ export class Cluster {
       env,
     );
     this.nodes.push(node);
+    this.further.add(node);
     return node;
+  }
+
+  /** Nodes of `startNode`. */
+  furtherNodes(): WorkerProcess[] {
+    return this.nodes.filter((node) => this.further.has(node));
   }
 
   private startWorker(
@@ -149,6 +159,9 @@ export class Cluster {
     spec: RunSpec,
     { id = `train/${spec.name}`, ...options }: TrainingOptions & { id?: string } = {},
   ): Promise<RunHandle> {
+    if (this.refused.has(spec.name))
+      throw new Error(`another test file has a run with the name ${spec.name}`);
+    this.started.add(spec.name);
     return this.temporal.client.workflow.start<typeof trainingRun>('trainingRun', {
       taskQueue: 'longhaul',
       workflowId: id,

@@ -4,23 +4,35 @@
 import { Cluster } from './cluster.js';
 import { testToken } from '../servers/environment-process.js';
 import { until } from '../until.js';
-import { sharedMark, testRunFolder } from '../whole-run/global-setup.js';
+import { sharedMark, testRunFolder } from '../whole-run/test-run.js';
 import { defaultPoolId, poolQuery } from '../../../src/workflows/messages.js';
 
-/** Variable that names the grading token of environments outside the cluster. */
+/** Environment variable of the workers that holds the grading token. */
 export const tokenVariable = 'LONGHAUL_TEST_GRADING_TOKEN';
 
-let kept: Cluster | null = null;
-let isLent = false;
+/** The id of the nodes that every file finds. */
+const sharedNode = 'shared';
 
-/** `nodes` share the id `shared`. The caller gives the cluster back by `giveBack`. */
+let idle: Cluster | null = null;
+let lent: Cluster | null = null;
+/** Names of the runs of earlier files. */
+const used = new Set<string>();
+
+/** `nodes` share an id. The caller returns the cluster by `returnCluster`. */
 export async function borrowCluster({ nodes = 1, orchestrators = 1 } = {}): Promise<Cluster> {
-  if (isLent) throw new Error('the cluster of this process is in use');
-  kept ??= await start(nodes, orchestrators);
-  isLent = true;
-  await kept.haveOrchestrators(orchestrators);
-  await kept.haveNodes(nodes);
-  return kept;
+  if (lent) throw new Error('another file uses the cluster of this process');
+  const cluster = idle ?? (await start(nodes, orchestrators));
+  idle = null;
+  try {
+    await cluster.scaleOrchestrators(orchestrators);
+    await cluster.scaleNodes(nodes);
+  } catch (error) {
+    await cluster.stop();
+    throw error;
+  }
+  cluster.refused = used;
+  lent = cluster;
+  return cluster;
 }
 
 async function start(nodes: number, orchestrators: number): Promise<Cluster> {
@@ -34,38 +46,48 @@ async function start(nodes: number, orchestrators: number): Promise<Cluster> {
   }
 }
 
-/** Leaves no run, point or further node for the next file. A cluster that cannot be mended is stopped. */
-export async function giveBack(cluster: Cluster | undefined): Promise<void> {
+/** Leaves no point and no further node for the next file. A cluster that a failed test left amid a run is stopped. */
+export async function returnCluster(cluster: Cluster | undefined): Promise<void> {
   if (cluster === undefined) return;
-  isLent = false;
   try {
-    await mend(cluster);
+    if (await hasOpenRuns(cluster)) return await cluster.stop();
+    await reset(cluster);
+    for (const name of cluster.started) used.add(name);
+    idle = cluster;
   } catch (error) {
-    kept = null;
     await cluster.stop();
     throw error;
+  } finally {
+    lent = null;
   }
 }
 
-async function mend(cluster: Cluster): Promise<void> {
-  const { client } = cluster.temporal;
-  for await (const { workflowId } of client.workflow.list({ query: 'ExecutionStatus = "Running"' }))
-    if (workflowId !== defaultPoolId)
-      await client.workflow.getHandle(workflowId).terminate('its test is over');
+async function hasOpenRuns({ temporal: { client } }: Cluster): Promise<boolean> {
+  for await (const { workflowId } of client.workflow.list({ query: 'ExecutionStatus = "Running"' })) {
+    if (workflowId === defaultPoolId) continue;
+    // The list lags behind.
+    const { status } = await client.workflow.getHandle(workflowId).describe();
+    if (status.name === 'RUNNING') return true;
+  }
+  return false;
+}
+
+async function reset(cluster: Cluster): Promise<void> {
   cluster.environments.child.kill('SIGCONT');
   for (const worker of [...cluster.orchestrators, ...cluster.nodes]) {
     worker.letGoAll();
     if (worker.isRunning) worker.wake();
   }
-  const others = cluster.nodes.filter(({ name }) => !/^node \d+$/.test(name));
-  for (const node of others) {
+  for (const node of cluster.furtherNodes()) {
     if (node.isRunning) await node.leave();
     await node.stop();
     cluster.nodes.splice(cluster.nodes.indexOf(node), 1);
   }
   for (const worker of [...cluster.orchestrators, ...cluster.nodes]) if (!worker.isRunning) worker.start();
   await until(async () => {
-    const { nodes, leases } = await client.workflow.getHandle(defaultPoolId).query(poolQuery);
-    return leases.length === 0 && nodes.every(({ id, state }) => id === 'shared' || state !== 'up');
+    const { nodes, leases } = await cluster.temporal.client.workflow
+      .getHandle(defaultPoolId)
+      .query(poolQuery);
+    return leases.length === 0 && nodes.every(({ id, state }) => id === sharedNode || state !== 'up');
   }, 'the pool to be at rest');
 }

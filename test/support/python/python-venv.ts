@@ -5,8 +5,8 @@ import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { withFolderLock } from './folder-lock.js';
 import { runWithSilenceLimit } from './silence-limit.js';
+import { exclusively } from '../exclusively.js';
 
 export interface PythonEnvironment {
   requirements: readonly string[];
@@ -34,7 +34,7 @@ export async function ensurePythonVenv({
   if (!interpreter) return { skipped: `python${version} is not installed` };
   mkdirSync(venvs, { recursive: true });
   // One test file makes the environment, and the others wait.
-  return withFolderLock(`${folder}.lock`, async () => {
+  return exclusively(`${folder}.installing`, async () => {
     if (existsSync(complete)) return { python };
     try {
       await runWithSilenceLimit(interpreter, ['-m', 'venv', '--clear', folder]);

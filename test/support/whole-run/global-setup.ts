@@ -1,25 +1,15 @@
-// Before a whole test run: warns if compiled code is out of date. After it: searches for processes that a test left behind.
+// Before a whole test run: warns if compiled code is out of date, and makes the folder that files share. After it: ends the processes that are
+// left, and fails if a test should have ended one of them.
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { randomBytes } from 'node:crypto';
-
-const mark = 'LONGHAUL_TEST_RUN';
-/** Variable of the processes that files share, and that run until the end. */
-export const sharedMark = 'LONGHAUL_TEST_SHARED';
-const folderVariable = 'LONGHAUL_TEST_RUN_FOLDER';
-
-/** Folder that all files of a test run share. */
-export function testRunFolder(): string {
-  const folder = process.env[folderVariable];
-  if (!folder) throw new Error(`${folderVariable} is not set: the global set-up has not run`);
-  return folder;
-}
+import { folderVariable, runMark, sharedMark } from './test-run.js';
 
 export default function setup(): () => void {
   // All descendants of this process inherit the mark.
   const id = randomBytes(8).toString('hex');
-  process.env[mark] = id;
+  process.env[runMark] = id;
   const folder = mkdtempSync(join(tmpdir(), 'longhaul-test-run-'));
   process.env[folderVariable] = folder;
   warnOfStaleBuild();
@@ -55,7 +45,7 @@ function endLeftovers(id: string): void {
   if (!existsSync('/proc/self/environ')) return;
   const leftovers = readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)
-    .filter((pid) => carries(pid, mark, id) && !isVitest(pid))
+    .filter((pid) => carries(pid, runMark, id) && !isVitest(pid))
     .map((pid) => ({
       pid: Number(pid),
       command: commandLine(pid),

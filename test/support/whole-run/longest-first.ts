@@ -1,5 +1,5 @@
-// The order of test files. Files that take more than a minute come first, so that none of them runs alone at the end. Files of the project
-// `server` are placed between them: they keep the processors busy while the long ones wait.
+// The order of test files. Files that take more than a minute come first, so that none of them runs alone at the end. Other slow files follow:
+// files that share a cluster run one after the other in the same processes.
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
@@ -25,9 +25,7 @@ export default class LongestFirst extends BaseSequencer {
     const long = paths.flatMap((path) => sorted.find(({ moduleId }) => moduleId === path) ?? []);
     if (long.length === 0) return sorted;
     const others = sorted.filter((file) => !long.includes(file));
-    const busy = others.filter(({ project }) => project.name === 'server');
-    const each = Math.ceil(busy.length / long.length);
-    const mixed = long.flatMap((file, at) => [file, ...busy.slice(at * each, (at + 1) * each)]);
-    return [...mixed, ...others.filter((file) => !busy.includes(file))];
+    const isSlow = ({ moduleId }: TestSpecification): boolean => moduleId.endsWith('.slow.test.ts');
+    return [...long, ...others.filter(isSlow), ...others.filter((file) => !isSlow(file))];
   }
 }

@@ -20,7 +20,7 @@ export function useStandInRuns(): void {
     const workflowBundle = await bundleWorkflowCode({ workflowsPath });
     worker = await Worker.create({ connection: temporal.connection, taskQueue, workflowBundle });
     running = worker.run();
-  }, 60_000);
+  });
   afterAll(async () => {
     worker?.shutdown();
     await running;

@@ -1,5 +1,6 @@
 // Two things that the pool notices only by time: that a run ended without releasing its lease, and that the pool itself was not served.
 import { describe, expect, it } from 'vitest';
+import { nodeReportIntervalMs } from '../../../src/workflows/messages.js';
 import { watching } from '../../../src/workflows/policies.js';
 import { hurriedWatching, reportEveryMs } from '../hurried/times.js';
 import { heldScript, hurriedTimes, type PoolStage, shortScript, usePool } from './pool-stage.js';
@@ -26,6 +27,8 @@ describe('the pool of nodes', () => {
   });
 
   it('loses no node after a time in which the pool was not served', async () => {
+    // A pool that was away for one report of a node has missed it.
+    expect(watching.awayAfterMs).toBeLessThan(nodeReportIntervalMs);
     await stage.node(uniqueName('node'));
     const stays = heldScript('stays');
     const run = await stage.run(stays);

@@ -261,7 +261,7 @@ export function usePool(
   let stage: PoolStage;
   beforeAll(async () => {
     [temporal] = await Promise.all([startTemporal(options), times.workflows()]);
-  }, 120_000);
+  });
   afterAll(() => temporal?.stop());
   beforeEach(async () => {
     stage = await PoolStage.open(temporal, times);

@@ -12,7 +12,7 @@ import { until } from '../../support/until.js';
 import { SweepStage, sweepSpec, trained, tableOf, useSweeps } from './sweep-stage.js';
 
 const last = 2;
-describe('a sweep', { timeout: 360_000 }, () => {
+describe('a sweep', () => {
   let harness: Harness;
   let stage: SweepStage;
   let environments: EnvironmentServer;

@@ -18,7 +18,7 @@ const damaged = (bytes: Buffer): Buffer => {
   bytes[bytes.length - 1] = (bytes.at(-1) ?? 0) ^ 1;
   return bytes;
 };
-describe('a sweep', { timeout: 360_000 }, () => {
+describe('a sweep', () => {
   let harness: Harness;
   let stage: SweepStage;
   useSweeps(last, (opened) => {

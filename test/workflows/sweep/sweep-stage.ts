@@ -207,7 +207,7 @@ export function useSweeps(
     );
     stage = await SweepStage.open(temporal, harness);
     use(stage, environments);
-  }, 180_000);
+  });
   afterEach(async () => {
     await stage?.close();
     await harness?.close();
