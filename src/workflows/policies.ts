@@ -1,4 +1,4 @@
-// Time-outs and retry policies of activities, and the failures that no retry can fix.
+// Time-outs and retry policies of activities, intervals of waiting workflows, and the failures that no retry can fix.
 import type { ActivityOptions } from '@temporalio/workflow';
 import type { FatalFailure, NoSignal } from '../activities/contracts.js';
 import { nodeLostAfterMs, nodeReportIntervalMs } from './messages.js';
@@ -123,8 +123,8 @@ export const lastCheckpointPolicy = {
   retry: recordGuardedRetry,
 } satisfies ActivityOptions;
 
-/** What the pool of nodes notices only by time. */
-export const watching = {
+/** Times after which the pool of nodes acts by itself. */
+export const poolTimes = {
   nodeLostAfterMs,
   /** If a timer fires this late, the workflow was not served in the meantime, so the nodes' reports did not arrive either. */
   awayAfterMs: nodeReportIntervalMs / 2,

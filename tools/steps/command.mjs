@@ -44,10 +44,12 @@ function endGroup({ pid }, signal) {
 }
 
 /**
- * Ends the child's process group when this process ends: a command left behind would disturb the next set-up. Returns a function that
- * undoes this; call it when the child has ended.
+ * Starts a child whose process group ends when this process ends: a command left behind would disturb the next set-up. `release` undoes this;
+ * call it when the child has ended.
+ * @param {() => import('node:child_process').ChildProcess} start
  */
-function endWithThisProcess(child) {
+function startBound(start) {
+  let child = { pid: undefined };
   const kill = () => endGroup(child, 'SIGKILL');
   const handlers = Object.entries(endingSignals).map(([signal, code]) => [
     signal,
@@ -60,13 +62,16 @@ function endWithThisProcess(child) {
       setTimeout(() => process.exit(code), graceMs);
     },
   ]);
+  // Before the start: a signal right after it must find the handlers.
   for (const [signal, handler] of handlers) process.on(signal, handler);
   // Also after an uncaught error, for example EPIPE because the reader of the output has gone.
   process.on('exit', kill);
-  return () => {
+  const release = () => {
     for (const [signal, handler] of handlers) process.off(signal, handler);
     process.off('exit', kill);
   };
+  child = start();
+  return { child, release };
 }
 
 /** A busy machine may take this long for one file that a compiler needs two minutes for. */
@@ -86,14 +91,15 @@ export function runLong(command, args, options) {
   const log = createWriteStream(logPath);
   const tail = [];
   return new Promise((resolve, reject) => {
-    const child = spawn(command, args, {
-      cwd: options.cwd ?? repository,
-      env: options.env ?? process.env,
-      stdio: ['ignore', 'pipe', 'pipe'],
-      // A process group of its own, so that it can be ended with all its children.
-      detached: true,
-    });
-    const release = endWithThisProcess(child);
+    const { child, release } = startBound(() =>
+      spawn(command, args, {
+        cwd: options.cwd ?? repository,
+        env: options.env ?? process.env,
+        stdio: ['ignore', 'pipe', 'pipe'],
+        // A process group of its own, so that it can be ended with all its children.
+        detached: true,
+      }),
+    );
     let latest = null;
     const silenceMs = options.silenceMs ?? defaultSilenceMs;
     let isSilent = false;

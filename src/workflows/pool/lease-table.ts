@@ -11,7 +11,7 @@ import {
   type RevokedLease,
   type WaitingLease,
 } from '../messages.js';
-import { watching } from '../policies.js';
+import { poolTimes } from '../policies.js';
 import { mayFit, waitingReason } from './waiting-reason.js';
 
 /** A signal to a run's workflow. */
@@ -223,7 +223,7 @@ export class LeaseTable {
 
   /** The pool did not receive signals for a while: no silent node is declared lost before it had time to report again. */
   away(now: number): void {
-    this.graceUntil = Math.max(this.graceUntil, now + watching.nodeLostAfterMs);
+    this.graceUntil = Math.max(this.graceUntil, now + poolTimes.nodeLostAfterMs);
   }
 
   /** When `passed` next has something to do, in milliseconds since the epoch; null if there is no node to watch. */
@@ -408,7 +408,7 @@ export class LeaseTable {
   }
 
   private lostAt(lastSeen: number): number {
-    return Math.max(lastSeen + watching.nodeLostAfterMs, this.graceUntil);
+    return Math.max(lastSeen + poolTimes.nodeLostAfterMs, this.graceUntil);
   }
 }
 

@@ -30,7 +30,7 @@ import {
 } from '../messages.js';
 import { continueOnCurrentBuild, newBuildWaits } from '../continue-as-new.js';
 import { poolDetails } from './pool-details.js';
-import { closedRunsPolicy, watching } from '../policies.js';
+import { closedRunsPolicy, poolTimes } from '../policies.js';
 import { orchestrator } from '../run-activities.js';
 
 /** Workflow id `nodes/default`. The first signal starts it: a node's report or a run's request. */
@@ -78,7 +78,7 @@ class Pool {
       const left = deadline - Date.now();
       if (left > 0) await condition(() => this.due(), left);
       if (Date.now() < deadline) continue;
-      if (Date.now() - deadline > watching.awayAfterMs) this.table.away(Date.now());
+      if (Date.now() - deadline > poolTimes.awayAfterMs) this.table.away(Date.now());
       this.table.passed(Date.now());
       this.speak();
     }
@@ -142,7 +142,7 @@ class Pool {
           });
         for (const run of closed) this.table.closed(run, Date.now());
         this.speak();
-        await condition(() => this.askAgain || !this.table.somebodyWaits || this.due(), watching.askEveryMs);
+        await condition(() => this.askAgain || !this.table.somebodyWaits || this.due(), poolTimes.askEveryMs);
       }
     } finally {
       this.asking = false;

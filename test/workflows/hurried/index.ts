@@ -1,8 +1,8 @@
 // The real workflows with short times.
-import { placing, sweeping, watching } from '../../../src/workflows/policies.js';
-import { hurriedPlacing, hurriedSweeping, hurriedWatching } from './times.js';
+import { placing, sweeping, poolTimes } from '../../../src/workflows/policies.js';
+import { hurriedPlacing, hurriedSweeping, hurriedPoolTimes } from './times.js';
 
-Object.assign(watching, hurriedWatching);
+Object.assign(poolTimes, hurriedPoolTimes);
 Object.assign(placing, hurriedPlacing);
 Object.assign(sweeping, hurriedSweeping);
 
