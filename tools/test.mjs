@@ -98,6 +98,7 @@ async function checkEngine() {
   if (!all && existsSync(passed))
     return console.log('\n── engine: its tests passed with these sources before; --all runs them again');
   if (await engineTests('engine', engineBuildFolder)) mkdirSync(passed, { recursive: true });
+  else rmSync(passed, { recursive: true, force: true });
 }
 
 /** `only`: names of the tests to run; if absent, all tests in `folder` run. Resolves to whether all ran and passed. */

@@ -6,6 +6,7 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /** Sorted by duration, the longest first. Vitest sorts files that it has not run yet by size, which does not show how long they wait. */
 const longest = [
+  'policy/served/failures',
   'e2e/follower',
   'e2e/activity-controls',
   'e2e/faults/fault-figures',
