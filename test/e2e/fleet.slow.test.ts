@@ -117,7 +117,7 @@ describe.skipIf(!python)('a run on Fleet', () => {
     }
     expect(kills).toBe(6);
     expect(await cluster.ended(run, 300_000)).toMatchObject({ ended: 'completed' });
-    await until(async () => (await running()) === 0, 'all instances to be gone', 60_000);
+    await until(async () => (await running()) === 0, 'all instances to be gone');
     const { violations } = await verdictOf(cluster.store, 'fleet');
     expect(violations).toEqual([]);
     const { creates, executions, calls } = await service.log();

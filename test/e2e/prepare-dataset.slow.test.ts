@@ -75,7 +75,7 @@ describe('a preparation', () => {
     const all = gatesOf('v1').length;
     for (let kill = 0; kill < kills; kill++) {
       const reached = Math.floor((all * kill) / kills);
-      await until(() => gatesOf('v2').length >= reached, `${reached} gates`, 60_000);
+      await until(() => gatesOf('v2').length >= reached, `${reached} gates`);
       await worker.kill();
       worker.start();
       await delay(100);

@@ -74,7 +74,7 @@ describe('the traces of a run', () => {
     await until(
       () => isSent('step', 2) && isSent('planStep', 3) && isSent('collectRollouts', 3),
       'the spans of what has ended',
-      60_000,
+      240_000,
     );
     await orchestrator.kill();
     orchestrator.start();
@@ -92,7 +92,7 @@ describe('the traces of a run', () => {
     await until(
       () => traceOf(steps).spans.some(({ name }) => name === 'engine update'),
       'the last step’s spans',
-      30_000,
+      240_000,
     );
 
     expect(new Set(receiver.spans.map(({ spanId }) => spanId)).size).toBe(receiver.spans.length);

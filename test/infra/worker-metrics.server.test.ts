@@ -103,7 +103,7 @@ describe('an orchestrator', () => {
         return left.length === 0;
       },
       'all of them',
-      60_000,
+      240_000,
     ).catch(() => undefined);
     expect(left).toEqual([]);
   });
@@ -136,7 +136,7 @@ describe('an orchestrator', () => {
           return pollers?.some(({ identity }) => identity === `orchestrator ${worker.pid}`);
         },
         'the worker to ask for work',
-        60_000,
+        240_000,
       );
       expect(told()).toHaveLength(1);
       expect(JSON.parse(told()[0] ?? '')).toMatchObject({

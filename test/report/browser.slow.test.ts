@@ -153,7 +153,7 @@ describe.skipIf(browserPath === '')('the report in a browser (chromium, or LONGH
       const newest = page.locator('tr', { hasText: 'newest' }).first();
       expect(await newest.innerText()).toMatch(/tracker\s+newest\s+2\s+1\.5 · 1 · 2/);
       await newest.getByRole('link', { name: '50.0 %' }).first().click();
-      await page.getByText('1 transcript', { exact: true }).waitFor({ timeout: 10_000 });
+      await page.getByText('1 transcript', { exact: true }).waitFor();
       expect(await page.locator('.entry').innerText()).toContain('premature done');
       expect(await page.locator('figure', { hasText: 'premature done' }).count()).toBe(1);
     });

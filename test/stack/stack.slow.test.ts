@@ -94,7 +94,7 @@ describe('the embedded stack', () => {
   });
 });
 
-async function until(holds: () => boolean, what: string, deadlineMs = 40_000): Promise<void> {
+async function until(holds: () => boolean, what: string, deadlineMs = 240_000): Promise<void> {
   const deadline = Date.now() + deadlineMs;
   for (;;) {
     try {

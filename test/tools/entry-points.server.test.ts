@@ -16,7 +16,7 @@ beforeEach(() => {
 });
 
 function run(file: string, ...args: string[]): { status: number | null; stdout: string; stderr: string } {
-  return spawnSync(file, args, { cwd: checkout, encoding: 'utf8', timeout: 50_000 });
+  return spawnSync(file, args, { cwd: checkout, encoding: 'utf8', timeout: 240_000 });
 }
 
 test('bin/longhaul names the script that sets up the checkout', () => {

@@ -86,7 +86,7 @@ function setUp(
   };
   const script = join(checkout, 'tools/setup.mjs');
   return new Promise((resolve) => {
-    execFile(process.execPath, [script, ...args], { env, timeout: 50_000 }, (error, stdout, stderr) =>
+    execFile(process.execPath, [script, ...args], { env, timeout: 240_000 }, (error, stdout, stderr) =>
       resolve({ code: error === null ? 0 : Number(error.code ?? -1), said: stdout + stderr }),
     );
   });

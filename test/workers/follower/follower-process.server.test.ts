@@ -66,12 +66,12 @@ describe('the follower while Temporal is away', () => {
     write(`runs/${run}.json`, { workflowId: `train/${run}`, firstRunId: 'first', over: false });
     write(`notes/${run}/identity.json`, { digest: 'b'.repeat(64) });
     const before = await start();
-    await until(() => points().length > 2, 'its first points', 40_000);
+    await until(() => points().length > 2, 'its first points');
     await before.stop();
     const had = points().length;
     await writeAll(store, last);
     const after = await start();
-    await until(() => points().length > had, 'its last points', 40_000);
+    await until(() => points().length > had, 'its last points');
     const stoppedMs = await after.stop();
     // The supervisor kills it after 15 s; then the files would lack the last committed steps.
     expect(stoppedMs).toBeLessThan(12_000);

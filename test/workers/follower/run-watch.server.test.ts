@@ -29,7 +29,7 @@ describe('the runs that Temporal knows', () => {
 
   /** Waits until a look shows the run: Temporal's visibility is a little late. */
   const seen = (watch: RunWatch, is: (run: DrivenRun) => boolean): Promise<DrivenRun> =>
-    until(async () => (await watch.look(longAgo)).find(is), 'the run to be seen', 30_000);
+    until(async () => (await watch.look(longAgo)).find(is), 'the run to be seen');
 
   it('are the claimed runs, each with its newest workflow start', async () => {
     const watch = new RunWatch(temporal.client, store);

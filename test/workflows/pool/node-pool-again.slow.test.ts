@@ -61,7 +61,7 @@ describe('a pool that often continues as new, like its runs', () => {
         ...{ besides: [], workflowId, firstExecutionRunId },
       });
     const over = (view: PoolView): boolean => view.leases.length === 1 && view.queue.length === 0;
-    expect((await stage.until(over, 45_000)).leases).toMatchObject([{ run: one.outline.run }]);
+    expect((await stage.until(over)).leases).toMatchObject([{ run: one.outline.run }]);
     expect((await stage.pool.describe()).runId).not.toBe(runId);
     one.held.release();
     expect(await run.result()).toMatchObject({ step: 3 });

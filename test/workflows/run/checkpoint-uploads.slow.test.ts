@@ -81,7 +81,7 @@ describe('the checkpoints of a run', () => {
       const { phase } = await until(
         run,
         (status) => status.phase === 'blocked' || status.phase === 'completed',
-        40_000,
+        240_000,
       );
       expect(phase).toBe('completed');
       await run.result();

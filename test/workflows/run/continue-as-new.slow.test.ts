@@ -119,7 +119,7 @@ describe.concurrent('a run that continues as new after every step', () => {
   it('remembers how many steps in a row changed nothing', async () => {
     const script = unappliedRun('non_finite', 2, 4);
     await withRun(temporal, script, async (run) => {
-      const { step, blocked } = await until(run, restsOrEnds, 40_000);
+      const { step, blocked } = await until(run, restsOrEnds);
       expect(step).toBe(4);
       expect(blocked?.reason).toContain('3 steps in a row changed nothing');
       expect(opens(script)).toBeGreaterThan(2);
@@ -210,7 +210,7 @@ describe.concurrent('a run that continues as new after every step', () => {
   it('does not ask a person if several steps in a row had nothing to learn from', async () => {
     const script = unappliedRun('no_signal', 2, 5);
     await withRun(temporal, script, async (run) => {
-      const { step, phase } = await until(run, restsOrEnds, 40_000);
+      const { step, phase } = await until(run, restsOrEnds);
       expect({ step, phase }).toEqual({ step: 6, phase: 'completed' });
     });
   });

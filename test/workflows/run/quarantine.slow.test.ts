@@ -83,7 +83,7 @@ describe('a record that cannot be read', () => {
       for (const { key, step } of breaks) {
         const names = ({ phase, blocked }: RunStatus): boolean =>
           phase === 'blocked' && blocked?.reason.includes(`record ${key} is unreadable`) === true;
-        const status = await until(workflow, names, 40_000);
+        const status = await until(workflow, names);
         expect(status.step).toBe(step - 1);
         expect(status.blocked?.remedy).toBe(
           `Restore ${key} from a copy, or set it aside with \`longhaul quarantine ${key}\`. Then: longhaul resume ${run}`,
