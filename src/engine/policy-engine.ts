@@ -1,5 +1,6 @@
 // The policy as rollouts see it: they only sample from it. A `StateKeeper` makes and saves its states.
 import type { Digest } from '../spec/records/parts.js';
+import type { ServedUpdate } from '../spec/records/served-model.js';
 import type { Numerics } from '../spec/records/numerics.js';
 
 export interface EngineInfo {
@@ -67,6 +68,8 @@ export interface UpdateResult {
   applied: true | { reason: string };
   /** Over all mini-batches: loss, grad_norm, clip_ratio, max_logprob_difference, … (see docs/engine.md). */
   metrics: Record<string, number>;
+  /** On a Tinker server, if the batch was applied. */
+  served?: ServedUpdate;
 }
 
 /**

@@ -22,7 +22,10 @@ export interface AttemptScope {
 
 /** The part of a scope that code below the activities needs. */
 export type Attended = Pick<AttemptScope, 'signal' | 'progress'> &
-  Partial<Pick<AttemptScope, 'uses' | 'restored'>>;
+  Partial<Pick<AttemptScope, 'uses' | 'restored'>> & {
+    /** The caller takes the steps of the run whose state it wants: the model that a server trains for the run is its own (R33). */
+    trains?: boolean;
+  };
 
 /** The cost of restoring a state in the engine. */
 export type Restored = Required<Pick<Recovery, 'restore' | 'replay'>>;

@@ -81,6 +81,9 @@ const served = z.strictObject({
     .describe(
       'limit of the mean difference between the trainer’s and the sampled log-probs; beyond it, the batch is not trained on',
     ),
+  weights_tolerance: positive
+    .exactOptional()
+    .describe('mean difference between log-probs of equal weights on this server; absent: 0.00001'),
 });
 
 export const model = z.strictObject({

@@ -284,6 +284,15 @@ export function recordsOfAllKinds(): RecordTypes {
       path: null,
       observed: { at, by: 'node-1' },
     },
+    applied: {
+      schema: 'longhaul.applied/1',
+      run: 'tiny',
+      instance: 2,
+      step: 1,
+      step_id: digestOf('c'),
+      requests: 4,
+      observed: { at, by: 'node-1' },
+    },
     saved: {
       schema: 'longhaul.saved/1',
       n: 1,

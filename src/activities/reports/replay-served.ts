@@ -10,9 +10,11 @@ import {
   InstanceGivenUp,
   ServedInstance,
   type StepToApply,
+  weightsTolerance,
 } from '../../policy/served/served-instance.js';
 import { servedOf } from '../../policy/served/served-instances.js';
 import { ServedLog } from '../../policy/served/served-log.js';
+import { checkedSequences, compared, isSame, tellsApart } from '../../policy/served/weight-check.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
 import type { RunSpec } from '../../spec/run-spec.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
@@ -45,9 +47,17 @@ export interface ServedReplay extends ServedReplayPlan {
   max: number;
   /** Mean distance of the log-probs before the replay from those of the saved state: what the replayed updates have changed. */
   moved: number;
-  /** Bound of `mean`: the run's `model.served.logprob_tolerance`. */
+  /**
+   * Bound of `mean`: half of what step `to` moved the log-probs that were recorded with it; the run's `model.served.logprob_tolerance` where
+   * an earlier version recorded none.
+   */
   tolerance: number;
   within: boolean;
+  /** Replayed steps whose log-probs were recorded, and those among them that moved them enough to be told from the step before. */
+  checked: number;
+  toldApart: number;
+  /** The first step after which the replayed weights are not those that were recorded. */
+  differs: number | null;
   seconds: number;
 }
 
@@ -62,9 +72,6 @@ export interface ServedReplayDeps {
 
 /** Passes over the last batch: by the saved state, by the state before the replay, and by the replayed one. */
 const comparingPasses = 3;
-
-/** A step number by which no step is divided. */
-const never = Number.MAX_SAFE_INTEGER;
 
 /** Throws `BadReplayRange` if step `to` is not committed, or has no saved state to compare with. */
 export async function planServedReplay(
@@ -89,6 +96,9 @@ export async function planServedReplay(
     }
     tokens = tokensOf(requestsOf(record.spec, logged));
     plan.updates += 1;
+    plan.comparedTokens += tokensOf([
+      checkedSequences(chunked(record.spec, logged.plan, logged.batch)[0] ?? []),
+    ]);
     plan.trainedTokens += tokens;
     if (logged.plan.loss.tis_cap !== undefined) plan.comparedTokens += tokens;
   }
@@ -123,48 +133,67 @@ export async function replayServed(deps: ServedReplayDeps, plan: ServedReplayPla
     path: path as string,
     logprobs: await logprobsOf(replay, model, last),
   }));
-  const [before, after] = await withState(replay, plan, beginning, async (model, path) => {
-    const unchanged = await logprobsOf(replay, model, last);
-    await applyAgain(replay, plan, { model, path });
-    return [unchanged, await logprobsOf(replay, model, last)];
+  const { before, after, ...steps } = await withState(replay, plan, beginning, async (model, path) => {
+    const before = await logprobsOf(replay, model, last);
+    const steps = await applyAgain(replay, plan, { model, path });
+    return { before, after: await logprobsOf(replay, model, last), ...steps };
   });
-  const { logprob_tolerance: tolerance } = servedOf(record.spec);
+  const served = servedOf(record.spec);
+  const tolerance = last.after
+    ? Math.max(last.after.moved / 2, weightsTolerance(served))
+    : served.logprob_tolerance;
   const { mean, max } = distance(after, expected.logprobs);
   return {
     ...plan,
     ...{ saved: expected.path, places: after.length, mean, max, tolerance },
     moved: distance(before, expected.logprobs).mean,
-    within: mean <= tolerance,
+    within: mean <= tolerance && steps.differs === null,
+    ...steps,
     seconds: (performance.now() - began) / 1000,
   };
 }
 
 type Replay = ServedReplayDeps & { record: RunRecord };
 
+type ReplayedSteps = Pick<ServedReplay, 'checked' | 'toldApart' | 'differs'>;
+
 /** Applies the steps after `start` to a model that holds the state of `start`; `path`: what it loaded. */
 async function applyAgain(
   { store, service, waiting, at, record }: Replay,
   { run, start, to }: ServedReplayPlan,
   { model, path }: { model: string; path: string | null },
-): Promise<void> {
-  const spec: RunSpec = { ...record.spec, trainer: { ...record.spec.trainer, save_every: never } };
+): Promise<ReplayedSteps> {
   const instance = new ServedInstance(
     {
-      ...{ schema: 'longhaul.instance/1', n: 1, run, model, step: start, path },
+      ...{ schema: 'longhaul.instance/2', n: 1, run, model, step: start, path },
+      ...{ purpose: 'evaluate', node: 'audit' },
       observed: { at: new Date().toISOString(), by: 'audit' },
     },
-    spec,
+    record.spec,
     service,
     { step: start, state: await readState(store, run, start) },
     path === null ? 1 : 2,
   );
   const log = new ServedLog(store);
+  const tolerance = weightsTolerance(servedOf(record.spec));
+  const steps: ReplayedSteps = { checked: 0, toldApart: 0, differs: null };
   for (let step = start + 1; step <= to; step++) {
     const logged = await log.step(run, step);
     at(`step ${step} of ${to}`);
-    if (!logged) instance.skip(0, { step, state: await readState(store, run, step) });
-    else await instance.apply(logged, waiting).catch((error: unknown) => failedAt(step, error));
+    if (!logged) {
+      instance.skip({ step, state: await readState(store, run, step) });
+      continue;
+    }
+    const { after, ...batch } = logged;
+    const { served } = await instance
+      .apply({ ...batch, before: null }, waiting)
+      .catch((error: unknown) => failedAt(step, error));
+    if (!after) continue;
+    steps.checked += 1;
+    if (tellsApart(after, tolerance)) steps.toldApart += 1;
+    if (!isSame(compared(after, served.check.logprobs, tolerance))) steps.differs ??= step;
   }
+  return steps;
 }
 
 function failedAt(step: number, error: unknown): never {

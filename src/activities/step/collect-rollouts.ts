@@ -44,6 +44,7 @@ export async function collectRollouts(
       plan: input.plan,
       state: plan.previous_state,
       policyStep: step - 1,
+      isOwn: true,
       sampling: plan.sampling,
       random: { seed: data.record.seed, domain: 'train', step },
       folder: episodesFolder(run, step),

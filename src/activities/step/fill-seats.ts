@@ -17,6 +17,8 @@ interface RolloutOrder extends EpisodeTerms {
   /** The folder that holds the seats' records. */
   folder: string;
   seats: Seat[];
+  /** Part of the run whose state plays: not a sweep, which may be on another node. */
+  isOwn: boolean;
   /** The environments that play the seats. Absent: the run's environments at their current addresses. */
   environments?: readonly EnvironmentSpec[];
 }
@@ -49,7 +51,7 @@ export async function fillSeats(
     const played = await span('episodes', play);
     return [...(await readAll(store, order, others)), ...played];
   };
-  return deps.holder.withState(data.record.run, policyStep, fill, scope);
+  return deps.holder.withState(data.record.run, policyStep, fill, { ...scope, trains: order.isOwn });
 }
 
 /**

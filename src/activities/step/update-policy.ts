@@ -154,15 +154,15 @@ function lackOf(plan: PlanRecord, outcomes: (number | null)[][]): NoSignal | All
 async function recordOf(
   deps: NodeDeps,
   { input, plan, batch, identity, stepId, episodes }: SealedStep,
-  { state, applied, metrics, weights }: Awaited<ReturnType<typeof compute>>,
+  { state, applied, metrics, weights, served }: Awaited<ReturnType<typeof compute>>,
   computedMs: number,
 ): Promise<UpdateRecord> {
   const { run, step } = input;
   const { build, incarnation, gpu } = await deps.holder.engine.info();
   const committed_at = new Date().toISOString();
   return {
-    // A worker that knows version 2 alone reads the steps of CPUs.
-    schema: gpu === null ? 'longhaul.update/2' : 'longhaul.update/3',
+    // The oldest version that has what the record holds: older workers read it.
+    schema: `longhaul.update/${served ? 4 : gpu === null ? 2 : 3}`,
     identity: {
       run,
       step,
@@ -188,6 +188,7 @@ async function recordOf(
       timings_ms: timingsOf(deps, input, computedMs),
       engine: { build, incarnation },
       ...(gpu === null ? {} : { device: gpu.name }),
+      ...(served ? { served } : {}),
       committed_at,
       worker: deps.life.identity,
     },

@@ -69,15 +69,15 @@ export function register(program: Command): void {
           await auditRun(store, run, at),
           await familyOf(store, run),
         ]);
-        const proves = isServed ? servedProofs(chain) : null;
-        const proofs = proves ? [servedProofsLine(proves)] : [];
+        const proofs = isServed ? [servedProofsLine(chain, paid !== null)] : [];
         if (!options.json) console.log([chainText(chain), ...proofs, ...familyLines(family)].join('\n'));
         const replay = paid
           ? await servedReplay(store, paid)
           : range && (await nativeReplay(store, run, range));
         if (replay && !options.json) console.log(replay.text);
         if (options.json) {
-          const audit = { ...chain, ...(proves ? { proves } : {}), ...family };
+          const proves = isServed ? { proves: servedProofs(chain, replay?.agrees ?? null) } : {};
+          const audit = { ...chain, ...proves, ...family };
           console.log(JSON.stringify({ ...audit, ...(replay ? { replay: replay.result } : {}) }));
         }
         if (chain.violations.length > 0 || replay?.agrees === false) process.exitCode = 1;

@@ -18,10 +18,13 @@ export interface SpendFlags {
   tinker?: string;
 }
 
-/** What the records of a run on a Tinker server prove. */
+/** What an audit proves of a run on a Tinker server. */
 interface ServedProofs {
   order: boolean;
-  exactlyOnce: boolean;
+  /** Each batch is in the records once. */
+  recordedOnce: boolean;
+  /** The replayed steps are in the weights once. Null: no replay has looked. */
+  weights: boolean | null;
   /** Nobody can hash the server's weights: its states are named for their batches (R32). */
   bits: false;
 }
@@ -31,14 +34,16 @@ type PaidReplay = ServedReplayPlan & { url: string };
 /** For an interactive command; a run waits longer. */
 const maxWaitMs = 60_000;
 
-export function servedProofs({ violations }: ChainAudit): ServedProofs {
+/** `weights`: whether a replay found the weights that it should; null without one. */
+export function servedProofs({ violations }: ChainAudit, weights: boolean | null): ServedProofs {
   const holds = violations.length === 0;
-  return { order: holds, exactlyOnce: holds, bits: false };
+  return { order: holds, recordedOnce: holds, weights, bits: false };
 }
 
-export function servedProofsLine({ order }: ServedProofs): string {
-  const proven = order ? 'the order of all batches, and that each is in the chain exactly once; ' : '';
-  return `  proves       ${proven}no bits: the states of a Tinker server are named for their batches, not hashed`;
+export function servedProofsLine({ violations }: ChainAudit, replays: boolean): string {
+  const proven =
+    violations.length === 0 ? 'the order of all batches, and that each is in the records once; ' : '';
+  return `  proves       ${proven}the weights on the server ${replays ? 'are compared below' : 'were not checked (--replay does)'}`;
 }
 
 /** Throws, and names the price, unless the replay is paid for and the server is named. */
@@ -101,12 +106,16 @@ export async function replayOnServer(
 
 export function servedReplayText(replay: ServedReplay): string {
   const { start, from, to, saved, places, mean, max, moved, tolerance, within, seconds } = replay;
+  const { updates, checked, toldApart, differs } = replay;
   const beginning = start === 0 ? 'fresh adapters' : `the saved state of step ${start}`;
   return [
     `replay of steps ${from}..${to} on the Tinker server, from ${beginning}, in ${seconds.toFixed(1)} s`,
     `  compared with  ${saved}, the saved state of step ${to}`,
     `  log-probs      mean |Δ| ${figure(mean)}, max |Δ| ${figure(max)}, at the ${whole(places)} places that step ${to} trains on`,
-    `  bound          mean |Δ| ≤ ${tolerance} (model.served.logprob_tolerance): ${within ? 'within' : 'DIFFERS'}`,
+    `  bound          mean |Δ| ≤ ${figure(tolerance)}, ${
+      checked > 0 ? `half of what step ${to} moved` : 'model.served.logprob_tolerance'
+    }: ${within ? 'within' : 'DIFFERS'}${differs === null ? '' : ` after step ${differs}`}`,
+    `  steps          ${whole(toldApart)} of ${whole(updates)} can be told from the step before by log-probs recorded with them`,
     `  for scale      the replayed updates moved these log-probs by ${figure(moved)} on average${
       moved > tolerance ? '' : ', less than the bound: compare the figures'
     }`,

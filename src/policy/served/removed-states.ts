@@ -27,7 +27,11 @@ export async function removeSaved(removal: Removal, run: string, sampled: string
   const signal = AbortSignal.timeout(withinMs);
   try {
     const step = await lastCommittedStep(store, run);
-    const models = new Set((await readInstances(store, run)).map(({ model }) => model));
+    const instances = await readInstances(store, run);
+    const ended = new Set(instances.filter(({ given_up }) => given_up).map(({ model }) => model));
+    // Another node may be sampling from a model that is not trained.
+    const others = instances.filter(({ purpose, model }) => purpose === undefined || ended.has(model));
+    const models = new Set(others.map(({ model }) => model));
     const listed: Listed[] = [];
     for (const model of models)
       for (const one of await service.checkpoints(model, { signal, maxWaitMs: 0 }))

@@ -9,14 +9,27 @@ import type { UpdateResult } from '../../engine/policy-engine.js';
 import type { BatchArrays } from '../../spec/records/batch.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { PlanRecord } from '../../spec/records/plan.js';
-import type { InstanceRecord } from '../../spec/records/served-model.js';
+import type { InstanceRecord, RecordedCheck, ServedUpdate } from '../../spec/records/served-model.js';
 import type { RunSpec, ServedModel } from '../../spec/run-spec.js';
 import { nameOfSampler, nameOfSave, nameOfState } from '../../store/records/served-names.js';
+import {
+  checkedLogprobs,
+  checkedSequences,
+  compared,
+  differenceText,
+  forCheck,
+  isSame,
+  recordedCheck,
+  type WeightCheck,
+} from './weight-check.js';
 
 /** The model cannot be trusted any more: the next one begins with a saved state (R35). */
 export class InstanceGivenUp extends Error {
   override readonly name = 'InstanceGivenUp';
 }
+
+/** The model does not hold the state that the records say. */
+export class OtherWeights extends InstanceGivenUp {}
 
 /** The optimizer's step had a gradient that is not finite: the weights on the server are lost, and the batch is not applied (R37). */
 export class NonFiniteStep extends InstanceGivenUp {}
@@ -26,11 +39,16 @@ export interface StepToApply {
   plan: PlanRecord;
   batch: BatchArrays;
   stepId: Digest;
+  /** The weights before the step; null before the first update, and after one of an earlier version. */
+  before: WeightCheck | null;
+  /** What the step's first update recorded; absent for that update. */
+  after?: RecordedCheck;
   /** Records the trainer's log-probs of the targets, and returns the recorded ones: another process may have been first. */
   keepRescored: (logprobs: Float32Array) => Promise<Float32Array>;
 }
 
 interface AppliedStep extends UpdateResult {
+  served: ServedUpdate;
   /** Absent if the step is not one that is saved. */
   saved?: { path: string; number: number };
 }
@@ -44,7 +62,7 @@ export class ServedInstance {
   /** Null while a step is applied, and after one that failed. */
   holds: Holding | null;
   private sampled: { state: Digest; path: string } | null = null;
-  private trained = false;
+  private trained: boolean;
 
   /** `next`: number of the next training request. */
   constructor(
@@ -55,22 +73,11 @@ export class ServedInstance {
     private next: number,
   ) {
     this.holds = holds;
+    this.trained = holds.step > record.step;
   }
 
-  /** Number of training requests that an applied step sends. */
-  static requestsOf(
-    spec: RunSpec,
-    { step, plan, batch }: Pick<StepToApply, 'step' | 'plan' | 'batch'>,
-  ): number {
-    const miniBatches = chunked(spec, plan, batch);
-    const chunks = miniBatches.flat().length;
-    return 1 + (isRescored(plan) ? 2 : 1) * chunks + miniBatches.length + (isSaved(spec, step) ? 1 : 0);
-  }
-
-  /** Skips the requests of a committed step: all of them were answered. */
-  skip(requests: number, holds: Holding): void {
-    this.trained ||= requests > 0;
-    this.next += requests;
+  /** The steps up to `holds` changed nothing. */
+  skip(holds: Holding): void {
     this.holds = holds;
   }
 
@@ -96,30 +103,63 @@ export class ServedInstance {
     const model_id = this.record.model;
     const loss = servedLoss(step.plan.loss);
     const figures = new PassFigures();
+    if (step.before) this.require(step.before, await this.logprobsOf(step.before.data, options, number++));
     let rescored: Float32Array | undefined;
     if (isRescored(step.plan)) {
       const first = number;
       number += chunked(this.spec, step.plan, step.batch).flat().length;
       rescored = await step.keepRescored(await this.rescore(step, first, options));
     }
-    for (const [index, chunks] of chunked(this.spec, step.plan, step.batch, rescored).entries()) {
+    const miniBatches = chunked(this.spec, step.plan, step.batch, rescored);
+    const watched = checkedSequences(miniBatches[0] ?? []);
+    const before = new Map<Datum, Record<string, number[]>>();
+    for (const [index, chunks] of miniBatches.entries()) {
       for (const data of chunks) {
         const request = { model_id, seq_id: number++, data, ...loss };
-        figures.add(data, (await service.pass(request, options)).outputs);
+        const { outputs } = await service.pass(request, options);
+        figures.add(data, outputs);
+        for (const [at, datum] of data.entries()) if (index === 0) before.set(datum, outputs[at] ?? {});
       }
       figures.check(this.served.logprob_tolerance, step.plan.kind === 'grpo' && index === 0);
       const place = { model_id, seq_id: number++ };
       figures.stepped(await service.optimStep(place, adamOf(step.plan, index, this.served), options));
     }
+    const data = forCheck(watched);
+    const after = await this.logprobsOf(data, options, number++);
+    if (!after.every(Number.isFinite)) throw new NonFiniteStep('the weights are not finite after the step');
+    const first = checkedLogprobs(
+      data,
+      watched.map((datum) => before.get(datum) ?? {}),
+    );
+    const check = recordedCheck(first, after);
+    if (step.after) this.require({ ...step.after, step: step.step }, after);
     const state = nameOfState(step.plan.previous_state, step.stepId);
-    const result: AppliedStep = { state, applied: true, metrics: figures.metrics() };
-    if (isSaved(this.spec, step.step)) {
-      const path = await this.save('training', nameOfSave(step.step, step.stepId), number, options);
-      result.saved = { path, number: number++ };
-    }
+    const saved =
+      isSaved(this.spec, step.step) && this.record.purpose === undefined
+        ? {
+            path: await this.save('training', nameOfSave(step.step, step.stepId), number, options),
+            number: number++,
+          }
+        : undefined;
     this.next = number;
     this.holds = { step: step.step, state };
-    return result;
+    return {
+      ...{ state, applied: true, metrics: figures.metrics() },
+      served: { instance: this.record.n, requests: number - 1, check },
+      ...(saved ? { saved } : {}),
+    };
+  }
+
+  private require(check: Omit<WeightCheck, 'data'>, found: readonly number[]): void {
+    const weights = compared(check, found, weightsTolerance(this.served));
+    if (!isSame(weights))
+      throw new OtherWeights(
+        `${this.record.model} does not hold the weights after step ${check.step}: ${differenceText(check, weights)}`,
+      );
+  }
+
+  private logprobsOf(data: readonly Datum[], options: WaitOptions, seq_id: number): Promise<number[]> {
+    return checkPass(this.service, { model_id: this.record.model, seq_id }, data, options);
   }
 
   /** Log-probs of the batch's targets before the step, in its order; requests are numbered from `number`. */
@@ -184,6 +224,23 @@ export class ServedInstance {
   private get served(): ServedModel {
     return this.spec.model.served as ServedModel;
   }
+}
+
+/** Log-probs at the places of a check. Leaves no gradients, so that it may be sent twice. */
+export async function checkPass(
+  service: TinkerService,
+  place: { model_id: string; seq_id?: number },
+  data: readonly Datum[],
+  options: WaitOptions,
+): Promise<number[]> {
+  const request = { ...place, data, loss_fn: 'cross_entropy', forward_only: true };
+  const { outputs } = await service.pass(request, { ...options, repeatable: true });
+  return checkedLogprobs(data, outputs);
+}
+
+/** Log-probs of equal weights on SkyRL's JAX backend lie up to 1e-6 apart. */
+export function weightsTolerance({ weights_tolerance }: ServedModel): number {
+  return weights_tolerance ?? 1e-5;
 }
 
 export function isSaved({ trainer }: RunSpec, step: number): boolean {

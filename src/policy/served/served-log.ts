@@ -1,8 +1,8 @@
 // What the records of a run say of its steps on a Tinker server: saved states, and logged batches with their requests.
 import { sha256Hex } from '../../base/sha256.js';
+import { chunksOf } from '../../engine/tinker/passes.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { InstanceRecord, SavedStateRecord } from '../../spec/records/served-model.js';
-import type { RunSpec } from '../../spec/run-spec.js';
 import { decodeBatchFile } from '../../store/files/batch-file.js';
 import { batchKey } from '../../store/objects/layout.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
@@ -10,9 +10,13 @@ import { UnreadableRecord } from '../../store/objects/store-errors.js';
 import { chooseRescored } from '../../store/runs/rescored-logprobs.js';
 import { openRunView } from '../../store/runs/quarantine.js';
 import { readPlan, readUpdate, timelineOf } from '../../store/runs/run-records.js';
-import { readSavedStates } from '../../store/runs/served-models.js';
+import { readApplied, readSavedStates } from '../../store/runs/served-models.js';
 import { readBatch } from '../../store/runs/stored-batch.js';
-import { ServedInstance, type StepToApply } from './served-instance.js';
+import type { StepToApply } from './served-instance.js';
+import { checkedSequences, forCheck, type WeightCheck } from './weight-check.js';
+
+/** A check does not depend on how a step's requests were divided. */
+const unlimited = { sequences: Infinity, tokens: Infinity };
 
 export class ServedLog {
   constructor(private readonly store: ObjectStore) {}
@@ -36,18 +40,41 @@ export class ServedLog {
   }
 
   /**
-   * Where counting the requests of `instance` up to the state after `step` may begin: at the newest state that it saved, or at the one that
-   * it began with. `requests`: its requests up to there, the load among them.
+   * The newest step up to `step` that the records say `instance` has taken, and its requests by then; null if it has taken none since it
+   * began. An update proves that only for the instance that it names: another one may have applied the batch again, or may not.
    */
-  async counted(
-    { run, n, step: first, path }: InstanceRecord,
+  async taken(
+    { run, n, step: first }: InstanceRecord,
     step: number,
-  ): Promise<{ step: number; requests: number }> {
+  ): Promise<{ step: number; requests: number } | null> {
     for (let at = step; at > first; at--) {
-      const saved = (await readSavedStates(this.store, run, at)).find((one) => one.instance === n);
-      if (saved) return { step: at, requests: saved.number };
+      const { served } = (await readUpdate(this.store, run, at)).observed;
+      const isOwn = served?.instance === n && (await timelineOf(this.store, run, at)) === run;
+      if (isOwn) return { step: at, requests: served.requests };
+      const again = await readApplied(this.store, run, n, at);
+      if (again) return { step: at, requests: again.requests };
     }
-    return { step: first, requests: path === null ? 0 : 1 };
+    return null;
+  }
+
+  /** True if one of the steps `from` to `to` was applied. */
+  async hasApplied(run: string, from: number, to: number): Promise<boolean> {
+    for (let step = from; step <= to; step++) if (await this.isApplied(run, step)) return true;
+    return false;
+  }
+
+  /** By what the state after `step` is known; null for state 0, and where an earlier version applied the last batch. */
+  async checkOf(run: string, step: number): Promise<WeightCheck | null> {
+    for (let at = step; at > 0; at--) {
+      const { identity, observed } = await readUpdate(this.store, run, at);
+      if (identity.applied !== true) continue;
+      if (!observed.served) return null;
+      const { record: plan } = await readPlan(await openRunView(this.store, run), run, at, identity.plan);
+      const batch = await this.batchOf(run, at, identity.batch);
+      const [miniBatch = []] = chunksOf(batch, plan.loss, 'sum', unlimited);
+      return { step: at, data: forCheck(checkedSequences(miniBatch)), ...observed.served.check };
+    }
+    return null;
   }
 
   /** True if an update of the steps `from` to `to` left weights on the server that are not finite. */
@@ -59,37 +86,23 @@ export class ServedLog {
     return false;
   }
 
-  /** Null if the step applied nothing. `sealed`: the step is not committed, but its plan and batch are there. */
-  async step(run: string, step: number, sealed = false): Promise<StepToApply | null> {
+  /** Null if the step applied nothing. */
+  async step(run: string, step: number): Promise<StepToApply | null> {
     const store = await openRunView(this.store, run);
-    if (sealed) {
-      const { record: plan } = await readPlan(store, run, step);
-      const batch = await this.batchOf(run, step);
-      return { step, plan, batch, stepId: '', keepRescored: (logprobs) => Promise.resolve(logprobs) };
-    }
-    const { identity } = await readUpdate(store, run, step);
+    const { identity, observed } = await readUpdate(store, run, step);
     if (identity.applied !== true) return null;
     const { record: plan } = await readPlan(store, run, step, identity.plan);
     const batch = await this.batchOf(run, step, identity.batch);
     const keepRescored = this.keepRescored(run, step, identity.batch);
-    return { step, plan, batch, stepId: identity.step_id, keepRescored };
+    const before = await this.checkOf(run, step - 1);
+    const after = observed.served ? { after: observed.served.check } : {};
+    return { step, plan, batch, stepId: identity.step_id, before, ...after, keepRescored };
   }
 
   keepRescored(run: string, step: number, batch: Digest): StepToApply['keepRescored'] {
     const { store } = this;
     return async (logprobs) =>
       chooseRescored(store, { run: await timelineOf(store, run, step), step, batch }, logprobs);
-  }
-
-  /** Number of the request that saved the state of `step`, among those of `instance`. */
-  async numberOfSave(run: string, spec: RunSpec, instance: InstanceRecord, step: number): Promise<number> {
-    const counted = await this.counted(instance, step - 1);
-    let number = counted.requests;
-    for (let next = counted.step + 1; next <= step; next++) {
-      const logged = await this.step(run, next, next === step);
-      number += logged ? ServedInstance.requestsOf(spec, logged) : 0;
-    }
-    return number;
   }
 
   /** Throws `UnreadableRecord` if the batch is gone or changed. */

@@ -12,9 +12,9 @@ import type { RunRecord } from '../../spec/records/run-records.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { UnreadableRecord } from '../../store/objects/store-errors.js';
 import { checkpointDataKey, writeCheckpoint } from '../../store/runs/checkpoints.js';
-import { isSamplerOf, nameOfBase, nameOfSave, nameOfState } from '../../store/records/served-names.js';
+import { isSamplerOf, nameOfBase } from '../../store/records/served-names.js';
 import { readInstances } from '../../store/runs/served-models.js';
-import { readRun, readState } from '../../store/runs/run-records.js';
+import { readRun } from '../../store/runs/run-records.js';
 import type { Attended } from '../attended.js';
 import type {
   BaseState,
@@ -24,7 +24,7 @@ import type {
   StateKeeper,
   StepUpdate,
 } from '../state-keeper.js';
-import { InstanceGivenUp, isSaved, NonFiniteStep } from './served-instance.js';
+import { InstanceGivenUp, NonFiniteStep, type ServedInstance } from './served-instance.js';
 import { servedOf, ServedInstances } from './served-instances.js';
 import { ServedLog } from './served-log.js';
 import { removeSaved } from './removed-states.js';
@@ -44,14 +44,14 @@ interface ServedStatesOptions {
 export class ServedStates implements StateKeeper {
   private readonly log: ServedLog;
   private readonly instances: ServedInstances;
-  /** Step ids whose update the server's list of saved states proves. */
-  private proven: { stepId: Digest; state: Digest } | null = null;
+  /** The model that is sampled. */
+  private sampling: ServedInstance | null = null;
 
   constructor(private readonly options: ServedStatesOptions) {
     this.log = new ServedLog(options.store);
     this.instances = new ServedInstances(options, this.log);
     // A state that the server has lost is held no more: the next use makes it again (R35).
-    options.engine.onLost = () => void this.forget();
+    options.engine.onLost = () => void this.instances.forget(this.sampling ?? undefined);
   }
 
   held(): Promise<Digest | null> {
@@ -74,7 +74,7 @@ export class ServedStates implements StateKeeper {
   async hold({ run, step, state }: CommittedState, attempt: Attended): Promise<void> {
     const record = await readRun(this.options.store, run);
     const options = waiting(record, attempt, { restoring: step });
-    const instance = await this.instances.at(record, step, options, 'to sample');
+    const instance = await this.instances.toSample(record, step, options, attempt.trains === true);
     if (instance.holds?.state !== state)
       throw new UnreadableRecord(
         `runs/${run}`,
@@ -82,30 +82,27 @@ export class ServedStates implements StateKeeper {
       );
     await this.instances.guarded(instance, async () => {
       const path = await sentFor({ run, item: itemOf.other }, () => instance.sampler(options));
+      this.sampling = instance;
       this.options.engine.sampled = { state, path, maxWaitMs: maxWaitMs(record) };
     });
   }
 
-  /** The server's list comes first: a saved state of this very step proves its update (R36). */
   async holdForUpdate(
     { run, step }: CommittedState,
-    stepId: Digest,
+    _stepId: Digest,
     _provenance: Provenance,
     attempt: Attended,
   ): Promise<void> {
-    this.proven = null;
     const record = await readRun(this.options.store, run);
     const options = waiting(record, attempt, { restoring: step });
-    if (await this.isSavedAlready(record, step + 1, stepId, options)) return;
-    const instance = await this.instances.at(record, step, options, 'to train');
+    const instance = await this.instances.toTrain(record, step, options);
     const { record: plan } = await this.log.plan(run, step + 1);
     if (plan.optimizer.reset_moments && !instance.hasZeroMoments)
       await this.instances.beginPhase(record, step, options);
   }
 
   forget(): Promise<void> {
-    this.instances.forget();
-    return Promise.resolve();
+    return this.instances.forget();
   }
 
   async apply({
@@ -117,8 +114,6 @@ export class ServedStates implements StateKeeper {
     onProgress,
     ...attempt
   }: StepUpdate): Promise<UpdateResult> {
-    const state = nameOfState(plan.previous_state, stepId);
-    if (this.proven?.stepId === stepId) return { state, applied: true, metrics: {} };
     const instance = this.instances.driven?.instance;
     if (!instance || instance.holds?.state !== plan.previous_state)
       throw new InstanceGivenUp(`no model on the server holds the state before step ${step}`);
@@ -130,10 +125,12 @@ export class ServedStates implements StateKeeper {
     return this.instances
       .guarded(instance, async () => {
         const keepRescored = this.log.keepRescored(run, step, digest);
+        const before = await this.log.checkOf(run, step - 1);
         const { saved, ...result } = await sentFor({ run, item: itemOf.update(step) }, () =>
-          instance.apply({ step, plan, batch, stepId, keepRescored }, options),
+          instance.apply({ step, plan, batch, stepId, before, keepRescored }, options),
         );
-        if (saved) await this.instances.recordSaved(run, { step, state }, saved, instance.record);
+        if (saved)
+          await this.instances.recordSaved(run, { step, state: result.state }, saved, instance.record);
         return result;
       })
       .catch((error: unknown) => {
@@ -213,36 +210,6 @@ export class ServedStates implements StateKeeper {
       if (path !== undefined) return path;
     }
     return this.options.policy.model;
-  }
-
-  private async isSavedAlready(
-    { run, spec }: RunRecord,
-    step: number,
-    stepId: Digest,
-    options: WaitOptions,
-  ): Promise<boolean> {
-    const { store, service, log } = this.options;
-    if (!isSaved(spec, step)) return false;
-    const state = nameOfState(await readState(store, run, step - 1), stepId);
-    const saved = (await this.log.savedAt(run, step)).some((one) => one.state === state);
-    const instances = await readInstances(store, run);
-    const newest = instances.at(-1);
-    const listed =
-      saved || !newest || newest.given_up
-        ? undefined
-        : (await service.checkpoints(newest.model, options)).find(
-            (one) => one.checkpoint_id === nameOfSave(step, stepId) && one.checkpoint_type === 'training',
-          );
-    if (!saved && !listed) return false;
-    log(`${run}: the server has the state of step ${step} already`);
-    if (listed && newest) {
-      const number = await this.log.numberOfSave(run, spec, newest, step);
-      await this.instances.recordSaved(run, { step, state }, { path: listed.tinker_path, number }, newest);
-    }
-    this.proven = { stepId, state };
-    // Whether this process has sent all of the step's requests is not known: the next use looks at the records.
-    this.instances.leave();
-    return true;
   }
 }
 

@@ -9,7 +9,7 @@ import { plan } from './plan.js';
 import { gate, gathered, taught } from './preparation-records.js';
 import { gc, name, notice, owner, ref, run } from './run-records.js';
 import { sweep, tally } from './sweep-record.js';
-import { instance, saved } from './served-model.js';
+import { applied, instance, saved } from './served-model.js';
 import { base, batch, update } from './update.js';
 import { wave } from './wave.js';
 
@@ -44,6 +44,7 @@ const schemas = {
   sweep,
   tally,
   instance,
+  applied,
   saved,
 };
 export type RecordKind = keyof typeof schemas;
@@ -58,7 +59,7 @@ export const schemaVersions: Record<RecordKind, number> = {
   episode: 2,
   episodes: 2,
   batch: 2,
-  update: 3,
+  update: 4,
   base: 1,
   attempt: 2,
   owner: 3,
@@ -78,7 +79,8 @@ export const schemaVersions: Record<RecordKind, number> = {
   evaluated: 1,
   sweep: 2,
   tally: 1,
-  instance: 1,
+  instance: 2,
+  applied: 1,
   saved: 1,
 };
 
@@ -87,6 +89,7 @@ export const oldestVersions: Partial<Record<RecordKind, number>> = {
   attempt: 1,
   dataset: 1,
   gc: 1,
+  instance: 1,
   episodes: 1,
   run: 1,
   plan: 2,

@@ -1,6 +1,7 @@
 // Input and result of a step's update (R10–R12): the identity of the batch file, and the record `update.json`.
 import { z } from 'zod';
 import { count, digest, engine, figures, numerics, outcomes, positive, since, text, time } from './parts.js';
+import { servedUpdate } from './served-model.js';
 
 /** Identity of a batch, in its file's `__metadata__.longhaul` (canonical JSON). */
 export type BatchIdentity = z.infer<typeof batch>;
@@ -22,7 +23,7 @@ export const batch = z.strictObject({
 /** `steps/{n}/update.json`, n ≥ 1: the update of a step (R11). */
 export type UpdateRecord = z.infer<typeof update>;
 const updateFields = z.strictObject({
-  schema: z.enum(['longhaul.update/1', 'longhaul.update/2', 'longhaul.update/3']),
+  schema: z.enum(['longhaul.update/1', 'longhaul.update/2', 'longhaul.update/3', 'longhaul.update/4']),
   identity: z.strictObject({
     run: text,
     step: positive,
@@ -52,9 +53,12 @@ const updateFields = z.strictObject({
     committed_at: time,
     worker: text.exactOptional().describe('`{node}@{host} pid {pid}`'),
     device: text.exactOptional().describe('its GPU’s name, if any'),
+    served: servedUpdate.exactOptional().describe('on a Tinker server, unless nothing was applied'),
   }),
 });
-export const update = updateFields.superRefine(since(3, { may: ['observed.device'] }));
+export const update = updateFields
+  .superRefine(since(3, { may: ['observed.device'] }))
+  .superRefine(since(4, { may: ['observed.served'] }));
 
 /** `steps/000000/update.json`: the base model (R5). */
 export type BaseRecord = z.infer<typeof base>;

@@ -1,24 +1,75 @@
 // Reads and writes the records of a run's models, and of their saved states, on a Tinker server (R33, R36).
-import type { InstanceRecord, SavedStateRecord } from '../../spec/records/served-model.js';
-import { instancesFolder, savedStatesFolder } from '../objects/layout.js';
+import type { AppliedRecord, InstanceRecord, SavedStateRecord } from '../../spec/records/served-model.js';
+import { appliedKey, instancesFolder, savedStatesFolder } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
-import { appendSequence, readSequence } from '../records/records.js';
+import { adoptOrCreate, appendSequence, readRecord, readSequence } from '../records/records.js';
 
 export function readInstances(store: ObjectStore, run: string): Promise<InstanceRecord[]> {
   return readSequence(store, instancesFolder(run), 'instance');
 }
 
+/** Without those that are only sampled. */
+export async function readTrained(store: ObjectStore, run: string): Promise<InstanceRecord[]> {
+  return (await readInstances(store, run)).filter(isTrained);
+}
+
+const isTrained = ({ purpose }: InstanceRecord): boolean => purpose === undefined;
+
+/** Records that a model is ended. A trained model that is no longer the newest is over without it, and a record would end the newest. */
+export async function recordGivenUp(store: ObjectStore, ended: InstanceRecord, by: string): Promise<void> {
+  const { run, model, step, path, purpose, node = by } = ended;
+  const observed = { at: new Date().toISOString(), by };
+  await appendSequence(store, instancesFolder(run), 'instance', (n, existing) => {
+    const newest = purpose ? existing.findLast((one) => one.model === model) : existing.findLast(isTrained);
+    if (newest && (newest.model !== model || newest.given_up)) return newest;
+    const role = purpose ? { purpose } : {};
+    return {
+      schema: 'longhaul.instance/2',
+      n,
+      run,
+      model,
+      step,
+      path,
+      ...role,
+      node,
+      given_up: true,
+      observed,
+    };
+  });
+}
+
 export function recordInstance(
   store: ObjectStore,
-  instance: Omit<InstanceRecord, 'schema' | 'n' | 'observed'> & { by: string },
+  instance: Omit<InstanceRecord, 'schema' | 'n' | 'observed'> & { by: string; node: string },
 ): Promise<InstanceRecord> {
   const { by, ...rest } = instance;
   const observed = { at: new Date().toISOString(), by };
   return appendSequence(store, instancesFolder(instance.run), 'instance', (n) => ({
-    ...{ schema: 'longhaul.instance/1', n },
+    ...{ schema: 'longhaul.instance/2', n },
     ...rest,
     observed,
   }));
+}
+
+export async function readApplied(
+  store: ObjectStore,
+  run: string,
+  n: number,
+  step: number,
+): Promise<AppliedRecord | null> {
+  return readRecord(store, appliedKey(run, n, step), 'applied');
+}
+
+/** Records that an instance has taken the batch of a committed step. */
+export async function recordApplied(
+  store: ObjectStore,
+  { by, ...applied }: Omit<AppliedRecord, 'schema' | 'observed'> & { by: string },
+): Promise<void> {
+  const { run, instance, step } = applied;
+  await adoptOrCreate(store, appliedKey(run, instance, step), 'applied', {
+    ...{ schema: 'longhaul.applied/1', ...applied },
+    observed: { at: new Date().toISOString(), by },
+  });
 }
 
 /** `run`: the run whose folder holds the step. */

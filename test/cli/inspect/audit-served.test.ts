@@ -85,21 +85,25 @@ const longhaul = (...args: string[]): Promise<Answer> =>
   commandLine(['audit', ...args, '--store', address], { env: { LONGHAUL_TINKER: undefined } });
 
 describe('an audit of a run on a Tinker server', () => {
-  test('says that it proves no bits', async () => {
+  test('says that it has not looked at the weights', async () => {
     const { code, output } = await longhaul('begun');
     expect(output).toMatch(
-      /proves +the order of all batches, and that each is in the chain exactly once; no bits/,
+      /proves +the order of all batches, and that each is in the records once; the weights .* were not checked/,
     );
     expect(code).toBe(0);
     const { output: json } = await longhaul('begun', '--json');
-    expect(JSON.parse(json)).toMatchObject({ proves: { order: true, exactlyOnce: true, bits: false } });
+    expect(JSON.parse(json)).toMatchObject({
+      proves: { order: true, recordedOnce: true, weights: null, bits: false },
+    });
   });
 
-  test('proves neither order nor bits if a rule is broken', async () => {
+  test('proves no order if a rule is broken', async () => {
     const { code, output } = await longhaul('tiny', '--json');
     expect(code).toBe(1);
-    expect(JSON.parse(output)).toMatchObject({ proves: { order: false, exactlyOnce: false, bits: false } });
-    expect((await longhaul('tiny')).output).toMatch(/proves +no bits/);
+    expect(JSON.parse(output)).toMatchObject({
+      proves: { order: false, recordedOnce: false, weights: null, bits: false },
+    });
+    expect((await longhaul('tiny')).output).toMatch(/proves +the weights .* were not checked/);
   });
 });
 
@@ -107,11 +111,11 @@ describe('a replay on a Tinker server', () => {
   test.each([
     [
       '1..2',
-      'begins with fresh adapters, applies 2 updates of 23 tokens, and computes the log-probs of 36 tokens',
+      'begins with fresh adapters, applies 2 updates of 23 tokens, and computes the log-probs of 59 tokens',
     ],
     [
       '4',
-      'begins with the saved state of step 2, applies 1 update of 14 tokens, and computes the log-probs of 42 tokens',
+      'begins with the saved state of step 2, applies 1 update of 14 tokens, and computes the log-probs of 56 tokens',
     ],
   ])('of steps %s without --spend is refused with its price', async (steps, price) => {
     const { code, output, errors } = await longhaul('tiny', '--replay', steps);
@@ -175,7 +179,7 @@ describe('a replay on a Tinker server', () => {
         comparedTokens: 42,
       },
       ...{ saved: 'tinker://m/weights/s4', places: 9, mean: 0, max: 0, moved: 0.2, tolerance: 0.1 },
-      ...{ within: true, seconds: 2 },
+      ...{ within: true, seconds: 2, checked: 1, toldApart: 1, differs: null },
     };
     expect(servedReplayText(replay)).toMatch(/mean \|Δ\| 0, max \|Δ\| 0, at the 9 places[^]*: within\n/);
     expect(servedReplayText(replay)).not.toContain('less than the bound');
@@ -183,6 +187,8 @@ describe('a replay on a Tinker server', () => {
       'less than the bound: compare the figures',
     );
     expect(servedReplayText({ ...replay, mean: 0.3, max: 1, within: false })).toMatch(/: DIFFERS\n/);
+    expect(servedReplayText({ ...replay, within: false, differs: 3 })).toContain('DIFFERS after step 3');
+    expect(servedReplayText(replay)).toContain('1 of 1 can be told from the step before');
   });
 });
 

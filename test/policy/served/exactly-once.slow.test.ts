@@ -231,7 +231,7 @@ describe.skipIf(!python)('a run on a Tinker server', () => {
       expect(result).toMatchObject({ start, updates, within: true });
       expect(result.max).toBeLessThanOrEqual(1e-6);
       expect(result.moved).toBeGreaterThan(0.01);
-      expect(proves).toEqual({ order: true, exactlyOnce: true, bits: false });
+      expect(proves).toEqual({ order: true, recordedOnce: true, weights: true, bits: false });
       expect(code).toBe(0);
     });
 

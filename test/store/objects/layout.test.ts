@@ -149,6 +149,7 @@ for (const ofStep of [
   'savedStatesFolder',
 ] as const)
   makes(ofStep, 'runs/', run, whole);
+makes('appliedKey', 'runs/', run, whole, whole);
 makes('rescoredKey', 'runs/', run, whole, sha256);
 makes('episodeKey', 'runs/', run, whole, whole, whole);
 makes('attemptFolder', 'runs/', run, whole, name, name);
