@@ -29,6 +29,7 @@ import { ProcessRegistry } from './process-registry.js';
 import { newStackId, stackIdentity } from './stack-identity.js';
 import { markedProcesses, refuseSecondServer, stackMark } from './stack-leftovers.js';
 import { type ProcessEvents, SupervisedProcess } from './supervised-process.js';
+import { refuseDamagedDatabase } from './temporal-database.js';
 import { openConnection } from '../workers/temporal/temporal-connection.js';
 
 interface StackOptions {
@@ -94,6 +95,7 @@ export async function startStack(options: StackOptions): Promise<Stack> {
       options.log(`ended ${name} (process ${pid}) of an earlier stack`);
     }
     refuseSecondServer(join(folder, databaseName));
+    refuseDamagedDatabase(join(folder, databaseName));
     return await startProcesses(folder, options, registry, started, ports, release);
   } catch (error) {
     await stopAll(started);
