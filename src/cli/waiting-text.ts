@@ -1,11 +1,10 @@
 // Says what holds up a run: activities that failed and are retried, that no worker has taken, that were paused by hand, or that wait for an
 // environment or the store. Only the Temporal server knows this.
-import type { Client } from '@temporalio/client';
+import type { Client, WorkflowHandle } from '@temporalio/client';
 import { defaultPayloadConverter } from '@temporalio/common';
 import type { ReportedWait } from '../activities/step/open-waits.js';
 import { policyServer } from '../engine/policy-engine.js';
 import { timeSpan } from '../report/format.js';
-import type { RunHandle } from './temporal-access.js';
 
 const describeDeadlineMs = 3_000;
 /** Long enough for any running worker to take a task. */
@@ -33,7 +32,10 @@ export interface Waiting {
 }
 
 /** Empty if nothing waits, or if Temporal does not answer. */
-export async function waitingFor(client: Client, handle: RunHandle): Promise<Waiting[]> {
+export async function waitingFor(
+  client: Client,
+  handle: Pick<WorkflowHandle, 'workflowId' | 'describe'>,
+): Promise<Waiting[]> {
   const described = await client
     .withDeadline(Date.now() + describeDeadlineMs, () => handle.describe())
     .catch(() => null);

@@ -3,6 +3,7 @@ import { resolve } from 'node:path';
 import { type Client, WorkflowExecutionAlreadyStartedError, type WorkflowHandle } from '@temporalio/client';
 import type { Command } from 'commander';
 import type { PreparedDataset } from '../../activities/data-contracts.js';
+import { timeSpan } from '../../report/format.js';
 import { datasetId, type DatasetSpec, parseDatasetSpec } from '../../spec/dataset-spec.js';
 import { InvalidSpec } from '../../spec/invalid-spec.js';
 import { readSpecValue } from '../../spec/spec-input.js';
@@ -10,11 +11,12 @@ import { differences } from '../../store/records/canonical.js';
 import { preparationQuery, type PreparationStatus } from '../../workflows/data/data-messages.js';
 import type { prepareDataset } from '../../workflows/data/prepare-dataset.js';
 import { orchestratorQueue } from '../../workflows/messages.js';
-import { followed } from '../followed-workflow.js';
+import { beginsWithinMs, followed, hasBegun } from '../followed-workflow.js';
 import { withOutput } from '../output.js';
 import { printable } from '../printable.js';
 import { type TemporalFlags, withClient, withTemporalFlags } from '../temporal-access.js';
 import { inputOfWorkflow } from '../train/workflow-input.js';
+import { waitingFor, waitingLine } from '../waiting-text.js';
 import { addReaders } from './data-readers.js';
 import { countsText, excludedText } from './dataset-text.js';
 
@@ -34,7 +36,7 @@ export function register(program: Command): void {
       .description('make the dataset of a file: read its tasks, check those with solutions, split them'),
     'writes',
   )
-    .option('--detach', 'do not wait until it is ready')
+    .option('--detach', 'return once its files are read and nothing is wrong with them')
     .option('--json', 'print the result as one JSON object')
     .action(
       withOutput(async (file: string, flags: PrepareFlags) => {
@@ -57,20 +59,31 @@ async function prepare(client: Client, spec: DatasetSpec, { detach, json }: Prep
     .catch(async (error: unknown): Promise<Handle> => {
       if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
       refuseOther(id, await inputOfWorkflow(client, workflowId), spec);
-      process.stderr.write(`${id} is being prepared already: following it\n`);
+      process.stderr.write(`${id} is being prepared already${detach ? '' : ': following it'}\n`);
       return client.workflow.getHandle<typeof prepareDataset>(workflowId);
     });
-  if (detach) {
-    const started = { dataset: id, workflowId };
-    console.log(json ? JSON.stringify(started) : `started ${id} (workflow ${workflowId})`);
-    return;
-  }
-  const result = await followed(handle, {
+  const how = {
     status: preparationQuery,
     text: statusText,
     cancelled: `${id} was cancelled; what it has checked is kept`,
-  });
+  };
+  if (detach) {
+    const accepted = await hasBegun(handle, { ...how, begun: ({ phase }) => phase !== 'reading' });
+    const started = { dataset: id, workflowId, accepted };
+    console.log(json ? JSON.stringify(started) : `started ${id} (workflow ${workflowId})`);
+    if (!accepted) process.stderr.write(`${await whyLate(client, handle)}\n`);
+    return;
+  }
+  const result = await followed(handle, how);
   console.log(json ? JSON.stringify(result) : printable(resultText(result)));
+}
+
+async function whyLate(client: Client, handle: Handle): Promise<string> {
+  const waits = (await waitingFor(client, handle)).map((wait) => `; it ${waitingLine(wait)}`);
+  return (
+    `its files are not read within ${timeSpan(beginsWithinMs / 1000)}, so they may still be refused` +
+    `${waits.join('')}. The same command without --detach follows it`
+  );
 }
 
 function refuseOther(id: string, running: unknown, spec: DatasetSpec): void {

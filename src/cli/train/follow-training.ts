@@ -1,5 +1,4 @@
 // Starts a run's workflow, or finds it running, and follows it to its end, for `train`, `fork` and `rewind`.
-import { setTimeout as delay } from 'node:timers/promises';
 import { type Client } from '@temporalio/client';
 import { alertLines } from '../../report/alerts.js';
 import { timeSpan } from '../../report/format.js';
@@ -10,6 +9,7 @@ import { statusQuery } from '../../workflows/messages.js';
 import { targetNote } from '../../workflows/status/run-text.js';
 import type { TrainingResult } from '../../workflows/run/training-run.js';
 import type { TrainingOptions } from '../../workflows/run/training-options.js';
+import { beginsWithinMs, whenBegun } from '../followed-workflow.js';
 import { followRun } from './live-view.js';
 import { inFolder } from '../output.js';
 import { printable } from '../printable.js';
@@ -18,10 +18,7 @@ import { endedError, endedRun, whyFollowedEnded } from './run-end.js';
 import { startTraining } from './start-training.js';
 import { type RunHandle, type TemporalFlags, temporalConfig } from '../temporal-access.js';
 
-/** A run reports a refused spec within a second or two. A start does not wait longer for workers that may not be running. */
-const beginsWithinMs = 10_000;
 const queryDeadlineMs = 3_000;
-const pollMs = 250;
 
 export interface FollowFlags extends TemporalFlags {
   json?: boolean;
@@ -94,21 +91,18 @@ export async function howItBegins(
   name: string,
   flags: FollowFlags,
 ): Promise<'claimed' | 'blocked' | 'late'> {
-  const deadline = Date.now() + beginsWithinMs;
-  while (Date.now() < deadline) {
+  const found = await whenBegun(async () => {
     const over = await endedRun(handle);
     if (over) throw endedError(name, over, flags);
     const status = await client
       .withDeadline(Date.now() + queryDeadlineMs, () => handle.query(statusQuery))
       .catch(() => null);
     if (status && status.owner > 0) return 'claimed';
-    if (status?.blocked) {
-      say(`${name} is blocked: ${status.blocked.reason}\n${status.blocked.remedy}${inFolder(flags)}`);
-      return 'blocked';
-    }
-    await delay(pollMs);
-  }
-  return 'late';
+    if (!status?.blocked) return null;
+    say(`${name} is blocked: ${status.blocked.reason}\n${status.blocked.remedy}${inFolder(flags)}`);
+    return 'blocked';
+  });
+  return found ?? 'late';
 }
 
 function say(message: string): void {
