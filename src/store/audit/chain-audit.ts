@@ -319,6 +319,7 @@ function checkPlan(
 const neverClaimed = [
   'trajectories/, reports/ and comparisons: they can be made again from the records',
   'tallies/, notices/ and the observed parts of records: they hold figures and times that no digest covers',
+  'bytes that change no meaning: JSON that is not canonical, gzip headers, and objects that no record names',
   'whether an engine really sampled and an environment really graded an episode: --replay only computes updates',
   'who wrote a record: anyone who can write to the store can replace the whole chain, from its first plan on',
 ];

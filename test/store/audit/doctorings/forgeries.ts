@@ -9,12 +9,14 @@ import {
   audited,
   type Doctored,
   type Doctoring,
+  episode,
   evalResult,
   home,
   learned,
   otherDigest,
   plan,
   run,
+  update,
 } from '../doctored-run.js';
 import { sha256Hex } from '../../../../src/base/sha256.js';
 import type { RunRecord } from '../../../../src/spec/records/run-records.js';
@@ -130,6 +132,10 @@ export const forgeries: readonly Doctoring[] = [
   },
 ];
 
+const sameMeaning = 'bytes that change no meaning';
+/** Place of the time in a gzip header (RFC 1952), four bytes. */
+const gzipTimeAt = 4;
+
 export interface Unclaimed {
   what: string;
   /** Text that `notClaimed` must contain. */
@@ -185,5 +191,27 @@ export const unclaimed: readonly Unclaimed[] = [
       await readState(store.store, run, 1);
       for await (const { key } of store.store.list('trajectories/')) store.write(key, '{}\n');
     },
+  },
+  {
+    what: 'a record with a newline more',
+    says: sameMeaning,
+    doctor: (store) => {
+      const text = store.bytes(update(learned)).toString();
+      store.write(update(learned), text.replace('{', '{\n'));
+    },
+  },
+  {
+    what: 'another time in the gzip header of an episode',
+    says: sameMeaning,
+    doctor: (store) => {
+      const bytes = store.bytes(episode(learned));
+      bytes.writeUInt32LE(1_700_000_000, gzipTimeAt);
+      store.write(episode(learned), bytes);
+    },
+  },
+  {
+    what: 'an object that no record names',
+    says: sameMeaning,
+    doctor: (store) => store.write(`${layout.stepFolder(run, learned)}stray.json`, '{}'),
   },
 ];
