@@ -160,6 +160,16 @@ describe('commands', () => {
   });
 });
 
+test('a SkyRL server keeps its saved states and its database where they last', () => {
+  const starts = blocks.filter(({ text }) => text.includes('-m skyrl.tinker.api'));
+  expect(starts.length).toBeGreaterThan(0);
+  for (const { text } of starts) {
+    const [, states = '/tmp'] = / --checkpoints-base (\S+)/.exec(text) ?? [];
+    const [, database = '/tmp'] = / --database-url "?sqlite:\/\/\/(\S+)/.exec(text) ?? [];
+    for (const place of [states, database]) expect(place).toMatch(/^(?:~|\$HOME)\//);
+  }
+});
+
 test('named files exist', () => {
   const own = ['src', 'native', 'test', 'tools', 'infra', 'bench', 'presets', 'examples'].flatMap(filesBelow);
   const isFile = (name: string): boolean => own.some((file) => file === name || file.endsWith(`/${name}`));

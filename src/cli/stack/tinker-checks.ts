@@ -43,6 +43,7 @@ type Said<Key extends keyof ServedModel> = Pick<ServedModel, Key> | null;
 
 const withinMs = 300_000;
 const rankWithoutSpec = 8;
+const rootWithinMs = 5_000;
 
 export interface TinkerFlags {
   /** URL of the server. */
@@ -116,7 +117,7 @@ export async function checkTinker(target: TinkerTarget, limitMs = withinMs): Pro
   const models = new ProbeModels({ client, service, model, lora, signal });
   const all: [name: string, found: () => Promise<Verdict>][] = [
     ['numbers', async () => aboutNumbers(await probeNumbers(models), served)],
-    ['load', async () => aboutLoad(await probeLoad(models))],
+    ['load', async () => aboutLoad(await probeLoad(models), await isSkyrl(url))],
     ['unload', async () => aboutGradients(await probeGradients(models))],
     ['reduction', async () => aboutReduction(await probeReduction(models), served)],
     ['clipping', async () => aboutClipping(await probeClipping(models), served)],
@@ -175,12 +176,29 @@ export function aboutNumbers(found: NumbersFound, said: Said<'numbered'>): Verdi
   return { ok: true, detail: `${unknown}: a lost answer costs a reload (R35)${needed}` };
 }
 
-export function aboutLoad(found: LoadFound): Verdict {
+/** Whether this is SkyRL's server, by the name at its root. False if nothing answers there. */
+export async function isSkyrl(url: string): Promise<boolean> {
+  try {
+    const answer = await fetch(new URL('/', url), { signal: AbortSignal.timeout(rootWithinMs) });
+    const { name } = (await answer.json()) as { name?: unknown };
+    return name === 'Tinker API Mock';
+  } catch {
+    return false;
+  }
+}
+
+/** `skyrl`: the server is SkyRL's. Its API does not show where it keeps saved states, so a person must look. */
+export function aboutLoad(found: LoadFound, skyrl: boolean): Verdict {
   switch (found) {
     case 'unclear':
       return unclear;
-    case 'restored':
-      return { ok: true, detail: 'a saved state comes back with its optimizer' };
+    case 'restored': {
+      const comesBack = 'a saved state comes back with its optimizer';
+      const place =
+        '. The API does not say where SkyRL keeps it: start the server with --checkpoints-base and --database-url in a folder that lasts; ' +
+        'by default saved states are in /tmp/skyrl_checkpoints';
+      return { ok: true, detail: `${comesBack}${skyrl ? place : ''}` };
+    }
     case 'cold':
       return {
         ok: false,

@@ -89,7 +89,7 @@ describe.skipIf(!python)('a stock Tinker server', () => {
       ok('model', `${server.model} is served; beside it no other model`),
       ok('rank', 'adapters of rank 8 can be trained'),
       ok('numbers', 'is carried out once'),
-      ok('load', 'comes back with its optimizer'),
+      ok('load', 'comes back with its optimizer. The API does not say where SkyRL keeps it'),
       ok('unload', 'leaves its gradients'),
       ok('reduction', 'as the spec’s model.served.reduction says'),
       ok('clipping', 'trainer.max_grad_norm is not applied on this server'),
