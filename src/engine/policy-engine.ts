@@ -70,6 +70,8 @@ export interface UpdateResult {
   metrics: Record<string, number>;
   /** On a Tinker server, if the batch was applied. */
   served?: ServedUpdate;
+  /** sha256 of the recorded log-probs that the update was trained on; only on a Tinker server, with `use_tis`. */
+  rescored?: Digest;
 }
 
 /**

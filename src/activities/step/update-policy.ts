@@ -154,7 +154,7 @@ function lackOf(plan: PlanRecord, outcomes: (number | null)[][]): NoSignal | All
 async function recordOf(
   deps: NodeDeps,
   { input, plan, batch, identity, stepId, episodes }: SealedStep,
-  { state, applied, metrics, weights, served }: Awaited<ReturnType<typeof compute>>,
+  { state, applied, metrics, weights, rescored, served }: Awaited<ReturnType<typeof compute>>,
   computedMs: number,
 ): Promise<UpdateRecord> {
   const { run, step } = input;
@@ -162,7 +162,7 @@ async function recordOf(
   const committed_at = new Date().toISOString();
   return {
     // The oldest version that has what the record holds: older workers read it.
-    schema: `longhaul.update/${served ? 4 : gpu === null ? 2 : 3}`,
+    schema: `longhaul.update/${served || rescored ? 4 : gpu === null ? 2 : 3}`,
     identity: {
       run,
       step,
@@ -177,6 +177,7 @@ async function recordOf(
       applied,
       outcomes: identity.outcomes,
       ...(weights === undefined ? {} : { weights }),
+      ...(rescored === undefined ? {} : { rescored }),
     },
     observed: {
       metrics: {

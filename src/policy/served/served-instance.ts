@@ -11,6 +11,7 @@ import type { Digest } from '../../spec/records/parts.js';
 import type { PlanRecord } from '../../spec/records/plan.js';
 import type { InstanceRecord, RecordedCheck, ServedUpdate } from '../../spec/records/served-model.js';
 import type { RunSpec, ServedModel } from '../../spec/run-spec.js';
+import type { Rescored } from '../../store/runs/rescored-logprobs.js';
 import { nameOfSampler, nameOfSave, nameOfState } from '../../store/records/served-names.js';
 import {
   checkedLogprobs,
@@ -44,7 +45,7 @@ export interface StepToApply {
   /** What the step's first update recorded; absent for that update. */
   after?: RecordedCheck;
   /** Records the trainer's log-probs of the targets, and returns the recorded ones: another process may have been first. */
-  keepRescored: (logprobs: Float32Array) => Promise<Float32Array>;
+  keepRescored: (logprobs: Float32Array) => Promise<Rescored>;
 }
 
 interface AppliedStep extends UpdateResult {
@@ -104,13 +105,13 @@ export class ServedInstance {
     const loss = servedLoss(step.plan.loss);
     const figures = new PassFigures();
     if (step.before) this.require(step.before, await this.logprobsOf(step.before.data, options, number++));
-    let rescored: Float32Array | undefined;
+    let rescored: Rescored | undefined;
     if (isRescored(step.plan)) {
       const first = number;
       number += chunked(this.spec, step.plan, step.batch).flat().length;
       rescored = await step.keepRescored(await this.rescore(step, first, options));
     }
-    const miniBatches = chunked(this.spec, step.plan, step.batch, rescored);
+    const miniBatches = chunked(this.spec, step.plan, step.batch, rescored?.logprobs);
     const watched = checkedSequences(miniBatches[0] ?? []);
     const before = new Map<Datum, Record<string, number[]>>();
     for (const [index, chunks] of miniBatches.entries()) {
@@ -146,6 +147,7 @@ export class ServedInstance {
     return {
       ...{ state, applied: true, metrics: figures.metrics() },
       served: { instance: this.record.n, requests: number - 1, check },
+      ...(rescored ? { rescored: rescored.sha256 } : {}),
       ...(saved ? { saved } : {}),
     };
   }
@@ -247,7 +249,7 @@ export function isSaved({ trainer }: RunSpec, step: number): boolean {
   return step % (trainer.save_every ?? 1) === 0;
 }
 
-function isRescored({ loss }: PlanRecord): boolean {
+export function isRescored({ loss }: PlanRecord): boolean {
   return loss.tis_cap !== undefined;
 }
 

@@ -167,6 +167,11 @@ export class ServedInstances {
     return new ServedInstance(instance, spec, service, holds, taken.requests + 1);
   }
 
+  /** A new model that holds the state after `step`, with the moments of its optimizer. */
+  begin(record: RunRecord, step: number, options: WaitOptions): Promise<ServedInstance> {
+    return this.create(record, step, options);
+  }
+
   /** A new model for the first update of a training phase: it holds the state after `step`, and no moments. */
   async beginPhase(
     record: RunRecord,

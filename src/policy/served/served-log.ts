@@ -4,10 +4,10 @@ import { chunksOf } from '../../engine/tinker/passes.js';
 import type { Digest } from '../../spec/records/parts.js';
 import type { InstanceRecord, SavedStateRecord } from '../../spec/records/served-model.js';
 import { decodeBatchFile } from '../../store/files/batch-file.js';
-import { batchKey } from '../../store/objects/layout.js';
+import { batchKey, rescoredKey } from '../../store/objects/layout.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { UnreadableRecord } from '../../store/objects/store-errors.js';
-import { chooseRescored } from '../../store/runs/rescored-logprobs.js';
+import { chooseRescored, readRescored, type Rescored } from '../../store/runs/rescored-logprobs.js';
 import { openRunView } from '../../store/runs/quarantine.js';
 import { readPlan, readUpdate, timelineOf } from '../../store/runs/run-records.js';
 import { readApplied, readSavedStates } from '../../store/runs/served-models.js';
@@ -93,16 +93,39 @@ export class ServedLog {
     if (identity.applied !== true) return null;
     const { record: plan } = await readPlan(store, run, step, identity.plan);
     const batch = await this.batchOf(run, step, identity.batch);
-    const keepRescored = this.keepRescored(run, step, identity.batch);
     const before = await this.checkOf(run, step - 1);
     const after = observed.served ? { after: observed.served.check } : {};
-    return { step, plan, batch, stepId: identity.step_id, before, ...after, keepRescored };
+    const logged = { step, plan, batch, stepId: identity.step_id, before, ...after };
+    const { rescored: recorded } = identity;
+    if (recorded === undefined)
+      return { ...logged, keepRescored: this.keepRescored(run, step, identity.batch) };
+    // They are read before a request is sent: what a replay has sent must be paid for.
+    const rescored = await this.rescored(run, step, identity.batch, recorded);
+    return { ...logged, keepRescored: () => Promise.resolve(rescored) };
   }
 
   keepRescored(run: string, step: number, batch: Digest): StepToApply['keepRescored'] {
-    const { store } = this;
-    return async (logprobs) =>
-      chooseRescored(store, { run: await timelineOf(store, run, step), step, batch }, logprobs);
+    return async (logprobs) => {
+      const store = await openRunView(this.store, run);
+      return chooseRescored(store, { run: await timelineOf(store, run, step), step, batch }, logprobs);
+    };
+  }
+
+  /** The recorded log-probs of a step's batch. `recorded`: their sha256 in update.json. Throws `UnreadableRecord` as `readRescored` does. */
+  async rescored(run: string, step: number, batch: Digest, recorded?: Digest): Promise<Rescored> {
+    const store = await openRunView(this.store, run);
+    const targets = (await this.batchOf(run, step, batch)).target_rows.length;
+    return readRescored(store, { run: await timelineOf(store, run, step), step, batch }, targets, recorded);
+  }
+
+  /** True if the log-probs of a sealed step were set aside (R24) and not recorded again since. */
+  async lacksRescored(run: string, step: number): Promise<boolean> {
+    const store = await openRunView(this.store, run);
+    const timeline = await timelineOf(store, run, step);
+    const batch = await readBatch(store, timeline, step);
+    if (batch === null) return false;
+    const key = rescoredKey(timeline, step, sha256Hex(batch));
+    return (await store.head(key)) === null && (await this.store.head(key)) !== null;
   }
 
   /** Throws `UnreadableRecord` if the batch is gone or changed. */

@@ -8,6 +8,7 @@ import { itemOf, sentFor } from '../../engine/tinker/sent-tokens.js';
 import type { TinkerService } from '../../engine/tinker/service.js';
 import { policyServer, type UpdateResult } from '../../engine/policy-engine.js';
 import type { Digest } from '../../spec/records/parts.js';
+import type { PlanRecord } from '../../spec/records/plan.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { UnreadableRecord } from '../../store/objects/store-errors.js';
@@ -24,7 +25,7 @@ import type {
   StateKeeper,
   StepUpdate,
 } from '../state-keeper.js';
-import { InstanceGivenUp, NonFiniteStep, type ServedInstance } from './served-instance.js';
+import { InstanceGivenUp, isRescored, NonFiniteStep, type ServedInstance } from './served-instance.js';
 import { servedOf, ServedInstances } from './served-instances.js';
 import { ServedLog } from './served-log.js';
 import { removeSaved } from './removed-states.js';
@@ -97,8 +98,11 @@ export class ServedStates implements StateKeeper {
     const options = waiting(record, attempt, { restoring: step });
     const instance = await this.instances.toTrain(record, step, options);
     const { record: plan } = await this.log.plan(run, step + 1);
-    if (plan.optimizer.reset_moments && !instance.hasZeroMoments)
+    // Requests of an earlier attempt hold the log-probs that were set aside, and the next ones would have the same numbers (R34).
+    const isMixed = isRescored(plan) && (await this.log.lacksRescored(run, step + 1));
+    if (plan.optimizer.reset_moments && (isMixed || !instance.hasZeroMoments))
       await this.instances.beginPhase(record, step, options);
+    else if (isMixed) await this.instances.begin(record, step, options);
   }
 
   forget(): Promise<void> {

@@ -45,6 +45,7 @@ const updateFields = z.strictObject({
       .describe(
         'digest of the weights for the KL term; only in the last step of a warm start that trains all weights',
       ),
+    rescored: digest.exactOptional().describe('sha256 of the `rescored` file; from version 4 on'),
   }),
   observed: z.strictObject({
     metrics: figures.describe('SkyRL’s names; in earlier versions also the cost of faults so far (`ft/…`)'),
@@ -58,7 +59,7 @@ const updateFields = z.strictObject({
 });
 export const update = updateFields
   .superRefine(since(3, { may: ['observed.device'] }))
-  .superRefine(since(4, { may: ['observed.served'] }));
+  .superRefine(since(4, { may: ['identity.rescored', 'observed.served'] }));
 
 /** `steps/000000/update.json`: the base model (R5). */
 export type BaseRecord = z.infer<typeof base>;

@@ -10,9 +10,12 @@ import { BadKey } from '../objects/store-errors.js';
 
 /** Records that a run makes again if they are missing: a step's records before its update, and evaluations. */
 const replaceable =
-  /^(?<folder>runs\/[^/]+\/steps\/[0-9]+\/|evals\/[^/]+\/[^/]+\/)(?<name>plan\.json|waves\/[0-9]+\.json|batch\.safetensors|suite\.json|result\.json|episodes\/[0-9.]+\.json\.gz)(\.r[1-9][0-9]*)?$/;
+  /^(?<folder>runs\/[^/]+\/steps\/[0-9]+\/|evals\/[^/]+\/[^/]+\/)(?<name>plan\.json|waves\/[0-9]+\.json|batch\.safetensors|rescored\.[0-9a-f]{16}\.safetensors|suite\.json|result\.json|episodes\/[0-9.]+\.json\.gz)(\.r[1-9][0-9]*)?$/;
 
-/** For each record: the names, in the same folder, of the files that are made from it and so are set aside with it. */
+/**
+ * For each record: the names, in the same folder, of the files that are made from it and so are set aside with it. A batch's rescored
+ * log-probs are not: another batch has a file of its own, and the same batch sealed again has the same log-probs.
+ */
 const madeFrom: readonly [record: RegExp, made: RegExp][] = [
   [/^plan\.json$/, /^(waves\/|episodes\/|batch\.safetensors)/],
   [/^waves\//, /^batch\.safetensors/],

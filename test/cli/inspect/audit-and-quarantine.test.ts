@@ -18,6 +18,7 @@ import {
   evaluationResultKey,
   ownersFolder,
   planKey,
+  rescoredKey,
   runKey,
   sequenceKey,
   updateKey,
@@ -151,9 +152,15 @@ describe('longhaul quarantine', () => {
       planKey('tiny', 7),
       episodeKey('tiny', 7, 0, 0),
       batchKey('tiny', 7),
+      rescoredKey('tiny', 7, 'f'.repeat(64)),
       updateKey('tiny', 7),
     ];
-    const open = [planKey('tiny', 8), episodeKey('tiny', 8, 0, 0), batchKey('tiny', 8)];
+    const open = [
+      planKey('tiny', 8),
+      episodeKey('tiny', 8, 0, 0),
+      batchKey('tiny', 8),
+      rescoredKey('tiny', 8, 'f'.repeat(64)),
+    ];
     const evaluation = evaluationResultKey(state, 'd'.repeat(64));
     for (const key of [...committed, ...open, evaluation]) await store.create(key, Buffer.from('bytes'));
     const missing = [planKey('tiny', 9), evaluationResultKey(state, 'e'.repeat(64))];

@@ -262,6 +262,16 @@ describe('a member that a version has added', () => {
       'observed.device: is not known',
     );
   });
+
+  it('is written in an update that names rescored log-probs alone', async () => {
+    const { update } = recordsOfAllKinds();
+    const identity = { ...update.identity, rescored: 'a'.repeat(64) };
+    const newer = { ...update, identity, schema: 'longhaul.update/4' } as const;
+    await store.create(key, await encodeRecord('update', newer));
+    expect(await readRecord(store, key, 'update')).toEqual(newer);
+    const older = { ...newer, schema: 'longhaul.update/3' } as const;
+    await expect(encodeRecord('update', older)).rejects.toThrow('identity.rescored: is not known');
+  });
 });
 
 // How records of each kind are written: choices, functions and sequences.

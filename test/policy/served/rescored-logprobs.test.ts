@@ -1,0 +1,160 @@
+// The rescored log-probs of a step on a Tinker server (R34): the update names them, another process uses the same ones, and a damaged file
+// stops the step and can be set aside. The server is faked; `exactly-once.slow.test.ts` trains on a real one.
+import { beforeEach, describe, expect, it } from 'vitest';
+import { quarantine } from '../../../src/cli/store/quarantine-command.js';
+import { TinkerEngine } from '../../../src/engine/tinker/sampling.js';
+import type { SavedOnServer, TinkerService } from '../../../src/engine/tinker/service.js';
+import type { PassRequest, PassResult } from '../../../src/engine/tinker/wire.js';
+import { ServedLog } from '../../../src/policy/served/served-log.js';
+import { ServedStates } from '../../../src/policy/served/served-states.js';
+import { sha256Hex } from '../../../src/base/sha256.js';
+import { nameOfSave } from '../../../src/store/records/served-names.js';
+import { readInstances } from '../../../src/store/runs/served-models.js';
+import { openRunView, remedyFor } from '../../../src/store/runs/quarantine.js';
+import { memoryStore, type MemoryStore } from '../../followers/memory-store.js';
+import {
+  batch,
+  flipped,
+  key,
+  makeCommitted,
+  makeSealed,
+  plan,
+  policy,
+  previousState,
+  replace,
+  run,
+  state,
+  step,
+  stepId,
+  trainerLogprobs,
+} from '../../store/rescored-step.js';
+
+const unreadable = { name: 'UnreadableRecord', key };
+
+/** A server that keeps what it was sent. */
+class FakeService {
+  models = 0;
+  readonly passes: PassRequest[] = [];
+  readonly listed: SavedOnServer[] = [];
+  /** Called after each pass. */
+  onPass: () => void = () => undefined;
+
+  createModel = () => Promise.resolve({ model: `model-${++this.models}`, session: 'session' });
+
+  pass = (request: PassRequest): Promise<PassResult> => {
+    this.passes.push(request);
+    this.onPass();
+    const logprobs = [...trainerLogprobs];
+    return Promise.resolve({ outputs: request.data.map(() => ({ logprobs })), metrics: {} });
+  };
+
+  optimStep = () => Promise.resolve({});
+  saveForSampler = (_: unknown, name: string) => Promise.resolve(`sampler/${name}`);
+  saveWeights = (_: unknown, name: string) => Promise.resolve(`weights/${name}`);
+  checkpoints = () => Promise.resolve(this.listed);
+  unload = () => Promise.resolve();
+  keepAlive = () => undefined;
+  release = () => undefined;
+}
+
+describe('the rescored log-probs of a step on a Tinker server', () => {
+  let store: MemoryStore;
+  let service: FakeService;
+  beforeEach(() => {
+    [store, service] = [memoryStore(), new FakeService()];
+  });
+
+  /** A worker's process that applies the step. */
+  async function attempt() {
+    const served = service as unknown as TinkerService;
+    const engine = new TinkerEngine(served, policy);
+    const states = new ServedStates({
+      ...{ store, engine, policy, service: served },
+      ...{ by: 'node', folder: '/nowhere', log: () => undefined },
+    });
+    const attended = { signal: new AbortController().signal, progress: () => undefined };
+    await states.holdForUpdate({ run, step: 0, state: previousState }, stepId, 'held', attended);
+    return states.apply({ run, step, plan, batch, stepId });
+  }
+
+  const digest = async (at = key): Promise<string> => sha256Hex((await store.get(at))!);
+
+  it('are named by the update’s result, to every process that applies the step', async () => {
+    await makeSealed(store);
+    const result = await attempt();
+    expect(result).toMatchObject({ state, applied: true, rescored: await digest() });
+    expect((await attempt()).rescored).toBe(result.rescored);
+  });
+
+  it('are also named by an update that only the server’s list of saved states proves', async () => {
+    await makeSealed(store);
+    const { rescored } = await attempt();
+    const name = nameOfSave(step, stepId);
+    service.listed.push({ checkpoint_id: name, checkpoint_type: 'training', tinker_path: `weights/${name}` });
+    const sent = service.passes.length;
+    expect(await attempt()).toMatchObject({ state, rescored });
+    expect(service.passes).toHaveLength(sent);
+    await replace(store, key, flipped());
+    await expect(attempt()).rejects.toMatchObject(unreadable);
+    // The state stays, but nobody knows what it was trained on.
+    await quarantine(store, key);
+    expect(await attempt()).toEqual({ state, applied: true, metrics: {} });
+  });
+
+  it('stop a step that is not committed if a bit was flipped; set aside, they are made again in a model of their own', async () => {
+    await makeSealed(store);
+    // The first process dies behind its first training pass.
+    service.onPass = () => {
+      if (service.passes.length === 2) throw new Error('killed');
+    };
+    await expect(attempt()).rejects.toThrow('killed');
+    service.onPass = () => undefined;
+    await replace(store, key, flipped());
+    await expect(attempt()).rejects.toMatchObject(unreadable);
+    expect(await remedyFor(store, key, run)).toContain(`longhaul quarantine ${key}`);
+    expect(service.models).toBe(1);
+    await quarantine(store, key);
+    const { rescored } = await attempt();
+    expect(rescored).toBe(await digest(`${key}.r1`));
+    expect(service.passes.at(-1)!.model_id).toBe('model-2');
+    // The replacement is there: a later process goes on in that model.
+    expect((await attempt()).rescored).toBe(rescored);
+    expect((await readInstances(store, run)).at(-1)).toMatchObject({ model: 'model-2' });
+  });
+
+  describe('of a committed step', () => {
+    const logged = () => new ServedLog(store).step(run, step);
+
+    it('are those that the update names, whatever the server computes', async () => {
+      const rescored = await makeCommitted(store);
+      const found = await (await logged())!.keepRescored(Float32Array.from([-9, -9, -9]));
+      expect(found).toEqual(rescored);
+    });
+
+    it('are refused before any request if their file was changed or is missing', async () => {
+      await makeCommitted(store);
+      const whole = Buffer.from((await store.get(key))!);
+      await replace(store, key, flipped());
+      await expect(logged()).rejects.toMatchObject(unreadable);
+      await store.delete(key);
+      await expect(logged()).rejects.toMatchObject(unreadable);
+      await store.create(key, whole);
+      expect(await logged()).toMatchObject({ step });
+    });
+
+    it('are read without being named if an earlier version committed the step', async () => {
+      const { logprobs } = await makeCommitted(store, false);
+      const { keepRescored } = (await logged())!;
+      expect((await keepRescored(Float32Array.from([-9, -9, -9]))).logprobs).toEqual(logprobs);
+      await replace(store, key, flipped());
+      await expect(keepRescored(logprobs)).rejects.toMatchObject(unreadable);
+    });
+
+    it('cannot be set aside: the weights came from these very numbers', async () => {
+      await makeCommitted(store);
+      await expect(quarantine(store, key)).rejects.toThrow(/its step is committed/);
+      expect(await remedyFor(store, key, run)).toBe(`Restore ${key} from a copy`);
+      expect(await (await openRunView(store, run)).get(key)).not.toBeNull();
+    });
+  });
+});
