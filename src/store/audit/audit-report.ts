@@ -24,7 +24,8 @@ export type Rule =
   | 'R23'
   | 'R25'
   | 'R31'
-  | 'R32';
+  | 'R32'
+  | 'R34';
 
 export interface Violation {
   rule: Rule;

@@ -15,6 +15,7 @@ import type { Chain, StepMakers } from './chain.js';
 import { auditCheckpoints, type StateDigest } from './checkpoint-audit.js';
 import { checkWaves } from './wave-audit.js';
 import { checkEpisodes } from './episode-audit.js';
+import { checkRescored } from './rescored-audit.js';
 import { auditEvaluated } from './run-evaluations-audit.js';
 import { auditEvaluations, type IsPass } from './evaluation-audit.js';
 import { checkForeignEvaluations } from './foreign-evaluations.js';
@@ -237,6 +238,7 @@ async function checkStep(chain: Chain, step: number): Promise<void> {
     ? await checkEpisodes(chain, timeline, await checkWaves(chain, plan, update), update)
     : null;
   await checkBatch(chain, timeline, update, plan, inputs);
+  await checkRescored(chain, timeline, update, plan);
   const { lineage } = chain.record;
   if (lineage?.step === step && lineage.state !== update.identity.state) {
     report.add(

@@ -303,6 +303,13 @@ for step in range(1, len(steps)):
     batch = json.loads(shape["__metadata__"]["longhaul"])
     check("update names its batch", folder, update["batch"] == sha(stored_batch))
     check("step id follows", folder, update["step_id"] == sha_list([state, update["batch"], update["plan"]]))
+    if "rescored" in update:
+        rescored = (store / folder / f"rescored.{update['batch'][:16]}.safetensors").read_bytes()
+        tensors, _, data = header(f"{folder} rescored", rescored)
+        said = {"longhaul": update["batch"], "sha256": sha(data)}
+        check("update names its rescored log-probs", folder, update["rescored"] == sha(rescored))
+        check("rescored log-probs are of the batch", folder, said.items() >= tensors["__metadata__"].items())
+        check("rescored log-probs are those of the targets", folder, tensors["logprobs"]["shape"] == shape["target_rows"]["shape"])
     check("batch names plan and state", folder, (batch["plan"], batch["previous_state"]) == (update["plan"], state))
     check("batch has the update's outcomes", folder, batch["outcomes"] == update["outcomes"])
     if phase:
