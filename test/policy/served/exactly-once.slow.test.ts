@@ -3,7 +3,9 @@ import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vite
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { type CreatedModel, TinkerService } from '../../../src/engine/tinker/service.js';
 import { readInstances, readSavedStates } from '../../../src/store/runs/served-models.js';
-import { savedStatesFolder, sequenceKey } from '../../../src/store/objects/layout.js';
+import { rescoredKey, savedStatesFolder, sequenceKey } from '../../../src/store/objects/layout.js';
+import { readUpdate } from '../../../src/store/runs/run-records.js';
+import { sha256Hex } from '../../../src/base/sha256.js';
 import { type Harness, lastSftStep, reviseRecord, run } from '../../activities/fixture.js';
 import { longhaul } from '../../support/command-line.js';
 import {
@@ -171,6 +173,10 @@ describe.skipIf(!python)('a run on a Tinker server', () => {
       [0, undefined],
       [lastSftStep, 'zero'],
     ]);
+    const { schema, identity } = await readUpdate(undisturbed.store, run, last);
+    const rescored = await undisturbed.store.get(rescoredKey(run, last, identity.batch));
+    const named = { schema: 'longhaul.update/4', rescored: sha256Hex(rescored!) };
+    expect({ schema, rescored: identity.rescored }).toEqual(named);
     const wanted = await finalLogprobs(undisturbed, world.server, last);
     const disturbed = await take({ 2: '/optim_step 1', 3: '/forward_backward 1', 4: '/forward_backward 3' });
     expect(furthest(await finalLogprobs(disturbed, world.server, last), wanted)).toBeLessThanOrEqual(1e-6);
