@@ -8,7 +8,6 @@ import { itemOf, sentFor } from '../../engine/tinker/sent-tokens.js';
 import type { TinkerService } from '../../engine/tinker/service.js';
 import { policyServer, type UpdateResult } from '../../engine/policy-engine.js';
 import type { Digest } from '../../spec/records/parts.js';
-import type { PlanRecord } from '../../spec/records/plan.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { UnreadableRecord } from '../../store/objects/store-errors.js';
